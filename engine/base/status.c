@@ -48,6 +48,7 @@ static const struct {
     [BT_DB] = {"database", 1},     [BT_UNSUPPORTED] = {"unsupported", 1},
     [BT_STOPPED] = {"stopped", 0}, [BT_NOTFOUND] = {"not found", 3},
     [BT_BUSY] = {"busy", 4},       [BT_CHECK] = {"check", 5},
+    [BT_DAMAGED] = {"damaged", 5},
 };
 
 int bt_exit_code(bt_code code) {

@@ -26,6 +26,8 @@ typedef enum {
     BT_NOTFOUND,    /* run, file or key does not exist                                     3 */
     BT_BUSY,        /* somebody else holds it, or refused                                  4 */
     BT_CHECK,       /* a check the user asked for did not hold                             5 */
+    /* state in memory is damaged: the newest checkpoint has it undamaged                   5 */
+    BT_DAMAGED,
     BT_CODE_COUNT
 } bt_code;
 

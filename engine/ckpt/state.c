@@ -51,6 +51,28 @@ double bt_state_real(const bt_state_values *v, const char *key, double otherwise
     return json_is_number(x) ? json_number_value(x) : otherwise;
 }
 
+/* one of reals and ints is NULL */
+static size_t elements(const json_t *list, double *reals, int64_t *ints, size_t most) {
+    const size_t all = json_array_size(list), n = all < most ? all : most;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *x = json_array_get(list, all - n + i);
+        if (reals ? !json_is_number(x) : !json_is_integer(x)) return 0;
+        if (reals)
+            reals[i] = json_number_value(x);
+        else
+            ints[i] = (int64_t)json_integer_value(x);
+    }
+    return n;
+}
+
+size_t bt_state_reals(const bt_state_values *v, const char *key, double *out, size_t most) {
+    return elements(value_of(v, key), out, NULL, most);
+}
+
+size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most) {
+    return elements(value_of(v, key), NULL, out, most);
+}
+
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,
                           double otherwise) {
     json_t *all = json_loads(bt_text_str(&m->state), 0, NULL);

@@ -29,6 +29,10 @@ void bt_slices_release(bt_slices *l);
 typedef struct bt_state_values bt_state_values;
 int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwise);
 double bt_state_real(const bt_state_values *v, const char *key, double otherwise);
+/* the last `most` elements of an array, in order; how many there are. 0: there is no such array, or
+ * an element of it is no number */
+size_t bt_state_reals(const bt_state_values *v, const char *key, double *out, size_t most);
+size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
 
 typedef enum {
     BT_STATE_SAVE,   /* what this rank writes: every element of a tensor by exactly one rank */

@@ -85,7 +85,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         c->zero >= 3 && s.sharded
             ? "sums and weights of other ranks on their way; own weights as they are sent"
             : "sums of other ranks on their way");
-    add(rows, &n, "residual", bt_residual_bytes(&s), "what the codec has yet to send, fp32");
+    add(rows, &n, "residual", 2 * bt_residual_bytes(&s),
+        "what the codec has yet to send, fp32, and the same as it was before the step");
     add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
     add(rows, &n, "code history", bt_observer_bytes(&s),
         "ternary codes of the last two statistics samples");

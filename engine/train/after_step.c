@@ -199,8 +199,15 @@ static bt_code run_memory(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 
 static bool due_checkpoint(const bt_trainer *t, const bt_step_outcome *o) {
     return (bt_trainer_at_end(t) && t->cfg.ckpt_final) || at_stop(t) ||
-           (o->control.verbs & (BT_REQ_STOP | REQ_CKPT_DUE)) ||
+           (o->control.verbs & (BT_REQ_STOP | REQ_CKPT_DUE)) || t->ckpt_postponed ||
            every(t->at.step, t->cfg.ckpt_every);
+}
+
+/* A step that was not applied leaves the weights as they were; but what makes batches bad may be in
+ * the weights, which the next good step disproves. At the end there is no next one. */
+static bool postpone(bt_trainer *t, const bt_step_outcome *o) {
+    const bool last = bt_trainer_at_end(t) || at_stop(t) || (o->control.verbs & BT_REQ_STOP);
+    return t->ckpt_postponed = o->bad && !last;
 }
 
 bt_code bt_trainer_save(bt_trainer *t, bt_err *err) {
@@ -211,8 +218,7 @@ bt_code bt_trainer_save(bt_trainer *t, bt_err *err) {
 }
 
 static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
-    (void)o;
-    return bt_trainer_save(t, err);
+    return postpone(t, o) ? BT_OK : bt_trainer_save(t, err);
 }
 
 /* ---- control --------------------------------------------------------------------------------- */
@@ -237,7 +243,9 @@ static bt_code evaluate_now(bt_trainer *t, bt_err *err) {
 }
 
 static bt_code save_now(bt_trainer *t, bt_err *err) {
-    control_event(t, "checkpoint asked for");
+    control_event(t, t->ckpt_postponed ? "checkpoint asked for: after the next good step"
+                                       : "checkpoint asked for");
+    if (t->ckpt_postponed) return BT_OK;
     return bt_trainer_save(t, err);
 }
 
@@ -279,6 +287,7 @@ static bool due_control(const bt_trainer *t, const bt_step_outcome *o) {
 }
 
 static bt_code run_control(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    if (o->control.verbs & BT_REQ_CHECKPOINT) (void)postpone(t, o);
     BT_TRY(act(t, &o->control, o->evaluated, err));
     bool pause = (o->control.verbs & BT_REQ_PAUSE) && !(o->control.verbs & BT_REQ_RESUME);
     return pause && !t->stop ? pause_here(t, err) : BT_OK;

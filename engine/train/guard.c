@@ -1,7 +1,13 @@
-/* guard.c - counts updates that were not finite, in a row and in all. */
+/* guard.c - verdicts by the history of good steps, and the count of bad ones. */
 #include "engine/train/guard.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* sigma of a history that hardly varies: of the loss as a fraction of its median, of ln(norm) */
+static const double LEAST_LOSS_SIGMA = 0.02, LEAST_NORM_SIGMA = 0.25;
+static const double SIGMA_PER_MAD = 1 / 0.6745; /* of normal values */
 
 const char *bt_guard_find(const bt_params *p, const double *squares) {
     for (size_t i = 0; i < p->n; i++)
@@ -9,21 +15,100 @@ const char *bt_guard_find(const bt_params *p, const double *squares) {
     return NULL;
 }
 
-bool bt_guard_step(bt_guard *g, double grad_norm, bool loss_finite) {
-    if (isfinite(grad_norm) && loss_finite) {
-        g->in_row = 0;
-        return true;
-    }
+/* ---- spikes ---------------------------------------------------------------------------------- */
+
+static int64_t history(const bt_guard *g) { return g->n < g->window ? g->n : g->window; }
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* sorts x */
+static double median_of(double *x, int64_t n) {
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* how many sigmas value is above the median of the ring; least: sigma is at least that, times the
+ * median where relative */
+static bt_spike score(bt_guard *g, const double *ring, double value, double least, bool relative) {
+    const int64_t n = history(g);
+    bt_spike s = {.value = value};
+    memcpy(g->sorted, ring, (size_t)n * sizeof *ring);
+    s.median = median_of(g->sorted, n);
+    for (int64_t i = 0; i < n; i++) g->sorted[i] = fabs(ring[i] - s.median);
+    s.z = (value - s.median) /
+          fmax(SIGMA_PER_MAD * median_of(g->sorted, n), relative ? least * fabs(s.median) : least);
+    return s;
+}
+
+bt_step_verdict bt_guard_judge(bt_guard *g, const bt_step_facts *f, bt_spike *spike) {
+    bt_spike loss = {.z = NAN}, norm = {.z = NAN};
+    if (spike) *spike = loss;
+    if (!f->loss_finite || !isfinite(f->grad_norm)) return BT_STEP_NOT_FINITE;
+    if (g->spike_limit <= 0 || 2 * history(g) < g->window) return BT_STEP_GOOD;
+    if (isfinite(f->loss)) loss = score(g, g->loss, f->loss, LEAST_LOSS_SIGMA, true);
+    if (f->grad_norm > 0) norm = score(g, g->norm, log(f->grad_norm), LEAST_NORM_SIGMA, false);
+    norm.value = exp(norm.value);
+    norm.median = exp(norm.median);
+    const bool loss_spikes = loss.z > g->spike_limit, norm_spikes = norm.z > g->spike_limit;
+    if (spike && (loss_spikes || norm_spikes)) *spike = loss_spikes ? loss : norm;
+    return loss_spikes ? BT_STEP_LOSS_SPIKE : norm_spikes ? BT_STEP_NORM_SPIKE : BT_STEP_GOOD;
+}
+
+void bt_guard_good(bt_guard *g, const bt_step_facts *f) {
+    g->in_row = 0;
+    if (g->window <= 0 || !(f->grad_norm > 0)) return;
+    const int64_t at = g->n++ % g->window;
+    g->loss[at] = isfinite(f->loss) ? f->loss : 0;
+    g->norm[at] = log(f->grad_norm);
+}
+
+void bt_guard_bad(bt_guard *g) {
     g->in_row++;
     g->skipped++;
-    return false;
+}
+
+void bt_guard_forget(bt_guard *g) {
+    g->n = 0;
+    g->in_row = 0;
 }
 
 bt_code bt_guard_verdict(const bt_guard *g, int64_t step, const char *tensor, bt_err *err) {
-    if (g->in_row < BT_GUARD_PATIENCE) return BT_OK;
+    if (g->in_row < g->patience) return BT_OK;
     return bt_fail(err, BT_CHECK,
                    "step %lld: %s is not finite for %d steps in a row (last: '%s'; lower optim.lr, "
                    "or resume from an earlier checkpoint)",
                    (long long)step, tensor ? "the gradient" : "the loss", g->in_row,
                    tensor ? tensor : "loss");
+}
+
+/* ---- the row "guard" -------------------------------------------------------------------------- */
+
+/* oldest first, so that a window of another length takes the newest of them */
+static void save_ring(const bt_guard *g, const double *ring, const char *key, bt_json *j) {
+    const int64_t n = history(g);
+    bt_json_array(j, key);
+    for (int64_t i = 0; i < n; i++) bt_json_num(j, NULL, ring[(g->n - n + i) % g->window]);
+    bt_json_end(j, ']');
+}
+
+static void save(void *ctx, bt_json *j) {
+    const bt_guard *g = ctx;
+    bt_json_int(j, "bad_in_a_row", g->in_row);
+    save_ring(g, g->loss, "loss", j);
+    save_ring(g, g->norm, "ln_grad_norm", j);
+}
+
+static void load(void *ctx, const bt_state_values *v) {
+    bt_guard *g = ctx;
+    const size_t most = (size_t)g->window, n = bt_state_reals(v, "loss", g->loss, most);
+    g->in_row = (int)bt_state_int(v, "bad_in_a_row", 0);
+    if (g->in_row < 0 || g->in_row > g->patience) g->in_row = 0;
+    g->n = bt_state_reals(v, "ln_grad_norm", g->norm, most) == n ? (int64_t)n : 0;
+}
+
+void bt_guard_add_state(bt_guard *g, bt_state *s) {
+    bt_state_add(s, &(bt_state_row){.name = "guard", .ctx = g, .save = save, .load = load});
 }

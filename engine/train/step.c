@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/span.h"
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/trainer_impl.h"
 
@@ -12,6 +13,14 @@
 
 static double compute_seconds(void) {
     return (double)(bt_span_ns(BT_MR_DATA) + bt_span_ns(BT_MR_FWD) + bt_span_ns(BT_MR_BWD)) / 1e9;
+}
+
+static void put_test_nan(bt_trainer *t) {
+    const bt_params *p = bt_model_params(t->model);
+    const int rank = bt_comm_rank(t->mesh.world);
+    for (size_t k = 0; k < p->n; k++)
+        if (bt_testing_nan(rank, t->at.step, p->tensors[k].name))
+            bt_model_grads(t->model)[p->tensors[k].offset] = NAN;
 }
 
 /* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over
@@ -27,6 +36,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     bt_update_zero_grads(&t->update);
     bt_residual_begin(&t->residual, bt_model_grads(t->model), t->loss_scale.value);
     bt_reducer_begin(t->reducer);
+    put_test_nan(t);
     BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, plan->shares, 0, err));
     bt_span_end();
 
@@ -66,6 +76,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
         notes[NOTE_LR] = asked.lr_bits;
     }
     notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
+    if (isfinite(out->loss)) memcpy(&notes[NOTE_LOSS], &out->loss, sizeof out->loss);
     notes[NOTE_GRAD_FINGERPRINT] = t->grad_fingerprint;
     notes[NOTE_GRAD_FINGERPRINT_NEG] = -t->grad_fingerprint;
 
@@ -86,9 +97,10 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
     out->loss_bad = notes[NOTE_BAD_LOSS] != 0;
     t->memory.every = notes[NOTE_MEMORY_EVERY];
+    memcpy(&out->worst_loss, &notes[NOTE_LOSS], sizeof out->worst_loss);
     if (notes[NOTE_GRAD_FINGERPRINT] == -notes[NOTE_GRAD_FINGERPRINT_NEG]) return BT_OK;
     return bt_fail(
-        err, BT_CHECK,
+        err, BT_DAMAGED,
         "the ranks' gradients of step %lld differ: a fault of memory or processor, or a bug "
         "(resume from a checkpoint)",
         (long long)t->at.step - 1);
@@ -124,16 +136,6 @@ static bool overflowed(bt_trainer *t, const bt_step_outcome *o) {
     return true;
 }
 
-static bt_code refuse_step(bt_trainer *t, bt_err *err) {
-    const double *squares;
-    BT_TRY(bt_update_tensor_squares(&t->update, 1 / t->loss_scale.value, &squares, err));
-    const char *tensor = bt_guard_find(&t->update.table, squares);
-    bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step, NULL,
-                       "step not applied: %s%s is not finite", tensor ? "gradient of " : "loss",
-                       tensor ? tensor : "");
-    return bt_guard_verdict(&t->guard, t->at.step, tensor, err);
-}
-
 static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     double unscale = 1 / t->loss_scale.value,
            clip = t->cfg.clip / (out->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
@@ -151,29 +153,48 @@ static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
+bt_step_facts bt_step_facts_of(const bt_trainer *t, const bt_step_outcome *o) {
+    return (bt_step_facts){.loss = t->cfg.reproducible ? o->global_loss : o->worst_loss,
+                           .grad_norm = o->grad_norm,
+                           .loss_finite = !o->loss_bad};
+}
+
 static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    bt_place_enter(t->place, BT_AT_OPTIMIZER, t->at.step);
-    BT_TRY(bt_update_norm(&t->update, 1 / t->loss_scale.value, &out->grad_norm, err));
+    bool good = true;
     out->lr = bt_schedule_lr(&t->lr, t->at.updates) * t->at.lr_factor;
     out->weight_decay = bt_schedule_decay(&t->lr, t->at.updates);
     out->loss_scale = t->loss_scale.value;
     if (overflowed(t, out)) {
         out->applied = false;
+        bt_residual_undo(&t->residual);
         t->grad_fingerprint = 0;
         return BT_OK;
     }
-    out->applied = bt_guard_step(&t->guard, out->grad_norm, !out->loss_bad);
+    BT_TRY(bt_bad_step(t, out, &good, err));
+    out->applied = good;
+    out->bad = !good;
     t->grad_fingerprint = fingerprint(out->grad_norm);
-    return out->applied ? apply(t, out, err) : refuse_step(t, err);
+    if (!good) return BT_OK;
+    const bt_step_facts facts = bt_step_facts_of(t, out);
+    bt_guard_good(&t->guard, &facts);
+    return apply(t, out, err);
+}
+
+bt_code bt_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    BT_TRY(accumulate_gradients(t, out, err));
+    BT_TRY(exchange_gradients(t, out, err));
+    bt_span_begin(BT_MR_OPTIM);
+    bt_place_enter(t->place, BT_AT_OPTIMIZER, t->at.step);
+    BT_TRY(bt_update_norm(&t->update, 1 / t->loss_scale.value, &out->grad_norm, err));
+    bt_span_end();
+    return BT_OK;
 }
 
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     *out = (bt_step_outcome){0};
     /* exchanges of an evaluation are no part of this step */
     (void)bt_tp_group_take_busy_ns(t->update.tp_group);
-    BT_TRY(accumulate_gradients(t, out, err));
-    BT_TRY(exchange_gradients(t, out, err));
-
+    BT_TRY(bt_step_gradients(t, out, err));
     bt_span_begin(BT_MR_OPTIM);
     BT_TRY(update_weights(t, out, err));
     bt_span_end();

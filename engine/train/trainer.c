@@ -232,6 +232,8 @@ static void register_state(bt_trainer *t) {
                                                   .ctx = &t->loss_scale,
                                                   .save = save_loss_scale,
                                                   .load = load_loss_scale});
+    bt_guard_add_state(&t->guard, &t->saver.state);
+    bt_skipped_add_state(&t->skipped, &t->saver.state);
     bt_state_add(&t->saver.state, &(bt_state_row){.name = "data", .ctx = t, .save = save_data});
 }
 
@@ -277,6 +279,9 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->lr = lr_schedule(&t->cfg);
         bt_loss_scale_init(&t->loss_scale, t->cfg.precision == BT_PREC_FP16, t->cfg.loss_scale,
                            t->cfg.loss_scale_every);
+        t->guard.patience = (int)t->cfg.max_bad_steps;
+        t->guard.spike_limit = t->cfg.spike_limit;
+        t->guard.window = t->cfg.spike_window;
         t->validation = (bt_eval_result){.nats = NAN, .bits_per_byte = NAN};
         code = build(t, s, err);
         if (code == BT_OK) code = measure(t, s, err);
@@ -308,6 +313,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_replica_check_release(&t->replica_check);
     bt_memory_saver_close(&t->memory);
     bt_residual_release(&t->residual);
+    bt_skipped_release(&t->skipped);
     bt_update_release(&t->update);
     bt_micro_schedule_destroy(t->schedule);
     bt_micro_release(&t->micro);

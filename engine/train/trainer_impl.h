@@ -15,17 +15,20 @@
 #include "engine/train/run_control.h"
 #include "engine/train/sample_text.h"
 #include "engine/train/saver.h"
+#include "engine/train/skipped_data.h"
 #include "engine/train/trainer.h"
 #include "engine/update/replica_check.h"
 #include "engine/update/residual.h"
 
 /* Small integers that travel with the gradients' arrival times: every rank gets the largest of each.
  * Rank 0 alone fills CONTROL and LR; the fingerprint goes as itself and negated, so that two
- * different ones show. */
+ * different ones show. LOSS: the bits of the largest mean loss of any rank, which order like the number
+ * because it is not negative. */
 enum {
     NOTE_CONTROL,
     NOTE_LR,
     NOTE_BAD_LOSS,
+    NOTE_LOSS,
     NOTE_GRAD_FINGERPRINT,
     NOTE_GRAD_FINGERPRINT_NEG,
     NOTE_MEMORY_EVERY, /* steps between two states in memory: the most cautious rank decides */
@@ -36,10 +39,12 @@ enum { REQ_CKPT_DUE = 1 << 16 };
 
 typedef struct bt_step_outcome {
     double loss;        /* this rank's mean over its tokens */
+    double worst_loss;  /* the largest of all ranks' */
     double global_loss; /* of all ranks, added in a fixed order; NaN when not reproducible */
     double grad_norm, lr, weight_decay, loss_scale;
     bool loss_bad; /* the loss of some rank is not finite */
     bool applied;
+    bool bad;                        /* skipped: by no overflow of fp16 */
     bt_control control;              /* agreed by all ranks */
     double seconds_per_micro;        /* that this rank computed, waiting left out */
     double rank_values[BT_MR_COUNT]; /* the meter's, after the step */
@@ -66,6 +71,7 @@ struct bt_trainer {
     bt_lr_schedule lr;
     bt_loss_scale loss_scale;
     bt_guard guard;
+    bt_skipped skipped;
     bt_replica_check replica_check;
     int64_t checked_step;        /* steps done when replicas were last found equal; -1: not yet */
     bt_evaluator *evaluator;     /* NULL: no validation data */
@@ -86,9 +92,26 @@ struct bt_trainer {
         stop_at;              /* of this attempt; stop_at: where stop_after ends it, 0: nowhere */
     int64_t grad_fingerprint; /* of the last step: must be the same on all ranks */
     bool stop, stopped;
+    bool ckpt_postponed;       /* a checkpoint was due at a bad step */
     bt_eval_result validation; /* newest; NaN: none yet */
     double rss_peak_mib;       /* before a profile measured the machine; 0: not yet */
 };
+
+/* values of train.on_bad_step */
+enum { BT_BAD_STEP_SKIP, BT_BAD_STEP_RETRY, BT_BAD_STEP_STOP };
+
+/* what a rank computed itself of a step */
+typedef struct bt_own_digest {
+    bt_grad_digest grads;
+    uint64_t losses; /* of its micro-batches */
+} bt_own_digest;
+
+/* step.c: the gradients of the global batch and their norm; nothing is changed but they */
+bt_code bt_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
+bt_step_facts bt_step_facts_of(const bt_trainer *t, const bt_step_outcome *o);
+/* bad_step.c: judges the step; computes a bad one again and decides what follows. *apply: the
+ * gradients that are there now are to be applied. Collective */
+bt_code bt_bad_step(bt_trainer *t, bt_step_outcome *out, bool *apply, bt_err *err) BT_MUST_CHECK;
 
 /* step.c: one optimizer update over the global batch */
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;

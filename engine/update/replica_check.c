@@ -1,6 +1,7 @@
 /* replica_check.c - hashes of the weights, and who disagrees. */
 #include "engine/update/replica_check.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "engine/base/small.h"
 #include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"
+#include "engine/parallel/grad/grad_digest.h"
 
 enum { RANGE = 1 << 18 }; /* elements: 1 MiB, one thread's at a time */
 
@@ -118,13 +120,13 @@ static bt_code name_ranks(const bt_replica_check *c, const holder *all, int n, b
         "a fault of memory or processor, or a bug (the newest checkpoint was "
         "compared before it was written: resume from it)";
     if (2 * holders(all, n, good) <= n)
-        return bt_fail(err, BT_CHECK,
+        return bt_fail(err, BT_DAMAGED,
                        "the replicas' weights differ after step %lld: '%s' is not the same on rank "
                        "%d (host '%s') and rank %d (host '%s'): %s",
                        (long long)step, tensor, good_rank, all[good].host, bad_rank, all[bad].host,
                        advice);
     return bt_fail(
-        err, BT_CHECK,
+        err, BT_DAMAGED,
         "the replicas' weights differ after step %lld: '%s' on rank %d (host '%s') is not "
         "what rank %d and %d more hold: %s",
         (long long)step, tensor, bad_rank, all[bad].host, good_rank, holders(all, n, good) - 1,
@@ -163,6 +165,30 @@ static bt_code compare(bt_replica_check *c, int64_t step, bt_err *err) {
 
 bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) {
     return bt_agree(c->update->mesh->world, compare(c, step, err), err);
+}
+
+/* ---- finite ---------------------------------------------------------------------------------- */
+
+bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) {
+    const bt_params *p = bt_model_params(c->update->model);
+    const bt_mesh *mesh = c->update->mesh;
+    const int64_t above = bt_comm_size(mesh->world) - bt_comm_rank(mesh->world);
+    int64_t worst = 0; /* of the lowest rank: the number of its tensor in the whole model, from 1 */
+    for (size_t i = 0; i < c->n_ranges && !worst; i++) {
+        const bt_hashed_range *r = &c->ranges[i];
+        bt_grad_digest d = {0};
+        bt_grad_digest_add(&d, bt_model_weights(c->update->model) + r->begin, r->end - r->begin);
+        if (!bt_grad_digest_finite(&d)) worst = above << 32 | (int64_t)(p->before + r->tensor + 1);
+    }
+    BT_TRY(bt_all_reduce_i64(mesh->world, &worst, 1, BT_MAX, err));
+    if (!worst) return BT_OK;
+    return bt_fail(
+        err, BT_DAMAGED,
+        "a weight of '%s' on rank %" PRId64
+        " is not finite after step %lld: a fault of memory or processor, or an update that "
+        "was too large (go on from the newest checkpoint)",
+        c->update->table.tensors[(worst & 0xffffffff) - 1].name,
+        bt_comm_size(mesh->world) - (worst >> 32), (long long)step);
 }
 
 /* ---- test hook ------------------------------------------------------------------------------- */

@@ -36,8 +36,11 @@ typedef struct bt_replica_check {
 
 bt_code bt_replica_check_init(bt_replica_check *c, const bt_update *u, bt_err *err) BT_MUST_CHECK;
 void bt_replica_check_release(bt_replica_check *c); /* accepts an all-zero struct */
-/* step: steps done, for the message. BT_CHECK names the first tensor that differs and its ranks */
+/* step: steps done, for the message. BT_DAMAGED names the first tensor that differs and its ranks */
 bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
+/* every weight that a rank holds is finite, or BT_DAMAGED names a tensor and the lowest rank that
+ * holds another. Collective over the world */
+bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
 
 /* flips a bit where bt_testing_flip says so */
 void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step);

@@ -55,9 +55,11 @@ bt_code bt_residual_create(bt_residual *r, const bt_rank_setup *s, bt_err *err) 
     BT_TRY(name_states(r, (int)s->dp, err));
     if (!keeps(s)) return BT_OK;
     bt_arena_plan(&r->arena, "residual");
-    size_t at = bt_arena_reserve(&r->arena, s->params.total, sizeof(float));
+    size_t at = bt_arena_reserve(&r->arena, s->params.total, sizeof(float)),
+           before = bt_arena_reserve(&r->arena, s->params.total, sizeof(float));
     BT_TRY(bt_arena_commit(&r->arena, err));
     r->owed = bt_arena_at(&r->arena, at);
+    r->before = bt_arena_at(&r->arena, before);
     return BT_OK;
 }
 
@@ -66,6 +68,7 @@ static void drop_carried(bt_residual *r) {
     free(r->carried);
     r->carried = NULL;
     r->n_carried = 0;
+    r->given = false;
 }
 
 void bt_residual_release(bt_residual *r) {
@@ -152,9 +155,17 @@ static void rescale(bt_residual *r, double loss_scale) {
 }
 
 void bt_residual_begin(bt_residual *r, float *grads, double loss_scale) {
+    const size_t n = r->setup->params.total;
+    if (r->given) drop_carried(r);
     rescale(r, loss_scale);
-    for (int c = 0; c < r->n_carried; c++) bt_op_add(grads, r->carried[c], r->setup->params.total);
-    drop_carried(r);
+    for (int c = 0; c < r->n_carried; c++) bt_op_add(grads, r->carried[c], n);
+    r->given = r->n_carried > 0;
+    if (r->owed) memcpy(r->before, r->owed, n * sizeof *r->owed);
+}
+
+void bt_residual_undo(bt_residual *r) {
+    r->given = false;
+    if (r->owed) memcpy(r->owed, r->before, r->setup->params.total * sizeof *r->owed);
 }
 
 void bt_residual_squares(const bt_residual *r, double *squares) {

@@ -2,6 +2,7 @@
 #include "engine/base/testing/testing.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool bt_testing_tp_messages;
 
@@ -41,4 +42,19 @@ const char *bt_testing_processor(int rank) {
 
 const char *bt_testing_flip(int rank, int64_t step) {
     return after_number(after_number(getenv("BITRAIN_TEST_FLIP"), rank), step);
+}
+
+bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
+    static bool came; /* the one of RANK:STEP:TENSOR, since the variable was last not set */
+    const char *value = getenv("BITRAIN_TEST_NAN"), *text = after_number(value, rank);
+    char *end;
+    if (!value) came = false;
+    if (!text) return false;
+    const int64_t first = strtoll(text, &end, 10),
+                  last = *end == '-' ? strtoll(end + 1, &end, 10) : -1;
+    if (*end != ':' || strcmp(end + 1, tensor) != 0) return false;
+    if (last >= 0) return step >= first && step <= last;
+    if (step != first || came) return false;
+    came = true;
+    return true;
 }

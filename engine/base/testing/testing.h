@@ -19,6 +19,11 @@ const char *bt_testing_processor(int rank);
 /* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR flips the lowest bit of the first weight of TENSOR that a rank
  * holds, after it has done so many steps: the tensor's name for this rank and step, else NULL */
 const char *bt_testing_flip(int rank, int64_t step);
+/* BITRAIN_TEST_NAN=RANK:STEP:TENSOR puts a NaN into a rank's own gradient of TENSOR when it computes
+ * that step (counted from 0): true for this rank, step and tensor. It comes once, as from a fault of
+ * the hardware; with =RANK:STEP-LAST:TENSOR each time one of these steps is computed, as from the
+ * data. */
+bool bt_testing_nan(int rank, int64_t step, const char *tensor);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
 

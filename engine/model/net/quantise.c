@@ -240,7 +240,7 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, own_range, &j);
     if (j.bad)
         return bt_fail(
-            err, BT_CHECK,
+            err, BT_DAMAGED,
             "the codes kept of '%s' are none that a ternary weight has: a hardware fault?",
             t->name);
     count(l, (bt_tern_stats){j.zero, j.pos, j.flips}, n);

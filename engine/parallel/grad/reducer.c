@@ -27,7 +27,8 @@ struct bt_reducer {
     size_t started, done;
     int64_t busy_since, busy_ns, polled_at;
     bt_clock_sync clock;
-    bt_err failure; /* of a callback, kept for finish */
+    bt_grad_digest digest; /* of the buckets that left */
+    bt_err failure;        /* of a callback, kept for finish */
     bool failed;
 };
 
@@ -122,6 +123,17 @@ static void keep_failure(bt_reducer *r, bt_code code) {
     if (code != BT_OK) r->failed = true;
 }
 
+/* While the bucket is still this rank's alone. */
+static void digest_bucket(bt_reducer *r, bt_range b) {
+    if (!r->partial) {
+        bt_grad_digest_add(&r->digest, r->cfg.grads + b.begin, b.end - b.begin);
+        return;
+    }
+    const bt_tree_sum nodes = bt_accumulator_nodes(r->partial);
+    for (size_t i = 0; i < nodes.n; i++)
+        bt_grad_digest_add(&r->digest, nodes.at[i].x + b.begin, b.end - b.begin);
+}
+
 /* Adds up what this rank holds of the bucket, then lets it go. */
 static void start_bucket(bt_reducer *r) {
     bt_range b = bt_bucket_at(&r->buckets, r->started);
@@ -132,6 +144,7 @@ static void start_bucket(bt_reducer *r) {
         (void)bt_tree_sum_root(&nodes, r->cfg.grads + b.begin, b.end - b.begin, bt_op_add);
         r->done++;
     } else {
+        digest_bucket(r, b);
         if (r->done == r->started) r->busy_since = bt_now_ns();
         keep_failure(r, bt_exchange_start(r->exchange, r->started, &r->failure));
     }
@@ -171,6 +184,7 @@ void bt_reducer_last(bt_reducer *r) {
     r->busy_ns = 0;
     r->polled_at = 0;
     r->failed = false;
+    r->digest = (bt_grad_digest){0};
     if (r->alone) return;
     bt_tree_sum one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
     bt_tree_sum nodes = r->partial ? bt_accumulator_nodes(r->partial) : one;
@@ -186,6 +200,12 @@ void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;)
         start_bucket(r);
     poll(r);
+}
+
+bt_grad_digest bt_reducer_digest(const bt_reducer *r) {
+    bt_grad_digest d = r->digest;
+    if (r->alone) bt_grad_digest_add(&d, r->cfg.grads, r->cfg.n);
+    return d;
 }
 
 bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t error_ns) {

@@ -28,6 +28,7 @@
 #ifndef BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 #define BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 
+#include "engine/parallel/grad/grad_digest.h"
 #include "engine/parallel/grad/payload.h"
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
@@ -79,5 +80,8 @@ void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
                           bt_err *err) BT_MUST_CHECK;
+/* after finish, before the gradients are used up: of what this rank computed itself, before other
+ * ranks' gradients were added */
+bt_grad_digest bt_reducer_digest(const bt_reducer *r);
 
 #endif

@@ -109,7 +109,8 @@ static bool from_outside(const bt_end *e) {
 
 static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
     if (e->kind == BT_END_ERROR)
-        return progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB);
+        return e->code == BT_DAMAGED ||
+               (progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB));
     return kinds[e->kind].again || (e->kind == BT_END_LAUNCH && h->alive);
 }
 

@@ -64,6 +64,7 @@ typedef struct bt_restart {
 
 /* A run goes on as long as it gets on: max_restarts counts restarts in a row that brought no new step,
  * and a machine that is away is tried for about six minutes, whatever max_restarts (0: never again).
+ * Damaged state (BT_DAMAGED) is read again from the newest checkpoint.
  * What came twice at the same step is not tried a third time when it can come from the run itself:
  * an error, a crash; a signal that others send, or a lost machine, is nobody's fault. from_step: where
  * the ended attempt began. Adds the end to the history. */

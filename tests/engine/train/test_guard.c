@@ -9,44 +9,159 @@
 
 #include "engine/train/guard.h"
 
+/* judges and takes note, as a training does; true: the step is applied */
+static bool step(bt_guard *g, double grad_norm, bool loss_finite) {
+    const bt_step_facts f = {.loss = 1, .grad_norm = grad_norm, .loss_finite = loss_finite};
+    const bool good = bt_guard_judge(g, &f, NULL) == BT_STEP_GOOD;
+    if (good)
+        bt_guard_good(g, &f);
+    else
+        bt_guard_bad(g);
+    return good;
+}
+
 static void skips_what_is_not_finite(void **state) {
     (void)state;
-    bt_guard g = {0};
-    assert_true(bt_guard_step(&g, 1.5, true));
-    assert_false(bt_guard_step(&g, NAN, true));
-    assert_false(bt_guard_step(&g, INFINITY, true));
+    bt_guard g = {.patience = BT_GUARD_PATIENCE};
+    assert_true(step(&g, 1.5, true));
+    assert_false(step(&g, NAN, true));
+    assert_false(step(&g, INFINITY, true));
     /* a loss of some rank, although every gradient is finite */
-    assert_false(bt_guard_step(&g, 1.5, false));
+    assert_false(step(&g, 1.5, false));
     assert_int_equal(g.skipped, 3);
     assert_int_equal(g.in_row, 3);
-    assert_true(bt_guard_step(&g, 0, true));
+    assert_true(step(&g, 0, true));
     assert_int_equal(g.skipped, 3);
     assert_int_equal(g.in_row, 0);
 }
 
 static void ends_the_run_after_so_many_in_a_row(void **state) {
     (void)state;
-    bt_guard g = {0};
+    bt_guard g = {.patience = BT_GUARD_PATIENCE};
     bt_err err = BT_ERR_INIT;
     for (int i = 1; i < BT_GUARD_PATIENCE; i++) {
-        assert_false(bt_guard_step(&g, 1, false));
+        assert_false(step(&g, 1, false));
         assert_int_equal(bt_guard_verdict(&g, i, NULL, &err), BT_OK);
     }
-    assert_false(bt_guard_step(&g, 1, false));
+    assert_false(step(&g, 1, false));
     assert_int_equal(bt_guard_verdict(&g, 9, NULL, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the loss is not finite"));
     assert_non_null(strstr(err.msg, "(last: 'loss';"));
     assert_int_equal(bt_guard_verdict(&g, 9, "layers.1.gate", &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the gradient is not finite"));
     assert_non_null(strstr(err.msg, "layers.1.gate"));
-    assert_true(bt_guard_step(&g, 1, true));
+    assert_true(step(&g, 1, true));
     assert_int_equal(bt_guard_verdict(&g, 10, NULL, &err), BT_OK);
+}
+
+/* ---- spikes ---------------------------------------------------------------------------------- */
+
+enum { WINDOW = 32 };
+
+/* a loss that falls and varies, a gradient norm that varies by a factor of two */
+static bt_step_facts ordinary(int i) {
+    const double noise = (i * 7 % 11 - 5) / 5.0;
+    return (bt_step_facts){.loss = 2 + 3 * exp(-i / 20.0) + 0.05 * noise,
+                           .grad_norm = exp(0.7 * noise),
+                           .loss_finite = true};
+}
+
+static bt_guard guard_after(int steps) {
+    bt_guard g = {.patience = BT_GUARD_PATIENCE, .spike_limit = 12, .window = WINDOW};
+    for (int i = 0; i < steps; i++) {
+        const bt_step_facts f = ordinary(i);
+        assert_int_equal(bt_guard_judge(&g, &f, NULL), BT_STEP_GOOD);
+        bt_guard_good(&g, &f);
+    }
+    return g;
+}
+
+static bt_step_verdict judge(bt_guard *g, double loss, double norm, bt_spike *spike) {
+    const bt_step_facts f = {.loss = loss, .grad_norm = norm, .loss_finite = true};
+    return bt_guard_judge(g, &f, spike);
+}
+
+static void a_spike_stands_out_from_the_median(void **state) {
+    (void)state;
+    bt_spike s;
+    bt_guard g = guard_after(200);
+    assert_int_equal(judge(&g, 2.3, 1, &s), BT_STEP_GOOD);
+    assert_true(isnan(s.z));
+    assert_int_equal(judge(&g, 4, 1, &s), BT_STEP_LOSS_SPIKE);
+    assert_true(s.z > 12 && fabs(s.median - 2) < 0.05 && s.value == 4);
+    /* what falls is none, and a norm may be ten times as large */
+    assert_int_equal(judge(&g, 0.1, 1e-9, NULL), BT_STEP_GOOD);
+    assert_int_equal(judge(&g, 2, 10, NULL), BT_STEP_GOOD);
+    assert_int_equal(judge(&g, 2, 1e6, &s), BT_STEP_NORM_SPIKE);
+    assert_true(s.value > 0.99e6 && s.value < 1.01e6 && s.median > 0.3 && s.median < 3);
+    /* a loss that is unknown judges nothing */
+    assert_int_equal(judge(&g, NAN, 1, NULL), BT_STEP_GOOD);
+    /* outliers in the history, fewer than half of it, move the limit little */
+    for (int i = 0; i < WINDOW / 4; i++)
+        bt_guard_good(&g, &(bt_step_facts){.loss = 50, .grad_norm = 1e9, .loss_finite = true});
+    assert_int_equal(judge(&g, 4, 1, NULL), BT_STEP_LOSS_SPIKE);
+    assert_int_equal(judge(&g, 2, 1e6, NULL), BT_STEP_NORM_SPIKE);
+    g.spike_limit = 0;
+    assert_int_equal(judge(&g, 4, 1e6, NULL), BT_STEP_GOOD);
+}
+
+static void nothing_is_a_spike_without_a_history(void **state) {
+    (void)state;
+    bt_guard g = guard_after(WINDOW / 2 - 1);
+    assert_int_equal(judge(&g, 100, 1e9, NULL), BT_STEP_GOOD);
+    g = guard_after(WINDOW / 2);
+    assert_int_equal(judge(&g, 100, 1, NULL), BT_STEP_LOSS_SPIKE);
+    bt_guard_forget(&g);
+    assert_int_equal(judge(&g, 100, 1e9, NULL), BT_STEP_GOOD);
+    /* a history that does not vary at all: the least sigma of guard.h */
+    bt_guard_forget(&g);
+    for (int i = 0; i < WINDOW; i++)
+        bt_guard_good(&g, &(bt_step_facts){.loss = 2, .grad_norm = 1, .loss_finite = true});
+    assert_int_equal(judge(&g, 2 * 1.23, 1, NULL), BT_STEP_GOOD);
+    assert_int_equal(judge(&g, 2 * 1.25, 1, NULL), BT_STEP_LOSS_SPIKE);
+    assert_int_equal(judge(&g, 2, 19, NULL), BT_STEP_GOOD);
+    assert_int_equal(judge(&g, 2, 21, NULL), BT_STEP_NORM_SPIKE);
+}
+
+/* Bit by bit, at every length of the history; a window of another length takes the newest. */
+static void the_history_survives_a_checkpoint(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_text text;
+    bt_text_init(&text);
+    for (int steps = 0; steps < 80; steps += 7) {
+        bt_guard a = guard_after(steps), b = guard_after(3), c = {.patience = 5, .window = 8};
+        bt_state from = {0}, to = {0}, other = {0};
+        bt_guard_bad(&a);
+        bt_guard_add_state(&a, &from);
+        bt_guard_add_state(&b, &to);
+        bt_guard_add_state(&c, &other);
+        bt_text_clear(&text);
+        assert_int_equal(bt_state_save_values(&from, &text, &err), BT_OK);
+        assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
+        assert_int_equal(bt_state_load_values(&other, &text, &err), BT_OK);
+        assert_int_equal(b.in_row, 1);
+        for (int i = steps; i < steps + 40; i++) {
+            const bt_step_facts f = ordinary(i);
+            bt_spike x, y;
+            assert_int_equal(judge(&a, 3, 5, &x), judge(&b, 3, 5, &y));
+            assert_memory_equal(&x.z, &y.z, sizeof x.z);
+            bt_guard_good(&a, &f);
+            bt_guard_good(&b, &f);
+        }
+        assert_int_equal(c.n, steps < 8 ? steps : 8);
+        if (steps > 0) assert_true(c.loss[c.n - 1] == ordinary(steps - 1).loss);
+    }
+    bt_text_release(&text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skips_what_is_not_finite),
         cmocka_unit_test(ends_the_run_after_so_many_in_a_row),
+        cmocka_unit_test(a_spike_stands_out_from_the_median),
+        cmocka_unit_test(nothing_is_a_spike_without_a_history),
+        cmocka_unit_test(the_history_survives_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

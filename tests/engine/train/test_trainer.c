@@ -244,7 +244,7 @@ static void poison_after(void *arg, const bt_step_record *r) {
 
 static void heal_on_warning(void *arg, const bt_event *e) {
     (void)arg;
-    if (e->kind != BT_EVENT_WARNING) return;
+    if (e->kind != BT_EVENT_BAD_STEP) return;
     const bt_params *p = bt_model_params(bt_trainer_model(poison.t));
     bt_model_weights(bt_trainer_model(poison.t))[bt_params_get(p, -1, BT_P_FINAL_NORM)->offset] =
         poison.kept;
@@ -264,7 +264,7 @@ static void a_bad_step_is_not_applied_and_the_run_goes_on(void **state) {
     bt_trainer_destroy(poison.t);
     assert_int_equal(sink.n_steps, 8);
     for (int i = 0; i < 8; i++) assert_true((sink.steps[i].v[BT_MS_SKIPPED] == 1) == (i == 3));
-    assert_int_equal(fake_events_of(&sink, "warning"), 1);
+    assert_int_equal(fake_events_of(&sink, "bad_step"), 1);
     assert_true(isfinite(r.loss));
     assert_true(sink.steps[4].v[BT_MS_LOSS] < sink.steps[0].v[BT_MS_LOSS] + 0.5);
 }

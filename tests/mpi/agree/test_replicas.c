@@ -78,7 +78,7 @@ static void a_flipped_bit_ends_the_training_by_name(void **state) {
         flip(1, 3, layouts[i].compared);
         bt_code code = train(&layouts[i], each, &err);
         snprintf(tensor, sizeof tensor, "after step 3: '%s'", layouts[i].compared);
-        if (code != BT_CHECK || !strstr(err.msg, tensor) || !strstr(err.msg, "rank 1 (host '"))
+        if (code != BT_DAMAGED || !strstr(err.msg, tensor) || !strstr(err.msg, "rank 1 (host '"))
             fail_msg("%s: %d %s", layouts[i].name, (int)code, err.msg);
         if (layouts[i].alone) { /* the price of a shard without replicas */
             flip(1, 3, layouts[i].alone);
@@ -97,12 +97,12 @@ static void the_odd_rank_is_named(void **state) {
     for (int rank = 0; rank < 4; rank++) {
         char who[64];
         flip(rank, 2, "final_norm");
-        assert_int_equal(train(&layouts[0], each, &err), BT_CHECK);
+        assert_int_equal(train(&layouts[0], each, &err), BT_DAMAGED);
         snprintf(who, sizeof who, "'final_norm' on rank %d (host", rank);
         if (!strstr(err.msg, who) || !strstr(err.msg, "and 2 more hold")) fail_msg("%s", err.msg);
     }
     flip(3, 2, "layers.0.attn_q");
-    assert_int_equal(train(&layouts[5], each, &err), BT_CHECK);
+    assert_int_equal(train(&layouts[5], each, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "is not the same on rank 1 (host"));
     assert_non_null(strstr(err.msg, "and rank 3 (host"));
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
@@ -117,7 +117,7 @@ static void without_the_comparison_nobody_notices(void **state) {
     bt_err err;
     flip(2, 1, "layers.0.attn_q");
     if (train(&layouts[0], never, &err) != BT_OK) fail_msg("%s", err.msg);
-    assert_int_equal(train(&layouts[0], late, &err), BT_CHECK);
+    assert_int_equal(train(&layouts[0], late, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "after step 4: 'layers.0.attn_q' on rank 2"));
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
@@ -131,7 +131,7 @@ static void no_checkpoint_is_made_of_unequal_weights(void **state) {
         "--check-weights", "1000", "--ckpt-every", "2", "--out", dir, NULL};
     bt_err err;
     flip(2, 3, "layers.0.attn_q");
-    assert_int_equal(train(&layouts[0], rarely, &err), BT_CHECK);
+    assert_int_equal(train(&layouts[0], rarely, &err), BT_DAMAGED);
     assert_non_null(strstr(err.msg, "after step 4"));
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
     if (bt_comm_rank(bt_comm_world()) == 0) {
