@@ -1,5 +1,5 @@
 /* mpi: 4
- * timeout: 180
+ * timeout: 400
  * A NaN in one rank's own gradient. Once: the step is computed again, the rank is named, and the losses
  * are those of a run in which nothing happened. Each time one batch is computed: the batch is skipped,
  * which a checkpoint remembers, in any layout. */
