@@ -266,6 +266,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         t->cfg = *s->cfg;
+        t->memory_dir = s->memory_dir;
         t->memory.wanted = t->cfg.out[0] && s->memory_dir && s->memory_dir[0] &&
                            t->cfg.ckpt_memory == BT_CKPT_MEMORY_AUTO;
         t->requests = s->requests;
@@ -436,6 +437,9 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_code code = train(t, err);
     if (code == BT_OK) code = leave(t, err);
     if (code == BT_OK) return result(t, out, err);
+    /* what is in memory may be damaged too: checkpoints on disk were compared before they were made */
+    if (code == BT_DAMAGED && t->memory_dir && t->memory_dir[0] && bt_comm_rank(t->mesh.world) == 0)
+        bt_memory_state_drop(t->memory_dir);
     bt_telemetry_event(&t->telemetry, BT_EVENT_FAILURE, t->at.step, NULL, "%s",
                        err ? err->msg : bt_code_name(code));
     return code;

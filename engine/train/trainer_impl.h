@@ -57,6 +57,7 @@ struct bt_trainer {
     const bt_isa_agreement *isa; /* NULL: the ranks made none */
     bt_mesh mesh;
     bt_request_box *requests;
+    const char *memory_dir;     /* of the states in memory; NULL or "": none. Borrowed */
     bt_place *place, own_place; /* own_place: when nobody looks */
 
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
