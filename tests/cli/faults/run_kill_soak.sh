@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Something of a run is killed every EVERY seconds (30) for LASTS seconds (600): a rank, rank 0, mpirun, in turn by SEED. No recorded
+# step is lost, every loss has the bits of a calm run, and nothing is left behind; prints the goodput.
+# timeout: 7200
+# soak: yes
+. "$BT_SRC/tests/cli/train_lib.sh"
+lasts=${LASTS:-600} every=${EVERY:-30} RANDOM=${SEED:-1}
+model=(train --preset nano --set model.layers=6 --set model.d_model=128 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=256
+       --set model.seq_len=64 --batch-tokens 1024 --data synth:chain --set train.eval_tokens=1024 --threads 1 --ranks 2 --steps 1000000)
+"$BITRAIN" "${model[@]}" --name killed --max-restarts 1000 >run.out 2>run.err &
+job=$!
+started+=("$job")
+wait_step killed 5
+kills=0 seen=0
+end_at=$((SECONDS + lasts))
+while [ $SECONDS -lt $end_at ]; do
+    sleep "$every"
+    kill -0 $job 2>/dev/null || { fault "the run ended: $(tail -n 3 run.err)"; break; }
+    # of all attempts: those that are done again keep their rows
+    now=$(sqlite3 "$BITRAIN_STORE" "SELECT count(*) FROM step")
+    [ "${now:-0}" -ge "$seen" ] || fault "$seen steps were recorded, now there are $now"
+    seen=$now
+    case $((RANDOM % 3)) in
+    0) victim=$(pgrep -f -- "mpirun .*$tmp" | head -n 1) ;;
+    *) victim=$(pgrep -f -- "bitrain rank .*$tmp" | shuf -n 1 --random-source=<(yes $RANDOM)) ;;
+    esac
+    [ -n "$victim" ] && kill -9 "$victim" && kills=$((kills + 1))
+done
+kill -INT $job
+wait $job
+last=$(q "SELECT max(step) FROM steps WHERE run='killed'")
+[ "$(q "SELECT count(*) FROM steps WHERE run='killed'")" = $((last + 1)) ] || fault "steps are missing"
+ok "${model[@]}" --name calm --stop-after $((last + 1))
+cmp -s <(losses killed) <(losses calm) || fault "losses differ from the calm run: $(diff <(losses killed) <(losses calm) | head -n 2)"
+echo "$kills kills in $lasts s, $((last + 1)) steps, $(q "SELECT max(attempt) + 1 FROM attempts WHERE run='killed'") attempts, goodput $(q "SELECT printf('%.2f %%', 100 * goodput) FROM runs WHERE run='killed'")"
+[ $kills -gt 0 ] || fault "nothing was killed"
+finish
