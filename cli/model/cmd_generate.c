@@ -1,28 +1,37 @@
 /* cmd_generate.c - text from a trained model. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/sampling_opts.h"
-#include "engine/answer/output_text.h"
+#include "cli/model/write_text.h"
 #include "engine/base/clock.h"
 #include "engine/model/net/generate.h"
 
 typedef struct generate_cfg {
-    char prompt[65536], store[1024], isa[16], stop[4096];
+    char prompt[65536], message[65536], system[65536], template[40];
+    char store[1024], isa[16], stop[4096];
     int64_t tokens, threads;
     bt_sampling_opts sampling;
-    bool json;
+    bool chat, json;
 } generate_cfg;
 
 #define FIELD(f) offsetof(generate_cfg, f), sizeof(((generate_cfg *)0)->f)
 static const bt_opt generate_opts[] = {
     {"prompt", "--prompt", BT_OPT_TEXT, FIELD(prompt), "", 0, 0, NULL, NULL,
      "text to go on from ('-' reads it from standard input)"},
+    {"chat", "--chat", BT_OPT_BOOL, FIELD(chat), "false", 0, 0, NULL, NULL,
+     "converse: every line of standard input is a question"},
+    {"message", "--message", BT_OPT_TEXT, FIELD(message), "", 0, 0, NULL, NULL,
+     "the only question of a conversation (with --chat)"},
+    {"system", "--system", BT_OPT_TEXT, FIELD(system), "", 0, 0, NULL, NULL,
+     "system message of a conversation"},
+    {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
+     "chat template (default: by the tokenizer's special tokens)"},
     {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "256", 1, 1e9, NULL, "tokens",
      "how many to write at most"},
     {"stop", "--stop", BT_OPT_LIST, FIELD(stop), "", 0, 0, NULL, NULL,
@@ -42,21 +51,6 @@ static const bt_opt *options(size_t *n) {
     return generate_opts;
 }
 
-/* A terminal gets no control characters and nothing but UTF-8; a file or pipe gets what the model
- * said. */
-static void show(const char *s, size_t n) {
-    if (isatty(STDOUT_FILENO)) {
-        bt_text plain;
-        bt_text_init(&plain);
-        bt_utf8_mend(&plain, s, n, true);
-        fwrite(bt_text_str(&plain), 1, plain.len, stdout);
-        bt_text_release(&plain);
-    } else {
-        fwrite(s, 1, n, stdout);
-    }
-    fflush(stdout);
-}
-
 static bt_code read_stdin(bt_text *out, bt_err *err) {
     char buf[4096];
     for (size_t n; (n = fread(buf, 1, sizeof buf, stdin)) > 0 && out->len < 16 << 20;)
@@ -66,43 +60,8 @@ static bt_code read_stdin(bt_text *out, bt_err *err) {
                : BT_OK;
 }
 
-typedef struct written {
-    bt_output out;
-    int64_t tokens, prompt_tokens;
-    double seconds, prompt_seconds;
-    const char *finish; /* "length", "stop" */
-} written;
-
-/* the text without what precedes it: token by token until a stop string, the end-of-text token or
- * the limit */
-static bt_code write_tokens(bt_trained *t, bt_gen *gen, const generate_cfg *cfg, written *w,
-                            bt_err *err) {
-    const bt_sampling how = bt_sampling_of(&cfg->sampling);
-    bt_code code = BT_OK;
-    size_t n;
-    w->finish = "length";
-    while (code == BT_OK && w->tokens < cfg->tokens && !w->out.stopped) {
-        const int32_t id = bt_gen_sample(gen, &how);
-        if (id >= 0 && id == bt_tokenizer_eot(t->tokenizer)) {
-            w->finish = "stop";
-            break;
-        }
-        const char *bytes = bt_tokenizer_bytes(t->tokenizer, id, &n);
-        bt_output_add(&w->out, bytes, n);
-        w->tokens++;
-        if (w->tokens < cfg->tokens && !w->out.stopped) code = bt_gen_feed(gen, &id, 1, err);
-        const char *ready = bt_output_next(&w->out, false, &n);
-        if (!cfg->json) show(ready, n);
-    }
-    const char *rest = bt_output_next(&w->out, true, &n);
-    if (!cfg->json) show(rest, n);
-    if (w->out.stopped) w->finish = "stop";
-    return code == BT_OK && w->out.text.failed ? bt_fail(err, BT_NOMEM, "no memory for the text")
-                                               : code;
-}
-
-static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *prompt, written *w,
-                        bt_err *err) {
+static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *prompt,
+                        bt_written *w, bt_err *err) {
     bt_gen *gen = NULL;
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
@@ -115,9 +74,11 @@ static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *p
     const int64_t fed = bt_now_ns();
     w->prompt_tokens = (int64_t)n;
     w->prompt_seconds = (double)(fed - began) / 1e9;
-    if (code == BT_OK && !cfg->json) show(bt_text_str(prompt), prompt->len);
-    if (code == BT_OK) code = write_tokens(t, gen, cfg, w, err);
-    w->seconds = (double)(bt_now_ns() - fed) / 1e9;
+    if (code == BT_OK && !cfg->json) bt_show(bt_text_str(prompt), prompt->len);
+    if (code == BT_OK) {
+        const bt_write_how how = {bt_sampling_of(&cfg->sampling), cfg->tokens, -1, cfg->json};
+        code = bt_write_tokens(t, gen, &how, w, err);
+    }
     if (code == BT_OK && !cfg->json &&
         (!w->out.text.len || w->out.text.data[w->out.text.len - 1] != '\n'))
         putchar('\n');
@@ -126,11 +87,7 @@ static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *p
     return code;
 }
 
-static double per_second(int64_t n, double seconds) {
-    return seconds > 0 ? (double)n / seconds : NAN;
-}
-
-static void put_json(const bt_trained *t, const bt_text *prompt, const written *w) {
+static void put_json(const bt_trained *t, const bt_text *prompt, const bt_written *w) {
     bt_text out, mended;
     bt_json j;
     bt_text_init(&out);
@@ -145,19 +102,40 @@ static void put_json(const bt_trained *t, const bt_text *prompt, const written *
     bt_json_str(&j, "text", bt_text_str(&mended));
     bt_json_int(&j, "tokens", w->tokens);
     bt_json_str(&j, "finish_reason", w->finish);
-    bt_json_num(&j, "tokens_per_s", per_second(w->tokens, w->seconds));
+    bt_json_num(&j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
     bt_json_int(&j, "prompt_tokens", w->prompt_tokens);
-    bt_json_num(&j, "prompt_tokens_per_s", per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_json_num(&j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));
     bt_text_release(&mended);
     bt_text_release(&out);
 }
 
+/* what is asked for must be of one kind */
+static bt_code check(const generate_cfg *cfg, bt_err *err) {
+    if (cfg->chat && cfg->prompt[0])
+        return bt_fail(err, BT_ARG, "--prompt goes on with a text, --chat answers: give one");
+    if (!cfg->chat && (cfg->message[0] || cfg->system[0] || cfg->template[0]))
+        return bt_fail(err, BT_ARG, "--message, --system and --template need --chat");
+    return BT_OK;
+}
+
+static bt_code chat(const generate_cfg *cfg, bt_trained *t, const bt_output *o, bt_err *err) {
+    const bt_chat_session_cfg session = {.template = cfg->template,
+                                         .system = cfg->system,
+                                         .message = cfg->message,
+                                         .stops = o->stop,
+                                         .n_stops = o->n_stop,
+                                         .write = {.sampling = bt_sampling_of(&cfg->sampling),
+                                                   .limit = cfg->tokens},
+                                         .json = cfg->json};
+    return bt_chat_session(t, &session, err);
+}
+
 static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err) {
     bt_trained t;
     bt_text prompt, stop_text;
-    written w;
+    bt_written w;
     const char *stops[BT_STOPS_MAX];
     size_t n_stops = 0;
     bt_text_init(&prompt);
@@ -166,19 +144,20 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     memset(&w, 0, sizeof w);
     const bt_trained_how how = {
         .which = which, .store = cfg->store, .isa = cfg->isa, .threads = cfg->threads, .B = 1};
-    bt_code code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
+    bt_code code = check(cfg, err);
+    if (code == BT_OK) code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
     bt_output_init(&w.out, stops, n_stops);
     if (code == BT_OK && strcmp(cfg->prompt, "-") == 0)
         code = read_stdin(&prompt, err);
     else
         bt_text_put(&prompt, cfg->prompt);
     if (code == BT_OK) code = bt_trained_load(&t, &how, err);
-    if (code == BT_OK) code = write_on(&t, cfg, &prompt, &w, err);
-    if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
-    if (code == BT_OK && !cfg->json)
-        fprintf(stderr, "%lld tokens, %.1f tokens/s (prompt: %lld tokens, %.1f tokens/s)\n",
-                (long long)w.tokens, per_second(w.tokens, w.seconds), (long long)w.prompt_tokens,
-                per_second(w.prompt_tokens, w.prompt_seconds));
+    if (code == BT_OK && cfg->chat) code = chat(cfg, &t, &w.out, err);
+    if (code == BT_OK && !cfg->chat) {
+        code = write_on(&t, cfg, &prompt, &w, err);
+        if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
+        if (code == BT_OK && !cfg->json) bt_show_speed(&w);
+    }
     bt_trained_release(&t);
     bt_output_release(&w.out);
     bt_text_release(&stop_text);
@@ -201,11 +180,12 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_generate = {
     .name = "generate",
-    .summary = "write text with a trained model",
+    .summary = "write text with a trained model, or converse with it",
     .args = "[RUN|DIR]",
     .examples = "bitrain generate last --prompt 'In the beginning'\n"
                 "bitrain generate abl-3 --tokens 400 --temperature 0.7 --top-k 40 --seed 7\n"
                 "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:'   one line of answer\n"
+                "bitrain generate last --chat --system 'Be brief.'\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n",
     .options = options,
     .run = run,

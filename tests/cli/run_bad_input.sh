@@ -145,6 +145,8 @@ rows=$(cat <<'END'
 3 | generate {tmp}                              | no checkpoint in
 2 | generate last --temperature hot             | --temperature
 2 | generate last --top-p 2                     | --top-p
+2 | generate last --chat --prompt x               | give one
+2 | generate last --message x                   | need --chat
 2 | generate last --min-p -1                    | --min-p
 2 | generate last --stop a\\q                   | a backslash is followed by
 2 | data                                        | needs a verb: prepare, inspect

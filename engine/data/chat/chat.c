@@ -23,9 +23,57 @@ bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err
     for (size_t i = 0; i < N_TEMPLATES && !*out; i++)
         if (strcmp(templates[i].name, name) == 0) *out = &templates[i];
     if (*out) return BT_OK;
-    char names[200];
+    char names[240];
     bt_chat_names(names, sizeof names);
     return bt_fail(err, BT_NOTFOUND, "there is no chat template '%.30s' (%s)", name, names);
+}
+
+/* id of the special token whose name is name[0..n); -1: none */
+static int32_t special(const bt_tokenizer *t, const char *name, size_t n) {
+    for (int32_t id = 0; id < bt_tokenizer_vocab(t); id++) {
+        size_t k;
+        if (!bt_tokenizer_is_special(t, id)) continue;
+        const char *s = bt_tokenizer_bytes(t, id, &k);
+        if (k == n && k > 0 && memcmp(s, name, n) == 0) return id;
+    }
+    return -1;
+}
+
+/* how many marks a row has; 0: one of them is no token here */
+static size_t marks_there(const bt_chat_template *c, const bt_tokenizer *t) {
+    size_t n = 0;
+    for (const char *p = c->marks ? c->marks : ""; *p; n++) {
+        const size_t k = strcspn(p, " ");
+        if (special(t, p, k) < 0) return 0;
+        p += k + strspn(p + k, " ");
+    }
+    return n;
+}
+
+const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t) {
+    const bt_chat_template *best = &templates[N_TEMPLATES - 1]; /* plain */
+    size_t most = 0;
+    for (size_t i = 0; i < N_TEMPLATES; i++) {
+        const size_t n = marks_there(&templates[i], t);
+        if (n <= most) continue;
+        most = n;
+        best = &templates[i];
+    }
+    return best;
+}
+
+int32_t bt_chat_end_token(const bt_chat_template *t, const bt_tokenizer *tokenizer) {
+    return t->end ? special(tokenizer, t->end, strlen(t->end)) : -1;
+}
+
+size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
+                     const char *stops[BT_CHAT_STOPS]) {
+    size_t n = 0;
+    if (bt_chat_end_token(t, tokenizer) >= 0) return 0;
+    /* a line feed ends many a sentence; what the next turn begins with is the better end */
+    if (t->end && strcmp(t->end, "\n") != 0) stops[n++] = t->end;
+    if (t->stop) stops[n++] = t->stop;
+    return n;
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */

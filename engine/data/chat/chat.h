@@ -27,7 +27,7 @@ enum { BT_CHAT_TRIM = 1, BT_CHAT_BETWEEN = 2, BT_CHAT_BARE = 4, BT_CHAT_DATED = 
 
 typedef struct bt_chat_template { /* the columns of chat.def; NULL is "" */
     const char *name, *bos, *system, *system_end, *user, *user_end, *answer, *end, *tail, *close,
-        *fallback, *before_last;
+        *fallback, *before_last, *stop, *marks;
     bt_chat_place place;
     unsigned flags;
 } bt_chat_template;
@@ -52,6 +52,15 @@ typedef struct bt_chat_piece {
 bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err) BT_MUST_CHECK;
 /* "chatml, llama3, ..." */
 void bt_chat_names(char *out, size_t size);
+
+/* the row for a tokenizer's special tokens (the column marks), "plain" where it has those of none */
+const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t);
+/* What ends an answer: a token (-1: the tokenizer has no such special), and where it has none the
+ * texts that do, at most BT_CHAT_STOPS; how many. */
+enum { BT_CHAT_STOPS = 2 };
+int32_t bt_chat_end_token(const bt_chat_template *t, const bt_tokenizer *tokenizer);
+size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
+                     const char *stops[BT_CHAT_STOPS]);
 
 /* A conversation is [system] (user assistant)*, for a prompt with a user's turn at the end; another
  * order is refused. prompt: what the assistant is to go on from, otherwise a whole conversation.

@@ -5,8 +5,7 @@
  *           quantised (bt_model_quantise) after its weights last changed; it is borrowed, and its
  *           activations are overwritten: not between forward and backward. A model created without
  *           training holds its ternary weights in 2 bits for this; one that trains decodes, slower.
- * Owns:     one arena: cache of keys and values (L, T, KV*D) twice, the tokens in it, logits; a
- *           sampler.
+ * Owns:     a decoder with one sequence, the tokens in its cache, logits; a sampler.
  * Context:  after T tokens the older half is forgotten: the cache is rebuilt from the last T/2
  *           tokens.
  * Exact:    logits equal those of the training forward within fp32 rounding; sampling is a function of
@@ -23,6 +22,10 @@ typedef struct bt_gen bt_gen;
 bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) BT_MUST_CHECK;
 void bt_gen_destroy(bt_gen *g); /* accepts NULL */
 void bt_gen_reset(bt_gen *g);   /* forget everything */
+/* forgets all but the first n tokens of the cache: n <= bt_gen_cached */
+void bt_gen_rewind(bt_gen *g, size_t n);
+/* tokens in the cache, oldest first; valid until the next feed */
+const int32_t *bt_gen_cached(const bt_gen *g, size_t *n);
 /* appends n >= 1 tokens; logits are then those after the last of them. BT_ARG names a token outside
  * the vocabulary */
 bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) BT_MUST_CHECK;

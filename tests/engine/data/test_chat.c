@@ -5,6 +5,7 @@
 
 #include "engine/base/text.h"
 #include "engine/data/chat/chat.h"
+#include "engine/data/tokenizer/tokenizer_impl.h"
 #include "tests/engine/data/data_fixture.h"
 
 static bt_err err;
@@ -191,12 +192,63 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
     bt_tokenizer_free(tokenizer);
 }
 
+/* bytes, then specials: ids from 256 on */
+static bt_tokenizer *with_specials(const char *const *names, size_t n) {
+    bt_tokenizer_draft d;
+    bt_tokenizer *t = NULL;
+    assert_int_equal(bt_draft_begin(&d, &err), BT_OK);
+    for (int b = 0; b < 256; b++) {
+        const char c = (char)b;
+        assert_int_equal(bt_draft_token(&d, &c, 1, BT_TOKEN_PLAIN, &err), BT_OK);
+    }
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(bt_draft_token(&d, names[i], strlen(names[i]), BT_TOKEN_SPECIAL, &err),
+                         BT_OK);
+    if (bt_draft_seal(&d, &t, &err) != BT_OK) fail_msg("%s", err.msg);
+    return t;
+}
+
+static void a_tokenizer_tells_its_template(void **state) {
+    static const struct {
+        const char *template, *specials[6];
+        size_t n, stops;
+        int32_t end;
+    } cases[] = {
+        {"plain", {"<|endoftext|>"}, 1, 1, -1},
+        {"chatml", {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, 3, 0, 258},
+        {"plain", {"<|im_start|>"}, 1, 1, -1},
+        {"qwen3", {"<|im_end|>", "<|im_start|>", "<think>"}, 3, 0, 256},
+        {"llama3",
+         {"<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"},
+         4,
+         0,
+         257},
+        {"bitnet-2b4t", {"<|begin_of_text|>", "<|eot_id|>"}, 2, 0, 257},
+        {"mistral-v1", {"<s>", "</s>", "[INST]"}, 3, 0, 257},
+        {"gemma3", {"<bos>", "<start_of_turn>", "<end_of_turn>"}, 3, 0, 258},
+    };
+    const char *stops[BT_CHAT_STOPS];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bt_tokenizer *t = with_specials(cases[i].specials, cases[i].n);
+        const bt_chat_template *c = bt_chat_of_tokenizer(t), *alpaca;
+        assert_string_equal(c->name, cases[i].template);
+        assert_int_equal(bt_chat_end_token(c, t), cases[i].end);
+        assert_int_equal(bt_chat_stops(c, t, stops), cases[i].stops);
+        if (cases[i].stops) assert_string_equal(stops[0], "\nUser:");
+        assert_int_equal(bt_chat_find(&alpaca, "alpaca", &err), BT_OK);
+        assert_int_equal(bt_chat_stops(alpaca, t, stops), i == 6 ? 0 : 2);
+        bt_tokenizer_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_render_as_published),
         cmocka_unit_test(roles_out_of_order_are_refused),
         cmocka_unit_test(unknown_templates_list_those_there_are),
         cmocka_unit_test(markup_becomes_special_tokens_and_text_never),
+        cmocka_unit_test(a_tokenizer_tells_its_template),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -1,0 +1,194 @@
+/* chat_session.c - the conversation so far, rendered again for every answer; what the cache already
+ * holds of it is not read again. */
+#include "cli/model/chat_session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/model/sampling_opts.h"
+#include "engine/base/clock.h"
+
+enum { MAX_MESSAGES = 4096 };
+
+typedef struct session {
+    bt_trained *t;
+    const bt_chat_session_cfg *cfg;
+    const bt_chat_template *template;
+    bt_gen *gen;
+    bt_chat_encoder encoder;
+    bt_chat_message messages[MAX_MESSAGES]; /* texts are this session's */
+    size_t n;
+    bt_chat_ids ids;
+    const char *stops[BT_STOPS_MAX + BT_CHAT_STOPS];
+    size_t n_stops;
+} session;
+
+bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_tokenizer *t,
+                       bool quiet, bt_err *err) {
+    if (*name) {
+        const bt_code code = bt_chat_find(out, name, err);
+        return code == BT_NOTFOUND ? err->code = BT_ARG : code;
+    }
+    *out = bt_chat_of_tokenizer(t);
+    if (!quiet)
+        fprintf(stderr, "chat template '%s', %s; --template chooses another\n", (*out)->name,
+                (*out)->marks ? "by the tokenizer's special tokens"
+                              : "as the tokenizer has the special tokens of no other");
+    return BT_OK;
+}
+
+static bt_code say(session *s, bt_chat_role role, const char *text, size_t n, bt_err *err) {
+    if (s->n == MAX_MESSAGES)
+        return bt_fail(err, BT_ARG, "the conversation has %d messages: begin another",
+                       MAX_MESSAGES);
+    char *copy = malloc(n + 1);
+    if (!copy) return bt_fail(err, BT_NOMEM, "no memory for a message");
+    memcpy(copy, text, n);
+    s->messages[s->n++] = (bt_chat_message){role, copy, n};
+    return BT_OK;
+}
+
+static void forget(session *s, size_t first, size_t n) {
+    for (size_t i = first; i < first + n; i++) free((void *)(size_t)s->messages[i].text);
+    memmove(s->messages + first, s->messages + first + n, (s->n - first - n) * sizeof *s->messages);
+    s->n -= n;
+}
+
+static size_t after_system(const session *s) {
+    return s->n && s->messages[0].role == BT_CHAT_SYSTEM ? 1 : 0;
+}
+
+/* The conversation as tokens; its oldest questions go with their answers until half of the context
+ * is left for the next one. */
+static bt_code encode(session *s, bt_err *err) {
+    const size_t room = (size_t)bt_model_config(s->t->model)->T / 2, first = after_system(s);
+    for (;;) {
+        s->ids.n = 0;
+        BT_TRY(bt_chat_encode(&s->encoder, s->messages, s->n, true, false, &s->ids, err));
+        if (s->ids.n <= room || s->n < first + 3) return BT_OK;
+        forget(s, first, 2);
+    }
+}
+
+static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
+    (void)err;
+    bt_text_putn(ctx, p->text, p->n);
+    return BT_OK;
+}
+
+/* feeds what the cache does not hold yet, at least one token */
+static bt_code feed(session *s, bt_written *w, bt_err *err) {
+    const int64_t began = bt_now_ns();
+    size_t have, same = 0;
+    const int32_t *cached = bt_gen_cached(s->gen, &have);
+    while (same < have && same + 1 < s->ids.n && cached[same] == s->ids.ids[same]) same++;
+    bt_gen_rewind(s->gen, same);
+    BT_TRY(bt_gen_feed(s->gen, s->ids.ids + same, s->ids.n - same, err));
+    w->prompt_tokens = (int64_t)(s->ids.n - same);
+    w->prompt_seconds = (double)(bt_now_ns() - began) / 1e9;
+    return BT_OK;
+}
+
+static bt_code put_json(const session *s, const bt_written *w, bt_err *err) {
+    bt_text out, mended, prompt;
+    bt_json j;
+    bt_text_init(&prompt);
+    const bt_code code = bt_chat_render(s->template, s->messages, s->n, true, put_piece, &prompt,
+                                        err);
+    bt_text_init(&out);
+    bt_text_init(&mended);
+    bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "run", s->t->meta.run);
+    bt_json_str(&j, "checkpoint", s->t->path);
+    bt_json_str(&j, "template", s->template->name);
+    bt_json_str(&j, "prompt", bt_text_str(&prompt));
+    bt_json_str(&j, "text", bt_text_str(&mended));
+    bt_json_int(&j, "tokens", w->tokens);
+    bt_json_str(&j, "finish_reason", w->finish);
+    bt_json_num(&j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
+    bt_json_int(&j, "prompt_tokens", (int64_t)s->ids.n);
+    bt_json_num(&j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_json_end(&j, '}');
+    puts(bt_text_str(&out));
+    fflush(stdout);
+    bt_text_release(&mended);
+    bt_text_release(&prompt);
+    bt_text_release(&out);
+    return code;
+}
+
+static bt_code answer(session *s, const char *question, size_t n, bt_err *err) {
+    bt_written w;
+    memset(&w, 0, sizeof w);
+    BT_TRY(say(s, BT_CHAT_USER, question, n, err));
+    bt_output_init(&w.out, s->stops, s->n_stops);
+    bt_code code = encode(s, err);
+    if (code == BT_OK) code = feed(s, &w, err);
+    if (code == BT_OK) code = bt_write_tokens(s->t, s->gen, &s->cfg->write, &w, err);
+    if (code == BT_OK && s->cfg->json) code = put_json(s, &w, err);
+    if (code == BT_OK && !s->cfg->json) {
+        putchar('\n');
+        fflush(stdout);
+        bt_show_speed(&w);
+    }
+    if (code == BT_OK)
+        code = say(s, BT_CHAT_ASSISTANT, bt_text_str(&w.out.text), w.out.text.len, err);
+    bt_output_release(&w.out);
+    return code;
+}
+
+static bt_code converse(session *s, bt_err *err) {
+    const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    char *line = NULL;
+    size_t cap = 0;
+    bt_code code = BT_OK;
+    if (terminal)
+        fprintf(stderr, "a line is a question; /new begins another conversation, Ctrl-D ends\n");
+    while (code == BT_OK) {
+        if (terminal) fprintf(stderr, "> ");
+        ssize_t n = getline(&line, &cap, stdin);
+        if (n < 0) break;
+        while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = '\0';
+        if (n == 0) continue;
+        if (strcmp(line, "/new") == 0) {
+            forget(s, after_system(s), s->n - after_system(s));
+            continue;
+        }
+        code = answer(s, line, (size_t)n, err);
+    }
+    if (terminal) fprintf(stderr, "\n");
+    free(line);
+    return code;
+}
+
+bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *err) {
+    session *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(err, BT_NOMEM, "no memory for a conversation");
+    s->t = t;
+    bt_chat_session_cfg own = *cfg;
+    s->cfg = &own;
+    bt_code code = bt_chat_choose(&s->template, cfg->template, t->tokenizer, cfg->json, err);
+    if (code == BT_OK) {
+        own.write.end = bt_chat_end_token(s->template, t->tokenizer);
+        own.write.quiet = cfg->json;
+        s->n_stops = bt_chat_stops(s->template, t->tokenizer, s->stops);
+        for (size_t i = 0; i < cfg->n_stops; i++) s->stops[s->n_stops++] = cfg->stops[i];
+        code = bt_chat_encoder_init(&s->encoder, s->template, t->tokenizer, err);
+    }
+    if (code == BT_OK) code = bt_gen_create(&s->gen, t->model, err);
+    if (code == BT_OK && *cfg->system)
+        code = say(s, BT_CHAT_SYSTEM, cfg->system, strlen(cfg->system), err);
+    if (code == BT_OK)
+        code = *cfg->message ? answer(s, cfg->message, strlen(cfg->message), err)
+                             : converse(s, err);
+    forget(s, 0, s->n);
+    bt_gen_destroy(s->gen);
+    bt_chat_encoder_release(&s->encoder);
+    bt_chat_ids_release(&s->ids);
+    free(s);
+    return code;
+}

@@ -1,0 +1,57 @@
+/* write_text.c - sampling onto standard output. */
+#include "cli/model/write_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+
+void bt_show(const char *s, size_t n) {
+    if (isatty(STDOUT_FILENO)) {
+        bt_text plain;
+        bt_text_init(&plain);
+        bt_utf8_mend(&plain, s, n, true);
+        fwrite(bt_text_str(&plain), 1, plain.len, stdout);
+        bt_text_release(&plain);
+    } else {
+        fwrite(s, 1, n, stdout);
+    }
+    fflush(stdout);
+}
+
+double bt_per_second(int64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : NAN; }
+
+void bt_show_speed(const bt_written *w) {
+    fprintf(stderr, "%lld tokens, %.1f tokens/s (prompt: %lld tokens, %.1f tokens/s)\n",
+            (long long)w->tokens, bt_per_second(w->tokens, w->seconds), (long long)w->prompt_tokens,
+            bt_per_second(w->prompt_tokens, w->prompt_seconds));
+}
+
+bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,
+                        bt_err *err) {
+    const int64_t began = bt_now_ns();
+    const int32_t eot = bt_tokenizer_eot(t->tokenizer);
+    bt_code code = BT_OK;
+    size_t n;
+    w->finish = "length";
+    while (code == BT_OK && w->tokens < how->limit && !w->out.stopped) {
+        const int32_t id = bt_gen_sample(gen, &how->sampling);
+        if (id == eot || id == how->end) {
+            w->finish = "stop";
+            break;
+        }
+        const char *bytes = bt_tokenizer_bytes(t->tokenizer, id, &n);
+        bt_output_add(&w->out, bytes, bt_tokenizer_is_special(t->tokenizer, id) ? 0 : n);
+        w->tokens++;
+        if (w->tokens < how->limit && !w->out.stopped) code = bt_gen_feed(gen, &id, 1, err);
+        const char *ready = bt_output_next(&w->out, false, &n);
+        if (!how->quiet) bt_show(ready, n);
+    }
+    const char *rest = bt_output_next(&w->out, true, &n);
+    if (!how->quiet) bt_show(rest, n);
+    if (w->out.stopped) w->finish = "stop";
+    w->seconds += (double)(bt_now_ns() - began) / 1e9;
+    return code == BT_OK && w->out.text.failed ? bt_fail(err, BT_NOMEM, "no memory for the text")
+                                               : code;
+}

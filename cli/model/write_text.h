@@ -1,0 +1,34 @@
+/* write_text.h - a text from a model onto standard output, token by token as it comes. */
+#ifndef BT_CLI_MODEL_WRITE_TEXT_H
+#define BT_CLI_MODEL_WRITE_TEXT_H
+
+#include "cli/model/checkpoint_model.h"
+#include "engine/answer/output_text.h"
+#include "engine/model/net/generate.h"
+
+typedef struct bt_write_how {
+    bt_sampling sampling;
+    int64_t limit; /* tokens at most */
+    int32_t end;   /* token that ends the text beside the tokenizer's end of text; -1: none */
+    bool quiet;    /* nothing on standard output */
+} bt_write_how;
+
+typedef struct bt_written {
+    bt_output out; /* initialised by the caller, who gives the stop strings and releases it */
+    int64_t tokens, prompt_tokens;
+    double seconds, prompt_seconds;
+    const char *finish; /* "length", "stop" */
+} bt_written;
+
+/* The text behind what gen was fed, until a stop string, an end token or the limit. Adds to tokens
+ * and seconds. */
+bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,
+                        bt_err *err) BT_MUST_CHECK;
+/* A terminal gets no control characters and nothing but UTF-8; a file or pipe gets what the model
+ * said. */
+void bt_show(const char *s, size_t n);
+double bt_per_second(int64_t n, double seconds); /* NaN: no time has passed */
+/* "20 tokens, 31.2 tokens/s (prompt: ...)" on standard error */
+void bt_show_speed(const bt_written *w);
+
+#endif

@@ -1,0 +1,50 @@
+/* decoder.h - forward passes over many sequences at once, each with its own key-value cache.
+ *
+ * A step takes some tokens of some sequences: one token of each that is being written, many of a
+ * prompt that is being read. Their rows go through the layers together, so that weights are read
+ * once a step; attention alone is each sequence's own.
+ *
+ * Order:    create -> { step }* -> destroy; clear forgets a sequence. The model must be quantised
+ *           (bt_model_quantise) after its weights last changed; it is borrowed, and its activations
+ *           are overwritten: not between forward and backward. A model created without training
+ *           holds its ternary weights in 2 bits for single rows; one that trains decodes, slower.
+ * Owns:     one arena: keys and values (slots, L, T, KV*D) each, attention weights. The memory of a
+ *           slot is touched when it is first used.
+ * Exact:    logits equal those of the training forward within fp32 rounding, whatever else is in
+ *           the step.
+ * Threads:  the training thread; kernels split over the pool. No allocation after create. */
+#ifndef BT_ENGINE_MODEL_NET_DECODER_H
+#define BT_ENGINE_MODEL_NET_DECODER_H
+
+#include "engine/model/net/model.h"
+
+typedef struct bt_decoder bt_decoder;
+
+typedef enum { BT_LOGITS_NONE, BT_LOGITS_LAST, BT_LOGITS_ALL } bt_logits_want;
+
+typedef struct bt_decode_part { /* of one step; a slot at most once */
+    int slot;
+    const int32_t *tokens; /* (n) n >= 1, borrowed */
+    size_t n;
+    bt_logits_want want;
+} bt_decode_part;
+
+/* logits (V) after token i of part p; valid during the call. Parts and tokens come in order. */
+typedef void (*bt_logits_fn)(void *ctx, size_t p, size_t i, const float *logits);
+
+bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) BT_MUST_CHECK;
+void bt_decoder_destroy(bt_decoder *d); /* accepts NULL */
+/* what a slot takes when its context is full */
+size_t bt_decoder_slot_bytes(const bt_model_cfg *c);
+size_t bt_decoder_length(const bt_decoder *d, int slot); /* tokens in the slot's cache */
+void bt_decoder_clear(bt_decoder *d, int slot);
+/* forgets all but the first `keep` <= length tokens */
+void bt_decoder_rewind(bt_decoder *d, int slot, size_t keep);
+/* rows of a step at most, all parts together: B T of the model */
+size_t bt_decoder_rows(const bt_decoder *d);
+/* The caller sees to it that every slot has room for its tokens (bt_decoder_length + n <= T), that
+ * tokens are in the vocabulary and that the rows fit. fn may be NULL where nothing is wanted. */
+void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
+                     void *ctx);
+
+#endif

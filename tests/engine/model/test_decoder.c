@@ -1,0 +1,176 @@
+/* Decoding of many sequences at once: whoever shares a step, in whatever portions a prompt is read,
+ *           logits are those of the sequence by itself. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/decoder.h"
+
+enum { T = 24, V = 61, SLOTS = 7 };
+
+static bt_model *model_of(bt_linear_kind linear, bt_prec prec, bool train) {
+    const bt_model_cfg c = {.L = 2,
+                            .C = 64,
+                            .H = 4,
+                            .KV = 2,
+                            .D = 16,
+                            .F = 96,
+                            .T = T,
+                            .V = V,
+                            .norm = BT_NORM_SUBLN,
+                            .act = BT_ACT_RELU2,
+                            .linear = linear,
+                            .tied = true,
+                            .rope_theta = 100,
+                            .norm_eps = 1e-5,
+                            .init_std = 0.25};
+    bt_model *m = NULL;
+    bt_err err = BT_ERR_INIT;
+    const bt_model_setup s = {.cfg = c, .B = 2, .prec = prec, .train = train, .n_threads = 2};
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 5);
+    bt_model_quantise(m);
+    return m;
+}
+
+static bt_decoder *decoder_of(bt_model *m, int slots) {
+    bt_decoder *d = NULL;
+    bt_err err = BT_ERR_INIT;
+    if (bt_decoder_create(&d, m, slots, &err) != BT_OK) fail_msg("%s", err.msg);
+    return d;
+}
+
+typedef struct got {
+    float logits[SLOTS][T][V];
+    const bt_decode_part *parts;
+    size_t at[SLOTS]; /* tokens before this step, by slot */
+    size_t calls;
+} got;
+
+static void take(void *ctx, size_t part, size_t i, const float *logits) {
+    got *g = ctx;
+    const int slot = g->parts[part].slot;
+    memcpy(g->logits[slot][g->at[slot] + i], logits, sizeof g->logits[0][0]);
+    g->calls++;
+}
+
+static void step(bt_decoder *d, const bt_decode_part *parts, size_t n, got *g) {
+    g->parts = parts;
+    for (size_t p = 0; p < n; p++) g->at[parts[p].slot] = bt_decoder_length(d, parts[p].slot);
+    bt_decoder_step(d, parts, n, take, g);
+}
+
+static double difference(const float *a, const float *b) {
+    double diff = 0, norm = 0;
+    for (size_t v = 0; v < V; v++) {
+        diff += ((double)a[v] - (double)b[v]) * ((double)a[v] - (double)b[v]);
+        norm += (double)b[v] * (double)b[v];
+    }
+    return sqrt(diff / norm);
+}
+
+static void company_changes_nothing(void **state) {
+    (void)state;
+    static got together, alone;
+    for (int k = 0; k < 6; k++) {
+        const bt_linear_kind linear = k % 2 ? BT_LIN_DENSE : BT_LIN_BITNET158;
+        const bt_prec prec = k / 2 == 1 ? BT_PREC_BF16 : BT_PREC_FP32;
+        /* a prompt's attention, dense layers and a shared head round to bf16, and a rounded input may
+         * turn an int8 code; another row differs by about 1 */
+        const double bound = prec == BT_PREC_BF16 ? 0.1 : 1e-5;
+        bt_model *m = model_of(linear, prec, k / 2 == 2);
+        bt_decoder *d = decoder_of(m, SLOTS), *one = decoder_of(m, 1);
+        int32_t tokens[SLOTS][T];
+        for (uint64_t i = 0; i < SLOTS * T; i++)
+            tokens[i / T][i % T] = (int32_t)(bt_rng_u64(9, (uint64_t)k, i) % V);
+        for (int round = 0; round < 2; round++) { /* the second with slots used before */
+            size_t have[SLOTS] = {0}, draw = 0;
+            for (int s = 0; s < SLOTS; s++) bt_decoder_clear(d, s);
+            for (size_t left = SLOTS * T; left > 0;) {
+                bt_decode_part parts[SLOTS];
+                size_t n = 0, rows = 0;
+                for (int s = 0; s < SLOTS; s++) {
+                    size_t take_n = bt_rng_u64(3 + (uint64_t)round, 1, draw++) % 6;
+                    if (take_n == 5) take_n = 12;
+                    if (take_n > T - have[s]) take_n = T - have[s];
+                    if (take_n == 0 || rows + take_n > bt_decoder_rows(d)) continue;
+                    parts[n++] = (bt_decode_part){s, tokens[s] + have[s], take_n, BT_LOGITS_ALL};
+                    have[s] += take_n;
+                    rows += take_n;
+                }
+                together.calls = 0;
+                step(d, parts, n, &together);
+                assert_int_equal(together.calls, rows);
+                left -= rows;
+            }
+            for (int s = 0; s < SLOTS; s++) {
+                assert_int_equal(bt_decoder_length(d, s), T);
+                bt_decoder_clear(one, 0);
+                for (size_t t = 0; t < T; t++) {
+                    const bt_decode_part part = {0, tokens[s] + t, 1, BT_LOGITS_LAST};
+                    step(one, &part, 1, &alone);
+                    const double diff = difference(together.logits[s][t], alone.logits[0][t]);
+                    if (!(diff < bound))
+                        fail_msg("kind %d slot %d token %zu: logits differ by %.2e", k, s, t, diff);
+                }
+            }
+        }
+        bt_decoder_destroy(one);
+        bt_decoder_destroy(d);
+        bt_model_destroy(m);
+    }
+}
+
+/* only what is wanted is handed out, in the order of the parts */
+static void wanted_rows_come_in_order(void **state) {
+    (void)state;
+    static got g;
+    bt_model *m = model_of(BT_LIN_BITNET158, BT_PREC_FP32, false);
+    bt_decoder *d = decoder_of(m, 4);
+    const int32_t tokens[] = {1, 2, 3, 4, 5};
+    const bt_decode_part parts[] = {{2, tokens, 5, BT_LOGITS_LAST},
+                                    {0, tokens, 3, BT_LOGITS_NONE},
+                                    {3, tokens, 2, BT_LOGITS_ALL},
+                                    {1, tokens, 1, BT_LOGITS_NONE}};
+    step(d, parts, 4, &g);
+    assert_int_equal(g.calls, 3);
+    assert_true(difference(g.logits[2][4], g.logits[3][1]) > 1e-3);
+    assert_int_equal(bt_decoder_length(d, 0), 3);
+    assert_int_equal(bt_decoder_length(d, 1), 1);
+    assert_true(bt_decoder_slot_bytes(bt_model_config(m)) == 2 * 2 * T * 2 * 16 * sizeof(float));
+    bt_decoder_step(d, parts, 0, NULL, NULL);
+    bt_decoder_destroy(d);
+    bt_decoder_destroy(NULL);
+    bt_model_destroy(m);
+}
+
+static int start(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    return bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
+}
+
+static int stop(void **state) {
+    (void)state;
+    bt_ops_release();
+    bt_threads_release();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(company_changes_nothing),
+        cmocka_unit_test(wanted_rows_come_in_order),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
