@@ -1,14 +1,12 @@
 /* cmd_dash.c - `bitrain dash`: the browser dashboard beside the runs. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/token_file.h"
 #include "monitor/job/launch/detach.h"
 #include "store/store.h"
 #include "web/web.h"
@@ -41,33 +39,6 @@ static const bt_opt dash_opts[] = {
 static const bt_opt *options(size_t *n) {
     *n = sizeof dash_opts / sizeof dash_opts[0];
     return dash_opts;
-}
-
-/* $XDG_RUNTIME_DIR/bitrain/dash-PORT.token, else beside the database: for scripts of the same user,
- * 0600 */
-static bt_code keep_token(const char *store, int port, const char *token, char *path, size_t size,
-                          bt_err *err) {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    char dir[900];
-    if (runtime && *runtime)
-        snprintf(dir, sizeof dir, "%.800s/bitrain", runtime);
-    else {
-        snprintf(dir, sizeof dir, "%.880s", store);
-        char *slash = strrchr(dir, '/');
-        if (slash)
-            *slash = '\0';
-        else
-            snprintf(dir, sizeof dir, ".");
-    }
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", dir);
-    snprintf(path, size, "%s/dash-%d.token", dir, port);
-    unlink(path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
-    bool ok = dprintf(fd, "%s\n", token) > 0;
-    close(fd);
-    return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
 }
 
 static void say_mode(const dash_cfg *c) {
@@ -179,9 +150,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                       .allow_hosts = c.allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));
-    bt_code code = c.socket[0] ? BT_OK
-                               : keep_token(store, bt_web_port(web), bt_web_token(web), token_file,
-                                            sizeof token_file, err);
+    bt_code code = c.socket[0]
+                       ? BT_OK
+                       : bt_token_file_keep(store, "dash", bt_web_port(web), bt_web_token(web),
+                                            token_file, sizeof token_file, err);
     if (code == BT_OK) {
         int got = 0;
         if (c.socket[0])

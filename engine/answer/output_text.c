@@ -22,7 +22,8 @@ static size_t find_stop(const bt_output *o, size_t from) {
         const size_t n = strlen(o->stop[i]);
         if (n == 0 || n > o->text.len) continue;
         /* a longer stop string may have begun earlier than the one before */
-        const size_t first = from > n ? from - n : 0;
+        size_t first = from > n ? from - n : 0;
+        if (first < o->stop_from) first = o->stop_from;
         for (size_t k = first; k < at && k + n <= o->text.len; k++)
             if (memcmp(o->text.data + k, o->stop[i], n) == 0) at = k;
     }

@@ -17,7 +17,8 @@ typedef struct bt_output {
     size_t given; /* bytes that were handed out */
     const char *const *stop;
     size_t n_stop;
-    bool stopped; /* by a stop string: later bytes are ignored */
+    size_t stop_from; /* a stop string begins here or later: 0 after init */
+    bool stopped;     /* by a stop string: later bytes are ignored */
 } bt_output;
 
 /* stop: (n) texts, empty ones ignored */

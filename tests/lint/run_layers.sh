@@ -10,7 +10,7 @@ owners='
 mpi(-ext)?\.h                 engine/parallel/.*
 sqlite3\.h                    store/.*
 (n?curses|panel|term)\.h      monitor/tui/draw/term_ncurses\.c
-microhttpd\.h                 web/server/[^/]*
+microhttpd\.h                 web/(http|server|serve)/[^/]*
 [a-z]*mmintrin\.h|x86intrin\.h|immintrin\.h   engine/kernels/isa/isa_[^/]*
 cblas\.h                      engine/kernels/isa/blas\.c
 cpuid\.h                      engine/kernels/table/cpu\.c

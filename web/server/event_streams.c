@@ -3,12 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "engine/base/clock.h"
 #include "web/server/server_impl.h"
 
-enum { CROWD = 384, MAX_STREAMS = 32, WATCH_MS = 25, TICK_MS = 100 };
+enum { MAX_STREAMS = 32, WATCH_MS = 25, TICK_MS = 100 };
 
 /* ---- event streams --------------------------------------------------------------------------- */
 static ssize_t stream_read(void *ctx, uint64_t pos, char *buf, size_t max) {
@@ -58,12 +57,6 @@ static void stream_free(void *ctx) {
     free(s);
 }
 
-link_t *bt_web_link_of(struct MHD_Connection *c) {
-    const union MHD_ConnectionInfo *i = MHD_get_connection_info(c,
-                                                                MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return i ? i->socket_context : NULL;
-}
-
 enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const char *wanted,
                                    const char *last_id) {
     bt_err err = BT_ERR_INIT;
@@ -95,15 +88,12 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
     s->next = w->streams;
     w->streams = s;
     w->n_streams++;
-    link_t *l = bt_web_link_of(c);
-    if (l) {
-        l->stream = true; /* which has no deadline */
-    }
     pthread_mutex_unlock(&w->lock);
+    bt_links_exempt(&w->links, bt_http_link(c));
     MHD_add_response_header(r, "Content-Type", "text/event-stream");
     MHD_add_response_header(r, "Cache-Control", "no-store");
     MHD_add_response_header(r, "X-Accel-Buffering", "no");
-    return bt_web_send_response(c, 200, r);
+    return bt_http_send(c, 200, r);
 }
 
 /* ---- the publisher --------------------------------------------------------------------------- */
@@ -116,22 +106,6 @@ void bt_web_wake_streams(bt_web *w, bool all) {
             s->suspended = false;
             MHD_resume_connection(s->conn);
         }
-    }
-    pthread_mutex_unlock(&w->lock);
-}
-
-/* Requests that outlive their deadline go. In a crowd the oldest connections that are not streams
- * go at once: whoever opens hundreds and says nothing makes room for who comes after. */
-static void cut_late_requests(bt_web *w) {
-    int64_t now = bt_now_ns();
-    int kept = 0;
-    pthread_mutex_lock(&w->lock);
-    for (link_t *l = w->links; l; l = l->next) {
-        if (l->stream ||
-            (now - l->since_ns <= w->cfg.deadline_ns * (l->idle ? 2 : 1) && ++kept <= CROWD))
-            continue;
-        shutdown(l->fd, SHUT_RDWR);
-        l->since_ns = now;
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -155,7 +129,7 @@ void *bt_web_publish(void *ctx) {
         } else {
             bt_web_wake_streams(w, false);
         }
-        cut_late_requests(w);
+        bt_links_cut(&w->links, w->cfg.deadline_ns, BT_HTTP_CROWD);
         bt_sleep_ns((int64_t)WATCH_MS * 1000000);
     }
     bt_db_close(db);

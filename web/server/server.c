@@ -1,29 +1,24 @@
-/* server.c - connections, deadlines, guards, headers; this folder alone knows libmicrohttpd. Event
+/* server.c - the dashboard: guards and routes over the connections of web/http/http_server.h. Event
  * streams: event_streams.c; what is sent: responses.c.
  *
  *     epoll thread    answer() -> guards -> route or asset -> response;  stream_read() feeds event streams
  *     publisher       watches PRAGMA data_version, wakes sleeping streams; cuts requests that outlive their deadline
  *
  * A stream with nothing to say is suspended; its 15 s heartbeat and every commit resume it. All are
- * resumed before the stop. libmicrohttpd's own timeout is per inactivity, so a client sending a
- * byte a second would stay: the reaper shuts its socket, also when it is the first line of a second
- * request that never ends. */
+ * resumed before the stop. */
 #include "web/web.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
 #include "web/http/listen.h"
 #include "web/server/server_impl.h"
 
-enum { MAX_CONNECTIONS = 512, HEADER_BYTES = 16384, BODY_MAX = 65536, IDLE_S = 10 };
+enum { BODY_MAX = 65536 };
 static const int64_t deadline_ns = 5000000000, heartbeat_ns = 15000000000;
 
 typedef struct exchange { /* one request in progress */
@@ -33,41 +28,6 @@ typedef struct exchange { /* one request in progress */
 } exchange;
 
 /* ---- requests -------------------------------------------------------------------------------- */
-static enum MHD_Result add_arg(void *ctx, enum MHD_ValueKind kind, const char *key,
-                               const char *value) {
-    (void)kind;
-    bt_req_add_arg(ctx, key, value);
-    return MHD_YES;
-}
-
-static const char *header(struct MHD_Connection *c, const char *name) {
-    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
-}
-
-static void read_request(bt_req *q, struct MHD_Connection *c, const char *path,
-                         const char *method) {
-    memset(q, 0, sizeof *q);
-    q->method = method;
-    q->path = path;
-    q->host = header(c, "Host");
-    q->origin = header(c, "Origin");
-    q->fetch_site = header(c, "Sec-Fetch-Site");
-    q->cookie = header(c, "Cookie");
-    q->authorization = header(c, "Authorization");
-    q->last_event_id = header(c, "Last-Event-ID");
-    q->if_none_match = header(c, "If-None-Match");
-    q->intent = header(c, "X-Bitrain-Control");
-    q->gzip_ok = bt_web_takes_gzip(header(c, "Accept-Encoding"));
-    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_arg, q);
-}
-
-static const bt_asset *asset_at(const char *path) {
-    for (size_t i = 0; i < bt_assets_n; i++) {
-        if (strcmp(bt_assets[i].path, path) == 0) return &bt_assets[i];
-    }
-    return NULL;
-}
-
 /* "not found" as a word that programs compare: not_found */
 static const char *code_word(char *out, size_t size, bt_code code) {
     snprintf(out, size, "%s", bt_code_name(code));
@@ -128,8 +88,8 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, 
         return bt_web_send_error(c, 400, "argument", "too many or too long query arguments",
                                  "at most 24 of 511 bytes");
     if (get) {
-        const bt_asset *asset = asset_at(q->path);
-        if (asset) return bt_web_send_asset(c, q, asset);
+        const bt_asset *asset = bt_http_asset(bt_assets, bt_assets_n, q->path);
+        if (asset) return bt_http_send_asset(c, q, asset);
     }
     char run[BT_NAME_MAX], verb[32];
     bool known = false,
@@ -139,7 +99,8 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, 
     if (!token)
         return bt_web_send_error(c, 401, "token", "the token is missing or wrong",
                                  "open the URL that `bitrain dash` printed");
-    if (get && strcmp(q->path, "/api/v1/login") == 0) return bt_web_send_login(w, c);
+    if (get && strcmp(q->path, "/api/v1/login") == 0)
+        return bt_http_send_login(c, w->port, w->token);
     if (get && bt_req_run_path(q->path, run, verb, sizeof verb) && strcmp(verb, "stream") == 0)
         return bt_web_open_stream(w, c, run, q->last_event_id);
     if (!route)
@@ -182,11 +143,11 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
         return bt_web_send_error(c, 413, "body_refused",
                                  "no request body of that size is taken here",
                                  "send less than 64 KiB, and only with --control");
-    if (header(c, "Transfer-Encoding") && header(c, "Content-Length"))
+    if (!bt_http_framing_ok(c))
         return bt_web_send_error(c, 400, "framing", "Content-Length and Transfer-Encoding together",
                                  "send one");
     bt_req q;
-    read_request(&q, c, path, method);
+    bt_http_read(&q, c, path, method);
     q.body = bt_text_str(&x->body);
     return dispatch(w, c, &q, x);
 }
@@ -202,71 +163,10 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state,
         free(x);
         *state = NULL;
     }
-    link_t *l = bt_web_link_of(c);
-    pthread_mutex_lock(&w->lock);
-    if (l) {
-        l->since_ns = bt_now_ns();
-        l->idle = true;
-        l->stream = false;
-    }
-    pthread_mutex_unlock(&w->lock);
-}
-
-/* called with the first line of a request: its deadline begins (a connection's own begins when it
- * is accepted) */
-static void *request_begins(void *ctx, const char *uri, struct MHD_Connection *c) {
-    bt_web *w = ctx;
-    (void)uri;
-    link_t *l = bt_web_link_of(c);
-    pthread_mutex_lock(&w->lock);
-    if (l && l->idle) {
-        l->since_ns = bt_now_ns();
-        l->idle = false;
-    }
-    pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-static void connection_changed(void *ctx, struct MHD_Connection *c, void **socket_context,
-                               enum MHD_ConnectionNotificationCode what) {
-    bt_web *w = ctx;
-    pthread_mutex_lock(&w->lock);
-    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        link_t *l = calloc(1, sizeof *l);
-        if (l) {
-            l->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-            l->since_ns = bt_now_ns();
-            l->next = w->links;
-            if (w->links) w->links->prev = l;
-            w->links = l;
-            w->n_links++;
-        }
-        *socket_context = l;
-    } else {
-        link_t *l = *socket_context;
-        if (l) {
-            if (l->prev)
-                l->prev->next = l->next;
-            else
-                w->links = l->next;
-            if (l->next) l->next->prev = l->prev;
-            w->n_links--;
-            free(l);
-        }
-        *socket_context = NULL;
-    }
-    pthread_mutex_unlock(&w->lock);
+    bt_links_end(&w->links, bt_http_link(c));
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
-static bt_code make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) {
-    unsigned char bytes[BT_TOKEN_HEX / 2];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return bt_fail_errno(err, BT_IO, errno, "cannot get random bytes for the token");
-    for (size_t i = 0; i < sizeof bytes; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
-    return BT_OK;
-}
-
 bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     bt_web *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for the dashboard");
@@ -275,6 +175,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (!w->cfg.deadline_ns) w->cfg.deadline_ns = deadline_ns;
     w->listen_fd = -1;
     pthread_mutex_init(&w->lock, NULL);
+    bt_links_init(&w->links);
     pthread_cond_init(&w->answer_thread_done, NULL);
     snprintf(w->store, sizeof w->store, "%s", cfg->store);
     snprintf(w->host, sizeof w->host, "%s", cfg->host);
@@ -283,7 +184,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (cfg->token && *cfg->token)
         snprintf(w->token, sizeof w->token, "%s", cfg->token);
     else
-        code = make_token(w->token, err);
+        code = bt_http_make_token(w->token, err);
     if (code == BT_OK && strlen(w->token) != BT_TOKEN_HEX)
         code = bt_fail(err, BT_ARG, "the token must be %d hex digits", BT_TOKEN_HEX);
     const bool local = cfg->socket && *cfg->socket;
@@ -304,10 +205,11 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
         w->daemon = MHD_start_daemon(
             MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, w,
             MHD_OPTION_LISTEN_SOCKET, w->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-            (unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_STRICT_FOR_CLIENT,
-            1, MHD_OPTION_NOTIFY_COMPLETED, completed, w, MHD_OPTION_URI_LOG_CALLBACK,
-            request_begins, w, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, w, MHD_OPTION_END);
+            (unsigned)BT_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)BT_HTTP_IDLE_S,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)BT_HTTP_HEADER_BYTES,
+            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, completed, w,
+            MHD_OPTION_URI_LOG_CALLBACK, bt_http_request_begins, &w->links,
+            MHD_OPTION_NOTIFY_CONNECTION, bt_http_connection, &w->links, MHD_OPTION_END);
         if (!w->daemon)
             code = bt_fail(err, BT_IO, "cannot start the HTTP server on port %d", w->port);
     }
@@ -322,6 +224,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
         bt_cache_close(w->cache);
         pthread_cond_destroy(&w->answer_thread_done);
         pthread_mutex_destroy(&w->lock);
+        bt_links_release(&w->links);
         free(w);
         return code;
     }
@@ -345,5 +248,6 @@ void bt_web_stop(bt_web *w) {
     bt_cache_close(w->cache);
     pthread_cond_destroy(&w->answer_thread_done);
     pthread_mutex_destroy(&w->lock);
+    bt_links_release(&w->links);
     free(w);
 }

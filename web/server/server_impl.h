@@ -8,7 +8,7 @@
 
 #include "web/api/api.h"
 #include "web/api/cache.h"
-#include "web/server/assets.h"
+#include "web/http/http_server.h"
 #include "web/web.h"
 
 typedef struct stream { /* an open event stream */
@@ -23,14 +23,6 @@ typedef struct stream { /* an open event stream */
     struct stream *next;
 } stream;
 
-typedef struct link { /* an accepted connection */
-    int fd;
-    /* when it was accepted, its request began or the one before ended */
-    int64_t since_ns;
-    bool idle, stream; /* idle: has not sent the first line of its next request */
-    struct link *next, *prev;
-} link_t;
-
 typedef struct bt_answer_thread bt_answer_thread; /* an answer in the making; answer_thread.c */
 
 struct bt_web {
@@ -44,21 +36,20 @@ struct bt_web {
     atomic_bool stop;
     /* counts wake_streams(all): a stream that read before one must not sleep after it */
     atomic_ullong wakes;
-    pthread_mutex_t lock; /* streams and links */
+    pthread_mutex_t lock; /* streams and answer threads */
     stream *streams;
-    link_t *links;                            /* newest first */
-    int n_streams, n_links, n_answer_threads; /* n_answer_threads: threads at work for an answer */
+    int n_streams, n_answer_threads; /* n_answer_threads: threads at work for an answer */
+    bt_links links;
     pthread_cond_t answer_thread_done;
 };
 
-/* responses.c: every response carries the content policy and the other guards' headers */
-enum MHD_Result bt_web_send_response(struct MHD_Connection *c, int status, struct MHD_Response *r);
+extern const bt_asset bt_assets[]; /* the page, compiled in */
+extern const size_t bt_assets_n;
+
+/* responses.c */
 enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a);
 enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,
                                   const char *message, const char *hint);
-enum MHD_Result bt_web_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
-enum MHD_Result bt_web_send_login(const bt_web *w, struct MHD_Connection *c);
-bool bt_web_takes_gzip(const char *encodings); /* of an Accept-Encoding header; NULL is fine */
 
 /* server.c: what a route says, or its failure as an answer */
 bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
@@ -73,7 +64,6 @@ void bt_web_answer_thread_free(bt_answer_thread *p); /* accepts NULL; joins its 
 void bt_web_wait_answer_threads(bt_web *w);
 
 /* event_streams.c */
-link_t *bt_web_link_of(struct MHD_Connection *c);
 enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const char *wanted,
                                    const char *last_id);
 void bt_web_wake_streams(bt_web *w,

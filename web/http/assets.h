@@ -1,7 +1,7 @@
 /* assets.h - the front end, compiled in: path, media type, bytes and entity tag of both forms. Made
  * by embed.cmake from web/static and uPlot. */
-#ifndef BT_WEB_SERVER_ASSETS_H
-#define BT_WEB_SERVER_ASSETS_H
+#ifndef BT_WEB_HTTP_ASSETS_H
+#define BT_WEB_HTTP_ASSETS_H
 
 #include <stddef.h>
 
@@ -16,8 +16,5 @@ typedef struct bt_asset {
     const char *type;
     bt_asset_form plain, gzip; /* every browser takes gzip; plain curl does not */
 } bt_asset;
-
-extern const bt_asset bt_assets[];
-extern const size_t bt_assets_n;
 
 #endif

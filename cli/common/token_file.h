@@ -1,0 +1,14 @@
+/* token_file.h - a server's token where scripts of the same user find it, and nobody else. */
+#ifndef BT_CLI_COMMON_TOKEN_FILE_H
+#define BT_CLI_COMMON_TOKEN_FILE_H
+
+#include <stddef.h>
+
+#include "engine/base/status.h"
+
+/* Writes $XDG_RUNTIME_DIR/bitrain/SERVER-PORT.token, without that folder beside the database
+ * `store`; mode 0600. path: where it is; the caller removes it at the end. */
+bt_code bt_token_file_keep(const char *store, const char *server, int port, const char *token,
+                           char *path, size_t size, bt_err *err) BT_MUST_CHECK;
+
+#endif

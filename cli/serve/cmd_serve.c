@@ -1,0 +1,243 @@
+/* cmd_serve.c - `bitrain serve`: a trained model behind OpenAI's routes, with a page to converse. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "cli/common/token_file.h"
+#include "cli/model/chat_session.h"
+#include "cli/serve/openai.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/decoder.h"
+#include "engine/plan/memory.h"
+#include "store/store.h"
+
+typedef struct serve_cfg {
+    char store[1024], isa[16], host[128], allow[512], template[40], name[128];
+    int64_t port, threads, parallel, queue;
+    bool open, json;
+} serve_cfg;
+
+#define FIELD(f) offsetof(serve_cfg, f), sizeof(((serve_cfg *)0)->f)
+static const bt_opt serve_opts[] = {
+    {"port", "--port", BT_OPT_INT, FIELD(port), "8159", 0, 65535, NULL, NULL,
+     "port (0: any free one)"},
+    {"listen", "--listen", BT_OPT_TEXT, FIELD(host), "127.0.0.1", 0, 0, NULL, NULL,
+     "address to listen on"},
+    {"allow_host", "--allow-host", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
+     "further names it may be reached by, separated by commas"},
+    {"open", "--open", BT_OPT_BOOL, FIELD(open), "false", 0, 0, NULL, NULL,
+     "answer without a token (on this machine only)"},
+    {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
+     "of the model, for clients (default: the run's)"},
+    {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
+     "chat template (default: by the tokenizer's special tokens)"},
+    {"parallel", "--parallel", BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "texts",
+     "written at once (0: 64, or what a quarter of the memory holds)"},
+    {"queue", "--queue", BT_OPT_INT, FIELD(queue), "1024", 0, 1000000, NULL, "texts",
+     "that may wait; further requests get status 429"},
+    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
+     "threads (0: all cores)"},
+    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
+     "fastest kernel set allowed (default: as the run)"},
+    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
+     "print address and token as one JSON object"},
+    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof serve_opts / sizeof serve_opts[0];
+    return serve_opts;
+}
+
+enum { PARALLEL = 64, REPLIES = 512, BODY_MAX = 16 << 20 };
+static const int64_t grace_ns = 5000000000;
+
+/* texts whose caches take a quarter of the memory that is there */
+static int64_t parallel_of(const serve_cfg *c, const bt_model_cfg *m) {
+    if (c->parallel) return c->parallel;
+    bt_memory_room room;
+    bt_memory_room_of(&room);
+    const size_t least = room.host < room.process ? room.host : room.process;
+    const int64_t fit = (int64_t)(least / 4 / bt_decoder_slot_bytes(m));
+    return fit < 1 ? 1 : fit < PARALLEL ? fit : PARALLEL;
+}
+
+static bool is_loopback(const char *host) {
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcmp(host, "localhost") == 0;
+}
+
+/* ---- what is printed ------------------------------------------------------------------------- */
+static void print_address(const serve_cfg *c, const bt_serve *s, const char *model,
+                          const char *token_file) {
+    const bool any = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0;
+    const char *shown = any ? "localhost" : c->host;
+    const char *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
+    char base[256], url[320];
+    snprintf(base, sizeof base, "http://%s%s%s:%d", open, shown, close, bt_serve_port(s));
+    if (c->open)
+        snprintf(url, sizeof url, "%s/", base);
+    else
+        snprintf(url, sizeof url, "%s/#token=%s", base, bt_serve_token(s));
+    if (c->json) {
+        bt_text out;
+        bt_json j;
+        bt_text_init(&out);
+        bt_json_begin(&j, &out);
+        bt_json_object(&j, NULL);
+        bt_json_str(&j, "url", url);
+        bt_json_int(&j, "port", bt_serve_port(s));
+        bt_json_str(&j, "base_url", base);
+        bt_json_str(&j, "model", model);
+        bt_json_str(&j, "token", c->open ? NULL : bt_serve_token(s));
+        bt_json_str(&j, "token_file", c->open ? NULL : token_file);
+        bt_json_end(&j, '}');
+        printf("%s\n", bt_text_str(&out));
+        bt_text_release(&out);
+    } else {
+        printf("%s\n", url);
+        fprintf(stderr, "OpenAI's API at %s/v1, model '%s'%s%s; Ctrl-C ends it\n", base, model,
+                c->open ? ", no token" : ", key: the token, also in ", c->open ? "" : token_file);
+    }
+    fflush(stdout);
+}
+
+/* ---- the server beside the batch ------------------------------------------------------------- */
+typedef struct stopper { /* waits for a signal, then stops the batch */
+    bt_batch *batch;
+    sigset_t ends;
+} stopper;
+
+/* before any thread exists, so that all inherit it */
+static void block_signals(sigset_t *ends) {
+    sigemptyset(ends);
+    sigaddset(ends, SIGINT);
+    sigaddset(ends, SIGTERM);
+    sigaddset(ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void *wait_for_signal(void *ctx) {
+    const stopper *s = ctx;
+    int got = 0;
+    sigwait(&s->ends, &got);
+    bt_batch_stop(s->batch, grace_ns);
+    sigwait(&s->ends, &got); /* a second one: at once */
+    bt_batch_stop(s->batch, -1);
+    return NULL;
+}
+
+static void say_load(bt_batch *b) {
+    const bt_batch_load l = bt_batch_now(b);
+    fprintf(stderr, "%llu texts: %llu tokens read, %llu found in a cache, %llu written",
+            (unsigned long long)l.done, (unsigned long long)l.prompt_tokens,
+            (unsigned long long)l.reused, (unsigned long long)l.tokens);
+    if (l.seconds > 0) fprintf(stderr, "; %.1f s of work", l.seconds);
+    fprintf(stderr, "\n");
+}
+
+static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_batch *b, const char *model,
+                                   bt_err *err) {
+    stopper stop = {.batch = b};
+    pthread_t waiter;
+    bt_serve *s = NULL;
+    char store[1024], token_file[1024] = "";
+    block_signals(&stop.ends);
+    const bt_serve_cfg cfg = {.host = c->host,
+                              .port = (int)c->port,
+                              .allow_hosts = c->allow,
+                              .token = getenv("BITRAIN_SERVE_TOKEN"),
+                              .open = c->open,
+                              .max_replies = REPLIES,
+                              .max_body = BODY_MAX,
+                              .source = bt_openai_source(o)};
+    BT_TRY(bt_store_path(store, sizeof store, c->store, err));
+    BT_TRY(bt_serve_start(&s, &cfg, err));
+    bt_code code = BT_OK;
+    if (!c->open)
+        code = bt_token_file_keep(store, "serve", bt_serve_port(s), bt_serve_token(s), token_file,
+                                  sizeof token_file, err);
+    if (code == BT_OK && pthread_create(&waiter, NULL, wait_for_signal, &stop) != 0)
+        code = bt_fail(err, BT_NOMEM, "cannot start the waiting thread");
+    if (code == BT_OK) {
+        print_address(c, s, model, token_file);
+        bt_batch_run(b); /* on this thread, which has the kernels */
+        pthread_cancel(waiter);
+        pthread_join(waiter, NULL);
+        say_load(b);
+    } else {
+        bt_batch_stop(b, -1);
+        bt_batch_run(b);
+    }
+    bt_serve_stop(s);
+    if (token_file[0]) unlink(token_file);
+    return code;
+}
+
+static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
+    const bt_chat_template *template = NULL;
+    const bt_model_cfg *m = bt_model_config(t->model);
+    const char *name = c->name[0] ? c->name : t->meta.run[0] ? t->meta.run : "model";
+    bt_batch *b = NULL;
+    bt_openai *o = NULL;
+    BT_TRY(bt_chat_choose(&template, c->template, t->tokenizer, c->json, err));
+    const bt_batch_cfg batch = {.model = t->model,
+                                .tokenizer = t->tokenizer,
+                                .slots = (int)parallel_of(c, m),
+                                .max_waiting = (size_t)c->queue};
+    bt_code code = bt_batch_create(&b, &batch, err);
+    if (code == BT_OK)
+        code = bt_openai_create(&o,
+                                &(bt_openai_cfg){.batch = b,
+                                                 .tokenizer = t->tokenizer,
+                                                 .template = template,
+                                                 .name = name,
+                                                 .context = (size_t)m->T},
+                                err);
+    if (code == BT_OK) code = serve_until_stopped(c, o, b, name, err);
+    bt_openai_destroy(o);
+    bt_batch_destroy(b);
+    return code;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    static serve_cfg cfg;
+    bt_opts o;
+    bt_trained t;
+    const char *which = "last";
+    size_t n = 0;
+    bool help;
+    BT_TRY(bt_opts_init(&o, serve_opts, sizeof serve_opts / sizeof serve_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
+    if (cfg.open && !is_loopback(cfg.host))
+        return bt_fail(err, BT_ARG,
+                       "--open answers everybody: only with --listen 127.0.0.1, not %s", cfg.host);
+    memset(&t, 0, sizeof t);
+    sigset_t ends;
+    block_signals(&ends);
+    const bt_trained_how how = {
+        .which = which, .store = cfg.store, .isa = cfg.isa, .threads = cfg.threads, .B = 1};
+    bt_code code = bt_trained_load(&t, &how, err);
+    if (code == BT_OK) code = serve(&cfg, &t, err);
+    bt_trained_release(&t);
+    bt_ops_release();
+    return code;
+}
+
+const bt_command bt_cmd_serve = {
+    .name = "serve",
+    .summary = "a trained model behind OpenAI's API, with a chat page",
+    .args = "[RUN|DIR]",
+    .examples = "bitrain serve last              prints an address with a token: open it, or\n"
+                "curl -H \"Authorization: Bearer TOKEN\" localhost:8159/v1/completions \\\n"
+                "     -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 40}'\n"
+                "bitrain serve abl-3 --port 0 --parallel 16 --template chatml\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,52 @@
+/* openai_answer.h - answers in OpenAI's form: a whole object, or chunks of a stream.
+ *
+ * Threads: one owner at a time. */
+#ifndef BT_CLI_SERVE_OPENAI_ANSWER_H
+#define BT_CLI_SERVE_OPENAI_ANSWER_H
+
+#include "engine/answer/batch.h"
+#include "engine/base/text.h"
+
+typedef struct bt_openai_list { /* a JSON array in the making */
+    bt_text text;
+    bt_json json;
+} bt_openai_list;
+
+typedef struct bt_openai_choice {
+    size_t index;
+    bt_text text; /* so far */
+    /* log probabilities: completions have four lists, chat has the first alone */
+    bt_openai_list tokens, token_logprobs, top_logprobs, text_offset;
+    size_t n_chars; /* of the tokens so far */
+    bool has_role;  /* a stream of chat has said whose text it is */
+    bt_finish why;
+} bt_openai_choice;
+
+typedef struct bt_openai_answer {
+    bool chat, logprobs;
+    const bt_tokenizer *tokenizer;
+    const char *model;
+    char id[40];
+    int64_t created;
+    size_t prompt_tokens, completion_tokens;
+    bt_openai_choice *choices; /* (n) */
+    size_t n;
+} bt_openai_answer;
+
+/* n choices; false: no memory */
+bool bt_openai_answer_init(bt_openai_answer *a, size_t n);
+void bt_openai_answer_release(bt_openai_answer *a);
+
+/* a token of a choice: its text, its log probabilities */
+void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_said *s);
+/* the whole answer */
+void bt_openai_put(bt_openai_answer *a, bt_text *out);
+/* "data: {...}\n\n" of what was added since the last chunk; finished: and why it ended. Nothing where
+ * there is nothing to say */
+void bt_openai_put_chunk(bt_openai_answer *a, bt_openai_choice *c, bool finished, bt_text *out);
+void bt_openai_put_usage_chunk(const bt_openai_answer *a, bt_text *out);
+
+/* the text of a token: a special token's name; bytes that are no UTF-8 as "bytes:\xNN..." */
+void bt_openai_token_text(const bt_tokenizer *t, int32_t id, bt_text *out);
+
+#endif

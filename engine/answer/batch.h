@@ -1,0 +1,95 @@
+/* batch.h - many texts written at once: continuous batching over one model.
+ *
+ * Any thread submits; one thread, which owns the model's kernels, runs. Every step takes one token of
+ * each text that is being written and a limited number of tokens of prompts that are being read, all
+ * through the layers together. A text that is done leaves between two steps and another one joins.
+ *
+ * Order of the waiting: the one whose group (a request, a client) has the fewest texts at work, then
+ *           the one that came first; a group of a hundred prompts leaves room for others.
+ * Prompts:  a slot keeps its tokens after its text is done; a prompt that begins as they do is read
+ *           from there on.
+ * Order:    create -> { submit }* beside one run, which returns after stop -> destroy.
+ * Owns:     a decoder, a sampler, the texts. Callbacks come from the running thread, never from
+ *           submit, and must not call submit or stop.
+ * Exact:    within the rounding of the kernels a text does not depend on its company (decoder.h). */
+#ifndef BT_ENGINE_ANSWER_BATCH_H
+#define BT_ENGINE_ANSWER_BATCH_H
+
+#include <stdatomic.h>
+
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/model/net/model.h"
+#include "engine/model/net/sampler.h"
+
+typedef struct bt_batch bt_batch;
+
+/* BT_FINISH_LENGTH: max_tokens or the model's context; STOP: an end token or a stop string;
+ * CANCELLED: by its flag, or because the batch was stopped */
+typedef enum { BT_FINISH_LENGTH, BT_FINISH_STOP, BT_FINISH_CANCELLED } bt_finish;
+
+enum { BT_TOP_MAX = 20 };
+
+typedef struct bt_said { /* a token of a text; valid during the call */
+    int32_t token;
+    bool echoed; /* of the prompt */
+    /* natural logarithm of the model's probability, before temperature and limits; NaN: not asked
+     * for, or the first token of a prompt */
+    double logprob;
+    /* (n_top) the likeliest at this place, likeliest first: top_logprob[0] and logprob are the same
+     * number where they are the same token */
+    const int32_t *top;
+    const double *top_logprob;
+    size_t n_top;
+    /* (n_text) what can be shown now: whole characters, no part of a stop string */
+    const char *text;
+    size_t n_text;
+} bt_said;
+
+typedef struct bt_ask {    /* what submit copies, and whom it tells */
+    const int32_t *prompt; /* (n) n >= 1 */
+    size_t n;
+    size_t max_tokens;
+    bt_sampling sampling;
+    int32_t end; /* ends the text, beside the tokenizer's end of text; -1: none */
+    const char *const *stops;
+    size_t n_stops;
+    bool echo;     /* the prompt's tokens are said first */
+    bool logprobs; /* of every token that is said, with the `top` likeliest, <= BT_TOP_MAX */
+    size_t top;
+    uint64_t group;
+    const atomic_bool *cancel; /* true: done comes soon; NULL: nobody cancels */
+    void (*said)(void *ctx, const bt_said *s);
+    /* the last call; text that was held back for a stop string or a character comes with it */
+    void (*done)(void *ctx, bt_finish why, const char *text, size_t n_text);
+    void *ctx;
+} bt_ask;
+
+typedef struct bt_batch_cfg {
+    bt_model *model; /* quantised, without training; borrowed */
+    const bt_tokenizer *tokenizer;
+    int slots;          /* texts at work at once */
+    size_t max_waiting; /* further ones */
+    size_t prompt_rows; /* tokens of prompts in a step; 0: 256 */
+} bt_batch_cfg;
+
+bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_batch_destroy(bt_batch *b); /* accepts NULL; after run has returned */
+
+/* All n of them or none; the first callback may come before this returns. BT_ARG: a prompt that does not fit the context, a
+ * token outside the vocabulary; BT_BUSY: too many are waiting, or the batch is stopping */
+bt_code bt_batch_submit(bt_batch *b, const bt_ask *asks, size_t n, bt_err *err) BT_MUST_CHECK;
+
+void bt_batch_run(bt_batch *b);
+/* nothing new is taken; run returns when all texts are done, or this much later */
+void bt_batch_stop(bt_batch *b, int64_t grace_ns);
+
+typedef struct bt_batch_load {
+    size_t working, waiting;
+    uint64_t done, cancelled;               /* since create */
+    uint64_t prompt_tokens, reused, tokens; /* read; of prompts, found in a slot; written */
+    uint64_t steps;
+    double seconds; /* in steps */
+} bt_batch_load;
+bt_batch_load bt_batch_now(bt_batch *b);
+
+#endif

@@ -1,0 +1,148 @@
+/* http_server.c - requests read, responses sent with their guards, connections kept in a list. */
+#include "web/http/http_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+static const char csp[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+                          "data:; connect-src 'self'; font-src 'self'; "
+                          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static void safe_headers(struct MHD_Response *r) {
+    static const char *const headers[][2] = {
+        {"Content-Security-Policy", csp},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Referrer-Policy", "no-referrer"},
+        {"Cross-Origin-Opener-Policy", "same-origin"},
+        {"Cross-Origin-Resource-Policy", "same-origin"},
+        {"X-Frame-Options", "DENY"},
+    };
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)
+        MHD_add_response_header(r, headers[i][0], headers[i][1]);
+}
+
+enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r) {
+    safe_headers(r);
+    enum MHD_Result ok = MHD_queue_response(c, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+static enum MHD_Result add_arg(void *ctx, enum MHD_ValueKind kind, const char *key,
+                               const char *value) {
+    (void)kind;
+    bt_req_add_arg(ctx, key, value);
+    return MHD_YES;
+}
+
+const char *bt_http_header(struct MHD_Connection *c, const char *name) {
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+bool bt_http_framing_ok(struct MHD_Connection *c) {
+    return !bt_http_header(c, "Transfer-Encoding") || !bt_http_header(c, "Content-Length");
+}
+
+/* "gzip, br" and "gzip;q=0.5" do, "gzip;q=0" and "x-gzipped" do not */
+bool bt_http_takes_gzip(const char *encodings) {
+    for (const char *p = encodings; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        p += strspn(p, " \t");
+        size_t n = strcspn(p, ",; \t");
+        if (n != 4 || strncasecmp(p, "gzip", 4) != 0) continue;
+        const char *q = p + n + strspn(p + n, " \t;");
+        return strncasecmp(q, "q=", 2) != 0 || strtod(q + 2, NULL) > 0;
+    }
+    return false;
+}
+
+void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const char *method) {
+    memset(q, 0, sizeof *q);
+    q->method = method;
+    q->path = path;
+    q->host = bt_http_header(c, "Host");
+    q->origin = bt_http_header(c, "Origin");
+    q->fetch_site = bt_http_header(c, "Sec-Fetch-Site");
+    q->cookie = bt_http_header(c, "Cookie");
+    q->authorization = bt_http_header(c, "Authorization");
+    q->last_event_id = bt_http_header(c, "Last-Event-ID");
+    q->if_none_match = bt_http_header(c, "If-None-Match");
+    q->intent = bt_http_header(c, "X-Bitrain-Control");
+    q->gzip_ok = bt_http_takes_gzip(bt_http_header(c, "Accept-Encoding"));
+    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_arg, q);
+}
+
+/* ---- assets, login --------------------------------------------------------------------------- */
+const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(assets[i].path, path) == 0) return &assets[i];
+    }
+    return NULL;
+}
+
+enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a) {
+    const bt_asset_form *f = q->gzip_ok ? &a->gzip : &a->plain;
+    bool same = q->if_none_match && strcmp(q->if_none_match, f->etag) == 0;
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        same ? 0 : f->bytes, (void *)(same ? (const unsigned char *)"" : f->data),
+        MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, "ETag", f->etag);
+    MHD_add_response_header(r, "Cache-Control", "no-cache");
+    MHD_add_response_header(r, "Vary", "Accept-Encoding");
+    if (!same) MHD_add_response_header(r, "Content-Type", a->type);
+    if (!same && q->gzip_ok) MHD_add_response_header(r, "Content-Encoding", "gzip");
+    return bt_http_send(c, same ? 304 : 200, r);
+}
+
+enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token) {
+    static const char body[] = "{\"ok\":true}";
+    char cookie[128];
+    struct MHD_Response *r = MHD_create_response_from_buffer(sizeof body - 1, (void *)(size_t)body,
+                                                             MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    snprintf(cookie, sizeof cookie, "bitrain_%d=%s; Path=/; HttpOnly; SameSite=Strict", port,
+             token);
+    MHD_add_response_header(r, "Set-Cookie", cookie);
+    MHD_add_response_header(r, "Content-Type", "application/json");
+    MHD_add_response_header(r, "Cache-Control", "no-store");
+    return bt_http_send(c, 200, r);
+}
+
+bt_code bt_http_make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) {
+    unsigned char bytes[BT_TOKEN_HEX / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return bt_fail_errno(err, BT_IO, errno, "cannot get random bytes for the token");
+    for (size_t i = 0; i < sizeof bytes; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
+    return BT_OK;
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+bt_link *bt_http_link(struct MHD_Connection *c) {
+    const union MHD_ConnectionInfo *i = MHD_get_connection_info(c,
+                                                                MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return i ? i->socket_context : NULL;
+}
+
+/* called with the first line of a request: its deadline begins (a connection's own begins when it
+ * is accepted) */
+void *bt_http_request_begins(void *links, const char *uri, struct MHD_Connection *c) {
+    (void)uri;
+    bt_links_begin(links, bt_http_link(c));
+    return NULL;
+}
+
+void bt_http_connection(void *links, struct MHD_Connection *c, void **socket_context,
+                        enum MHD_ConnectionNotificationCode what) {
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        *socket_context = bt_links_add(links, fd);
+        return;
+    }
+    bt_links_remove(links, *socket_context);
+    *socket_context = NULL;
+}

@@ -1,0 +1,44 @@
+/* http_server.h - what this program's HTTP servers share of libmicrohttpd: reading a request, headers
+ * that every response carries, compiled-in assets, connections with deadlines, the token. */
+#ifndef BT_WEB_HTTP_HTTP_SERVER_H
+#define BT_WEB_HTTP_HTTP_SERVER_H
+
+#include <microhttpd.h>
+
+#include "engine/base/status.h"
+#include "web/http/assets.h"
+#include "web/http/http_request.h"
+#include "web/http/links.h"
+
+enum {
+    BT_HTTP_CONNECTIONS = 512,
+    BT_HTTP_CROWD = 384,
+    BT_HTTP_HEADER_BYTES = 16384,
+    BT_HTTP_IDLE_S = 10
+};
+
+/* method, path, headers and query arguments; they are the connection's */
+void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const char *method);
+const char *bt_http_header(struct MHD_Connection *c, const char *name); /* NULL: absent */
+/* Content-Length and Transfer-Encoding together, which two parsers may read differently */
+bool bt_http_framing_ok(struct MHD_Connection *c);
+bool bt_http_takes_gzip(const char *encodings); /* of an Accept-Encoding header; NULL is fine */
+
+/* adds the content policy and the other guards' headers; takes r */
+enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r);
+const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path); /* NULL: none */
+enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
+/* the token came in the Authorization header; a cookie bitrain_PORT carries it from now on */
+enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token);
+
+/* 32 random hex digits */
+bt_code bt_http_make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) BT_MUST_CHECK;
+
+/* Connections of a daemon: callbacks of libmicrohttpd whose context is a bt_links. The link of a
+ * connection is its socket context. */
+bt_link *bt_http_link(struct MHD_Connection *c);
+void bt_http_connection(void *links, struct MHD_Connection *c, void **socket_context,
+                        enum MHD_ConnectionNotificationCode what);
+void *bt_http_request_begins(void *links, const char *uri, struct MHD_Connection *c);
+
+#endif

@@ -1,0 +1,43 @@
+/* links.h - the connections that a server has accepted, and the deadlines of their requests.
+ *
+ * libmicrohttpd's own timeout is per inactivity, so a client sending a byte a second would stay:
+ * bt_links_cut shuts its socket, also when it is the first line of a second request that never
+ * ends. In a crowd the oldest connections that wait for nothing go at once: whoever opens hundreds
+ * and says nothing makes room for who comes after.
+ *
+ * Threads: any; bt_links has its own lock. A bt_link is valid from add to remove. */
+#ifndef BT_WEB_HTTP_LINKS_H
+#define BT_WEB_HTTP_LINKS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_link {
+    int fd;
+    /* when it was accepted, its request began or the one before ended */
+    int64_t since_ns;
+    bool idle;   /* has not sent the first line of its next request */
+    bool exempt; /* an answer that takes as long as it takes */
+    struct bt_link *next, *prev;
+} bt_link;
+
+typedef struct bt_links {
+    pthread_mutex_t lock;
+    bt_link *first; /* newest first */
+    int n;
+} bt_links;
+
+void bt_links_init(bt_links *l);
+void bt_links_release(bt_links *l);
+bt_link *bt_links_add(bt_links *l, int fd); /* NULL: no memory; such a connection has no deadline */
+/* all accept a NULL link */
+void bt_links_remove(bt_links *l, bt_link *k);
+void bt_links_begin(bt_links *l, bt_link *k);  /* the first line of a request came */
+void bt_links_end(bt_links *l, bt_link *k);    /* its answer was sent */
+void bt_links_exempt(bt_links *l, bt_link *k); /* until its end */
+/* shuts the sockets of requests that outlive the deadline (idle ones: twice that), and of the
+ * oldest beyond a crowd of so many */
+void bt_links_cut(bt_links *l, int64_t deadline_ns, int crowd);
+
+#endif

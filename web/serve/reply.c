@@ -1,0 +1,209 @@
+/* reply.c - an answer that comes from another thread: its connection sleeps while there is nothing to
+ * send. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "web/serve/serve_impl.h"
+
+/* bytes that wait for a slow reader; beyond, the source is told that it has gone */
+enum { UNREAD_MAX = 4 << 20 };
+
+static void lock(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
+static void unlock(const bt_reply *r) { pthread_mutex_unlock(&r->server->lock); }
+
+bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
+    bt_reply *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->server = s;
+    r->conn = c;
+    bt_text_init(&r->out);
+    pthread_mutex_lock(&s->lock);
+    const bool room = s->n_replies < s->cfg.max_replies;
+    if (room) {
+        r->next = s->replies;
+        if (s->replies) s->replies->prev = r;
+        s->replies = r;
+        s->n_replies++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (room) return r;
+    free(r);
+    return NULL;
+}
+
+/* under the lock; frees it when neither side has it any more */
+static bool leave(bt_reply *r) {
+    if (r->conn || !r->ended) return false;
+    bt_serve *s = r->server;
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        s->replies = r->next;
+    if (r->next) r->next->prev = r->prev;
+    s->n_replies--;
+    return true;
+}
+
+static void destroy(bt_reply *r) {
+    bt_text_release(&r->out);
+    free(r);
+}
+
+/* under the lock */
+static void wake(bt_reply *r) {
+    if (!r->suspended) return;
+    r->suspended = false;
+    MHD_resume_connection(r->conn);
+}
+
+/* ---- the source's side ----------------------------------------------------------------------- */
+void bt_reply_set(bt_reply *r, void *work) {
+    lock(r);
+    r->work = work;
+    unlock(r);
+}
+
+void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, size_t n) {
+    lock(r);
+    if (r->status == 0) {
+        r->status = status;
+        snprintf(r->type, sizeof r->type, "%s", type ? type : "application/json");
+        bt_text_putn(&r->out, body, n);
+    }
+    unlock(r);
+}
+
+void bt_serve_error_text(bt_text *out, const char *type, const char *message) {
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_object(&j, "error");
+    bt_json_str(&j, "message", message);
+    bt_json_str(&j, "type", type);
+    bt_json_null(&j, "param");
+    bt_json_null(&j, "code");
+    bt_json_end(&j, '}');
+    bt_json_end(&j, '}');
+}
+
+void bt_reply_error(bt_reply *r, int status, const char *type, const char *message) {
+    bt_text body;
+    bt_text_init(&body);
+    bt_serve_error_text(&body, type, message);
+    bt_reply_send(r, status, NULL, bt_text_str(&body), body.len);
+    bt_text_release(&body);
+}
+
+void bt_reply_put(bt_reply *r, const char *data, size_t n) {
+    lock(r);
+    if (r->status == 0) {
+        r->status = 200;
+        r->stream = true;
+    }
+    if (r->conn && r->stream) {
+        bt_text_putn(&r->out, data, n);
+        wake(r);
+    }
+    unlock(r);
+}
+
+void bt_reply_end(bt_reply *r) {
+    lock(r);
+    r->ended = true;
+    wake(r);
+    const bool last = leave(r);
+    unlock(r);
+    if (last) destroy(r);
+}
+
+/* ---- the connection's side ------------------------------------------------------------------- */
+static ssize_t read_stream(void *ctx, uint64_t pos, char *buf, size_t max) {
+    bt_reply *r = ctx;
+    (void)pos;
+    lock(r);
+    size_t n = r->out.len - r->sent;
+    if (n > max) n = max;
+    if (n) memcpy(buf, r->out.data + r->sent, n);
+    r->sent += n;
+    if (r->sent == r->out.len) {
+        bt_text_clear(&r->out);
+        r->sent = 0;
+    }
+    ssize_t said = (ssize_t)n;
+    if (r->out.failed)
+        said = MHD_CONTENT_READER_END_WITH_ERROR;
+    else if (n == 0 && r->ended)
+        said = MHD_CONTENT_READER_END_OF_STREAM;
+    else if (n == 0) {
+        r->suspended = true;
+        MHD_suspend_connection(r->conn);
+    }
+    unlock(r);
+    return said;
+}
+
+static enum MHD_Result send_whole(bt_reply *r) {
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        r->out.len, (void *)(size_t)bt_text_str(&r->out), MHD_RESPMEM_MUST_COPY);
+    if (!response) return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", r->type);
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    if (r->status == 429 || r->status == 503) MHD_add_response_header(response, "Retry-After", "2");
+    return bt_http_send(r->conn, r->status, response);
+}
+
+static enum MHD_Result send_stream(bt_reply *r) {
+    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
+                                                                      read_stream, r, NULL);
+    if (!response) return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no");
+    return bt_http_send(r->conn, 200, response);
+}
+
+enum MHD_Result bt_reply_answer(bt_reply *r) {
+    lock(r);
+    const bool whole = r->ended && !r->stream, stream = r->stream;
+    if (!whole && !stream) {
+        r->suspended = true;
+        MHD_suspend_connection(r->conn);
+    }
+    unlock(r);
+    if (whole) return send_whole(r);
+    return stream ? send_stream(r) : MHD_YES;
+}
+
+/* under the lock, so that the source does not end it meanwhile */
+static void tell_gone(bt_reply *r) {
+    if (r->ended || r->told_gone || !r->work) return;
+    r->told_gone = true;
+    r->server->cfg.source.gone(r->server->cfg.source.ctx, r->work);
+}
+
+void bt_reply_close(bt_reply *r) {
+    lock(r);
+    tell_gone(r);
+    r->conn = NULL;
+    const bool last = leave(r);
+    unlock(r);
+    if (last) destroy(r);
+}
+
+/* a client that has hung up, or does not read */
+static bool has_gone(const bt_reply *r) {
+    const union MHD_ConnectionInfo *i = MHD_get_connection_info(r->conn,
+                                                                MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct pollfd p = {.fd = i ? i->connect_fd : -1, .events = POLLRDHUP};
+    if (r->out.len - r->sent > UNREAD_MAX) return true;
+    return p.fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+void bt_reply_look_for_gone(bt_serve *s) {
+    pthread_mutex_lock(&s->lock);
+    for (bt_reply *r = s->replies; r; r = r->next)
+        if (r->conn && !r->ended && !r->told_gone && has_gone(r)) tell_gone(r);
+    pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,69 @@
+/* serve.h - a model's HTTP server: connections, guards and limits are here; what requests mean and
+ * who answers them is the source's, which the program gives (this folder knows no model).
+ *
+ *     GET  /, /assets/...        the chat page
+ *     GET  /healthz              "ok", without the token
+ *     GET  /api/v1/login         the page exchanges the token for a cookie
+ *     GET, POST  /v1/...         the source's
+ *
+ * A request is answered by a bt_reply, from any thread and as late as it takes, at once or as a
+ * stream; its connection sleeps meanwhile.
+ * Guards are the dashboard's: Host and Origin against a list, a token, deadlines of requests, limits
+ * on headers, bodies and connections. Errors have OpenAI's form.
+ * Threads: start and stop by one thread; the source's functions are called by the server's. */
+#ifndef BT_WEB_SERVE_SERVE_H
+#define BT_WEB_SERVE_SERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_serve bt_serve;
+typedef struct bt_reply bt_reply; /* to one request */
+
+typedef struct bt_serve_source {
+    void *ctx;
+    /* A request with a valid token. Replies now or later, by one bt_reply_send or by any number of
+     * bt_reply_put, then in any case one bt_reply_end. body is valid during the call. */
+    void (*ask)(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
+                size_t n);
+    /* The client of the request with this work (bt_reply_set) has gone. Called under a lock, never
+     * after bt_reply_end: it may note it and nothing else. bt_reply_end is called all the same. */
+    void (*gone)(void *ctx, void *work);
+} bt_serve_source;
+
+typedef struct bt_serve_cfg { /* texts are copied */
+    const char *host;
+    int port;                /* 0: any free one */
+    const char *allow_hosts; /* further names, separated by commas; NULL: none */
+    const char *token;       /* 32 hex digits; NULL or "": a random one */
+    bool open;               /* no token is asked for */
+    int max_replies;         /* unfinished at a time; beyond: 429 */
+    size_t max_body;         /* bytes of a request */
+    int64_t deadline_ns;     /* of a request to arrive; 0: 10 s */
+    bt_serve_source source;
+} bt_serve_cfg;
+
+bt_code bt_serve_start(bt_serve **out, const bt_serve_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+int bt_serve_port(const bt_serve *s);
+const char *bt_serve_token(const bt_serve *s);
+/* new requests get 503; those that have a reply get it as far as the source ends it, and what was
+ * put is sent, for up to a second. The source must end all replies before this returns. Accepts
+ * NULL. */
+void bt_serve_stop(bt_serve *s);
+
+/* ---- replies: any thread ---- */
+/* the source's own, NULL until set */
+void bt_reply_set(bt_reply *r, void *work);
+/* the whole answer; bt_reply_end follows. type NULL: JSON */
+void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, size_t n);
+/* an error in OpenAI's form: {"error": {"message", "type", "param", "code"}} */
+void bt_reply_error(bt_reply *r, int status, const char *type, const char *message);
+/* a piece of an answer that is a stream of server-sent events, with status 200 */
+void bt_reply_put(bt_reply *r, const char *data, size_t n);
+/* the last call: the reply is not the source's any more */
+void bt_reply_end(bt_reply *r);
+
+#endif
