@@ -75,8 +75,9 @@ typedef struct bt_batch_cfg {
 bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_batch_destroy(bt_batch *b); /* accepts NULL; after run has returned */
 
-/* All n of them or none; the first callback may come before this returns. BT_ARG: a prompt that does not fit the context, a
- * token outside the vocabulary; BT_BUSY: too many are waiting, or the batch is stopping */
+/* All n of them or none; the first callback may come before this returns. BT_ARG: a prompt that does
+ * not fit the context, a token outside the vocabulary; BT_BUSY: too many are waiting, or the batch is
+ * stopping */
 bt_code bt_batch_submit(bt_batch *b, const bt_ask *asks, size_t n, bt_err *err) BT_MUST_CHECK;
 
 void bt_batch_run(bt_batch *b);

@@ -91,6 +91,11 @@ rows=$(cat <<'END'
 2 | eval last --tokens x                        | --tokens must be a whole number
 3 | generate {tmp}                              | no checkpoint in
 2 | generate --temperature hot                  | --temperature must be a number
+3 | serve last                                  | none.db
+3 | serve {tmp}                                 | no checkpoint in
+2 | serve last --port 65536                     | --port
+2 | serve last --open --listen 0.0.0.0          | only with --listen 127.0.0.1
+2 | serve last more                             | unexpected word 'more'
 2 | data                                        | needs a verb
 2 | data frob                                   | no verb 'frob'
 3 | data inspect {tmp}/none.bts                 | none.bts

@@ -201,18 +201,6 @@ if [ -n "$plain" ]; then
     [ "$(field_of 3 out)" = stop ] || fault "--stop does not say so"
 fi
 ok generate first --prompt abc --tokens 20 --temperature 0 --repeat-penalty 50 --min-p 0.5
-# conversations: one question, two lines of questions, a template by name, no such template
-ok generate first --chat --message hi --tokens 8 --json
-grep -qF '"prompt":"User: hi\nAssistant:"' out || fault "the plain template is not: $(cat out)"
-printf 'one\n\n/new\ntwo\nthree\n' | b generate first --chat --system S --tokens 4 --json --template chatml --temperature 0 >out 2>err || fault "a conversation of three lines fails: $(cat err)"
-[ "$(wc -l <out)" = 3 ] || fault "three questions have $(wc -l <out) answers"
-tail -1 out | grep -qF 'system\nS<|im_end|>\n<|im_start|>user\ntwo<|im_end|>\n<|im_start|>assistant\n' || fault "the conversation is not carried on: $(tail -1 out)"
-tail -1 out | grep -qF one && fault "/new keeps what was said"
-ok generate first --chat --message three --system S --template chatml --temperature 0 --tokens 4 --json
-ok generate first --chat --message hi --tokens 8
-says "chat template 'plain'"
-code 2 generate first --chat --message hi --template chatmi
-says "chatml, llama3"
 code 3 generate none
 code 4 ctl first pause
 says "not live"

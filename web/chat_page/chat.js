@@ -72,14 +72,24 @@ function request() {
   };
 }
 
+/** The response that streams; a conversation beyond the context loses its oldest question. */
+async function post() {
+  for (;;) {
+    const response = await fetch("/v1/chat/completions", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(request()),
+      signal: running.signal,
+    });
+    if (response.ok) return response;
+    const error = await errorOf(response);
+    if (!error.message.includes("context") || messages.length < 3) throw error;
+    messages.splice(0, 2);
+  }
+}
+
 async function write(shown, answer) {
-  const response = await fetch("/v1/chat/completions", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(request()),
-    signal: running.signal,
-  });
-  if (!response.ok) throw await errorOf(response);
+  const response = await post();
   let began = 0;
   for await (const data of events(response)) {
     if (data === "[DONE]") break;
@@ -152,6 +162,7 @@ async function start() {
     return;
   }
   const model = (await response.json()).data[0];
+  at("most").value = Math.min(256, Math.ceil(model.max_model_len / 4));
   at("model").textContent = model.id;
   at("model").title = `context ${model.max_model_len} tokens, chat template ${model.chat_template}`;
   document.title = `${model.id} · bitrain`;

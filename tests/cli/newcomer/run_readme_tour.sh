@@ -59,10 +59,12 @@ while IFS=$'\t' read -r section line; do
     esac
     total=$((total + 1))
     case $line in *--hosts*) [ -n "$two_hosts" ] || { echo "[$section] $line: not tried, unshare gives no second host name here"; continue; } ;; esac
+    case $line in *curl*) command -v curl >/dev/null || { echo "[$section] $line: not tried, there is no curl here"; continue; } ;; esac
     before=$SECONDS
     type_it "$line" </dev/null
     got=$?
     echo "[$section] $line: exit $got, $((SECONDS - before)) s"
+    case $line in *curl*) grep -q '"object":"text_completion"' "$tmp/tty" || { fault "the served model gives no text"; tail -n 8 "$tmp/tty"; } ;; esac
     [ $got -eq 0 ] || { fault "exit $got of: $line"; tr -d '\r' <"$tmp/tty" | tail -n 8; }
 done < <(commands)
 [ $total -ge 15 ] || fault "only $total commands in README.md"

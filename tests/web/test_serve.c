@@ -1,0 +1,395 @@
+/* timeout: 60
+ * labels: web
+ * The server of a model over its sockets, with a source that knows no model: guards, limits, answers
+ * whole, late and in pieces, clients that go away, and the stop. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "web/serve/serve.h"
+
+static const char token[] = "0123456789abcdef0123456789abcdef";
+
+/* ---- a source ---- */
+
+typedef struct work {
+    bt_reply *reply;
+    atomic_bool gone, go; /* go: end what waits */
+    char path[32];
+    pthread_t thread;
+} work;
+
+enum { WORKS = 400 };
+static work works[WORKS];
+static atomic_int n_works, n_gone, n_ended;
+
+static void *later(void *ctx) {
+    work *w = ctx;
+    if (strcmp(w->path, "/v1/stream") == 0) {
+        for (int i = 0; i < 3; i++) {
+            char piece[32];
+            snprintf(piece, sizeof piece, "data: %d\n\n", i);
+            bt_sleep_ns(20000000);
+            bt_reply_put(w->reply, piece, strlen(piece));
+        }
+    } else if (strcmp(w->path, "/v1/never") == 0) {
+        while (!atomic_load(&w->gone) && !atomic_load(&w->go)) bt_sleep_ns(2000000);
+        bt_reply_send(w->reply, 200, "text/plain", "at last", 7);
+    } else if (strcmp(w->path, "/v1/flood") == 0) {
+        static char block[65536];
+        memset(block, 'x', sizeof block);
+        while (!atomic_load(&w->gone)) bt_reply_put(w->reply, block, sizeof block);
+    } else {
+        bt_sleep_ns(50000000);
+        bt_reply_send(w->reply, 200, NULL, "{\"late\":1}", 10);
+    }
+    bt_reply_end(w->reply);
+    atomic_fetch_add(&n_ended, 1);
+    return NULL;
+}
+
+static void ask_source(void *ctx, bt_reply *r, const char *method, const char *path,
+                       const char *body, size_t n) {
+    assert_ptr_equal(ctx, works);
+    if (strcmp(path, "/v1/echo") == 0) {
+        char text[256];
+        snprintf(text, sizeof text, "%s %zu %.20s", method, n, body);
+        bt_reply_send(r, 200, "text/plain", text, strlen(text));
+        bt_reply_send(r, 500, NULL, "twice", 5); /* the first one counts */
+        bt_reply_end(r);
+        return;
+    }
+    if (strcmp(path, "/v1/bad") == 0) {
+        bt_reply_error(r, 400, "invalid_request_error", "no \"such\" thing");
+        bt_reply_end(r);
+        return;
+    }
+    work *w = &works[atomic_fetch_add(&n_works, 1) % WORKS];
+    memset(w, 0, sizeof *w);
+    w->reply = r;
+    snprintf(w->path, sizeof w->path, "%s", path);
+    bt_reply_set(r, w);
+    pthread_create(&w->thread, NULL, later, w);
+    pthread_detach(w->thread);
+}
+
+static void note_gone(void *ctx, void *work_of) {
+    work *w = work_of;
+    (void)ctx;
+    atomic_fetch_add(&n_gone, 1);
+    atomic_store(&w->gone, true);
+}
+
+static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
+    bt_serve *s = NULL;
+    bt_err err = BT_ERR_INIT;
+    const bt_serve_cfg cfg = {.host = "127.0.0.1",
+                              .token = token,
+                              .open = open,
+                              .max_replies = max_replies,
+                              .max_body = 100000,
+                              .deadline_ns = deadline_ns,
+                              .source = {works, ask_source, note_gone}};
+    atomic_store(&n_works, 0);
+    atomic_store(&n_gone, 0);
+    atomic_store(&n_ended, 0);
+    if (bt_serve_start(&s, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+/* ---- a client ---- */
+
+typedef struct client {
+    int fd;
+    char text[1 << 16];
+    size_t n;
+} client;
+
+static void dial(client *c, const bt_serve *s) {
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)bt_serve_port(s)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval limit = {.tv_sec = 20};
+    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    c->n = 0;
+    c->text[0] = '\0';
+    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
+}
+
+static void say(const client *c, const char *text, size_t n) {
+    assert_int_equal(send(c->fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+/* "POST /v1/echo" with further header lines and a body */
+static void ask(client *c, const bt_serve *s, const char *what, const char *more,
+                const char *body) {
+    char text[2048];
+    dial(c, s);
+    const int n = snprintf(text, sizeof text,
+                           "%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n%s"
+                           "Content-Length: %zu\r\n\r\n%s",
+                           what, bt_serve_port(s), more, strlen(body), body);
+    say(c, text, (size_t)n);
+}
+
+#define AUTH "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
+
+/* until the server closes; the status */
+static int hear(client *c) {
+    ssize_t k;
+    while ((k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0)) > 0) c->n += (size_t)k;
+    c->text[c->n] = '\0';
+    close(c->fd);
+    int status = 0;
+    sscanf(c->text, "HTTP/1.1 %d", &status);
+    return status;
+}
+
+static int status_of(const bt_serve *s, const char *what, const char *more, const char *body) {
+    static client c;
+    ask(&c, s, what, more, body);
+    return hear(&c);
+}
+
+static void wait_for(atomic_int *counter, int n, const char *what) {
+    const int64_t until = bt_now_ns() + (int64_t)10e9;
+    while (atomic_load(counter) < n)
+        if (bt_now_ns() > until)
+            fail_msg("%s: %d, not %d", what, atomic_load(counter), n);
+        else
+            bt_sleep_ns(5000000);
+}
+
+/* ---- tests ---- */
+
+static void guards_let_in_who_may(void **state) {
+    (void)state;
+    static client c;
+    bt_serve *s = serve(false, 8, 0);
+    assert_string_equal(bt_serve_token(s), token);
+    assert_int_equal(status_of(s, "GET /healthz", "", ""), 200);
+    assert_int_equal(status_of(s, "POST /v1/echo", "", "x"), 401);
+    assert_int_equal(status_of(s, "POST /v1/echo", "Authorization: Bearer \r\n", "x"), 401);
+    assert_int_equal(status_of(s, "POST /v1/echo", "Authorization: Bearer 0123\r\n", "x"), 401);
+    assert_int_equal(status_of(s, "POST /v1/echo", AUTH, "x"), 200);
+    assert_int_equal(status_of(s, "POST /v1/echo", AUTH "Origin: http://evil.example\r\n", "x"),
+                     403);
+    assert_int_equal(status_of(s, "GET /v1/echo", AUTH "Sec-Fetch-Site: cross-site\r\n", ""), 403);
+    assert_int_equal(status_of(s, "PUT /v1/echo", AUTH, "x"), 405);
+    assert_int_equal(status_of(s, "DELETE /", AUTH, ""), 405);
+    assert_int_equal(status_of(s, "GET /../../etc/passwd", AUTH "X: y\r\n", ""), 200); /* late */
+    dial(&c, s);
+    static const char evil[] =
+        "GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    say(&c, evil, sizeof evil - 1);
+    assert_int_equal(hear(&c), 403);
+    assert_non_null(strstr(c.text, "\"error\":{\"message\":\"this Host is not served here"));
+    /* the page's login: a cookie instead of the header */
+    ask(&c, s, "GET /api/v1/login", AUTH, "");
+    assert_int_equal(hear(&c), 200);
+    char cookie[128];
+    snprintf(cookie, sizeof cookie, "Cookie: bitrain_%d=%s\r\n", bt_serve_port(s), token);
+    assert_non_null(strstr(c.text, "HttpOnly; SameSite=Strict"));
+    assert_int_equal(status_of(s, "POST /v1/echo", cookie, "x"), 200);
+    bt_serve_stop(s);
+    s = serve(true, 8, 0);
+    assert_int_equal(status_of(s, "POST /v1/echo", "", "x"), 200);
+    assert_int_equal(status_of(s, "POST /v1/echo", "Authorization: Bearer \r\n", "x"), 200);
+    assert_int_equal(status_of(s, "POST /v1/echo", "Origin: http://evil.example\r\n", "x"), 403);
+    bt_serve_stop(s);
+}
+
+static void the_page_is_compiled_in(void **state) {
+    (void)state;
+    static client c;
+    static const char *const paths[] = {"/", "/assets/chat.js", "/assets/chat.css",
+                                        "/assets/style.css", "/assets/icon.svg"};
+    bt_serve *s = serve(false, 8, 0);
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "GET %s", paths[i]);
+        ask(&c, s, what, "Accept-Encoding: gzip\r\n", "");
+        assert_int_equal(hear(&c), 200);
+        assert_non_null(strstr(c.text, "Content-Security-Policy: default-src 'none'"));
+        bytes += c.n;
+    }
+    assert_true(bytes < 20000);
+    bt_serve_stop(s);
+}
+
+static void answers_come_whole_late_and_in_pieces(void **state) {
+    (void)state;
+    static client c;
+    bt_serve *s = serve(true, 8, 0);
+    ask(&c, s, "POST /v1/echo", "", "hello");
+    assert_int_equal(hear(&c), 200);
+    assert_non_null(strstr(c.text, "\r\n\r\nPOST 5 hello"));
+    ask(&c, s, "POST /v1/bad", "", "");
+    assert_int_equal(hear(&c), 400);
+    assert_non_null(strstr(c.text, "{\"error\":{\"message\":\"no \\\"such\\\" thing\",\"type\":"
+                                   "\"invalid_request_error\",\"param\":null,\"code\":null}}"));
+    ask(&c, s, "POST /v1/late", "", "");
+    assert_int_equal(hear(&c), 200);
+    assert_non_null(strstr(c.text, "{\"late\":1}"));
+    ask(&c, s, "POST /v1/stream", "", "");
+    assert_int_equal(hear(&c), 200);
+    assert_non_null(strstr(c.text, "Content-Type: text/event-stream"));
+    for (int i = 0; i < 3; i++) {
+        char piece[32];
+        snprintf(piece, sizeof piece, "data: %d\n\n", i);
+        assert_non_null(strstr(c.text, piece));
+    }
+    bt_serve_stop(s);
+    assert_int_equal(atomic_load(&n_gone), 0);
+}
+
+/* many at once, each with its own answer */
+static void many_clients_at_once(void **state) {
+    (void)state;
+    enum { MANY = 64 };
+    client *c = calloc(MANY, sizeof *c);
+    bt_serve *s = serve(true, MANY, 0);
+    assert_non_null(c);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++)
+            ask(&c[i], s, i % 2 ? "POST /v1/late" : "POST /v1/stream", "", "");
+        for (int i = 0; i < MANY; i++) {
+            assert_int_equal(hear(&c[i]), 200);
+            assert_non_null(strstr(c[i].text, i % 2 ? "late" : "data: 2"));
+        }
+    }
+    bt_serve_stop(s);
+    assert_int_equal(atomic_load(&n_ended), 3 * MANY);
+    free(c);
+}
+
+static void limits_hold(void **state) {
+    (void)state;
+    static client c, held[3];
+    bt_serve *s = serve(true, 3, (int64_t)300e6);
+    /* a body over the limit */
+    char head[128];
+    dial(&c, s);
+    int n = snprintf(head, sizeof head,
+                     "POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
+                     "Content-Length: 200000\r\n\r\n",
+                     bt_serve_port(s));
+    say(&c, head, (size_t)n);
+    char *body = calloc(1, 200000);
+    assert_non_null(body);
+    memset(body, ' ', 200000);
+    say(&c, body, 200000);
+    free(body);
+    assert_int_equal(hear(&c), 413);
+    /* one that never comes: cut after the deadline, not after libmicrohttpd's ten seconds */
+    dial(&c, s);
+    say(&c, head, (size_t)n);
+    const int64_t began = bt_now_ns();
+    assert_int_equal(hear(&c), 0);
+    assert_true(bt_now_ns() - began < (int64_t)5e9);
+    /* answers that take long have no deadline; more than there may be are refused at once */
+    for (int i = 0; i < 3; i++) ask(&held[i], s, "POST /v1/never", "", "");
+    wait_for(&n_works, 3, "at work");
+    ask(&c, s, "POST /v1/late", "", "");
+    assert_int_equal(hear(&c), 429);
+    assert_non_null(strstr(c.text, "Retry-After"));
+    assert_int_equal(status_of(s, "GET /healthz", "", ""), 200);
+    bt_sleep_ns((int64_t)800e6);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&works[i].go, true);
+        assert_int_equal(hear(&held[i]), 200);
+    }
+    assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
+    bt_serve_stop(s);
+}
+
+/* while the connection sleeps, and while a stream is not read */
+static void the_source_hears_of_clients_that_go(void **state) {
+    (void)state;
+    static client c;
+    bt_serve *s = serve(true, 8, 0);
+    ask(&c, s, "POST /v1/never", "", "");
+    wait_for(&n_works, 1, "at work");
+    close(c.fd);
+    wait_for(&n_gone, 1, "gone");
+    wait_for(&n_ended, 1, "ended");
+    ask(&c, s, "POST /v1/flood", "", ""); /* never read */
+    wait_for(&n_gone, 2, "a reader that does not read");
+    wait_for(&n_ended, 2, "ended");
+    close(c.fd);
+    ask(&c, s, "POST /v1/flood", "", "");
+    assert_true(recv(c.fd, c.text, 1000, 0) > 0);
+    close(c.fd); /* in the middle */
+    wait_for(&n_gone, 3, "gone in the middle");
+    wait_for(&n_ended, 3, "ended");
+    assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
+    bt_serve_stop(s);
+}
+
+static void *release_later(void *ctx) {
+    (void)ctx;
+    bt_sleep_ns((int64_t)200e6);
+    for (int i = 0; i < 2; i++) atomic_store(&works[i].go, true);
+    return NULL;
+}
+
+/* what has begun is answered before the server goes */
+static void the_stop_waits_for_answers(void **state) {
+    (void)state;
+    static client c[2];
+    pthread_t t;
+    bt_serve *s = serve(true, 8, 0);
+    for (int i = 0; i < 2; i++) ask(&c[i], s, "POST /v1/never", "", "");
+    wait_for(&n_works, 2, "at work");
+    pthread_create(&t, NULL, release_later, NULL);
+    bt_serve_stop(s);
+    pthread_join(t, NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hear(&c[i]), 200);
+        assert_non_null(strstr(c[i].text, "at last"));
+    }
+    bt_serve_stop(NULL);
+}
+
+static void a_bad_start_is_told(void **state) {
+    (void)state;
+    bt_serve *s = serve(true, 8, 0), *other = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_serve_cfg cfg = {.host = "127.0.0.1", .port = bt_serve_port(s), .max_replies = 1};
+    assert_int_equal(bt_serve_start(&other, &cfg, &err), BT_BUSY);
+    cfg.port = 0;
+    cfg.token = "short";
+    assert_int_equal(bt_serve_start(&other, &cfg, &err), BT_ARG);
+    assert_null(other);
+    bt_serve_stop(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guards_let_in_who_may),
+        cmocka_unit_test(the_page_is_compiled_in),
+        cmocka_unit_test(answers_come_whole_late_and_in_pieces),
+        cmocka_unit_test(many_clients_at_once),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(the_source_hears_of_clients_that_go),
+        cmocka_unit_test(the_stop_waits_for_answers),
+        cmocka_unit_test(a_bad_start_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
