@@ -10,7 +10,7 @@ node -e 'process.exit(typeof fetch === "function" ? 0 : 1)' || skip "node has no
 "$BITRAIN" doctor --quick | grep -q "without the dashboard" && skip "built without the web pages"
 client="$(dirname "$0")/ask_model.mjs"
 
-ok train "${tiny[@]}" --set model.seq_len=512 --ranks 1 --name m --steps 30
+ok train "${tiny[@]}" --set model.seq_len=512 --batch-tokens 1024 --ranks 1 --name m --steps 30
 
 # conversations: one question, two lines of questions, a template by name, no such template
 ok generate m --chat --message hi --tokens 8 --json
