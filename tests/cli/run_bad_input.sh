@@ -91,6 +91,8 @@ rows=$(cat <<'END'
 2 | eval last --tokens x                        | --tokens must be a whole number
 3 | generate {tmp}                              | no checkpoint in
 2 | generate --temperature hot                  | --temperature must be a number
+3 | convert {tmp}/none -o {tmp}/converted       | cannot open checkpoint folder
+2 | convert last --to gguff -o {tmp}/converted  | --to must be one of
 3 | serve last                                  | none.db
 3 | serve {tmp}                                 | no checkpoint in
 2 | serve last --port 65536                     | --port

@@ -151,7 +151,7 @@ static bt_tokenizer *chatml_tokenizer(void) {
     json_t *root = json_load_file(path, 0, &why), *added = json_object_get(root, "added_tokens");
     for (int i = 0; i < 2; i++)
         json_array_append_new(added, json_pack("{s:s, s:i}", "content",
-                                               i ? "<|im_end|>" : "<|im_start|>", "id", 5000 + i));
+                                               i ? "<|im_end|>" : "<|im_start|>", "id", 499 + i));
     assert_int_equal(json_dump_file(root, fixture_path("chatml.json"), 0), 0);
     json_decref(root);
     if (bt_tokenizer_import(&t, fixture_path("chatml.json"), &err) != BT_OK)
