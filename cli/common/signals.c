@@ -32,11 +32,10 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     a.sa_handler = on_stop;
     a.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &a, NULL);
-    if (direct) {
-        sigaction(SIGTERM, &a, NULL);
-        sigaction(SIGINT, &a, NULL);
-    }
+    sigaction(SIGTERM, &a, NULL);
+    if (direct) sigaction(SIGINT, &a, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the write, as a full disk is */
 }
 
 int bt_signals_seen(void) { return seen; }

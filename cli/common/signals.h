@@ -4,8 +4,8 @@
 
 #include "engine/train/run_request.h"
 
-/* USR1 = checkpoint and stop. With direct (no supervisor above) TERM and INT mean the same, and a
- * second one ends at once. PIPE is ignored. The box must live as long as the process. */
+/* USR1 and TERM = checkpoint and stop. With direct (no supervisor above) INT means the same, and a
+ * second one ends at once. PIPE and XFSZ are ignored. The box must live as long as the process. */
 void bt_signals_rank(bt_request_box *box, int direct);
 int bt_signals_seen(void); /* the signal that asked for the stop, 0: none */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/train/train_parts.h"
+#include "monitor/job/launch/host_file.h"
 
 /* ---- words of `bitrain rank` ----------------------------------------------------------------- */
 
@@ -55,12 +56,31 @@ void bt_train_layouts_close(bt_train_layouts *l) { bt_train_words_release(&l->ra
 
 /* ---- other layouts --------------------------------------------------------------------------- */
 
+static bt_code ranks_of_hosts(const bt_elastic *range, const bt_job_wish *w, bt_layout_wish *to,
+                              bt_err *err) {
+    bt_elastic_host *hosts = calloc(w->n_hosts, sizeof *hosts);
+    int alive = 0;
+    if (!hosts) return bt_fail(err, BT_NOMEM, "no memory for the hosts");
+    for (size_t i = 0; i < w->n_hosts; i++) {
+        hosts[i] = (bt_elastic_host){w->hosts[i].slots, w->hosts[i].alive};
+        if (w->hosts[i].alive) alive += w->hosts[i].slots;
+    }
+    to->most = bt_elastic_ranks(range, hosts, w->n_hosts);
+    to->least = range->min;
+    free(hosts);
+    if (to->most) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "the hosts that answer take %d rank%s, and --elastic wants %d or more", alive,
+                   alive == 1 ? "" : "s", range->min);
+}
+
 bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
                         bt_err *err) {
     bt_train_layouts *l = ctx;
     const bt_train_plan *p = l->plan;
-    const bt_layout_wish wish = {
+    bt_layout_wish wish = {
         .most = w->most, .least = w->least, .tp = w->tp, .pp = w->pp, .zero = w->zero};
+    if (w->hosts) BT_TRY(ranks_of_hosts(&p->elastic, w, &wish, err));
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     bt_code code = bt_elastic_layout(&p->given, &p->cfg, &wish, cfg, err);
@@ -97,6 +117,7 @@ bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) {
         return bt_fail(err, BT_ARG, "--ranks %d is outside --elastic %d:%d", p->ranks, e->min,
                        e->max);
     if (p->cfg.ranks) return BT_OK;
+    if (p->cfg.hosts[0]) p->ranks = bt_host_file_slots(p->cfg.hosts);
     if (p->ranks < e->min) p->ranks = e->min;
     if (p->ranks > e->max) p->ranks = e->max;
     return BT_OK;

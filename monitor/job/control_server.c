@@ -2,6 +2,8 @@
 #include "monitor/job/control_server.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,4 +148,23 @@ void bt_control_close(bt_control_server *s) {
     if (s->epoll_fd >= 0) close(s->epoll_fd);
     if (s->path[0]) unlink(s->path);
     free(s);
+}
+
+/* ---- the file that tells where the socket is ------------------------------------------------- */
+
+void bt_control_announce(const char *out_dir, const char *socket_path) {
+    char path[PATH_MAX], line[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/control", out_dir) >= (int)sizeof path) return;
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
+        n = snprintf(line, sizeof line, "%s\n", socket_path);
+    if (fd < 0) return;
+    /* a full disk: no remote control, no harm */
+    if (write(fd, line, (size_t)n) != n) unlink(path);
+    close(fd);
+}
+
+void bt_control_withdraw(const char *out_dir) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/control", out_dir) < (int)sizeof path) unlink(path);
 }

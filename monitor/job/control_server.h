@@ -21,4 +21,8 @@ int bt_control_fd(const bt_control_server *s);
 void bt_control_serve(bt_control_server *s, bt_control_fn fn, void *ctx);
 void bt_control_close(bt_control_server *s); /* removes the socket; accepts NULL */
 
+/* OUT/control names the socket while the run is live */
+void bt_control_announce(const char *out_dir, const char *socket_path);
+void bt_control_withdraw(const char *out_dir);
+
 #endif

@@ -6,6 +6,7 @@
 #include "monitor/job/health/health.h"
 #include "monitor/job/health/rank_progress.h"
 #include "monitor/job/health/restart.h"
+#include "monitor/job/launch/hosts.h"
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
 #include "monitor/job/launch/output.h"
@@ -38,10 +39,13 @@ struct bt_job {
     const char *const *words;
     size_t n_words;
     struct {
-        bool wanted;
+        bool wanted, by_hosts; /* by_hosts: what the hosts alive take, `to` is empty */
         bt_job_wish to;
         char why[160];
     } resize;
+
+    bt_hosts hosts;     /* of --hosts */
+    bt_host *lost_host; /* for whose silence this attempt was ended; NULL: none */
 
     int attempt;
     int64_t last_step; /* recorded in this attempt, -1: none */
@@ -90,13 +94,34 @@ bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) BT_MUS
 bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) BT_MUST_CHECK;
 /* the attempt ended in order because another number of ranks is wanted, and steps are left */
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end);
+/* the ranks saved and left because a signal told them to, and nobody has asked this process for it (yet:
+ * a notice comes to all) */
+bool bt_job_left_unasked(const bt_job *job, const bt_end *end);
 /* before an attempt that begins at job->from: the layout that is wanted, if any; true: it is another one,
  * and `told` says so. What cannot be is a warning, and the ranks stay as they were */
 bool bt_job_take_layout(bt_job *job, char *told, size_t size);
+/* the layout of the hosts alive, at the next attempt */
+void bt_job_want_hosts(bt_job *job, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_job_resized_event(bt_job *job, int ranks_before, const char *told);
 void bt_job_send_pending(bt_job *job);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,
                        bt_text *answer, bt_err *err);
 void bt_job_look(const bt_job *job, bt_job_view *v);
+
+/* host_watch.c. open: reads the host file and asks its hosts; BT_ARG where --elastic does not know their
+ * slots */
+bt_code bt_job_hosts_open(bt_job *job, bt_err *err) BT_MUST_CHECK;
+/* path of a host file of those in use */
+bt_code bt_job_hosts_file(bt_job *job, const char *folder, char *path, size_t size, bt_err *err)
+    BT_MUST_CHECK;
+/* steps stay away: are all hosts there? One that is not for longer than TCP mends ends the attempt */
+void bt_job_hosts_check(bt_job *job, int64_t now);
+void bt_job_hosts_tick(bt_job *job, int64_t now); /* asks those set aside */
+void bt_job_hosts_checkpoint(bt_job *job);        /* takes back those that answer */
+/* true: hosts were set aside, and the run goes on at once without them */
+bool bt_job_hosts_ended(bt_job *job, const bt_end *end);
+void bt_job_hosts_begin(bt_job *job); /* before an attempt's layout is chosen */
+/* list: room for all hosts */
+bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list);
 
 #endif

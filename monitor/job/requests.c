@@ -8,6 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "monitor/job/job.h"
+#include "monitor/job/launch/proc.h"
 
 static bool waits_for_ranks(const bt_job *job) {
     return job->restarting || !bt_wire_connected(job->wire);
@@ -128,8 +129,8 @@ void bt_job_stop_now(bt_job *job) {
     job->stop_now = job->stop_asked = true;
     job->stop_ns = bt_now_ns();
     bt_job_event(job, BT_EVENT_WARNING, -1, "stopping at once, without a checkpoint");
-    /* with our flags the ranks are gone in 20 ms */
-    if (job->child.pid > 0) kill(job->child.pid, SIGTERM);
+    /* mpirun itself takes no SIGTERM (launch.c) */
+    if (job->child.pid > 0) bt_proc_kill_session(job->child.pid, 0);
 }
 
 static const int64_t TOGETHER_NS = 1000000000;
@@ -150,6 +151,7 @@ void bt_job_signal(bt_job *job, int sig) {
     if (bt_job_ask(job, bt_verbs[BT_VERB_STOP].word, "",
                    sig == SIGINT    ? "Ctrl-C"
                    : sig == SIGTERM ? "SIGTERM"
+                   : sig == SIGUSR1 ? "SIGUSR1"
                                     : "SIGHUP",
                    &err) != BT_OK) {
         job->stop_asked = true;

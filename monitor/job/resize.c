@@ -1,6 +1,8 @@
 /* resize.c - a run goes on with another number of ranks: they save and leave in order, and the next
  * attempt begins in the new layout, which any checkpoint can be read into. */
 #include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +51,16 @@ static bt_code parse(const char *arg, bt_job_wish *w, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_range(const bt_job_setup *s, const bt_job_wish *w, bt_err *err) {
+static bt_code check_range(const bt_job *job, const bt_job_wish *w, bt_err *err) {
+    const bt_job_setup *s = job->s;
+    int slots = 0;
+    for (int i = 0; i < job->hosts.n; i++) {
+        if (job->hosts.host[i].slots == 0) slots = INT_MAX / 2; /* as many as mpirun finds there */
+        if (!job->hosts.host[i].aside && slots < INT_MAX / 2) slots += job->hosts.host[i].slots;
+    }
+    if (job->hosts.n && w->most > slots)
+        return bt_fail(err, BT_ARG, "%d ranks: the hosts in use have %d slot%s", w->most, slots,
+                       slots == 1 ? "" : "s");
     if (!s->elastic_max || (w->most >= s->elastic_min && w->most <= s->elastic_max)) return BT_OK;
     return bt_fail(err, BT_ARG, "%d rank%s: outside the %d to %d of --elastic", w->most,
                    w->most == 1 ? "" : "s", s->elastic_min, s->elastic_max);
@@ -65,11 +76,12 @@ bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *
     if (job->resize.wanted)
         return bt_fail(err, BT_BUSY, "the run is already on its way to %d ranks",
                        job->resize.to.most);
-    BT_TRY(check_range(job->s, &w, err));
+    BT_TRY(check_range(job, &w, err));
     BT_TRY(job->s->layout(job->s->layout_ctx, &w, false, &l, err));
     if (l.same) return bt_fail(err, BT_BUSY, "the run has %s already", l.told);
     if (!job->restarting) BT_TRY(bt_job_tell(job, BT_VERB_STOP, 0, err));
     job->resize.wanted = true;
+    job->resize.by_hosts = false;
     job->resize.to = w;
     snprintf(job->resize.why, sizeof job->resize.why, "asked for by %.40s", by);
     bt_job_event(job, BT_EVENT_CONTROL, -1, "resize to %s asked for by %.40s", l.told, by);
@@ -83,9 +95,22 @@ static bool says_stopped(const char *result_json) {
     return result_json && strstr(result_json, "\"stopped\":true");
 }
 
+void bt_job_want_hosts(bt_job *job, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(job->resize.why, sizeof job->resize.why, fmt, ap);
+    va_end(ap);
+    job->resize.wanted = job->resize.by_hosts = true;
+}
+
+static bt_job_wish wish_of(const bt_job *job, bt_job_host *list) {
+    return job->resize.by_hosts ? bt_job_wish_of_hosts(job, list) : job->resize.to;
+}
+
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
+    bt_job_host list[BT_HOSTS_MAX];
     bt_job_layout l = {0};
-    bt_job_wish w = job->resize.to;
+    bt_job_wish w = wish_of(job, list);
     bt_err why = BT_ERR_INIT;
     w.from_step = job->last_step + 1;
     return job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
@@ -93,13 +118,27 @@ bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
            job->s->layout(job->s->layout_ctx, &w, false, &l, &why) != BT_STOPPED;
 }
 
+bool bt_job_left_unasked(const bt_job *job, const bt_end *end) {
+    bt_job_layout l = {0};
+    bt_err why = BT_ERR_INIT;
+    const bt_job_wish w = {.most = job->world_size,
+                           .least = job->world_size,
+                           .zero = -1,
+                           .from_step = job->last_step + 1};
+    return job->s->layout && !job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
+           says_stopped(job->result->result_json) &&
+           job->s->layout(job->s->layout_ctx, &w, false, &l, &why) != BT_STOPPED;
+}
+
 bool bt_job_take_layout(bt_job *job, char *told, size_t size) {
+    bt_job_host list[BT_HOSTS_MAX];
     bt_job_layout l = {0};
     bt_err why = BT_ERR_INIT;
     if (!job->resize.wanted) return false;
+    bt_job_wish w = wish_of(job, list);
     job->resize.wanted = false;
-    job->resize.to.from_step = job->from.step;
-    if (job->s->layout(job->s->layout_ctx, &job->resize.to, true, &l, &why) != BT_OK) {
+    w.from_step = job->from.step;
+    if (job->s->layout(job->s->layout_ctx, &w, true, &l, &why) != BT_OK) {
         bt_job_event(job, BT_EVENT_WARNING, -1, "the number of ranks stays %d: %s", job->world_size,
                      why.msg);
         return false;

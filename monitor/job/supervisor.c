@@ -26,6 +26,8 @@
 
 /* whoever watches, or attacks the watcher, comes after the ranks */
 enum { VIEWER_NICE = 10 };
+/* a notice to leave comes to every process, not in order */
+static const double NOTICE_S = 1;
 static const int64_t STOPPED_LOOK_NS = 400000000;
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
 
@@ -33,7 +35,8 @@ static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_
 
 static void signal_set(sigset_t *set) {
     sigemptyset(set);
-    static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGTSTP, SIGCONT};
+    static const int taken[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
+                                SIGCHLD, SIGTSTP, SIGCONT, SIGUSR1};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(set, taken[i]);
 }
 
@@ -68,6 +71,7 @@ static void take_signals(bt_job *job) {
             break;
         case SIGQUIT: bt_job_stop_now(job); break;
         case SIGINT:
+        case SIGUSR1: /* the notice of Slurm's --signal=B:USR1@N */
         case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
         case SIGCONT:
             if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);
@@ -75,25 +79,6 @@ static void take_signals(bt_job *job) {
         default: break; /* CHLD: waitpid looks */
         }
     }
-}
-
-/* ---- the control file ------------------------------------------------------------------------ */
-
-static void write_control_file(const bt_job *job, const char *socket_path) {
-    char path[PATH_MAX], line[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) >= (int)sizeof path) return;
-    unlink(path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
-        n = snprintf(line, sizeof line, "%s\n", socket_path);
-    if (fd < 0) return;
-    /* a full disk: no remote control, no harm */
-    if (write(fd, line, (size_t)n) != n) unlink(path);
-    close(fd);
-}
-
-static void remove_control_file(const bt_job *job) {
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) < (int)sizeof path) unlink(path);
 }
 
 /* ---- records that outlive their rank --------------------------------------------------------- */
@@ -145,8 +130,10 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
     memcpy(words, own, sizeof own);
     memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
+    char hosts[PATH_MAX];
+    BT_TRY(bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err));
     bt_launch l = {.ranks = job->world_size,
-                   .hosts = s->hosts,
+                   .hosts = hosts,
                    .mpirun_args = s->mpirun_args,
                    .tmp = tmp,
                    .shm = shm,
@@ -276,6 +263,7 @@ static void check_health(bt_job *job) {
     int rank;
     const int64_t now = bt_now_ns();
     check_slow(job, now);
+    bt_job_hosts_check(job, now);
     if (!job->hung) check_stopped(job, now);
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
@@ -339,6 +327,7 @@ static void tick(bt_job *job, int64_t *next) {
     const int64_t now = bt_now_ns();
     if (now < *next) return;
     *next = now + TICK_NS;
+    bt_job_hosts_tick(job, now);
     bt_job_view v;
     bt_job_look(job, &v);
     if (job->s->ui.tick) job->s->ui.tick(job->s->ui.ctx, &v);
@@ -379,6 +368,7 @@ static bt_end watch_attempt(bt_job *job) {
     bt_job_dirs_attempt_end(&job->scratch, job->attempt);
     const bt_end_facts f = {.wait_status = status,
                             .hung = job->hung,
+                            .lost_host = job->lost_host ? job->lost_host->name : NULL,
                             .stop_now = job->stop_now,
                             .started = job->connected,
                             .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before,
@@ -417,6 +407,7 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
     job->told_factor = job->from.lr_factor;
     char layout[480] = "";
     const int ranks_before = job->world_size;
+    bt_job_hosts_begin(job);
     const bool other = code == BT_OK && bt_job_take_layout(job, layout, sizeof layout);
     if (code == BT_OK && s->writer) {
         bt_run_start start = s->start;
@@ -481,11 +472,19 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             job->result->resizes++;
             continue;
         }
+        if (bt_job_left_unasked(job, &end)) {
+            if (wait_for_restart(job, NOTICE_S)) return BT_OK;
+            end_attempt(job, "stopped", "signal", 0);
+            BT_TRY(next_attempt(job, "a signal told the ranks to stop, but not the run", err));
+            job->result->restarts++;
+            continue;
+        }
         if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
         bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
         if (refused_memory(job, &end)) r = (bt_restart){.again = s->max_restarts > 0};
+        if (bt_job_hosts_ended(job, &end)) r = bt_restart_elsewhere(&job->history);
         if (r.again) bt_job_event(job, BT_EVENT_FAILURE, end.rank, "%s", told);
         /* the last word is the caller's */
         else
@@ -518,6 +517,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
     bt_job_dirs_sweep();
     bt_remote_sweep(job->s->hosts);
+    BT_TRY(bt_job_hosts_open(job, err));
     const bt_job_setup *s = job->s;
     const int most = s->elastic_max;
     BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
@@ -530,7 +530,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     BT_TRY(bt_wire_listen(&job->wire, path, err));
     snprintf(path, sizeof path, "%s/control", job->scratch.tmp);
     BT_TRY(bt_control_listen(&job->control, path, err));
-    write_control_file(job, path);
+    bt_control_announce(job->s->out_dir, path);
     snprintf(path, sizeof path, "%s/log.txt", job->s->out_dir);
     bt_output_open(&job->output, path, job->attempt);
     job->output.note = on_note;
@@ -544,8 +544,9 @@ static bt_code open_job(bt_job *job, bt_err *err) {
 
 static void close_job(bt_job *job) {
     bt_viewer_stop(&job->viewer);
+    bt_hosts_close(&job->hosts);
     bt_rank_progress_close(&job->places);
-    if (job->control) remove_control_file(job);
+    if (job->control) bt_control_withdraw(job->s->out_dir);
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);
     bt_output_close(&job->output);

@@ -56,9 +56,17 @@ typedef struct bt_resume_point {
     bool memory;      /* dir is the folder of the states in memory */
 } bt_resume_point;
 
+typedef struct bt_job_host {
+    int slots; /* ranks it takes */
+    bool alive;
+} bt_job_host;
+
 /* another number of ranks */
 typedef struct bt_job_wish {
-    int most, least;   /* ranks, 1 <= least <= most */
+    int most, least; /* ranks, 1 <= least <= most; */
+    /* or, where there are hosts, as many as those alive take and --elastic allows */
+    const bt_job_host *hosts;
+    size_t n_hosts;
     int tp, pp, zero;  /* as somebody asked; 0, 0, -1: what suits */
     int64_t from_step; /* where they will begin */
 } bt_job_wish;

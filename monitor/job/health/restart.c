@@ -41,10 +41,13 @@ bt_end bt_end_classify(const bt_end_facts *f) {
         snprintf(e.message, sizeof e.message, "%s", f->message);
     else if (f->last_line)
         snprintf(e.message, sizeof e.message, "%s", f->last_line);
+    if (f->lost_host) snprintf(e.host, sizeof e.host, "%s", f->lost_host);
     if (!e.signal && e.status > 128 && e.status < 128 + 65) e.signal = e.status - 128;
 
     if (f->stop_now)
         e.kind = BT_END_STOPPED_NOW;
+    else if (f->lost_host)
+        e.kind = BT_END_NODE_LOST;
     else if (f->hung)
         e.kind = BT_END_HUNG;
     else if (e.status == 0)
@@ -83,7 +86,9 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size) {
                  "--micro-batch or --recompute full)",
                  who, when);
         break;
-    case BT_END_NODE_LOST: snprintf(buf, size, "a node was lost %s", when); break;
+    case BT_END_NODE_LOST:
+        snprintf(buf, size, "%s%s was lost %s", e->host[0] ? "node " : "a node", e->host, when);
+        break;
     case BT_END_HUNG: snprintf(buf, size, "no progress %s", when); break;
     case BT_END_LAUNCH:
         snprintf(buf, size, "mpirun could not start the ranks (exit code %d): %s", e->status,
@@ -157,6 +162,11 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
             r.delay_s = h->without_new_step > 6 ? 60 : (double)(1 << (h->without_new_step - 1));
     }
     return r;
+}
+
+bt_restart bt_restart_elsewhere(bt_restart_history *h) {
+    h->without_new_step = 0;
+    return (bt_restart){.again = true};
 }
 
 int bt_end_exit_code(const bt_end *e) {

@@ -27,14 +27,16 @@ typedef struct bt_end {
     bt_code code;      /* of a reported error */
     int64_t step;      /* last step recorded in this attempt; -1 none */
     bool started;      /* a rank had connected */
+    char host[64];     /* that was lost, where it is known */
     char message[480]; /* reported error, or what mpirun said */
 } bt_end;
 
 typedef struct bt_end_facts { /* what the supervisor saw */
     int wait_status;          /* of waitpid */
     bool hung, stop_now, started;
-    bool oom;      /* the kernel's oom_kill counter rose meanwhile */
-    bool reported; /* a rank wrote an error line */
+    const char *lost_host; /* the attempt was ended because this host did not answer; NULL */
+    bool oom;              /* the kernel's oom_kill counter rose meanwhile */
+    bool reported;         /* a rank wrote an error line */
     bt_code code;
     int rank, signal; /* from the error line, or from mpirun's notice */
     int64_t step;
@@ -70,6 +72,9 @@ typedef struct bt_restart {
  * the ended attempt began. Adds the end to the history. */
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts);
+/* the same end, where the run goes on without the hosts that are at fault: at once, whatever was tried
+ * before */
+bt_restart bt_restart_elsewhere(bt_restart_history *h);
 /* public exit code of a run that ends here */
 int bt_end_exit_code(const bt_end *e);
 

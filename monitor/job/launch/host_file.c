@@ -83,3 +83,15 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                    path, s.slots, s.slots == 1 ? "" : "s", s.hosts, s.hosts == 1 ? "" : "s", ranks,
                    s.slots, (ranks + s.hosts - 1) / s.hosts);
 }
+
+int bt_host_file_slots(const char *path) {
+    char line[LINE_BYTES];
+    seen s = {0, 0, true};
+    bt_err why = BT_ERR_INIT;
+    bt_code code = BT_OK;
+    FILE *f = fopen(path, "re");
+    for (int number = 1; f && code == BT_OK && fgets(line, sizeof line, f); number++)
+        code = take_line(&s, line, path, number, &why);
+    if (f) fclose(f);
+    return f && code == BT_OK && s.all_say ? s.slots : 0;
+}

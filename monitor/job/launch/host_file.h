@@ -11,4 +11,7 @@
 bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err *err)
     BT_MUST_CHECK;
 
+/* slots of all hosts together; 0: it cannot be read, or not every host says */
+int bt_host_file_slots(const char *path);
+
 #endif

@@ -225,8 +225,13 @@ static int spawn(const bt_launch *l, char **argv, char **env, int null, const in
                  pid_t *pid) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
-    sigset_t none, all;
-    sigemptyset(&none);
+    sigset_t mask, all;
+    sigemptyset(&mask);
+    /* A notice to leave (scancel, a systemd slice) goes to every process of the job. mpirun would end its
+     * ranks at once; with the signals blocked, which survives exec, it ignores them, and the ranks, which it
+     * starts with an empty mask, save and leave. */
+    sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGINT);
     sigfillset(&all);
     sigdelset(&all, SIGKILL);
     sigdelset(&all, SIGSTOP);
@@ -241,7 +246,7 @@ static int spawn(const bt_launch *l, char **argv, char **env, int null, const in
         posix_spawn_file_actions_adddup2(&files, out[0], out[0]);
         for (int i = 0; i < l->n_inherit; i++)
             posix_spawn_file_actions_adddup2(&files, l->inherit[i], l->inherit[i]);
-        posix_spawnattr_setsigmask(&attr, &none);
+        posix_spawnattr_setsigmask(&attr, &mask);
         posix_spawnattr_setsigdefault(&attr, &all);
         posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
                                             POSIX_SPAWN_SETSIGDEF);

@@ -1,0 +1,483 @@
+/* cmd_drill.c - rehearses faults on this machine: a small run in a folder of its own is hurt in every way
+ * of faults.def, or resized and killed many times, and compared with one that nobody disturbed. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "cli/common/table.h"
+#include "cli/drill/drill.h"
+#include "engine/base/clock.h"
+#include "engine/config/elastic.h"
+#include "monitor/job/launch/detach.h"
+#include "store/write/manage.h"
+
+typedef struct drill_cfg {
+    bool quick, json, keep;
+    char elastic[32];
+    int64_t resizes, kills, steps, seed, repeat;
+} drill_cfg;
+
+static const bt_opt drill_opts[] = {
+    {"quick", "--quick", BT_OPT_BOOL, offsetof(drill_cfg, quick), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "every fault once, in about a minute"},
+    {"repeat", "--repeat", BT_OPT_INT, offsetof(drill_cfg, repeat), sizeof(int64_t), "3", 1, 1000,
+     NULL, NULL, "every fault so many times"},
+    {"elastic", "--elastic", BT_OPT_TEXT, offsetof(drill_cfg, elastic), 32, "", 0, 0, NULL, NULL,
+     "MIN:MAX: the proof instead, resizes and kills of one run of --steps"},
+    {"resizes", "--resizes", BT_OPT_INT, offsetof(drill_cfg, resizes), sizeof(int64_t), "20", 0,
+     10000, NULL, NULL, "with --elastic: other numbers of ranks, and other layouts"},
+    {"kills", "--kills", BT_OPT_INT, offsetof(drill_cfg, kills), sizeof(int64_t), "20", 0, 10000,
+     NULL, NULL, "with --elastic: kills of a rank, rank 0 and mpirun"},
+    {"steps", "--steps", BT_OPT_INT, offsetof(drill_cfg, steps), sizeof(int64_t), "300", 20, 1e6,
+     "steps", NULL, "with --elastic: length of the run"},
+    {"seed", "--seed", BT_OPT_INT, offsetof(drill_cfg, seed), sizeof(int64_t), "1", 0, 1e15, NULL,
+     NULL, "of what is hurt when; the same seed does the same"},
+    {"keep", "--keep", BT_OPT_BOOL, offsetof(drill_cfg, keep), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "leave the folder with database, logs and checkpoints"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(drill_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof drill_opts / sizeof drill_opts[0];
+    return drill_opts;
+}
+
+enum { ROWS_MOST = 20000, QUIET_STEPS = 12 };
+static const double START_S = 60, CALM_S = 600;
+
+typedef struct drill {
+    drill_cfg cfg;
+    bt_elastic range;
+    bt_drill_run hurt, calm;
+    char program[PATH_MAX];
+    char steps[24], stop_after[24], out_hurt[PATH_MAX + 16], out_calm[PATH_MAX + 16];
+    bt_drill_row *row;
+    size_t n_rows;
+    int64_t last_step;   /* that both runs have trained */
+    int64_t other_loss;  /* steps with another loss than the calm run's */
+    int64_t first_other; /* of them; -1 */
+    uint64_t hash, calm_hash;
+    bool hashed;
+} drill;
+
+static volatile sig_atomic_t told;
+static void on_signal(int signal) { told = signal; }
+
+/* ---- the two runs ---------------------------------------------------------------------------- */
+
+/* 0.4 M parameters, 1,024 tokens a step: some 20 ms; the bits do not depend on the ranks */
+static const char *const model[] = {"--preset",       "nano",
+                                    "--set",          "model.layers=2",
+                                    "--set",          "model.d_model=128",
+                                    "--set",          "model.heads=4",
+                                    "--set",          "model.kv_heads=4",
+                                    "--set",          "model.d_ff=256",
+                                    "--seq-len",      "64",
+                                    "--batch-tokens", "1024",
+                                    "--data",         "synth:chain",
+                                    "--set",          "train.eval_tokens=256",
+                                    "--eval-every",   "1000000",
+                                    "--threads",      "1",
+                                    "--set",          "train.reproducible=true",
+                                    "--set",          "train.unit=2",
+                                    "--set",          "ckpt.minutes=0",
+                                    "--ckpt-every",   "10",
+                                    "--quiet"};
+
+static void put(bt_drill_run *r, const char *word) {
+    if (r->n_words + 1 < BT_DRILL_WORDS) r->words[r->n_words++] = word;
+}
+
+static void words_of(drill *d, bt_drill_run *r, const char *name, const char *ranks, char *out) {
+    snprintf(r->name, sizeof r->name, "%s", name);
+    snprintf(r->out, sizeof r->out, "%s/%s", r->folder, name);
+    snprintf(out, PATH_MAX + 16, "%s", r->out);
+    r->program = d->program;
+    for (size_t i = 0; i < sizeof model / sizeof *model; i++) put(r, model[i]);
+    const char *const own[] = {"--name",  r->name, "--out",   out,
+                               "--ranks", ranks,   "--steps", d->steps};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) put(r, own[i]);
+}
+
+static bt_code prepare(drill *d, bt_err *err) {
+    const char *tmp = getenv("TMPDIR");
+    bt_drill_run *h = &d->hurt;
+    ssize_t n = readlink("/proc/self/exe", d->program, sizeof d->program - 1);
+    if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
+    snprintf(h->folder, sizeof h->folder, "%s/bitrain-drill-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    if (!mkdtemp(h->folder))
+        return bt_fail_errno(err, BT_IO, errno, "cannot make a folder '%.200s'", h->folder);
+    snprintf(h->store, sizeof h->store, "%s/drill.db", h->folder);
+    h->seed = (uint64_t)d->cfg.seed;
+    d->calm = *h;
+    snprintf(d->steps, sizeof d->steps, "%" PRId64, d->range.max ? d->cfg.steps : 100000);
+    words_of(d, h, "hurt", "2", d->out_hurt);
+    words_of(d, &d->calm, "calm", "1", d->out_calm);
+    d->row = calloc(ROWS_MOST, sizeof *d->row);
+    return d->row ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the rows of the drill");
+}
+
+static void progress(const drill *d, const char *what) {
+    if (!d->cfg.json) fprintf(stderr, "%s\n", what);
+}
+
+/* ---- what is done ---------------------------------------------------------------------------- */
+
+static bt_code one(drill *d, const bt_fault *f, const char *arg, const char *what, bt_err *err) {
+    if (told) return bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
+    if (d->n_rows == ROWS_MOST) return BT_OK;
+    bt_drill_row *row = &d->row[d->n_rows++];
+    snprintf(row->what, sizeof row->what, "%s", what ? what : f->title);
+    bt_code code = bt_drill_do(&d->hurt, f, arg, row, err);
+    char line[320];
+    snprintf(line, sizeof line, "%-38s %s%s%s", row->what,
+             row->skipped ? "skipped"
+             : row->ok    ? "ok"
+                          : "FAILED",
+             row->why[0] ? ": " : "", row->why);
+    progress(d, line);
+    return code;
+}
+
+static bt_code matrix(drill *d, bt_err *err) {
+    const int64_t times = d->cfg.quick ? 1 : d->cfg.repeat;
+    for (int64_t k = 0; k < times; k++)
+        for (size_t i = 0; i < bt_faults_n; i++) {
+            bt_err why = BT_ERR_INIT;
+            const int64_t from = bt_drill_newest(&d->hurt);
+            if (bt_drill_wait_step(&d->hurt, from + QUIET_STEPS, START_S, &why) != BT_OK)
+                return bt_fail(err, BT_CHECK, "before '%s': %.180s", bt_faults[i].title, why.msg);
+            BT_TRY(one(d, &bt_faults[i], NULL, NULL, err));
+        }
+    return BT_OK;
+}
+
+/* layouts inside the range, those with tp 2, zero 3 and pp 2 first */
+static int layouts_of(const bt_elastic *range, char (*out)[32], int room) {
+    static const struct {
+        int ranks;
+        const char *more;
+    } special[] = {{2, ",tp=2"}, {2, ",zero=3"}, {2, ",pp=2"},      {4, ",tp=2,zero=3"},
+                   {1, ""},      {4, ",zero=3"}, {4, ",tp=2,pp=2"}, {3, ""},
+                   {4, ",pp=2"}, {4, ",tp=4"},   {3, ",zero=1"}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof special / sizeof *special && n < room; i++)
+        if (special[i].ranks >= range->min && special[i].ranks <= range->max)
+            snprintf(out[n++], 32, "%d%s", special[i].ranks, special[i].more);
+    for (int ranks = 5; ranks <= range->max && n < room; ranks++)
+        if (ranks >= range->min) snprintf(out[n++], 32, "%d", ranks);
+    return n;
+}
+
+/* resizes and kills in a random order, evenly over the steps */
+static bt_code proof(drill *d, bt_err *err) {
+    static const char *const kills[] = {"kill_rank", "kill_rank0", "kill_mpirun"};
+    char layout[64][32];
+    const int n_layouts = layouts_of(&d->range, layout, 64);
+    int64_t resizes = n_layouts > 1 ? d->cfg.resizes : 0, left = d->cfg.kills, done = 0;
+    int next = 0;
+    const int64_t all = resizes + left;
+    if (n_layouts < 2 && d->cfg.resizes)
+        return bt_fail(err, BT_ARG, "--elastic %s leaves one layout to be in", d->cfg.elastic);
+    for (; resizes + left > 0; done++) {
+        const int64_t at = d->cfg.steps * (done + 1) / (all + 2);
+        bt_err why = BT_ERR_INIT;
+        if (bt_drill_newest(&d->hurt) < at &&
+            bt_drill_wait_step(&d->hurt, at - 1, START_S, &why) != BT_OK)
+            return bt_fail(err, BT_CHECK, "%.200s", why.msg);
+        if (bt_drill_draw(&d->hurt, (uint64_t)(resizes + left)) < (uint64_t)resizes) {
+            char what[48];
+            snprintf(what, sizeof what, "resize %s", layout[next % n_layouts]);
+            BT_TRY(one(d, bt_fault_find("resize_up"), layout[next % n_layouts], what, err));
+            next++;
+            resizes--;
+        } else {
+            const bt_fault *f = bt_fault_find(kills[bt_drill_draw(&d->hurt, 3)]);
+            BT_TRY(one(d, f, NULL, NULL, err));
+            left--;
+        }
+    }
+    return BT_OK;
+}
+
+/* ---- the comparison -------------------------------------------------------------------------- */
+
+static bt_code end_hurt(drill *d, bt_err *err) {
+    bt_drill_run *h = &d->hurt;
+    if (d->range.max) {
+        const int status = bt_drill_wait_end(h, CALM_S);
+        if (status == 0) return BT_OK;
+        char said[200];
+        bt_drill_last_words(h, said, sizeof said);
+        return bt_fail(err, BT_CHECK, "the run ended with exit code %d: %.150s", status, said);
+    }
+    if (h->pid > 0) kill(h->pid, SIGTERM);
+    const int status = bt_drill_wait_end(h, START_S);
+    return status == 143
+               ? BT_OK
+               : bt_fail(err, BT_CHECK, "asked to stop, the run ended with exit code %d", status);
+}
+
+static bt_code run_calm(drill *d, bt_err *err) {
+    bt_drill_run *c = &d->calm;
+    d->last_step = bt_drill_newest(&d->hurt);
+    progress(d, "the same steps on one rank that nobody disturbs");
+    if (!d->range.max) {
+        snprintf(d->stop_after, sizeof d->stop_after, "%" PRId64, d->last_step + 1);
+        put(c, "--stop-after");
+        put(c, d->stop_after);
+    }
+    BT_TRY(bt_drill_start(c, false, err));
+    const int status = bt_drill_wait_end(c, CALM_S);
+    if (status == 0) return BT_OK;
+    char said[200];
+    bt_drill_last_words(c, said, sizeof said);
+    return bt_fail(err, BT_CHECK, "the undisturbed run ended with exit code %d: %.150s", status,
+                   said);
+}
+
+static bt_code compare(drill *d, bt_err *err) {
+    static const char other[] = " FROM steps h LEFT JOIN steps c ON c.run = 'calm' AND c.step = "
+                                "h.step WHERE h.run = ?1 AND "
+                                "h.loss IS NOT c.loss";
+    char sql[320];
+    int64_t step = -1, calm_step = -1;
+    snprintf(sql, sizeof sql, "SELECT count(*)%s", other);
+    d->other_loss = (int64_t)bt_drill_value(&d->hurt, sql);
+    snprintf(sql, sizeof sql, "SELECT min(h.step)%s", other);
+    const double first = bt_drill_value(&d->hurt, sql);
+    d->first_other = isnan(first) ? -1 : (int64_t)first;
+    BT_TRY(bt_drill_hash(d->hurt.out, &d->hash, &step, err));
+    BT_TRY(bt_drill_hash(d->calm.out, &d->calm_hash, &calm_step, err));
+    if (step != calm_step)
+        return bt_fail(err, BT_CHECK, "the last checkpoints are of steps %" PRId64 " and %" PRId64,
+                       step, calm_step);
+    d->hashed = true;
+    return BT_OK;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+typedef struct group { /* the rows of one fault */
+    const char *what;
+    int n, failed, skipped;
+    double detect_s, recover_s, slowest_s; /* medians; the longest */
+    int64_t redone, lost;
+    const char *why;
+} group;
+
+/* of all rows of the same fault from `i` on; false: they have been told with an earlier row */
+static bool group_of(const drill *d, size_t i, group *g) {
+    double detect[64], recover[64];
+    size_t n_detect = 0, n_recover = 0;
+    const bt_fault *f = d->row[i].fault;
+    for (size_t k = 0; k < i; k++)
+        if (d->row[k].fault == f) return false;
+    *g = (group){.what = f->title, .why = ""};
+    if (d->range.max && strncmp(f->id, "resize", 6) == 0) g->what = "resized";
+    for (size_t k = i; k < d->n_rows; k++) {
+        const bt_drill_row *r = &d->row[k];
+        if (r->fault != f) continue;
+        g->n++;
+        g->skipped += r->skipped;
+        g->failed += !r->ok && !r->skipped;
+        if (r->why[0]) g->why = r->why;
+        if (!isnan(r->detect_s) && n_detect < 64) detect[n_detect++] = r->detect_s;
+        if (!isnan(r->recover_s) && n_recover < 64) recover[n_recover++] = r->recover_s;
+        if (r->redone > g->redone) g->redone = r->redone;
+        g->lost += r->lost > 0 ? r->lost : 0;
+    }
+    qsort(detect, n_detect, sizeof *detect, by_value);
+    qsort(recover, n_recover, sizeof *recover, by_value);
+    g->detect_s = n_detect ? detect[n_detect / 2] : NAN;
+    g->recover_s = n_recover ? recover[n_recover / 2] : NAN;
+    g->slowest_s = n_recover ? recover[n_recover - 1] : NAN;
+    return true;
+}
+
+static void cell_s(bt_table *t, double s) {
+    if (isnan(s))
+        bt_table_cell(t, "-");
+    else
+        bt_table_cellf(t, "%.2f", s);
+}
+
+static bool bits_equal(const drill *d) {
+    return d->hashed && d->hash == d->calm_hash && d->other_loss == 0;
+}
+
+static void print_table(const drill *d) {
+    static const char *const heads[] = {"fault",     "times",  "noticed s", "back s",
+                                        "slowest s", "redone", "rows lost", ""};
+    bt_table t;
+    group g;
+    bt_table_init(&t);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) bt_table_cell(&t, heads[i]);
+    bt_table_end_row(&t);
+    for (size_t i = 0; i < d->n_rows; i++) {
+        if (!group_of(d, i, &g)) continue;
+        bt_table_cell(&t, g.what);
+        bt_table_cellf(&t, "%d", g.n);
+        cell_s(&t, g.detect_s);
+        cell_s(&t, g.recover_s);
+        cell_s(&t, g.slowest_s);
+        bt_table_cellf(&t, "%" PRId64, g.redone);
+        bt_table_cellf(&t, "%" PRId64, g.lost);
+        if (g.skipped == g.n)
+            bt_table_cellf(&t, "skipped: %s", g.why);
+        else if (g.failed)
+            bt_table_cellf(&t, "%d FAILED: %s", g.failed, g.why);
+        else
+            bt_table_cell(&t, "ok");
+        bt_table_end_row(&t);
+    }
+    bt_table_print(&t, stdout, "");
+    bt_table_release(&t);
+    if (d->hashed)
+        printf("%" PRId64 " steps; weights and optimizer %016" PRIx64
+               ", of the undisturbed run %016" PRIx64 ": %s\n",
+               d->last_step + 1, d->hash, d->calm_hash,
+               d->hash == d->calm_hash ? "equal" : "DIFFERENT");
+    if (d->other_loss)
+        printf("%" PRId64 " steps have another loss, step %" PRId64 " first\n", d->other_loss,
+               d->first_other);
+    else if (d->hashed)
+        printf("every loss is that of the undisturbed run, bit for bit\n");
+}
+
+static void print_json(const drill *d, bool ok) {
+    bt_text out;
+    bt_json j;
+    char hex[24];
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_bool(&j, "ok", ok);
+    bt_json_int(&j, "seed", d->cfg.seed);
+    bt_json_int(&j, "steps", d->last_step + 1);
+    snprintf(hex, sizeof hex, "%016" PRIx64, d->hash);
+    bt_json_str(&j, "hash", d->hashed ? hex : NULL);
+    snprintf(hex, sizeof hex, "%016" PRIx64, d->calm_hash);
+    bt_json_str(&j, "calm_hash", d->hashed ? hex : NULL);
+    bt_json_int(&j, "other_losses", d->other_loss);
+    bt_json_array(&j, "faults");
+    for (size_t i = 0; i < d->n_rows; i++) {
+        const bt_drill_row *r = &d->row[i];
+        bt_json_object(&j, NULL);
+        bt_json_str(&j, "fault", r->fault->id);
+        bt_json_str(&j, "what", r->what);
+        bt_json_bool(&j, "ok", r->ok);
+        bt_json_bool(&j, "skipped", r->skipped);
+        bt_json_num(&j, "detect_s", r->detect_s);
+        bt_json_num(&j, "recover_s", r->recover_s);
+        bt_json_int(&j, "at_step", r->at_step);
+        bt_json_int(&j, "steps_redone", r->redone);
+        bt_json_int(&j, "rows_lost", r->lost);
+        bt_json_str(&j, "why", r->why);
+        bt_json_end(&j, '}');
+    }
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    puts(bt_text_str(&out));
+    bt_text_release(&out);
+}
+
+/* ---- command --------------------------------------------------------------------------------- */
+
+static bt_code rehearse(drill *d, bt_err *err) {
+    BT_TRY(bt_drill_start(&d->hurt, false, err));
+    BT_TRY(bt_drill_wait_step(&d->hurt, 0, START_S, err));
+    BT_TRY(d->range.max ? proof(d, err) : matrix(d, err));
+    BT_TRY(end_hurt(d, err));
+    BT_TRY(run_calm(d, err));
+    return compare(d, err);
+}
+
+static void clean_up(drill *d) {
+    bt_drill_kill_all(&d->hurt);
+    bt_drill_kill_all(&d->calm);
+    bt_db_close(d->hurt.db);
+    bt_db_close(d->calm.db);
+    free(d->row);
+    if (!d->hurt.folder[0]) return;
+    if (d->cfg.keep)
+        fprintf(stderr, "kept: %s\n", d->hurt.folder);
+    else
+        bt_drill_remove(d->hurt.folder);
+}
+
+static bt_code check_words(const drill_cfg *c, bt_elastic *range, bt_err *err) {
+    BT_TRY(bt_elastic_parse(c->elastic, range, err));
+    if (range->max && c->quick)
+        return bt_fail(err, BT_ARG, "--quick and --elastic are two drills: give one of them");
+    if (range->max && c->steps < 2 * (c->resizes + c->kills))
+        return bt_fail(err, BT_ARG,
+                       "%" PRId64 " resizes and kills need %" PRId64 " steps or more (--steps)",
+                       c->resizes + c->kills, 2 * (c->resizes + c->kills));
+    return BT_OK;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    bt_opts o;
+    size_t n = 0;
+    bool help = false;
+    drill *d = calloc(1, sizeof *d);
+    if (!d) return bt_fail(err, BT_NOMEM, "no memory for the drill");
+    bt_code code = bt_opts_init(&o, drill_opts, sizeof drill_opts / sizeof drill_opts[0], &d->cfg,
+                                err);
+    if (code == BT_OK) code = bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err);
+    if (code == BT_OK) code = check_words(&d->cfg, &d->range, err);
+    if (code == BT_OK) code = prepare(d, err);
+    bool ok = false;
+    if (code == BT_OK) {
+        signal(SIGINT, on_signal);
+        signal(SIGTERM, on_signal);
+        bt_err why = BT_ERR_INIT;
+        code = rehearse(d, &why);
+        int failed = 0;
+        for (size_t i = 0; i < d->n_rows; i++) failed += !d->row[i].ok && !d->row[i].skipped;
+        ok = code == BT_OK && failed == 0 && bits_equal(d);
+        if (d->n_rows && d->cfg.json)
+            print_json(d, ok);
+        else if (d->n_rows)
+            print_table(d);
+        if (code != BT_OK)
+            *err = why;
+        else if (failed)
+            code = bt_fail(err, BT_CHECK,
+                           "%d of %zu faults cost more than they may (--keep leaves logs "
+                           "and database)",
+                           failed, d->n_rows);
+        else if (!ok)
+            code = bt_fail(err, BT_CHECK, "the run is not the undisturbed one, bit for bit");
+    }
+    clean_up(d);
+    free(d);
+    return code;
+}
+
+const bt_command bt_cmd_drill = {
+    .name = "drill",
+    .summary = "rehearse faults on this machine",
+    .args = "",
+    .examples =
+        "bitrain drill --quick                            every fault once, in about a minute\n"
+        "bitrain drill --repeat 20 --json                 medians of twenty\n"
+        "bitrain drill --elastic 1:4 --resizes 20 --kills 20   a run of 300 steps, and its weights "
+        "compared\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,479 @@
+/* cmd_autopsy.c - what ended a run: who, when, at which step, by which evidence, and what to do. From the
+ * database and the run's folder alone; the sentences are those of the views (view_summary.c). */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "cli/common/database.h"
+#include "cli/common/table.h"
+#include "store/view/view.h"
+
+typedef struct autopsy_cfg {
+    char store[1024];
+    bool json, all;
+} autopsy_cfg;
+
+static const bt_opt autopsy_opts[] = {
+    {"json", "--json", BT_OPT_BOOL, offsetof(autopsy_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
+    {"all", "--all", BT_OPT_BOOL, offsetof(autopsy_cfg, all), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "the evidence of every attempt, not of the last that failed"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(autopsy_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof autopsy_opts / sizeof autopsy_opts[0];
+    return autopsy_opts;
+}
+
+enum {
+    ATTEMPTS_MOST = 1000,
+    LOG_BYTES = 64 * 1024,
+    LOG_LINES = 12,
+    EVENTS_MOST = 12,
+    OOM_LINES = 3
+};
+
+typedef struct attempt {
+    int number, world_size;
+    int64_t from_step, last_step; /* -1: no step recorded */
+    double started_s, ended_s;    /* since 1970; NaN: not recorded */
+    char began[160];              /* why it was started */
+    char kind[64];                /* "signal", "resized", ""; of the writer */
+    char ended[320];              /* the newest failure told in it; "" */
+    int rank;                     /* of that, -1 */
+} attempt;
+
+typedef struct autopsy {
+    bt_db *db;
+    const char *run;
+    char out[PATH_MAX], host[BT_HOST_MAX];
+    attempt *list;
+    int n;
+    int at; /* the attempt looked into: the last that failed, else the last */
+    bt_view *view;
+    char *log; /* lines of that attempt, '\n' between */
+    char oom[OOM_LINES][256];
+    int n_oom;
+    double free_mib; /* where its checkpoints are; NaN */
+} autopsy;
+
+/* ---- the database ---------------------------------------------------------------------------- */
+
+static void copy(char *out, size_t size, const bt_row *r, int i) {
+    bt_text_plain(out, size, r->cells[i] ? r->cells[i] : "");
+}
+
+static int64_t whole(double x, int64_t none) { return isnan(x) ? none : (int64_t)x; }
+
+static bool on_attempt(void *ctx, const bt_row *r) {
+    autopsy *a = ctx;
+    attempt *t = &a->list[a->n++];
+    *t = (attempt){.number = (int)whole(r->nums[0], 0),
+                   .world_size = (int)whole(r->nums[1], 0),
+                   .from_step = whole(r->nums[2], 0),
+                   .last_step = whole(r->nums[3], -1),
+                   .started_s = r->nums[4],
+                   .ended_s = r->nums[5],
+                   .rank = (int)whole(r->nums[9], -1)};
+    copy(t->began, sizeof t->began, r, 6);
+    copy(t->kind, sizeof t->kind, r, 7);
+    copy(t->ended, sizeof t->ended, r, 8);
+    return a->n < ATTEMPTS_MOST;
+}
+
+static bool on_run(void *ctx, const bt_row *r) {
+    autopsy *a = ctx;
+    snprintf(a->out, sizeof a->out, "%s", r->cells[0] ? r->cells[0] : "");
+    copy(a->host, sizeof a->host, r, 1);
+    return false;
+}
+
+static bt_code ask(autopsy *a, const char *sql, bt_row_fn fn, void *ctx, bt_err *err) {
+    return bt_db_query(a->db,
+                       &(bt_question){.sql = sql, .params = &a->run, .n_params = 1, .max_s = 10},
+                       fn, ctx, err);
+}
+
+static bt_code load(autopsy *a, bt_err *err) {
+    bt_view_ask which;
+    bt_view_ask_init(&which);
+    which.run = a->run;
+    BT_TRY(bt_view_open(&a->view, a->db, err));
+    BT_TRY(bt_view_load(a->view, &which, err));
+    BT_TRY(ask(a, "SELECT out_dir, host FROM runs WHERE run = ?1", on_run, a, err));
+    a->list = calloc(ATTEMPTS_MOST, sizeof *a->list);
+    if (!a->list) return bt_fail(err, BT_NOMEM, "no memory for the attempts");
+    BT_TRY(
+        ask(a,
+            "SELECT a.attempt, a.world_size, a.from_step, (SELECT max(step) FROM all_steps s WHERE "
+            "s.run = a.run AND s.attempt = a.attempt), a.started_s, a.ended_s, a.reason, "
+            "a.exit_kind, e.title, e.rank FROM attempts a LEFT JOIN events e ON e.seq = (SELECT "
+            "max(seq) FROM events f WHERE f.run = a.run AND f.attempt = a.attempt AND f.kind = "
+            "'failure') WHERE a.run = ?1 ORDER BY a.attempt LIMIT 1000",
+            on_attempt, a, err));
+    a->at = a->n - 1;
+    for (int i = a->n - 1; i >= 0; i--)
+        if (a->list[i].ended[0]) {
+            a->at = i;
+            break;
+        }
+    return BT_OK;
+}
+
+/* ---- the folder, the kernel ------------------------------------------------------------------ */
+
+static bool here(const autopsy *a) {
+    char name[BT_HOST_MAX] = "";
+    gethostname(name, sizeof name - 1);
+    return strcmp(name, a->host) == 0;
+}
+
+/* the end of a regular file, malloc'ed; NULL: it cannot be read */
+static char *tail_of(const char *path, size_t most) {
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char *text = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? malloc(most + 1) : NULL;
+    if (text) {
+        const off_t from = st.st_size > (off_t)most ? st.st_size - (off_t)most : 0;
+        const ssize_t n = pread(fd, text, most, from);
+        text[n > 0 ? n : 0] = '\0';
+        for (ssize_t i = 0; i < n; i++)
+            if (!text[i]) text[i] = ' ';
+    }
+    if (fd >= 0) close(fd);
+    return text;
+}
+
+/* of the attempt: between its head and the next one's, the last lines */
+static char *lines_of_attempt(char *text, int number) {
+    char head[48];
+    snprintf(head, sizeof head, "--- attempt %d\n", number);
+    char *at = NULL, *next;
+    /* a resumed run may have begun an attempt of that number in a log of before */
+    for (char *p = text; (p = strstr(p, head)); p++) at = p;
+    if (at) {
+        at += strlen(head);
+        if ((next = strstr(at, "--- attempt "))) *next = '\0';
+    } else
+        at = text;
+    size_t n = strlen(at);
+    while (n > 0 && at[n - 1] == '\n') at[--n] = '\0';
+    int lines = 0;
+    for (char *p = at + n; p > at; p--)
+        if (p[-1] == '\n' && ++lines == LOG_LINES) {
+            at = p;
+            break;
+        }
+    return at;
+}
+
+static void read_log(autopsy *a) {
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/log.txt", a->out);
+    char *text = a->out[0] && a->n ? tail_of(path, LOG_BYTES) : NULL;
+    if (text) a->log = strdup(lines_of_attempt(text, a->list[a->at].number));
+    free(text);
+}
+
+/* lines of the kernel about what it killed for want of memory: read where this user may */
+static void read_kernel(autopsy *a) {
+    char line[2048];
+    const int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    for (ssize_t n; fd >= 0;) {
+        n = read(fd, line, sizeof line - 1);
+        if (n < 0 && errno == EPIPE) continue; /* overwritten meanwhile */
+        if (n <= 0) break;
+        line[n] = '\0';
+        const char *said = strchr(line, ';');
+        if (!said || (!strstr(said, "Out of memory") && !strstr(said, "oom-kill"))) continue;
+        if (!strstr(said, "bitrain")) continue;
+        if (a->n_oom == OOM_LINES) {
+            memmove(a->oom[0], a->oom[1], sizeof a->oom - sizeof a->oom[0]);
+            a->n_oom--;
+        }
+        char plain[256];
+        snprintf(plain, sizeof plain, "%.*s", (int)strcspn(said + 1, "\n"), said + 1);
+        bt_text_plain(a->oom[a->n_oom++], sizeof a->oom[0], plain);
+    }
+    if (fd >= 0) close(fd);
+}
+
+static void read_folder(autopsy *a) {
+    struct statvfs v;
+    a->free_mib = NAN;
+    if (!here(a)) return;
+    read_log(a);
+    if (a->n && strcmp(a->list[a->at].kind, "out of memory") == 0) read_kernel(a);
+    if (a->out[0] && statvfs(a->out, &v) == 0)
+        a->free_mib = (double)v.f_bavail * (double)v.f_frsize / 1048576;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static const char *ended_by(const attempt *t) {
+    return t->ended[0] ? t->ended : t->kind[0] ? t->kind : isnan(t->ended_s) ? "" : "in order";
+}
+
+static void print_attempts(const autopsy *a) {
+    static const char *const heads[] = {"attempt",   "began",     "ranks",
+                                        "from step", "last step", "ended by"};
+    bt_table t;
+    char when[32];
+    bt_table_init(&t);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) bt_table_cell(&t, heads[i]);
+    bt_table_end_row(&t);
+    for (int i = 0; i < a->n; i++) {
+        const attempt *at = &a->list[i];
+        bt_table_cellf(&t, "%d", at->number);
+        bt_table_cell(&t, bt_cli_when(when, at->started_s));
+        bt_table_cellf(&t, "%d", at->world_size);
+        bt_table_cellf(&t, "%lld", (long long)at->from_step);
+        if (at->last_step < 0)
+            bt_table_cell(&t, "-");
+        else
+            bt_table_cellf(&t, "%lld", (long long)at->last_step + 1);
+        bt_table_cell(&t, ended_by(at));
+        bt_table_end_row(&t);
+    }
+    bt_table_print(&t, stdout, "  ");
+    bt_table_release(&t);
+}
+
+static bool print_event(void *ctx, const bt_row *r) {
+    char title[400];
+    (void)ctx;
+    copy(title, sizeof title, r, 2);
+    printf("  %8.1f s  %-10s %s\n", r->nums[0], r->cells[1] ? r->cells[1] : "", title);
+    return true;
+}
+
+/* what was told in the attempt, oldest first: what led to its end stands at the end */
+static const char events_sql[] = "SELECT time_s, kind, title, rank, step FROM (SELECT * FROM "
+                                 "events WHERE run = ?1 AND attempt = "
+                                 "CAST(?2 AS INTEGER) AND kind NOT IN ('checkpoint', 'evaluation', "
+                                 "'sample', 'profile') ORDER BY "
+                                 "seq DESC LIMIT 12) ORDER BY seq";
+
+static bt_code events(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_err *err) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", t->number);
+    const char *const params[] = {a->run, number};
+    return bt_db_query(
+        a->db, &(bt_question){.sql = events_sql, .params = params, .n_params = 2, .max_s = 10}, fn,
+        ctx, err);
+}
+
+static bool print_rank(void *ctx, const bt_row *r) {
+    (void)ctx;
+    printf("  rank %.0f: %s, pid %.0f, last recorded step %s\n", r->nums[0],
+           r->cells[1] ? r->cells[1] : "?", r->nums[2], r->cells[3] ? r->cells[3] : "none");
+    return true;
+}
+
+static const char rank_sql[] =
+    "SELECT k.rank, k.host, k.pid, (SELECT max(step) + 1 FROM rank_steps s WHERE s.run = k.run AND "
+    "s.attempt = k.attempt AND s.rank = k.rank) FROM ranks k WHERE k.run = ?1 AND k.attempt = "
+    "CAST(?2 "
+    "AS INTEGER) AND (CAST(?3 AS INTEGER) < 0 OR k.rank = CAST(?3 AS INTEGER)) ORDER BY k.rank "
+    "LIMIT "
+    "16";
+
+static bt_code ranks(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_err *err) {
+    char number[16], rank[16];
+    snprintf(number, sizeof number, "%d", t->number);
+    snprintf(rank, sizeof rank, "%d", t->rank);
+    const char *const params[] = {a->run, number, rank};
+    return bt_db_query(
+        a->db, &(bt_question){.sql = rank_sql, .params = params, .n_params = 3, .max_s = 10}, fn,
+        ctx, err);
+}
+
+static void print_lines(const char *text) {
+    char plain[1100];
+    while (text && *text) {
+        const size_t n = strcspn(text, "\n");
+        char one[1024];
+        snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), text);
+        bt_text_plain(plain, sizeof plain, one);
+        if (plain[0]) printf("  %s\n", plain);
+        text += n + (text[n] == '\n');
+    }
+}
+
+static void print_verdict(const autopsy *a) {
+    const bt_view_head *h = &a->view->head;
+    const bt_view_trouble *t = &h->trouble;
+    char line[200];
+    if (!t->any) {
+        printf("%s: %s, nothing ended it\n", a->run, bt_run_states[h->state].name);
+        return;
+    }
+    printf("%s: %s\n", a->run, bt_view_trouble_line(t, line, sizeof line));
+    if (t->why[0]) printf("  why      %s\n", t->why);
+    if (t->advice[0]) printf("  do       %s\n", t->advice);
+    if (t->command[0]) printf("  command  %s\n", t->command);
+}
+
+static bt_code print_evidence(autopsy *a, const attempt *t, bt_err *err) {
+    printf("\nattempt %d: %s\n", t->number, ended_by(t)[0] ? ended_by(t) : "still running");
+    BT_TRY(ranks(a, t, print_rank, NULL, err));
+    BT_TRY(events(a, t, print_event, NULL, err));
+    return BT_OK;
+}
+
+static bt_code print_text(autopsy *a, bool all, bt_err *err) {
+    print_verdict(a);
+    if (!a->n) return BT_OK;
+    printf("\n");
+    print_attempts(a);
+    for (int i = all ? 0 : a->at; i < (all ? a->n : a->at + 1); i++)
+        BT_TRY(print_evidence(a, &a->list[i], err));
+    if (a->n_oom) printf("\nthe kernel\n");
+    for (int i = 0; i < a->n_oom; i++) printf("  %s\n", a->oom[i]);
+    if (a->log && a->log[0]) {
+        printf("\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number, a->out);
+        print_lines(a->log);
+    }
+    if (!here(a)) printf("\nits folder is on %s: the log is read there\n", a->host);
+    if (a->free_mib < 64)
+        printf("\nthe disk of its checkpoints has %.0f MiB left (%s)\n", a->free_mib, a->out);
+    return BT_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void num_or_null(bt_json *j, const char *key, double x) { bt_json_num(j, key, x); }
+
+static bool json_event(void *ctx, const bt_row *r) {
+    bt_json *j = ctx;
+    bt_json_object(j, NULL);
+    num_or_null(j, "time_s", r->nums[0]);
+    bt_json_str(j, "kind", r->cells[1]);
+    bt_json_str(j, "title", r->cells[2]);
+    num_or_null(j, "rank", r->nums[3]);
+    num_or_null(j, "step", r->nums[4]);
+    bt_json_end(j, '}');
+    return true;
+}
+
+static bool json_rank(void *ctx, const bt_row *r) {
+    bt_json *j = ctx;
+    bt_json_object(j, NULL);
+    num_or_null(j, "rank", r->nums[0]);
+    bt_json_str(j, "host", r->cells[1]);
+    num_or_null(j, "pid", r->nums[2]);
+    num_or_null(j, "steps", r->nums[3]);
+    bt_json_end(j, '}');
+    return true;
+}
+
+static bt_code json_attempt(autopsy *a, const attempt *t, bool evidence, bt_json *j, bt_err *err) {
+    bt_code code = BT_OK;
+    bt_json_object(j, NULL);
+    bt_json_int(j, "attempt", t->number);
+    bt_json_int(j, "ranks", t->world_size);
+    bt_json_int(j, "from_step", t->from_step);
+    bt_json_int(j, "last_step", t->last_step);
+    num_or_null(j, "started_s", t->started_s);
+    num_or_null(j, "ended_s", t->ended_s);
+    bt_json_str(j, "reason", t->began);
+    bt_json_str(j, "exit_kind", t->kind);
+    bt_json_str(j, "ended_by", ended_by(t));
+    if (t->rank >= 0) bt_json_int(j, "rank", t->rank);
+    if (evidence) {
+        bt_json_array(j, "who");
+        code = ranks(a, t, json_rank, j, err);
+        bt_json_end(j, ']');
+        bt_json_array(j, "events");
+        if (code == BT_OK) code = events(a, t, json_event, j, err);
+        bt_json_end(j, ']');
+    }
+    bt_json_end(j, '}');
+    return code;
+}
+
+static bt_code print_json(autopsy *a, bool all, bt_err *err) {
+    const bt_view_head *h = &a->view->head;
+    const bt_view_trouble *t = &h->trouble;
+    bt_text out;
+    bt_json j;
+    bt_code code = BT_OK;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "version", 1);
+    bt_json_str(&j, "run", a->run);
+    bt_json_str(&j, "state", bt_run_states[h->state].name);
+    bt_json_str(&j, "what", t->any ? t->what : NULL);
+    bt_json_str(&j, "why", t->any ? t->why : NULL);
+    num_or_null(&j, "when_s", t->any ? t->when_s : NAN);
+    bt_json_int(&j, "step", h->newest_step);
+    bt_json_str(&j, "advice", t->any ? t->advice : NULL);
+    bt_json_str(&j, "command", t->any && t->command[0] ? t->command : NULL);
+    bt_json_array(&j, "attempts");
+    for (int i = 0; i < a->n && code == BT_OK; i++)
+        code = json_attempt(a, &a->list[i], all || i == a->at, &j, err);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "kernel");
+    for (int i = 0; i < a->n_oom; i++) bt_json_str(&j, NULL, a->oom[i]);
+    bt_json_end(&j, ']');
+    bt_json_str(&j, "log", a->log);
+    num_or_null(&j, "free_mib", a->free_mib);
+    bt_json_end(&j, '}');
+    if (code == BT_OK) return bt_cli_put(&out, err);
+    bt_text_release(&out);
+    return code;
+}
+
+/* ---- command --------------------------------------------------------------------------------- */
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    autopsy_cfg cfg;
+    bt_opts o;
+    const char *word = NULL;
+    size_t n = 0;
+    bool help;
+    char name[BT_NAME_MAX];
+    BT_TRY(bt_opts_init(&o, autopsy_opts, sizeof autopsy_opts / sizeof autopsy_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
+    if (!word)
+        return bt_fail(err, BT_ARG,
+                       "no run given (`bitrain runs` lists them, `bitrain autopsy last` looks into "
+                       "the newest)");
+    autopsy *a = calloc(1, sizeof *a);
+    if (!a) return bt_fail(err, BT_NOMEM, "no memory for the autopsy");
+    bt_code code = bt_cli_open(&a->db, cfg.store, err);
+    if (code == BT_OK) code = bt_db_run(a->db, word, name, err);
+    a->run = name;
+    if (code == BT_OK) code = load(a, err);
+    if (code == BT_OK) read_folder(a);
+    if (code == BT_OK) code = cfg.json ? print_json(a, cfg.all, err) : print_text(a, cfg.all, err);
+    bt_view_close(a->view);
+    bt_db_close(a->db);
+    free(a->list);
+    free(a->log);
+    free(a);
+    return code;
+}
+
+const bt_command bt_cmd_autopsy = {
+    .name = "autopsy",
+    .summary = "what ended a run, by which evidence, and what to do",
+    .args = "RUN",
+    .examples = "bitrain autopsy last                    # the newest run\n"
+                "bitrain autopsy abl-3 --all             # the evidence of every attempt\n"
+                "bitrain autopsy abl-3 --json | jq .why\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,232 @@
+/* hosts.c - reads the host file, asks its hosts without waiting for them, writes one of those in use. */
+#include "monitor/job/launch/hosts.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+
+/* a lost question is asked anew after this time, instead of the kernel's first repeat after 1 s */
+static const int64_t LOOK_NS = 250000000;
+static const double LONGEST_WAIT_S = 60;
+#define BLANKS " \t\r\n"
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void resolve(bt_host *h, int port) {
+    struct addrinfo *list = NULL;
+    char service[16];
+    const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(h->name, service, &want, &list) == 0 && list &&
+        list->ai_addrlen <= sizeof h->address) {
+        memcpy(&h->address, list->ai_addr, list->ai_addrlen);
+        h->address_len = list->ai_addrlen;
+    }
+    if (list) freeaddrinfo(list);
+}
+
+static bool is_here(const char *name) {
+    char here[BT_HOST_NAME] = "";
+    gethostname(here, sizeof here - 1);
+    return strcmp(name, here) == 0 || strcmp(name, "localhost") == 0 ||
+           strncmp(name, "127.", 4) == 0;
+}
+
+/* host_file.c has refused what is no host line */
+static bool take_line(bt_host *h, const char *line, int port) {
+    char words[sizeof h->line], *rest;
+    *h = (bt_host){.fd = -1};
+    snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, line);
+    words[strcspn(words, "#\r\n")] = '\0';
+    snprintf(h->line, sizeof h->line, "%.*s", (int)sizeof h->line - 1, words);
+    const char *name = strtok_r(words, BLANKS, &rest);
+    if (!name || *name == '^' || strlen(name) >= sizeof h->name) return false;
+    memcpy(h->name, name, strlen(name) + 1);
+    h->name[strcspn(h->name, ":")] = '\0';
+    for (const char *w; (w = strtok_r(NULL, BLANKS, &rest));)
+        if (strncmp(w, "slots=", 6) == 0 || strncmp(w, "count=", 6) == 0 ||
+            strncmp(w, "cpu=", 4) == 0)
+            h->slots = atoi(strchr(w, '=') + 1);
+    h->here = is_here(h->name);
+    if (!h->here) resolve(h, port);
+    return true;
+}
+
+bt_code bt_hosts_open(bt_hosts *h, const char *path, int port, bt_err *err) {
+    char line[1024];
+    *h = (bt_hosts){0};
+    if (!path[0]) return BT_OK;
+    FILE *f = fopen(path, "re");
+    if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
+    h->host = calloc(BT_HOSTS_MAX, sizeof *h->host);
+    while (h->host && h->n < BT_HOSTS_MAX && fgets(line, sizeof line, f))
+        h->n += take_line(&h->host[h->n], line, port);
+    fclose(f);
+    return h->host ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the hosts of '%s'", path);
+}
+
+static void hang_up(bt_host *h) {
+    if (h->fd >= 0) close(h->fd);
+    h->fd = -1;
+}
+
+void bt_hosts_close(bt_hosts *h) {
+    for (int i = 0; i < h->n; i++) hang_up(&h->host[i]);
+    free(h->host);
+    *h = (bt_hosts){0};
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void answer(bt_host *h) {
+    hang_up(h);
+    h->answered = true;
+    h->asked_ns = 0;
+}
+
+static void ask(bt_host *h, int64_t now_ns) {
+    hang_up(h);
+    h->look_ns = now_ns;
+    if (!h->asked_ns) h->asked_ns = now_ns;
+    h->fd = socket(h->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (h->fd < 0) {
+        h->asked_ns = 0; /* our own want of descriptors says nothing about it */
+        return;
+    }
+    if (connect(h->fd, (const struct sockaddr *)&h->address, h->address_len) == 0 ||
+        errno == ECONNREFUSED)
+        answer(h);
+    else if (errno != EINPROGRESS)
+        hang_up(h); /* no route: as silent as one that says nothing */
+}
+
+static void hear(bt_host *h) {
+    struct pollfd p = {h->fd, POLLOUT, 0};
+    int e = 0;
+    socklen_t size = sizeof e;
+    if (h->fd < 0 || poll(&p, 1, 0) != 1) return;
+    if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &size) != 0) e = errno;
+    if (e == 0 || e == ECONNREFUSED)
+        answer(h);
+    else
+        hang_up(h);
+}
+
+static void look_at(bt_host *h, int64_t now_ns) {
+    hear(h);
+    if (now_ns - h->look_ns < LOOK_NS) return;
+    ask(h, now_ns);
+}
+
+static void look_at_aside(bt_host *h, int64_t now_ns) {
+    if (h->back) return;
+    if (h->fd >= 0) {
+        hear(h);
+        if (!h->asked_ns) h->back = true;
+        return;
+    }
+    if (now_ns < h->next_look_ns) return;
+    h->wait_s = h->wait_s * 2 > LONGEST_WAIT_S ? LONGEST_WAIT_S : h->wait_s * 2;
+    h->next_look_ns = now_ns + (int64_t)(h->wait_s * 1e9);
+    ask(h, now_ns);
+    if (!h->asked_ns && h->answered) h->back = true;
+}
+
+void bt_hosts_look(bt_hosts *h, bool aside, int64_t now_ns) {
+    for (int i = 0; i < h->n; i++) {
+        bt_host *host = &h->host[i];
+        if (host->here || !host->address_len || host->aside != aside) continue;
+        if (!aside)
+            look_at(host, now_ns);
+        else {
+            /* a question of the look before that nobody answered */
+            if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) hang_up(host);
+            look_at_aside(host, now_ns);
+        }
+    }
+}
+
+void bt_hosts_ask(bt_hosts *h, double wait_s) {
+    const int64_t until = bt_now_ns() + (int64_t)(wait_s * 1e9);
+    bool open = true;
+    for (int64_t now = bt_now_ns(); open; now = bt_now_ns()) {
+        open = false;
+        bt_hosts_look(h, false, now);
+        for (int i = 0; i < h->n; i++)
+            open |= !h->host[i].here && !h->host[i].aside && h->host[i].asked_ns != 0;
+        if (now >= until) break;
+        if (open) bt_sleep_ns(1000000);
+    }
+}
+
+double bt_host_silence_s(const bt_host *h, int64_t now_ns) {
+    return h->answered && h->asked_ns ? (double)(now_ns - h->asked_ns) / 1e9 : 0;
+}
+
+/* ---- set aside, taken back ------------------------------------------------------------------- */
+
+void bt_hosts_set_aside(bt_host *h, const char *why, int64_t now_ns) {
+    hang_up(h);
+    h->aside = true;
+    h->back = false;
+    h->asked_ns = 0;
+    snprintf(h->why, sizeof h->why, "%s", why);
+    if (!(h->wait_s > 0)) h->wait_s = 0.5;
+    h->next_look_ns = now_ns + (int64_t)(h->wait_s * 2e9);
+}
+
+int bt_hosts_take_back(bt_hosts *h) {
+    int n = 0;
+    for (int i = 0; i < h->n; i++) {
+        if (!h->host[i].aside || !h->host[i].back) continue;
+        h->host[i].aside = h->host[i].back = false;
+        h->host[i].asked_ns = 0;
+        n++;
+    }
+    return n;
+}
+
+int bt_hosts_aside(const bt_hosts *h) {
+    int n = 0;
+    for (int i = 0; i < h->n; i++) n += h->host[i].aside;
+    return n;
+}
+
+/* the name as a whole word: node1 is not in "node10" */
+static bool names(const char *message, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = message; (at = strstr(at, name)); at += n) {
+        const char before = at == message ? ' ' : at[-1], after = at[n];
+        const bool joined = (before >= '0' && before <= '9') || (before >= 'a' && before <= 'z') ||
+                            before == '.' || before == '-',
+                   goes_on = (after >= '0' && after <= '9') || (after >= 'a' && after <= 'z') ||
+                             after == '-' || (after == '.' && at[n + 1] > ' ');
+        if (!joined && !goes_on) return true;
+    }
+    return false;
+}
+
+bt_host *bt_hosts_named(bt_hosts *h, const char *message) {
+    for (int i = 0; i < h->n; i++)
+        if (!h->host[i].here && !h->host[i].aside && names(message, h->host[i].name))
+            return &h->host[i];
+    return NULL;
+}
+
+bt_code bt_hosts_write(const bt_hosts *h, const char *path, bt_err *err) {
+    FILE *f = fopen(path, "we");
+    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write host file '%s'", path);
+    bool ok = true;
+    for (int i = 0; i < h->n; i++)
+        if (!h->host[i].aside) ok &= fprintf(f, "%s\n", h->host[i].line) > 0;
+    ok &= fclose(f) == 0;
+    return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write host file '%s'", path);
+}

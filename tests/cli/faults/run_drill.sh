@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# bitrain drill: every fault of the matrix once, and a short proof (resizes and kills, the weights compared); bad words.
+# timeout: 300
+. "$BT_SRC/tests/cli/train_lib.sh"
+ok drill --quick
+for fault in "a rank killed" "rank 0 killed" "mpirun killed" "a rank stopped" "resized up" "resized down" "checkpoints cannot be written" \
+    "supervisor killed" "newest checkpoint damaged"; do
+    grep -q "^$fault.* ok$" out || fault "$fault: $(grep "^$fault" out)"
+done
+grep -q "of the undisturbed run .*: equal" out || fault "the weights differ: $(tail -n 3 out)"
+[ -z "$(ls -d "$TMPDIR"/bitrain-drill-* 2>/dev/null)" ] || fault "the drill's folder is left"
+
+ok drill --elastic 1:4 --resizes 4 --kills 3 --steps 60 --seed 3 --json
+grep -q '"ok":true,"seed":3,"steps":60,' out || fault "the proof: $(head -c 600 out)"
+hash=$(grep -o '"hash":"[0-9a-f]*"' out) calm=$(grep -o '"calm_hash":"[0-9a-f]*"' out)
+[ -n "$hash" ] && [ "${hash#*:}" = "${calm#*:}" ] || fault "hashes $hash, $calm"
+[ "$(grep -o '"what":"resize [^"]*","ok":true' out | wc -l)" = 4 ] || fault "resizes: $(grep -o '"what":"[^"]*","ok":[a-z]*' out)"
+[ "$(grep -o '"ok":true,"skipped":false' out | wc -l)" = 7 ] || fault "rows: $(head -c 900 out)"
+[ "$(grep -o '"rows_lost":0' out | wc -l)" = 7 ] || fault "rows are lost"
+code 2 drill --quick --elastic 1:2
+code 2 drill --elastic 4
+code 2 drill --elastic 1:4 --steps 30
+says "need 80 steps or more"
+finish

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# A notice to leave: SIGTERM to every process of the job at once, mpirun among them, as scancel and a systemd slice send it; SIGUSR1
+# to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time. A TERM to one rank alone ends
+# nothing.
+. "$BT_SRC/tests/cli/train_lib.sh"
+run=(train "${slow[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
+everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|mpirun .*$tmp" | grep -vx $$; }
+saved() { # RUN: the newest checkpoint is of the last step recorded
+    local last=$(q "SELECT max(step) FROM steps WHERE run='$1'")
+    [ -f "runs/$1/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "$1: no checkpoint of step $last: $(ls runs/$1)"
+}
+
+"$BITRAIN" "${run[@]}" --name all >a.out 2>a.err &
+job=$!
+started+=($job)
+if wait_step all 10; then
+    mpirun=$(pgrep -f -- "^[^ ]*mpirun .*$tmp" | head -n 1)
+    kill -CONT $job $mpirun $(pgrep -f -- "bitrain rank .*$tmp")
+    kill -TERM $job $mpirun $(pgrep -f -- "bitrain rank .*$tmp")
+    wait $job
+    got=$?
+    [ $got -eq 143 ] || { fault "exit $got after a TERM to every process"; tail -n 3 a.err; }
+    saved all
+    [ "$(q "SELECT state FROM runs WHERE run='all'")" = stopped ] || fault "state $(q "SELECT state, exit_kind FROM runs WHERE run='all'")"
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='all'")" = 1 ] || fault "the notice cost a restart"
+fi
+
+"$BITRAIN" "${run[@]}" --name batch >b.out 2>b.err &
+job=$!
+started+=($job)
+if wait_step batch 10; then
+    kill -USR1 $job
+    wait $job
+    got=$?
+    [ $got -eq 138 ] || { fault "exit $got after SIGUSR1 to the supervisor"; tail -n 3 b.err; }
+    saved batch
+fi
+
+# one rank is told to leave: the run goes on
+"$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &
+job=$!
+started+=($job)
+if wait_step rank 10; then
+    kill -TERM $(q "SELECT pid FROM ranks WHERE run='rank' AND rank=1")
+    for i in $(seq 200); do [ "$(q "SELECT count(*) FROM steps WHERE run='rank' AND attempt > 0")" -gt 0 ] && break; sleep 0.1; done
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='rank'")" = 2 ] || fault "a TERM to one rank: $(q "SELECT kind, title FROM events WHERE run='rank'")"
+    [ "$(q "SELECT from_step FROM attempts WHERE run='rank' AND attempt=1")" -gt 5 ] || fault "it did not save before it left"
+    kill -INT $job
+    wait $job
+    got=$?
+    [ $got -eq 130 ] || fault "exit $got after Ctrl-C"
+fi
+finish
