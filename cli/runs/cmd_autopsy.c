@@ -51,6 +51,7 @@ typedef struct attempt {
     char kind[64];                /* "signal", "resized", ""; of the writer */
     char ended[320];              /* the newest failure told in it; "" */
     int rank;                     /* of that, -1 */
+    char places[220];             /* where its ranks were; "" */
 } attempt;
 
 typedef struct autopsy {
@@ -88,6 +89,7 @@ static bool on_attempt(void *ctx, const bt_row *r) {
     copy(t->began, sizeof t->began, r, 6);
     copy(t->kind, sizeof t->kind, r, 7);
     copy(t->ended, sizeof t->ended, r, 8);
+    copy(t->places, sizeof t->places, r, 10);
     return a->n < ATTEMPTS_MOST;
 }
 
@@ -117,7 +119,8 @@ static bt_code load(autopsy *a, bt_err *err) {
         ask(a,
             "SELECT a.attempt, a.world_size, a.from_step, (SELECT max(step) FROM all_steps s WHERE "
             "s.run = a.run AND s.attempt = a.attempt), a.started_s, a.ended_s, a.reason, "
-            "a.exit_kind, e.title, e.rank FROM attempts a LEFT JOIN events e ON e.seq = (SELECT "
+            "a.exit_kind, e.title, e.rank, CASE WHEN json_valid(e.body) THEN json_extract(e.body, "
+            "'$.places') END FROM attempts a LEFT JOIN events e ON e.seq = (SELECT "
             "max(seq) FROM events f WHERE f.run = a.run AND f.attempt = a.attempt AND f.kind = "
             "'failure') WHERE a.run = ?1 ORDER BY a.attempt LIMIT 1000",
             on_attempt, a, err));
@@ -327,6 +330,7 @@ static void print_verdict(const autopsy *a) {
 static bt_code print_evidence(autopsy *a, const attempt *t, bt_err *err) {
     printf("\nattempt %d: %s\n", t->number, ended_by(t)[0] ? ended_by(t) : "still running");
     BT_TRY(ranks(a, t, print_rank, NULL, err));
+    if (t->places[0]) printf("  %s\n", t->places);
     BT_TRY(events(a, t, print_event, NULL, err));
     return BT_OK;
 }
@@ -390,6 +394,7 @@ static bt_code json_attempt(autopsy *a, const attempt *t, bool evidence, bt_json
     bt_json_str(j, "exit_kind", t->kind);
     bt_json_str(j, "ended_by", ended_by(t));
     if (t->rank >= 0) bt_json_int(j, "rank", t->rank);
+    if (t->places[0]) bt_json_str(j, "places", t->places);
     if (evidence) {
         bt_json_array(j, "who");
         code = ranks(a, t, json_rank, j, err);

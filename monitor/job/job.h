@@ -47,6 +47,8 @@ struct bt_job {
     bt_hosts hosts;     /* of --hosts */
     bt_host *lost_host; /* for whose silence this attempt was ended; NULL: none */
 
+    char where[200]; /* the ranks of this host were when the attempt ended; "": not known */
+
     int attempt;
     int64_t last_step; /* recorded in this attempt, -1: none */
     int64_t started_ns, restart_at_ns;

@@ -72,6 +72,12 @@ void bt_job_run_sink(bt_job *job) {
 /* ---- events of the supervisor ---------------------------------------------------------------- */
 
 static void tell(bt_job *job, bool record, bool screen, bt_event e) {
+    char body[256];
+    if (e.kind == BT_EVENT_FAILURE && job->where[0] &&
+        !e.body) { /* evidence, for `bitrain autopsy` */
+        snprintf(body, sizeof body, "{\"places\":\"%s\"}", job->where);
+        e.body = body;
+    }
     e.step = job->last_step;
     e.wall_us = bt_wall_us();
     const bt_sink *store = record && job->s->writer ? bt_writer_sink(job->s->writer) : NULL;

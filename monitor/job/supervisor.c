@@ -144,6 +144,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
+    job->where[0] = '\0';
     job->last_step = -1;
     job->n_ranks = job->n_remote = 0;
     job->connected = job->complete = job->hung = job->restarting = false;
@@ -364,6 +365,9 @@ static bt_end watch_attempt(bt_job *job) {
     hear_last_words(job);
     job->child.pid = 0;
     recover_records(job);
+    int behind;
+    if (!bt_rank_progress_tell(&job->places, bt_now_ns(), job->where, sizeof job->where, &behind))
+        job->where[0] = '\0';
     bt_rank_progress_close(&job->places);
     bt_job_dirs_attempt_end(&job->scratch, job->attempt);
     const bt_end_facts f = {.wait_status = status,

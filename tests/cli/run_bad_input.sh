@@ -79,6 +79,10 @@ rows=$(cat <<'END'
 3 | ctl last pause                              | none.db
 2 | show                                        | no run given
 3 | show last                                   | none.db
+2 | autopsy                                     | no run given
+3 | autopsy last                                | none.db
+2 | drill --quick --elastic 1:2                 | two drills
+2 | drill --elastic 2                           | MIN:MAX
 2 | compare one                                 | two runs at least
 3 | compare one two                             | none.db
 2 | plot                                        | plot needs a run

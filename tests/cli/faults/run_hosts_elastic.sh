@@ -23,7 +23,7 @@ same_as_calm() {
     losses $1 >this.txt
     local n m
     n=$(wc -l <this.txt) m=$(wc -l <calm.txt)
-    [ $n -gt 20 ] || fault "run $1 did $n steps"
+    [ $n -gt 10 ] || fault "run $1 did $n steps"
     cmp -s <(head -n $((n < m ? n : m)) this.txt) <(head -n $((n < m ? n : m)) calm.txt) || fault "run $1 has other losses than one rank"
 }
 ok "${run[@]}" --ranks 1 --stop-after 400 --name calm

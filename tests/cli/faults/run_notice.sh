@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A notice to leave: SIGTERM to every process of the job at once, mpirun among them, as scancel and a systemd slice send it; SIGUSR1
-# to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time. A TERM to one rank alone ends
-# nothing.
+# to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time. A TERM to rank 0 alone makes the
+# ranks save and leave, and the run goes on.
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${slow[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
 everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|mpirun .*$tmp" | grep -vx $$; }
@@ -36,14 +36,14 @@ if wait_step batch 10; then
     saved batch
 fi
 
-# one rank is told to leave: the run goes on
+# rank 0 is told to leave, and nobody asked the run: it goes on
 "$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &
 job=$!
 started+=($job)
 if wait_step rank 10; then
-    kill -TERM $(q "SELECT pid FROM ranks WHERE run='rank' AND rank=1")
+    kill -TERM $(q "SELECT pid FROM ranks WHERE run='rank' AND rank=0")
     for i in $(seq 200); do [ "$(q "SELECT count(*) FROM steps WHERE run='rank' AND attempt > 0")" -gt 0 ] && break; sleep 0.1; done
-    [ "$(q "SELECT count(*) FROM attempts WHERE run='rank'")" = 2 ] || fault "a TERM to one rank: $(q "SELECT kind, title FROM events WHERE run='rank'")"
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='rank'")" = 2 ] || fault "a TERM to rank 0: $(q "SELECT kind, title FROM events WHERE run='rank'")"
     [ "$(q "SELECT from_step FROM attempts WHERE run='rank' AND attempt=1")" -gt 5 ] || fault "it did not save before it left"
     kill -INT $job
     wait $job

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# bitrain autopsy: what ended a run, who, at which step, the evidence and the command, for ranks that were killed, that reported an
+# error, a supervisor that was killed, a run that was stopped, one that is well; text and JSON.
+. "$BT_SRC/tests/cli/train_lib.sh"
+run=(train "${slow[@]}" --steps 2000 --ckpt-every 10 --max-restarts 0)
+# start RUN WORDS...: in the background, until step 15
+start() {
+    local run_name=$1; shift
+    "$BITRAIN" "${run[@]}" --name $run_name "$@" >$run_name.out 2>$run_name.err &
+    job=$!
+    started+=($job)
+    wait_step $run_name 15
+}
+
+start killed && kill -9 $(q "SELECT pid FROM ranks WHERE run='killed' AND rank=1") && wait $job
+ok autopsy killed
+grep -qE "^killed: failed after step [0-9]+ of 2000" out || fault "what: $(head -n 1 out)"
+says "rank 1 was ended by signal 9 (Killed) after step"
+grep -qE "^  do +resume it: it goes on after the checkpoint of step [0-9]+" out || fault "advice: $(sed -n 3p out)"
+grep -qE "^  command  bitrain train --resume killed" out || fault "command: $(sed -n 4p out)"
+grep -qE "^  rank 1: .*, pid [0-9]+, last recorded step [0-9]+" out || fault "who: $(grep 'rank 1' out)"
+grep -qE "^  (rank [01] is|all ranks are|the rank is|[0-9]+ ranks) .*since" out || fault "places: $(cat out)"
+says "process rank 1"
+# the command it gives works
+$(sed -n 's/^  command  bitrain/timeout 60 "$BITRAIN"/p' out | sed "s,\"\$BITRAIN\",$BITRAIN,") --steps 2000 --stop-after 3 >o2 2>e2 || fault "the command it gives: $(tail -n 2 e2)"
+
+ok autopsy killed --json
+grep -q '"why":"it was asked to"\|"state":"stopped"' out || fault "after the resume: $(head -c 300 out)"
+grep -q '"attempt":1' out || fault "the second attempt is missing"
+
+# a restart that helped: the attempt that failed is the one looked into
+start twice --max-restarts 3 && kill -9 $(q "SELECT pid FROM ranks WHERE run='twice' AND rank=0")
+for i in $(seq 200); do [ "$(q "SELECT count(*) FROM steps WHERE run='twice' AND attempt > 0")" -gt 0 ] && break; sleep 0.1; done
+kill -TERM $job; wait $job
+ok autopsy twice
+says "attempt 0: rank 0 was ended by signal 9"
+says "twice: stopped"
+
+start orphan && kill -9 $job
+wait $job 2>/dev/null
+wait_gone
+ok autopsy orphan
+says "its supervisor (pid $job"
+
+code 2 autopsy
+code 3 autopsy nobody
+finish
