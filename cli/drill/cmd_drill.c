@@ -112,8 +112,11 @@ static bt_code prepare(drill *d, bt_err *err) {
     ssize_t n = readlink("/proc/self/exe", d->program, sizeof d->program - 1);
     if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
     snprintf(h->folder, sizeof h->folder, "%s/bitrain-drill-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
-    if (!mkdtemp(h->folder))
-        return bt_fail_errno(err, BT_IO, errno, "cannot make a folder '%.200s'", h->folder);
+    if (!mkdtemp(h->folder)) {
+        bt_fail_errno(err, BT_IO, errno, "cannot make a folder '%.200s'", h->folder);
+        h->folder[0] = '\0';
+        return BT_IO;
+    }
     snprintf(h->store, sizeof h->store, "%s/drill.db", h->folder);
     h->seed = (uint64_t)d->cfg.seed;
     d->calm = *h;
@@ -406,8 +409,10 @@ static bt_code rehearse(drill *d, bt_err *err) {
 }
 
 static void clean_up(drill *d) {
-    bt_drill_kill_all(&d->hurt);
-    bt_drill_kill_all(&d->calm);
+    if (d->row) { /* prepared: there is a folder, and what carries its name is ours */
+        bt_drill_kill_all(&d->hurt);
+        bt_drill_kill_all(&d->calm);
+    }
     bt_db_close(d->hurt.db);
     bt_db_close(d->calm.db);
     free(d->row);

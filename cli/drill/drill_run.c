@@ -121,13 +121,26 @@ int bt_drill_wait_end(bt_drill_run *r, double limit_s) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* ranks carry the folder of the drill in their words */
+/* A process of this drill, and of nobody else: one of the programs that a run is made of, whose words
+ * carry the folder that this drill made for itself. */
 static bool is_ours(const bt_drill_run *r, int pid) {
-    char path[64], words[8192];
-    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+    static const char *const programs[] = {"bitrain", "mpirun", "orterun", "orted"};
+    char path[64], name[32] = "", words[8192];
+    const size_t len = strlen(r->folder);
+    if (!strstr(r->folder, "/bitrain-drill-") || strstr(r->folder, "XXXXXX")) return false;
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
     FILE *f = fopen(path, "re");
     if (!f) return false;
-    const size_t n = fread(words, 1, sizeof words, f), len = strlen(r->folder);
+    const bool named = fgets(name, sizeof name, f) != NULL;
+    fclose(f);
+    name[strcspn(name, "\n")] = '\0';
+    bool known = false;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        known |= named && strcmp(name, programs[i]) == 0;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+    f = known ? fopen(path, "re") : NULL;
+    if (!f) return false;
+    const size_t n = fread(words, 1, sizeof words, f);
     fclose(f);
     return memmem(words, n, r->folder, len) != NULL;
 }
@@ -160,7 +173,7 @@ static pid_t parent_of(pid_t pid) {
 
 pid_t bt_drill_mpirun(bt_drill_run *r) {
     const pid_t rank = bt_drill_rank(r, 0), parent = rank > 0 ? parent_of(rank) : 0;
-    return parent > 1 ? parent : 0;
+    return parent > 1 && is_ours(r, parent) ? parent : 0;
 }
 
 static int ranks_left(const bt_drill_run *r, bool kills) {
@@ -187,6 +200,7 @@ void bt_drill_kill_all(bt_drill_run *r) {
         waitpid(r->pid, NULL, 0);
     }
     r->pid = 0;
+    if (!r->folder[0]) return; /* nothing was started */
     ranks_left(r, true);
     wait_until_gone(r, 5);
 }

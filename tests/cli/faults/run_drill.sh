@@ -2,6 +2,8 @@
 # bitrain drill: every fault of the matrix once, and a short proof (resizes and kills, the weights compared); bad words.
 # timeout: 300
 . "$BT_SRC/tests/cli/train_lib.sh"
+sleep 280 & bystander=$!                        # a drill ends no process but its own
+started+=($bystander)
 ok drill --quick
 for fault in "a rank killed" "rank 0 killed" "mpirun killed" "a rank stopped" "resized up" "resized down" "checkpoints cannot be written" \
     "supervisor killed" "newest checkpoint damaged"; do
@@ -21,4 +23,6 @@ code 2 drill --quick --elastic 1:2
 code 2 drill --elastic 4
 code 2 drill --elastic 1:4 --steps 30
 says "need 80 steps or more"
+TMPDIR=/nonexistent code 1 drill --quick
+kill -0 $bystander || fault "a drill ended a process that is not its own"
 finish
