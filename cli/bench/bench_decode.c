@@ -1,9 +1,10 @@
-/* bench_decode.c - `bitrain bench decode`: one token after another with a key-value cache, against
+/* bench_decode.c - `bitrain bench decode`: one token after another with key-value caches, against
  * memory bandwidth.
  *
- * Every token reads all weights once: the ternary ones packed in 2 bits, the head in floats.
- * Weights are the preset's random ones, which costs the same as trained ones. Median over the
- * tokens; the products of packed weights also by themselves. */
+ * Every step reads all weights once, whatever the number of sequences: the ternary ones packed in 2
+ * bits (as the training kernels' panels where several sequences share the step), the head as bf16
+ * where products round to it. Weights are the preset's random ones, which costs the same as trained
+ * ones. Median over the steps; the products of packed weights also by themselves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +19,15 @@
 #include "engine/bench/peak.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/cpu.h"
-#include "engine/kernels/table/ternary.h"
-#include "engine/model/net/generate.h"
+#include "engine/model/net/decoder.h"
+#include "engine/model/net/sampler.h"
+
+/* texts at once; tokens of a prompt */
+enum { MOST = 256, PROMPT = 128 };
 
 typedef struct decode_cfg {
     char preset[32], isa[16];
-    int64_t threads, tokens;
+    int64_t threads, tokens, batch;
     bool json;
 } decode_cfg;
 
@@ -34,6 +38,8 @@ static const bt_opt decode_opts[] = {
      1024, NULL, NULL, "threads"},
     {"tokens", "--tokens", BT_OPT_INT, offsetof(decode_cfg, tokens), sizeof(int64_t), "64", 4,
      100000, "tokens", NULL, "tokens written after a prompt of 16"},
+    {"batch", "--batch", BT_OPT_INT, offsetof(decode_cfg, batch), sizeof(int64_t), "1", 1, 256,
+     NULL, "texts", "written at once"},
     {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL,
      "fastest kernel set allowed: " BT_ISA_WORDS},
     {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL,
@@ -41,9 +47,10 @@ static const bt_opt decode_opts[] = {
 };
 
 typedef struct decoded {
-    /* median of a token; of its products with packed weights */
-    double token_ms, packed_ms;
-    double packed_bytes, head_bytes; /* read by a token */
+    /* median of a step; of its products with packed weights */
+    double step_ms, packed_ms;
+    double prompt_per_s;             /* tokens of a prompt read in a second */
+    size_t packed_bytes, head_bytes; /* read by a step */
     /* bytes per second this machine reads from memory */
     double read;
 } decoded;
@@ -51,49 +58,92 @@ typedef struct decoded {
 static double packed_ms(void) {
     bt_op_profile rows[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(rows, BT_OPS_MAX);
+    double ms = 0;
     for (size_t i = 0; i < n; i++)
-        if (strcmp(rows[i].name, "tern_gemv") == 0) return (double)rows[i].ns / 1e6;
-    return NAN;
+        if (strcmp(rows[i].name, "tern_gemv") == 0 || strcmp(rows[i].name, "tern_fwd") == 0)
+            ms += (double)rows[i].ns / 1e6;
+    return ms;
 }
 
-static bt_code decode(const decode_cfg *cfg, bt_gen *g, decoded *out, bt_err *err) {
-    int32_t prompt[16], token;
-    const bt_sampling greedy = {0};
+typedef struct batch { /* sequences that are written, each with its next token */
+    bt_decoder *decoder;
+    size_t V, n;
+    bt_decode_part parts[MOST];
+    int32_t tokens[MOST];
+} batch;
+
+static void take_likeliest(void *ctx, size_t part, size_t token, const float *logits) {
+    batch *b = ctx;
+    bt_ranked best;
+    (void)token;
+    bt_likeliest(&best, 1, logits, b->V);
+    b->tokens[part] = best.token;
+}
+
+/* a prompt of PROMPT tokens each, one after the other */
+static double read_prompts(batch *b) {
+    int32_t prompt[PROMPT];
+    for (int32_t i = 0; i < PROMPT; i++) prompt[i] = i;
+    const int64_t from = bt_now_ns();
+    for (size_t i = 0; i < b->n; i++) {
+        const bt_decode_part p = {(int)i, prompt, PROMPT, BT_LOGITS_LAST};
+        bt_decoder_step(b->decoder, &p, 1, take_likeliest, b);
+        b->tokens[i] = b->tokens[0];
+        b->parts[i] = (bt_decode_part){(int)i, &b->tokens[i], 1, BT_LOGITS_LAST};
+    }
+    return (double)b->n * PROMPT * 1e9 / (double)(bt_now_ns() - from);
+}
+
+static bt_code decode(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *out, bt_err *err) {
     double *ms = calloc((size_t)cfg->tokens * 2, sizeof *ms);
-    if (!ms) return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", (int)cfg->tokens);
+    batch *b = calloc(1, sizeof *b);
+    if (!ms || !b) {
+        free(ms);
+        free(b);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", (int)cfg->tokens);
+    }
     double *packed = ms + cfg->tokens;
-    for (int32_t i = 0; i < 16; i++) prompt[i] = i;
-    bt_code code = bt_gen_feed(g, prompt, 16, err);
-    for (int64_t i = 0; i < cfg->tokens && code == BT_OK; i++) {
+    b->decoder = d;
+    b->V = V;
+    b->n = (size_t)cfg->batch;
+    out->prompt_per_s = read_prompts(b);
+    for (int64_t i = 0; i < cfg->tokens; i++) {
         bt_ops_profile(true);
         int64_t from = bt_now_ns();
-        code = bt_gen_next(g, &greedy, &token, err);
+        bt_decoder_step(d, b->parts, b->n, take_likeliest, b);
         ms[i] = (double)(bt_now_ns() - from) / 1e6;
         packed[i] = packed_ms();
     }
     bt_ops_profile(false);
     qsort(ms, (size_t)cfg->tokens, sizeof *ms, bt_compare_doubles);
     qsort(packed, (size_t)cfg->tokens, sizeof *packed, bt_compare_doubles);
-    out->token_ms = ms[cfg->tokens / 2];
+    out->step_ms = ms[cfg->tokens / 2];
     out->packed_ms = packed[cfg->tokens / 2];
     free(ms);
-    return code;
+    free(b);
+    return BT_OK;
 }
 
 static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
-    double rate = d->packed_bytes / d->packed_ms / 1e6,
-           all = (d->packed_bytes + d->head_bytes) / d->token_ms / 1e6;
+    const double packed_bytes = (double)d->packed_bytes,
+                 bytes = packed_bytes + (double)d->head_bytes,
+                 rate = packed_bytes / d->packed_ms / 1e6, all = bytes / d->step_ms / 1e6,
+                 n = (double)cfg->batch, bound = n * d->read / bytes;
     if (!cfg->json) {
-        bt_text_printf(text, "%s, %d thread%s, %s kernels, %s\n", cfg->preset, (int)cfg->threads,
-                       cfg->threads == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
-        bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a token\n", "speed", 1e3 / d->token_ms,
-                       d->token_ms);
+        bt_text_printf(text, "%s, %d thread%s, %d text%s at once, %s kernels, %s\n", cfg->preset,
+                       (int)cfg->threads, cfg->threads == 1 ? "" : "s", (int)cfg->batch,
+                       cfg->batch == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
+        bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a step\n", "speed",
+                       n * 1e3 / d->step_ms, d->step_ms);
+        bt_text_printf(text, "  %-16s %.1f tokens/s, if memory alone counted: %.0f %% of it\n",
+                       "bound", bound, 100 * n * 1e3 / d->step_ms / bound);
+        bt_text_printf(text, "  %-16s %.1f tokens/s\n", "prompt", d->prompt_per_s);
         bt_text_printf(text,
                        "  %-16s %.1f MiB in %.2f ms = %.1f GB/s, %.0f %% of what memory gives\n",
-                       "packed weights", d->packed_bytes / 1048576, d->packed_ms, rate,
+                       "packed weights", packed_bytes / 1048576, d->packed_ms, rate,
                        100 * rate * 1e9 / d->read);
-        bt_text_printf(text, "  %-16s %.1f MiB a token = %.1f GB/s, %.0f %%\n", "with the head",
-                       (d->packed_bytes + d->head_bytes) / 1048576, all, 100 * all * 1e9 / d->read);
+        bt_text_printf(text, "  %-16s %.1f MiB a step = %.1f GB/s, %.0f %%\n", "with the head",
+                       bytes / 1048576, all, 100 * all * 1e9 / d->read);
         bt_text_printf(text, "  %-16s %.1f GB/s read\n", "memory", d->read / 1e9);
         return;
     }
@@ -101,11 +151,14 @@ static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
     bt_json_begin(&j, text);
     bt_json_object(&j, NULL);
     bt_json_str(&j, "preset", cfg->preset);
-    bt_json_num(&j, "tokens_per_s", 1e3 / d->token_ms);
-    bt_json_num(&j, "token_ms", d->token_ms);
+    bt_json_int(&j, "batch", cfg->batch);
+    bt_json_num(&j, "tokens_per_s", n * 1e3 / d->step_ms);
+    bt_json_num(&j, "bound_tokens_per_s", bound);
+    bt_json_num(&j, "prompt_tokens_per_s", d->prompt_per_s);
+    bt_json_num(&j, "token_ms", d->step_ms / n);
     bt_json_num(&j, "packed_ms", d->packed_ms);
-    bt_json_num(&j, "packed_bytes", d->packed_bytes);
-    bt_json_num(&j, "head_bytes", d->head_bytes);
+    bt_json_num(&j, "packed_bytes", packed_bytes);
+    bt_json_num(&j, "head_bytes", (double)d->head_bytes);
     bt_json_num(&j, "packed_gb_per_s", rate);
     bt_json_num(&j, "read_gb_per_s", d->read / 1e9);
     bt_json_num(&j, "packed_roofline_frac", rate * 1e9 / d->read);
@@ -118,30 +171,27 @@ static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
 
 static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err) {
     bt_model *m = NULL;
-    bt_gen *g = NULL;
+    bt_decoder *decoder = NULL;
     bt_text text;
     decoded d = {.read = bt_peak_read(256)};
-    bt_model_setup setup = {
-        .cfg = p->model, .B = 1, .prec = BT_PREC_BF16, .n_threads = (int)cfg->threads};
+    bt_model_setup setup = {.cfg = p->model,
+                            .B = 1 + (int)cfg->batch / p->model.T,
+                            .prec = BT_PREC_BF16,
+                            .n_threads = (int)cfg->threads};
     bt_text_init(&text);
     bt_code code = bt_model_create(&m, &setup, err);
     if (code != BT_OK) goto done;
     bt_model_init_weights(m, 1);
     bt_model_quantise(m);
-    const bt_params *params = bt_model_params(m);
-    for (size_t i = 0; i < params->n; i++) {
-        const bt_tensor *t = &params->tensors[i];
-        if (t->tern) d.packed_bytes += (double)(t->rows * bt_tern2_row_bytes(t->cols));
-    }
-    d.head_bytes = 4.0 * (double)p->model.V * (double)p->model.C;
-    code = bt_gen_create(&g, m, err);
-    if (code == BT_OK) code = decode(cfg, g, &d, err);
+    code = bt_decoder_create(&decoder, m, (int)cfg->batch, err);
+    if (code == BT_OK) bt_decoder_weight_bytes(decoder, &d.packed_bytes, &d.head_bytes);
+    if (code == BT_OK) code = decode(cfg, decoder, (size_t)p->model.V, &d, err);
     if (code != BT_OK) goto done;
     put_result(&text, cfg, &d);
     code = bt_cli_put(&text, err);
 done:
     bt_text_release(&text);
-    bt_gen_destroy(g);
+    bt_decoder_destroy(decoder);
     bt_model_destroy(m);
     bt_ops_release();
     return code;

@@ -9,7 +9,11 @@
 #include "engine/base/arena.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
+
+/* rows that go through the head at once; that read it as they are */
+enum { LOGITS_BLOCK = 64, HEAD_ROWS = 8 };
 
 typedef struct row { /* of a step */
     int slot;
@@ -20,15 +24,22 @@ struct bt_decoder {
     bt_model *m;
     int slots;
     bt_arena arena;
-    float *k, *v;   /* (slots, L, T, KV * D) */
-    float *scores;  /* (threads, T) */
-    float *wanted;  /* (logits_rows, C) normed rows whose logits are wanted */
+    float *k, *v;  /* (slots, L, T, KV * D) */
+    float *scores; /* (threads, T) */
+    float *wanted; /* (logits_rows, C) normed rows whose logits are wanted */
+    /* (V, C) the head as bf16, where products round it to that anyway; NULL: fp32 is read */
+    uint16_t *head;
     row *rows;      /* (M) */
     size_t *length; /* (slots) */
 };
 
 size_t bt_decoder_slot_bytes(const bt_model_cfg *c) {
     return 2 * (size_t)c->L * (size_t)c->T * (size_t)c->KV * (size_t)c->D * sizeof(float);
+}
+
+/* a model that trains keeps its memory, and its head may change */
+static bool copies_head(const bt_model *m) {
+    return !m->setup.train && m->head.f32 && m->head.rounded;
 }
 
 bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) {
@@ -54,6 +65,9 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
                                            sizeof(float)),
                  wanted = bt_arena_reserve(&d->arena, m->logits_rows * (size_t)c->C, sizeof(float)),
                  rows = bt_arena_reserve(&d->arena, M, sizeof(row)),
+                 head = copies_head(m) ? bt_arena_reserve(&d->arena, (size_t)c->V * (size_t)c->C,
+                                                          sizeof(uint16_t))
+                                       : 0,
                  length = bt_arena_reserve(&d->arena, (size_t)slots, sizeof(size_t));
     bt_code code = bt_arena_commit(&d->arena, err);
     if (code != BT_OK) {
@@ -67,6 +81,10 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     d->rows = bt_arena_at(&d->arena, rows);
     d->length = bt_arena_at(&d->arena, length);
     memset(d->length, 0, (size_t)slots * sizeof *d->length);
+    if (copies_head(m)) {
+        d->head = bt_arena_at(&d->arena, head);
+        bt_op_save_bf16(d->head, m->head.f32, (size_t)c->V * (size_t)c->C);
+    }
     *out = d;
     return BT_OK;
 }
@@ -87,12 +105,29 @@ size_t bt_decoder_rows(const bt_decoder *d) {
     return (size_t)d->m->setup.B * (size_t)d->m->setup.cfg.T;
 }
 
+void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head) {
+    const bt_model *m = d->m;
+    const size_t word = d->head ? sizeof(uint16_t) : sizeof(float);
+    *ternary = 0;
+    *head = word * (size_t)m->setup.cfg.V * (size_t)m->setup.cfg.C;
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        if (t->tern) *ternary += t->rows * bt_tern2_row_bytes(t->cols);
+    }
+}
+
 /* ---- attention over the cache ---------------------------------------------------------------- */
 /* One token leaves a matrix product nothing to reuse: rows are read once, straight from memory, in
- * sixteen lanes that compilers turn into vectors without being allowed to reorder sums. */
+ * sixteen lanes that compilers turn into vectors without being allowed to reorder sums. So every
+ * processor computes the same bits, and each takes the widest vectors that it has. */
 enum { LANES = 16 };
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define WIDEST
+#endif
 
-static float dot(const float *a, const float *b, size_t n) {
+WIDEST static float dot(const float *a, const float *b, size_t n) {
     float lane[LANES] = {0}, sum = 0;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -104,8 +139,8 @@ static float dot(const float *a, const float *b, size_t n) {
 }
 
 /* y[0..n) = sum over t of p[t] * v[t * ld + 0..n) */
-static void weighted_sum(float *y, const float *p, const float *v, size_t ld, size_t rows,
-                         size_t n) {
+WIDEST static void weighted_sum(float *y, const float *p, const float *v, size_t ld, size_t rows,
+                                size_t n) {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         float lane[LANES] = {0};
@@ -171,7 +206,8 @@ static void attend(const bt_decoder *d, bt_layer *l, size_t layer, size_t first,
     bt_parallel_for(rows * (size_t)c->H, 1 + 16384 / work, attend_heads, &j);
 }
 
-/* a prompt from its beginning: the training kernel */
+/* A prompt from its beginning: the training kernel, in fp32 as over the cache, so that the portions
+ * in which a prompt is read matter little. */
 static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t n) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
@@ -184,7 +220,7 @@ static void attend_prompt(const bt_decoder *d, bt_layer *l, size_t first, size_t
                                  .scale = 1.0f / sqrtf((float)D)};
     bt_op_attn_fwd(l->a.o + first * HD, l->a.lse, bt_net_q(l) + first * HD,
                    bt_net_k(l) + first * KVD, l->a.v + first * KVD, &shape, 1, (size_t)c->H,
-                   (size_t)c->KV, d->m->setup.prec);
+                   (size_t)c->KV, BT_PREC_FP32);
 }
 
 static void attention(bt_decoder *d, bt_layer *l, size_t layer, const bt_decode_part *parts,
@@ -235,45 +271,129 @@ static void embed(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     }
 }
 
-/* logits of normed rows x (n, C) -> the model's (n, V) */
-static void head(bt_decoder *d, const float *x, size_t n) {
+/* one row w of the head */
+static float from_bf16(uint16_t w) {
+    const uint32_t bits = (uint32_t)w << 16;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+WIDEST static float dot_bf16(const uint16_t *w, const float *x, size_t C) {
+    float lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= C; i += LANES)
+        for (size_t j = 0; j < LANES; j++) lane[j] += from_bf16(w[i + j]) * x[i + j];
+    for (; i < C; i++) sum += from_bf16(w[i]) * x[i];
+    for (size_t j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+/* four rows, so that sums need not wait for each other */
+WIDEST static void dot_bf16_4(float y[4], const uint16_t *w, const float *x, size_t C) {
+    float a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, d[LANES] = {0}, sum[4] = {0};
+    size_t i = 0;
+    for (; i + LANES <= C; i += LANES) {
+        for (size_t j = 0; j < LANES; j++) {
+            const float v = from_bf16(w[i + j]);
+            a[j] += v * x[i + j];
+            b[j] += v * x[C + i + j];
+            c[j] += v * x[2 * C + i + j];
+            d[j] += v * x[3 * C + i + j];
+        }
+    }
+    for (; i < C; i++)
+        for (size_t r = 0; r < 4; r++) sum[r] += from_bf16(w[i]) * x[r * C + i];
+    for (size_t j = 0; j < LANES; j++) {
+        sum[0] += a[j];
+        sum[1] += b[j];
+        sum[2] += c[j];
+        sum[3] += d[j];
+    }
+    memcpy(y, sum, sizeof sum);
+}
+
+typedef struct head_job {
+    const bt_decoder *d;
+    const float *x;
+    size_t n;
+} head_job;
+
+static void head_range(void *ctx, int thread, size_t begin, size_t end) {
+    const head_job *j = ctx;
+    const bt_model *m = j->d->m;
+    const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
+    float y[4];
+    (void)thread;
+    for (size_t v = begin; v < end; v++) {
+        const uint16_t *w = j->d->head + v * C;
+        size_t r = 0;
+        for (; r + 4 <= j->n; r += 4) {
+            dot_bf16_4(y, w, j->x + r * C, C);
+            for (size_t k = 0; k < 4; k++) m->logits[(r + k) * V + v] = y[k];
+        }
+        for (; r < j->n; r++) m->logits[r * V + v] = dot_bf16(w, j->x + r * C, C);
+    }
+}
+
+/* Logits of normed rows x (n, C) -> the model's (n, V). Few rows are bound by reading the head, in
+ * bf16 half of the bytes; many, and all rows of a prompt that is scored, by the products. */
+static void head(bt_decoder *d, const float *x, size_t n, bool all) {
     bt_model *m = d->m;
     const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
-    if (n == 1)
+    if (!all && d->head && n <= HEAD_ROWS) {
+        head_job j = {d, x, n};
+        bt_ops_run("head_gemv", 2.0 * (double)V * (double)C, V, 64, head_range, &j);
+    } else if (n == 1) {
         bt_op_gemv(m->logits, m->head.f32, x, V, C);
-    else
+    } else {
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, n, V, C, m->setup.prec, 0);
+    }
 }
 
 typedef struct wanted {
     size_t part, token;
 } wanted;
 
+/* rows whose logits are wanted, on their way through the head */
+typedef struct collected {
+    bt_decoder *d;
+    bt_logits_fn fn;
+    void *ctx;
+    wanted who[LOGITS_BLOCK];
+    size_t n, most;
+    bool all;
+} collected;
+
+static void flush(collected *c) {
+    const size_t V = (size_t)c->d->m->setup.cfg.V;
+    if (c->n == 0) return;
+    head(c->d, c->d->wanted, c->n, c->all);
+    for (size_t k = 0; k < c->n; k++)
+        c->fn(c->ctx, c->who[k].part, c->who[k].token, c->d->m->logits + k * V);
+    c->n = 0;
+}
+
 static void logits(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
                    void *ctx) {
-    enum { BLOCK = 64 };
     bt_model *m = d->m;
-    const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V,
-                 most = m->logits_rows < BLOCK ? m->logits_rows : BLOCK;
-    wanted who[BLOCK];
-    size_t have = 0, first = 0;
-    for (size_t p = 0; p < n; first += parts[p].n, p++) {
-        size_t i = parts[p].want == BT_LOGITS_ALL    ? 0
-                   : parts[p].want == BT_LOGITS_LAST ? parts[p].n - 1
-                                                     : parts[p].n;
-        for (; i < parts[p].n || (p == n - 1 && have); i++) {
-            if (i < parts[p].n) {
-                bt_op_rmsnorm(d->wanted + have * C, NULL, m->x_final + (first + i) * C,
-                              m->final_norm.w, (float)m->setup.cfg.norm_eps, 1, C);
-                who[have++] = (wanted){p, i};
-            }
-            const bool last = p == n - 1 && i + 1 >= parts[p].n;
-            if (have < most && !last) continue;
-            head(d, d->wanted, have);
-            for (size_t k = 0; k < have; k++) fn(ctx, who[k].part, who[k].token, m->logits + k * V);
-            have = 0;
+    const size_t C = (size_t)m->setup.cfg.C;
+    collected c = {.d = d,
+                   .fn = fn,
+                   .ctx = ctx,
+                   .most = m->logits_rows < LOGITS_BLOCK ? m->logits_rows : LOGITS_BLOCK};
+    for (size_t p = 0, first = 0; p < n; first += parts[p].n, p++) {
+        const bool all = parts[p].want == BT_LOGITS_ALL;
+        if (parts[p].want == BT_LOGITS_NONE) continue;
+        for (size_t i = all ? 0 : parts[p].n - 1; i < parts[p].n; i++) {
+            if (c.n == c.most || c.all != all) flush(&c);
+            c.all = all;
+            bt_op_rmsnorm(d->wanted + c.n * C, NULL, m->x_final + (first + i) * C, m->final_norm.w,
+                          (float)m->setup.cfg.norm_eps, 1, C);
+            c.who[c.n++] = (wanted){p, i};
         }
     }
+    flush(&c);
 }
 
 void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,

@@ -5,7 +5,8 @@
  * once a step; attention alone is each sequence's own.
  *
  * Order:    create -> { step }* -> destroy; clear forgets a sequence. The model must be quantised
- *           (bt_model_quantise) after its weights last changed; it is borrowed, and its activations
+ *           (bt_model_quantise) after its weights last changed, and before create, which copies the
+ *           head as bf16 where products round it to that; it is borrowed, and its activations
  *           are overwritten: not between forward and backward. A model created without training
  *           holds its ternary weights in 2 bits for single rows; one that trains decodes, slower.
  * Owns:     one arena: keys and values (slots, L, T, KV*D) each, attention weights. The memory of a
@@ -37,6 +38,8 @@ void bt_decoder_destroy(bt_decoder *d); /* accepts NULL */
 /* what a slot takes when its context is full */
 size_t bt_decoder_slot_bytes(const bt_model_cfg *c);
 size_t bt_decoder_length(const bt_decoder *d, int slot); /* tokens in the slot's cache */
+/* bytes of weights that a step reads at least: of the ternary layers in 2 bits, of the head */
+void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head);
 void bt_decoder_clear(bt_decoder *d, int slot);
 /* forgets all but the first `keep` <= length tokens */
 void bt_decoder_rewind(bt_decoder *d, int slot, size_t keep);
