@@ -175,13 +175,18 @@ static const char *judge(const bt_job_result *r, int *status) {
 
 /* a supervisor that was killed has not heard the last records of its ranks */
 void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
-    char path[PATH_MAX + 32];
-    int64_t steps;
-    bt_err trouble = BT_ERR_INIT;
-    snprintf(path, sizeof path, "%s/%s", p->out, BT_JOB_RING);
-    if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK)
-        fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n",
-                trouble.msg);
+    static const char *const rings[] = {BT_JOB_RING_BEFORE, BT_JOB_RING};
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+        char path[PATH_MAX + 32];
+        int64_t steps;
+        bt_err trouble = BT_ERR_INIT;
+        snprintf(path, sizeof path, "%s/%s", p->out, rings[i]);
+        if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK)
+            fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n",
+                    trouble.msg);
+        else if (i == 0)
+            unlink(path);
+    }
 }
 
 static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *r, int attempt,

@@ -182,6 +182,7 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
 
 bt_code bt_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     BT_TRY(accumulate_gradients(t, out, err));
+    bt_testing_hang(bt_comm_rank(t->mesh.world), t->at.step);
     BT_TRY(exchange_gradients(t, out, err));
     bt_span_begin(BT_MR_OPTIM);
     bt_place_enter(t->place, BT_AT_OPTIMIZER, t->at.step);

@@ -1,8 +1,9 @@
-/* job.h - the inside of a bt_job, shared by supervisor.c, run_sink.c and requests.c. */
+/* job.h - the inside of a bt_job, shared by supervisor.c, job_attempt.c, run_sink.c and requests.c. */
 #ifndef BT_MONITOR_JOB_JOB_H
 #define BT_MONITOR_JOB_JOB_H
 
 #include "monitor/job/control_server.h"
+#include "monitor/job/health/hang_watch.h"
 #include "monitor/job/health/health.h"
 #include "monitor/job/health/rank_progress.h"
 #include "monitor/job/health/restart.h"
@@ -10,6 +11,7 @@
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
 #include "monitor/job/launch/output.h"
+#include "monitor/job/launch/rank_watch.h"
 #include "monitor/job/launch/viewer_process.h"
 #include "monitor/job/supervisor.h"
 
@@ -26,8 +28,18 @@ struct bt_job {
     bt_output output;
     bt_health health;
     bt_rank_progress places; /* of this attempt */
+    bt_hang_watch hang;      /* of ranks of this host */
+    int64_t hang_look_ns;    /* when to look next */
     bt_restart_history history;
     bt_child child; /* pid 0: none runs */
+    /* the ranks of this host, where they told who they are and this kernel has pidfds */
+    bt_rank_watch watch;
+    bool ended_by_us; /* a rank was killed, and we ended the others and mpirun */
+    /* the attempt before, until its records are kept and its folder is gone; session 0: it is */
+    struct {
+        int attempt;
+        pid_t session;
+    } past;
     bt_viewer viewer;
     /* what the wire delivers is looked at here, and goes to the writer as it came */
     bt_wire_into into;
@@ -77,6 +89,23 @@ struct bt_job {
     /* wanted; that the ranks have (from their checkpoint, or told) */
     double lr_factor, told_factor;
 };
+
+/* ---- job_attempt.c ---- */
+bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
+void bt_job_show_attempt(const bt_job *job);
+/* the ranks have told who they are: from here on their deaths are seen without mpirun */
+void bt_job_watch_ranks(bt_job *job);
+void bt_job_hear_deaths(bt_job *job);
+/* after mpirun: no rank lives any more */
+void bt_job_end_ranks(bt_job *job);
+/* nothing of it runs; clear_away sees to its records and its folder */
+void bt_job_attempt_over(bt_job *job);
+void bt_job_clear_away(bt_job *job);
+void bt_job_end_record(bt_job *job, const char *state, const char *kind, int status);
+/* launches it, then closes the record of the one before as `end` (NULL: closed already) and clears it
+ * away */
+bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err)
+    BT_MUST_CHECK;
 
 #define BT_PENDING(verb) (UINT32_C(1) << BT_VERB_##verb)
 

@@ -28,7 +28,7 @@
 enum { VIEWER_NICE = 10 };
 /* a notice to leave comes to every process, not in order */
 static const double NOTICE_S = 1;
-static const int64_t STOPPED_LOOK_NS = 400000000;
+static const int64_t STOPPED_LOOK_NS = 100000000, HANG_LOOK_NS = 100000000;
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -53,6 +53,7 @@ static void go_away(bt_job *job) {
     if (ui->away) ui->away(ui->ctx, true);
     raise(SIGSTOP);
     if (ui->away) ui->away(ui->ctx, false);
+    bt_hang_anew(&job->hang);
     bt_health_sign(&job->health, bt_now_ns()); /* while we were stopped nothing was heard */
 }
 
@@ -81,87 +82,13 @@ static void take_signals(bt_job *job) {
     }
 }
 
-/* ---- records that outlive their rank --------------------------------------------------------- */
-
-static bool ring_path(const bt_job *job, char *out, size_t size) {
-    return snprintf(out, size, "%s/%s", job->s->out_dir, BT_JOB_RING) < (int)size;
-}
-
-/* what rank 0 recorded and could not say any more */
-static void recover_records(bt_job *job) {
-    char path[PATH_MAX];
-    int64_t steps = 0;
-    bt_err err = BT_ERR_INIT;
-    if (!job->s->writer || !ring_path(job, path, sizeof path)) return;
-    if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
-        bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
-                     path, err.msg);
-        return;
-    }
-    unlink(path);
-}
-
 /* ---- one attempt ----------------------------------------------------------------------------- */
-
-static bt_code start_attempt(bt_job *job, bt_err *err) {
-    const bt_job_setup *s = job->s;
-    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], places[300];
-    BT_TRY(bt_job_dirs_attempt(&job->scratch, job->attempt, tmp, shm, err));
-    snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
-    snprintf(number, sizeof number, "%d", job->attempt);
-    snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
-    snprintf(places, sizeof places, "%s/places", tmp);
-    bt_err why = BT_ERR_INIT;
-    /* whoever cleans temporary folders may have taken it */
-    if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
-        job->map[0] = '\0';
-    if (bt_rank_progress_open(&job->places, places, job->world_size, &why) != BT_OK)
-        bt_log(BT_LOG_DEBUG, "%s", why.msg);
-    if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
-    /* of a run of that name before; those worth something were recovered */
-    else
-        unlink(ring);
-    const char *own[] = {
-        "rank",           "--wire",      wire,       "--attempt", number,     "--fence", fence,
-        "--resume-from",  job->from.dir, "--ring",   ring,        "--places", places,    "--kept",
-        job->scratch.tmp, "--memory",    job->memory};
-    enum { N_OWN = sizeof own / sizeof *own };
-    const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
-    if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
-    memcpy(words, own, sizeof own);
-    memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
-    char hosts[PATH_MAX];
-    BT_TRY(bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err));
-    bt_launch l = {.ranks = job->world_size,
-                   .hosts = hosts,
-                   .mpirun_args = s->mpirun_args,
-                   .tmp = tmp,
-                   .shm = shm,
-                   .map = job->map,
-                   .program = s->program,
-                   .words = words,
-                   .n_words = N_OWN + job->n_words};
-    const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
-    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
-        if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
-    job->where[0] = '\0';
-    job->last_step = -1;
-    job->n_ranks = job->n_remote = 0;
-    job->connected = job->complete = job->hung = job->restarting = false;
-    job->stopped_ns = job->stopped_look_ns = 0;
-    job->oom_before = bt_proc_oom_kills();
-    job->started_ns = bt_now_ns();
-    bt_health_start(&job->health);
-    bt_code code = bt_launch_start(&l, &job->child, err);
-    free(words);
-    if (code == BT_OK && s->ui.attempt) s->ui.attempt(s->ui.ctx, job->attempt, job->from.step);
-    return code;
-}
 
 static void serve_wire(bt_job *job) {
     bt_err err = BT_ERR_INIT;
     if (bt_wire_serve(job->wire, job->attempt, &job->into, &err) != BT_OK)
         bt_job_event(job, BT_EVENT_WARNING, 0, "%s", err.msg);
+    if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (!job->connected && bt_wire_connected(job->wire)) {
         job->connected = true;
         if (job->paused) job->pending |= BT_PENDING(PAUSE);
@@ -171,8 +98,14 @@ static void serve_wire(bt_job *job) {
 
 /* who is stopped, for the message about a silent run */
 static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
-    bt_proc list[BT_JOB_LOCAL_RANKS];
-    size_t n = bt_proc_session(job->child.pid, list, BT_JOB_LOCAL_RANKS);
+    bt_proc list[BT_JOB_LOCAL_RANKS + 1];
+    size_t n = 0;
+    /* all processes are searched only where a rank is not known */
+    if (job->n_ranks == job->world_size) {
+        for (int r = 0; r < job->n_ranks; r++) n += bt_proc_look(job->ranks[r].pid, &list[n]);
+        n += bt_proc_look(job->child.pid, &list[n]);
+    } else
+        n = bt_proc_session(job->child.pid, list, BT_JOB_LOCAL_RANKS);
     out[0] = '\0';
     *rank = -1;
     for (size_t i = 0; i < n; i++) {
@@ -228,13 +161,13 @@ static void end_hung(bt_job *job) {
 /* A rank that a signal stopped does not go on by itself, and all wait for it: where a restart is
  * allowed it is ended soon. (One under a debugger is in another state.) */
 static void check_stopped(bt_job *job, int64_t now) {
-    char who[320];
+    char who[400];
     int rank;
     const double median = bt_health_median_s(&job->health),
                  quiet = bt_health_silence_s(&job->health, now);
     if (now < job->stopped_look_ns || job->stop_asked || job->paused || !job->connected) return;
-    /* a look at all processes only where steps stay away */
-    if (!job->stopped_ns && quiet < (median > 0.25 ? 2 * median : 0.5)) return;
+    /* only where steps stay away */
+    if (!job->stopped_ns && quiet < (median > 0.1 ? 2 * median : 0.2)) return;
     job->stopped_look_ns = now + STOPPED_LOOK_NS;
     name_stopped(job, who, sizeof who, &rank);
     if (rank < 0) {
@@ -249,14 +182,34 @@ static void check_stopped(bt_job *job, int64_t now) {
     if (!job->stopped_ns) {
         char what[80] = "the run waits for it";
         if (ends) snprintf(what, sizeof what, "the ranks are started again in %.0f s", ceil(limit));
-        job->stopped_ns = now;
+        /* it may have been so since the newest step */
+        job->stopped_ns = now - (int64_t)(fmin(quiet, 0.5) * 1e9);
         bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it goes on (kill -CONT)", who + 2,
                      what);
     } else if (ends && (double)(now - job->stopped_ns) / 1e9 > limit) {
-        bt_job_event(job, BT_EVENT_FAILURE, rank, "%s for %.0f s: the ranks are ended", who + 2,
-                     limit);
+        name_culprit(job, now, who, sizeof who, &rank);
+        bt_job_event(job, BT_EVENT_FAILURE, rank, "%s: the ranks are ended after %.0f s",
+                     who[0] ? who + 2 : "a rank is stopped", limit);
         end_hung(job);
     }
+}
+
+/* Where a restart is allowed, a rank of this host that hangs is ended soon (hang_watch.h). */
+static void check_hang(bt_job *job, int64_t now) {
+    enum { FEW = 3 }; /* steps that tell how long one takes */
+    bt_hang hang;
+    if (now < job->hang_look_ns) return;
+    job->hang_look_ns = now + HANG_LOOK_NS;
+    if (job->paused || job->stop_asked || job->resize.wanted || !job->connected ||
+        job->health.n == 0 || !(job->s->hang_s > 0) || job->s->max_restarts == 0) {
+        bt_hang_anew(&job->hang);
+        return;
+    }
+    const double median = job->health.n < FEW ? 0 : bt_health_median_s(&job->health);
+    if (!bt_hang_look(&job->hang, &job->places, now, median, &hang)) return;
+    bt_job_event(job, BT_EVENT_FAILURE, hang.rank, "%s (%.1f s are allowed): the ranks are ended",
+                 hang.what, hang.limit_s);
+    end_hung(job);
 }
 
 static void check_health(bt_job *job) {
@@ -266,6 +219,7 @@ static void check_health(bt_job *job) {
     check_slow(job, now);
     bt_job_hosts_check(job, now);
     if (!job->hung) check_stopped(job, now);
+    if (!job->hung) check_hang(job, now);
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
         name_culprit(job, now, who, sizeof who, &rank);
@@ -300,7 +254,7 @@ static void hear_viewer(bt_job *job) {
 /* One round of waiting. until_ns: no longer than this. */
 static void wait_once(bt_job *job, int64_t until_ns) {
     const bt_job_ui *ui = &job->s->ui;
-    struct pollfd p[6];
+    struct pollfd p[7];
     int wires[2], n_wires = bt_wire_poll_fds(job->wire, wires);
     p[0] = (struct pollfd){job->signals, POLLIN, 0};
     p[1] = (struct pollfd){job->child.pid > 0 ? job->child.out : -1, POLLIN, 0};
@@ -308,8 +262,10 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     p[3] = (struct pollfd){job->control ? bt_control_fd(job->control) : -1, POLLIN, 0};
     p[4] = (struct pollfd){job->no_input ? -1 : ui->input_fd, POLLIN, 0};
     p[5] = (struct pollfd){job->viewer.out, POLLIN, 0};
+    p[6] = (struct pollfd){job->watch.epoll, POLLIN, 0};
     int64_t wait = until_ns - bt_now_ns();
-    if (poll(p, 6, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
+    if (poll(p, 7, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
+    if (p[6].revents) bt_job_hear_deaths(job);
     if (p[0].revents) take_signals(job);
     if (p[1].revents && !bt_output_drain(&job->output, job->child.out)) {
         close(job->child.out);
@@ -351,7 +307,7 @@ static bt_end watch_attempt(bt_job *job) {
     int64_t next = 0;
     while (waitpid(job->child.pid, &status, WNOHANG) == 0) {
         tick(job, &next);
-        wait_once(job, next);
+        wait_once(job, next < job->hang_look_ns ? next : job->hang_look_ns);
         check_health(job);
         if (!job->result->signal && job->stop_asked && !job->connected &&
             bt_now_ns() - job->started_ns > 5000000000 && (job->pending & BT_PENDING(STOP))) {
@@ -360,17 +316,13 @@ static bt_end watch_attempt(bt_job *job) {
             kill(job->child.pid, SIGUSR1);
         }
     }
-    if (bt_proc_kill_session(job->child.pid, 2) > 0)
-        bt_job_event(job, BT_EVENT_WARNING, -1, "processes of the ranks do not end");
+    bt_job_end_ranks(job);
     hear_last_words(job);
-    job->child.pid = 0;
-    recover_records(job);
     int behind;
     if (!bt_rank_progress_tell(&job->places, bt_now_ns(), job->where, sizeof job->where, &behind))
         job->where[0] = '\0';
-    bt_rank_progress_close(&job->places);
-    bt_job_dirs_attempt_end(&job->scratch, job->attempt);
-    const bt_end_facts f = {.wait_status = status,
+    bt_job_attempt_over(job);
+    const bt_end_facts f = {.wait_status = job->ended_by_us ? job->output.signal : status,
                             .hung = job->hung,
                             .lost_host = job->lost_host ? job->lost_host->name : NULL,
                             .stop_now = job->stop_now,
@@ -398,46 +350,6 @@ static bt_end watch_attempt(bt_job *job) {
 
 /* ---- attempt after attempt ------------------------------------------------------------------- */
 
-/* reason: why the attempt before failed; NULL: it ended in order, for another layout */
-static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
-    const bt_job_setup *s = job->s;
-    bt_text why;
-    bt_text_init(&why);
-    bt_code code = s->resume_point(s->resume_ctx, job->memory, &job->from, &why, err);
-    if (code == BT_NOTFOUND) {
-        job->from = (bt_resume_point){.lr_factor = 1};
-        code = BT_OK;
-    }
-    job->told_factor = job->from.lr_factor;
-    char layout[480] = "";
-    const int ranks_before = job->world_size;
-    bt_job_hosts_begin(job);
-    const bool other = code == BT_OK && bt_job_take_layout(job, layout, sizeof layout);
-    if (code == BT_OK && s->writer) {
-        bt_run_start start = s->start;
-        start.resume = true;
-        start.from_step = job->from.step;
-        start.reason = other ? layout : reason;
-        start.world_size = job->world_size;
-        code = bt_writer_begin(s->writer, &start, &job->attempt, err);
-    } else
-        job->attempt++;
-    if (code == BT_OK) {
-        job->last_step = -1;
-        bt_output_reset(&job->output, job->attempt);
-        if (why.len) {
-            why.data[strcspn(why.data, "\n")] = '\0';
-            bt_job_event(job, BT_EVENT_WARNING, -1, "%s", why.data);
-        }
-        if (reason)
-            bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
-                         job->attempt, (long long)job->from.step, reason);
-        if (other) bt_job_resized_event(job, ranks_before, layout);
-    }
-    bt_text_release(&why);
-    return code;
-}
-
 /* true: over */
 static bool wait_for_restart(bt_job *job, double delay_s) {
     int64_t next = 0;
@@ -450,12 +362,6 @@ static bool wait_for_restart(bt_job *job, double delay_s) {
     return job->stop_asked;
 }
 
-static void end_attempt(bt_job *job, const char *state, const char *kind, int status) {
-    bt_err why = BT_ERR_INIT;
-    if (job->s->writer && bt_writer_end(job->s->writer, state, kind, status, &why) != BT_OK)
-        bt_log(BT_LOG_WARN, "%s", why.msg);
-}
-
 /* The ranks found the state in memory damaged and dropped it: the next attempt begins from the disk. */
 static bool refused_memory(const bt_job *job, const bt_end *end) {
     return job->from.memory && end->kind == BT_END_ERROR && end->code == BT_FORMAT &&
@@ -464,22 +370,24 @@ static bool refused_memory(const bt_job *job, const bt_end *end) {
 
 static bt_code attempts(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
+    BT_TRY(bt_job_start_attempt(job, err));
+    bt_job_show_attempt(job);
     for (;;) {
         char told[640];
-        BT_TRY(start_attempt(job, err));
         job->result->attempts++;
         bt_end end = watch_attempt(job);
         job->result->end = end;
         if (bt_job_ended_to_resize(job, &end)) {
-            end_attempt(job, "stopped", "resized", 0);
-            BT_TRY(next_attempt(job, NULL, err));
+            bt_job_end_record(job, "stopped", "resized", 0);
+            BT_TRY(bt_job_next_attempt(job, NULL, NULL, err));
             job->result->resizes++;
             continue;
         }
         if (bt_job_left_unasked(job, &end)) {
             if (wait_for_restart(job, NOTICE_S)) return BT_OK;
-            end_attempt(job, "stopped", "signal", 0);
-            BT_TRY(next_attempt(job, "a signal told the ranks to stop, but not the run", err));
+            bt_job_end_record(job, "stopped", "signal", 0);
+            BT_TRY(bt_job_next_attempt(job, "a signal told the ranks to stop, but not the run",
+                                       NULL, err));
             job->result->restarts++;
             continue;
         }
@@ -498,13 +406,17 @@ static bt_code attempts(bt_job *job, bt_err *err) {
                      job->stop_asked ? "a stop was asked for" : r.why);
             return BT_OK;
         }
-        end_attempt(job, "failed", bt_end_name(end.kind), end.status);
+        const bool at_once = !(r.delay_s > 0);
+        if (!at_once) {
+            bt_job_end_record(job, "failed", bt_end_name(end.kind), end.status);
+            bt_job_clear_away(job);
+        }
         if (wait_for_restart(job, r.delay_s)) {
             snprintf(job->result->why_not_again, sizeof job->result->why_not_again,
                      "a stop was asked for");
             return BT_OK;
         }
-        BT_TRY(next_attempt(job, told, err));
+        BT_TRY(bt_job_next_attempt(job, told, at_once ? &end : NULL, err));
         job->result->restarts++;
     }
 }
@@ -519,6 +431,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     signal_set(&set);
     job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
+    bt_rank_watch_adopt();
     bt_job_dirs_sweep();
     bt_remote_sweep(job->s->hosts);
     BT_TRY(bt_job_hosts_open(job, err));
@@ -550,6 +463,7 @@ static void close_job(bt_job *job) {
     bt_viewer_stop(&job->viewer);
     bt_hosts_close(&job->hosts);
     bt_rank_progress_close(&job->places);
+    bt_hang_close(&job->hang);
     if (job->control) bt_control_withdraw(job->s->out_dir);
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);
@@ -566,6 +480,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     job->result = out;
     job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock =
         -1;
+    job->watch.epoll = -1;
     job->attempt = s->attempt;
     job->world_size = s->ranks;
     job->words = s->words;
@@ -577,6 +492,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     bt_job_run_sink(job);
     bt_code code = open_job(job, err);
     if (code == BT_OK) code = attempts(job, err);
+    bt_job_clear_away(job);
     out->stopped = job->stop_asked && !job->stop_now && out->end.kind == BT_END_DONE;
     close_job(job);
     free(job);

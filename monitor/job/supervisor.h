@@ -25,6 +25,8 @@
 typedef struct bt_job bt_job;
 
 #define BT_JOB_RING BT_RING_FILE /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
+/* those of the attempt before, until they are rows */
+#define BT_JOB_RING_BEFORE BT_RING_FILE ".before"
 
 typedef struct bt_job_view { /* for the live line and `ctl status` */
     bt_run_state state;      /* STARTING RUNNING PAUSED STOPPING RESTARTING */

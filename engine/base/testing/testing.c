@@ -1,8 +1,11 @@
 /* testing.c - the hooks of testing.h, read from the environment. */
 #include "engine/base/testing/testing.h"
 
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool bt_testing_tp_messages;
 
@@ -57,4 +60,14 @@ bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
     if (step != first || came) return false;
     came = true;
     return true;
+}
+
+void bt_testing_hang(int rank, int64_t step) {
+    const char *how = after_number(after_number(getenv("BITRAIN_TEST_HANG"), rank), step),
+               *file = how ? strchr(how, ':') : NULL;
+    int fd = file ? open(file + 1, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+    if (fd < 0) return;
+    close(fd);
+    for (volatile bool forever = true; forever;)
+        if (how[0] != 'b') pause();
 }

@@ -24,6 +24,9 @@ const char *bt_testing_flip(int rank, int64_t step);
  * the hardware; with =RANK:STEP-LAST:TENSOR each time one of these steps is computed, as from the
  * data. */
 bool bt_testing_nan(int rank, int64_t step, const char *tensor);
+/* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE lets a rank hang in that step, HOW is busy or asleep; once, as FILE
+ * is made then and must not be there */
+void bt_testing_hang(int rank, int64_t step);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
 

@@ -29,20 +29,22 @@ static const struct {
     [BT_AT_END] = {"at its end", 8, true},
 };
 
-typedef struct seen {
-    int at;
-    int64_t step, since_ns;
-} seen;
+typedef bt_rank_seen seen;
 
 static seen look(const bt_place *p) {
-    seen s = {.at = atomic_load_explicit(&p->at, memory_order_acquire)};
+    seen s = {.at = atomic_load_explicit(&p->at, memory_order_acquire),
+              .pid = atomic_load_explicit(&p->pid, memory_order_relaxed)};
     s.step = atomic_load_explicit(&p->step, memory_order_relaxed);
     s.since_ns = atomic_load_explicit(&p->since_ns, memory_order_relaxed);
     if (s.at < 0 || s.at >= BT_AT_COUNT) s.at = BT_AT_NOWHERE;
     return s;
 }
 
-static bool before(const seen *a, const seen *b) {
+bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank) {
+    return look(&p->slot[rank]);
+}
+
+bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b) {
     return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order;
 }
 
@@ -55,17 +57,17 @@ static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who,
     for (int r = 0; r < p->n; r++) {
         seen s = look(&p->slot[r]);
         if (s.at == BT_AT_NOWHERE) continue;
-        if (*known == 0 || before(first, &s)) *first = s;
-        if (*known == 0 || before(&s, last))
+        if (*known == 0 || bt_rank_before(first, &s)) *first = s;
+        if (*known == 0 || bt_rank_before(&s, last))
             *last = s, *n_last = 1, *who = r;
-        else if (!before(last, &s))
+        else if (!bt_rank_before(last, &s))
             ++*n_last;
         ++*known;
     }
     return *known > 0;
 }
 
-static int say(char *out, size_t size, const seen *s) {
+int bt_rank_progress_say(char *out, size_t size, const bt_rank_seen *s) {
     if (s->at == BT_AT_START || s->at == BT_AT_END)
         return snprintf(out, size, "%s", places[s->at].words);
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
@@ -89,7 +91,7 @@ static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
 static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first,
                              int known) {
     return known < p->n && places[last->at].waits && last->at != BT_AT_START &&
-           last->at != BT_AT_PAUSE && last->at != BT_AT_END && !before(last, first);
+           last->at != BT_AT_PAUSE && last->at != BT_AT_END && !bt_rank_before(last, first);
 }
 
 /* when the last of those that are seen came there */
@@ -110,15 +112,15 @@ bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out,
     out[0] = '\0';
     *rank = -1;
     if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known)) return false;
-    say(here, sizeof here, &last);
-    say(there, sizeof there, &first);
+    bt_rank_progress_say(here, sizeof here, &last);
+    bt_rank_progress_say(there, sizeof there, &first);
     double s = (double)(now_ns - last.since_ns) / 1e9;
     if (waits_for_unseen(p, &last, &first, known)) {
         char who_not[64];
         *rank = say_unseen(p, who_not, sizeof who_not);
         snprintf(out, size, "the ranks of this host are %s since %.1f s; rank%s %s %s not", here, s,
                  *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
-    } else if (!before(&last, &first))
+    } else if (!bt_rank_before(&last, &first))
         snprintf(out, size, "%s %s since %.1f s", known == 1 ? "the rank is" : "all ranks are",
                  here, s);
     else if (n_last == 1) {
@@ -137,12 +139,12 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     int n_last, known;
     char here[80];
     if (!p->slot || !survey(p, &last, &n_last, rank, &first, &known) || n_last != 1 || known < 2 ||
-        !before(&last, &first) || places[last.at].waits)
+        !bt_rank_before(&last, &first) || places[last.at].waits)
         return false;
     double s = (double)(now_ns - last.since_ns) / 1e9;
     if (s < limit_s || p->told[*rank] == last.since_ns) return false;
     p->told[*rank] = last.since_ns;
-    say(here, sizeof here, &last);
+    bt_rank_progress_say(here, sizeof here, &last);
     snprintf(out, size, "rank %d is %s since %.1f s, the others wait for it", *rank, here, s);
     return true;
 }
@@ -160,7 +162,7 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     *rank = say_unseen(p, unseen, sizeof unseen);
     if (s < limit_s || p->told[who] == since) return false;
     p->told[who] = since;
-    say(here, sizeof here, &last);
+    bt_rank_progress_say(here, sizeof here, &last);
     snprintf(out, size,
              *rank >= 0 ? "rank %s is not %s, where the others wait since %.1f s"
                         : "one of the ranks %s is not %s, where the others wait since %.1f s",

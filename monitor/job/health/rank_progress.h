@@ -21,6 +21,17 @@ typedef struct bt_rank_progress {
     int64_t *told; /* (n) when the stay began that was told last */
 } bt_rank_progress;
 
+typedef struct bt_rank_seen { /* where a rank is */
+    int at, pid;              /* bt_place_id */
+    int64_t step, since_ns;
+} bt_rank_seen;
+
+bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank);
+/* a is behind b */
+bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b);
+/* "in the exchange of step 18" */
+int bt_rank_progress_say(char *out, size_t size, const bt_rank_seen *s);
+
 /* makes the file */
 bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, bt_err *err)
     BT_MUST_CHECK;

@@ -32,6 +32,13 @@ static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
     return 1;
 }
 
+bool bt_proc_look(pid_t pid, bt_proc *out) {
+    char name[24];
+    pid_t session;
+    snprintf(name, sizeof name, "%d", (int)pid);
+    return read_stat(name, out, &session) != 0;
+}
+
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max) {
     size_t n = 0;
     DIR *d = opendir("/proc");

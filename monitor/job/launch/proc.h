@@ -3,6 +3,7 @@
 #ifndef BT_MONITOR_JOB_LAUNCH_PROC_H
 #define BT_MONITOR_JOB_LAUNCH_PROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -15,6 +16,8 @@ typedef struct bt_proc {
 } bt_proc;
 
 /* processes of it that are not zombies */
+/* one process; false: it is gone */
+bool bt_proc_look(pid_t pid, bt_proc *out);
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);
 /* SIGKILL to all of them until none is left, at most wait_s; returns how many are left */
 size_t bt_proc_kill_session(pid_t session, double wait_s);

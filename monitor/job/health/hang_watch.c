@@ -1,0 +1,176 @@
+/* hang_watch.c - the clocks of the ranks, and what /proc knows of them. */
+#include "monitor/job/health/hang_watch.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double LEAST_S = 2, LEAST_IO_S = 30, STEPS = 5, STAYS = 3, STAYS_IO = 10;
+static const int64_t LATE_NS = 150000000; /* between two looks: more is lateness */
+enum { DOUBLINGS = 5 };
+
+struct bt_hang_rank {
+    bt_rank_seen seen;
+    int64_t waited_ns, late_ns; /* the process's wait when it came there; our lateness since */
+    double stuck_s;             /* at the newest look */
+};
+
+/* ---- /proc ----------------------------------------------------------------------------------- */
+
+static bool read_line(const char *path, char *line, size_t size) {
+    FILE *f = fopen(path, "re");
+    if (!f) return false;
+    size_t n = fread(line, 1, size - 1, f);
+    fclose(f);
+    line[n] = '\0';
+    return n > 0;
+}
+
+bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
+    char path[300], line[512];
+    (void)ctx;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    if (!read_line(path, line, sizeof line)) return false;
+    const char *after = strrchr(line, ')');
+    if (!after || after[1] != ' ') return false;
+    *out = (bt_rank_load){.state = after[2]};
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *d = opendir(path);
+    if (!d) return false;
+    for (struct dirent *e; (e = readdir(d));) {
+        long long ran, waited;
+        if (!isdigit((unsigned char)e->d_name[0])) continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, e->d_name);
+        if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &ran, &waited) == 2)
+            out->waited_ns += waited;
+    }
+    closedir(d);
+    return true;
+}
+
+/* ---- clocks ---------------------------------------------------------------------------------- */
+
+bt_code bt_hang_open(bt_hang_watch *h, int ranks, bt_rank_load_fn *load, void *ctx, bt_err *err) {
+    *h = (bt_hang_watch){.load = load, .ctx = ctx, .n = ranks};
+    h->rank = calloc((size_t)ranks, sizeof *h->rank);
+    if (h->rank) return BT_OK;
+    h->n = 0;
+    return bt_fail(err, BT_NOMEM, "cannot take memory to watch %d ranks", ranks);
+}
+
+void bt_hang_close(bt_hang_watch *h) {
+    free(h->rank);
+    *h = (bt_hang_watch){0};
+}
+
+void bt_hang_anew(bt_hang_watch *h) {
+    if (h->rank) memset(h->rank, 0, (size_t)h->n * sizeof *h->rank);
+    h->last_ns = 0;
+}
+
+static bool is_long_work(int at) { return at == BT_AT_CHECKPOINT || at == BT_AT_EVALUATION; }
+static bool is_ordinary(int at) {
+    return at >= BT_AT_DATA && at <= BT_AT_RECORD && !is_long_work(at);
+}
+
+/* one rank's clock; false: it is not there */
+static bool advance(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
+                    int64_t late_ns, bt_rank_load *load) {
+    struct bt_hang_rank *k = &h->rank[r];
+    const bt_rank_seen s = bt_rank_progress_look(p, r);
+    if (s.at == BT_AT_NOWHERE || !h->load(h->ctx, s.pid, load)) return false;
+    const bool first = k->seen.at == BT_AT_NOWHERE;
+    if (s.at != k->seen.at || s.since_ns != k->seen.since_ns) {
+        double *longest = is_long_work(k->seen.at) ? &h->longest_io : &h->longest_s;
+        if (is_long_work(k->seen.at) || is_ordinary(k->seen.at))
+            *longest = fmax(*longest, k->stuck_s);
+        /* of what was before the first look, or between two that lie far apart, nothing is known */
+        *k = (struct bt_hang_rank){.seen = s,
+                                   .waited_ns = load->waited_ns,
+                                   .late_ns = first || late_ns ? now_ns - s.since_ns : 0};
+    } else
+        k->late_ns += late_ns;
+    k->stuck_s = (double)(now_ns - s.since_ns - k->late_ns -
+                          (load->waited_ns > k->waited_ns ? load->waited_ns - k->waited_ns : 0)) /
+                 1e9;
+    return true;
+}
+
+static double limit_of(const bt_hang_watch *h, int at, bool on_disk, double median_s) {
+    if (is_long_work(at) || (on_disk && is_ordinary(at)))
+        return fmax(LEAST_IO_S, STAYS_IO * h->longest_io);
+    if (!is_ordinary(at)) return INFINITY;
+    const double s = median_s > 0 ? fmax(LEAST_S, fmax(STEPS * median_s, STAYS * h->longest_s))
+                                  : LEAST_IO_S;
+    return ldexp(s, h->found < DOUBLINGS ? h->found : DOUBLINGS);
+}
+
+/* ---- who ------------------------------------------------------------------------------------- */
+
+typedef struct behind {
+    int rank, n, n_blocked,
+        blocked; /* the first; how many; of those asleep, and the last of them */
+    int known;
+    bool on_disk, stopped;
+    double stuck_s; /* the shortest clock */
+} behind;
+
+static void add(behind *b, const bt_hang_watch *h, int r, const bt_rank_load *load) {
+    if (b->n++ == 0) b->rank = r;
+    b->on_disk |= load->state == 'D';
+    b->stopped |= load->state == 'T' || load->state == 't';
+    b->stuck_s = fmin(b->stuck_s, h->rank[r].stuck_s);
+    if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
+}
+
+static void say(const bt_hang_watch *h, const behind *b, bt_hang *out) {
+    char where[100], wchan[64] = "", path[64];
+    const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
+    const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
+    bt_rank_progress_say(where, sizeof where, &k->seen);
+    snprintf(path, sizeof path, "/proc/%d/wchan", k->seen.pid);
+    if (!read_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';
+    if (out->rank < 0)
+        snprintf(
+            out->what, sizeof out->what,
+            "all %d ranks are %s since %.1f s and none goes on (the transport between them, or "
+            "one of them)",
+            b->n, where, since_s);
+    else
+        snprintf(out->what, sizeof out->what, "rank %d (pid %d) is %s since %.1f s, %s%s%s%s",
+                 out->rank, k->seen.pid, where, since_s,
+                 out->rank == b->blocked && b->n_blocked ? "asleep" : "running",
+                 wchan[0] && b->n_blocked ? " in " : "", b->n_blocked ? wchan : "",
+                 b->known > b->n ? "; the others wait for it" : "");
+}
+
+bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
+                  bt_hang *out) {
+    const int64_t gap = h->last_ns ? now_ns - h->last_ns : 0, late = gap > LATE_NS ? gap : 0;
+    behind b = {.rank = -1, .blocked = -1, .stuck_s = INFINITY};
+    if (!p->slot || p->n > h->n) return false;
+    h->last_ns = now_ns;
+    for (int r = 0; r < p->n; r++) {
+        bt_rank_load load;
+        if (!advance(h, p, r, now_ns, late, &load)) continue;
+        b.known++;
+        if (b.n && bt_rank_before(&h->rank[b.rank].seen, &h->rank[r].seen)) continue;
+        if (b.n && bt_rank_before(&h->rank[r].seen, &h->rank[b.rank].seen))
+            b = (behind){.known = b.known, .rank = -1, .blocked = -1, .stuck_s = INFINITY};
+        add(&b, h, r, &load);
+    }
+    if (!b.n || b.stopped || b.known < p->n) return false;
+    const double limit = limit_of(h, h->rank[b.rank].seen.at, b.on_disk, median_s);
+    if (!(b.stuck_s > limit)) return false;
+    h->found++;
+    *out = (bt_hang){.rank = b.n == 1           ? b.rank
+                             : b.n_blocked == 1 ? b.blocked
+                                                : -1,
+                     .stuck_s = b.stuck_s,
+                     .limit_s = limit};
+    say(h, &b, out);
+    return true;
+}

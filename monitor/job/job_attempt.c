@@ -1,0 +1,262 @@
+/* job_attempt.c - how an attempt begins, how its death is seen, what it leaves behind, and the next one.
+ *
+ * Between the death of a rank and the launch of the next job stands only what that job needs: the
+ * place to go on from. Records, processes and folders of the attempt before are seen to while the next
+ * one starts. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "monitor/job/job.h"
+#include "monitor/job/launch/machine_map.h"
+#include "monitor/job/launch/proc.h"
+
+/* ---- what it leaves behind ------------------------------------------------------------------- */
+
+static bool ring_path(const bt_job *job, const char *name, char *out, size_t size) {
+    return job->s->writer && snprintf(out, size, "%s/%s", job->s->out_dir, name) < (int)size;
+}
+
+void bt_job_attempt_over(bt_job *job) {
+    char from[PATH_MAX], to[PATH_MAX];
+    job->past.attempt = job->attempt;
+    job->past.session = job->child.pid;
+    job->child.pid = 0;
+    bt_rank_progress_close(&job->places);
+    /* so that the next attempt can begin its own before these records are rows */
+    if (ring_path(job, BT_JOB_RING, from, sizeof from) &&
+        ring_path(job, BT_JOB_RING_BEFORE, to, sizeof to))
+        (void)rename(from, to);
+}
+
+/* what rank 0 recorded and could not say any more */
+static void recover_records(bt_job *job) {
+    char path[PATH_MAX];
+    int64_t steps = 0;
+    bt_err err = BT_ERR_INIT;
+    if (!ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
+    if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
+        bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
+                     path, err.msg);
+        return;
+    }
+    unlink(path);
+}
+
+void bt_job_clear_away(bt_job *job) {
+    if (!job->past.session) return;
+    recover_records(job);
+    if (bt_proc_kill_session(job->past.session, 2) > 0)
+        bt_job_event(job, BT_EVENT_WARNING, -1, "processes of the ranks do not end");
+    bt_job_dirs_attempt_end(&job->scratch, job->past.attempt);
+    job->past.session = 0;
+}
+
+void bt_job_end_record(bt_job *job, const char *state, const char *kind, int status) {
+    bt_err why = BT_ERR_INIT;
+    recover_records(job);
+    if (job->s->writer && bt_writer_end(job->s->writer, state, kind, status, &why) != BT_OK)
+        bt_log(BT_LOG_WARN, "%s", why.msg);
+}
+
+/* ---- its ranks ------------------------------------------------------------------------------- */
+
+/* Ranks of other hosts are mpirun's matter. */
+void bt_job_watch_ranks(bt_job *job) {
+    if (job->s->hosts[0] || job->n_ranks != job->world_size) return;
+    if (!bt_rank_watch_open(&job->watch)) return;
+    for (int i = 0; i < job->n_ranks; i++)
+        bt_rank_watch_add(&job->watch, job->ranks[i].rank, job->ranks[i].pid);
+}
+
+/* A rank that was killed has nothing more to say, and neither have the others: they and mpirun are
+ * ended at once. Any other end is told by the rank, or by mpirun, in its time. */
+void bt_job_hear_deaths(bt_job *job) {
+    char line[200], host[BT_HOST_MAX] = "";
+    for (int rank, signal; (rank = bt_rank_watch_next(&job->watch, &signal)) >= 0;) {
+        if (signal != SIGKILL || job->ended_by_us || job->hung || job->stop_now || job->complete)
+            continue;
+        bt_rank_watch_kill(&job->watch);
+        kill(job->child.pid, SIGKILL);
+        job->ended_by_us = true;
+        gethostname(host, sizeof host - 1);
+        if (job->child.out >= 0) (void)bt_output_drain(&job->output, job->child.out);
+        /* in mpirun's words, which are looked for */
+        int n = snprintf(
+            line, sizeof line,
+            "\nbitrain train: process rank %d with PID %d on node %s exited on signal %d\n", rank,
+            (int)bt_rank_watch_pid(&job->watch, rank), host, signal);
+        bt_output_feed(&job->output, line, (size_t)n);
+    }
+}
+
+void bt_job_end_ranks(bt_job *job) {
+    /* a search among all processes only where a rank may be unknown */
+    const bool known = job->watch.n > 0 && job->watch.n == (size_t)job->world_size;
+    bt_rank_watch_kill(&job->watch);
+    if ((bt_rank_watch_wait(&job->watch, 2) > 0 || !known) &&
+        bt_proc_kill_session(job->child.pid, 2) > 0)
+        bt_job_event(job, BT_EVENT_WARNING, -1, "processes of the ranks do not end");
+    bt_rank_watch_close(&job->watch);
+}
+
+/* ---- its beginning --------------------------------------------------------------------------- */
+
+/* What was learned of long stays, and how often it was a hang, stays with the run. */
+static void watch_for_hangs(bt_job *job) {
+    bt_hang_watch *h = &job->hang;
+    bt_err why = BT_ERR_INIT;
+    job->hang_look_ns = 0;
+    if (h->n == job->world_size) {
+        bt_hang_anew(h);
+        return;
+    }
+    const int found = h->found;
+    bt_hang_close(h);
+    if (job->s->hosts[0]) return; /* ranks of other hosts cannot be looked at */
+    if (bt_hang_open(h, job->world_size, bt_rank_load_read, NULL, &why) != BT_OK)
+        bt_log(BT_LOG_DEBUG, "%s", why.msg);
+    h->found = found;
+}
+
+bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
+    const bt_job_setup *s = job->s;
+    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], places[300];
+    BT_TRY(bt_job_dirs_attempt(&job->scratch, job->attempt, tmp, shm, err));
+    snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
+    snprintf(number, sizeof number, "%d", job->attempt);
+    snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
+    snprintf(places, sizeof places, "%s/places", tmp);
+    bt_err why = BT_ERR_INIT;
+    /* whoever cleans temporary folders may have taken it */
+    if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
+        job->map[0] = '\0';
+    if (bt_rank_progress_open(&job->places, places, job->world_size, &why) != BT_OK)
+        bt_log(BT_LOG_DEBUG, "%s", why.msg);
+    if (!ring_path(job, BT_JOB_RING, ring, sizeof ring)) ring[0] = '\0';
+    /* of a run of that name before; those worth something were recovered */
+    else
+        unlink(ring);
+    const char *own[] = {
+        "rank",           "--wire",      wire,       "--attempt", number,     "--fence", fence,
+        "--resume-from",  job->from.dir, "--ring",   ring,        "--places", places,    "--kept",
+        job->scratch.tmp, "--memory",    job->memory};
+    enum { N_OWN = sizeof own / sizeof *own };
+    const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
+    if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
+    memcpy(words, own, sizeof own);
+    memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
+    char hosts[PATH_MAX];
+    BT_TRY(bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err));
+    bt_launch l = {.ranks = job->world_size,
+                   .hosts = hosts,
+                   .mpirun_args = s->mpirun_args,
+                   .tmp = tmp,
+                   .shm = shm,
+                   .map = job->map,
+                   .program = s->program,
+                   .words = words,
+                   .n_words = N_OWN + job->n_words};
+    const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
+    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+        if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
+    job->where[0] = '\0';
+    job->last_step = -1;
+    job->n_ranks = job->n_remote = 0;
+    job->connected = job->complete = job->hung = job->restarting = job->ended_by_us = false;
+    job->stopped_ns = job->stopped_look_ns = 0;
+    job->oom_before = bt_proc_oom_kills();
+    job->started_ns = bt_now_ns();
+    bt_health_start(&job->health);
+    watch_for_hangs(job);
+    bt_code code = bt_launch_start(&l, &job->child, err);
+    free(words);
+    return code;
+}
+
+void bt_job_show_attempt(const bt_job *job) {
+    const bt_job_ui *ui = &job->s->ui;
+    if (ui->attempt) ui->attempt(ui->ctx, job->attempt, job->from.step);
+}
+
+/* ---- the next one ---------------------------------------------------------------------------- */
+
+/* an attempt that is not to be: nobody waits for what it says */
+static void end_launched(bt_job *job) {
+    if (job->child.pid <= 0) return;
+    (void)bt_proc_kill_session(job->child.pid, 2);
+    (void)waitpid(job->child.pid, NULL, 0);
+    if (job->child.out >= 0) close(job->child.out);
+    job->child = (bt_child){.out = -1};
+    bt_rank_progress_close(&job->places);
+    bt_job_dirs_attempt_end(&job->scratch, job->attempt);
+}
+
+/* The record of the attempt that has just been launched. Its number is the store's: where that begins
+ * anew (a damaged database was set aside), so does the attempt. */
+static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
+    bt_run_start start = job->s->start;
+    int number = job->attempt;
+    if (!job->s->writer) return BT_OK;
+    start.resume = true;
+    start.from_step = job->from.step;
+    start.reason = reason;
+    start.world_size = job->world_size;
+    BT_TRY(bt_writer_begin(job->s->writer, &start, &number, err));
+    if (number == job->attempt) return BT_OK;
+    end_launched(job);
+    job->attempt = number;
+    return bt_job_start_attempt(job, err);
+}
+
+static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {
+    const bt_job_setup *s = job->s;
+    bt_code code = s->resume_point(s->resume_ctx, job->memory, &job->from, why, err);
+    if (code == BT_NOTFOUND) {
+        job->from = (bt_resume_point){.lr_factor = 1};
+        code = BT_OK;
+    }
+    job->told_factor = job->from.lr_factor;
+    return code;
+}
+
+static void tell_next(bt_job *job, const bt_text *why, const char *reason) {
+    if (why->len) {
+        why->data[strcspn(why->data, "\n")] = '\0';
+        bt_job_event(job, BT_EVENT_WARNING, -1, "%s", why->data);
+    }
+    if (reason)
+        bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
+                     job->attempt, (long long)job->from.step, reason);
+}
+
+bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
+    bt_text why;
+    bt_text_init(&why);
+    bt_code code = find_place(job, &why, err);
+    char layout[480] = "";
+    const int ranks_before = job->world_size;
+    bt_job_hosts_begin(job);
+    const bool other = code == BT_OK && bt_job_take_layout(job, layout, sizeof layout);
+    job->attempt++;
+    bt_output_reset(&job->output, job->attempt);
+    if (code == BT_OK) code = bt_job_start_attempt(job, err);
+    if (end) bt_job_end_record(job, "failed", bt_end_name(end->kind), end->status);
+    if (code == BT_OK) code = begin_record(job, other ? layout : reason, err);
+    if (code == BT_OK) {
+        tell_next(job, &why, reason);
+        if (other) bt_job_resized_event(job, ranks_before, layout);
+        bt_job_show_attempt(job);
+    } else
+        end_launched(job);
+    bt_text_release(&why);
+    bt_job_clear_away(job);
+    return code;
+}

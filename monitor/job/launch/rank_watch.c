@@ -1,0 +1,106 @@
+/* rank_watch.c - pidfds in one epoll set, and the exit code that /proc has of a zombie. */
+#include "monitor/job/launch/rank_watch.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+
+void bt_rank_watch_adopt(void) { (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
+
+bool bt_rank_watch_open(bt_rank_watch *w) {
+    memset(w, 0, sizeof *w);
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    return w->epoll >= 0;
+}
+
+void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
+    if (w->epoll < 0 || w->n == BT_RANK_WATCH_MAX || pid <= 0) return;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return; /* gone already: mpirun tells */
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = w->n};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) {
+        close(fd);
+        return;
+    }
+    w->at[w->n].rank = rank;
+    w->at[w->n].pid = pid;
+    w->at[w->n++].fd = fd;
+}
+
+/* Of a zombie the last number of its stat line is its wait status. Nobody's any more: 0. */
+static int signal_of(pid_t pid) {
+    char path[64], line[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f) return 0;
+    size_t n = fread(line, 1, sizeof line - 1, f);
+    fclose(f);
+    line[n] = '\0';
+    const char *after = strrchr(line, ')'), *last = strrchr(line, ' ');
+    if (!after || !last || last < after || after[1] != ' ' || after[2] != 'Z') return 0;
+    int status = (int)strtol(last, NULL, 10);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+/* A child that inherited the descriptor would keep it in the set. */
+static void let_go(bt_rank_watch *w, size_t i) {
+    (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, w->at[i].fd, NULL);
+    close(w->at[i].fd);
+    w->at[i].fd = -1;
+}
+
+int bt_rank_watch_next(bt_rank_watch *w, int *signal) {
+    struct epoll_event e;
+    *signal = 0;
+    if (w->epoll < 0 || epoll_wait(w->epoll, &e, 1, 0) != 1) return -1;
+    size_t i = (size_t)e.data.u64;
+    *signal = signal_of(w->at[i].pid);
+    let_go(w, i);
+    return w->at[i].rank;
+}
+
+pid_t bt_rank_watch_pid(const bt_rank_watch *w, int rank) {
+    for (size_t i = 0; i < w->n; i++)
+        if (w->at[i].rank == rank) return w->at[i].pid;
+    return 0;
+}
+
+void bt_rank_watch_kill(const bt_rank_watch *w) {
+    for (size_t i = 0; i < w->n; i++)
+        if (w->at[i].fd >= 0) (void)syscall(SYS_pidfd_send_signal, w->at[i].fd, SIGKILL, NULL, 0);
+}
+
+size_t bt_rank_watch_wait(bt_rank_watch *w, double wait_s) {
+    const int64_t until = bt_now_ns() + (int64_t)(wait_s * 1e9);
+    size_t left = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        if (w->at[i].fd >= 0) {
+            struct pollfd p = {w->at[i].fd, POLLIN, 0};
+            const int64_t ns = until - bt_now_ns();
+            if (poll(&p, 1, ns > 0 ? (int)(ns / 1000000) + 1 : 0) != 1) {
+                left++;
+                continue;
+            }
+            let_go(w, i);
+        }
+        (void)waitpid(w->at[i].pid, NULL, WNOHANG); /* adopted, or none of ours */
+    }
+    return left;
+}
+
+void bt_rank_watch_close(bt_rank_watch *w) {
+    for (size_t i = 0; i < w->n; i++)
+        if (w->at[i].fd >= 0) close(w->at[i].fd);
+    if (w->epoll >= 0) close(w->epoll);
+    w->n = 0;
+    w->epoll = -1;
+}

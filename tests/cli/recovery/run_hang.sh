@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# A rank that hangs, running or asleep, is named with its place and ended by default within seconds; the run goes on with the
+# losses of one that nobody disturbed. A pause is no hang.
+# timeout: 150
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+export BITRAIN_TEST_SLOW=0:6
+run=(train "${slow[@]}" --steps 30 --ckpt-every 100)
+ok "${run[@]}" --name calm
+losses calm >calm.txt
+
+hang() {                                        # NAME RANK HOW WORDS: what is said of it
+    local name=$1 rank=$2 how=$3 words=$4; shift 4
+    BITRAIN_TEST_HANG="$rank:14:$how:$tmp/$name.hung" b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err"
+    local got=$?
+    [ $got -eq 0 ] || { fault "exit $got of $name"; tail -n 5 "$name.err"; }
+    [ -e "$name.hung" ] || fault "$name never hung"
+    losses "$name" | cmp -s - calm.txt || { fault "run $name has other losses"; losses "$name" | diff - calm.txt | head -n 4; }
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='$name'")" = 2 ] || fault "$name has $(q "SELECT count(*) FROM attempts WHERE run='$name'") attempts"
+    q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | grep -Eq "rank $rank \(pid [0-9]+\) is in forward and backward of step 15 since [0-9.]+ s, $words.*: the ranks are ended" ||
+        fault "nobody says where rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | head -n 2)"
+    [ "$(q "SELECT exit_kind FROM attempt JOIN run ON run.id = attempt.run WHERE name='$name' AND attempt=0")" = hung ] ||
+        [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='restarted' AND title LIKE '%no progress%'")" = 1 ] || fault "the end of $name is not told as a hang"
+}
+hang busy 1 busy running
+hang asleep 0 asleep asleep
+
+# nobody hangs who was asked to wait
+b "${run[@]}" --name paused >paused.out 2>paused.err &
+job=$!
+started+=($job)
+wait_step paused 8
+ok ctl paused pause
+sleep 5
+ok ctl paused resume
+wait $job || fault "paused: exit $?"
+[ "$(q "SELECT count(*) FROM attempts WHERE run='paused'")" = 1 ] || fault "a pause cost a restart: $(q "SELECT title FROM events WHERE run='paused' AND kind='failure'")"
+losses paused | cmp -s - calm.txt || fault "the paused run has other losses"
+finish

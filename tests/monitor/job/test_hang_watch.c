@@ -1,0 +1,281 @@
+/* test_hang_watch.c - ranks that hang, that are starved, that wait for the disk or work long, by
+ * places and loads that the test makes up; and 10,000 steps in which nothing hangs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "monitor/job/health/hang_watch.h"
+
+enum { RANKS = 3 };
+static const int64_t MS = 1000000;
+
+typedef struct world {
+    bt_place slot[RANKS];
+    bt_rank_progress places;
+    bt_rank_load load[RANKS];
+    bt_hang_watch watch;
+    int64_t now;
+    double median_s;
+    bt_hang hang;
+} world;
+
+static bool load_of(void *ctx, int pid, bt_rank_load *out) {
+    world *w = ctx;
+    *out = w->load[pid - 100];
+    return out->state != '\0';
+}
+
+static void enter(world *w, int rank, bt_place_id at, int64_t step) {
+    w->slot[rank].since_ns = w->now;
+    w->slot[rank].step = step;
+    w->slot[rank].at = (int32_t)at;
+    w->slot[rank].pid = 100 + rank;
+}
+
+static void all_enter(world *w, bt_place_id at, int64_t step) {
+    for (int r = 0; r < RANKS; r++) enter(w, r, at, step);
+}
+
+static int make(void **state) {
+    world *w = calloc(1, sizeof *w);
+    bt_err err = BT_ERR_INIT;
+    if (!w || bt_hang_open(&w->watch, RANKS, load_of, w, &err) != BT_OK) return -1;
+    w->places = (bt_rank_progress){.slot = w->slot, .n = RANKS};
+    w->now = 1000 * MS;
+    w->median_s = 0.05;
+    for (int r = 0; r < RANKS; r++) w->load[r].state = 'R';
+    all_enter(w, BT_AT_COMPUTE, 7);
+    *state = w;
+    return 0;
+}
+
+static int drop(void **state) {
+    world *w = *state;
+    bt_hang_close(&w->watch);
+    free(w);
+    return 0;
+}
+
+/* looks every 100 ms; the time until a hang was found, -1: none */
+static int64_t look_for(world *w, int64_t ms) {
+    const int64_t began = w->now;
+    while (w->now - began < ms * MS) {
+        w->now += 100 * MS;
+        if (bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang))
+            return (w->now - began) / MS;
+    }
+    return -1;
+}
+
+static void test_one_hangs(void **state) {
+    world *w = *state;
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    int64_t found = look_for(w, 10000);
+    assert_true(found > 2000 && found <= 2300);
+    assert_int_equal(w->hang.rank, 0);
+    assert_true(w->hang.limit_s == 2);
+    assert_non_null(strstr(w->hang.what,
+                           "rank 0 (pid 100) is in forward and backward of step 8 since "
+                           "2.2 s, running"));
+    assert_non_null(strstr(w->hang.what, "the others wait for it"));
+    /* ended and begun again: what hangs once more gets twice the time, in case it only seems to */
+    bt_hang_anew(&w->watch);
+    w->now += 1000 * MS;
+    all_enter(w, BT_AT_COMPUTE, 7);
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    found = look_for(w, 10000);
+    assert_true(found > 4000 && found <= 4200);
+}
+
+static void test_asleep_among_waiting(void **state) {
+    world *w = *state; /* tensor-parallel ranks wait for each other in the same place */
+    w->load[2].state = 'S';
+    int64_t found = look_for(w, 10000);
+    assert_true(found > 2000 && found <= 2200);
+    assert_int_equal(w->hang.rank, 2);
+    assert_non_null(strstr(w->hang.what, "rank 2 (pid 102) is in forward and backward of step 8"));
+    assert_non_null(strstr(w->hang.what, "asleep"));
+}
+
+static void test_all_in_the_exchange(void **state) {
+    world *w = *state;
+    all_enter(w, BT_AT_EXCHANGE, 7);
+    assert_true(look_for(w, 10000) > 0);
+    assert_int_equal(w->hang.rank, -1);
+    assert_non_null(strstr(w->hang.what, "all 3 ranks are in the exchange of step 8"));
+    assert_non_null(strstr(w->hang.what, "transport"));
+}
+
+/* whoever is behind and goes on holds nobody's clock against the others */
+static void test_progress(void **state) {
+    world *w = *state;
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    for (int micro = 0; micro < 40; micro++) { /* 60 s of micro-batches of 1.5 s */
+        enter(w, 0, micro % 2 ? BT_AT_DATA : BT_AT_COMPUTE, 7);
+        assert_int_equal(look_for(w, 1500), -1);
+    }
+}
+
+static void test_starved(void **state) {
+    world *w = *state;
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    const int64_t began = w->now;
+    for (int i = 0; i < 600; i++) { /* a minute with 2 % of a processor: ready, and not running */
+        w->load[0].waited_ns = (w->now - began) * 98 / 100;
+        assert_int_equal(look_for(w, 100), -1);
+    }
+    /* it runs, and does not go on */
+    assert_true(look_for(w, 3000) > 0);
+    assert_int_equal(w->hang.rank, 0);
+}
+
+static void test_late_looks(void **state) {
+    world *w = *state;
+    for (int i = 0; i < 20; i++) { /* the supervisor was stopped for an hour in between */
+        w->now += 180000 * MS;
+        assert_false(bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang));
+    }
+    int64_t found = look_for(w, 10000);
+    assert_true(found > 1500 && found <= 2200);
+}
+
+static void test_long_work(void **state) {
+    world *w = *state;
+    static const bt_place_id patient[] = {BT_AT_CHECKPOINT, BT_AT_EVALUATION};
+    for (int i = 0; i < 2; i++) {
+        bt_hang_anew(&w->watch);
+        w->watch.found = 0;
+        w->watch.longest_io = 0;
+        all_enter(w, patient[i], 7);
+        int64_t found = look_for(w, 60000);
+        assert_true(found > 30000 && found <= 30200);
+    }
+    /* one that took 8 s before may take 80 */
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    w->watch.longest_io = 0;
+    all_enter(w, BT_AT_CHECKPOINT, 7);
+    assert_int_equal(look_for(w, 8000), -1);
+    all_enter(w, BT_AT_COMPUTE, 8);
+    assert_int_equal(look_for(w, 200), -1);
+    all_enter(w, BT_AT_CHECKPOINT, 9);
+    int64_t found = look_for(w, 200000);
+    assert_true(found > 79000 && found <= 80200);
+    /* for ever */
+    static const bt_place_id no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END};
+    for (int i = 0; i < 3; i++) {
+        all_enter(w, no_limit[i], 9);
+        assert_int_equal(look_for(w, 1000000), -1);
+    }
+}
+
+static void test_disk_and_signals(void **state) {
+    world *w = *state;
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    w->load[0].state = 'D';
+    int64_t found = look_for(w, 60000);
+    assert_true(found > 30000 && found <= 30200);
+    bt_hang_anew(&w->watch);
+    for (int i = 0; i < 2; i++) { /* a stopped rank is another's matter, and so is a dead one */
+        w->load[0].state = i ? '\0' : 'T';
+        assert_int_equal(look_for(w, 60000), -1);
+    }
+    /* ranks that are not there yet */
+    w->load[0].state = 'R';
+    w->slot[2].at = BT_AT_NOWHERE;
+    assert_int_equal(look_for(w, 60000), -1);
+}
+
+static void test_limits(void **state) {
+    world *w = *state;
+    w->median_s = 0; /* too few steps to know */
+    int64_t found = look_for(w, 60000);
+    assert_true(found > 30000 && found <= 30200);
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    w->watch.longest_s = 0;
+    w->median_s = 3; /* steps of 3 s */
+    all_enter(w, BT_AT_COMPUTE, 7);
+    found = look_for(w, 60000);
+    assert_true(found > 15000 && found <= 15200);
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    w->watch.longest_s = 0;
+    w->median_s = 0.05; /* a stay of 1.5 s that was none allows 4.5 */
+    all_enter(w, BT_AT_COMPUTE, 7);
+    assert_int_equal(look_for(w, 1500), -1);
+    all_enter(w, BT_AT_EXCHANGE, 7);
+    found = look_for(w, 60000);
+    assert_true(found > 4000 && found <= 4700);
+}
+
+/* Steps as they were seen on a loaded machine: 38 ms, one in a hundred above 96, one in a thousand above
+ * 293, the longest 1,148; every tenth with a checkpoint of up to 1.8 s. */
+static void test_ten_thousand_steps(void **state) {
+    world *w = *state;
+    int64_t next_look = w->now;
+    double u[RANKS];
+    for (int64_t step = 0; step < 10000; step++) {
+        static const bt_place_id order[] = {BT_AT_DATA,      BT_AT_COMPUTE, BT_AT_EXCHANGE,
+                                            BT_AT_OPTIMIZER, BT_AT_RECORD,  BT_AT_CHECKPOINT};
+        const int places = step % 10 == 9 ? 6 : 5;
+        for (int p = 0; p < places; p++) {
+            float x[RANKS];
+            bt_rng_normal(x, RANKS, (uint64_t)(step * 6 + p) * RANKS, 1.0f, 3, 4);
+            for (int r = 0; r < RANKS; r++) {
+                enter(w, r, order[p], step);
+                u[r] = x[r] < 0 ? -x[r] : x[r];
+            }
+            double ms = 38.0 / places *
+                        (u[0] > 3.5   ? 150
+                         : u[0] > 3.2 ? 30
+                         : u[0] > 2.5 ? 8
+                                      : 0.5 + u[0]);
+            if (p == 5) ms = u[1] > 2 ? 1800 : 60;
+            for (const int64_t end = w->now + (int64_t)(ms * (double)MS); w->now < end;) {
+                if (next_look > end) {
+                    w->now = end;
+                    break;
+                }
+                w->now = next_look;
+                next_look += 100 * MS;
+                assert_false(bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang));
+            }
+        }
+    }
+    assert_true(w->watch.longest_s > 0.3 && w->watch.longest_io > 1); /* the long ones were seen */
+}
+
+/* of this process, as /proc tells */
+static void test_proc(void **state) {
+    (void)state;
+    bt_rank_load load;
+    assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
+    assert_int_equal(load.state, 'R');
+    assert_true(load.waited_ns >= 0);
+    assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make, drop)
+    const struct CMUnitTest tests[] = {TEST(test_one_hangs),
+                                       TEST(test_asleep_among_waiting),
+                                       TEST(test_all_in_the_exchange),
+                                       TEST(test_progress),
+                                       TEST(test_starved),
+                                       TEST(test_late_looks),
+                                       TEST(test_long_work),
+                                       TEST(test_disk_and_signals),
+                                       TEST(test_limits),
+                                       TEST(test_ten_thousand_steps),
+                                       cmocka_unit_test(test_proc)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* test_rank_watch.c - processes in the ranks' place: who died by which signal is known at once, the
+ * others are ended, and orphans are taken up. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "monitor/job/launch/rank_watch.h"
+
+static pid_t sleeper(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        for (;;) pause();
+    }
+    return pid;
+}
+
+/* the next death, within 10 s */
+static int next(bt_rank_watch *w, int *signal) {
+    for (int i = 0; i < 5000; i++) {
+        int rank = bt_rank_watch_next(w, signal);
+        if (rank >= 0) return rank;
+        bt_sleep_ns(2000000);
+    }
+    return -1;
+}
+
+static void test_killed(void **state) {
+    (void)state;
+    bt_rank_watch w;
+    pid_t pids[3];
+    int signal = -1;
+    if (!bt_rank_watch_open(&w)) skip();
+    for (int i = 0; i < 3; i++) {
+        pids[i] = sleeper();
+        bt_rank_watch_add(&w, 10 + i, pids[i]);
+    }
+    if (w.n == 0) skip(); /* a kernel without pidfds */
+    assert_int_equal(w.n, 3);
+    assert_int_equal(bt_rank_watch_pid(&w, 11), pids[1]);
+    assert_int_equal(bt_rank_watch_pid(&w, 99), 0);
+    assert_int_equal(bt_rank_watch_next(&w, &signal), -1);
+    kill(pids[1], SIGKILL);
+    assert_int_equal(next(&w, &signal), 11);
+    assert_int_equal(signal, SIGKILL);
+    assert_int_equal(bt_rank_watch_next(&w, &signal), -1); /* told once */
+    assert_int_equal(bt_rank_watch_wait(&w, 0.05), 2);
+    bt_rank_watch_kill(&w);
+    assert_int_equal(bt_rank_watch_wait(&w, 10), 0);
+    for (int i = 0; i < 3; i++) /* all were taken up */
+        assert_int_equal(waitpid(pids[i], NULL, WNOHANG), -1);
+    bt_rank_watch_close(&w);
+    assert_int_equal(w.epoll, -1);
+    bt_rank_watch_close(&w);
+}
+
+static void test_other_ends(void **state) {
+    (void)state;
+    bt_rank_watch w;
+    int signal = -1, status;
+    if (!bt_rank_watch_open(&w)) skip();
+    pid_t ends = fork();
+    if (ends == 0) {
+        bt_sleep_ns(20000000);
+        _exit(3);
+    }
+    pid_t crashes = sleeper();
+    bt_rank_watch_add(&w, 0, ends);
+    bt_rank_watch_add(&w, 1, crashes);
+    if (w.n == 0) skip();
+    assert_int_equal(next(&w, &signal), 0);
+    assert_int_equal(signal, 0); /* by itself */
+    kill(crashes, SIGTERM);
+    assert_int_equal(next(&w, &signal), 1);
+    assert_int_equal(signal, SIGTERM);
+    assert_int_equal(waitpid(ends, &status, 0), ends);
+    assert_int_equal(WEXITSTATUS(status), 3);
+    /* one that nobody can ask any more is left to mpirun */
+    bt_rank_watch_add(&w, 2, ends);
+    assert_int_equal(bt_rank_watch_next(&w, &signal), -1);
+    bt_rank_watch_wait(&w, 1);
+    bt_rank_watch_close(&w);
+}
+
+/* As when mpirun is killed: its children become ours, and do not stay as zombies. */
+static void test_orphans(void **state) {
+    (void)state;
+    int pipes[2];
+    pid_t orphan = 0;
+    bt_rank_watch w;
+    bt_rank_watch_adopt();
+    if (!bt_rank_watch_open(&w)) skip();
+    assert_int_equal(pipe(pipes), 0);
+    pid_t launcher = fork();
+    if (launcher == 0) {
+        pid_t rank = sleeper();
+        (void)!write(pipes[1], &rank, sizeof rank);
+        for (;;) pause();
+    }
+    assert_int_equal(read(pipes[0], &orphan, sizeof orphan), sizeof orphan);
+    bt_rank_watch_add(&w, 0, orphan);
+    if (w.n == 0) skip();
+    kill(launcher, SIGKILL);
+    assert_int_equal(waitpid(launcher, NULL, 0), launcher);
+    bt_rank_watch_kill(&w);
+    assert_int_equal(bt_rank_watch_wait(&w, 10), 0);
+    assert_int_equal(kill(orphan, 0), -1); /* not even a zombie */
+    bt_rank_watch_close(&w);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),
+                                       cmocka_unit_test(test_other_ends),
+                                       cmocka_unit_test(test_orphans)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
