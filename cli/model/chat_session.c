@@ -46,7 +46,7 @@ static bt_code say(session *s, bt_chat_role role, const char *text, size_t n, bt
     char *copy = malloc(n + 1);
     if (!copy) return bt_fail(err, BT_NOMEM, "no memory for a message");
     memcpy(copy, text, n);
-    s->messages[s->n++] = (bt_chat_message){role, copy, n};
+    s->messages[s->n++] = (bt_chat_message){.role = role, .text = copy, .n = n};
     return BT_OK;
 }
 

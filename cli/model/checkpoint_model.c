@@ -84,6 +84,7 @@ static bt_code make_model(bt_trained *t, bt_source *s, const bt_trained_how *how
     bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
                             .prec = (bt_prec)t->cfg.precision,
                             .train = false,
+                            .documents = t->cfg.packing > BT_PACKED_STREAM,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));

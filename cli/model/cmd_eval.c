@@ -13,6 +13,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/train/evaluate.h"
+#include "engine/train/run_data.h"
 
 typedef struct eval_cfg {
     char data[4096], field[64], store[1024], isa[16];
@@ -103,21 +104,17 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     /* a model that was not trained here has no cache folder yet */
     if (!own && !t->cfg.cache[0] && code == BT_OK)
         code = bt_verbs_corpus(t->cfg.data, cache, sizeof cache, err);
-    const bt_loader_cfg data = {.glob = t->cfg.glob,
-                                .progress = bt_progress_tokenising,
-                                .ctx = &bar,
-                                .paths = own ? cfg->data : t->cfg.data,
-                                .val_paths = own ? cfg->data : t->cfg.val_data,
-                                .tokenizer = tokenizer,
-                                .field = cfg->field[0] ? cfg->field : t->cfg.field,
-                                .cache_dir = own        ? ""
-                                             : cache[0] ? cache
-                                                        : t->cfg.cache,
-                                .val_frac = t->cfg.val_frac,
-                                .B = (int)t->cfg.micro_batch,
-                                .T = m->T,
-                                .V = m->V,
-                                .seed = (uint64_t)t->cfg.seed};
+    bt_loader_cfg data = bt_run_data(&t->cfg);
+    data.progress = bt_progress_tokenising;
+    data.ctx = &bar;
+    if (own)
+        data.paths = data.val_paths = cfg->data, data.cache_dir = "";
+    else if (cache[0])
+        data.cache_dir = cache;
+    data.tokenizer = tokenizer;
+    if (cfg->field[0]) data.field = data.form.field = cfg->field;
+    data.T = m->T;
+    data.V = m->V;
     const bool endless = strncmp(data.val_paths[0] ? data.val_paths : data.paths, "synth:", 6) == 0;
     const int64_t all = endless ? t->cfg.eval_tokens : INT64_MAX / 2;
     if (code == BT_OK)

@@ -59,6 +59,9 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_er
 
 /* train_vocab.c: model.vocab, unless it was given, becomes the number of tokens of the tokenizer, or
  * of the weights that model.init_from names. After the settings are read, before they are settled */
+/* model.init_from: a run's name becomes its folder; settings of the model and the tokenizer that nobody
+ * gave follow the checkpoint */
+bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_place.c */

@@ -10,8 +10,8 @@
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/io/sources.h"
-#include "engine/data/shards/loader.h"
 #include "engine/parallel/mpi/comm.h"
+#include "engine/train/run_data.h"
 #include "monitor/job/launch/builtin.h"
 #include "monitor/job/run_lock.h"
 
@@ -116,23 +116,12 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, int64_t *tokens, 
     bt_loader *loader = NULL;
     bt_progress bar;
     const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
-    bt_loader_cfg cfg = {.paths = c->data,
-                         .val_paths = c->val_data,
-                         .tokenizer = c->tokenizer,
-                         .glob = c->glob,
-                         .field = c->field,
-                         .progress = bt_progress_tokenising,
-                         .ctx = &bar,
-                         .cache_dir = c->cache,
-                         .split = split,
-                         .val_frac = c->val_frac,
-                         .shuffle = c->shuffle,
-                         .B = 1,
-                         .T = (int)c->seq_len,
-                         .V = (int)c->vocab,
-                         .seed = (uint64_t)c->seed,
-                         .sequences_per_step = mine,
-                         .n_sequences = mine};
+    bt_loader_cfg cfg = bt_run_data(c);
+    cfg.progress = bt_progress_tokenising;
+    cfg.ctx = &bar;
+    cfg.split = split;
+    cfg.B = 1;
+    cfg.sequences_per_step = cfg.n_sequences = mine;
     bt_progress_begin(&bar, c->quiet || c->json);
     bt_code code = bt_loader_open(&loader, &cfg, err);
     bt_progress_end(&bar);

@@ -462,8 +462,21 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
+    bool text = c->form == 0;
+    if (c->packing == BT_PACKED_AUTO) c->packing = text ? BT_PACKED_STREAM : BT_PACKED_DOCUMENTS;
+    if (c->packing == BT_PACKED_STREAM && !text)
+        return bt_fail(err, BT_ARG,
+                       "data.packing=stream runs documents together, and data.form says that they "
+                       "are apart (use documents or pad)");
+    if (c->packing != BT_PACKED_STREAM && synthetic)
+        return bt_fail(err, BT_ARG, "'%.40s' has no documents (use data.packing=stream)", c->data);
+    return BT_OK;
+}
+
 static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
     bool synthetic = strncmp(c->data, "synth:", 6) == 0;
+    BT_TRY(resolve_packing(c, synthetic, err));
     if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
     if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)
         return bt_fail(

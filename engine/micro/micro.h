@@ -28,9 +28,10 @@ typedef struct bt_micro {
     bool reproducible; /* every micro-batch is a unit of its own, added up in a fixed tree */
     int64_t rows;      /* tokens of a micro-batch */
     uint64_t seed;
-    int64_t step;        /* the step that is computed */
-    double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's place */
-    double slowdown;     /* 1, or more: sleep as if the processor were so much slower */
+    int64_t step;    /* the step that is computed */
+    int64_t counted; /* targets that are learned in this rank's micro-batches of the step so far */
+    double *losses;  /* (plan->micros) sums of token losses, at the micro-batch's place */
+    double slowdown; /* 1, or more: sleep as if the processor were so much slower */
     int64_t computed_ns; /* forward and backward of this step, when the pass began */
 } bt_micro;
 

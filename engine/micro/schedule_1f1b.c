@@ -19,22 +19,28 @@
 typedef struct pipeline {
     bt_micro_schedule base; /* first: a bt_micro_schedule is this */
     bool first, last;
-    int slots, behind; /* micro-batches in flight at most; stages behind this one */
-    size_t tokens;     /* of a micro-batch */
-    size_t tied;       /* elements of a table that first and last stage share */
-    int32_t *inputs;   /* (slots, tokens) the first stage's backward needs them again */
-    float *head_grads; /* (tied) first stage */
+    int slots, behind;  /* micro-batches in flight at most; stages behind this one */
+    size_t tokens;      /* of a micro-batch */
+    size_t tied;        /* elements of a table that first and last stage share */
+    int32_t *inputs;    /* (slots, tokens) the first stage's backward needs them again */
+    int32_t *positions; /* (slots, tokens) of documents: every stage's backward does */
+    bool documents;     /* the batches have positions */
+    float *head_grads;  /* (tied) first stage */
 } pipeline;
 
 size_t bt_schedule_1f1b_bytes(const bt_model_setup *s, const bt_mesh_shape *shape) {
     bool first = bt_slice_is_first_stage(s->slice);
     size_t tokens = (size_t)s->B * (size_t)s->cfg.T;
     return bt_pipe_bytes(shape, s->slice.pp_stage, bt_stage_elems(s)) +
-           (size_t)s->in_flight * tokens * sizeof(int32_t) +
+           2 * (size_t)s->in_flight * tokens * sizeof(int32_t) +
            (first ? bt_stage_tied_elems(s) * sizeof(float) : 0);
 }
 
 /* ---- one pass -------------------------------------------------------------------------------- */
+
+static int32_t *positions_of(const pipeline *p, int slot) {
+    return p->positions + (size_t)slot * p->tokens;
+}
 
 static bt_code forward(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     int slot = (int)(i % p->slots);
@@ -46,6 +52,10 @@ static bt_code forward(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
         memcpy(inputs, batch.inputs, p->tokens * sizeof *inputs);
     else
         BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
+    p->documents = batch.positions != NULL;
+    if (p->documents)
+        memcpy(positions_of(p, slot), batch.positions, p->tokens * sizeof *p->positions);
+    bt_model_documents(m->model, batch.positions);
     bt_micro_pass_begin(m);
     bt_model_stage_forward(m->model, inputs);
     BT_TRY(bt_micro_pass_end(m, err));
@@ -74,6 +84,7 @@ static bt_code last_stage_pass(pipeline *p, bt_micro *m, int64_t i, double scale
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
     BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
+    bt_model_documents(m->model, batch.positions);
     bt_micro_pass_begin(m);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, batch.inputs, batch.targets, scale, ready,
                                                 m->reducer);
@@ -90,6 +101,7 @@ static bt_code backward(pipeline *p, bt_micro *m, int64_t i, double scale, bt_er
     } else {
         BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
         if (tie && p->first) BT_TRY(receive_head_grads(p, m->model, err));
+        bt_model_documents(m->model, p->documents ? positions_of(p, slot) : NULL);
         bt_micro_pass_begin(m);
         bt_model_stage_backward(m->model, p->inputs + (size_t)slot * p->tokens, ready, m->reducer);
         BT_TRY(bt_micro_pass_end(m, err));
@@ -129,6 +141,7 @@ static void destroy(bt_micro_schedule *s) {
     pipeline *p = (pipeline *)s;
     bt_pipe_destroy(s->pipe);
     free(p->inputs);
+    free(p->positions);
     free(p->head_grads);
     free(p);
 }
@@ -146,8 +159,9 @@ bt_code bt_schedule_1f1b_create(bt_micro_schedule **out, const bt_model_setup *s
                     .tokens = (size_t)s->B * (size_t)s->cfg.T,
                     .tied = bt_stage_tied_elems(s)};
     p->inputs = calloc((size_t)p->slots * p->tokens, sizeof *p->inputs);
+    p->positions = calloc((size_t)p->slots * p->tokens, sizeof *p->positions);
     p->head_grads = p->first ? calloc(p->tied + 1, sizeof *p->head_grads) : NULL;
-    bt_code code = p->inputs && (!p->first || p->head_grads)
+    bt_code code = p->inputs && p->positions && (!p->first || p->head_grads)
                        ? bt_pipe_create(&p->base.pipe, mesh, bt_stage_elems(s), err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for a pipeline stage");
     if (code != BT_OK) {

@@ -42,8 +42,9 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     memset(mean, 0, BT_MR_COUNT * sizeof *mean);
     for (int r = 0; r < n; r++) {
         const double *v = t->all + (size_t)r * BT_MR_COUNT;
-        loss += v[BT_MR_LOSS] * v[BT_MR_MICRO_BATCHES];
-        share += v[BT_MR_MICRO_BATCHES];
+        double weight = isnan(v[BT_MR_COUNTED]) ? v[BT_MR_MICRO_BATCHES] : v[BT_MR_COUNTED];
+        loss += v[BT_MR_LOSS] * weight;
+        share += weight;
         slowest = fmax(slowest, v[BT_MR_STEP_TIME]);
         overhead += bt_derived_comm_overhead(v[BT_MR_COMM_EXPOSED], v[BT_MR_WAIT],
                                              v[BT_MR_STEP_TIME]);

@@ -174,6 +174,7 @@ static bt_code run_record(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
     values[BT_MS_TOKENS] = (double)t->at.tokens;
     values[BT_MS_LOSS] = o->global_loss;
+    values[BT_MS_COUNTED] = (double)o->counted;
     values[BT_MS_GRAD_NORM] = o->grad_norm;
     values[BT_MS_LR] = o->lr;
     values[BT_MS_WEIGHT_DECAY] = o->weight_decay;

@@ -15,6 +15,7 @@ struct bt_evaluator {
     /* (ranks * n_micro) token losses of every micro-batch, in order */
     double *sums;
     int32_t *inputs, *targets; /* (n_micro, B, T); targets of padding are -1 */
+    int32_t *positions;        /* likewise; NULL: sequences are not made of documents */
     double bytes_per_token;
     void (*progress)(void *ctx, double done);
     void *ctx;
@@ -27,7 +28,10 @@ static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, b
     e->inputs = calloc((size_t)e->n_micro * per_micro, sizeof *e->inputs);
     e->targets = calloc((size_t)e->n_micro * per_micro, sizeof *e->targets);
     e->sums = calloc((size_t)e->n_micro * (size_t)bt_comm_size(e->dp), sizeof *e->sums);
-    if (!e->inputs || !e->targets || !e->sums)
+    if (cfg->packing > BT_PACKING_STREAM)
+        e->positions = calloc((size_t)e->n_micro * per_micro, sizeof *e->positions);
+    if (!e->inputs || !e->targets || !e->sums ||
+        (cfg->packing > BT_PACKING_STREAM && !e->positions))
         return bt_fail(err, BT_NOMEM,
                        "cannot keep %zu validation tokens in memory (lower train.eval_tokens)",
                        (size_t)e->n_micro * per_micro);
@@ -41,6 +45,9 @@ static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, b
         if (code != BT_OK) break;
         memcpy(e->inputs + (size_t)i * per_micro, batch.inputs, per_micro * sizeof *e->inputs);
         memcpy(e->targets + (size_t)i * per_micro, batch.targets, per_micro * sizeof *e->targets);
+        if (batch.positions)
+            memcpy(e->positions + (size_t)i * per_micro, batch.positions,
+                   per_micro * sizeof *e->positions);
         for (int b = 0; b < e->B; b++) {
             if (cfg->first_sequence + i * e->B + b < wanted) continue;
             int32_t *row = e->targets + (size_t)i * per_micro + (size_t)b * (size_t)e->T;
@@ -117,6 +124,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro, 0, err));
     for (int64_t i = 0; i < e->n_micro; i++) {
         const int32_t *targets = e->targets + (size_t)i * per_micro;
+        bt_model_documents(m, e->positions ? e->positions + (size_t)i * per_micro : NULL);
         BT_TRY(pass(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
         for (size_t j = 0; j < per_micro; j++) tokens += targets[j] >= 0;
         if (e->progress) e->progress(e->ctx, (double)(i + 1) / (double)e->n_micro);
@@ -146,7 +154,9 @@ const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n) {
 }
 
 size_t bt_evaluator_bytes(const bt_evaluator *e) {
-    return e ? 2 * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B * (size_t)e->T : 0;
+    return e ? (e->positions ? 3 : 2) * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B *
+                   (size_t)e->T
+             : 0;
 }
 
 uint64_t bt_evaluator_hash(const bt_evaluator *e) { return e ? e->hash : 0; }
@@ -155,6 +165,7 @@ void bt_evaluator_close(bt_evaluator *e) {
     if (!e) return;
     free(e->inputs);
     free(e->targets);
+    free(e->positions);
     free(e->sums);
     free(e);
 }

@@ -29,9 +29,11 @@ static void put_test_nan(bt_trainer *t) {
  * order. */
 static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
-    double scale = t->loss_scale.value / (double)t->cfg.batch_tokens, sum = 0,
-           began = compute_seconds();
+    const int64_t counted = bt_loader_counted(t->loader, t->at.step);
+    out->counted = counted < 0 ? t->cfg.batch_tokens : counted;
+    double scale = t->loss_scale.value / (double)out->counted, sum = 0, began = compute_seconds();
     t->micro.step = t->at.step;
+    t->micro.counted = 0;
     bt_span_begin(BT_MR_BWD);
     bt_update_zero_grads(&t->update);
     bt_residual_begin(&t->residual, bt_model_grads(t->model), t->loss_scale.value);
@@ -43,10 +45,12 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     BT_TRY(t->schedule->run(t->schedule, &t->micro, scale, err));
     out->seconds_per_micro = (compute_seconds() - began) / (double)plan->n;
     for (int64_t i = 0; i < plan->n; i++) sum += *bt_micro_loss(&t->micro, i);
-    out->loss = sum / (double)(plan->n * t->micro.rows);
+    int64_t mine = counted < 0 ? plan->n * t->micro.rows : t->micro.counted;
+    out->loss = mine ? sum / (double)mine : 0; /* of no token: without weight in the mean */
     /* ranks with more micro-batches still need this rank's weights */
     BT_TRY(bt_weights_drain_sends(t->update.weights, err));
     bt_meter_set(&t->meter, BT_MR_LOSS, out->loss);
+    bt_meter_set(&t->meter, BT_MR_COUNTED, counted < 0 ? NAN : (double)t->micro.counted);
     bt_meter_set(&t->meter, BT_MR_MICRO_BATCHES, (double)plan->n);
     return BT_OK;
 }
@@ -62,7 +66,7 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
         if (i < plan->first || i >= plan->first + plan->n) losses[i] = 0;
     BT_TRY(bt_all_reduce_f64(t->mesh.dp, losses, (size_t)plan->micros, BT_SUM, err));
     for (int64_t i = 0; i < plan->micros; i++) sum += losses[i];
-    out->global_loss = sum / (double)t->cfg.batch_tokens;
+    out->global_loss = sum / (double)out->counted;
     bt_span_end();
     return BT_OK;
 }

@@ -14,30 +14,20 @@
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/memory.h"
 #include "engine/train/measured.h"
+#include "engine/train/run_data.h"
 #include "engine/train/trainer_impl.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
 static bt_loader_cfg loader_cfg(const bt_trainer *t) {
-    const bt_run_cfg *c = &t->cfg;
+    const int64_t B = t->cfg.micro_batch;
     const bt_micro_plan *p = &t->micro_plan;
-    return (bt_loader_cfg){.paths = c->data,
-                           .val_paths = c->val_data,
-                           .glob = c->glob,
-                           .tokenizer = c->tokenizer,
-                           .field = c->field,
-                           .cache_dir = c->cache,
-                           .split = BT_SPLIT_TRAIN,
-                           .val_frac = c->val_frac,
-                           .shuffle = c->shuffle,
-                           .B = (int)c->micro_batch,
-                           .T = (int)c->seq_len,
-                           .V = (int)c->vocab,
-                           .seed = (uint64_t)c->seed,
-                           .first_step = t->at.step,
-                           .sequences_per_step = (int)p->sequences,
-                           .first_sequence = (int)(p->first * c->micro_batch),
-                           .n_sequences = (int)(p->n * c->micro_batch)};
+    bt_loader_cfg data = bt_run_data(&t->cfg);
+    data.first_step = t->at.step;
+    data.sequences_per_step = (int)p->sequences;
+    data.first_sequence = (int)(p->first * B);
+    data.n_sequences = (int)(p->n * B);
+    return data;
 }
 
 static bt_code open_data(bt_trainer *t, bt_err *err) {
@@ -346,6 +336,7 @@ static void announce(bt_trainer *t) {
                            n_ranks == 1 ? "" : "s", bt_threads_count(),
                            bt_threads_count() == 1 ? "" : "s", bt_kernels_isa());
     }
+    bt_run_data_tell(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */

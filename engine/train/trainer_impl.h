@@ -38,7 +38,8 @@ enum {
 enum { REQ_CKPT_DUE = 1 << 16 };
 
 typedef struct bt_step_outcome {
-    double loss;        /* this rank's mean over its tokens */
+    int64_t counted;    /* tokens that are learned in this step, all ranks */
+    double loss;        /* this rank's mean over those of its tokens that are learned */
     double worst_loss;  /* the largest of all ranks' */
     double global_loss; /* of all ranks, added in a fixed order; NaN when not reproducible */
     double grad_norm, lr, weight_decay, loss_scale;

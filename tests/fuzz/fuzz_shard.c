@@ -20,8 +20,7 @@ static void seal(uint8_t *s, size_t n) {
     h.version = BT_SHARD_VERSION;
     h.block_bytes = BT_SHARD_BLOCK;
     h.file_bytes = n;
-    h.zero32 = 0;
-    h.zero64 = 0;
+    h.flags &= 3;
     h.vocab = h.vocab % BT_SHARD_MAX_VOCAB + 1;
     h.id_bytes = h.id_bytes % 4 == 3 ? 4 : h.id_bytes % 4 ? h.id_bytes % 4 : 1;
     uint64_t room = n - sizeof h;
@@ -35,7 +34,14 @@ static void seal(uint8_t *s, size_t n) {
                  hash = XXH3_64bits(s + from, k);
         memcpy(s + at, &hash, 8);
     }
-    if (h.tables_at + h.n_blocks * 16 <= n) h.n_segments = (n - h.tables_at - h.n_blocks * 16) / 16;
+    uint64_t left = h.tables_at + h.n_blocks * 16 <= n ? n - h.tables_at - h.n_blocks * 16 : 0;
+    h.n_spans = h.flags & BT_SHARD_HAS_SPANS ? h.n_spans % (left / 16 + 1) : 0;
+    left -= h.n_spans * 16;
+    if (h.flags & BT_SHARD_HAS_DOCUMENTS) {
+        h.documents %= left / 8 + 1;
+        left -= h.documents * 8;
+    }
+    h.n_segments = left / 16;
     h.content_hash = XXH3_64bits_withSeed(NULL, 0, h.count);
     for (uint64_t i = 0, at = h.tables_at; i < h.n_blocks && at + 16 <= n; i++, at += 16)
         h.content_hash = XXH3_64bits_withSeed(s + at, 8, h.content_hash);

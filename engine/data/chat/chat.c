@@ -108,7 +108,7 @@ static bt_code put_text(const render *r, const bt_chat_message *m, bool learned,
 static bt_code system_turn(const render *r, const bt_chat_message *system) {
     const bt_chat_template *t = r->t;
     const char *fallback = t->fallback ? t->fallback : "";
-    const bt_chat_message given = {BT_CHAT_SYSTEM, fallback, strlen(fallback)};
+    const bt_chat_message given = {.role = BT_CHAT_SYSTEM, .text = fallback, .n = strlen(fallback)};
     if (!system && !*fallback && !(t->flags & BT_CHAT_DATED)) return BT_OK;
     BT_TRY(put(r, t->system, false, 0));
     BT_TRY(put_text(r, system ? system : &given, false, 0));

@@ -23,7 +23,13 @@ typedef enum {
     BT_CHAT_SYSTEM_REFUSED
 } bt_chat_place;
 
-enum { BT_CHAT_TRIM = 1, BT_CHAT_BETWEEN = 2, BT_CHAT_BARE = 4, BT_CHAT_DATED = 8 };
+enum {
+    BT_CHAT_TRIM = 1,
+    BT_CHAT_BETWEEN = 2,
+    BT_CHAT_BARE = 4,
+    BT_CHAT_DATED = 8,
+    BT_CHAT_PREAMBLE = 16
+};
 
 typedef struct bt_chat_template { /* the columns of chat.def; NULL is "" */
     const char *name, *bos, *system, *system_end, *user, *user_end, *answer, *end, *tail, *close,
@@ -36,6 +42,7 @@ typedef struct bt_chat_message {
     bt_chat_role role;
     const char *text;
     size_t n;
+    bool muted; /* an answer that is not learned */
 } bt_chat_message;
 
 typedef struct bt_chat_piece {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -215,7 +216,8 @@ static json_t *field_of(json_t *object, const char *field) {
     return v;
 }
 
-static bt_code parse_line(bt_documents *d, const char *s, size_t n, bt_piece *out, bt_err *err) {
+/* leaves the line's object in d->object */
+static bt_code parse_object(bt_documents *d, const char *s, size_t n, bt_err *err) {
     unsigned long long line = d->line;
     if (!bt_json_depth_ok(s, n, JSON_DEPTH))
         return bt_fail(err, BT_FORMAT, "'%s' line %llu: JSON nested deeper than %d", path_of(d),
@@ -228,6 +230,11 @@ static bt_code parse_line(bt_documents *d, const char *s, size_t n, bt_piece *ou
                        line, why.column, why.text);
     if (!json_is_object(d->object))
         return bt_fail(err, BT_FORMAT, "'%s' line %llu: not a JSON object", path_of(d), line);
+    return BT_OK;
+}
+
+static bt_code text_of_object(const bt_documents *d, bt_piece *out, bt_err *err) {
+    unsigned long long line = d->line;
     json_t *v = field_of(d->object, d->field);
     if (!v)
         return bt_fail(
@@ -247,8 +254,9 @@ static bool blank(const char *s, size_t n) {
     return true;
 }
 
-/* the next non-empty line; at the end of the file a piece without text that ends the file */
-static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
+/* the object of the next non-empty line; *ends: there is none, the file has been closed */
+static bt_code next_line(bt_documents *d, bool *ends, bt_err *err) {
+    *ends = false;
     for (;;) {
         size_t want = PIECE, searched = 0;
         const char *newline = NULL;
@@ -268,7 +276,7 @@ static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
         const char *s = d->buf + d->begin;
         size_t n = newline ? (size_t)(newline - s) : d->end - d->begin;
         if (!newline && n == 0) {
-            *out = (bt_piece){"", 0, false, true};
+            *ends = true;
             return close_file(d, err);
         }
         if (d->line == 0 && n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0) {
@@ -277,8 +285,36 @@ static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
         }
         d->line++;
         d->begin = newline ? (size_t)(newline - d->buf) + 1 : d->end;
-        if (!blank(s, n)) return parse_line(d, s, n, out, err);
+        if (!blank(s, n)) return parse_object(d, s, n, err);
     }
+}
+
+/* at the end of the file a piece without text that ends the file */
+static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
+    bool ends;
+    BT_TRY(next_line(d, &ends, err));
+    if (!ends) return text_of_object(d, out, err);
+    *out = (bt_piece){"", 0, false, true};
+    return BT_OK;
+}
+
+bt_code bt_documents_object(bt_documents *d, json_t **object, bool *files_end, bt_err *err) {
+    bool ends;
+    *object = NULL;
+    *files_end = d->at == d->n_files;
+    if (*files_end) return BT_OK;
+    if (d->files[d->at].kind != BT_SOURCE_JSONL)
+        return bt_fail(err, BT_ARG,
+                       "'%s' is not JSON lines: conversations are read from .jsonl files",
+                       path_of(d));
+    if (d->fd < 0) BT_TRY(open_file(d, err));
+    BT_TRY(next_line(d, &ends, err));
+    if (!ends) *object = d->object;
+    return BT_OK;
+}
+
+void bt_documents_where(const bt_documents *d, char *out, size_t size) {
+    snprintf(out, size, "'%s' line %llu", path_of(d), (unsigned long long)d->line);
 }
 
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {

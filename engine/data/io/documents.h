@@ -17,6 +17,7 @@
 #include "engine/data/io/sources.h"
 
 typedef struct bt_documents bt_documents;
+struct json_t;
 
 typedef struct bt_piece {
     const char *text;              /* NULL: no more files */
@@ -30,6 +31,13 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) BT_MUST_CHECK;
 double bt_documents_done(const bt_documents *d); /* share of the bytes read, 0..1 */
 void bt_documents_close(bt_documents *d);        /* accepts NULL */
+
+/* of JSONL files alone, instead of `next`: the next line's object, borrowed until the following call.
+ * Behind the last line of each file *object is NULL; at the end of all, *files_end is set as well */
+bt_code bt_documents_object(bt_documents *d, struct json_t **object, bool *files_end, bt_err *err)
+    BT_MUST_CHECK;
+/* of the object: "'chat.jsonl' line 7" */
+void bt_documents_where(const bt_documents *d, char *out, size_t size);
 
 /* the last place in text[0..n) where cutting changes no token, or n when there is none: behind a
  * newline between two characters that are not space, or before a blank between ASCII letters. */

@@ -25,6 +25,12 @@ struct bt_corpus {
     uint64_t count, source_bytes, hash;
     bt_shard *open[MAX_OPEN]; /* a ring: the oldest makes room */
     size_t oldest, n_open;
+    uint64_t T;
+    bt_row_set *rows; /* NULL: a stream */
+    /* of packed shards: learned ids and their source bytes; and room for one row */
+    double learned, learned_bytes;
+    int32_t *ids; /* (T + 1) */
+    unsigned char *marks;
 };
 
 static void keep_open(bt_corpus *c, bt_shard *s) {
@@ -42,10 +48,15 @@ void bt_corpus_close(bt_corpus *c) {
     for (size_t i = 0; i < c->n_shards; i++) bt_shard_close(c->shards[i]);
     free(c->shards);
     free(c->extents);
+    free(c->ids);
+    free(c->marks);
+    bt_row_set_destroy(c->rows);
     free(c);
 }
 
-uint64_t bt_corpus_count(const bt_corpus *c) { return c->count; }
+uint64_t bt_corpus_count(const bt_corpus *c) {
+    return c->rows ? bt_row_set_facts(c->rows)->tokens : c->count;
+}
 uint64_t bt_corpus_source_bytes(const bt_corpus *c) { return c->source_bytes; }
 uint64_t bt_corpus_hash(const bt_corpus *c) { return c->hash; }
 
@@ -76,6 +87,11 @@ static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bo
                          const uint32_t *lengths, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
     uint64_t at = 0;
+    if (info->has_spans)
+        return bt_fail(err, BT_ARG,
+                       "token shard '%.100s' holds conversations or texts of an instruction set: "
+                       "set data.packing=documents (or pad)",
+                       bt_shard_name(s));
     for (uint64_t i = 0; i < info->n_segments; i++) {
         uint64_t count, bytes, begin, end;
         bt_shard_segment(s, i, &count, &bytes);
@@ -88,6 +104,40 @@ static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bo
         BT_TRY(add_extent(c, s, from, n, err));
         at += count;
     }
+    return BT_OK;
+}
+
+/* the documents of the split's part of every segment */
+static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
+                             const char *name, bt_err *err) {
+    const bt_shard_info *info = bt_shard_about(s);
+    const uint64_t *ends = bt_shard_document_ends(s);
+    uint64_t at = 0, d = 0, facts[4] = {info->content_hash, info->tables_hash, cfg->packing, c->T};
+    if (!info->has_documents)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "token shard '%.100s' does not say where its documents end, which packing "
+                       "needs: make it again with 'bitrain data prepare'",
+                       bt_shard_name(s));
+    for (uint64_t i = 0; i < info->n_segments; i++) {
+        uint64_t count, bytes, from = d;
+        bt_shard_segment(s, i, &count, &bytes);
+        for (at += count; d < info->documents && ends[d] <= at;) d++;
+        uint64_t val = whole ? 0 : (uint64_t)((double)(d - from) * cfg->val_frac);
+        bool train = cfg->split == BT_SPLIT_TRAIN;
+        BT_TRY(bt_row_set_add(c->rows, s, (uint32_t)(c->n_shards - 1),
+                              whole || train ? from : d - val, whole || !train ? d : d - val, name,
+                              err));
+    }
+    const bt_shard_span *spans = bt_shard_spans(s);
+    for (uint64_t i = 0; i < info->n_spans; i++) {
+        c->learned += (double)spans[i].n;
+        c->learned_bytes += (double)spans[i].source_bytes;
+    }
+    if (!info->has_spans) {
+        c->learned += (double)info->count;
+        c->learned_bytes += (double)info->source_bytes;
+    }
+    c->hash = XXH3_64bits_withSeed(facts, sizeof facts, c->hash);
     return BT_OK;
 }
 
@@ -121,6 +171,7 @@ static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size
     bt_prepare_cfg p = {.files = items + i,
                         .n_files = *next - i,
                         .field = cfg->field,
+                        .form = &cfg->form,
                         .tokenizer = t,
                         .progress = cfg->progress,
                         .ctx = cfg->ctx};
@@ -132,19 +183,28 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
     *out = NULL;
     bt_corpus *c = calloc(1, sizeof *c);
     uint32_t *lengths = bt_id_lengths(tokenizer);
-    if (c) c->shards = calloc(sources->n, sizeof *c->shards);
-    bt_code code = c && lengths && c->shards
+    if (c) {
+        c->T = (uint64_t)cfg->T;
+        c->shards = calloc(sources->n, sizeof *c->shards);
+        c->ids = malloc((c->T + 1) * sizeof *c->ids);
+        c->marks = malloc(c->T + 1);
+    }
+    bt_code code = c && lengths && c->shards && c->ids && c->marks
                        ? BT_OK
                        : bt_fail(err, BT_NOMEM, "cannot take memory for %zu data files",
                                  sources->n);
+    if (code == BT_OK && cfg->packing > BT_PACKING_STREAM)
+        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long, err);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
         code = open_next(&s, sources, i, &next, cfg, tokenizer, err);
         if (code != BT_OK) break;
         c->shards[c->n_shards++] = s;
         keep_open(c, s);
-        code = add_shard(c, s, cfg, whole, lengths, err);
+        code = c->rows ? add_documents(c, s, cfg, whole, sources->items[i].path, err)
+                       : add_shard(c, s, cfg, whole, lengths, err);
     }
+    if (code == BT_OK && c->rows) code = bt_row_set_finish(c->rows, err);
     free(lengths);
     if (code != BT_OK) {
         bt_corpus_close(c);
@@ -177,6 +237,57 @@ bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_
         out += k;
         first += k;
         n -= (size_t)k;
+    }
+    return BT_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+uint64_t bt_corpus_rows(const bt_corpus *c) {
+    if (c->rows) return bt_row_set_rows(c->rows);
+    return c->count ? (c->count - 1) / c->T : 0;
+}
+
+uint32_t bt_corpus_row_counted(const bt_corpus *c, uint64_t row) {
+    return c->rows ? bt_row_set_counted(c->rows, row) : (uint32_t)c->T;
+}
+
+const bt_row_facts *bt_corpus_row_facts(const bt_corpus *c) {
+    return c->rows ? bt_row_set_facts(c->rows) : NULL;
+}
+
+double bt_corpus_bytes_per_token(const bt_corpus *c) {
+    if (c->rows) return c->learned > 0 ? c->learned_bytes / c->learned : 1;
+    return (double)c->source_bytes / (double)c->count;
+}
+
+static bt_code read_piece(bt_corpus *c, const bt_row_piece *p, const bt_corpus_row *out, size_t at,
+                          bt_err *err) {
+    bt_shard *s = c->shards[p->shard];
+    if (bt_shard_is_parked(s)) keep_open(c, s);
+    BT_TRY(bt_shard_read(s, p->first, p->n, c->ids, err));
+    bt_shard_learned(s, p->first, p->n, c->marks);
+    for (size_t i = 0; i < p->n; i++) {
+        out->inputs[at + i] = c->ids[i];
+        out->targets[at + i] = i + 1 < p->n && c->marks[i + 1] ? c->ids[i + 1] : -1;
+        out->positions[at + i] = (int32_t)i;
+    }
+    return BT_OK;
+}
+
+bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err) {
+    size_t n, at = 0, T = (size_t)c->T;
+    if (!c->rows) {
+        BT_TRY(bt_corpus_read(c, row * c->T, T + 1, c->ids, err));
+        memcpy(out->inputs, c->ids, T * sizeof *c->ids);
+        memcpy(out->targets, c->ids + 1, T * sizeof *c->ids);
+        return BT_OK;
+    }
+    const bt_row_piece *pieces = bt_row_set_pieces(c->rows, row, &n);
+    for (size_t i = 0; i < n; at += pieces[i++].n) BT_TRY(read_piece(c, &pieces[i], out, at, err));
+    for (; at < T; at++) {
+        out->inputs[at] = 0;
+        out->targets[at] = out->positions[at] = -1;
     }
     return BT_OK;
 }

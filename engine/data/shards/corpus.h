@@ -1,5 +1,6 @@
 /* corpus.h - all the data of one split as a single stream of ids.
  *
+ * With packing (row_set.h) documents are laid into rows instead, and the split is one of documents.
  * Every text file, and every segment of a shard, gives its first part to training and its last
  * val_frac to validation; the stream is those parts one after the other in the order of the
  * sources. No id is in both splits.
@@ -10,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/data/io/sources.h"
 #include "engine/data/shards/loader.h"
+#include "engine/data/shards/row_set.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
 typedef struct bt_corpus bt_corpus;
@@ -22,6 +24,19 @@ bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_
 uint64_t bt_corpus_count(const bt_corpus *c);
 uint64_t bt_corpus_source_bytes(const bt_corpus *c);
 uint64_t bt_corpus_hash(const bt_corpus *c);
-void bt_corpus_close(bt_corpus *c); /* accepts NULL */
+/* tokens are a stream: whole rows of T tokens and the one that follows; packed: rows */
+uint64_t bt_corpus_rows(const bt_corpus *c);
+/* what a model trains on, T of each. positions: of a token in its document, -1 behind the last
+ * document; NULL of a stream. targets: -1 is not learned */
+typedef struct bt_corpus_row {
+    int32_t *inputs, *targets, *positions;
+} bt_corpus_row;
+bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err)
+    BT_MUST_CHECK;
+uint32_t bt_corpus_row_counted(const bt_corpus *c, uint64_t row); /* targets that are learned */
+/* source bytes of a learned token, on average */
+double bt_corpus_bytes_per_token(const bt_corpus *c);
+const bt_row_facts *bt_corpus_row_facts(const bt_corpus *c); /* NULL of a stream */
+void bt_corpus_close(bt_corpus *c);                          /* accepts NULL */
 
 #endif

@@ -18,9 +18,9 @@
 enum { STREAM_ORDER = 0x6461746f };
 #define SYNTH_VAL_SEED (1ull << 62) /* validation takes the same chain with other noise */
 
-typedef struct slot {          /* one micro-batch */
-    int32_t *inputs, *targets; /* (B, T) each, in one block */
-    bool full;                 /* guarded by the lock */
+typedef struct slot {                      /* one micro-batch */
+    int32_t *inputs, *targets, *positions; /* (B, T) each, in one block */
+    bool full;                             /* guarded by the lock */
 } slot;
 
 struct bt_loader {
@@ -51,25 +51,28 @@ struct bt_loader {
 
 /* ---- which tokens ---- */
 
-/* sequence number q of the run, counted over all epochs */
-static bt_code read_sequence(bt_loader *l, uint64_t q, bt_err *err) {
-    uint64_t n = (uint64_t)l->T + 1;
-    if (!l->corpus) {
-        bt_synth_read(&l->synth, q * n, (size_t)n, l->row);
-        return BT_OK;
-    }
+/* the row of the corpus that is sequence number q of the run, counted over all epochs */
+static uint64_t row_of(const bt_loader *l, uint64_t q) {
     uint64_t epoch = q / l->n_epoch, i = q % l->n_epoch;
-    if (l->shuffle) i = bt_rng_permute(i, l->n_epoch, bt_rng_u64(l->seed, STREAM_ORDER, epoch));
-    return bt_corpus_read(l->corpus, i * (uint64_t)l->T, (size_t)n, l->row, err);
+    return l->shuffle ? bt_rng_permute(i, l->n_epoch, bt_rng_u64(l->seed, STREAM_ORDER, epoch)) : i;
+}
+
+static bt_code read_sequence(bt_loader *l, uint64_t q, const bt_corpus_row *out, bt_err *err) {
+    size_t T = (size_t)l->T;
+    if (l->corpus) return bt_corpus_read_row(l->corpus, row_of(l, q), out, err);
+    bt_synth_read(&l->synth, q * (T + 1), T + 1, l->row);
+    memcpy(out->inputs, l->row, T * sizeof *l->row);
+    memcpy(out->targets, l->row + 1, T * sizeof *l->row);
+    return BT_OK;
 }
 
 static bt_code make_batch(bt_loader *l, slot *s, bt_err *err) {
     size_t T = (size_t)l->T;
     for (size_t b = 0; b < (size_t)l->B; b++) {
         uint64_t g = (uint64_t)l->first_sequence + (uint64_t)l->done_sequences + b;
-        BT_TRY(read_sequence(l, (uint64_t)l->step * (uint64_t)l->sequences_per_step + g, err));
-        memcpy(s->inputs + b * T, l->row, T * sizeof *l->row);
-        memcpy(s->targets + b * T, l->row + 1, T * sizeof *l->row);
+        const bt_corpus_row out = {s->inputs + b * T, s->targets + b * T, s->positions + b * T};
+        BT_TRY(
+            read_sequence(l, (uint64_t)l->step * (uint64_t)l->sequences_per_step + g, &out, err));
     }
     l->done_sequences += l->B;
     if (l->done_sequences == l->n_sequences) {
@@ -137,7 +140,7 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
         if (err) *err = l->why;
         return l->failed;
     }
-    *out = (bt_batch){s->inputs, s->targets};
+    *out = (bt_batch){s->inputs, s->targets, bt_loader_row_facts(l) ? s->positions : NULL};
     return BT_OK;
 }
 
@@ -202,10 +205,10 @@ static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sour
     bt_tokenizer_free(t);
     BT_TRY(code);
     uint64_t count = bt_corpus_count(l->corpus);
-    if (count < (uint64_t)cfg->T + 1) return too_short(cfg, count, whole, err);
+    l->n_epoch = bt_corpus_rows(l->corpus);
+    if (!l->n_epoch) return too_short(cfg, count, whole, err);
     l->tokens = (int64_t)count;
-    l->n_epoch = (count - 1) / (uint64_t)cfg->T;
-    l->bytes_per_token = (double)bt_corpus_source_bytes(l->corpus) / (double)count;
+    l->bytes_per_token = bt_corpus_bytes_per_token(l->corpus);
     l->hash = bt_corpus_hash(l->corpus);
     return BT_OK;
 }
@@ -230,9 +233,10 @@ static bt_code take_buffers(bt_loader *l, bt_err *err) {
     l->row = malloc(((size_t)l->T + 1) * sizeof *l->row);
     bool ok = l->row != NULL;
     for (int i = 0; i < 2 && ok; i++) {
-        l->slots[i].inputs = malloc(2 * n * sizeof(int32_t));
+        l->slots[i].inputs = malloc(3 * n * sizeof(int32_t));
         ok = l->slots[i].inputs != NULL;
         l->slots[i].targets = ok ? l->slots[i].inputs + n : NULL;
+        l->slots[i].positions = ok ? l->slots[i].inputs + 2 * n : NULL;
     }
     return ok ? BT_OK
               : bt_fail(err, BT_NOMEM, "cannot take memory for batches of %d x %d tokens", l->B,
@@ -306,3 +310,17 @@ int64_t bt_loader_tokens(const bt_loader *l) { return l->tokens; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l->tokens < 0 ? -1 : (int64_t)l->n_epoch; }
 double bt_loader_bytes_per_token(const bt_loader *l) { return l->bytes_per_token; }
 uint64_t bt_loader_hash(const bt_loader *l) { return l->hash; }
+
+const bt_row_facts *bt_loader_row_facts(const bt_loader *l) {
+    return l->corpus ? bt_corpus_row_facts(l->corpus) : NULL;
+}
+
+int64_t bt_loader_counted(const bt_loader *l, int64_t step) {
+    int64_t sum = 0;
+    if (!bt_loader_row_facts(l)) return -1;
+    for (int g = 0; g < l->sequences_per_step; g++) {
+        uint64_t q = (uint64_t)step * (uint64_t)l->sequences_per_step + (uint64_t)g;
+        sum += bt_corpus_row_counted(l->corpus, row_of(l, q));
+    }
+    return sum;
+}

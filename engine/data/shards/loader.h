@@ -16,12 +16,17 @@
 #include <stdint.h>
 
 #include "engine/base/status.h"
+#include "engine/data/chat/instruct.h"
+#include "engine/data/shards/row_set.h"
 
 typedef struct bt_loader bt_loader;
 
 typedef struct bt_batch {
     const int32_t *inputs;  /* (B, T) token ids in [0, V) */
-    const int32_t *targets; /* (B, T) inputs shifted left by one */
+    const int32_t *targets; /* (B, T) inputs shifted left by one; -1: not learned */
+    /* (B, T) of each token in its document, -1 behind the last one; NULL: sequences are not made of
+     * documents */
+    const int32_t *positions;
 } bt_batch;
 
 typedef enum { BT_SPLIT_TRAIN, BT_SPLIT_VAL } bt_split;
@@ -34,6 +39,9 @@ typedef struct bt_loader_cfg {
     const char *glob;      /* of folders only files whose name fits; NULL: all */
     const char *tokenizer; /* "bytes" or a tokenizer file */
     const char *field;     /* of JSONL objects */
+    bt_form_cfg form;      /* what their lines hold */
+    bt_packing packing;    /* AUTO is STREAM here */
+    bt_too_long too_long;
     /* where tokenised shards of text are kept (created); "" keeps them in memory */
     const char *cache_dir;
     bt_split split;
@@ -62,6 +70,11 @@ uint64_t bt_loader_stall_ns(const bt_loader *l); /* time the trainer waited, sin
 int64_t bt_loader_tokens(const bt_loader *l);    /* tokens of the split; -1: endless */
 /* sequences of one epoch of the split; -1: endless */
 int64_t bt_loader_sequences(const bt_loader *l);
+/* targets that are learned in a step of all ranks: what its loss is divided by. A function of the
+ * data: every rank knows it without asking. -1: all of them (a stream) */
+int64_t bt_loader_counted(const bt_loader *l, int64_t step);
+/* of the documents of a packed split; NULL: a stream */
+const bt_row_facts *bt_loader_row_facts(const bt_loader *l);
 /* source text bytes per token of the split (bits per byte); 1 for synth */
 double bt_loader_bytes_per_token(const bt_loader *l);
 /* of the sources: a checkpoint refuses other data unless told */

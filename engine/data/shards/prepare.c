@@ -17,7 +17,7 @@
 #include "engine/data/io/file_io.h"
 
 /* raise when the same text gives other ids */
-enum { CACHE_VERSION = 1 };
+enum { CACHE_VERSION = 2 };
 
 typedef struct run { /* one call of bt_prepare */
     const bt_prepare_cfg *cfg;
@@ -28,6 +28,8 @@ typedef struct run { /* one call of bt_prepare */
     size_t ids_cap;
     uint64_t document_bytes; /* of the current document so far */
     char last;               /* its last byte */
+    bt_form form;            /* of instruction sets */
+    bt_chat_ids line;        /* one document of them */
     bt_prepare_result sum;
 } run;
 
@@ -92,9 +94,60 @@ static bt_code end_document(run *r, bt_err *err) {
     } else if (r->last != '\n') {
         BT_TRY(append_text(r, "\n", 1, err));
     }
-    bt_shard_end_document(r->writer);
     r->document_bytes = 0;
+    return bt_shard_end_document(r->writer, err);
+}
+
+static void tell(run *r, uint64_t *told) {
+    if (!r->cfg->progress || *told < 1 << 20) return;
+    r->cfg->progress(r->cfg->ctx, bt_documents_done(r->docs),
+                     r->sum.ids + bt_shard_written(r->writer));
+    *told = 0;
+}
+
+/* "'chat.jsonl' line 7: what" */
+static bt_code in_line(const run *r, bt_code code, const bt_err *why, bt_err *err) {
+    char where[200];
+    bt_documents_where(r->docs, where, sizeof where);
+    return bt_fail(err, code, "%s: %s", where, why->msg);
+}
+
+static bt_code append_object(run *r, json_t *object, uint64_t *told, bt_err *err) {
+    for (int i = 0; i < bt_form_documents(&r->form); i++) {
+        bt_err why;
+        r->line.n = 0;
+        bt_code code = bt_form_encode(&r->form, object, i, &r->line, &why);
+        if (code != BT_OK) return in_line(r, code, &why, err);
+        if (!r->line.n) continue;
+        BT_TRY(bt_shard_append_learned(r->writer, r->line.ids, r->line.learned, r->line.n,
+                                       r->lengths, err));
+        BT_TRY(bt_shard_end_document(r->writer, err));
+        *told += 4 * r->line.n;
+    }
     return BT_OK;
+}
+
+static bool has_form(const bt_prepare_cfg *cfg) {
+    return cfg->form && cfg->form->kind != BT_FORM_TEXT;
+}
+
+static bt_code stream_objects(run *r, bt_err *err) {
+    uint64_t told = 0;
+    for (;;) {
+        json_t *object;
+        bool end;
+        BT_TRY(bt_documents_object(r->docs, &object, &end, err));
+        if (end) return BT_OK;
+        if (!r->writer) BT_TRY(begin_shard(r, err));
+        if (!object) {
+            BT_TRY(bt_shard_end_segment(r->writer, err));
+            continue;
+        }
+        BT_TRY(append_object(r, object, &told, err));
+        tell(r, &told);
+        if (r->cfg->split_ids && bt_shard_written(r->writer) >= r->cfg->split_ids)
+            BT_TRY(end_shard(r, NULL, err));
+    }
 }
 
 static bt_code stream(run *r, bt_err *err) {
@@ -110,11 +163,7 @@ static bt_code stream(run *r, bt_err *err) {
         told += p.n + 64;
         if (p.document_ends) BT_TRY(end_document(r, err));
         if (p.file_ends) BT_TRY(bt_shard_end_segment(r->writer, err));
-        if (r->cfg->progress && told >= 1 << 20) {
-            r->cfg->progress(r->cfg->ctx, bt_documents_done(r->docs),
-                             r->sum.ids + bt_shard_written(r->writer));
-            told = 0;
-        }
+        tell(r, &told);
         if (r->cfg->split_ids && p.document_ends &&
             bt_shard_written(r->writer) >= r->cfg->split_ids)
             BT_TRY(end_shard(r, NULL, err));
@@ -129,12 +178,16 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
                              : bt_fail(err, BT_NOMEM, "cannot take memory for %d token lengths",
                                        bt_tokenizer_vocab(cfg->tokenizer));
     if (code == BT_OK) code = bt_documents_open(&r.docs, cfg->files, cfg->n_files, cfg->field, err);
-    if (code == BT_OK) code = stream(&r, err);
+    if (code == BT_OK && has_form(cfg))
+        code = bt_form_init(&r.form, cfg->form, cfg->tokenizer, err);
+    if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : stream(&r, err);
     /* no text at all: an empty shard */
     if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
     bt_shard_abandon(r.writer);
     bt_documents_close(r.docs);
+    bt_form_release(&r.form);
+    bt_chat_ids_release(&r.line);
     free(r.lengths);
     free(r.ids);
     if (result) *result = r.sum;
@@ -155,7 +208,7 @@ static uint64_t cache_key(const bt_prepare_cfg *cfg) {
         if (f->kind == BT_SOURCE_JSONL && cfg->field)
             h = XXH3_64bits_withSeed(cfg->field, strlen(cfg->field), h);
     }
-    return h;
+    return has_form(cfg) ? h ^ bt_form_hash(cfg->form) : h;
 }
 
 static void cache_name(const bt_prepare_cfg *cfg, const char *cache_dir, char *out, size_t size) {

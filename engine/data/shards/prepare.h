@@ -1,7 +1,8 @@
 /* prepare.h - text to token ids: documents through a tokenizer into a token shard, streaming.
  *
  * Behind each document comes a separator: the end-of-text token, or a newline where the vocabulary
- * has none (bytes) and the document does not end with one already. Empty documents vanish.
+ * has none (bytes) and the document does not end with one already. Empty documents vanish. Lines of
+ * an instruction set (instruct.h) become documents as their template has them, with what is learned.
  * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a
  * lock file lets one process of many do the work while the others wait; a damaged cache file is
  * made again. */
@@ -9,6 +10,7 @@
 #define BT_ENGINE_DATA_SHARDS_PREPARE_H
 
 #include "engine/base/status.h"
+#include "engine/data/chat/instruct.h"
 #include "engine/data/io/sources.h"
 #include "engine/data/shards/shard.h"
 #include "engine/data/tokenizer/tokenizer.h"
@@ -17,6 +19,8 @@ typedef struct bt_prepare_cfg {
     const bt_source *files; /* TEXT and JSONL */
     size_t n_files;
     const char *field; /* of JSONL objects */
+    /* what a line holds; NULL, or of kind TEXT: the text in `field` */
+    const bt_form_cfg *form;
     const bt_tokenizer *tokenizer;
     const char *path; /* of the shard; NULL: anonymous memory */
     /* > 0: begin another shard behind the document that reaches this many ids; x.bts then

@@ -21,6 +21,8 @@ struct bt_shard {
     uint64_t tables_at;
     bt_shard_block *blocks;
     bt_shard_segment_row *segments;
+    uint64_t *ends;         /* (documents) NULL: none */
+    bt_shard_span *spans;   /* (n_spans) NULL: none */
     unsigned char *checked; /* one byte a block */
     unsigned char *raw;     /* a block */
 };
@@ -48,8 +50,9 @@ static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const
         return CORRUPT(err, name, "was written on a machine of the other byte order (byte 8)");
     if (h->endian != BT_SHARD_ENDIAN)
         return CORRUPT(err, name, "is corrupt: byte order mark 0x%08x at byte 8", h->endian);
-    if (h->version != BT_SHARD_VERSION)
-        return CORRUPT(err, name, "has format version %u at byte 12; this program reads version %d",
+    if (h->version < 1 || h->version > BT_SHARD_VERSION)
+        return CORRUPT(err, name,
+                       "has format version %u at byte 12; this program reads versions 1 to %d",
                        h->version, BT_SHARD_VERSION);
     uint64_t hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash));
     if (hash != h->header_hash)
@@ -64,8 +67,12 @@ static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const
     if (h->block_bytes != BT_SHARD_BLOCK)
         return CORRUPT(err, name, "is corrupt: block size %u at byte 80 (%d)", h->block_bytes,
                        BT_SHARD_BLOCK);
-    if (h->zero32 || h->zero64)
+    if (h->version == 1 && (h->flags || h->n_spans))
         return CORRUPT(err, name, "is corrupt: reserved header bytes are not zero");
+    if ((h->flags & ~(uint32_t)(BT_SHARD_HAS_DOCUMENTS | BT_SHARD_HAS_SPANS)) ||
+        (h->n_spans && !(h->flags & BT_SHARD_HAS_SPANS)))
+        return CORRUPT(err, name, "is corrupt: flags %u at byte 84 for %llu spans", h->flags,
+                       (unsigned long long)h->n_spans);
     if (h->file_bytes != file_bytes)
         return CORRUPT(err, name, "is %s: it has %llu bytes, its header says %llu",
                        file_bytes < h->file_bytes ? "truncated" : "corrupt (trailing bytes)",
@@ -82,14 +89,38 @@ static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const
     if (h->n_blocks != n_blocks)
         return CORRUPT(err, name, "is corrupt: %llu blocks at byte 56, should be %llu",
                        (unsigned long long)h->n_blocks, (unsigned long long)n_blocks);
+    uint64_t n_ends = h->flags & BT_SHARD_HAS_DOCUMENTS ? h->documents : 0;
     if (tables_at > file_bytes || h->n_segments > file_bytes / sizeof(bt_shard_segment_row) ||
+        n_ends > file_bytes / sizeof(uint64_t) || h->n_spans > file_bytes / sizeof(bt_shard_span) ||
         tables_at + n_blocks * sizeof(bt_shard_block) +
-                h->n_segments * sizeof(bt_shard_segment_row) !=
+                h->n_segments * sizeof(bt_shard_segment_row) + n_ends * sizeof(uint64_t) +
+                h->n_spans * sizeof(bt_shard_span) !=
             file_bytes)
         return CORRUPT(err, name,
                        "is corrupt: %llu blocks and %llu segments do not fill its %llu bytes",
                        (unsigned long long)n_blocks, (unsigned long long)h->n_segments,
                        (unsigned long long)file_bytes);
+    return BT_OK;
+}
+
+static bt_code check_documents(const bt_shard *s, const bt_shard_header *h, bt_err *err) {
+    uint64_t at = 0;
+    for (uint64_t i = 0; s->ends && i < h->documents; i++) {
+        if (s->ends[i] < at || s->ends[i] > h->count)
+            return CORRUPT(err, s->name, "is corrupt: document %llu ends outside it",
+                           (unsigned long long)i);
+        at = s->ends[i];
+    }
+    if (s->ends && at != h->count)
+        return CORRUPT(err, s->name, "is corrupt: the documents do not cover its ids");
+    at = 0;
+    for (uint64_t i = 0; i < h->n_spans; i++) {
+        if (s->spans[i].first < at || s->spans[i].first > h->count ||
+            s->spans[i].n > h->count - s->spans[i].first)
+            return CORRUPT(err, s->name, "is corrupt: span %llu of learned ids is out of place",
+                           (unsigned long long)i);
+        at = s->spans[i].first + s->spans[i].n;
+    }
     return BT_OK;
 }
 
@@ -122,7 +153,7 @@ static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err 
     }
     if (ids != h->count || bytes != h->source_bytes)
         return CORRUPT(err, s->name, "is corrupt: the segments do not cover its ids");
-    return BT_OK;
+    return check_documents(s, h, err);
 }
 
 static bt_code read_tables(bt_shard *s, const bt_shard_header *h, bt_err *err) {
@@ -131,10 +162,14 @@ static bt_code read_tables(bt_shard *s, const bt_shard_header *h, bt_err *err) {
     unsigned char *all = malloc(n ? n : 1);
     s->blocks = calloc((size_t)h->n_blocks + 1, sizeof *s->blocks);
     s->segments = calloc((size_t)h->n_segments + 1, sizeof *s->segments);
+    bool documents = h->flags & BT_SHARD_HAS_DOCUMENTS, spans = h->flags & BT_SHARD_HAS_SPANS;
+    if (documents) s->ends = calloc((size_t)h->documents + 1, sizeof *s->ends);
+    if (spans) s->spans = calloc((size_t)h->n_spans + 1, sizeof *s->spans);
     s->checked = calloc((size_t)h->n_blocks + 1, 1);
     s->raw = malloc(BT_SHARD_BLOCK);
     bt_code code = BT_OK;
-    if (!all || !s->blocks || !s->segments || !s->checked || !s->raw) {
+    if (!all || !s->blocks || !s->segments || !s->checked || !s->raw || (documents && !s->ends) ||
+        (spans && !s->spans)) {
         code = bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", 2 * n,
                        s->name);
     } else if ((code = bt_file_pread(s->fd, s->name, all, n, ids_end, &got, err)) != BT_OK) {
@@ -153,7 +188,12 @@ static bt_code read_tables(bt_shard *s, const bt_shard_header *h, bt_err *err) {
                                (unsigned long long)(ids_end + i));
         size_t block_bytes = (size_t)h->n_blocks * sizeof *s->blocks;
         memcpy(s->blocks, all + pad, block_bytes);
-        memcpy(s->segments, all + pad + block_bytes, (size_t)h->n_segments * sizeof *s->segments);
+        size_t segment_bytes = (size_t)h->n_segments * sizeof *s->segments,
+               end_bytes = documents ? (size_t)h->documents * sizeof *s->ends : 0;
+        const unsigned char *ends = all + pad + block_bytes + segment_bytes;
+        memcpy(s->segments, all + pad + block_bytes, segment_bytes);
+        if (documents) memcpy(s->ends, ends, end_bytes);
+        if (spans) memcpy(s->spans, ends + end_bytes, (size_t)h->n_spans * sizeof *s->spans);
         if (code == BT_OK) code = check_tables(s, h, err);
     }
     free(all);
@@ -182,9 +222,20 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
         code = CORRUPT(err, name, "is truncated: %zu bytes, the header alone has %zu", got,
                        sizeof h);
     } else if ((code = check_header(&h, (uint64_t)s->seen.st_size, name, err)) == BT_OK) {
-        s->info = (bt_shard_info){h.id_bytes,     h.vocab,       h.vocab_hash, h.count,
-                                  h.source_bytes, h.documents,   h.n_segments, h.n_blocks,
-                                  h.file_bytes,   h.content_hash};
+        s->info = (bt_shard_info){h.id_bytes,
+                                  h.vocab,
+                                  h.vocab_hash,
+                                  h.count,
+                                  h.source_bytes,
+                                  h.documents,
+                                  h.n_segments,
+                                  h.n_blocks,
+                                  h.file_bytes,
+                                  h.content_hash,
+                                  h.tables_hash,
+                                  h.flags & BT_SHARD_HAS_DOCUMENTS,
+                                  h.flags & BT_SHARD_HAS_SPANS,
+                                  h.n_spans};
         s->tables_at = h.tables_at;
         code = read_tables(s, &h, err);
     }
@@ -211,6 +262,8 @@ void bt_shard_close(bt_shard *s) {
     free(s->name);
     free(s->blocks);
     free(s->segments);
+    free(s->ends);
+    free(s->spans);
     free(s->checked);
     free(s->raw);
     free(s);
@@ -218,6 +271,8 @@ void bt_shard_close(bt_shard *s) {
 
 const bt_shard_info *bt_shard_about(const bt_shard *s) { return &s->info; }
 const char *bt_shard_name(const bt_shard *s) { return s->name; }
+const uint64_t *bt_shard_document_ends(const bt_shard *s) { return s->ends; }
+const bt_shard_span *bt_shard_spans(const bt_shard *s) { return s->spans; }
 
 void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *source_bytes) {
     *count = s->segments[i].count;

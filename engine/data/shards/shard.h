@@ -7,6 +7,9 @@
  *     +    zero bytes up to a multiple of 8
  *     +    n_blocks   x { u64 XXH3 of the block, u64 source bytes up to the end of the block }
  *     +    n_segments x { u64 ids, u64 source bytes }: the text files the ids came from, in order
+ *     +    documents  x { u64 ids up to the end of the document }         (flag 1, version 2)
+ *     +    n_spans    x { u64 first id, u32 ids, u32 source bytes }: the ids that are learned, in
+ *                     order and apart; without this table all are     (flag 2, version 2)
  *
  * The header holds XXH3 of itself and of everything behind the ids; so each byte of the file is
  * covered. Source bytes are the bytes the ids decode to; special tokens count none.
@@ -38,7 +41,17 @@ typedef struct bt_shard_info {
     uint64_t source_bytes, documents;
     uint64_t n_segments, n_blocks, file_bytes;
     uint64_t content_hash; /* of all ids: equal content, equal hash */
+    /* of the tables: with content_hash, of all that the shard says */
+    uint64_t tables_hash;
+    bool has_documents, has_spans;
+    uint64_t n_spans;
 } bt_shard_info;
+
+/* ids that a model learns to write; of a shard without spans all are */
+typedef struct bt_shard_span {
+    uint64_t first;
+    uint32_t n, source_bytes;
+} bt_shard_span;
 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_shard_close(bt_shard *s); /* accepts NULL */
@@ -52,6 +65,9 @@ bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_er
     BT_MUST_CHECK;
 /* ids and source bytes of segment i */
 void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *source_bytes);
+/* where each document ends, counted in ids; NULL without them. As long as s is open */
+const uint64_t *bt_shard_document_ends(const bt_shard *s);
+const bt_shard_span *bt_shard_spans(const bt_shard *s); /* likewise */
 /* source bytes of the ids before `first`: exact at block borders, else id_lengths (bytes of each
  * id) of that block are added */
 bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths,
@@ -65,7 +81,12 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
                                uint64_t vocab_hash, bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
                         const uint32_t *id_lengths, bt_err *err) BT_MUST_CHECK;
-void bt_shard_end_document(bt_shard_writer *w);
+/* the same, of which those are learned where learned[i] is not 0; either this or bt_shard_append for
+ * all of a shard */
+bt_code bt_shard_append_learned(bt_shard_writer *w, const int32_t *ids,
+                                const unsigned char *learned, size_t n, const uint32_t *id_lengths,
+                                bt_err *err) BT_MUST_CHECK;
+bt_code bt_shard_end_document(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_shard_written(const bt_shard_writer *w); /* ids so far */
 /* completes the file. `opened` (may be NULL) receives a reader; required for anonymous memory. The

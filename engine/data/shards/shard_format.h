@@ -7,7 +7,10 @@
 #include <stdint.h>
 
 #define BT_SHARD_MAGIC "BTSHARD\n"
-enum { BT_SHARD_VERSION = 1, BT_SHARD_ENDIAN = 0x01020304 };
+/* version 1 has neither documents nor spans; both are read */
+enum { BT_SHARD_VERSION = 2, BT_SHARD_ENDIAN = 0x01020304 };
+/* flags: the tables of documents, of spans are there (an empty one too) */
+enum { BT_SHARD_HAS_DOCUMENTS = 1, BT_SHARD_HAS_SPANS = 2 };
 
 typedef struct bt_shard_header {
     char magic[8];
@@ -19,11 +22,11 @@ typedef struct bt_shard_header {
     uint64_t n_segments, n_blocks;
     uint64_t tables_at; /* offset of the block table */
     uint64_t file_bytes;
-    uint32_t block_bytes, zero32;
+    uint32_t block_bytes, flags;
     uint64_t documents;
     uint64_t content_hash; /* XXH3 over the block hashes */
     uint64_t tables_hash;  /* XXH3 from the end of the ids to the end of the file */
-    uint64_t zero64;
+    uint64_t n_spans;
     uint64_t header_hash; /* XXH3 of the bytes before it */
 } bt_shard_header;
 

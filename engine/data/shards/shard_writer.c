@@ -26,6 +26,9 @@ struct bt_shard_writer {
     size_t blocks_cap;
     bt_shard_segment_row *segments, segment;
     size_t segments_cap;
+    uint64_t *ends; /* (h.documents) */
+    bt_shard_span *spans;
+    size_t ends_cap, spans_cap;
 };
 
 static const char *name_of(const bt_shard_writer *w) { return w->tmp ? w->tmp : "memory shard"; }
@@ -39,6 +42,8 @@ void bt_shard_abandon(bt_shard_writer *w) {
     free(w->block);
     free(w->blocks);
     free(w->segments);
+    free(w->ends);
+    free(w->spans);
     free(w);
 }
 
@@ -161,7 +166,39 @@ bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
     return BT_OK;
 }
 
-void bt_shard_end_document(bt_shard_writer *w) { w->h.documents++; }
+/* id number w->h.count + i joins the last span or begins one */
+static bt_code learn(bt_shard_writer *w, uint64_t id, uint32_t source_bytes, bt_err *err) {
+    bt_shard_span *last = w->h.n_spans ? &w->spans[w->h.n_spans - 1] : NULL;
+    if (last && last->first + last->n == id && last->n < UINT32_MAX / 2) {
+        last->n++;
+        last->source_bytes += source_bytes;
+        return BT_OK;
+    }
+    void *rows = w->spans;
+    BT_TRY(grow(&rows, &w->spans_cap, (size_t)w->h.n_spans, sizeof *w->spans, err));
+    w->spans = rows;
+    w->spans[w->h.n_spans++] = (bt_shard_span){id, 1, source_bytes};
+    return BT_OK;
+}
+
+bt_code bt_shard_append_learned(bt_shard_writer *w, const int32_t *ids,
+                                const unsigned char *learned, size_t n, const uint32_t *id_lengths,
+                                bt_err *err) {
+    uint64_t at = w->h.count;
+    w->h.flags |= BT_SHARD_HAS_SPANS;
+    BT_TRY(bt_shard_append(w, ids, n, id_lengths, err));
+    for (size_t i = 0; i < n; i++)
+        if (learned[i]) BT_TRY(learn(w, at + i, id_lengths[ids[i]], err));
+    return BT_OK;
+}
+
+bt_code bt_shard_end_document(bt_shard_writer *w, bt_err *err) {
+    void *rows = w->ends;
+    BT_TRY(grow(&rows, &w->ends_cap, (size_t)w->h.documents, sizeof *w->ends, err));
+    w->ends = rows;
+    w->ends[w->h.documents++] = w->h.count;
+    return BT_OK;
+}
 uint64_t bt_shard_written(const bt_shard_writer *w) { return w->h.count; }
 
 bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) {
@@ -179,7 +216,13 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
     w->h.tables_at = (ids_end + 7) / 8 * 8;
     size_t pad = (size_t)(w->h.tables_at - ids_end);
     size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks,
-           segments = (size_t)w->h.n_segments * sizeof *w->segments, n = pad + blocks + segments;
+           segments = (size_t)w->h.n_segments * sizeof *w->segments;
+    /* ids behind the last document's end belong to none: then there is no table */
+    bool documents = w->h.documents ? w->ends[w->h.documents - 1] == w->h.count : !w->h.count;
+    size_t ends = documents ? (size_t)w->h.documents * sizeof *w->ends : 0,
+           spans = (size_t)w->h.n_spans * sizeof *w->spans,
+           n = pad + blocks + segments + ends + spans;
+    if (documents) w->h.flags |= BT_SHARD_HAS_DOCUMENTS;
     w->h.file_bytes = ids_end + n;
     w->h.content_hash = XXH3_64bits_withSeed(NULL, 0, w->h.count);
     for (uint64_t i = 0; i < w->h.n_blocks; i++)
@@ -191,6 +234,8 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
                        name_of(w));
     if (blocks) memcpy(all + pad, w->blocks, blocks);
     if (segments) memcpy(all + pad + blocks, w->segments, segments);
+    if (ends) memcpy(all + pad + blocks + segments, w->ends, ends);
+    if (spans) memcpy(all + pad + blocks + segments + ends, w->spans, spans);
     w->h.tables_hash = XXH3_64bits(all, n);
     bt_code code = bt_file_pwrite(w->fd, name_of(w), all, n, ids_end, err);
     free(all);

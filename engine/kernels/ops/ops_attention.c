@@ -1,4 +1,5 @@
-/* ops_attention.c - attention over the thread pool: one unit is a head of a sequence. */
+/* ops_attention.c - attention over the thread pool: one unit is a head of a sequence, or of a
+ * document where attention stays inside these. */
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops_internal.h"
 
@@ -12,16 +13,48 @@ typedef struct attn_job {
 
 static size_t group_of(const attn_job *j) { return j->s->group ? j->s->group : j->H / j->KV; }
 
-/* units: (sequence, head) */
+/* what attends to itself: number i of the shape's sequences or documents */
+typedef struct range {
+    size_t row, lse; /* its first row; where the (B, H, T) normalisers of head 0 begin */
+    bool padding;
+    bt_attn_shape shape; /* T: its length */
+} range;
+
+static range range_at(const attn_job *j, size_t i) {
+    const bt_attn_shape *s = j->s;
+    range r = {.row = i * s->T, .lse = i * s->T * j->H, .shape = *s};
+    if (!s->documents) return r;
+    const bt_attn_document *d = &s->documents[i];
+    r.row = d->row;
+    r.lse = d->row / s->T * s->T * j->H + d->row % s->T;
+    r.shape.T = d->n;
+    r.padding = d->padding;
+    return r;
+}
+
+static size_t ranges_of(const bt_attn_shape *s, size_t B) {
+    return s->documents ? s->n_documents : B;
+}
+
+static void zero_rows(float *x, size_t ld, size_t rows, size_t D) {
+    for (size_t t = 0; t < rows; t++) memset(x + t * ld, 0, D * sizeof *x);
+}
+
+/* units: (range, head) */
 static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
-    const bt_attn_shape *s = j->s;
     for (size_t u = a; u < b; u++) {
-        size_t row = u / j->H * s->T, h = u % j->H, kv = (s->skip + h) / group_of(j);
-        bt_k()->attn_fwd(j->o + row * s->ldo + h * s->D, j->lse_out + u * s->T,
-                         j->q + row * s->ldq + h * s->D, j->k + row * s->ldk + kv * s->D,
-                         j->v + row * s->ldv + kv * s->D, s, 0, s->T, j->prec,
-                         bt_ops_scratch(thread));
+        const range r = range_at(j, u / j->H);
+        const bt_attn_shape *s = &r.shape;
+        size_t row = r.row, h = u % j->H, kv = (s->skip + h) / group_of(j);
+        float *o = j->o + row * s->ldo + h * s->D;
+        if (r.padding) {
+            zero_rows(o, s->ldo, s->T, s->D);
+            continue;
+        }
+        bt_k()->attn_fwd(o, j->lse_out + r.lse + h * j->s->T, j->q + row * s->ldq + h * s->D,
+                         j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s, 0,
+                         s->T, j->prec, bt_ops_scratch(thread));
     }
 }
 
@@ -29,29 +62,33 @@ void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const 
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec) {
     attn_job j = {
         .o = o, .lse_out = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
-    bt_ops_timed("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0, B * H, 1, do_attn_fwd, &j);
+    bt_ops_timed("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0, ranges_of(s, B) * H, 1,
+                 do_attn_fwd, &j);
 }
 
-/* units: (sequence, kv head, run of its query heads in order) */
+/* units: (range, kv head, run of its query heads in order) */
 static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
-    const bt_attn_shape *s = j->s;
-    size_t group = group_of(j), each = s->run ? s->run : group / j->runs;
+    size_t group = group_of(j), each = j->s->run ? j->s->run : group / j->runs;
     for (size_t u = a; u < b; u++) {
-        size_t seq = u / (j->KV * j->runs), row = seq * s->T, piece = u % (j->KV * j->runs),
-               kv = piece / j->runs, out = piece % j->runs * j->rows + row;
+        const range r = range_at(j, u / (j->KV * j->runs));
+        const bt_attn_shape *s = &r.shape;
+        size_t row = r.row, piece = u % (j->KV * j->runs), kv = piece / j->runs,
+               out = piece % j->runs * j->rows + row;
         float *dk = j->dk + out * s->ldk + kv * s->D, *dv = j->dv + out * s->ldv + kv * s->D;
-        for (size_t t = 0; t < s->T; t++) {
-            memset(dk + t * s->ldk, 0, s->D * sizeof *dk);
-            memset(dv + t * s->ldv, 0, s->D * sizeof *dv);
-        }
+        zero_rows(dk, s->ldk, s->T, s->D);
+        zero_rows(dv, s->ldv, s->T, s->D);
         size_t first = bt_max_size(kv * group, s->skip) - s->skip,
                end = bt_min_size((kv + 1) * group - s->skip, j->H),
                run = (first / each + piece % j->runs) * each;
         for (size_t h = bt_max_size(first, run); h < bt_min_size(end, run + each); h++) {
             size_t oq = row * s->ldq + h * s->D, oo = row * s->ldo + h * s->D;
+            if (r.padding) {
+                zero_rows(j->dq + oq, s->ldq, s->T, s->D);
+                continue;
+            }
             bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, j->o_in + oo,
-                             j->lse + (seq * j->H + h) * s->T, j->q + oq,
+                             j->lse + r.lse + h * j->s->T, j->q + oq,
                              j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s,
                              j->prec, bt_ops_scratch(thread));
         }
@@ -77,6 +114,6 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const fl
                   .H = H,
                   .KV = KV,
                   .prec = prec};
-    bt_ops_timed("attn_bwd", 5.0 * product(B * H, s->T * s->T, s->D), 0, B * KV * runs, 1,
-                 do_attn_bwd, &j);
+    bt_ops_timed("attn_bwd", 5.0 * product(B * H, s->T * s->T, s->D), 0,
+                 ranges_of(s, B) * KV * runs, 1, do_attn_bwd, &j);
 }

@@ -47,6 +47,12 @@ typedef struct bt_tern_stats { /* of one call over a range of codes */
     uint64_t zero, pos, flips;
 } bt_tern_stats;
 
+/* rows [row, row + n) of the B T rows of bt_op_attn_*: a document inside one sequence */
+typedef struct bt_attn_document {
+    size_t row, n;
+    bool padding; /* no document: outputs and gradients are zeros */
+} bt_attn_document;
+
 typedef struct bt_attn_shape {
     size_t T, D; /* sequence length, head size */
     /* elements between tokens in q/dq, k/dk, v/dv, o/do */
@@ -57,6 +63,10 @@ typedef struct bt_attn_shape {
     size_t group, skip;
     /* bt_op_attn_bwd with several runs: query heads of each, 0: equal parts of a kv head's */
     size_t run;
+    /* bt_op_attn_*: attention stays inside documents, which cover all rows in order; the bits are
+     * those of each document by itself. NULL: each sequence is one */
+    const bt_attn_document *documents;
+    size_t n_documents;
 } bt_attn_shape;
 
 /* of some columns of a row: row_stats, row_lse */

@@ -158,6 +158,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);
+    m->documents = m->setup.documents ? bt_arena_at(&m->scratch_arena, p->documents) : NULL;
     m->heads_per_run = (size_t)c->H / bt_slice_leaves(m->setup.slice, m->setup.leaves);
     m->kv_runs = bt_leaves_kv_runs(c, m->setup.slice, m->setup.leaves);
     m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);

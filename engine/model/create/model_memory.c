@@ -128,6 +128,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+    p->documents = s->documents ? bt_arena_reserve(&p->scratch, M, sizeof(bt_attn_document)) : 0;
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
                                              : 0;
     if (bt_model_head_int8(s)) {

@@ -14,7 +14,7 @@ typedef struct bt_model_memory {
     size_t *codes, *packed, *packed2;
     size_t row, taken;
     bt_acts_plan acts_plan;
-    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
+    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, documents, noise_rows;
     size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
     size_t logits_rows;
     size_t tied, d_tied; /* of a last stage */

@@ -108,6 +108,7 @@ double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *ta
 /* ---- text ------------------------------------------------------------------------------------ */
 
 void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n) {
+    bt_model_documents(m, NULL);
     bt_net_forward(m, inputs, 1, n);
 }
 

@@ -84,6 +84,7 @@ typedef struct bt_model_setup {
     /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
+    bool documents; /* bt_model_documents will be called */
 } bt_model_setup;
 
 /* tokens of M whose residual this slice holds */
@@ -157,6 +158,11 @@ typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
  * first_row is the number of the micro-batch's first token in the global batch. Without it, of (0,
  * 0, row). */
 void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row);
+
+/* The next passes compute with sequences made of documents: positions (B, T) of each token in its
+ * document, -1 behind the last one of a sequence; attention stays inside documents. NULL: each
+ * sequence is one. Before the forward and before the backward pass of a micro-batch. */
+void bt_model_documents(bt_model *m, const int32_t *positions);
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
  * grad_scale * (sum of token losses); returns the sum of token losses. grad_scale is not 0. grads

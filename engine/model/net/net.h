@@ -161,9 +161,12 @@ struct bt_model {
     /* w.packed is NULL: the head's gradients are in the precision of its logits */
     bt_head8 head8;
     float *rope_cos, *rope_sin; /* (T, D/2) */
-    int32_t *pos;               /* (M) position of each token in its sequence */
-    uint32_t *noise_rows;       /* (M) keys of bt_noise; NULL without int8 gradients */
-    size_t block;               /* rows of one feed-forward block */
+    int32_t *pos;               /* (M) position of each token in its sequence or document */
+    /* (n_documents) of the passes to come; room for M, NULL without setup.documents */
+    bt_attn_document *documents;
+    size_t n_documents;   /* 0: each sequence is one document */
+    uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */
+    size_t block;         /* rows of one feed-forward block */
     /* query heads whose dk and dv are summed apart, and arrays of these sums */
     size_t heads_per_run, kv_runs;
 };

@@ -56,7 +56,22 @@ void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first) {
     }
 }
 
-static bt_attn_shape attn_shape(const bt_model_cfg *c, size_t T) {
+/* a position 0 begins a document, the first -1 of a sequence its padding */
+void bt_model_documents(bt_model *m, const int32_t *positions) {
+    size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T;
+    m->n_documents = 0;
+    for (size_t i = 0; positions && i < B * T; i++) {
+        bool padding = positions[i] < 0,
+             more = i % T &&
+                    (padding ? m->documents[m->n_documents - 1].padding : positions[i] > 0);
+        m->pos[i] = padding ? 0 : positions[i];
+        if (!more) m->documents[m->n_documents++] = (bt_attn_document){i, 0, padding};
+        m->documents[m->n_documents - 1].n++;
+    }
+}
+
+static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
+    const bt_model_cfg *c = &m->setup.cfg;
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
     return (bt_attn_shape){.T = T,
                            .D = D,
@@ -66,7 +81,9 @@ static bt_attn_shape attn_shape(const bt_model_cfg *c, size_t T) {
                            .ldo = HD,
                            .scale = 1.0f / sqrtf((float)D),
                            .group = (size_t)c->group,
-                           .skip = (size_t)c->skip};
+                           .skip = (size_t)c->skip,
+                           .documents = m->n_documents ? m->documents : NULL,
+                           .n_documents = m->n_documents};
 }
 
 float *bt_net_q(const bt_layer *l) { return l->a.qr ? l->a.qr : l->a.q; }
@@ -134,7 +151,7 @@ void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
-    bt_attn_shape shape = attn_shape(c, T);
+    bt_attn_shape shape = attn_shape(m, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
     bt_acts_save(a->x_saved, a->x, own);
@@ -155,7 +172,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_span_begin(BT_MR_FWD);
-    bt_net_positions(m, B, T, 0);
+    if (!m->n_documents) bt_net_positions(m, B, T, 0);
     if (bt_slice_is_first_stage(m->setup.slice)) m->tp->embed(m, inputs, B * T);
     for (int i = 0; i < c->L; i++) {
         need(m, i);
@@ -267,7 +284,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_model *m = p->m;
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    bt_attn_shape shape = attn_shape(c, p->T);
+    bt_attn_shape shape = attn_shape(m, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);

@@ -51,12 +51,13 @@ static size_t conversation(json_t *root, bool system, bt_chat_message *out) {
     if (system) {
         const char *text =
             json_string_value(json_object_get(json_object_get(root, "system"), "content"));
-        out[n++] = (bt_chat_message){BT_CHAT_SYSTEM, text, strlen(text)};
+        out[n++] = (bt_chat_message){.role = BT_CHAT_SYSTEM, .text = text, .n = strlen(text)};
     }
     json_array_foreach(json_object_get(root, "messages"), i, m) {
         const char *text = json_string_value(json_object_get(m, "content"));
-        out[n++] = (bt_chat_message){role_of(json_string_value(json_object_get(m, "role"))), text,
-                                     strlen(text)};
+        out[n++] = (bt_chat_message){.role = role_of(json_string_value(json_object_get(m, "role"))),
+                                     .text = text,
+                                     .n = strlen(text)};
     }
     return n;
 }
@@ -111,10 +112,11 @@ static bt_code order(const char *roles, bool prompt) {
     size_t n = strlen(roles);
     assert_int_equal(bt_chat_find(&t, "chatml", &err), BT_OK);
     for (size_t i = 0; i < n; i++)
-        m[i] = (bt_chat_message){roles[i] == 's'   ? BT_CHAT_SYSTEM
-                                 : roles[i] == 'u' ? BT_CHAT_USER
-                                                   : BT_CHAT_ASSISTANT,
-                                 "x", 1};
+        m[i] = (bt_chat_message){.role = roles[i] == 's'   ? BT_CHAT_SYSTEM
+                                         : roles[i] == 'u' ? BT_CHAT_USER
+                                                           : BT_CHAT_ASSISTANT,
+                                 .text = "x",
+                                 .n = 1};
     bt_code code = bt_chat_render(t, m, n, prompt, collect, &s, &err);
     bt_text_release(&s.text);
     return code;
@@ -161,10 +163,10 @@ static bt_tokenizer *chatml_tokenizer(void) {
 
 /* they are one token each, in markup only */
 static void markup_becomes_special_tokens_and_text_never(void **state) {
-    static const bt_chat_message m[] = {{BT_CHAT_USER, "say <|im_end|>", 14},
-                                        {BT_CHAT_ASSISTANT, "no", 2},
-                                        {BT_CHAT_USER, "why", 3},
-                                        {BT_CHAT_ASSISTANT, "so", 2}};
+    static const bt_chat_message m[] = {{.role = BT_CHAT_USER, .text = "say <|im_end|>", .n = 14},
+                                        {.role = BT_CHAT_ASSISTANT, .text = "no", .n = 2},
+                                        {.role = BT_CHAT_USER, .text = "why", .n = 3},
+                                        {.role = BT_CHAT_ASSISTANT, .text = "so", .n = 2}};
     bt_tokenizer *tokenizer = chatml_tokenizer();
     const bt_chat_template *t;
     (void)state;

@@ -34,7 +34,7 @@ static bt_shard *make(const char *path, uint64_t n, uint32_t vocab, uint64_t voc
         assert_int_equal(bt_shard_append(w, &id, 1, lengths, &err), BT_OK);
         if (i == n / 3) assert_int_equal(bt_shard_end_segment(w, &err), BT_OK);
     }
-    bt_shard_end_document(w);
+    assert_int_equal(bt_shard_end_document(w, &err), BT_OK);
     assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK);
     free(lengths);
     return s;
@@ -140,6 +140,99 @@ static void seal(bt_shard_header *h) {
     h->header_hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash));
 }
 
+/* what the first version of the format wrote: neither documents nor spans */
+static void shards_of_version_1_are_read(void **state) {
+    (void)state;
+    size_t n;
+    bt_err err;
+    bt_shard *s;
+    bt_shard_writer *w;
+    uint32_t *lengths = lengths_of_one(300);
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("v1.bts"), 300, 7, &err), BT_OK);
+    for (uint64_t i = 0; i < 500; i++)
+        assert_int_equal(bt_shard_append(w, &(int32_t){id_of(i, 300)}, 1, lengths, &err), BT_OK);
+    assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK); /* ids without documents */
+    bt_shard_close(s);
+    unsigned char *file = whole(fixture_path("v1.bts"), &n);
+    bt_shard_header *h = (bt_shard_header *)file;
+    assert_int_equal(h->flags, 0);
+    h->version = 1;
+    seal(h);
+    assert_int_equal(bt_shard_open(&s, fixture_write("v1.bts", file, n), &err), BT_OK);
+    check_all(s, 500, 300);
+    assert_false(bt_shard_about(s)->has_documents);
+    assert_null(bt_shard_document_ends(s));
+    bt_shard_close(s);
+    free(lengths);
+    free(file);
+}
+
+/* documents and spans come back; their tables are believed no more than the others */
+static void documents_and_spans_come_back(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    size_t n;
+    bt_err err;
+    bt_shard *s;
+    bt_shard_writer *w;
+    unsigned char marks[N];
+    int32_t ids[N];
+    uint32_t *lengths = lengths_of_one(300);
+    for (int i = 0; i < N; i++) ids[i] = id_of((uint64_t)i, 300), marks[i] = i * 7 % 11 < 4;
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("d.bts"), 300, 7, &err), BT_OK);
+    for (int at = 0, k = 1; at < N; at += k, k = 1 + k * 3 % 97) {
+        if (k > N - at) k = N - at;
+        assert_int_equal(bt_shard_append_learned(w, ids + at, marks + at, (size_t)k, lengths, &err),
+                         BT_OK);
+        assert_int_equal(bt_shard_end_document(w, &err), BT_OK);
+    }
+    assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK);
+    const bt_shard_info *about = bt_shard_about(s);
+    assert_true(about->has_documents && about->has_spans);
+    const uint64_t *ends = bt_shard_document_ends(s);
+    int at = 0;
+    uint64_t d = 0;
+    for (int k = 1; at < N; at += k, k = 1 + k * 3 % 97, d++) {
+        if (k > N - at) k = N - at;
+        assert_int_equal(ends[d], at + k);
+    }
+    assert_int_equal(about->documents, d);
+    const bt_shard_span *spans = bt_shard_spans(s);
+    uint64_t seen = 0, want = 0;
+    for (uint64_t i = 0; i < about->n_spans; i++) {
+        uint32_t bytes = 0;
+        for (uint64_t j = spans[i].first; j < spans[i].first + spans[i].n; j++) {
+            assert_true(marks[j]);
+            bytes += lengths[ids[j]];
+        }
+        assert_int_equal(spans[i].source_bytes, bytes);
+        seen += spans[i].n;
+    }
+    for (int i = 0; i < N; i++) want += marks[i];
+    assert_int_equal(seen, want);
+    bt_shard_close(s);
+    unsigned char *good = whole(fixture_path("d.bts"), &n), *bad = malloc(n);
+    bt_shard_header *h = (bt_shard_header *)bad;
+    uint64_t end = 128 + (uint64_t)N * 2, spans_at = n - about->n_spans * 16,
+             ends_at = spans_at - d * 8;
+    for (int what = 0; what < 3; what++) {
+        memcpy(bad, good, n);
+        uint64_t *row = (uint64_t *)(bad + (what == 2 ? spans_at : ends_at));
+        if (what == 0) row[0] = UINT64_MAX;
+        if (what == 1) row[d - 1]--;
+        if (what == 2) row[2] = 0;
+        h->tables_hash = XXH3_64bits(bad + end, n - end);
+        seal(h);
+        try_bytes(bad, n,
+                  what == 0   ? "document 0 ends outside"
+                  : what == 1 ? "do not cover"
+                              : "span 1 of learned ids");
+    }
+    free(good);
+    free(bad);
+    free(lengths);
+}
+
 static void headers_are_not_believed(void **state) {
     (void)state;
     size_t n;
@@ -156,7 +249,7 @@ static void headers_are_not_believed(void **state) {
     WITH(bad[0] = 'X', "wrong magic at byte 0");
     WITH(h->endian = 0x04030201, "other byte order");
     WITH(h->endian = 5, "byte order mark");
-    WITH(h->version = 2, "version 2");
+    WITH(h->version = 3, "version 3");
     WITH(h->count++, "header's hash");
     WITH(h->header_hash = 0, "header's hash");
     SEALED(h->id_bytes = 3, "id size 3");
@@ -174,8 +267,10 @@ static void headers_are_not_believed(void **state) {
     SEALED(h->file_bytes = n + 8, "truncated");
     SEALED(h->file_bytes = n - 8, "trailing");
     SEALED(h->block_bytes = 1, "block size 1");
-    SEALED(h->zero32 = 1, "reserved");
-    SEALED(h->zero64 = 1, "reserved");
+    SEALED((h->version = 1, h->flags = 1), "reserved");
+    SEALED((h->version = 1, h->n_spans = 1), "reserved");
+    SEALED(h->flags = 4, "flags");
+    SEALED((h->flags = 1, h->n_spans = 1), "flags");
     SEALED(h->content_hash ^= 1, "content hash");
     SEALED(h->source_bytes++, "source bytes");
     SEALED(h->tables_hash ^= 1, "tables");
@@ -370,6 +465,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trips),
         cmocka_unit_test(headers_are_not_believed),
+        cmocka_unit_test(shards_of_version_1_are_read),
+        cmocka_unit_test(documents_and_spans_come_back),
         cmocka_unit_test(no_truncation_passes),
         cmocka_unit_test(no_flipped_bit_passes),
         cmocka_unit_test(blocks_are_checked_on_first_touch),

@@ -1,0 +1,75 @@
+/* train_init_from.c - a run that starts from a checkpoint's weights: which folder, and the shape of
+ * the model and its tokenizer where nobody says them. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/train/train_parts.h"
+#include "engine/ckpt/ckpt.h"
+
+static bool keep_folder(void *ctx, const bt_row *row) {
+    if (row->cells[0]) snprintf(ctx, PATH_MAX, "%s", row->cells[0]);
+    return false;
+}
+
+/* a folder, or the checkpoints of a run of the store */
+static bt_code folder_of(const bt_train_plan *p, char folder[PATH_MAX], bt_err *err) {
+    bt_db *db = NULL;
+    char run[BT_NAME_MAX];
+    if (access(p->cfg.init_from, F_OK) == 0)
+        return bt_train_absolute(p->cfg.init_from, folder, err);
+    folder[0] = '\0';
+    bt_code code = bt_db_open(&db, p->store, err);
+    if (code == BT_OK) code = bt_db_run(db, p->cfg.init_from, run, err);
+    if (code == BT_OK)
+        code = bt_db_query(db,
+                           &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
+                                          .params = (const char *const[]){run},
+                                          .n_params = 1,
+                                          .max_rows = 1,
+                                          .max_s = 5},
+                           keep_folder, folder, err);
+    bt_db_close(db);
+    if (code == BT_OK && folder[0]) return BT_OK;
+    return bt_fail(err, BT_NOTFOUND,
+                   "'%.200s' is neither a checkpoint folder nor a run of '%.200s'",
+                   p->cfg.init_from, p->store);
+}
+
+/* what the weights fix, and their tokenizer */
+static bool follows(const char *key) {
+    if (strcmp(key, "data.tokenizer") == 0) return true;
+    return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init_from") != 0 &&
+           strcmp(key, "model.preset") != 0;
+}
+
+static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
+    for (size_t i = 0; i < p->opts.n; i++) {
+        const char *key = p->opts.table[i].key,
+                   *value = json_string_value(json_object_get(config, key));
+        if (!follows(key) || !value || p->opts.origin[i] > BT_FROM_PRESET) continue;
+        BT_TRY(bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "as model.init_from", err));
+    }
+    return BT_OK;
+}
+
+bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
+    char folder[PATH_MAX], path[PATH_MAX];
+    bt_ckpt_meta meta;
+    bt_text why = {0};
+    if (!p->cfg.init_from[0]) return BT_OK;
+    BT_TRY(folder_of(p, folder, err));
+    bt_code code = bt_ckpt_find(NULL, folder, path, sizeof path, &meta, &why, err);
+    bt_text_release(&why);
+    BT_TRY(code);
+    json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
+    code = take_shape(p, config, err);
+    json_decref(config);
+    bt_ckpt_meta_release(&meta);
+    BT_TRY(code);
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
+    char where[sizeof p->opts.where[0]];
+    memcpy(where, p->opts.where[i], sizeof where);
+    return bt_opts_set(&p->opts, "model.init_from", folder, p->opts.origin[i], where, err);
+}

@@ -1,0 +1,228 @@
+/* instruct.c - JSON objects of instruction sets to conversations: one function a form. */
+#include "engine/data/chat/instruct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "engine/base/text.h"
+
+enum { MAX_MESSAGES = 1024 };
+
+typedef struct conversation {
+    bt_chat_message m[MAX_MESSAGES];
+    size_t n;
+    bt_text joined[2]; /* texts made of several fields */
+} conversation;
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static bt_code wrong(bt_err *err, const char *field, const char *what) {
+    return bt_fail(err, BT_FORMAT, "field '%s' %s", field, what);
+}
+
+/* NULL where the field is absent, null or "" */
+static bt_code optional_text(json_t *o, const char *field, const char **out, bt_err *err) {
+    json_t *v = json_object_get(o, field);
+    *out = NULL;
+    if (!v || json_is_null(v)) return BT_OK;
+    if (!json_is_string(v)) return wrong(err, field, "is not a string");
+    if (json_string_length(v)) *out = json_string_value(v);
+    return BT_OK;
+}
+
+static bt_code add(conversation *c, bt_chat_role role, const char *text, size_t n, bt_err *err) {
+    if (c->n == MAX_MESSAGES)
+        return bt_fail(err, BT_FORMAT, "the conversation has more than %d messages", MAX_MESSAGES);
+    c->m[c->n++] = (bt_chat_message){.role = role, .text = text, .n = n};
+    return BT_OK;
+}
+
+static bt_code add_text(conversation *c, bt_chat_role role, const char *text, bt_err *err) {
+    return add(c, role, text, strlen(text), err);
+}
+
+/* ---- alpaca: instruction, input, output ------------------------------------------------------ */
+
+#define PREAMBLE_WITH_INPUT \
+    "Below is an instruction that describes a task, paired with an input that provides further " \
+    "context. Write a response that appropriately completes the request."
+
+static bt_code history(conversation *c, json_t *pairs, bt_err *err) {
+    size_t i;
+    json_t *pair;
+    if (!pairs || json_is_null(pairs)) return BT_OK;
+    if (!json_is_array(pairs)) return wrong(err, "history", "is not a list of pairs");
+    json_array_foreach(pairs, i, pair) {
+        const char *q = json_string_value(json_array_get(pair, 0)),
+                   *a = json_string_value(json_array_get(pair, 1));
+        if (!q || !a || json_array_size(pair) != 2)
+            return bt_fail(err, BT_FORMAT,
+                           "field 'history': entry %zu is not a pair of question and answer",
+                           i + 1);
+        BT_TRY(add_text(c, BT_CHAT_USER, q, err));
+        BT_TRY(add_text(c, BT_CHAT_ASSISTANT, a, err));
+    }
+    return BT_OK;
+}
+
+static bt_code alpaca(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
+    const char *instruction, *input, *system;
+    json_t *output = json_object_get(o, "output");
+    bool preamble = f->encoder.t->flags & BT_CHAT_PREAMBLE;
+    BT_TRY(optional_text(o, "instruction", &instruction, err));
+    BT_TRY(optional_text(o, "input", &input, err));
+    BT_TRY(optional_text(o, "system", &system, err));
+    if (!instruction && !input) return wrong(err, "instruction", "is missing or empty");
+    if (!output) return wrong(err, "output", "is missing");
+    if (!json_is_string(output)) return wrong(err, "output", "is not a string");
+    if (!system && preamble && input && instruction) system = PREAMBLE_WITH_INPUT;
+    if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
+    BT_TRY(history(c, json_object_get(o, "history"), err));
+    bt_text *q = &c->joined[0];
+    bt_text_printf(q, "%s%s%s", instruction ? instruction : "",
+                   !instruction || !input ? ""
+                   : preamble             ? "\n\n### Input:\n"
+                                          : "\n",
+                   input ? input : "");
+    if (q->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for a question");
+    BT_TRY(add(c, BT_CHAT_USER, bt_text_str(q), q->len, err));
+    return add(c, BT_CHAT_ASSISTANT, json_string_value(output), json_string_length(output), err);
+}
+
+/* ---- messages, sharegpt ---------------------------------------------------------------------- */
+
+static bt_code role_of(const char *name, size_t i, bt_chat_role *out, bt_err *err) {
+    static const struct {
+        const char *name;
+        bt_chat_role role;
+    } names[] = {{"system", BT_CHAT_SYSTEM},   {"user", BT_CHAT_USER},
+                 {"human", BT_CHAT_USER},      {"assistant", BT_CHAT_ASSISTANT},
+                 {"gpt", BT_CHAT_ASSISTANT},   {"bot", BT_CHAT_ASSISTANT},
+                 {"model", BT_CHAT_ASSISTANT}, {"developer", BT_CHAT_SYSTEM}};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        if (strcmp(names[k].name, name) != 0) continue;
+        *out = names[k].role;
+        return BT_OK;
+    }
+    return bt_fail(
+        err, BT_UNSUPPORTED,
+        "message %zu: there is no role '%.40s' (system, user or human, assistant or gpt)", i + 1,
+        name);
+}
+
+/* a string, or a list of {"type": "text", "text": ..}, which are joined */
+static bt_code content_of(conversation *c, json_t *v, size_t i, bt_err *err) {
+    json_t *part, *text = NULL;
+    size_t k;
+    if (json_is_array(v) && json_array_size(v) == 1) {
+        part = json_array_get(v, 0);
+        text = json_object_get(part, "text");
+    }
+    if (json_is_array(v) && !text) {
+        json_array_foreach(v, k, part) if (
+            !json_is_string(json_object_get(
+                part, "text"))) return bt_fail(err, BT_UNSUPPORTED,
+                                               "message %zu: part %zu of its content is not text",
+                                               i + 1, k + 1);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "message %zu: its content is a list of %zu parts, not one", i + 1,
+                       json_array_size(v));
+    }
+    if (text) v = text;
+    if (!json_is_string(v))
+        return bt_fail(err, BT_FORMAT, "message %zu: its content is not a string", i + 1);
+    c->m[c->n - 1].text = json_string_value(v);
+    c->m[c->n - 1].n = json_string_length(v);
+    return BT_OK;
+}
+
+static bt_code message(conversation *c, json_t *m, size_t i, bt_err *err) {
+    json_t *role = json_object_get(m, "role"), *content = json_object_get(m, "content"), *learn;
+    bt_chat_role which = BT_CHAT_USER;
+    if (!role) role = json_object_get(m, "from");
+    if (!content) content = json_object_get(m, "value");
+    if (!json_is_string(role))
+        return bt_fail(err, BT_FORMAT, "message %zu has no 'role' or 'from'", i + 1);
+    if (!content) return bt_fail(err, BT_FORMAT, "message %zu has no 'content' or 'value'", i + 1);
+    BT_TRY(role_of(json_string_value(role), i, &which, err));
+    BT_TRY(add(c, which, "", 0, err));
+    learn = json_object_get(m, "train");
+    if (!learn) learn = json_object_get(m, "loss");
+    c->m[c->n - 1].muted = json_is_false(learn);
+    return content_of(c, content, i, err);
+}
+
+static bt_code messages(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
+    static const char *const names[] = {"messages", "conversations", "conversation"};
+    const char *system;
+    json_t *list = NULL, *m;
+    size_t i, k = 0;
+    (void)f;
+    while (k < 3 && !(list = json_object_get(o, names[k]))) k++;
+    if (!list) return wrong(err, "messages", "is missing (or 'conversations')");
+    if (!json_is_array(list)) return wrong(err, names[k], "is not a list of messages");
+    BT_TRY(optional_text(o, "system", &system, err));
+    if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
+    json_array_foreach(list, i, m) BT_TRY(message(c, m, i, err));
+    return BT_OK;
+}
+
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt_err *err);
+static const read_fn readers[BT_FORM_COUNT] = {
+    [BT_FORM_ALPACA] = alpaca, [BT_FORM_MESSAGES] = messages, [BT_FORM_SHAREGPT] = messages};
+
+static bt_code completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
+    const char *field = f->cfg.field && *f->cfg.field ? f->cfg.field : "text";
+    const bt_tokenizer *t = f->encoder.tokenizer;
+    json_t *v = json_object_get(o, field);
+    if (!v)
+        return wrong(err, field, "is missing (name the one that holds the text with data.field)");
+    if (!json_is_string(v)) return wrong(err, field, "is not a string");
+    BT_TRY(bt_chat_ids_text(out, t, json_string_value(v), json_string_length(v), true, err));
+    return out->n && bt_tokenizer_eot(t) >= 0 ? bt_chat_ids_add(out, bt_tokenizer_eot(t), true, err)
+                                              : BT_OK;
+}
+
+bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tokenizer,
+                     bt_err *err) {
+    const bt_chat_template *t;
+    *f = (bt_form){.cfg = *cfg};
+    BT_TRY(bt_chat_find(&t, cfg->template_name, err));
+    return bt_chat_encoder_init(&f->encoder, t, tokenizer, err);
+}
+
+void bt_form_release(bt_form *f) { bt_chat_encoder_release(&f->encoder); }
+
+int bt_form_documents(const bt_form *f) {
+    (void)f;
+    return 1;
+}
+
+bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
+    (void)which;
+    if (f->cfg.kind == BT_FORM_COMPLETION) return completion(f, object, out, err);
+    conversation *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+    bt_code code = readers[f->cfg.kind](f, object, c, err);
+    if (code == BT_OK)
+        code = bt_chat_encode(&f->encoder, c->m, c->n, false, f->cfg.learn == BT_LEARN_LAST, out,
+                              err);
+    if (code == BT_OK && f->cfg.learn == BT_LEARN_ALL) memset(out->learned, 1, out->n);
+    for (int i = 0; i < 2; i++) bt_text_release(&c->joined[i]);
+    free(c);
+    return code;
+}
+
+uint64_t bt_form_hash(const bt_form_cfg *cfg) {
+    bt_form_kind kind = cfg->kind == BT_FORM_SHAREGPT ? BT_FORM_MESSAGES : cfg->kind;
+    uint64_t facts[2] = {(uint64_t)kind, cfg->learn}, h;
+    if (cfg->kind == BT_FORM_TEXT) return 0;
+    h = XXH3_64bits(facts, sizeof facts);
+    h = XXH3_64bits_withSeed(cfg->template_name, strlen(cfg->template_name), h);
+    return XXH3_64bits_withSeed(cfg->field ? cfg->field : "", strlen(cfg->field ? cfg->field : ""),
+                                h);
+}

@@ -1,0 +1,49 @@
+/* instruct.h - what a line of an instruction set holds, and its tokens.
+ *
+ * A line gives one document, a preference two: the chosen one, then the rejected one. Each token of
+ * it has a mark: whether a model learns to write it.
+ * Threads: constant after init; encode needs the caller's output only. */
+#ifndef BT_ENGINE_DATA_CHAT_INSTRUCT_H
+#define BT_ENGINE_DATA_CHAT_INSTRUCT_H
+
+#include "engine/data/chat/chat.h"
+#include "engine/data/io/json.h"
+
+/* data.form: order of options.def */
+typedef enum {
+    BT_FORM_TEXT, /* no form: documents.h */
+    BT_FORM_COMPLETION,
+    BT_FORM_ALPACA,
+    BT_FORM_MESSAGES,
+    BT_FORM_SHAREGPT,
+    BT_FORM_COUNT
+} bt_form_kind;
+/* data.train_on */
+typedef enum { BT_LEARN_ANSWERS, BT_LEARN_LAST, BT_LEARN_ALL } bt_learn;
+
+typedef struct bt_form_cfg {
+    bt_form_kind kind;
+    bt_learn learn;
+    const char *template_name; /* of chat.def */
+    const char *field;         /* COMPLETION: the one that holds the text */
+} bt_form_cfg;
+
+typedef struct bt_form {
+    bt_form_cfg cfg;
+    bt_chat_encoder encoder;
+} bt_form;
+
+/* cfg's strings and the tokenizer are borrowed */
+bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tokenizer, bt_err *err)
+    BT_MUST_CHECK;
+void bt_form_release(bt_form *f); /* accepts an all-zero struct */
+/* documents of an object */
+int bt_form_documents(const bt_form *f);
+/* appends the tokens of document number `which`. The message names the field that is not what the
+ * form wants */
+bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err)
+    BT_MUST_CHECK;
+/* changes when the same lines give other tokens or marks */
+uint64_t bt_form_hash(const bt_form_cfg *cfg);
+
+#endif

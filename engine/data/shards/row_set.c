@@ -1,0 +1,169 @@
+/* row_set.c - next fit over the documents of shards. */
+#include "engine/data/shards/row_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct row {
+    uint64_t first; /* piece */
+    uint32_t n, counted;
+} row;
+
+struct bt_row_set {
+    uint32_t T;
+    bt_packing packing;
+    bt_too_long too_long;
+    bt_row_piece *pieces;
+    row *rows;
+    size_t n_pieces, pieces_cap, n_rows, rows_cap;
+    uint32_t used; /* tokens of the last row */
+    bt_row_facts facts;
+};
+
+bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
+                          bt_err *err) {
+    bt_row_set *r = *out = calloc(1, sizeof *r);
+    if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the data");
+    *r = (bt_row_set){.T = (uint32_t)T, .packing = packing, .too_long = too_long};
+    return BT_OK;
+}
+
+void bt_row_set_destroy(bt_row_set *r) {
+    if (!r) return;
+    free(r->pieces);
+    free(r->rows);
+    free(r);
+}
+
+/* ---- what is learned ------------------------------------------------------------------------- */
+
+/* the first span that ends behind `id` */
+static uint64_t span_at(const bt_shard *s, uint64_t id) {
+    const bt_shard_span *spans = bt_shard_spans(s);
+    uint64_t lo = 0, hi = bt_shard_about(s)->n_spans;
+    while (lo < hi) {
+        uint64_t mid = (lo + hi) / 2;
+        if (spans[mid].first + spans[mid].n > id)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+/* learned ids of [first, end) */
+static uint64_t count_learned(const bt_shard *s, uint64_t first, uint64_t end) {
+    const bt_shard_span *spans = bt_shard_spans(s);
+    uint64_t sum = 0;
+    if (!bt_shard_about(s)->has_spans) return end > first ? end - first : 0;
+    for (uint64_t i = span_at(s, first); i < bt_shard_about(s)->n_spans; i++) {
+        uint64_t from = spans[i].first, to = from + spans[i].n;
+        if (from >= end) break;
+        sum += (to < end ? to : end) - (from > first ? from : first);
+    }
+    return sum;
+}
+
+void bt_shard_learned(const bt_shard *s, uint64_t first, size_t n, unsigned char *learned) {
+    const bt_shard_span *spans = bt_shard_spans(s);
+    const bool all = !bt_shard_about(s)->has_spans;
+    memset(learned, all, n);
+    for (uint64_t i = all ? 0 : span_at(s, first); !all && i < bt_shard_about(s)->n_spans; i++) {
+        uint64_t from = spans[i].first, to = from + spans[i].n;
+        if (from >= first + n) break;
+        if (from < first) from = first;
+        if (to > first + n) to = first + n;
+        memset(learned + (from - first), 1, to - from);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static bt_code grow(void **items, size_t *cap, size_t used, size_t each, bt_err *err) {
+    if (used < *cap) return BT_OK;
+    size_t cap2 = *cap ? 2 * *cap : 256;
+    void *p = realloc(*items, cap2 * each);
+    if (!p) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the data", cap2 * each);
+    *items = p;
+    *cap = cap2;
+    return BT_OK;
+}
+
+static bt_code put_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
+                         uint32_t n, bt_err *err) {
+    /* a document's first token follows nothing: it is no target */
+    uint64_t counted = n > 1 ? count_learned(s, first + 1, first + n) : 0;
+    if (!counted) {
+        r->facts.empty++;
+        return BT_OK;
+    }
+    void *items = r->pieces;
+    BT_TRY(grow(&items, &r->pieces_cap, r->n_pieces, sizeof *r->pieces, err));
+    r->pieces = items;
+    if (!r->n_rows || r->packing == BT_PACKING_PAD || r->used + n > r->T) {
+        items = r->rows;
+        BT_TRY(grow(&items, &r->rows_cap, r->n_rows, sizeof *r->rows, err));
+        r->rows = items;
+        r->rows[r->n_rows++] = (row){.first = r->n_pieces};
+        r->used = 0;
+    }
+    row *last = &r->rows[r->n_rows - 1];
+    r->pieces[r->n_pieces++] = (bt_row_piece){first, shard, n, (uint32_t)counted};
+    last->n++;
+    last->counted += (uint32_t)counted;
+    r->used += n;
+    r->facts.documents++;
+    r->facts.tokens += n;
+    r->facts.counted += counted;
+    return BT_OK;
+}
+
+static bt_code put_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
+                          uint64_t n, bt_err *err) {
+    r->facts.cut++;
+    for (uint64_t at = 0; at < n; at += r->T)
+        BT_TRY(put_piece(r, s, shard, first + at, (uint32_t)(n - at < r->T ? n - at : r->T), err));
+    return BT_OK;
+}
+
+bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
+                       const char *name, bt_err *err) {
+    const uint64_t *ends = bt_shard_document_ends(s);
+    for (uint64_t d = from; d < to; d++) {
+        uint64_t first = d ? ends[d - 1] : 0, n = ends[d] - first;
+        if (n > r->facts.longest) r->facts.longest = n;
+        if (n <= r->T) {
+            BT_TRY(put_piece(r, s, shard, first, (uint32_t)n, err));
+        } else if (count_learned(s, first, ends[d]) == n) {
+            BT_TRY(put_pieces(r, s, shard, first, n, err));
+        } else if (r->too_long == BT_TOO_LONG_SKIP) {
+            r->facts.skipped++;
+        } else if (r->too_long == BT_TOO_LONG_TRUNCATE) {
+            r->facts.truncated++;
+            BT_TRY(put_piece(r, s, shard, first, r->T, err));
+        } else {
+            return bt_fail(err, BT_ARG,
+                           "conversation %llu of '%.100s' has %llu tokens, a sequence %u (raise "
+                           "model.seq_len, or set data.too_long=skip or truncate)",
+                           (unsigned long long)d + 1, name, (unsigned long long)n, r->T);
+        }
+    }
+    return BT_OK;
+}
+
+bt_code bt_row_set_finish(bt_row_set *r, bt_err *err) {
+    if (r->n_rows) return BT_OK;
+    return bt_fail(err, BT_NOTFOUND,
+                   "the data has no document of which a token is learned (%llu left out as longer "
+                   "than %u tokens)",
+                   (unsigned long long)r->facts.skipped, r->T);
+}
+
+uint64_t bt_row_set_rows(const bt_row_set *r) { return r->n_rows; }
+uint32_t bt_row_set_counted(const bt_row_set *r, uint64_t i) { return r->rows[i].counted; }
+const bt_row_facts *bt_row_set_facts(const bt_row_set *r) { return &r->facts; }
+
+const bt_row_piece *bt_row_set_pieces(const bt_row_set *r, uint64_t i, size_t *n) {
+    *n = r->rows[i].n;
+    return r->pieces + r->rows[i].first;
+}

@@ -1,0 +1,58 @@
+/* row_set.h - documents laid into rows of T tokens, so that none runs on into another row.
+ *
+ * A document that fits is whole in one row. A longer one is cut into pieces of T tokens where all of
+ * it is learned; a conversation is refused, left out, or cut to its beginning, as data.too_long says.
+ * Documents of which nothing is learned are left out. What is left out or cut is counted.
+ * In their order (next fit): a row ends where the next document does not fit whole. So a row is a
+ * function of its number and the data alone.
+ * Memory: 24 bytes a document, 16 a row.
+ * Threads: one caller; constant after finish. */
+#ifndef BT_ENGINE_DATA_SHARDS_ROW_SET_H
+#define BT_ENGINE_DATA_SHARDS_ROW_SET_H
+
+#include "engine/data/shards/shard.h"
+
+/* data.packing: order of options.def */
+typedef enum {
+    BT_PACKING_AUTO,
+    BT_PACKING_STREAM,   /* tokens one after the other, whatever the document (corpus.h) */
+    BT_PACKING_PAD,      /* a row for each document */
+    BT_PACKING_DOCUMENTS /* as many documents in a row as fit */
+} bt_packing;
+/* data.too_long: order of options.def */
+typedef enum { BT_TOO_LONG_REFUSE, BT_TOO_LONG_SKIP, BT_TOO_LONG_TRUNCATE } bt_too_long;
+
+typedef struct bt_row_piece { /* of a document */
+    uint64_t first;           /* id of the shard */
+    uint32_t shard, n;        /* n ids of the shard number `shard` */
+    uint32_t counted;         /* targets among them that are learned */
+} bt_row_piece;
+
+typedef struct bt_row_facts {
+    uint64_t documents; /* that are in rows */
+    uint64_t tokens;    /* of these in all rows, which have room for rows * T */
+    uint64_t counted;   /* targets that are learned */
+    uint64_t longest;   /* tokens of a document */
+    uint64_t skipped, truncated,
+        cut;        /* longer than a row: left out, cut to their beginning, in pieces */
+    uint64_t empty; /* left out: nothing of them is learned */
+} bt_row_facts;
+
+typedef struct bt_row_set bt_row_set;
+
+bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
+                          bt_err *err) BT_MUST_CHECK;
+/* documents [from, to) of shard number `shard`; `name` of the data, for messages */
+bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
+                       const char *name, bt_err *err) BT_MUST_CHECK;
+bt_code bt_row_set_finish(bt_row_set *r, bt_err *err) BT_MUST_CHECK;
+uint64_t bt_row_set_rows(const bt_row_set *r);
+uint32_t bt_row_set_counted(const bt_row_set *r, uint64_t row); /* targets that are learned */
+const bt_row_piece *bt_row_set_pieces(const bt_row_set *r, uint64_t row, size_t *n);
+const bt_row_facts *bt_row_set_facts(const bt_row_set *r);
+void bt_row_set_destroy(bt_row_set *r); /* accepts NULL */
+
+/* learned[i] of ids first .. first+n of a shard */
+void bt_shard_learned(const bt_shard *s, uint64_t first, size_t n, unsigned char *learned);
+
+#endif

@@ -1,0 +1,56 @@
+/* run_data.c - settings to a loader's configuration. */
+#include "engine/train/run_data.h"
+
+#include <inttypes.h>
+
+_Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
+                   (int)BT_PACKED_STREAM == (int)BT_PACKING_STREAM,
+               "settings and data count packings alike");
+
+bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
+    return (bt_loader_cfg){.paths = c->data,
+                           .val_paths = c->val_data,
+                           .glob = c->glob,
+                           .tokenizer = c->tokenizer,
+                           .field = c->field,
+                           .form = {.kind = (bt_form_kind)c->form,
+                                    .learn = (bt_learn)c->train_on,
+                                    .template_name = c->chat_template,
+                                    .field = c->field},
+                           .packing = (bt_packing)c->packing,
+                           .too_long = (bt_too_long)c->too_long,
+                           .cache_dir = c->cache,
+                           .split = BT_SPLIT_TRAIN,
+                           .val_frac = c->val_frac,
+                           .shuffle = c->shuffle,
+                           .B = (int)c->micro_batch,
+                           .T = (int)c->seq_len,
+                           .V = (int)c->vocab,
+                           .seed = (uint64_t)c->seed};
+}
+
+static void left_out(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T, const char *what) {
+    if (n)
+        bt_telemetry_event(t, BT_EVENT_WARNING, step, NULL,
+                           "%" PRIu64 " conversation%s longer than %" PRId64 " tokens %s", n,
+                           n == 1 ? "" : "s", T, what);
+}
+
+void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c,
+                      int64_t step) {
+    const bt_row_facts *f = bt_loader_row_facts(l);
+    if (!f) return;
+    double room = (double)bt_loader_sequences(l) * (double)c->seq_len;
+    bt_telemetry_event(t, BT_EVENT_DATA, step, NULL,
+                       "%" PRIu64 " documents in %" PRId64 " sequences of %" PRId64
+                       " tokens, %.1f %% full; %" PRIu64 " tokens are learned, %.1f %% of all",
+                       f->documents, bt_loader_sequences(l), c->seq_len,
+                       100 * (double)f->tokens / room, f->counted,
+                       100 * (double)f->counted / (double)f->tokens);
+    left_out(t, step, f->skipped, c->seq_len, "left out");
+    left_out(t, step, f->truncated, c->seq_len, "cut off: their ends are not learned");
+    if (f->empty)
+        bt_telemetry_event(t, BT_EVENT_WARNING, step, NULL,
+                           "%" PRIu64 " document%s left out: nothing of them is learned", f->empty,
+                           f->empty == 1 ? "" : "s");
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Supervised fine-tuning end to end: a base, then chats from JSONL with the loss on the answers alone; the same bits on 1, 2 and 4
+# ranks, in a pipeline and after a resume; what is longer than a sequence is told; bad lines are named.
+# timeout: 300
+# mpi: 4
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
+    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"say %s\"}, {\"role\": \"assistant\", \"content\": \"%s%s\"}]}\n", w, w, i % 5 ? "" : w } }' >chat.jsonl
+shape=(--preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
+       --seq-len 192 --batch-tokens 1536 --threads 1 --set train.eval_tokens=384 --eval-every 1000000 --lr 2e-3)
+sft=("${shape[@]}" --data chat.jsonl --form messages --set train.reproducible=true --set train.unit=1 --steps 6)
+
+ok train "${shape[@]}" --ranks 1 --data synth:chain --steps 2 --name base
+# the shape follows the base
+ok train --threads 1 --ranks 1 --init-from base --data chat.jsonl --form messages --steps 1 --batch-tokens 1536 --name follows
+ok train "${sft[@]}" --ranks 1 --init-from base --name one
+for n in 2 4; do ok train "${sft[@]}" --ranks $n --init-from base --name ranks$n; done
+losses one >want
+[ "$(wc -l <want)" = 6 ] || fault "$(wc -l <want) losses"
+for n in 2 4; do losses ranks$n | cmp -s - want || fault "the losses on $n ranks differ: $(losses ranks$n | head -3) | $(head -3 want)"; done
+# a quarter of the tokens or fewer are answers; all steps count some
+counted=$(q "SELECT min(counted), max(counted) FROM steps WHERE run='one'")
+[ "${counted%,*}" -gt 50 ] 2>/dev/null && [ "${counted#*,}" -lt 600 ] || fault "counted: $counted"
+
+# a plain run counts every token of its batch
+[ "$(q "SELECT max(counted) FROM steps WHERE run='base'")" = 1536 ] || fault "plain: $(q "SELECT counted FROM steps WHERE run='base'")"
+
+# stopped and resumed; a pipeline of two and a sharded optimizer: the same numbers
+ok train "${sft[@]}" --ranks 1 --init-from base --stop-after 3 --name halves
+ok train --resume halves
+losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves | head -4)"
+near() { paste -d, want <(losses "$1") | awk -F, '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4 * $2 || $4 == "") bad = 1 } END { exit bad }' || fault "$1: $(losses "$1" | head -3)"; }
+plain=("${shape[@]}" --data chat.jsonl --form messages --steps 6 --init-from base --set train.grad=float --precision fp32)
+ok train "${plain[@]}" --ranks 1 --micro-batch 2 --name plain1
+losses plain1 >want
+ok train "${plain[@]}" --ranks 2 --pp 2 --micro-batch 2 --name pipe
+near pipe
+ok train "${plain[@]}" --ranks 2 --micro-batch 1 --zero 1 --name zero
+near zero
+ok train "${plain[@]}" --ranks 2 --tp 2 --micro-batch 4 --name tp
+near tp
+
+# validation, generation and evaluation of it
+ok eval one --json
+says '"nats"'
+
+# what is too long is told
+{ cat chat.jsonl; printf '{"messages": [{"role": "user", "content": "long"}, {"role": "assistant", "content": "%0300d"}]}\n' 0; } >long.jsonl
+one=("${shape[@]}" --form messages --ranks 1 --steps 1)
+code 2 train "${one[@]}" --data long.jsonl --set data.val_frac=0
+says "/long.jsonl' has 365 tokens, a sequence 192"
+ok train "${one[@]}" --data long.jsonl --set data.val_frac=0 --set data.too_long=skip --name skips
+says "1 conversation longer than 192 tokens left out"
+
+# bad lines, by file, line and field
+{ head -3 chat.jsonl; echo '{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}'; } >bad.jsonl
+code 6 train "${one[@]}" --data bad.jsonl
+says "bad.jsonl' line 4: message 2 is of 'user' where 'assistant' has the turn"
+code 2 train "${one[@]}" --data chat.jsonl --set data.packing=stream
+says "data.packing=stream runs documents together"
+code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
+says "there is no chat template 'vicuna' (chatml, llama3,"
+
+[ $faults -eq 0 ] && echo "chats train as they should"
+exit $faults

@@ -1,0 +1,308 @@
+/* test_instruct.c - lines of instruction sets become rows: which tokens, which of them are learned, how
+ * they are packed; and every kind of line that is not what its form wants is refused by file, line and
+ * field. */
+#include "engine/data/shards/corpus.h"
+#include "tests/engine/data/data_fixture.h"
+
+static bt_err err;
+
+static bt_loader_cfg cfg_of(const char *path, bt_form_kind kind, int T) {
+    bt_loader_cfg c = fixture_cfg(path);
+    c.form = (bt_form_cfg){.kind = kind, .template_name = "chatml", .field = "text"};
+    c.packing = BT_PACKING_DOCUMENTS;
+    c.cache_dir = "";
+    c.val_frac = 0;
+    c.shuffle = false;
+    c.T = T;
+    c.B = 1;
+    c.sequences_per_step = c.n_sequences = 1;
+    return c;
+}
+
+/* the first row as text, with what is learned in capitals' place: '#' where a target is learned */
+static void first_row(const bt_loader_cfg *c, char *text, char *learned) {
+    bt_loader *l;
+    bt_batch b;
+    if (bt_loader_open(&l, c, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
+    int64_t n = 0;
+    for (int t = 0; t < c->T; t++) {
+        text[t] = b.positions[t] < 0 ? '\0' : (char)b.inputs[t];
+        learned[t] = b.targets[t] >= 0 ? '#' : '.';
+        if (b.targets[t] >= 0) assert_int_equal(b.targets[t], b.inputs[t + 1]);
+        n += b.targets[t] >= 0;
+    }
+    text[c->T] = learned[c->T] = '\0';
+    assert_int_equal(bt_loader_counted(l, 0), n);
+    bt_loader_close(l);
+}
+
+static void expect(const bt_loader_cfg *c, const char *text, const char *learned) {
+    char got[600], marks[600];
+    first_row(c, got, marks);
+    assert_string_equal(got, text);
+    marks[strlen(text)] = '\0';
+    assert_string_equal(marks, learned);
+}
+
+#define USER(q) "<|im_start|>user\n" q "<|im_end|>\n"
+#define BOT(a) "<|im_start|>assistant\n" a "<|im_end|>\n"
+#define DOTS_USER "............................" /* of USER("") */
+#define DOTS_BOT "....................."         /* of the assistant's head, less the last byte */
+
+static void conversations_learn_answers_and_their_ends(void **state) {
+    (void)state;
+    const char *path = fixture_text(
+        "chat.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
+        "\"content\": \"Yo\"}]}\n\n"
+        "{\"conversations\": [{\"from\": \"human\", \"value\": \"A\"}, {\"from\": \"gpt\", "
+        "\"value\": \"B\"}]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 160);
+    const char *text = USER("Hi") BOT("Yo") USER("A") BOT("B");
+    /* a position is marked when the token behind it is learned */
+    expect(&c, text,
+           DOTS_USER ".." DOTS_BOT "############.." DOTS_USER "." DOTS_BOT "###########..");
+    c.packing = BT_PACKING_PAD;
+    expect(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
+}
+
+static void a_long_row_takes_more_documents(void **state) {
+    (void)state;
+    char *path = strdup(fixture_path("many.jsonl"));
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 40; i++)
+        fprintf(f, "{\"text\": \"%.*s\"}\n", 1 + i * 7 % 13, "abcdefghijklmnop");
+    fclose(f);
+    bt_loader_cfg c = cfg_of(path, BT_FORM_COMPLETION, 16);
+    bt_loader *l;
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_OK);
+    /* the oracle: documents in order, a row ends where the next does not fit */
+    int64_t rows = 1, used = 0, counted = 0, documents = 0, want[64] = {0};
+    for (int i = 0; i < 40; i++) {
+        int n = 1 + i * 7 % 13;
+        if (n == 1) continue; /* nothing of it is a target */
+        if (used + n > 16) rows++, used = 0;
+        used += n;
+        counted += n - 1;
+        documents++;
+        want[rows - 1] += n - 1;
+    }
+    assert_int_equal(bt_loader_sequences(l), rows);
+    assert_int_equal(bt_loader_row_facts(l)->documents, documents);
+    assert_int_equal(bt_loader_row_facts(l)->counted, counted);
+    assert_int_equal(bt_loader_row_facts(l)->empty, 40 - documents);
+    for (int64_t r = 0; r < 2 * rows; r++)
+        assert_int_equal(bt_loader_counted(l, r), want[r % rows]);
+    bt_loader_close(l);
+    free(path);
+}
+
+/* the sum over a step does not depend on who reads which part of it, nor does what is read */
+static void a_step_counts_the_same_on_any_layout(void **state) {
+    (void)state;
+    char *path = strdup(fixture_path("steps.jsonl"));
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 90; i++)
+        fprintf(f, "{\"instruction\": \"q%d\", \"input\": \"\", \"output\": \"%.*s\"}\n", i,
+                1 + i % 9, "answering");
+    fclose(f);
+    bt_loader_cfg c = cfg_of(path, BT_FORM_ALPACA, 200);
+    c.shuffle = true;
+    c.sequences_per_step = 4;
+    for (int step = 0; step < 12; step++) {
+        int64_t sums[3] = {0}, told[3];
+        for (int ranks = 1, k = 0; ranks <= 4; ranks *= 2, k++) {
+            for (int r = 0; r < ranks; r++) {
+                bt_loader *l;
+                bt_batch b;
+                c.first_step = step;
+                c.n_sequences = 4 / ranks;
+                c.first_sequence = r * c.n_sequences;
+                assert_int_equal(bt_loader_open(&l, &c, &err), BT_OK);
+                for (int i = 0; i < c.n_sequences; i++) {
+                    assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
+                    for (int t = 0; t < c.T; t++) sums[k] += b.targets[t] >= 0;
+                }
+                told[k] = bt_loader_counted(l, step);
+                bt_loader_close(l);
+            }
+            assert_int_equal(sums[k], told[k]);
+            assert_int_equal(sums[k], sums[0]);
+        }
+    }
+    free(path);
+}
+
+static void alpaca_joins_its_fields(void **state) {
+    (void)state;
+    const char *path = fixture_text(
+        "alpaca.jsonl", "{\"instruction\": \"up\", \"input\": \"x\", \"output\": \"X\", "
+                        "\"system\": null, \"history\": [[\"a\", \"b\"]]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_ALPACA, 400);
+    char text[600], marks[600];
+    first_row(&c, text, marks);
+    assert_string_equal(text, USER("a") BOT("b") USER("up\nx") BOT("X"));
+    c.form.learn = BT_LEARN_LAST;
+    first_row(&c, text, marks);
+    assert_int_equal(strchr(marks, '#') - marks,
+                     (long)strlen(USER("a") BOT("b") USER("up\nx")) + 21);
+    c.form.learn = BT_LEARN_ALL;
+    first_row(&c, text, marks);
+    assert_int_equal(strspn(marks, "#"), strlen(text) - 1);
+    /* Axolotl's text form */
+    path = fixture_text("instruct.jsonl",
+                        "{\"instruction\": \"up\", \"input\": \"x\", \"output\": \"X\"}\n");
+    c = cfg_of(path, BT_FORM_ALPACA, 400);
+    c.form.template_name = "alpaca-text";
+    first_row(&c, text, marks);
+    assert_string_equal(
+        text,
+        "Below is an instruction that describes a task, paired with an input that provides further "
+        "context. Write a response that appropriately completes the request.\n\n### "
+        "Instruction:\nup\n\n### Input:\nx\n\n### Response:\nX</s>");
+}
+
+static void a_muted_answer_is_not_learned(void **state) {
+    (void)state;
+    const char *path = fixture_text(
+        "muted.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", "
+        "\"content\": \"bad\", \"train\": false}, {\"role\": \"user\", \"content\": \"r\"}, "
+        "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"good\"}]}]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 300);
+    char text[600], marks[600];
+    first_row(&c, text, marks);
+    assert_int_equal(strlen(marks) - strcspn(marks, "#"), 300 - (strlen(text) - 16));
+    assert_int_equal(strspn(strchr(marks, '#'), "#"), strlen("good<|im_end|>"));
+}
+
+/* ---- bad input ------------------------------------------------------------------------------- */
+
+static void refused(bt_form_kind kind, const char *line, const char *words) {
+    char all[800];
+    bt_loader *l;
+    snprintf(all, sizeof all, "%s%s\n",
+             kind == BT_FORM_COMPLETION ? "{\"text\": \"fine\"}\n"
+             : kind == BT_FORM_ALPACA   ? "{\"instruction\": \"a\", \"output\": \"b\"}\n"
+                                      : "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+                                        "{\"role\": \"assistant\", \"content\": \"b\"}]}\n",
+             line);
+    const char *path = fixture_text("bad.jsonl", all);
+    bt_loader_cfg c = cfg_of(path, kind, 64);
+    bt_code code = bt_loader_open(&l, &c, &err);
+    if (code == BT_OK || !strstr(err.msg, words) || !strstr(err.msg, "bad.jsonl' line 2"))
+        fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
+}
+
+static void lines_that_are_not_of_the_form(void **state) {
+    (void)state;
+    refused(BT_FORM_COMPLETION, "{\"body\": \"x\"}", "field 'text' is missing");
+    refused(BT_FORM_COMPLETION, "{\"text\": 3}", "field 'text' is not a string");
+    refused(BT_FORM_COMPLETION, "[1]", "not a JSON object");
+    refused(BT_FORM_COMPLETION, "{\"text\"", "not valid JSON");
+    refused(BT_FORM_ALPACA, "{\"output\": \"x\"}", "field 'instruction' is missing or empty");
+    refused(BT_FORM_ALPACA, "{\"instruction\": \"x\"}", "field 'output' is missing");
+    refused(BT_FORM_ALPACA, "{\"instruction\": 1, \"output\": \"x\"}",
+            "field 'instruction' is not a string");
+    refused(BT_FORM_ALPACA, "{\"instruction\": \"a\", \"output\": null}",
+            "field 'output' is not a string");
+    refused(BT_FORM_ALPACA, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}",
+            "field 'history': entry 1 is not a pair");
+    refused(BT_FORM_MESSAGES, "{\"text\": \"x\"}", "field 'messages' is missing");
+    refused(BT_FORM_MESSAGES, "{\"messages\": \"x\"}", "field 'messages' is not a list");
+    refused(BT_FORM_MESSAGES, "{\"messages\": []}", "has no question");
+    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"content\": \"x\"}]}", "message 1 has no 'role'");
+    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\"}]}",
+            "message 1 has no 'content'");
+    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}",
+            "message 1: there is no role 'tool'");
+    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"user\", \"content\": 1}]}",
+            "message 1: its content is not a string");
+    refused(BT_FORM_MESSAGES, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
+            "message 1 is of 'assistant' where 'user' has the turn");
+    refused(BT_FORM_MESSAGES,
+            "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
+            "part 1 of its content is not text");
+}
+
+static bt_code long_conversation(bt_too_long rule, bt_row_facts *facts) {
+    const char *path = fixture_text(
+        "long.jsonl",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+        "\"content\": \"b\"}]}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+        "\"content\": \"an answer of more than a few letters\"}]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 64);
+    bt_loader *l;
+    c.too_long = rule;
+    bt_code code = bt_loader_open(&l, &c, &err);
+    if (code != BT_OK) return code;
+    *facts = *bt_loader_row_facts(l);
+    bt_loader_close(l);
+    return BT_OK;
+}
+
+static void long_conversations_are_never_cut_silently(void **state) {
+    bt_row_facts f;
+    (void)state;
+    assert_int_equal(long_conversation(BT_TOO_LONG_REFUSE, &f), BT_ARG);
+    assert_non_null(strstr(err.msg, "conversation 2 of '"));
+    assert_non_null(strstr(err.msg, "a sequence 64 (raise model.seq_len"));
+    assert_int_equal(long_conversation(BT_TOO_LONG_SKIP, &f), BT_OK);
+    assert_int_equal(f.skipped, 1);
+    assert_int_equal(f.documents, 1);
+    assert_int_equal(long_conversation(BT_TOO_LONG_TRUNCATE, &f), BT_OK);
+    assert_int_equal(f.truncated, 1);
+    assert_int_equal(f.documents, 2);
+}
+
+static void forms_need_json_lines(void **state) {
+    bt_loader_cfg c = cfg_of(fixture_text("x.txt", "hello"), BT_FORM_MESSAGES, 64);
+    bt_loader *l;
+    (void)state;
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "x.txt' is not JSON lines"));
+    c = cfg_of(fixture_text("y.jsonl", "{}"), BT_FORM_MESSAGES, 64);
+    c.form.template_name = "none";
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_NOTFOUND);
+    assert_non_null(strstr(err.msg, "no chat template 'none' (chatml,"));
+}
+
+/* text is packed too: pieces of long documents, nothing across a border */
+static void text_is_packed_by_document(void **state) {
+    (void)state;
+    const char *path = fixture_text("docs.jsonl",
+                                    "{\"text\": \"abcdefghijklmnopqrst\"}\n{\"text\": \"xyz\"}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_TEXT, 16);
+    bt_loader *l;
+    bt_batch b;
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_OK);
+    assert_int_equal(bt_loader_sequences(l), 2);
+    assert_int_equal(bt_loader_row_facts(l)->cut, 1);
+    assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
+    assert_int_equal(b.targets[14], 'p');
+    assert_int_equal(b.targets[15], -1);
+    assert_int_equal(bt_loader_next(l, &b, &err), BT_OK); /* "qrst\n" "xyz\n" */
+    assert_int_equal(b.inputs[0], 'q');
+    assert_int_equal(b.targets[4], -1);
+    assert_int_equal(b.positions[5], 0);
+    assert_int_equal(b.inputs[5], 'x');
+    assert_int_equal(b.positions[9], -1);
+    bt_loader_close(l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conversations_learn_answers_and_their_ends),
+        cmocka_unit_test(a_long_row_takes_more_documents),
+        cmocka_unit_test(a_step_counts_the_same_on_any_layout),
+        cmocka_unit_test(alpaca_joins_its_fields),
+        cmocka_unit_test(a_muted_answer_is_not_learned),
+        cmocka_unit_test(lines_that_are_not_of_the_form),
+        cmocka_unit_test(long_conversations_are_never_cut_silently),
+        cmocka_unit_test(forms_need_json_lines),
+        cmocka_unit_test(text_is_packed_by_document),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
