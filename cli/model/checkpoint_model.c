@@ -48,7 +48,7 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
 }
 
 /* of a model of another program: as a checkpoint made of it would have them */
-static bt_code foreign_settings(bt_trained *t, const bt_source *s, bt_err *err) {
+static bt_code foreign_settings(bt_trained *t, const bt_model_file *s, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (!s->tokenizer)
         return bt_fail(err, s->no_tokenizer.code, "'%.200s' has no tokenizer that can be used: %s",
@@ -63,9 +63,9 @@ static bt_code foreign_settings(bt_trained *t, const bt_source *s, bt_err *err) 
 }
 
 /* opens what `folder` holds and takes everything but the weights */
-static bt_code open_source(bt_trained *t, bt_source **out, const char *folder, bt_err *err) {
-    BT_TRY(bt_source_open(out, folder, err));
-    bt_source *s = *out;
+static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folder, bt_err *err) {
+    BT_TRY(bt_model_file_open(out, folder, err));
+    bt_model_file *s = *out;
     snprintf(t->path, sizeof t->path, "%s", s->path);
     if (s->container == BT_IN_NATIVE) {
         t->meta = s->meta; /* takes the texts */
@@ -78,7 +78,7 @@ static bt_code open_source(bt_trained *t, bt_source **out, const char *folder, b
     return BT_OK;
 }
 
-static bt_code make_model(bt_trained *t, bt_source *s, const bt_trained_how *how, bt_err *err) {
+static bt_code make_model(bt_trained *t, bt_model_file *s, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
@@ -88,19 +88,19 @@ static bt_code make_model(bt_trained *t, bt_source *s, const bt_trained_how *how
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));
-    BT_TRY(bt_source_weights(s, bt_model_weights(t->model), err));
+    BT_TRY(bt_model_file_weights(s, bt_model_weights(t->model), err));
     bt_model_quantise(t->model);
     return BT_OK;
 }
 
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
-    bt_source *s = NULL;
+    bt_model_file *s = NULL;
     memset(t, 0, sizeof *t);
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
     bt_code code = open_source(t, &s, folder, err);
     if (code == BT_OK) code = make_model(t, s, how, err);
-    bt_source_close(s);
+    bt_model_file_close(s);
     return code;
 }
 

@@ -17,7 +17,7 @@ typedef struct convert_cfg {
     char out[4096], tokenizer[1024], store[1024];
     int64_t context, threads, shard_bytes;
     int to, type, scale;
-    bool verify, json;
+    bool verify, json, scale_tensors, any_activation;
 } convert_cfg;
 
 #define BT_ARCH(...)
@@ -42,6 +42,10 @@ static const bt_opt convert_opts[] = {
      "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"},
     {"shard_bytes", "--shard-bytes", BT_OPT_INT, FIELD(shard_bytes), "5000000000", 1, 1e15, NULL,
      "bytes", "longest file of a folder of Hugging Face"},
+    {"scale_tensors", "--scale-tensors", BT_OPT_BOOL, FIELD(scale_tensors), "false", 0, 0, NULL,
+     NULL, "GGUF: scales of ternary layers as tensors of their own, in fp32: more exact"},
+    {"any_activation", "--any-activation", BT_OPT_BOOL, FIELD(any_activation), "false", 0, 0, NULL,
+     NULL, "GGUF: write a model with relu2 too, which llama.cpp computes as silu"},
     {"verify", "--verify", BT_OPT_BOOL, FIELD(verify), "false", 0, 0, NULL, NULL,
      "read the result back and compare what both models say"},
     {"tokenizer", "--tokenizer", BT_OPT_TEXT, FIELD(tokenizer), "", 0, 0, NULL, NULL,
@@ -67,11 +71,12 @@ typedef struct outcome {
     bt_probe_difference difference;
 } outcome;
 
-static bt_code open_model(bt_source **s, const char *which, const convert_cfg *cfg, bt_err *err) {
+static bt_code open_model(bt_model_file **s, const char *which, const convert_cfg *cfg,
+                          bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
-    BT_TRY(bt_source_open(s, path, err));
-    bt_source *x = *s;
+    BT_TRY(bt_model_file_open(s, path, err));
+    bt_model_file *x = *s;
     if (cfg->tokenizer[0]) {
         if (x->tokenizer)
             return bt_fail(err, BT_ARG, "--tokenizer: '%s' has a tokenizer of its own", x->path);
@@ -91,18 +96,18 @@ static bt_code open_model(bt_source **s, const char *which, const convert_cfg *c
     return BT_OK;
 }
 
-static bt_code verify(bt_source *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
-    bt_source *result = NULL;
+static bt_code verify(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+    bt_model_file *result = NULL;
     bt_probe before = {0}, after = {0};
     const int tokens = s->tokenizer ? bt_tokenizer_vocab(s->tokenizer) : s->cfg.V;
     bt_code code = bt_probe_source(s, tokens, &before, err);
-    if (code == BT_OK) code = bt_source_open(&result, cfg->out, err);
+    if (code == BT_OK) code = bt_model_file_open(&result, cfg->out, err);
     if (code == BT_OK) code = bt_probe_source(result, tokens, &after, err);
     if (code == BT_OK) {
         o->difference = bt_probe_compare(&before, &after);
         o->verified = true;
     }
-    bt_source_close(result);
+    bt_model_file_close(result);
     bt_probe_release(&before);
     bt_probe_release(&after);
     return code;
@@ -115,7 +120,7 @@ static void print_lines(const bt_text *lines, const char *before) {
     }
 }
 
-static void print_json(const bt_source *s, const convert_cfg *cfg, const outcome *o) {
+static void print_json(const bt_model_file *s, const convert_cfg *cfg, const outcome *o) {
     bt_text out = {0};
     bt_json j;
     bt_json_begin(&j, &out);
@@ -141,7 +146,7 @@ static void print_json(const bt_source *s, const convert_cfg *cfg, const outcome
     bt_text_release(&out);
 }
 
-static void print(const bt_source *s, const convert_cfg *cfg, const outcome *o) {
+static void print(const bt_model_file *s, const convert_cfg *cfg, const outcome *o) {
     char size[32];
     printf("'%s' -> '%s': %s in %.2f s\n", s->path, cfg->out,
            bt_metric_format(size, sizeof size, (double)o->bytes, BT_UNIT_BYTES), o->seconds);
@@ -152,13 +157,15 @@ static void print(const bt_source *s, const convert_cfg *cfg, const outcome *o) 
                o->difference.largest, o->difference.mean, o->difference.same_first, BT_PROBES);
 }
 
-static bt_code convert(bt_source *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
     const int64_t began = bt_now_ns();
     const bt_convert_job job = {.to = (bt_convert_to)cfg->to,
                                 .dest = cfg->out,
                                 .number = cfg->type ? (bt_number)(cfg->type - 1) : BT_NUM_COUNT,
                                 .inverse_scale = cfg->scale == 1,
-                                .shard_bytes = (uint64_t)cfg->shard_bytes};
+                                .shard_bytes = (uint64_t)cfg->shard_bytes,
+                                .scale_tensors = cfg->scale_tensors,
+                                .any_activation = cfg->any_activation};
     bt_text_put(&o->notes, bt_text_str(&s->notes));
     const size_t known = s->notes.len;
     BT_TRY(bt_convert(s, &job, &o->notes, &o->bytes, err));
@@ -174,7 +181,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     const char *which = NULL;
     size_t n = 0;
     bool help;
-    bt_source *s = NULL;
+    bt_model_file *s = NULL;
     outcome result = {0};
     BT_TRY(bt_opts_init(&o, convert_opts, sizeof convert_opts / sizeof convert_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
@@ -189,7 +196,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     else if (code == BT_OK)
         print(s, &cfg, &result);
     bt_text_release(&result.notes);
-    bt_source_close(s);
+    bt_model_file_close(s);
     bt_threads_release();
     return code;
 }
@@ -200,7 +207,9 @@ const bt_command bt_cmd_convert = {
     .args = "RUN|DIR|FILE",
     .examples =
         "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3   a checkpoint of a folder of "
-        "Hugging Face\n",
+        "Hugging Face\n"
+        "bitrain convert last --to gguf -o model.gguf --verify       a file for llama.cpp\n"
+        "bitrain convert last --to hf --type bf16 -o model           a folder for transformers\n",
     .options = options,
     .run = run,
 };

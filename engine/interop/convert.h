@@ -7,7 +7,7 @@
 #ifndef BT_ENGINE_INTEROP_CONVERT_H
 #define BT_ENGINE_INTEROP_CONVERT_H
 
-#include "engine/interop/source.h"
+#include "engine/interop/model_file.h"
 
 typedef enum { BT_TO_BITRAIN, BT_TO_HF, BT_TO_GGUF } bt_convert_to;
 
@@ -17,17 +17,18 @@ typedef struct bt_convert_job {
     bt_number number;     /* of the matrices; BT_NUM_COUNT: chosen */
     bool inverse_scale;   /* PACKED: the scale divides (linear_class bitlinear) */
     uint64_t shard_bytes; /* longest safetensors file, 0: 5 GB */
+    bool scale_tensors;   /* GGUF: codes of ternary layers times 1, their scales as fp32 tensors */
     bool any_activation;  /* GGUF: write a model whose activation no runtime computes */
 } bt_convert_job;
 
 /* notes: one line each about what a person should know of the result; bytes: written */
-bt_code bt_convert(bt_source *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
+bt_code bt_convert(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                    bt_err *err) BT_MUST_CHECK;
 
 /* of bt_convert: a folder, a file */
-bt_code bt_hf_write(bt_source *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
+bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                     bt_err *err) BT_MUST_CHECK;
-bt_code bt_gguf_write(bt_source *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
+bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                       bt_err *err) BT_MUST_CHECK;
 
 /* Log probabilities of the next token after fixed prompts (1, 3, 17 and 64 tokens at most), drawn
@@ -37,10 +38,10 @@ typedef struct bt_probe {
     int V;
     float *log_prob; /* (BT_PROBES, V); malloc'ed */
 } bt_probe;
-bt_code bt_probe_source(bt_source *s, int tokens, bt_probe *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_probe_source(bt_model_file *s, int tokens, bt_probe *out, bt_err *err) BT_MUST_CHECK;
 /* log probabilities after one prompt, out (V). The shape's T is cut to the prompt */
-bt_code bt_source_log_probs(bt_source *s, const int32_t *ids, size_t n, float *out, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_model_file_log_probs(bt_model_file *s, const int32_t *ids, size_t n, float *out,
+                                bt_err *err) BT_MUST_CHECK;
 void bt_probe_release(bt_probe *p);
 typedef struct bt_probe_difference {
     double largest, mean; /* of |difference| of log probabilities, nats */

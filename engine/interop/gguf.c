@@ -220,6 +220,8 @@ static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
                        "tensor '%s' has ggml's type %u (read are f32, f16, bf16, q8_0, tq1_0, "
                        "tq2_0)",
                        t->name, type);
+    if (t->cols % bt_number_at(t->number)->block == 0 && !bt_stored_bytes(t, &t->bytes))
+        return bt_fail(err, BT_FORMAT, "tensor '%s' would have more bytes than any file", t->name);
     if (!bt_stored_bytes(t, &t->bytes))
         return bt_fail(err, BT_FORMAT,
                        "tensor '%s' has rows of %llu elements, no multiple of the %zu that %s "

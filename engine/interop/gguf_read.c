@@ -8,12 +8,12 @@
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/interop/gguf.h"
 #include "engine/interop/gguf_keys.h"
-#include "engine/interop/source.h"
+#include "engine/interop/model_file.h"
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
 typedef struct reader {
-    bt_source *s;
+    bt_model_file *s;
     bt_gguf g;
     const char *arch; /* prefix of the model's keys */
 } reader;
@@ -159,7 +159,7 @@ static bt_code read_model(reader *r, bt_err *err) {
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
 static bt_code place(reader *r, size_t i, bt_err *err) {
-    bt_source *s = r->s;
+    bt_model_file *s = r->s;
     const bt_tensor *t = &s->params.tensors[i];
     bt_place *p = &s->places[i];
     char name[BT_FOREIGN_NAME];
@@ -180,10 +180,10 @@ static bt_code place(reader *r, size_t i, bt_err *err) {
         p->scale = scale;
     }
     if (t->linear) s->number = f->number;
-    return bt_source_check_shape(t, f, p->order, err);
+    return bt_model_file_check_shape(t, f, p->order, err);
 }
 
-static bool harmless(const bt_source *s, const char *name) {
+static bool harmless(const bt_model_file *s, const char *name) {
     (void)s;
     const char *end = strrchr(name, '.');
     return end && strcmp(end, ".input_scale") == 0;
@@ -329,12 +329,12 @@ static bt_code read_tokenizer(reader *r, bt_err *err) {
 
 static bt_code read_all(reader *r, bt_err *err) {
     BT_TRY(read_model(r, err));
-    BT_TRY(bt_source_tables(r->s, err));
+    BT_TRY(bt_model_file_tables(r->s, err));
     for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(place(r, i, err));
-    return bt_source_complete(r->s, harmless, err);
+    return bt_model_file_complete(r->s, harmless, err);
 }
 
-bt_code bt_source_open_gguf(bt_source *s, bt_err *err) {
+bt_code bt_model_file_open_gguf(bt_model_file *s, bt_err *err) {
     reader r = {.s = s};
     bt_err why = BT_ERR_INIT;
     bt_code code = bt_gguf_read(&r.g, &s->stored, s->path, err);

@@ -9,23 +9,23 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
 #include "engine/interop/hf_config.h"
-#include "engine/interop/source.h"
+#include "engine/interop/model_file.h"
 
 enum { SMALL_FILE = 16 << 20 };
 
-static void path_of(char out[4400], const bt_source *s, const char *name) {
+static void path_of(char out[4400], const bt_model_file *s, const char *name) {
     snprintf(out, 4400, "%.4000s/%s", s->path, name);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static bt_code place(bt_source *s, const bt_hf_config *c, size_t i, bt_err *err) {
+static bt_code place(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_place *p = &s->places[i];
     char name[BT_FOREIGN_NAME];
     bt_name_hf(name, t, ".weight");
     bt_stored *f = bt_stored_find(&s->stored, name), *scale;
-    if (!f) return BT_OK; /* bt_source_complete says so */
+    if (!f) return BT_OK; /* bt_model_file_complete says so */
     const bool coded = t->linear && (c->linear == BT_HF_CODES || c->linear == BT_HF_CODES_INVERSE);
     p->stored = f;
     f->used = true;
@@ -33,7 +33,7 @@ static bt_code place(bt_source *s, const bt_hf_config *c, size_t i, bt_err *err)
         return bt_fail(err, BT_FORMAT,
                        "tensor '%s' is %s, but config.json says that linear layers are %s", name,
                        coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
-    if (!coded) return bt_source_check_shape(t, f, BT_ROWS_PLAIN, err);
+    if (!coded) return bt_model_file_check_shape(t, f, BT_ROWS_PLAIN, err);
     bt_name_hf(name, t, ".weight_scale");
     scale = bt_stored_find(&s->stored, name);
     if (!scale || scale->number == BT_NUM_PACKED || scale->rows * scale->cols != 1)
@@ -43,22 +43,22 @@ static bt_code place(bt_source *s, const bt_hf_config *c, size_t i, bt_err *err)
     p->coded = true;
     p->order = BT_ROWS_PACKED;
     p->inverse = c->linear == BT_HF_CODES_INVERSE;
-    return bt_source_check_shape(t, f, BT_ROWS_PACKED, err);
+    return bt_model_file_check_shape(t, f, BT_ROWS_PACKED, err);
 }
 
 /* what transformers ignores as well */
-static bool harmless(const bt_source *s, const char *name) {
+static bool harmless(const bt_model_file *s, const char *name) {
     const char *end = strrchr(name, '.');
     return (s->cfg.tied && strcmp(name, "lm_head.weight") == 0) ||
            (end && strcmp(end, ".inv_freq") == 0);
 }
 
-static bt_code read_tensors(bt_source *s, const bt_hf_config *c, bt_err *err) {
+static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err) {
     BT_TRY(bt_safetensors_folder(&s->stored, s->path, err));
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = place(s, c, i, &why);
-    if (code == BT_OK) code = bt_source_complete(s, harmless, &why);
+    if (code == BT_OK) code = bt_model_file_complete(s, harmless, &why);
     if (code != BT_OK) return bt_fail(err, code, "'%s': %s", s->path, why.msg);
     for (size_t i = 0; i < s->params.n; i++)
         if (s->params.tensors[i].linear) s->number = s->places[i].stored->number;
@@ -79,7 +79,7 @@ static const char *template_in(json_t *v) {
     return json_string_value(v);
 }
 
-static bt_code read_chat_template(bt_source *s, bt_err *err) {
+static bt_code read_chat_template(bt_model_file *s, bt_err *err) {
     char path[4400], *text = NULL;
     size_t n;
     json_t *root = NULL;
@@ -102,7 +102,7 @@ static bt_code read_chat_template(bt_source *s, bt_err *err) {
     return code;
 }
 
-static bt_code read_tokenizer(bt_source *s, const bt_hf_config *c, bt_err *err) {
+static bt_code read_tokenizer(bt_model_file *s, const bt_hf_config *c, bt_err *err) {
     char path[4400];
     bt_err ignored = BT_ERR_INIT;
     path_of(path, s, "tokenizer.json");
@@ -121,14 +121,14 @@ static bt_code read_tokenizer(bt_source *s, const bt_hf_config *c, bt_err *err) 
     return read_chat_template(s, err);
 }
 
-bt_code bt_source_open_hf(bt_source *s, bt_err *err) {
+bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {
     char path[4400];
     bt_hf_config c;
     path_of(path, s, "config.json");
     BT_TRY(bt_hf_config_read(&c, path, &s->notes, err));
     s->arch = c.arch;
     s->cfg = c.model;
-    BT_TRY(bt_source_tables(s, err));
+    BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(read_tensors(s, &c, err));
     return read_tokenizer(s, &c, err);
 }

@@ -25,7 +25,7 @@ typedef struct entry { /* a tensor of the folder */
 } entry;
 
 typedef struct folder {
-    bt_source *s;
+    bt_model_file *s;
     bt_hf_config config;
     bt_number number;
     uint64_t shard_bytes;
@@ -314,7 +314,7 @@ static void tell(const folder *f, bt_text *notes) {
     if (!f->s->tokenizer) bt_text_put(notes, "without tokenizer files: the source has none\n");
 }
 
-bt_code bt_hf_write(bt_source *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
+bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                     bt_err *err) {
     char part[4200];
     folder f = {

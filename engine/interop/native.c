@@ -70,9 +70,9 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
 
 static bt_code produce(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
                        void *out, bt_err *err) {
-    bt_source *s = ctx;
+    bt_model_file *s = ctx;
     const bt_tensor *t = bt_params_named(&s->params, slice->tensor);
-    return bt_source_read(s, (size_t)(t - s->params.tensors), first, count, out, err);
+    return bt_model_file_read(s, (size_t)(t - s->params.tensors), first, count, out, err);
 }
 
 static void put_settings(bt_run_cfg *cfg, bt_text *out) {
@@ -92,7 +92,7 @@ static void put_settings(bt_run_cfg *cfg, bt_text *out) {
 }
 
 /* DEST/tokenizer.json, by its whole path: training takes it from there */
-static bt_code write_tokenizer(const bt_source *s, const char *dest, char path[1024],
+static bt_code write_tokenizer(const bt_model_file *s, const char *dest, char path[1024],
                                bt_text *tokenizer, bt_err *err) {
     char whole[PATH_MAX];
     if (!realpath(dest, whole)) return bt_fail_errno(err, BT_IO, errno, "cannot find '%s'", dest);
@@ -125,7 +125,7 @@ void bt_native_name(char out[64], const char *path) {
     if (!n) strcpy(out, "converted");
 }
 
-static bt_code write_checkpoint(bt_source *s, const char *dest, int64_t *bytes, bt_err *err) {
+static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *bytes, bt_err *err) {
     static bt_run_cfg cfg;
     char tokenizer[1024];
     bt_ckpt_meta meta = {.params_hash = bt_params_hash(&s->params),
@@ -160,7 +160,7 @@ static bt_code write_checkpoint(bt_source *s, const char *dest, int64_t *bytes, 
     return code;
 }
 
-bt_code bt_native_write(bt_source *s, const char *dest, int64_t *bytes, bt_err *err) {
+bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_err *err) {
     char path[PATH_MAX];
     if (!s->tokenizer)
         return bt_fail(err, s->no_tokenizer.code,

@@ -4,7 +4,7 @@
 #define BT_ENGINE_INTEROP_NATIVE_H
 
 #include "engine/config/run_cfg.h"
-#include "engine/interop/source.h"
+#include "engine/interop/model_file.h"
 
 /* the settings a checkpoint was trained with; those that this version does not have are passed
  * over. path: for messages */
@@ -24,6 +24,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *model, const 
 
 /* DEST/step-000000000000 with the weights, and DEST/tokenizer.json; DEST must not exist, and is gone
  * again after a failure. A tensor is never in memory as a whole. bytes (may be NULL): written */
-bt_code bt_native_write(bt_source *s, const char *dest, int64_t *bytes, bt_err *err) BT_MUST_CHECK;
+bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

@@ -72,7 +72,7 @@ float bt_absmean(const bt_tensor *t, const float *x) {
     return fmaxf((float)(sum / (double)t->count), 1e-5f);
 }
 
-/* rows of whole heads from ours to pairs (source.h) */
+/* rows of whole heads from ours to pairs (model_file.h) */
 static void turn(unsigned char *out, const unsigned char *in, size_t rows, size_t row_bytes,
                  size_t D) {
     for (size_t r = 0; r < rows; r++) {
@@ -132,14 +132,14 @@ static bt_code put_packed(tensor_job *j, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code make_codes(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
+static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     float *x = malloc(t->count * sizeof *x);
     j->codes = calloc(t->count, 1);
     bt_code code = x && j->codes
-                       ? bt_source_read(s, i, 0, t->count, x, err)
+                       ? bt_model_file_read(s, i, 0, t->count, x, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
-    if (code == BT_OK) code = bt_source_scale(s, i, &j->scale, err);
+    if (code == BT_OK) code = bt_model_file_scale(s, i, &j->scale, err);
     if (code == BT_OK) {
         if (j->scale == 0) j->scale = bt_absmean(t, x);
         bt_op_tern_codes(j->codes, x, 0, 1.0f / bt_absmean(t, x), false, t->count);
@@ -148,7 +148,7 @@ static bt_code make_codes(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
     return code;
 }
 
-static bt_code put_tensor(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
+static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     if (j->form->quantise) BT_TRY(make_codes(s, i, j, err));
     if (j->form->order == BT_ROWS_PACKED) return put_packed(j, err);
@@ -157,7 +157,7 @@ static bt_code put_tensor(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
         if (j->codes)
             encode_codes(j, row, n);
         else {
-            BT_TRY(bt_source_read(s, i, row * t->cols, n * t->cols, j->x, err));
+            BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
             bt_number_encode(j->form->number, j->bytes, j->x, n * t->cols);
         }
         BT_TRY(put_rows(j, row, n, err));
@@ -165,7 +165,7 @@ static bt_code put_tensor(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_tensor_write(bt_source *s, size_t i, const bt_form *form, const bt_out_file *f,
+bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const bt_out_file *f,
                         uint64_t at, float *scale, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     tensor_job j = {.t = t, .form = form, .f = f, .at = at, .D = (size_t)s->cfg.D};

@@ -3,7 +3,7 @@
 #ifndef BT_ENGINE_INTEROP_OUT_FILE_H
 #define BT_ENGINE_INTEROP_OUT_FILE_H
 
-#include "engine/interop/source.h"
+#include "engine/interop/model_file.h"
 
 typedef struct bt_out_file {
     char path[4400];
@@ -30,7 +30,7 @@ uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form);
 /* absmean of a ternary tensor, as the model computes it; x: all its elements */
 float bt_absmean(const bt_tensor *t, const float *x);
 /* tensor i at byte `at`; scale (may be NULL): that of its codes */
-bt_code bt_tensor_write(bt_source *s, size_t i, const bt_form *form, const bt_out_file *f,
+bt_code bt_tensor_write(bt_model_file *s, size_t i, const bt_form *form, const bt_out_file *f,
                         uint64_t at, float *scale, bt_err *err) BT_MUST_CHECK;
 
 #endif

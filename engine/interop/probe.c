@@ -10,11 +10,11 @@
 enum { LONGEST = 64 };
 static const size_t lengths[BT_PROBES] = {1, 3, 17, LONGEST};
 
-static bt_code load(bt_source *s, size_t T, bt_model **out, bt_err *err) {
+static bt_code load(bt_model_file *s, size_t T, bt_model **out, bt_err *err) {
     bt_model_setup setup = {.cfg = s->cfg, .B = 1, .prec = BT_PREC_FP32};
     setup.cfg.T = (int)T;
     BT_TRY(bt_model_create(out, &setup, err));
-    BT_TRY(bt_source_weights(s, bt_model_weights(*out), err));
+    BT_TRY(bt_model_file_weights(s, bt_model_weights(*out), err));
     bt_model_quantise(*out);
     return BT_OK;
 }
@@ -41,7 +41,8 @@ static bt_code ask(bt_model *m, const int32_t *const *ids, const size_t *n, size
     return code;
 }
 
-bt_code bt_source_log_probs(bt_source *s, const int32_t *ids, size_t n, float *out, bt_err *err) {
+bt_code bt_model_file_log_probs(bt_model_file *s, const int32_t *ids, size_t n, float *out,
+                                bt_err *err) {
     bt_model *m = NULL;
     bt_code code = load(s, n < 2 ? 2 : n, &m, err);
     if (code == BT_OK) code = ask(m, &ids, &n, 1, out, err);
@@ -49,7 +50,7 @@ bt_code bt_source_log_probs(bt_source *s, const int32_t *ids, size_t n, float *o
     return code;
 }
 
-bt_code bt_probe_source(bt_source *s, int tokens, bt_probe *out, bt_err *err) {
+bt_code bt_probe_source(bt_model_file *s, int tokens, bt_probe *out, bt_err *err) {
     int32_t drawn[BT_PROBES][LONGEST];
     const int32_t *ids[BT_PROBES];
     bt_model *m = NULL;

@@ -84,7 +84,7 @@ static inline void expected_release(expected *e) {
 
 /* largest difference of log probabilities to what is expected; the median over the prompts where
  * activations are rounded to int8: a tie that falls the other way in fp32 costs up to 0.1 */
-static inline double worst_difference(bt_source *s, const expected *e, bool median) {
+static inline double worst_difference(bt_model_file *s, const expected *e, bool median) {
     double worst[4] = {0};
     for (size_t k = 0; k < e->n; k++) {
         const size_t V = e->prompts[k].V;
@@ -93,7 +93,7 @@ static inline double worst_difference(bt_source *s, const expected *e, bool medi
         bt_err err = BT_ERR_INIT;
         assert_non_null(got);
         assert_int_equal((size_t)s->cfg.V, V);
-        if (bt_source_log_probs(s, e->prompts[k].ids, e->prompts[k].n_ids, got, &err) != BT_OK)
+        if (bt_model_file_log_probs(s, e->prompts[k].ids, e->prompts[k].n_ids, got, &err) != BT_OK)
             fail_msg("%s", err.msg);
         for (size_t i = 0; i < V; i++) most = fmax(most, e->prompts[k].logits[i]);
         for (size_t i = 0; i < V; i++) sum += exp(e->prompts[k].logits[i] - most);
@@ -112,10 +112,10 @@ static inline double worst_difference(bt_source *s, const expected *e, bool medi
     return median ? worst[(e->n - 1) / 2] : worst[e->n - 1];
 }
 
-static inline bt_source *open_golden(const char *name) {
-    bt_source *s = NULL;
+static inline bt_model_file *open_golden(const char *name) {
+    bt_model_file *s = NULL;
     bt_err err = BT_ERR_INIT;
-    if (bt_source_open(&s, golden_path(name), &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_model_file_open(&s, golden_path(name), &err) != BT_OK) fail_msg("%s", err.msg);
     return s;
 }
 

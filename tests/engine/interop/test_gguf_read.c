@@ -3,15 +3,15 @@
 
 /* fp32 files hold what the folder holds: the same bits, whatever order their rows have */
 static void same_weights(const char *a, const char *b, bool codes) {
-    bt_source *x = open_golden(a), *y = open_golden(b);
+    bt_model_file *x = open_golden(a), *y = open_golden(b);
     bt_err err = BT_ERR_INIT;
     assert_int_equal(x->params.n, y->params.n);
     assert_int_equal(bt_params_hash(&x->params), bt_params_hash(&y->params));
     float *u = malloc(x->params.total * sizeof *u), *v = malloc(y->params.total * sizeof *v);
     assert_non_null(u);
     assert_non_null(v);
-    assert_int_equal(bt_source_weights(x, u, &err), BT_OK);
-    assert_int_equal(bt_source_weights(y, v, &err), BT_OK);
+    assert_int_equal(bt_model_file_weights(x, u, &err), BT_OK);
+    assert_int_equal(bt_model_file_weights(y, v, &err), BT_OK);
     for (size_t i = 0; i < x->params.n; i++) {
         const bt_tensor *t = &x->params.tensors[i];
         for (size_t k = t->offset; k < t->offset + t->count; k++) {
@@ -24,8 +24,8 @@ static void same_weights(const char *a, const char *b, bool codes) {
     }
     free(u);
     free(v);
-    bt_source_close(x);
-    bt_source_close(y);
+    bt_model_file_close(x);
+    bt_model_file_close(y);
 }
 
 static void fp32_files_hold_the_folder(void **state) {
@@ -38,12 +38,12 @@ static void fp32_files_hold_the_folder(void **state) {
 
 static void says(const char *file, const char *model, double bound) {
     expected e;
-    bt_source *s = open_golden(file);
+    bt_model_file *s = open_golden(file);
     expected_read(&e, model);
     const double worst = worst_difference(s, &e, s->cfg.linear != BT_LIN_DENSE);
     if (!(worst < bound)) fail_msg("%s: log probabilities differ by %g", file, worst);
     expected_release(&e);
-    bt_source_close(s);
+    bt_model_file_close(s);
 }
 
 static void every_type_says_the_same_within_its_rounding(void **state) {
@@ -61,18 +61,18 @@ static void every_type_says_the_same_within_its_rounding(void **state) {
 
 static void what_the_keys_say(void **state) {
     (void)state;
-    bt_source *s = open_golden("bitnet/bitnet-f32.gguf");
+    bt_model_file *s = open_golden("bitnet/bitnet-f32.gguf");
     assert_int_equal(s->arch, BT_ARCH_BITNET);
     assert_int_equal(s->cfg.act, BT_ACT_RELU2);
     assert_true(s->cfg.tied);
     assert_true(s->cfg.rope_theta == 500000);
     assert_true(s->cfg.norm_eps == 1e-5);
     assert_non_null(strstr(bt_text_str(&s->notes), "relu2"));
-    bt_source_close(s);
+    bt_model_file_close(s);
     s = open_golden("llama/llama-f32.gguf");
     assert_false(s->cfg.tied);
     assert_int_equal(s->cfg.linear, BT_LIN_DENSE);
-    bt_source_close(s);
+    bt_model_file_close(s);
 }
 
 /* the vocabulary in the file is the one of the folder, but for what a file cannot say */
@@ -80,7 +80,7 @@ static void the_vocabulary_is_the_same(void **state) {
     (void)state;
     static const char text[] =
         "In the beginning God created 1234 heavens,  and \xc3\xa9\xe4\xb8\xad\n\n don't";
-    bt_source *g = open_golden("qwen3/qwen3-f32.gguf"), *h = open_golden("qwen3/hf");
+    bt_model_file *g = open_golden("qwen3/qwen3-f32.gguf"), *h = open_golden("qwen3/hf");
     int32_t *a = NULL, *b = NULL;
     size_t n = 0, m = 0, cap_a = 0, cap_b = 0;
     bt_err err = BT_ERR_INIT;
@@ -96,8 +96,8 @@ static void the_vocabulary_is_the_same(void **state) {
     assert_memory_equal(a, b, n * sizeof *a);
     free(a);
     free(b);
-    bt_source_close(g);
-    bt_source_close(h);
+    bt_model_file_close(g);
+    bt_model_file_close(h);
 }
 
 int main(void) {

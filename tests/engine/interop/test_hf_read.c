@@ -5,12 +5,12 @@ static void says_the_same(const char *model, const char *folder, double bound) {
     char name[128];
     expected e;
     snprintf(name, sizeof name, "%s/%s", model, folder);
-    bt_source *s = open_golden(name);
+    bt_model_file *s = open_golden(name);
     expected_read(&e, model);
     const double worst = worst_difference(s, &e, s->cfg.linear != BT_LIN_DENSE);
     if (!(worst < bound)) fail_msg("%s: log probabilities differ by %g", name, worst);
     expected_release(&e);
-    bt_source_close(s);
+    bt_model_file_close(s);
 }
 
 static void latent_weights_of_bitnet(void **state) {
@@ -27,37 +27,37 @@ static void packed_codes_with_either_scale(void **state) {
 
 static void llama_in_shards_untied(void **state) {
     (void)state;
-    bt_source *s = open_golden("llama/hf");
+    bt_model_file *s = open_golden("llama/hf");
     assert_false(s->cfg.tied);
     assert_int_equal(s->stored.n_files, 3);
     assert_non_null(strstr(bt_tokenizer_chat_template(s->tokenizer), "<assistant>"));
-    bt_source_close(s);
+    bt_model_file_close(s);
     says_the_same("llama", "hf", 1e-4);
 }
 
 static void qwen3_with_wide_heads_and_padded_vocabulary(void **state) {
     (void)state;
-    bt_source *s = open_golden("qwen3/hf");
+    bt_model_file *s = open_golden("qwen3/hf");
     assert_int_equal(s->cfg.H * s->cfg.D, 2 * s->cfg.C);
     assert_int_equal(s->cfg.V, 384);
     assert_int_equal(bt_tokenizer_vocab(s->tokenizer), 320);
     assert_int_equal(bt_tokenizer_eot(s->tokenizer), 256);
-    bt_source_close(s);
+    bt_model_file_close(s);
     says_the_same("qwen3", "hf", 1e-4);
 }
 
 /* any stretch of a tensor has the elements that a read of all of it has */
-static void stretches(bt_source *s, size_t i) {
+static void stretches(bt_model_file *s, size_t i) {
     const bt_tensor *t = &s->params.tensors[i];
     float *all = malloc(t->count * sizeof *all), *part = malloc(t->count * sizeof *part);
     bt_err err = BT_ERR_INIT;
     assert_non_null(all);
     assert_non_null(part);
-    assert_int_equal(bt_source_read(s, i, 0, t->count, all, &err), BT_OK);
+    assert_int_equal(bt_model_file_read(s, i, 0, t->count, all, &err), BT_OK);
     for (size_t step = 1; step < t->count; step = step * 3 + 1)
         for (size_t first = 0; first < t->count; first += step * 7 + 5) {
             const size_t n = t->count - first < step ? t->count - first : step;
-            assert_int_equal(bt_source_read(s, i, first, n, part, &err), BT_OK);
+            assert_int_equal(bt_model_file_read(s, i, first, n, part, &err), BT_OK);
             assert_memory_equal(part, all + first, n * sizeof *part);
         }
     free(all);
@@ -69,16 +69,16 @@ static void any_stretch_can_be_read(void **state) {
     static const char *const models[] = {"bitnet/hf-packed-bitlinear", "llama/hf",
                                          "llama/llama-q8_0.gguf", "bitnet/bitnet-f32-scale.gguf"};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
-        bt_source *s = open_golden(models[m]);
+        bt_model_file *s = open_golden(models[m]);
         for (size_t i = 0; i < 8; i++) stretches(s, i);
-        bt_source_close(s);
+        bt_model_file_close(s);
     }
 }
 
 /* the latent weights that stand for codes give those codes and their scale again */
 static void latents_of_codes_have_the_scale(void **state) {
     (void)state;
-    bt_source *s = open_golden("bitnet/hf-packed-bitlinear");
+    bt_model_file *s = open_golden("bitnet/hf-packed-bitlinear");
     bt_err err = BT_ERR_INIT;
     for (size_t i = 0; i < s->params.n; i++) {
         const bt_tensor *t = &s->params.tensors[i];
@@ -86,13 +86,13 @@ static void latents_of_codes_have_the_scale(void **state) {
         float *x = malloc(t->count * sizeof *x), scale;
         double sum = 0;
         assert_non_null(x);
-        assert_int_equal(bt_source_read(s, i, 0, t->count, x, &err), BT_OK);
-        assert_int_equal(bt_source_scale(s, i, &scale, &err), BT_OK);
+        assert_int_equal(bt_model_file_read(s, i, 0, t->count, x, &err), BT_OK);
+        assert_int_equal(bt_model_file_scale(s, i, &scale, &err), BT_OK);
         for (size_t k = 0; k < t->count; k++) sum += fabs((double)x[k]);
         assert_true(fabs(sum / (double)t->count / (double)scale - 1) < 1e-6);
         free(x);
     }
-    bt_source_close(s);
+    bt_model_file_close(s);
 }
 
 int main(void) {

@@ -30,13 +30,13 @@ static const char *in(const char *folder, const char *name) {
 }
 
 static bt_code write_as(const char *from, const char *name, bt_convert_job job, bt_err *err) {
-    bt_source *s = open_golden(from);
+    bt_model_file *s = open_golden(from);
     bt_text notes = {0};
     int64_t bytes = 0;
     job.dest = fixture_path(name);
     bt_code code = bt_convert(s, &job, &notes, &bytes, err);
     bt_text_release(&notes);
-    bt_source_close(s);
+    bt_model_file_close(s);
     return code;
 }
 
@@ -67,10 +67,10 @@ static void a_file_becomes_the_folder(void **state) {
 }
 
 static void says_the_same(const char *from, const char *to, double bound) {
-    bt_source *a = open_golden(from), *b = NULL;
+    bt_model_file *a = open_golden(from), *b = NULL;
     bt_err err = BT_ERR_INIT;
     bt_probe p, q;
-    assert_int_equal(bt_source_open(&b, fixture_path(to), &err), BT_OK);
+    assert_int_equal(bt_model_file_open(&b, fixture_path(to), &err), BT_OK);
     assert_int_equal(bt_probe_source(a, 256, &p, &err), BT_OK);
     assert_int_equal(bt_probe_source(b, 256, &q, &err), BT_OK);
     const bt_probe_difference d = bt_probe_compare(&p, &q);
@@ -78,8 +78,8 @@ static void says_the_same(const char *from, const char *to, double bound) {
     assert_int_equal(d.same_first, BT_PROBES);
     bt_probe_release(&p);
     bt_probe_release(&q);
-    bt_source_close(a);
-    bt_source_close(b);
+    bt_model_file_close(a);
+    bt_model_file_close(b);
 }
 
 static void shards_and_packed_codes_say_the_same(void **state) {

@@ -1,5 +1,5 @@
-/* source.c - what the readers of all formats share: any stretch of a tensor as fp32. */
-#include "engine/interop/source.h"
+/* model_file.c - what the readers of all formats share: any stretch of a tensor as fp32. */
+#include "engine/interop/model_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static bool is_there(const char *folder, const char *name) {
     return access(path, F_OK) == 0;
 }
 
-bt_container bt_source_kind(const char *path) {
+bt_container bt_model_file_kind(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) return BT_IN_NATIVE;
     if (!S_ISDIR(st.st_mode)) return BT_IN_GGUF;
@@ -26,26 +26,26 @@ bt_container bt_source_kind(const char *path) {
                                                                              : BT_IN_NATIVE;
 }
 
-bt_code bt_source_open(bt_source **out, const char *path, bt_err *err) {
-    bt_source *s = *out = calloc(1, sizeof *s);
+bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
+    bt_model_file *s = *out = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
     s->arch = BT_ARCH_COUNT;
-    s->container = bt_source_kind(path);
+    s->container = bt_model_file_kind(path);
     snprintf(s->path, sizeof s->path, "%s", path);
-    bt_code code = s->container == BT_IN_HF     ? bt_source_open_hf(s, err)
-                   : s->container == BT_IN_GGUF ? bt_source_open_gguf(s, err)
-                                                : bt_source_open_native(s, err);
+    bt_code code = s->container == BT_IN_HF     ? bt_model_file_open_hf(s, err)
+                   : s->container == BT_IN_GGUF ? bt_model_file_open_gguf(s, err)
+                                                : bt_model_file_open_native(s, err);
     if (code == BT_OK && s->tokenizer && bt_tokenizer_vocab(s->tokenizer) > s->cfg.V)
         code = bt_fail(err, BT_FORMAT,
                        "'%.300s': the tokenizer has %d tokens, the model's vocabulary %d", path,
                        bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
     if (code == BT_OK) return BT_OK;
-    bt_source_close(s);
+    bt_model_file_close(s);
     *out = NULL;
     return code;
 }
 
-void bt_source_close(bt_source *s) {
+void bt_model_file_close(bt_model_file *s) {
     if (!s) return;
     bt_ckpt_reader_close(s->ckpt);
     bt_ckpt_meta_release(&s->meta);
@@ -59,7 +59,7 @@ void bt_source_close(bt_source *s) {
     free(s);
 }
 
-bt_code bt_source_tables(bt_source *s, bt_err *err) {
+bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) {
     BT_TRY(bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err));
     size_t longest = 0;
     for (size_t i = 0; i < s->params.n; i++)
@@ -71,8 +71,8 @@ bt_code bt_source_tables(bt_source *s, bt_err *err) {
     return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", s->path);
 }
 
-bt_code bt_source_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
-                              bt_err *err) {
+bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
+                                  bt_err *err) {
     const uint64_t rows = order == BT_ROWS_PACKED ? t->rows / 4 : t->rows;
     if (f->rows == rows && f->cols == t->cols && (order != BT_ROWS_PACKED || t->rows % 4 == 0))
         return BT_OK;
@@ -86,8 +86,9 @@ static void name_some(bt_text *list, const char *name, size_t *n) {
     if (++*n <= 3) bt_text_printf(list, "%s%s", *n > 1 ? ", " : "", name);
 }
 
-bt_code bt_source_complete(bt_source *s, bool (*extra)(const bt_source *s, const char *name),
-                           bt_err *err) {
+bt_code bt_model_file_complete(bt_model_file *s,
+                               bool (*extra)(const bt_model_file *s, const char *name),
+                               bt_err *err) {
     bt_text list = {0};
     size_t n = 0;
     bt_code code = BT_OK;
@@ -118,16 +119,16 @@ bt_code bt_source_complete(bt_source *s, bool (*extra)(const bt_source *s, const
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* row of ours -> row of the file: head h, half a, pair i -> head h, pair i, half a */
-static uint64_t turned(const bt_source *s, uint64_t row) {
+static uint64_t turned(const bt_model_file *s, uint64_t row) {
     const uint64_t D = (uint64_t)s->cfg.D, in = row % D;
     return row - in + in % (D / 2) * 2 + in / (D / 2);
 }
 
-static bt_code bytes_of(bt_source *s, const bt_stored *f, uint64_t at, size_t n, bt_err *err) {
+static bt_code bytes_of(bt_model_file *s, const bt_stored *f, uint64_t at, size_t n, bt_err *err) {
     return bt_foreign_read(&s->stored.files[f->file], s->raw, n, f->at + at, err);
 }
 
-static bt_code plain_rows(bt_source *s, const bt_place *p, uint64_t row, size_t n, float *out,
+static bt_code plain_rows(bt_model_file *s, const bt_place *p, uint64_t row, size_t n, float *out,
                           bt_err *err) {
     const bt_stored *f = p->stored;
     const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols),
@@ -143,7 +144,8 @@ static bt_code plain_rows(bt_source *s, const bt_place *p, uint64_t row, size_t 
     return BT_OK;
 }
 
-static bt_code packed_row(bt_source *s, const bt_place *p, uint64_t row, float *out, bt_err *err) {
+static bt_code packed_row(bt_model_file *s, const bt_place *p, uint64_t row, float *out,
+                          bt_err *err) {
     const bt_stored *f = p->stored;
     const unsigned shift = (unsigned)(row / f->rows) * 2;
     BT_TRY(bytes_of(s, f, row % f->rows * f->cols, (size_t)f->cols, err));
@@ -160,7 +162,7 @@ static bt_code packed_row(bt_source *s, const bt_place *p, uint64_t row, float *
 }
 
 /* as stored: values, or codes */
-static bt_code stored_rows(bt_source *s, const bt_place *p, uint64_t row, size_t n, float *out,
+static bt_code stored_rows(bt_model_file *s, const bt_place *p, uint64_t row, size_t n, float *out,
                            bt_err *err) {
     if (p->order == BT_ROWS_PLAIN) return plain_rows(s, p, row, n, out, err);
     for (size_t k = 0; k < n; k++, out += p->stored->cols) {
@@ -174,7 +176,7 @@ static bt_code stored_rows(bt_source *s, const bt_place *p, uint64_t row, size_t
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-static bt_code read_scale(bt_source *s, bt_place *p, float *scale, bt_err *err) {
+static bt_code read_scale(bt_model_file *s, bt_place *p, float *scale, bt_err *err) {
     *scale = 1;
     if (!p->scale) return BT_OK;
     BT_TRY(bytes_of(s, p->scale, 0, (size_t)p->scale->bytes, err));
@@ -194,7 +196,7 @@ static bt_code read_scale(bt_source *s, bt_place *p, float *scale, bt_err *err) 
 }
 
 /* the scale, how many codes are not zero, and the latent weight that stands for one */
-static bt_code count_codes(bt_source *s, size_t i, bt_err *err) {
+static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_place *p = &s->places[i];
     const size_t step = CHUNK / t->cols > 0 ? CHUNK / t->cols : 1;
@@ -226,7 +228,7 @@ static bt_code count_codes(bt_source *s, size_t i, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_source_scale(bt_source *s, size_t i, float *scale, bt_err *err) {
+bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) {
     *scale = 0;
     if (!s->places || !s->places[i].coded) return BT_OK;
     if (!s->places[i].counted) BT_TRY(count_codes(s, i, err));
@@ -236,7 +238,8 @@ bt_code bt_source_scale(bt_source *s, size_t i, float *scale, bt_err *err) {
 
 /* ---- any stretch ------------------------------------------------------------------------------ */
 
-static bt_code model_rows(bt_source *s, size_t i, uint64_t row, size_t n, float *out, bt_err *err) {
+static bt_code model_rows(bt_model_file *s, size_t i, uint64_t row, size_t n, float *out,
+                          bt_err *err) {
     bt_place *p = &s->places[i];
     if (p->coded && !p->counted) BT_TRY(count_codes(s, i, err));
     BT_TRY(stored_rows(s, p, row, n, out, err));
@@ -250,7 +253,7 @@ static bt_code model_rows(bt_source *s, size_t i, uint64_t row, size_t n, float 
     return BT_OK;
 }
 
-static bt_code native_read(bt_source *s, const bt_tensor *t, uint64_t first, uint64_t count,
+static bt_code native_read(bt_model_file *s, const bt_tensor *t, uint64_t first, uint64_t count,
                            float *out, bt_err *err) {
     return bt_ckpt_reader_read(s->ckpt,
                                &(bt_ckpt_slice){.tensor = t->name,
@@ -262,8 +265,8 @@ static bt_code native_read(bt_source *s, const bt_tensor *t, uint64_t first, uin
                                err);
 }
 
-bt_code bt_source_read(bt_source *s, size_t i, uint64_t first, uint64_t count, float *out,
-                       bt_err *err) {
+bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t count, float *out,
+                           bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     if (s->ckpt) return native_read(s, t, first, count, out, err);
     while (count > 0) {
@@ -282,9 +285,9 @@ bt_code bt_source_read(bt_source *s, size_t i, uint64_t first, uint64_t count, f
     return BT_OK;
 }
 
-bt_code bt_source_weights(bt_source *s, float *weights, bt_err *err) {
+bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) {
     for (size_t i = 0; i < s->params.n; i++)
-        BT_TRY(bt_source_read(s, i, 0, s->params.tensors[i].count,
-                              weights + s->params.tensors[i].offset, err));
+        BT_TRY(bt_model_file_read(s, i, 0, s->params.tensors[i].count,
+                                  weights + s->params.tensors[i].offset, err));
     return BT_OK;
 }

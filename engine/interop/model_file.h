@@ -1,4 +1,4 @@
-/* source.h - a model to read: our checkpoint, a folder of Hugging Face, a GGUF file. All look alike
+/* model_file.h - a model to read: our checkpoint, a folder of Hugging Face, a GGUF file. All look alike
  * from here: a shape, a tokenizer, and the elements of our tensors (params.def) as fp32.
  *
  * Order:    open -> read* -> close. `read` takes any stretch of any tensor, in our row order; what is
@@ -7,8 +7,8 @@
  *           quantisation makes those codes and that scale again: 0, and +-s * n / (non-zero codes),
  *           whose mean of |w| is s. The first read of such a tensor reads it once more, to count.
  * Owns:     open files, tensor table, tokenizer. Threads: one caller. */
-#ifndef BT_ENGINE_INTEROP_SOURCE_H
-#define BT_ENGINE_INTEROP_SOURCE_H
+#ifndef BT_ENGINE_INTEROP_MODEL_FILE_H
+#define BT_ENGINE_INTEROP_MODEL_FILE_H
 
 #include "engine/base/text.h"
 #include "engine/ckpt/ckpt.h"
@@ -30,7 +30,7 @@ typedef struct bt_place {            /* where one of our tensors lies */
     float s, level;
 } bt_place;
 
-typedef struct bt_source {
+typedef struct bt_model_file {
     bt_container container;
     char path[4096];
     bt_arch arch; /* of a native checkpoint BT_ARCH_COUNT */
@@ -49,33 +49,34 @@ typedef struct bt_source {
     /* a native checkpoint */
     bt_ckpt_reader *ckpt;
     bt_ckpt_meta meta;
-} bt_source;
+} bt_model_file;
 
 /* what a path holds, without opening it: a folder with config.json, a GGUF file, or else a native
  * checkpoint */
-bt_container bt_source_kind(const char *path);
-bt_code bt_source_open(bt_source **out, const char *path, bt_err *err) BT_MUST_CHECK;
-void bt_source_close(bt_source *s); /* accepts NULL */
+bt_container bt_model_file_kind(const char *path);
+bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) BT_MUST_CHECK;
+void bt_model_file_close(bt_model_file *s); /* accepts NULL */
 /* elements first .. first+count of tensor i of `params` */
-bt_code bt_source_read(bt_source *s, size_t i, uint64_t first, uint64_t count, float *out,
-                       bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t count, float *out,
+                           bt_err *err) BT_MUST_CHECK;
 /* the scale of a tensor that holds codes, else 0 */
-bt_code bt_source_scale(bt_source *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
 /* all elements into the flat array of a model of this shape */
-bt_code bt_source_weights(bt_source *s, float *weights, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_MUST_CHECK;
 
 /* ---- for the readers of formats: hf_read.c, gguf_read.c, native_read.c ---- */
-bt_code bt_source_open_native(bt_source *s, bt_err *err) BT_MUST_CHECK;
-bt_code bt_source_open_hf(bt_source *s, bt_err *err) BT_MUST_CHECK;
-bt_code bt_source_open_gguf(bt_source *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_open_gguf(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
 /* tensor table of s->cfg, empty places, buffers */
-bt_code bt_source_tables(bt_source *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
 /* a stored tensor has the shape of one of ours; BT_FORMAT names both */
-bt_code bt_source_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
-                              bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
+                                  bt_err *err) BT_MUST_CHECK;
 /* every tensor has a place, and every stored tensor but those `extra` calls harmless is one's; else
  * the first of them are named */
-bt_code bt_source_complete(bt_source *s, bool (*extra)(const bt_source *s, const char *name),
-                           bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_file_complete(bt_model_file *s,
+                               bool (*extra)(const bt_model_file *s, const char *name), bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

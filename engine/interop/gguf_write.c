@@ -1,0 +1,412 @@
+/* gguf_write.c - a GGUF file that llama.cpp loads: keys with the types it asks for, norms in fp32,
+ * tensors one behind the other.
+ *
+ * What would make llama.cpp end the process, or compute another model without a word, is refused:
+ * tokens with one text, an untied BitNet head, an activation that it does not have. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/data/io/file_io.h"
+#include "engine/interop/convert.h"
+#include "engine/interop/gguf.h"
+#include "engine/interop/gguf_keys.h"
+#include "engine/interop/out_file.h"
+
+enum { ALIGNMENT = 32, VERSION = 3, QUANTIZATION_VERSION = 2 };
+
+typedef struct entry { /* a tensor of the file */
+    char name[BT_FOREIGN_NAME];
+    size_t tensor;
+    bool is_scale;
+    bt_form form;
+    uint64_t bytes, at; /* at: in the data */
+} entry;
+
+typedef struct gguf_out {
+    bt_model_file *s;
+    const bt_convert_job *job;
+    bt_arch arch;
+    bt_number number;
+    bool ternary; /* linear layers become codes */
+    const bt_gguf_pre *pre;
+    entry *e;
+    size_t n;
+    float *scales; /* [params.n] */
+    bt_text head;
+    uint64_t n_keys, data_bytes;
+} gguf_out;
+
+/* ---- plan ------------------------------------------------------------------------------------- */
+
+static bool fits(const bt_params *p, size_t block) {
+    for (size_t i = 0; i < p->n; i++)
+        if (p->tensors[i].linear && p->tensors[i].cols % block != 0) return false;
+    return true;
+}
+
+static bt_code check_rows(const gguf_out *g, bt_err *err) {
+    const bt_number_row *row = bt_number_at(g->number);
+    for (size_t i = 0; i < g->s->params.n; i++) {
+        const bt_tensor *t = &g->s->params.tensors[i];
+        const bool matrix = t->linear || (!row->coded && t->decay);
+        if (matrix && t->cols % row->block != 0)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "'%s' has rows of %zu elements, %s needs multiples of %zu (f32, f16 and "
+                           "bf16 take any)",
+                           t->name, t->cols, row->word, row->block);
+    }
+    return BT_OK;
+}
+
+static bt_code choose(gguf_out *g, bt_err *err) {
+    const bt_model_cfg *c = &g->s->cfg;
+    BT_TRY(bt_arch_of_model(&g->arch, c, err));
+    g->ternary = c->linear == BT_LIN_BITNET158;
+    g->number = g->job->number;
+    if (g->number == BT_NUM_COUNT)
+        g->number = g->ternary && fits(&g->s->params, bt_number_at(BT_NUM_TQ2_0)->block)
+                        ? BT_NUM_TQ2_0
+                        : BT_NUM_F32;
+    const bt_number_row *row = bt_number_at(g->number);
+    if (row->ggml < 0)
+        return bt_fail(err, BT_ARG, "GGUF has no type '%s' (f32, f16, bf16, q8_0, tq1_0, tq2_0)",
+                       row->word);
+    if (row->coded && !g->ternary)
+        return bt_fail(err, BT_ARG, "type '%s' is for ternary models; this one is dense",
+                       row->word);
+    if (g->arch == BT_ARCH_BITNET && !c->tied)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp ends the process at a BitNet file whose head is not the "
+                       "embedding (model.tied=false)");
+    if (c->act != BT_ACT_SILU && !g->job->any_activation)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp computes silu, whatever the file says; this model has relu2 and "
+                       "would answer with other words (--any-activation writes it for programs "
+                       "that read the key)");
+    return check_rows(g, err);
+}
+
+static void add(gguf_out *g, size_t i, const char *suffix, bool is_scale, const bt_form *form) {
+    entry *e = &g->e[g->n++];
+    const bt_tensor *t = &g->s->params.tensors[i];
+    bt_name_gguf(e->name, t, suffix);
+    e->tensor = i;
+    e->is_scale = is_scale;
+    e->form = *form;
+    e->bytes = is_scale ? sizeof(float) : bt_form_bytes(t, form);
+    e->at = g->data_bytes;
+    g->data_bytes = (g->data_bytes + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static bt_code make_plan(gguf_out *g, bt_err *err) {
+    const bt_params *p = &g->s->params;
+    const bool turned = bt_arch_at(g->arch)->turned;
+    const bool coded = bt_number_at(g->number)->coded;
+    g->e = calloc(2 * p->n, sizeof *g->e);
+    g->scales = calloc(p->n, sizeof *g->scales);
+    if (!g->e || !g->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        bt_form form = {.number = BT_NUM_F32}; /* norms: llama.cpp aborts at others */
+        if (t->linear)
+            form = (bt_form){.number = g->number,
+                             .order = turned && (t->id == BT_P_ATTN_Q || t->id == BT_P_ATTN_K)
+                                          ? BT_ROWS_TURNED
+                                          : BT_ROWS_PLAIN,
+                             .quantise = g->ternary,
+                             .unit = g->job->scale_tensors};
+        else if (t->decay)
+            form.number = coded ? BT_NUM_F16 : g->number;
+        add(g, i, ".weight", false, &form);
+        if (t->linear && g->ternary && g->job->scale_tensors)
+            add(g, i, ".scale", true, &(bt_form){.number = BT_NUM_F32});
+    }
+    return BT_OK;
+}
+
+/* ---- bytes of the head --------------------------------------------------------------------------- */
+
+static void put_number(bt_text *out, uint64_t v, int bytes) {
+    for (int i = 0; i < bytes; i++) bt_text_putn(out, &(char){(char)(v >> 8 * i)}, 1);
+}
+
+static void put_text(bt_text *out, const char *s, size_t n) {
+    put_number(out, n, 8);
+    bt_text_putn(out, s, n);
+}
+
+static void key(gguf_out *g, const char *name, bt_gguf_type type) {
+    put_text(&g->head, name, strlen(name));
+    put_number(&g->head, type, 4);
+    g->n_keys++;
+}
+
+static void model_key(gguf_out *g, const char *name, bt_gguf_type type) {
+    char whole[128];
+    snprintf(whole, sizeof whole, "%s.%s", bt_arch_at(g->arch)->gguf, name);
+    key(g, whole, type);
+}
+
+static void text_key(gguf_out *g, const char *name, const char *value) {
+    key(g, name, BT_GGUF_TEXT);
+    put_text(&g->head, value, strlen(value));
+}
+
+static void u32_key(gguf_out *g, const char *name, int value) {
+    model_key(g, name, BT_GGUF_U32);
+    put_number(&g->head, (uint64_t)value, 4);
+}
+
+static void f32_key(gguf_out *g, const char *name, double value) {
+    const float x = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    model_key(g, name, BT_GGUF_F32);
+    put_number(&g->head, bits, 4);
+}
+
+static void bool_key(gguf_out *g, const char *name, bool value) {
+    key(g, name, BT_GGUF_BOOL);
+    put_number(&g->head, value, 1);
+}
+
+static void put_model_keys(gguf_out *g, const char *name) {
+    const bt_model_cfg *c = &g->s->cfg;
+    const char *act = c->act == BT_ACT_SILU ? "silu" : "relu2";
+    text_key(g, "general.architecture", bt_arch_at(g->arch)->gguf);
+    text_key(g, "general.name", name);
+    key(g, "general.file_type", BT_GGUF_U32);
+    put_number(&g->head, (uint64_t)bt_number_at(g->number)->file_type, 4);
+    key(g, "general.quantization_version", BT_GGUF_U32);
+    put_number(&g->head, QUANTIZATION_VERSION, 4);
+    u32_key(g, "context_length", c->T);
+    u32_key(g, "embedding_length", c->C);
+    u32_key(g, "block_count", c->L);
+    u32_key(g, "feed_forward_length", c->F);
+    u32_key(g, "attention.head_count", c->H);
+    u32_key(g, "attention.head_count_kv", c->KV);
+    u32_key(g, "attention.key_length", c->D);
+    u32_key(g, "attention.value_length", c->D);
+    u32_key(g, "rope.dimension_count", c->D);
+    u32_key(g, "vocab_size", c->V);
+    f32_key(g, "attention.layer_norm_rms_epsilon", c->norm_eps);
+    f32_key(g, "rope.freq_base", c->rope_theta);
+    if (g->arch == BT_ARCH_BITNET) {
+        model_key(g, "hidden_activation", BT_GGUF_TEXT);
+        put_text(&g->head, act, strlen(act));
+    }
+    text_key(g, BT_KEY_ACT, act);
+    text_key(g, BT_KEY_LINEAR, g->ternary ? "bitnet158" : "dense");
+}
+
+/* ---- vocabulary ----------------------------------------------------------------------------------- */
+
+static bt_code find_pre(gguf_out *g, bt_err *err) {
+    bt_tokenizer_about about;
+    const bt_tokenizer *t = g->s->tokenizer;
+    if (!t)
+        return bt_fail(err, g->s->no_tokenizer.code,
+                       "llama.cpp loads no model without its vocabulary, and '%.200s' has none "
+                       "that can be used (name one with --tokenizer FILE): %s",
+                       g->s->path, g->s->no_tokenizer.msg);
+    bt_tokenizer_look(t, &about);
+    const char *pattern = strcmp(about.pattern, "none") == 0 ? "gpt2" : about.pattern;
+    for (size_t i = 0; i < bt_gguf_pres_n && !g->pre; i++)
+        if (strcmp(bt_gguf_pres[i].pattern, pattern) == 0) g->pre = &bt_gguf_pres[i];
+    if (g->pre->ignore_merges != bt_tokenizer_ignores_merges(t))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp's '%s' %s words that are tokens as they are, this tokenizer %s: "
+                       "texts would get other ids",
+                       g->pre->pre, g->pre->ignore_merges ? "takes" : "does not take",
+                       g->pre->ignore_merges ? "does not" : "does");
+    return BT_OK;
+}
+
+/* the text of token id, unlike all before it */
+static bt_code token_text(const gguf_out *g, json_t *seen, int id, bt_text *word, bt_err *err) {
+    bt_text_clear(word);
+    if (bt_tokenizer_is_hole(g->s->tokenizer, id))
+        bt_text_printf(word, "[PAD%d]", id);
+    else
+        bt_tokenizer_token_text(g->s->tokenizer, id, word);
+    if (json_object_get(seen, bt_text_str(word)))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "two tokens would have the text '%.40s', at which llama.cpp ends the "
+                       "process",
+                       bt_text_str(word));
+    if (json_object_set_new(seen, bt_text_str(word), json_true()) == 0) return BT_OK;
+    return bt_fail(err, BT_UNSUPPORTED, "token %d is not UTF-8", id);
+}
+
+static bt_code put_tokens(gguf_out *g, bt_err *err) {
+    const bt_tokenizer *t = g->s->tokenizer;
+    const int V = g->s->cfg.V;
+    json_t *seen = json_object();
+    bt_text word = {0};
+    bt_code code = seen ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    key(g, "tokenizer.ggml.tokens", BT_GGUF_ARRAY);
+    put_number(&g->head, BT_GGUF_TEXT, 4);
+    put_number(&g->head, (uint64_t)V, 8);
+    for (int id = 0; id < V && code == BT_OK; id++) {
+        code = token_text(g, seen, id, &word, err);
+        put_text(&g->head, bt_text_str(&word), word.len);
+    }
+    key(g, "tokenizer.ggml.token_type", BT_GGUF_ARRAY);
+    put_number(&g->head, BT_GGUF_I32, 4);
+    put_number(&g->head, (uint64_t)V, 8);
+    for (int id = 0; id < V; id++)
+        put_number(&g->head,
+                   bt_tokenizer_is_hole(t, id)      ? BT_GGUF_UNUSED
+                   : bt_tokenizer_is_special(t, id) ? BT_GGUF_CONTROL
+                                                    : BT_GGUF_NORMAL,
+                   4);
+    if (word.failed && code == BT_OK)
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    bt_text_release(&word);
+    json_decref(seen);
+    return code;
+}
+
+static void put_merges(gguf_out *g) {
+    const bt_tokenizer *t = g->s->tokenizer;
+    bt_tokenizer_about about;
+    bt_text word = {0};
+    bt_tokenizer_look(t, &about);
+    key(g, "tokenizer.ggml.merges", BT_GGUF_ARRAY);
+    put_number(&g->head, BT_GGUF_TEXT, 4);
+    put_number(&g->head, about.merges, 8);
+    for (size_t i = 0; i < about.merges; i++) {
+        int32_t left, right;
+        bt_tokenizer_merge(t, i, &left, &right);
+        bt_text_clear(&word);
+        bt_tokenizer_token_text(t, left, &word);
+        bt_text_put(&word, " ");
+        bt_tokenizer_token_text(t, right, &word);
+        put_text(&g->head, bt_text_str(&word), word.len);
+    }
+    g->head.failed |= word.failed;
+    bt_text_release(&word);
+}
+
+static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
+    const bt_tokenizer *t = g->s->tokenizer;
+    bt_tokenizer_about about;
+    bt_tokenizer_look(t, &about);
+    text_key(g, "tokenizer.ggml.model", "gpt2");
+    text_key(g, "tokenizer.ggml.pre", g->pre->pre);
+    BT_TRY(put_tokens(g, err));
+    put_merges(g);
+    if (bt_tokenizer_eot(t) >= 0) {
+        key(g, "tokenizer.ggml.eos_token_id", BT_GGUF_U32);
+        put_number(&g->head, (uint64_t)bt_tokenizer_eot(t), 4);
+    }
+    bool_key(g, "tokenizer.ggml.add_bos_token", false);
+    bool_key(g, BT_KEY_NFC, strcmp(about.normalizer, "nfc") == 0);
+    if (bt_tokenizer_chat_template(t))
+        text_key(g, "tokenizer.chat_template", bt_tokenizer_chat_template(t));
+    return BT_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------- */
+
+static void put_infos(gguf_out *g) {
+    for (size_t k = 0; k < g->n; k++) {
+        const entry *e = &g->e[k];
+        const bt_tensor *t = &g->s->params.tensors[e->tensor];
+        const bool vector = e->is_scale || !(t->linear || t->decay);
+        put_text(&g->head, e->name, strlen(e->name));
+        put_number(&g->head, vector ? 1 : 2, 4);
+        put_number(&g->head, e->is_scale ? 1 : t->cols, 8);
+        if (!vector) put_number(&g->head, t->rows, 8);
+        put_number(&g->head, (uint64_t)bt_number_at(e->form.number)->ggml, 4);
+        put_number(&g->head, e->at, 8);
+    }
+}
+
+/* keys first: their number stands before them */
+static bt_code make_head(gguf_out *g, const char *name, bt_err *err) {
+    put_model_keys(g, name);
+    BT_TRY(put_vocabulary(g, err));
+    bt_text keys = g->head;
+    g->head = (bt_text){0};
+    bt_text_put(&g->head, "GGUF");
+    put_number(&g->head, VERSION, 4);
+    put_number(&g->head, g->n, 8);
+    put_number(&g->head, g->n_keys, 8);
+    bt_text_putn(&g->head, bt_text_str(&keys), keys.len);
+    g->head.failed |= keys.failed;
+    bt_text_release(&keys);
+    put_infos(g);
+    while (g->head.len % ALIGNMENT != 0 && !g->head.failed) bt_text_putn(&g->head, "", 1);
+    return g->head.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the head of the file")
+                          : BT_OK;
+}
+
+static bt_code put_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
+    static const char zeros[ALIGNMENT];
+    for (size_t k = 0; k < g->n; k++) {
+        const entry *e = &g->e[k];
+        const uint64_t at = g->head.len + e->at, end = at + e->bytes;
+        if (e->is_scale) /* behind its tensor */
+            BT_TRY(bt_out_put(f, &g->scales[e->tensor], sizeof(float), at, err));
+        else
+            BT_TRY(bt_tensor_write(g->s, e->tensor, &e->form, f, at, &g->scales[e->tensor], err));
+        BT_TRY(bt_out_put(f, zeros, (size_t)(-end % ALIGNMENT), end, err));
+    }
+    return BT_OK;
+}
+
+static bt_code write_file(gguf_out *g, const char *part, bt_err *err) {
+    bt_out_file f = {.fd = -1};
+    bt_code code = bt_out_open(&f, part, g->head.len + g->data_bytes, err);
+    if (code == BT_OK) code = bt_out_put(&f, g->head.data, g->head.len, 0, err);
+    if (code == BT_OK) code = put_data(g, &f, err);
+    code = bt_out_close(&f, code, err);
+    if (code == BT_OK && rename(part, g->job->dest) != 0)
+        code = bt_fail(err, BT_IO, "cannot rename '%s' to '%s'", part, g->job->dest);
+    if (code != BT_OK) unlink(part);
+    return code;
+}
+
+static void tell(const gguf_out *g, bt_text *notes) {
+    bt_tokenizer_about about;
+    bt_tokenizer_look(g->s->tokenizer, &about);
+    bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
+                   bt_arch_at(g->arch)->gguf, bt_number_at(g->number)->word);
+    if (g->s->cfg.act != BT_ACT_SILU)
+        bt_text_put(notes, "llama.cpp computes silu where this model has relu2: what it writes "
+                           "there is not what the model says\n");
+    if (g->ternary && bt_number_at(g->number)->coded)
+        bt_text_put(notes, "llama.cpp rounds the inputs of ternary layers to int8 by 256, here a "
+                           "whole row has one scale: log probabilities differ by up to 0.25\n");
+    else if (g->ternary)
+        bt_text_put(notes, "llama.cpp does not round the inputs of these layers to int8, as the "
+                           "model was trained: log probabilities differ by up to 0.15\n");
+    if (strcmp(about.normalizer, "nfc") == 0)
+        bt_text_put(notes, "llama.cpp does not normalise text to NFC, which this tokenizer does\n");
+}
+
+bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
+                      bt_err *err) {
+    char part[4200];
+    gguf_out g = {.s = s, .job = job};
+    const char *base = strrchr(job->dest, '/');
+    BT_TRY(bt_out_prepare(job->dest, part, err));
+    bt_code code = choose(&g, err);
+    if (code == BT_OK) code = find_pre(&g, err);
+    if (code == BT_OK) code = make_plan(&g, err);
+    if (code == BT_OK) code = make_head(&g, base ? base + 1 : job->dest, err);
+    if (code == BT_OK) code = write_file(&g, part, err);
+    if (code == BT_OK) {
+        bt_file_sync_folder_of(job->dest);
+        tell(&g, notes);
+        *bytes = (int64_t)(g.head.len + g.data_bytes);
+    }
+    bt_text_release(&g.head);
+    free(g.e);
+    free(g.scales);
+    return code;
+}

@@ -1,0 +1,264 @@
+/* test_gguf_write.c - GGUF files written here hold the bytes that the gguf package writes, and what
+ * llama.cpp would abort at, or compute wrongly, is refused. */
+#include <sys/stat.h>
+
+#include "engine/interop/gguf.h"
+#include "tests/engine/interop/interop_fixture.h"
+
+typedef struct made {
+    bt_code code;
+    bt_err err;
+    char notes[2000];
+} made;
+
+static made write_as(const char *from, const char *name, bt_convert_job job) {
+    made m = {.err = BT_ERR_INIT};
+    bt_model_file *s = open_golden(from);
+    bt_text notes = {0};
+    int64_t bytes = 0;
+    struct stat st;
+    job.to = BT_TO_GGUF;
+    job.dest = fixture_path(name);
+    unlink(job.dest);
+    m.code = bt_convert(s, &job, &notes, &bytes, &m.err);
+    snprintf(m.notes, sizeof m.notes, "%.1999s", bt_text_str(&notes));
+    if (m.code == BT_OK) {
+        assert_int_equal(stat(job.dest, &st), 0);
+        assert_int_equal(st.st_size, bytes);
+    }
+    bt_text_release(&notes);
+    bt_model_file_close(s);
+    return m;
+}
+
+static unsigned char *bytes_of(const bt_stored_list *l, const bt_stored *t) {
+    unsigned char *b = malloc(t->bytes);
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(b);
+    assert_int_equal(bt_foreign_read(&l->files[t->file], b, t->bytes, t->at, &err), BT_OK);
+    return b;
+}
+
+/* a code that rounds to zero from below is -0 in numpy */
+static bool same_but_for_signs_of_zero(const bt_stored *t, const unsigned char *u,
+                                       const unsigned char *v) {
+    const size_t n = (size_t)(t->rows * t->cols);
+    float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+    bool same = t->number == BT_NUM_F32 || t->number == BT_NUM_F16;
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(x);
+    assert_non_null(y);
+    assert_int_equal(bt_number_decode(t->number, x, u, n, &err), BT_OK);
+    assert_int_equal(bt_number_decode(t->number, y, v, n, &err), BT_OK);
+    for (size_t i = 0; i < n; i++) same &= x[i] == y[i];
+    free(x);
+    free(y);
+    return same;
+}
+
+/* every tensor: type, shape and bytes */
+static void same_tensors(const char *ours, const char *golden) {
+    bt_gguf a, b;
+    bt_stored_list x = {0}, y = {0};
+    bt_err err = BT_ERR_INIT;
+    if (bt_gguf_read(&a, &x, fixture_path(ours), &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_gguf_read(&b, &y, golden_path(golden), &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(x.n, y.n);
+    for (size_t i = 0; i < x.n; i++) {
+        assert_string_equal(x.at[i].name, y.at[i].name);
+        assert_int_equal(x.at[i].number, y.at[i].number);
+        assert_int_equal(x.at[i].n_dims, y.at[i].n_dims);
+        assert_int_equal(x.at[i].bytes, y.at[i].bytes);
+        unsigned char *u = bytes_of(&x, &x.at[i]), *v = bytes_of(&y, &y.at[i]);
+        if (memcmp(u, v, x.at[i].bytes) != 0 && !same_but_for_signs_of_zero(&x.at[i], u, v))
+            fail_msg("%s, %s: '%s' has other bytes", ours, golden, x.at[i].name);
+        free(u);
+        free(v);
+    }
+    bt_gguf_release(&a);
+    bt_gguf_release(&b);
+    bt_stored_release(&x);
+    bt_stored_release(&y);
+}
+
+static void tensors_have_the_bytes_of_the_package(void **state) {
+    (void)state;
+    static const struct {
+        const char *from, *golden;
+        bt_number number;
+        bool scale_tensors;
+    } all[] = {
+        {"llama/hf", "llama/llama-f32.gguf", BT_NUM_F32, false},
+        {"llama/hf", "llama/llama-q8_0.gguf", BT_NUM_Q8_0, false},
+        {"qwen3/hf", "qwen3/qwen3-f32.gguf", BT_NUM_F32, false},
+        {"qwen3/hf", "qwen3/qwen3-bf16.gguf", BT_NUM_BF16, false},
+        {"bitnet/hf", "bitnet/bitnet-f32.gguf", BT_NUM_F32, false},
+        {"bitnet/hf", "bitnet/bitnet-f16.gguf", BT_NUM_F16, false},
+        {"bitnet/hf", "bitnet/bitnet-f32-scale.gguf", BT_NUM_F32, true},
+        {"bitnet/hf-packed-autobitlinear", NULL, BT_NUM_F32, false},
+        {"bitnet-tq/bitnet-tq-tq2_0-scale.gguf", "bitnet-tq/bitnet-tq-tq2_0-scale.gguf",
+         BT_NUM_TQ2_0, true},
+        {"bitnet-tq/bitnet-tq-tq1_0.gguf", "bitnet-tq/bitnet-tq-tq1_0.gguf", BT_NUM_TQ1_0, false},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const made m = write_as(all[i].from, "x.gguf",
+                                (bt_convert_job){.number = all[i].number,
+                                                 .scale_tensors = all[i].scale_tensors,
+                                                 .any_activation = true});
+        if (!all[i].golden) { /* no tokenizer there */
+            assert_int_equal(m.code, BT_NOTFOUND);
+            assert_non_null(strstr(m.err.msg, "without its vocabulary"));
+            continue;
+        }
+        if (m.code != BT_OK) fail_msg("%s: %s", all[i].golden, m.err.msg);
+        same_tensors("x.gguf", all[i].golden);
+    }
+}
+
+/* the keys have the types that llama.cpp asks for, and the values of the package */
+static void keys_are_those_of_the_package(void **state) {
+    (void)state;
+    static const char *const files[][2] = {{"llama/hf", "llama/llama-f32.gguf"},
+                                           {"bitnet/hf", "bitnet/bitnet-f32.gguf"}};
+    for (size_t f = 0; f < 2; f++) {
+        bt_gguf a, b;
+        bt_stored_list x = {0}, y = {0};
+        bt_err err = BT_ERR_INIT;
+        assert_int_equal(write_as(files[f][0], "k.gguf",
+                                  (bt_convert_job){.number = BT_NUM_F32, .any_activation = true})
+                             .code,
+                         BT_OK);
+        assert_int_equal(bt_gguf_read(&a, &x, fixture_path("k.gguf"), &err), BT_OK);
+        assert_int_equal(bt_gguf_read(&b, &y, golden_path(files[f][1]), &err), BT_OK);
+        for (size_t i = 0; i < b.n; i++) {
+            const bt_gguf_kv *want = &b.kv[i], *got = bt_gguf_find(&a, want->key);
+            if (strcmp(want->key, "general.name") == 0 || strstr(want->key, "rope.scaling"))
+                continue;
+            if (!got) fail_msg("no key '%s'", want->key);
+            assert_int_equal(got->type, want->type);
+            if (want->type == BT_GGUF_TEXT) assert_string_equal(got->text, want->text);
+            if (want->type == BT_GGUF_ARRAY) {
+                assert_int_equal(got->element, want->element);
+                assert_int_equal(got->count, want->count);
+            } else {
+                assert_int_equal(got->whole, want->whole);
+                assert_true(got->real == want->real);
+            }
+        }
+        bt_gguf_release(&a);
+        bt_gguf_release(&b);
+        bt_stored_release(&x);
+        bt_stored_release(&y);
+    }
+}
+
+/* out and in again: the model, the vocabulary, the chat template, what no key of llama.cpp says */
+static void everything_comes_back(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_model_file *a = open_golden("llama/hf"), *b = NULL;
+    assert_int_equal(write_as("llama/hf", "r.gguf", (bt_convert_job){.number = BT_NUM_COUNT}).code,
+                     BT_OK);
+    assert_int_equal(bt_model_file_open(&b, fixture_path("r.gguf"), &err), BT_OK);
+    assert_int_equal(b->number, BT_NUM_F32);
+    assert_int_equal(b->cfg.T, a->cfg.T);
+    assert_true(b->cfg.norm_eps == a->cfg.norm_eps);
+    assert_true(b->cfg.rope_theta == a->cfg.rope_theta);
+    assert_int_equal(bt_tokenizer_hash(a->tokenizer), bt_tokenizer_hash(b->tokenizer));
+    assert_string_equal(bt_tokenizer_chat_template(a->tokenizer),
+                        bt_tokenizer_chat_template(b->tokenizer));
+    bt_model_file_close(a);
+    bt_model_file_close(b);
+    assert_int_equal(write_as("bitnet/hf", "r.gguf",
+                              (bt_convert_job){.number = BT_NUM_COUNT, .any_activation = true})
+                         .code,
+                     BT_OK);
+    assert_int_equal(bt_model_file_open(&b, fixture_path("r.gguf"), &err), BT_OK);
+    assert_int_equal(b->cfg.act, BT_ACT_RELU2);
+    assert_int_equal(b->cfg.linear, BT_LIN_BITNET158);
+    assert_int_equal(b->number, BT_NUM_F32); /* rows of 32: no ternary type fits */
+    bt_model_file_close(b);
+    assert_int_equal(write_as("bitnet-tq/bitnet-tq-tq1_0.gguf", "r.gguf",
+                              (bt_convert_job){.number = BT_NUM_COUNT})
+                         .code,
+                     BT_OK);
+    assert_int_equal(bt_model_file_open(&b, fixture_path("r.gguf"), &err), BT_OK);
+    assert_int_equal(b->number, BT_NUM_TQ2_0);
+    bt_model_file_close(b);
+}
+
+static void refused(const char *from, bt_convert_job job, const char *words) {
+    const made m = write_as(from, "no.gguf", job);
+    struct stat st;
+    assert_int_not_equal(m.code, BT_OK);
+    if (!strstr(m.err.msg, words)) fail_msg("'%s' does not say '%s'", m.err.msg, words);
+    assert_int_not_equal(stat(fixture_path("no.gguf"), &st), 0);
+}
+
+static void traps_are_refused_or_told(void **state) {
+    (void)state;
+    refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_F32}, "llama.cpp computes silu");
+    refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
+            "rows of 32 elements, tq2_0 needs multiples of 256");
+    refused("llama/hf", (bt_convert_job){.number = BT_NUM_TQ2_0}, "is for ternary models");
+    refused("llama/hf", (bt_convert_job){.number = BT_NUM_PACKED}, "GGUF has no type 'packed'");
+    made m = write_as("bitnet/hf", "t.gguf",
+                      (bt_convert_job){.number = BT_NUM_F32, .any_activation = true});
+    assert_non_null(strstr(m.notes, "computes silu where this model has relu2"));
+    assert_non_null(strstr(m.notes, "does not round the inputs"));
+    m = write_as("bitnet-tq/bitnet-tq-tq1_0.gguf", "t.gguf",
+                 (bt_convert_job){.number = BT_NUM_TQ1_0});
+    assert_non_null(strstr(m.notes, "int8 by 256"));
+    bt_model_file *s = open_golden("bitnet-tq/bitnet-tq-tq1_0.gguf");
+    bt_err err = BT_ERR_INIT;
+    int64_t bytes;
+    bt_text notes = {0};
+    const bt_convert_job job = {
+        .to = BT_TO_GGUF, .dest = fixture_path("u.gguf"), .number = BT_NUM_F32};
+    s->cfg.tied = false;
+    assert_int_equal(bt_convert(s, &job, &notes, &bytes, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "head is not the embedding"));
+    bt_model_file_close(s);
+    bt_text_release(&notes);
+}
+
+/* two tokens with one text: a special one that is spelled as a plain one */
+static void tokens_with_one_text_are_refused(void **state) {
+    (void)state;
+    bt_model_file *s = open_golden("llama/hf");
+    bt_text json = {0};
+    bt_err err = BT_ERR_INIT;
+    int64_t bytes;
+    bt_text notes = {0};
+    const bt_convert_job job = {
+        .to = BT_TO_GGUF, .dest = fixture_path("d.gguf"), .number = BT_NUM_F32};
+    bt_tokenizer_save(s->tokenizer, &json);
+    char *at = strstr(json.data, "<|endoftext|>"), *hash = strstr(json.data, "\"hash\":\"");
+    assert_non_null(at);
+    assert_non_null(hash);
+    memcpy(at, "th\"}           ", 15); /* with the quote and the brace behind it */
+    bt_tokenizer *t = NULL;
+    assert_int_not_equal(bt_tokenizer_parse(&t, json.data, json.len, &err), BT_OK);
+    const char *gives = strstr(err.msg, "its content gives ");
+    if (!gives) fail_msg("%s", err.msg);
+    memcpy(hash + 8, gives + 18, 16);
+    if (bt_tokenizer_parse(&t, json.data, json.len, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_tokenizer_free(s->tokenizer);
+    s->tokenizer = t;
+    assert_int_equal(bt_convert(s, &job, &notes, &bytes, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "two tokens would have the text 'th'"));
+    bt_text_release(&json);
+    bt_text_release(&notes);
+    bt_model_file_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_have_the_bytes_of_the_package),
+        cmocka_unit_test(keys_are_those_of_the_package),
+        cmocka_unit_test(everything_comes_back),
+        cmocka_unit_test(traps_are_refused_or_told),
+        cmocka_unit_test(tokens_with_one_text_are_refused),
+    };
+    return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
+}
