@@ -78,7 +78,7 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
     return BT_OK;
 }
 
-static bt_code make_model(bt_trained *t, bt_model_file *s, const bt_trained_how *how, bt_err *err) {
+bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
@@ -87,25 +87,30 @@ static bt_code make_model(bt_trained *t, bt_model_file *s, const bt_trained_how 
                             .documents = t->cfg.packing > BT_PACKED_STREAM,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
+    if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
     BT_TRY(bt_model_create(&t->model, &setup, err));
-    BT_TRY(bt_model_file_weights(s, bt_model_weights(t->model), err));
+    BT_TRY(bt_model_file_weights(t->file, bt_model_weights(t->model), err));
     bt_model_quantise(t->model);
+    bt_model_file_close(t->file);
+    t->file = NULL;
     return BT_OK;
 }
 
-bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
-    bt_model_file *s = NULL;
     memset(t, 0, sizeof *t);
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
-    bt_code code = open_source(t, &s, folder, err);
-    if (code == BT_OK) code = make_model(t, s, how, err);
-    bt_model_file_close(s);
-    return code;
+    return open_source(t, &t->file, folder, err);
+}
+
+bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    BT_TRY(bt_trained_open(t, how, err));
+    return bt_trained_model(t, how, err);
 }
 
 void bt_trained_release(bt_trained *t) {
     bt_model_destroy(t->model);
+    bt_model_file_close(t->file);
     bt_tokenizer_free(t->tokenizer);
     bt_ckpt_meta_release(&t->meta);
     bt_threads_release();

@@ -8,6 +8,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/run_cfg.h"
 #include "engine/data/tokenizer/tokenizer.h"
+#include "engine/interop/model_file.h"
 #include "engine/model/net/model.h"
 
 typedef struct bt_trained {
@@ -15,7 +16,8 @@ typedef struct bt_trained {
     bt_ckpt_meta meta;
     bt_run_cfg cfg; /* as it was trained */
     bt_tokenizer *tokenizer;
-    bt_model *model; /* quantised, forward only */
+    bt_model_file *file; /* where the weights come from; NULL once there is a model */
+    bt_model *model;     /* quantised, forward only */
 } bt_trained;
 
 typedef struct bt_trained_how {
@@ -24,11 +26,15 @@ typedef struct bt_trained_how {
     const char *isa;   /* "" as the run */
     int64_t threads;   /* 0: all cores */
     int B;             /* sequences at once; 0: the run's micro-batch */
+    int T;             /* their length where that is less than the model's; 0: the model's */
 } bt_trained_how;
 
 /* the path of what `which` names: of a run its checkpoint folder */
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)
     BT_MUST_CHECK;
+/* everything but the model, which bt_trained_model makes of it; or both */
+bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
+bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 void bt_trained_release(bt_trained *t);
 

@@ -10,14 +10,16 @@
 #include "cli/common/progress.h"
 #include "cli/common/verbs.h"
 #include "cli/model/checkpoint_model.h"
+#include "cli/model/eval_choices.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/run_data.h"
 
 typedef struct eval_cfg {
-    char data[4096], field[64], store[1024], isa[16];
-    int64_t tokens, threads;
+    char data[4096], field[64], store[1024], isa[16], shot_data[4096];
+    int64_t tokens, threads, shots, limit;
+    int task; /* 0: text */
     bool json, quiet;
 } eval_cfg;
 
@@ -27,6 +29,15 @@ static const bt_opt eval_opts[] = {
      "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"},
     {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
      "field of a JSONL object that holds the text (default: as the run)"},
+    {"task", "--task", BT_OPT_ENUM, FIELD(task), "text", 0, 0, "text|" BT_CHOICE_TASKS, NULL,
+     "what --data holds: text, or questions with choices in the form of ARC, HellaSwag or MMLU (a "
+     "JSON object a line)"},
+    {"shots", "--shots", BT_OPT_INT, FIELD(shots), "0", 0, 1000, NULL, NULL,
+     "questions: examples with their answers before each"},
+    {"shot_data", "--shot-data", BT_OPT_TEXT, FIELD(shot_data), "", 0, 0, NULL, NULL,
+     "questions: file of the examples; the first ones are taken (of the subject)"},
+    {"limit", "--limit", BT_OPT_INT, FIELD(limit), "0", 0, 1e12, NULL, NULL,
+     "questions: at most this many (0: all)"},
     {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens",
      "at most this many (0: all there are; of endless data what the run used)"},
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
@@ -153,6 +164,58 @@ static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result
     bt_text_release(&out);
 }
 
+/* an accuracy with the standard error of its mean */
+static void put_figure(bt_json *j, const char *name, double acc, int64_t n) {
+    char key[32];
+    bt_json_num(j, name, acc);
+    snprintf(key, sizeof key, "%s_stderr", name);
+    bt_json_num(j, key, n > 1 ? sqrt(acc * (1 - acc) / (double)(n - 1)) : NAN);
+}
+
+static void print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_choices_result *r) {
+    const bt_choice_task *task = bt_choice_task_at(cfg->task - 1);
+    if (!cfg->json) {
+        printf("%s, step %lld: %s, %lld questions: acc %.4f", t->meta.run, (long long)t->meta.step,
+               task->name, (long long)r->questions, r->acc);
+        if (task->norm) printf(", acc_norm %.4f, acc_bytes %.4f", r->acc_norm, r->acc_bytes);
+        if (r->cut) printf(" (%lld were too long and lost their beginning)", (long long)r->cut);
+        printf("\n");
+        return;
+    }
+    bt_text out = {0};
+    bt_json j;
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "run", t->meta.run);
+    bt_json_str(&j, "checkpoint", t->path);
+    bt_json_str(&j, "task", task->name);
+    bt_json_int(&j, "questions", r->questions);
+    bt_json_int(&j, "cut", r->cut);
+    put_figure(&j, "acc", r->acc, r->questions);
+    if (task->norm) put_figure(&j, "acc_norm", r->acc_norm, r->questions);
+    if (task->norm) put_figure(&j, "acc_bytes", r->acc_bytes, r->questions);
+    bt_json_end(&j, '}');
+    puts(bt_text_str(&out));
+    bt_text_release(&out);
+}
+
+static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_err *err) {
+    bt_trained t;
+    bt_choices_result r;
+    const bt_choices_job job = {.task = bt_choice_task_at(cfg->task - 1),
+                                .path = cfg->data,
+                                .shot_path = cfg->shot_data,
+                                .shots = cfg->shots,
+                                .limit = cfg->limit,
+                                .quiet = cfg->quiet || cfg->json};
+    if (!cfg->data[0]) return bt_fail(err, BT_ARG, "--task needs --data FILE, the questions");
+    bt_code code = bt_trained_open(&t, how, err);
+    if (code == BT_OK) code = bt_eval_choices(&t, how, &job, &r, err);
+    if (code == BT_OK) print_choices(&t, cfg, &r);
+    bt_trained_release(&t);
+    return code;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     static eval_cfg cfg;
@@ -166,6 +229,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
     const bt_trained_how how = {
         .which = which, .store = cfg.store, .isa = cfg.isa, .threads = cfg.threads};
+    if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_load(&t, &how, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = measure(&t, &cfg, &r, err);
@@ -181,7 +245,9 @@ const bt_command bt_cmd_eval = {
     .examples =
         "bitrain eval last                               the validation split of the newest run\n"
         "bitrain eval abl-3 --data book.txt --json\n"
-        "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n",
+        "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n"
+        "bitrain eval last --task arc --data arc_easy.jsonl      accuracy on questions with "
+        "choices\n",
     .options = options,
     .run = run,
 };

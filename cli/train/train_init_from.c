@@ -7,6 +7,7 @@
 
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/interop/model_file.h"
 
 static bool keep_folder(void *ctx, const bt_row *row) {
     if (row->cells[0]) snprintf(ctx, PATH_MAX, "%s", row->cells[0]);
@@ -54,12 +55,10 @@ static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
-    char folder[PATH_MAX], path[PATH_MAX];
+static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err) {
+    char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};
-    if (!p->cfg.init_from[0]) return BT_OK;
-    BT_TRY(folder_of(p, folder, err));
     bt_code code = bt_ckpt_find(NULL, folder, path, sizeof path, &meta, &why, err);
     bt_text_release(&why);
     BT_TRY(code);
@@ -67,7 +66,15 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     code = take_shape(p, config, err);
     json_decref(config);
     bt_ckpt_meta_release(&meta);
-    BT_TRY(code);
+    return code;
+}
+
+bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
+    char folder[PATH_MAX];
+    if (!p->cfg.init_from[0]) return BT_OK;
+    BT_TRY(folder_of(p, folder, err));
+    BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
+                                                      : bt_train_from(p, folder, err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

@@ -128,8 +128,8 @@ static bt_code bytes_of(bt_model_file *s, const bt_stored *f, uint64_t at, size_
     return bt_foreign_read(&s->stored.files[f->file], s->raw, n, f->at + at, err);
 }
 
-static bt_code plain_rows(bt_model_file *s, const bt_place *p, uint64_t row, size_t n, float *out,
-                          bt_err *err) {
+static bt_code plain_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+                          float *out, bt_err *err) {
     const bt_stored *f = p->stored;
     const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols),
                  most = RAW_BYTES / row_bytes > 0 ? RAW_BYTES / row_bytes : 1;
@@ -144,7 +144,7 @@ static bt_code plain_rows(bt_model_file *s, const bt_place *p, uint64_t row, siz
     return BT_OK;
 }
 
-static bt_code packed_row(bt_model_file *s, const bt_place *p, uint64_t row, float *out,
+static bt_code packed_row(bt_model_file *s, const bt_stored_place *p, uint64_t row, float *out,
                           bt_err *err) {
     const bt_stored *f = p->stored;
     const unsigned shift = (unsigned)(row / f->rows) * 2;
@@ -162,8 +162,8 @@ static bt_code packed_row(bt_model_file *s, const bt_place *p, uint64_t row, flo
 }
 
 /* as stored: values, or codes */
-static bt_code stored_rows(bt_model_file *s, const bt_place *p, uint64_t row, size_t n, float *out,
-                           bt_err *err) {
+static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+                           float *out, bt_err *err) {
     if (p->order == BT_ROWS_PLAIN) return plain_rows(s, p, row, n, out, err);
     for (size_t k = 0; k < n; k++, out += p->stored->cols) {
         if (p->order == BT_ROWS_TURNED)
@@ -176,7 +176,7 @@ static bt_code stored_rows(bt_model_file *s, const bt_place *p, uint64_t row, si
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-static bt_code read_scale(bt_model_file *s, bt_place *p, float *scale, bt_err *err) {
+static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt_err *err) {
     *scale = 1;
     if (!p->scale) return BT_OK;
     BT_TRY(bytes_of(s, p->scale, 0, (size_t)p->scale->bytes, err));
@@ -198,13 +198,13 @@ static bt_code read_scale(bt_model_file *s, bt_place *p, float *scale, bt_err *e
 /* the scale, how many codes are not zero, and the latent weight that stands for one */
 static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
-    bt_place *p = &s->places[i];
+    bt_stored_place *p = &s->places[i];
     const size_t step = CHUNK / t->cols > 0 ? CHUNK / t->cols : 1;
     float scale, most = 0, *x = malloc(step * t->cols * sizeof *x);
     uint64_t some = 0;
     if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
     bt_code code = read_scale(s, p, &scale, err);
-    bt_place stored = *p;
+    bt_stored_place stored = *p;
     if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN; /* any order counts alike */
     for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
         const size_t n = t->rows - row < step ? t->rows - row : step;
@@ -240,7 +240,7 @@ bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *er
 
 static bt_code model_rows(bt_model_file *s, size_t i, uint64_t row, size_t n, float *out,
                           bt_err *err) {
-    bt_place *p = &s->places[i];
+    bt_stored_place *p = &s->places[i];
     if (p->coded && !p->counted) BT_TRY(count_codes(s, i, err));
     BT_TRY(stored_rows(s, p, row, n, out, err));
     const size_t elems = n * (size_t)s->params.tensors[i].cols;

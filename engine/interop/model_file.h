@@ -21,14 +21,14 @@ typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
  * architecture llama); Hugging Face's four rows in a byte */
 typedef enum { BT_ROWS_PLAIN, BT_ROWS_TURNED, BT_ROWS_PACKED } bt_row_order;
 
-typedef struct bt_place {            /* where one of our tensors lies */
+typedef struct bt_stored_place {     /* where one of our tensors lies */
     const bt_stored *stored, *scale; /* scale: a tensor of one element, or NULL */
     bt_row_order order;
     bool inverse; /* the scale divides */
     bool coded;   /* only -s, 0, s occur */
     bool counted; /* what follows is known */
     float s, level;
-} bt_place;
+} bt_stored_place;
 
 typedef struct bt_model_file {
     bt_container container;
@@ -42,7 +42,7 @@ typedef struct bt_model_file {
     bt_number number;        /* type of most elements of the matrices */
     /* foreign files */
     bt_stored_list stored;
-    bt_place *places; /* [params.n] */
+    bt_stored_place *places; /* [params.n] */
     unsigned char *raw;
     float *row;
     bool doubted; /* a note says that scales look wrong */

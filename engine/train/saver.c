@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/train/init_from.h"
 
 #define BUILD_NAME __VERSION__ /* the compiler: other compilers may round otherwise */
 
@@ -278,11 +279,41 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
     return code;
 }
 
+/* a model of another program, or a checkpoint of another shape: every rank reads what it holds */
+static bt_code fill_from(bt_saver *s, const char *path, bt_text *told, bt_err *err) {
+    bt_model_file *file = NULL;
+    bt_model_cfg model;
+    bt_slices all = {0};
+    bt_run_cfg_model(s->cfg, &model);
+    bt_code code = bt_model_file_open(&file, path, err);
+    if (code == BT_OK) code = bt_init_from_check(file, &model, told, err);
+    if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_WEIGHTS, &all, err);
+    if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
+    bt_slices_release(&all);
+    bt_model_file_close(file);
+    return code;
+}
+
+static bt_code init_from_other(bt_saver *s, const char *path, bt_err *err) {
+    bt_text told = {0};
+    bt_code code = bt_agree(s->world, fill_from(s, path, &told, err), err);
+    for (char *line = told.data, *end; code == BT_OK && line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = '\0';
+        if (bt_comm_rank(s->world) == 0) bt_log(BT_LOG_WARN, "%s", line);
+        warn_event(s, -1, "%s", line);
+    }
+    bt_text_release(&told);
+    return code;
+}
+
 bt_code bt_saver_init_from(bt_saver *s, const char *dir, bt_err *err) {
     char path[1024];
     bt_ckpt_meta meta;
+    if (bt_model_file_kind(dir) != BT_IN_NATIVE) return init_from_other(s, dir, err);
     BT_TRY(find(s, dir, path, sizeof path, &meta, err));
-    bt_code code = load(s, path, &meta, BT_STATE_WEIGHTS, err);
+    const bool same = meta.params_hash == s->params_hash;
+    bt_code code = same ? load(s, path, &meta, BT_STATE_WEIGHTS, err) : BT_OK;
     bt_ckpt_meta_release(&meta);
-    return bt_agree(s->world, code, err);
+    return same ? bt_agree(s->world, code, err) : init_from_other(s, path, err);
 }

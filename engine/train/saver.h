@@ -50,7 +50,8 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK
 /* the newest state in shared memory, which the supervisor found in dir; id receives which it was */
 bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_err *err)
     BT_MUST_CHECK;
-/* its weights only */
+/* the weights only of such a checkpoint or of a model of another program; what is missing or too much
+ * becomes warnings (init_from.h) */
 bt_code bt_saver_init_from(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,0 +1,31 @@
+/* eval_choices.h - accuracy of a model on questions with choices, scored as lm-evaluation-harness
+ * 0.4.13 does. */
+#ifndef BT_CLI_MODEL_EVAL_CHOICES_H
+#define BT_CLI_MODEL_EVAL_CHOICES_H
+
+#include "cli/model/checkpoint_model.h"
+#include "engine/choices/choice_tasks.h"
+
+typedef struct bt_choices_job {
+    const bt_choice_task *task;
+    const char *path;      /* JSONL */
+    const char *shot_path; /* JSONL of examples, "" none */
+    int64_t shots; /* examples before each question: the first of the file (of the subject) */
+    int64_t limit; /* questions at most, 0: all */
+    bool quiet;
+} bt_choices_job;
+
+typedef struct bt_choices_result {
+    int64_t questions,
+        cut; /* cut: contexts that were too long for the model and lost their beginning */
+    /* share of questions whose right choice has the largest log probability: as it is, by letters, by
+     * bytes */
+    double acc, acc_norm, acc_bytes;
+} bt_choices_result;
+
+/* of a model that was opened and not loaded yet: its sequences become as long as the longest question
+ * needs, at most those it was trained with */
+bt_code bt_eval_choices(bt_trained *t, const bt_trained_how *how, const bt_choices_job *job,
+                        bt_choices_result *out, bt_err *err) BT_MUST_CHECK;
+
+#endif

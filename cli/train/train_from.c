@@ -1,0 +1,96 @@
+/* train_from.c - what a training that begins with a model of another program takes from it: the
+ * shape, unless a preset or a setting was given, and the tokenizer, unless one was given. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/train/train_parts.h"
+#include "engine/base/log.h"
+#include "engine/data/io/file_io.h"
+#include "engine/interop/native.h"
+
+static bool given(const bt_train_plan *p, const char *key) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
+    return p->opts.origin[i] > BT_FROM_PRESET;
+}
+
+/* settings that are the model's, all but the length of sequences */
+static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
+    static const char *const keys[] = {"model.layers",     "model.d_model",  "model.heads",
+                                       "model.kv_heads",   "model.head_dim", "model.d_ff",
+                                       "model.norm",       "model.act",      "model.linear",
+                                       "model.tied",       "model.vocab",    "model.qk_norm",
+                                       "model.rope_theta", "model.norm_eps"};
+    const bt_opts from = {.table = bt_run_opts, .n = bt_run_opts_n, .values = of};
+    bt_text value = {0};
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && code == BT_OK; i++) {
+        if (given(p, keys[i])) continue;
+        if (given(p, "model.preset") && strcmp(keys[i], "model.vocab") != 0) continue;
+        bt_text_clear(&value);
+        bt_opt_value(&from, bt_opt_find(from.table, from.n, keys[i]), &value);
+        code = bt_opts_set(&p->opts, keys[i], bt_text_str(&value), BT_FROM_PRESET,
+                           "as model.init_from", err);
+    }
+    bt_text_release(&value);
+    return code;
+}
+
+/* beside the database, by its content: where training and later runs find it */
+static bt_code keep_tokenizer(bt_train_plan *p, const bt_tokenizer *t, char *path, size_t size,
+                              bt_err *err) {
+    char folder[PATH_MAX];
+    bt_text json = {0};
+    snprintf(folder, sizeof folder, "%s", p->store);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = '\0';
+    strncat(folder, "/cache", sizeof folder - strlen(folder) - 1);
+    if (snprintf(path, size, "%s/tokenizer-%016" PRIx64 ".json", folder, bt_tokenizer_hash(t)) >=
+        (int)size)
+        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", folder);
+    BT_TRY(bt_file_mkdirs(folder, err));
+    bt_tokenizer_save(t, &json);
+    bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer")
+                               : bt_file_replace(path, json.data, json.len, err);
+    bt_text_release(&json);
+    return code;
+}
+
+static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *err) {
+    char path[sizeof p->cfg.tokenizer];
+    bt_tokenizer *own = NULL;
+    if (!s->tokenizer) {
+        if (given(p, "data.tokenizer")) return BT_OK;
+        return bt_fail(err, s->no_tokenizer.code,
+                       "model.init_from: '%.200s' has no tokenizer that can be used (give one with "
+                       "--tokenizer): %s",
+                       s->path, s->no_tokenizer.msg);
+    }
+    if (!given(p, "data.tokenizer")) {
+        if (strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0) return BT_OK;
+        BT_TRY(keep_tokenizer(p, s->tokenizer, path, sizeof path, err));
+        return bt_opts_set(&p->opts, "data.tokenizer", path, BT_FROM_PRESET, "as model.init_from",
+                           err);
+    }
+    BT_TRY(bt_tokenizer_load(&own, p->cfg.tokenizer, err));
+    if (bt_tokenizer_hash(own) != bt_tokenizer_hash(s->tokenizer))
+        bt_log(BT_LOG_WARN,
+               "the tokenizer '%s' is not the one that '%s' was trained with: its embedding means "
+               "other tokens",
+               p->cfg.tokenizer, s->path);
+    bt_tokenizer_free(own);
+    return BT_OK;
+}
+
+bt_code bt_train_from(bt_train_plan *p, const char *path, bt_err *err) {
+    static bt_run_cfg of;
+    bt_model_file *s = NULL;
+    BT_TRY(bt_model_file_open(&s, path, err));
+    bt_model_cfg model = s->cfg;
+    if (model.T > BT_CONTEXT_MOST) model.T = BT_CONTEXT_MOST;
+    bt_code code = bt_native_settings_of(&of, &model, "", err);
+    if (code == BT_OK) code = take_shape(p, &of, err);
+    if (code == BT_OK && strncmp(p->cfg.data, "synth:", 6) != 0) code = take_tokenizer(p, s, err);
+    bt_model_file_close(s);
+    return code;
+}

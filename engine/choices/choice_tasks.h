@@ -1,0 +1,51 @@
+/* choice_tasks.h - questions with choices, in the forms of well-known benchmarks, as
+ * lm-evaluation-harness 0.4.13 puts them to a model.
+ *
+ * Owns: a question its texts. Threads: pure functions. */
+#ifndef BT_ENGINE_CHOICES_CHOICE_TASKS_H
+#define BT_ENGINE_CHOICES_CHOICE_TASKS_H
+
+#include <jansson.h>
+
+#include "engine/base/text.h"
+
+enum { BT_CHOICES_MAX = 26 };
+
+typedef struct bt_choice_item {
+    bt_text context;                 /* what the model reads, without trailing blanks */
+    bt_text choices[BT_CHOICES_MAX]; /* what may follow, after one blank */
+    size_t n;
+    size_t gold;      /* the right one */
+    char subject[96]; /* mmlu; "" elsewhere */
+} bt_choice_item;
+
+typedef struct bt_choice_task {
+    const char *name;
+    const char *fields; /* of a line, for messages */
+    /* fields of a JSON object to a question; BT_FORMAT says which field is wrong */
+    bt_code (*read)(json_t *line, bt_choice_item *out, bt_err *err);
+    /* what stands before all questions of a subject, NULL: nothing */
+    void (*describe)(const char *subject, bt_text *out);
+    bool norm; /* acc_norm and acc_bytes are figures of the task */
+} bt_choice_task;
+
+/* "arc|hellaswag|mmlu" */
+#define BT_CHOICE_TASKS "arc|hellaswag|mmlu"
+const bt_choice_task *bt_choice_task_at(int i); /* in the order of BT_CHOICE_TASKS */
+
+void bt_choice_item_release(bt_choice_item *q);
+/* letters, not bytes, as Python counts them */
+size_t bt_text_letters(const char *s);
+
+/* a choice as it is scored */
+typedef struct bt_choice_score {
+    double log_prob; /* sum over its tokens, nats */
+    size_t letters, bytes;
+} bt_choice_score;
+/* the choice with the largest log probability: as it is, by letters, by bytes; of equals the first */
+typedef struct bt_choice_picked {
+    size_t plain, by_letters, by_bytes;
+} bt_choice_picked;
+bt_choice_picked bt_choice_pick(const bt_choice_score *s, size_t n);
+
+#endif

@@ -1,0 +1,91 @@
+/* init_from.c - the weights a training begins with, out of any model file: what is missing or too
+ * much is named. */
+#include "engine/train/init_from.h"
+
+#include <string.h>
+
+typedef struct names { /* the first of a list, and how many there are */
+    bt_text text;
+    size_t n;
+} names;
+
+static void add_name(names *l, const char *name) {
+    if (++l->n <= 4) bt_text_printf(&l->text, "%s%s", l->n > 1 ? ", " : "", name);
+}
+
+static const char *list_of(names *l) {
+    if (l->n > 4) bt_text_printf(&l->text, " and %zu more", l->n - 4);
+    return bt_text_str(&l->text);
+}
+
+/* norms may be missing: they begin at one, as in a new model. Matrices may not */
+static bt_code compare(const bt_model_file *s, const bt_params *wanted, names *ones, names *extra,
+                       bt_err *err) {
+    names missing = {0};
+    for (size_t i = 0; i < wanted->n; i++) {
+        const bt_tensor *t = &wanted->tensors[i], *f = bt_params_named(&s->params, t->name);
+        if (!f)
+            add_name(t->linear || t->decay ? &missing : ones, t->name);
+        else if (f->whole_rows != t->whole_rows || f->whole_cols != t->whole_cols) {
+            bt_text_release(&missing.text);
+            return bt_fail(err, BT_ARG,
+                           "model.init_from: tensor '%s' is %zu x %zu in '%.200s', but %zu x %zu "
+                           "in this model",
+                           t->name, f->whole_rows, f->whole_cols, s->path, t->whole_rows,
+                           t->whole_cols);
+        }
+    }
+    for (size_t i = 0; i < s->params.n; i++)
+        if (!bt_params_named(wanted, s->params.tensors[i].name))
+            add_name(extra, s->params.tensors[i].name);
+    bt_code code = missing.n == 0
+                       ? BT_OK
+                       : bt_fail(err, BT_ARG,
+                                 "model.init_from: '%.200s' lacks %zu tensor%s of this model: %s",
+                                 s->path, missing.n, missing.n > 1 ? "s" : "", list_of(&missing));
+    bt_text_release(&missing.text);
+    return code;
+}
+
+static void tell(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
+                 bt_text *told) {
+    if (ones->n > 0)
+        bt_text_printf(told, "model.init_from has no %s: they begin at one\n", list_of(ones));
+    if (extra->n > 0)
+        bt_text_printf(told, "model.init_from holds %s, which this model does not have\n",
+                       list_of(extra));
+    if (s->cfg.act != m->act)
+        bt_text_put(told, "model.init_from was trained with another activation (model.act)\n");
+    if (s->cfg.linear != m->linear)
+        bt_text_put(told, "model.init_from was trained with other linear layers (model.linear)\n");
+    if (s->cfg.rope_theta != m->rope_theta)
+        bt_text_printf(told, "model.init_from has model.rope_theta %g, this model %g\n",
+                       s->cfg.rope_theta, m->rope_theta);
+}
+
+bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt_text *told,
+                           bt_err *err) {
+    bt_params wanted;
+    names ones = {0}, extra = {0};
+    BT_TRY(bt_params_init(&wanted, model, (bt_model_slice){0}, err));
+    bt_code code = compare(s, &wanted, &ones, &extra, err);
+    if (code == BT_OK) tell(s, model, &ones, &extra, told);
+    bt_text_release(&ones.text);
+    bt_text_release(&extra.text);
+    bt_params_release(&wanted);
+    return code;
+}
+
+bt_code bt_init_from_fill(bt_model_file *s, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+    for (size_t k = 0; k < n; k++) {
+        const bt_ckpt_slice *w = &slices[k];
+        const bt_tensor *t = bt_params_named(&s->params, w->tensor);
+        if (!t || strcmp(w->state, "weight") != 0) continue;
+        const size_t i = (size_t)(t - s->params.tensors);
+        const uint64_t width = w->width ? w->width : w->count;
+        for (uint64_t done = 0; done < w->count; done += width)
+            BT_TRY(bt_model_file_read(s, i, w->first + (w->width ? done / width * w->stride : 0),
+                                      width, (float *)w->data + done, err));
+    }
+    return BT_OK;
+}

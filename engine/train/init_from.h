@@ -1,0 +1,17 @@
+/* init_from.h - the weights a training begins with, out of a checkpoint of another shape or a model
+ * of another program. */
+#ifndef BT_ENGINE_TRAIN_INIT_FROM_H
+#define BT_ENGINE_TRAIN_INIT_FROM_H
+
+#include "engine/interop/model_file.h"
+
+/* The file has every matrix of the model, in its shape (BT_ARG otherwise, by name). told: one line each
+ * about norms that are missing and begin at one, about tensors the model does not have, and about
+ * settings that differ. */
+bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt_text *told,
+                           bt_err *err) BT_MUST_CHECK;
+/* slices of weights that this rank holds; those the file lacks keep their values */
+bt_code bt_init_from_fill(bt_model_file *s, const bt_ckpt_slice *slices, size_t n, bt_err *err)
+    BT_MUST_CHECK;
+
+#endif

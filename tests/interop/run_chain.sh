@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# The whole way: train a small model on the built-in text, take it to GGUF and to Hugging Face, read both back, write text with them,
+# go on training from each, and measure it on questions with choices. Bad input gets its line and its exit code.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+golden=$BT_SRC/tests/engine/interop/golden
+shape=(--set model.layers=2 --set model.d_model=256 --set model.heads=4 --set model.kv_heads=2 --set model.d_ff=256 --set model.act=silu
+       --set model.seq_len=64 --batch-tokens 256 --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2 --quiet)
+has() { grep -q -- "$1" "$2" || { fault "no '$1' in $2:"; tail -n 5 "$2"; }; }
+below() { # FILE KEY BOUND: the number of a JSON object
+    local x
+    x=$(sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1")
+    awk -v x="$x" -v b="$3" 'BEGIN { exit !(x != "" && x <= b) }' || fault "$2 is $x, not <= $3"
+}
+
+ok tokenizer train --vocab 320 --out tok.json
+ok train "${shape[@]}" --tokenizer tok.json --steps 12 --name chain --out run
+
+# out, and what both sides say
+ok convert last --to gguf --type tq2_0 -o m.gguf --verify --json
+cp out gguf.json
+below gguf.json largest_difference 0.5    # an fp16 scale and embedding move roundings to int8
+has 'loads in llama.cpp' gguf.json
+ok convert last --to gguf --type f32 -o f32.gguf --verify --json
+below out largest_difference 1e-4
+ok convert run --to hf -o folder --verify --json
+below out largest_difference 1e-6
+[ -f folder/model.safetensors ] && [ -f folder/tokenizer.json ] && [ -f folder/config.json ] || fault "the folder lacks files"
+ok convert run --to hf --type bf16 --shard-bytes 200k -o shards --verify --json
+below out largest_difference 0.5
+[ "$(ls shards/model-*.safetensors | wc -l)" -ge 3 ] || fault "no shards"
+
+# and in again
+ok convert folder --to bitrain -o back --verify --json
+below out largest_difference 0
+ok convert m.gguf --to bitrain -o from_gguf --verify --json
+below out largest_difference 0
+for m in last folder back; do
+    ok generate $m --prompt "In the beginning" --tokens 12 --temperature 0
+    mv out text.$m
+done
+cmp -s text.folder text.back || fault "the folder and its checkpoint write different texts"
+ok eval back --tokens 1k --json
+ok generate m.gguf --prompt "In the beginning" --tokens 12 --temperature 0
+
+# training goes on from each: shape and tokenizer come with the weights
+more=(--set model.seq_len=64 --batch-tokens 256 --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2 --quiet --steps 2)
+for m in folder m.gguf run shards; do
+    ok train "${more[@]}" --init-from $m --name "from-${m%.gguf}"
+done
+for m in folder run; do losses from-$m >losses.$m; done
+cmp -s losses.folder losses.run || fault "training from the folder and from the checkpoint has different losses"
+[ -s losses.run ] || fault "no losses"
+# norms that are missing begin at one and are named, and so is what is too much; a matrix that is missing is an error
+ok train "${more[@]}" --init-from folder --set model.qk_norm=true --set model.norm=pre --name other
+q "SELECT title FROM events WHERE run='other'" >events
+has 'has no layers.0.q_norm, layers.0.k_norm' events
+has 'holds layers.0.attn_subnorm' events
+code 2 train "${more[@]}" --init-from folder --set model.tied=false --name untied
+has "lacks 1 tensor of this model: head" err
+code 2 train "${more[@]}" --init-from folder --set model.d_ff=512 --name wide
+has "'layers.0.ffn_gate' is 256 x 256 in" err
+
+# questions with choices
+cat >arc.jsonl <<'END'
+{"question":"In the beginning God created","choices":{"text":["the heaven and the earth","qqqq zzzz xxxx"],"label":["A","B"]},"answerKey":"A"}
+{"question":"And God said","choices":{"text":["zzxxqq vvjj","Let there be light"],"label":["1","2"]},"answerKey":"2"}
+END
+ok eval back --task arc --data arc.jsonl --json
+has '"questions":2' out
+has '"acc":' out
+has '"acc_norm":' out
+echo '{"question":"x","choices":{"text":["a","b"],"label":["A","B"]},"answerKey":"C"}' >bad.jsonl
+code 6 eval back --task arc --data bad.jsonl
+has "'bad.jsonl', line 1: 'answerKey' is 'C', which is no label" err
+
+# bad input
+code 4 convert folder --to bitrain -o back
+has "exists already" err
+code 4 convert folder --to hf -o shards
+code 4 convert folder --to gguf -o m.gguf
+code 2 convert folder --to gguf
+has "-o DEST is missing" err
+code 2 convert folder --to hf --type tq2_0 -o x
+has "safetensors have no type 'tq2_0'" err
+head -c 100000 m.gguf >short.gguf
+code 6 convert short.gguf -o x
+has "truncated" err
+head -c 20000 folder/model.safetensors >cut && mkdir cutf && cp folder/*.json cutf/ && mv cut cutf/model.safetensors
+code 6 convert cutf -o x
+code 3 convert nowhere/ -o x
+sed 's/BitNetForCausalLM/MambaForCausalLM/' folder/config.json >cutf/config.json
+code 1 convert cutf -o x
+has "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, Qwen3ForCausalLM)" err
+code 1 convert "$golden/bitnet/hf" --to gguf -o x
+has "llama.cpp computes silu" err
+code 3 convert "$golden/bitnet/hf-packed-bitlinear" -o x
+has "has no tokenizer that can be used" err
+ok convert "$golden/bitnet/hf-packed-bitlinear" -o packed --tokenizer "$golden/tokenizer-320.json" --verify --json
+below out largest_difference 1e-6
+[ -e x ] && fault "a refused conversion left something behind"
+ls -d ./*.part-* 2>/dev/null && fault "parts are left"
+
+# a full disk: nothing is left, and the line names the file
+if unshare -m true 2>/dev/null; then
+    export tmp
+    unshare -m bash -c 'mkdir -p "$tmp/small" && mount -t tmpfs -o size=200k tmpfs "$tmp/small" && cd "$tmp" &&
+        for to in hf gguf bitrain; do
+            "$BITRAIN" convert folder --to $to -o small/x 2>full.err; echo "$to $?" >>full.codes
+            cat full.err >>full.all; ls small >>full.left
+        done'
+    [ "$(cat full.codes)" = "$(printf 'hf 1\ngguf 1\nbitrain 1')" ] || fault "exit codes on a full disk: $(tr '\n' ' ' <full.codes)"
+    [ "$(grep -c 'No space left on device' full.all)" -eq 3 ] || { fault "a full disk is not named"; cat full.all; }
+    [ -s full.left ] && { fault "a full disk leaves something behind"; cat full.left; }
+fi
+[ "$faults" -eq 0 ] && echo "there and back, nothing lost"
+exit "$faults"
