@@ -30,8 +30,7 @@ static const bt_opt eval_opts[] = {
     {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
      "field of a JSONL object that holds the text (default: as the run)"},
     {"task", "--task", BT_OPT_ENUM, FIELD(task), "text", 0, 0, "text|" BT_CHOICE_TASKS, NULL,
-     "what --data holds: text, or questions with choices in the form of ARC, HellaSwag or MMLU (a "
-     "JSON object a line)"},
+     "what --data holds: text, or questions (JSON lines) in the form of ARC, HellaSwag, MMLU"},
     {"shots", "--shots", BT_OPT_INT, FIELD(shots), "0", 0, 1000, NULL, NULL,
      "questions: examples with their answers before each"},
     {"shot_data", "--shot-data", BT_OPT_TEXT, FIELD(shot_data), "", 0, 0, NULL, NULL,

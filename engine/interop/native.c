@@ -47,9 +47,9 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->d_ff = m->F;
     out->seq_len = m->T;
     out->vocab = m->V;
-    out->norm = m->norm;
-    out->act = m->act;
-    out->linear = m->linear;
+    out->norm = (int)m->norm;
+    out->act = (int)m->act;
+    out->linear = (int)m->linear;
     out->tied = m->tied;
     out->qk_norm = m->qk_norm;
     out->rope_theta = m->rope_theta;

@@ -152,6 +152,9 @@ rows=$(cat <<'END'
 3 | eval {tmp}/none                             | none
 2 | eval last more                              | unexpected word 'more'
 2 | eval last --tokens x                        | --tokens
+2 | eval last --task arc                        | --task needs --data FILE
+2 | eval last --task trivia                     | --task
+2 | convert                                     | which model
 3 | generate last                               | none.db
 3 | generate {tmp}                              | no checkpoint in
 2 | generate last --temperature hot             | --temperature
@@ -160,6 +163,12 @@ rows=$(cat <<'END'
 2 | generate last --message x                   | need --chat
 2 | generate last --min-p -1                    | --min-p
 2 | generate last --stop a\\q                   | a backslash is followed by
+3 | convert {tmp} -o x                          | no checkpoint in
+3 | convert last -o x                           | none.db
+2 | convert last                                | -o DEST is missing
+2 | convert last -o x --to onnx                 | --to
+2 | convert last -o x --type q4_k               | --type
+6 | convert {junk} -o x                         | no GGUF file
 2 | data                                        | needs a verb: prepare, inspect
 2 | data prepair x                              | did you mean 'prepare'?
 2 | data inspect                                | no data named

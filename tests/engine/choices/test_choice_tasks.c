@@ -38,7 +38,7 @@ static void arc(void **state) {
     bt_choice_item_release(&q);
 }
 
-/* strings as lm_eval/tasks/hellaswag/utils.py makes them */
+/* strings as the harness's own preprocess() makes them */
 static void hellaswag(void **state) {
     (void)state;
     bt_choice_item q;

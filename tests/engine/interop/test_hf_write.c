@@ -106,8 +106,8 @@ static void config_has_both_spellings(void **state) {
         ",\"rope_theta\":500000.0,",
         "\"dtype\":\"bfloat16\"",
         "\"torch_dtype\":\"bfloat16\"",
-        "\"quantization_config\":{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\","
-        "\"quantization_mode\":\"online\"}",
+        ("\"quantization_config\":{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\","
+         "\"quantization_mode\":\"online\"}"),
         "\"hidden_act\":\"relu2\"",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
