@@ -8,8 +8,8 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/data/tokenizer/tokenizer.h"
+#include "engine/interop/init_from.h"
 #include "engine/kernels/table/kernels.h"
-#include "engine/train/init_from.h"
 
 #define BUILD_NAME __VERSION__ /* the compiler: other compilers may round otherwise */
 

@@ -1,6 +1,6 @@
 /* init_from.c - the weights a training begins with, out of any model file: what is missing or too
  * much is named. */
-#include "engine/train/init_from.h"
+#include "engine/interop/init_from.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* init_from.h - the weights a training begins with, out of a checkpoint of another shape or a model
  * of another program. */
-#ifndef BT_ENGINE_TRAIN_INIT_FROM_H
-#define BT_ENGINE_TRAIN_INIT_FROM_H
+#ifndef BT_ENGINE_INTEROP_INIT_FROM_H
+#define BT_ENGINE_INTEROP_INIT_FROM_H
 
 #include "engine/interop/model_file.h"
 
