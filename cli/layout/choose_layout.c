@@ -29,7 +29,7 @@ static int slots_of(const char *hosts, int ranks) {
     return slots > 0 && slots < ranks ? slots : ranks;
 }
 
-static bt_cluster cluster_here(const bt_run_cfg *cfg, int ranks) {
+bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
     bt_memory_room room;
     bt_memory_room_of(&room);
     bt_cluster c = {.ranks = ranks, .ranks_per_host = ranks, .cores = bt_cpu_get()->cores};
@@ -92,6 +92,31 @@ void bt_layout_why(const bt_layouts *l, bt_text *out) {
                    bt_metric_format(ms, sizeof ms, 1e3 * most, BT_UNIT_MS), bt_phases[phase].title);
 }
 
+/* ---- as settings ----------------------------------------------------------------------------- */
+
+static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char *where,
+                          bt_err *err) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return bt_opts_set(o, key, text, BT_FROM_FLAG, where, err);
+}
+
+bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err) {
+    static const char *const recompute[] = {"none", "selective", "full"};
+    BT_TRY(set_number(o, "mesh.pp", l->shape.pp, where, err));
+    BT_TRY(set_number(o, "mesh.tp", l->shape.tp, where, err));
+    BT_TRY(set_number(o, "mesh.zero", l->zero, where, err));
+    /* shards over some of the data-parallel ranks; over all, or none, is what ZeRO's stage says */
+    if (l->zero && l->shape.dp_replicate > 1) {
+        BT_TRY(set_number(o, "mesh.dp_shard", l->shape.dp_shard, where, err));
+        BT_TRY(set_number(o, "mesh.dp_replicate", l->shape.dp_replicate, where, err));
+    }
+    BT_TRY(set_number(o, "train.micro_batch", l->micro_batch, where, err));
+    BT_TRY(bt_opts_set(o, "train.recompute", recompute[l->recompute], BT_FROM_FLAG, where, err));
+    return bt_opts_set(o, "parallel.gather", l->gather == BT_GATHER_STEP ? "step" : "layer",
+                       BT_FROM_FLAG, where, err);
+}
+
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 static bt_code measure(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err) {
@@ -124,7 +149,7 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     if (!c) return bt_fail(err, BT_NOMEM, "no memory for the layouts");
     c->search = (bt_layout_search){.cfg = job->cfg,
                                    .may = bt_layout_freedom_of(job->opts),
-                                   .cluster = cluster_here(job->cfg, job->ranks)};
+                                   .cluster = bt_cluster_here(job->cfg, job->ranks)};
     /* packed forms, and so memory, are the kernel set's own */
     bt_code code = bt_kernels_select(job->cfg->isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);

@@ -3,8 +3,12 @@
 #ifndef BT_CLI_LAYOUT_CHOOSE_LAYOUT_H
 #define BT_CLI_LAYOUT_CHOOSE_LAYOUT_H
 
+#include "cli/layout/machine_rates.h"
 #include "engine/plan/layout_search.h"
 #include "engine/plan/rates.h"
+
+/* this machine, or the hosts of the host file */
+bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks);
 
 typedef struct bt_layout_choice {
     bt_layout_search search;
@@ -27,6 +31,10 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
                          bt_err *err) BT_MUST_CHECK;
 void bt_layout_choice_release(bt_layout_choice *c); /* accepts NULL */
 
+/* the settings of a layout into a table of options, as if they were given (`where` says by whom): what
+ * follows from them by itself stays open */
+bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err)
+    BT_MUST_CHECK;
 /* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */
 bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) BT_MUST_CHECK;
 /* "it waits least (...)": in what the first layout is better than the best one that differs in its

@@ -208,15 +208,16 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
                  .n = n,
                  .folder = folder},
         between = {.ask = ASK_LINKS, .ranks = w->ranks, .folder = folder};
+    bool asks = (n > 0 || machine || links) && !w->never;
     bt_code code = BT_OK;
-    if ((n > 0 || machine || links) && w->never)
+    /* what is missing else is another shape's rate, scaled */
+    if (w->never && (machine || links || r->n_parts == 0))
         code = bt_fail(err, BT_NOTFOUND,
                        "not all rates of this machine are known yet: 'bitrain plan' measures them");
-    if (code == BT_OK && (n > 0 || machine)) code = ask(w, &parts, r, told, err);
-    if (code == BT_OK && links) code = ask(w, &between, r, told, err);
+    if (code == BT_OK && asks && (n > 0 || machine)) code = ask(w, &parts, r, told, err);
+    if (code == BT_OK && asks && links) code = ask(w, &between, r, told, err);
     free(missing);
-    if (code == BT_OK && (n > 0 || machine || links) && bt_rates_save(r, path, &trouble) != BT_OK &&
-        told)
+    if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK && told)
         bt_text_printf(told, "warning: %s\n", trouble.msg);
     return code;
 }

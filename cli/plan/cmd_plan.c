@@ -9,12 +9,14 @@
 #include "cli/common/database.h"
 #include "cli/layout/machine_rates.h"
 #include "cli/plan/plan_print.h"
+#include "cli/plan/plan_simulate.h"
 #include "cli/train/print_config.h"
 #include "cli/train/train_parts.h"
 #include "engine/kernels/table/cpu.h"
 
 typedef struct plan_cfg { /* what `train` does not have */
-    char write[1024];
+    char write[1024], simulate[64], link[64], memory[64], mtbf[64];
+    double stragglers;
     int64_t rows;
     bool measure;
 } plan_cfg;
@@ -23,6 +25,16 @@ typedef struct plan_cfg { /* what `train` does not have */
 static const bt_opt plan_opts[] = {
     {"write", "--write", BT_OPT_TEXT, FIELD(write), "", 0, 0, NULL, NULL,
      "write the settings with the best layout to this configuration file, for 'bitrain train'"},
+    {"simulate", "--simulate", BT_OPT_TEXT, FIELD(simulate), "", 0, 0, NULL, NULL,
+     "simulate a cluster of HOSTSxRANKS that is not here, from one host to all of them"},
+    {"link", "--link", BT_OPT_TEXT, FIELD(link), "", 0, 0, NULL, NULL,
+     "simulated: rate and latency of a host's link, as 25Gbit,5us (default 100Gbit,3us)"},
+    {"memory", "--memory", BT_OPT_TEXT, FIELD(memory), "", 0, 0, NULL, NULL,
+     "simulated: memory of a host, as 64GiB (default: not checked)"},
+    {"mtbf", "--mtbf", BT_OPT_TEXT, FIELD(mtbf), "", 0, 0, NULL, NULL,
+     "simulated: mean time between failures of the whole job, as 8h (default: none)"},
+    {"stragglers", "--stragglers", BT_OPT_REAL, FIELD(stragglers), "0", 0, 10, NULL, NULL,
+     "simulated: each rank computes slower by |normal| of this width, as 0.05"},
     {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
     {"measure", "--measure", BT_OPT_BOOL, FIELD(measure), "false", 0, 0, NULL, NULL,
      "measure this machine's rates anew, although they are known"},
@@ -81,26 +93,13 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static bt_code set_number(bt_opts *o, const char *key, int64_t value, bt_err *err) {
-    char text[32];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    return bt_opts_set(o, key, text, BT_FROM_FLAG, "plan", err);
-}
-
 /* The layout's settings join those that were given; what follows from them stays out. */
-static bt_code write_settings(bt_opts *o, const bt_run_cfg *best, const char *path, bt_err *err) {
-    static const char *const recompute[] = {"none", "selective", "full"};
-    BT_TRY(set_number(o, "launch.ranks", best->ranks, err));
-    BT_TRY(set_number(o, "mesh.pp", best->pp, err));
-    BT_TRY(set_number(o, "mesh.tp", best->tp, err));
-    BT_TRY(set_number(o, "mesh.zero", best->zero, err));
-    BT_TRY(set_number(o, "mesh.dp_replicate", best->dp_replicate, err));
-    BT_TRY(set_number(o, "mesh.dp_shard", best->dp_shard, err));
-    BT_TRY(set_number(o, "train.micro_batch", best->micro_batch, err));
-    BT_TRY(
-        bt_opts_set(o, "train.recompute", recompute[best->recompute], BT_FROM_FLAG, "plan", err));
-    BT_TRY(bt_opts_set(o, "parallel.gather", best->gather == BT_GATHER_STEP ? "step" : "layer",
-                       BT_FROM_FLAG, "plan", err));
+static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, const char *path,
+                              bt_err *err) {
+    char ranks[16];
+    snprintf(ranks, sizeof ranks, "%d", n_ranks);
+    BT_TRY(bt_opts_set(o, "launch.ranks", ranks, BT_FROM_FLAG, "plan", err));
+    BT_TRY(bt_layout_apply(o, best, "plan", err));
     FILE *f = fopen(path, "we");
     if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
     bt_code code = bt_print_config(o, false, f, err);
@@ -123,9 +122,40 @@ static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, bool json, 
     return code;
 }
 
+/* of a cluster that is simulated, and no other */
+static bt_code check_words(const plan_cfg *cfg, bt_err *err) {
+    const struct {
+        const char *flag;
+        bool given;
+    } rows[] = {{"--link", cfg->link[0] != '\0'},
+                {"--memory", cfg->memory[0] != '\0'},
+                {"--mtbf", cfg->mtbf[0] != '\0'},
+                {"--stragglers", cfg->stragglers > 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given && !cfg->simulate[0])
+            return bt_fail(err, BT_ARG,
+                           "%s tells of a simulated cluster (use it with --simulate "
+                           "HOSTSxRANKS)",
+                           rows[i].flag);
+    if (cfg->simulate[0] && cfg->write[0])
+        return bt_fail(err, BT_ARG,
+                       "--write is of a layout on this machine (leave --simulate out)");
+    return BT_OK;
+}
+
 static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
     bt_text told;
+    BT_TRY(check_words(cfg, err));
+    if (cfg->simulate[0])
+        return bt_plan_simulate(p,
+                                &(bt_simulation_words){.hosts = cfg->simulate,
+                                                       .link = cfg->link,
+                                                       .memory = cfg->memory,
+                                                       .mtbf = cfg->mtbf,
+                                                       .straggler_frac = cfg->stragglers,
+                                                       .anew = cfg->measure},
+                                err);
     BT_TRY(bt_train_vocab(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     const bt_layout_job job = {
@@ -136,7 +166,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_text_release(&told);
     if (code == BT_OK) code = print(choice, cfg, p->cfg.json, err);
     if (code == BT_OK && cfg->write[0])
-        code = write_settings(&p->opts, &choice->settings, cfg->write, err);
+        code = write_settings(&p->opts, &choice->layouts.at[0], ranks, cfg->write, err);
     bt_layout_choice_release(choice);
     return code;
 }
@@ -163,13 +193,14 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_plan = {
     .name = "plan",
-    .summary = "ranks the layouts of a run by predicted time, with their memory",
+    .summary = "ranks the layouts of a run by predicted time; simulates clusters",
     .args = "[CONFIG.yaml]",
     .examples =
         "bitrain plan --preset base --ranks 4             takes every setting of 'train'\n"
         "bitrain plan --preset small --ranks 2 --tp 2     of these only the ones that are open\n"
         "bitrain plan conf.yaml --write best.yaml         then: bitrain train best.yaml\n"
-        "bitrain plan --preset base --measure --json\n",
+        "bitrain plan --preset base --measure --json\n"
+        "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n",
     .options = options,
     .run = run,
 };

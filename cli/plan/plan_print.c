@@ -54,6 +54,7 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     bt_json_str(j, "codec", bt_codec_at((bt_codec_id)l->codec)->name);
     bt_json_bool(j, "fits", l->fits);
     bt_json_int(j, "rank_bytes", (int64_t)l->rank_bytes);
+    bt_json_num(j, "all_bytes", l->all_bytes);
     bt_json_num(j, "step_ms", 1e3 * l->time.step.step_s);
     bt_json_num(j, "tokens_per_s", l->time.tokens_per_s);
     for (int p = 0; p < BT_PHASE_COUNT; p++)

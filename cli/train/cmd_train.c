@@ -117,6 +117,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     else
         BT_TRY(bt_train_first_ranks(p, bt_cpu_get()->cores, err));
     p->given = p->cfg;
+    BT_TRY(bt_train_choose_layout(p, err));
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from.step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY,
@@ -280,6 +281,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         code = bt_writer_open(&writer, p->store, 10, err);
         if (code == BT_OK && p->resume) bt_train_recover(p, writer);
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
+        if (code == BT_OK) bt_train_record_layout(p, bt_writer_sink(writer));
     }
     s.writer = writer;
     char port[16];
@@ -356,6 +358,9 @@ const bt_command bt_cmd_train = {
         "this machine\n"
         "bitrain train --preset small --data books/ --ranks 4 --steps 2000\n"
         "bitrain train conf.yaml --set optim.lr=2e-4 --name abl-3\n"
+        "bitrain train --preset small --ranks 4 --layout auto    the layout that 'bitrain plan' "
+        "ranks "
+        "first\n"
         "bitrain train --resume last\n"
         "bitrain train conf.yaml --print-config          every setting and where it came from\n"
         "bitrain train conf.yaml --dry-run               memory, layout and command, then stop\n",

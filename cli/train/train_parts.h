@@ -8,6 +8,7 @@
 #include "engine/config/elastic.h"
 #include "engine/config/job_agreement.h"
 #include "engine/config/run_cfg.h"
+#include "engine/plan/time_model.h"
 #include "engine/train/trainer.h"
 #include "monitor/job/supervisor.h"
 #include "store/store.h"
@@ -42,6 +43,8 @@ typedef struct bt_train_plan {
     char reason[160]; /* of the attempt */
     bt_text place;    /* flags of the run's record that say where it trains, as they were taken */
     bt_text why;      /* checkpoints passed over, one line each */
+    bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
+    bt_step_time predicted;       /* of that choice */
     bt_text config_json, argv;
 } bt_train_plan;
 
@@ -80,6 +83,14 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
  * is said before a job starts; data (may be NULL) says how much there is */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
+
+/* train_layout.c: --layout auto sets what the user left open to the planner's first choice. After the
+ * ranks are known, before the settings are settled */
+bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* the time of a settled plan; false: no rates of this machine are known */
+bool bt_train_predict(const bt_train_plan *p, bt_prediction *out);
+/* the choice as an event, its prediction as facts; nothing without --layout auto */
+void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink);
 
 /* train_elastic.c */
 typedef struct bt_train_words {

@@ -64,11 +64,21 @@ static void print_time(const bt_train_plan *p) {
     bt_train_speed speed;
     char time[32], rate[32];
     bt_train_speed_here(p, &speed);
-    if (!speed.run[0]) {
+    bt_prediction predicted;
+    if (!speed.run[0] && bt_train_predict(p, &predicted)) {
+        double seconds = (double)(p->cfg.steps - p->from.step) * predicted.step.step_s;
+        bt_duration(time, sizeof time, seconds);
+        bt_metric_format(rate, sizeof rate, predicted.tokens_per_s, BT_UNIT_COUNT);
         printf(
-            "time       not known: no run on %d rank%s x %" PRId64
-            " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks %d\n",
-            p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
+            "time       about %s at %s tokens/s: a prediction, by this machine's measured rates\n",
+            time, rate);
+        return;
+    }
+    if (!speed.run[0]) {
+        printf("time       not known: no run on %d rank%s x %" PRId64
+               " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks "
+               "%d, or bitrain plan\n",
+               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
         return;
     }
     bt_duration(time, sizeof time, speed.seconds);
@@ -284,6 +294,9 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
     bt_json_num(&j, "seconds", speed.run[0] ? speed.seconds : NAN);
+    bt_prediction predicted;
+    bool known = bt_train_predict(p, &predicted);
+    bt_json_num(&j, "predicted_step_ms", known ? 1e3 * predicted.step.step_s : NAN);
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_array(&j, "ranks");
     for (int r = 0; r < p->ranks; r++) {
@@ -319,6 +332,8 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
         bt_text place;
         bt_text_init(&place);
         bt_train_place_line(p, &place);
+        bt_text_put(&place, bt_text_str(&p->layout_notes));
+        if (p->layout.len) bt_text_printf(&place, "layout     %s\n", bt_text_str(&p->layout));
         fputs(bt_text_str(&place), stdout);
         bt_text_release(&place);
         print_work(p, &mesh);

@@ -17,6 +17,8 @@ void bt_train_plan_release(bt_train_plan *p) {
     if (p->run_lock >= 0) close(p->run_lock);
     bt_text_release(&p->place);
     bt_text_release(&p->why);
+    bt_text_release(&p->layout);
+    bt_text_release(&p->layout_notes);
     bt_text_release(&p->config_json);
     bt_text_release(&p->argv);
 }
@@ -69,6 +71,8 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
     bt_train_place_line(p, out);
+    bt_text_put(out, bt_text_str(&p->layout_notes));
+    if (p->layout.len) bt_text_printf(out, "layout     %s\n", bt_text_str(&p->layout));
     for (char *line = p->why.data, *end; line && *line; line = end) {
         end = line + strcspn(line, "\n");
         bt_text_printf(out, "warning: %.*s\n", (int)(end - line), line);

@@ -30,6 +30,8 @@ typedef struct bt_run_cfg {
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* data.packing; never AUTO once resolved. As bt_packing of engine/data */
 enum { BT_PACKED_AUTO, BT_PACKED_STREAM, BT_PACKED_PAD, BT_PACKED_DOCUMENTS };
+/* launch.layout */
+enum { BT_LAYOUT_GIVEN, BT_LAYOUT_AUTO };
 /* parallel.gather */
 enum { BT_GATHER_LAYER, BT_GATHER_STEP };
 enum { BT_CKPT_MEMORY_AUTO, BT_CKPT_MEMORY_OFF };

@@ -201,6 +201,10 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_params p;
     if (c->dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
+    /* tables of all parts take long where there are many: enough weights in layers are enough */
+    double layers = (double)(c->n_layers / c->pp) / 2,
+           least = layers * (double)c->d_ff * (double)c->d_model / (double)c->tp;
+    if (c->n_layers >= 2 * c->pp && least > (double)c->dp_shard * BT_SUM_BLOCK) return BT_OK;
     int64_t blocks = INT64_MAX;
     /* of the smallest part: layers, vocabularies and kv heads may differ */
     for (int k = 0; k < (int)(c->tp * c->pp); k++) {

@@ -62,6 +62,7 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     if (isnan(step[BT_MS_LOSS])) step[BT_MS_LOSS] = loss / share;
     step[BT_MS_STEP_TIME] = slowest;
     step[BT_MS_TOKENS_PER_S] = bt_derived_tokens_per_s((double)t->step_tokens, slowest);
+    step[BT_MS_PLAN_RATIO] = t->predicted_ms > 0 ? slowest / t->predicted_ms : NAN;
     step[BT_MS_MFU] = bt_derived_mfu(t->flop_token, step[BT_MS_TOKENS_PER_S], t->peak_flops);
     step[BT_MS_COMM_OVERHEAD] = overhead / n;
     step[BT_MS_OVERLAP] = overlapping ? overlap / overlapping : NAN;

@@ -25,6 +25,7 @@ typedef struct bt_telemetry {
     bool pending;
     double flop_token, peak_flops; /* peak of all ranks together; 0: unknown */
     int64_t step_tokens;
+    double predicted_ms; /* of a step, by the planner; 0: none */
     double last_loss;
     /* steps recorded; the first `warmup` are left out of the history */
     int64_t seen, warmup;

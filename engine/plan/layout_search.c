@@ -8,7 +8,7 @@
 
 #include "engine/plan/plan.h"
 
-enum { MICRO_SIZES = 6, RECOMPUTES = 3, TP_MOST = 64 };
+enum { MICRO_SIZES = 6, RECOMPUTES = 3, SHOWN = 1, STAGES_SEEN = 8, TP_MOST = 64 };
 
 /* ---- freedom --------------------------------------------------------------------------------- */
 
@@ -56,15 +56,20 @@ static double room_of_rank(const bt_cluster *c) {
     return c->memory_bytes / here;
 }
 
-/* stages differ; shards and tensor-parallel ranks of a stage hardly */
-static size_t largest_rank(const bt_run_cfg *cfg, const bt_mesh_shape *shape) {
-    size_t most = 0;
-    for (int k = 0; k < shape->pp; k++) {
+/* The first stages have most micro-batches in flight, the last the head; shards and tensor-parallel
+ * ranks of a stage hardly differ. */
+static void look_at_memory(bt_layout *l, const bt_run_cfg *cfg) {
+    int n = l->shape.pp, group = l->shape.dp_replicate * l->shape.dp_shard * l->shape.tp;
+    size_t bytes = 0;
+    l->rank_bytes = 0;
+    l->all_bytes = 0;
+    for (int k = 0; k < n; k++) {
         const bt_mesh_coord at = {.pp = k};
-        size_t bytes = bt_plan_bytes(cfg, bt_mesh_rank_of(shape, &at));
-        if (bytes > most) most = bytes;
+        if (n <= STAGES_SEEN || k <= 2 || k == n - 1)
+            bytes = bt_plan_bytes(cfg, bt_mesh_rank_of(&l->shape, &at));
+        if (bytes > l->rank_bytes) l->rank_bytes = bytes;
+        l->all_bytes += (double)bytes * group;
     }
-    return most;
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -117,7 +122,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
         x.accum = f->cfg->accum;
         bt_run_cfg_mesh(f->cfg, &x.shape);
         if (known(f->out, &x)) return BT_OK;
-        x.rank_bytes = largest_rank(f->cfg, &x.shape);
+        if (room > 0) look_at_memory(&x, f->cfg);
         if (f->out->least_bytes == 0 || x.rank_bytes < f->out->least_bytes)
             f->out->least_bytes = x.rank_bytes;
         x.fits = room <= 0 || (double)x.rank_bytes <= room;
@@ -231,6 +236,7 @@ size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part
     size_t n = 0;
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     for (size_t i = 0; cfg && i < l->n; i++) {
+        if (s->one_micro_batch && l->at[i].micro_batch != l->at[0].micro_batch) continue;
         if (bt_layout_settings(s, &l->at[i], cfg, NULL) != BT_OK) continue;
         bt_part_shape layer = bt_part_layer(cfg, l->at[i].shape.tp),
                       head = bt_part_head(cfg, l->at[i].shape.tp);
@@ -257,8 +263,14 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
         code = bt_layout_settings(s, &l->at[i], cfg, err);
         if (code == BT_OK) code = bt_time_predict(cfg, r, &s->cluster, &l->at[i].time, err);
     }
-    free(cfg);
     if (code == BT_OK) qsort(l->at, l->n, sizeof *l->at, by_speed);
+    /* where memory decides nothing it was not looked at */
+    for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
+        if (l->at[i].rank_bytes > 0) continue;
+        code = bt_layout_settings(s, &l->at[i], cfg, err);
+        if (code == BT_OK) look_at_memory(&l->at[i], cfg);
+    }
+    free(cfg);
     return code;
 }
 

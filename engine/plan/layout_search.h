@@ -16,6 +16,7 @@ typedef struct bt_layout {
     int zero, recompute, gather, codec;
     int64_t micro_batch, accum;
     size_t rank_bytes; /* of the rank that needs most */
+    double all_bytes;  /* of all ranks */
     bool fits;
     bt_prediction time;
 } bt_layout;
@@ -31,6 +32,8 @@ typedef struct bt_layout_search {
     const bt_run_cfg *cfg; /* read, not resolved. Borrowed */
     bt_layout_freedom may;
     bt_cluster cluster;
+    /* shapes of the first layout's micro-batch alone: the others' rates are scaled */
+    bool one_micro_batch;
 } bt_layout_search;
 
 typedef struct bt_layouts {

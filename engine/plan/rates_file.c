@@ -316,6 +316,13 @@ bt_code bt_rates_save(const bt_rates *r, const char *path, bt_err *err) {
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash) *slash = '\0';
+    /* the data folder too, where no run has made it yet */
+    for (char *at = strchr(folder + 1, '/'); slash && at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+            return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", folder);
+        *at = '/';
+    }
     if (slash && mkdir(folder, 0777) != 0 && errno != EEXIST)
         return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", folder);
     snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());

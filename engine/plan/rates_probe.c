@@ -18,7 +18,7 @@
 /* passes that are timed, after one that is not */
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
 /* operations of one pass at most: of larger shapes fewer tokens or words are measured */
-static const double OPS_MOST = 1.2e11, PART_S = 0.3;
+static const double OPS_MOST = 1.2e11, PART_S = 0.3, FFN_MOST = 9e6;
 
 double bt_probe_clock(void) {
     struct timespec t;
@@ -51,6 +51,9 @@ typedef struct stage {
 static bt_part_shape affordable(bt_part_shape s) {
     while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.B = (s.B + 1) / 2;
     while (s.T > 256 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.T = (s.T + 1) / 2;
+    /* of the widest layers a part: their memory would take longer to get than a pass */
+    while (s.kind == BT_PART_LAYER && s.F > 4096 && (double)s.F * s.C > FFN_MOST)
+        s.F = (s.F / 2 + 63) / 64 * 64;
     while (s.kind == BT_PART_HEAD && s.V > 4096 && bt_part_ops(&s) > OPS_MOST) s.V = (s.V + 1) / 2;
     return s;
 }

@@ -197,6 +197,11 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
     return BT_OK;
 }
 
+static int layers_of(const model *m, int stage) {
+    bt_model_slice slice = {.tp_size = m->shape.tp, .pp_stage = stage, .pp_size = m->shape.pp};
+    return bt_slice_layers(&m->whole, slice).n;
+}
+
 /* ---- between stages -------------------------------------------------------------------------- */
 
 static void plan_messages(const model *m, bt_walk *w) {
@@ -277,8 +282,8 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     bt_code code = c->straggler_frac > 0 && !slow
                        ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)
                        : bt_walk_step(&w, &m->out->step, err);
-    if (code == BT_OK && m->out->ckpt_s > 0) {
-        w.ckpt_s = ckpt_share_s(m, m->out->step.step_s);
+    w.ckpt_s = code == BT_OK ? ckpt_share_s(m, m->out->step.step_s) : 0;
+    if (w.ckpt_s > 0) {
         code = bt_walk_step(&w, &m->out->step, err);
     }
     free(slow);
@@ -298,11 +303,16 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     bt_run_cfg_model(cfg, &m.whole);
     BT_TRY(find_rates(&m, err));
     out->crowd = m.crowd;
-    bool saves = cfg->ckpt_every > 0 || cfg->ckpt_minutes > 0;
-    out->ckpt_s = saves ? checkpoint_s(&m) : 0;
+    out->ckpt_s = checkpoint_s(&m);
     bt_stage_work *stages = calloc((size_t)m.shape.pp, sizeof *stages);
     bt_code code = stages ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d stages", m.shape.pp);
-    for (int k = 0; code == BT_OK && k < m.shape.pp; k++) code = plan_stage(&m, k, &stages[k], err);
+    for (int k = 0; code == BT_OK && k < m.shape.pp; k++) {
+        /* stages between the first and the last differ in their layers only */
+        if (k > 1 && k < m.shape.pp - 1 && layers_of(&m, k) == layers_of(&m, k - 1))
+            stages[k] = stages[k - 1];
+        else
+            code = plan_stage(&m, k, &stages[k], err);
+    }
     if (code == BT_OK) code = walk(&m, stages, err);
     free(stages);
     if (code == BT_OK) out->tokens_per_s = (double)cfg->batch_tokens / out->step.step_s;

@@ -196,6 +196,21 @@ static bt_code run_memory(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     return bt_memory_saver_write(t, err);
 }
 
+/* ---- prediction ------------------------------------------------------------------------------ */
+
+static bool due_prediction(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return t->cfg.predicted_ms > 0;
+}
+
+static bt_code run_prediction(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o, (void)err;
+    /* the others' figures are with rank 0 */
+    if (bt_comm_rank(t->mesh.world) == 0)
+        bt_prediction_check_step(&t->prediction, &t->telemetry, t->at.step - 1);
+    return BT_OK;
+}
+
 /* ---- checkpoint ------------------------------------------------------------------------------ */
 
 static bool due_checkpoint(const bt_trainer *t, const bt_step_outcome *o) {

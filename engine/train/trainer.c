@@ -184,6 +184,7 @@ static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     t->telemetry.flop_token = bt_model_count(&model).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
+    t->telemetry.predicted_ms = t->cfg.predicted_ms;
     return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }
 

@@ -12,6 +12,7 @@
 #include "engine/train/guard.h"
 #include "engine/train/loss_scale.h"
 #include "engine/train/memory_saver.h"
+#include "engine/train/prediction_check.h"
 #include "engine/train/run_control.h"
 #include "engine/train/sample_text.h"
 #include "engine/train/saver.h"
@@ -83,6 +84,7 @@ struct bt_trainer {
     bt_meter meter;
     bt_telemetry telemetry;
     bt_observer *observer;
+    bt_prediction_check prediction;
     bt_profile profile;
 
     bt_progress at;

@@ -79,7 +79,9 @@ static void other_builds_are_refused(void **state) {
     char path[512], why[240];
     bt_err err = BT_ERR_INIT;
     fill(&a);
-    bt_rates_path(&a, folder, path, sizeof path);
+    char deep[64];
+    snprintf(deep, sizeof deep, "%s/not/there", folder);
+    bt_rates_path(&a, deep, path, sizeof path);
     assert_int_equal(bt_rates_load(&a, path, why, sizeof why, &err), BT_OK); /* none yet */
     assert_string_equal(why, "");
     assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);

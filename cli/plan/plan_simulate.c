@@ -1,0 +1,313 @@
+/* plan_simulate.c - sizes of a cluster from one host to all, each with its best layout. */
+#include "cli/plan/plan_simulate.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/layout/choose_layout.h"
+#include "cli/plan/plan_print.h"
+#include "engine/base/tables/metric.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/plan/simulate.h"
+
+enum { POINTS_MOST = 24, SHAPES_MOST = 12, BAR = 24 };
+#define DEFAULT_LINK "100Gbit,3us"
+static const double PROBE_S = 4;
+
+typedef struct simulation {
+    bt_train_plan *p;
+    const bt_simulation_words *w;
+    bt_layout_search search; /* at full size */
+    bt_rates *rates;
+    double job_mtbf_s;
+    bool batch_made_up;
+    bt_sim_point *points; /* the last is the full size */
+    size_t n;
+} simulation;
+
+/* ---- what is simulated ----------------------------------------------------------------------- */
+
+static bt_code read_cluster(simulation *s, bt_err *err) {
+    bt_cluster *c = &s->search.cluster;
+    int hosts;
+    *c = (bt_cluster){.simulated = true,
+                      .straggler_frac = s->w->straggler_frac,
+                      .seed = (uint64_t)s->p->cfg.seed};
+    BT_TRY(bt_sim_parse_hosts(s->w->hosts, &hosts, &c->ranks_per_host, err));
+    c->ranks = hosts * c->ranks_per_host;
+    BT_TRY(bt_sim_parse_link(s->w->link[0] ? s->w->link : DEFAULT_LINK, &c->bytes_per_s,
+                             &c->latency_s, err));
+    if (s->w->memory[0])
+        BT_TRY(bt_sim_parse_bytes(s->w->memory, "--memory", &c->memory_bytes, err));
+    if (s->w->mtbf[0]) BT_TRY(bt_sim_parse_time(s->w->mtbf, "--mtbf", &s->job_mtbf_s, err));
+    /* the whole job's; hosts fail one like the other */
+    c->mtbf_s = s->job_mtbf_s * hosts;
+    return BT_OK;
+}
+
+static bool given(const bt_opts *o, const char *key) {
+    size_t i = bt_opt_find(o->table, o->n, key);
+    return i < o->n && o->origin[i] > BT_FROM_PRESET;
+}
+
+/* A batch of the preset is one machine's. A sequence for every fourth rank leaves room for layouts. */
+static void read_batch(simulation *s) {
+    bt_run_cfg *cfg = &s->p->cfg;
+    int64_t sequences = 1;
+    if (given(&s->p->opts, "train.batch_tokens")) return;
+    while (sequences * 4 < s->search.cluster.ranks) sequences *= 2;
+    if (sequences * cfg->seq_len <= cfg->batch_tokens) return;
+    cfg->batch_tokens = sequences * cfg->seq_len;
+    s->batch_made_up = true;
+}
+
+static bt_code measure(simulation *s, bt_err *err) {
+    bt_text told;
+    bt_layouts l = {0};
+    bt_part_shape *shapes = calloc(SHAPES_MOST, sizeof *shapes);
+    bt_run_cfg *first = malloc(sizeof *first);
+    bt_code code = shapes && first ? bt_layouts_find(&l, &s->search, err)
+                                   : bt_fail(err, BT_NOMEM, "no memory for the shapes of layers");
+    if (code == BT_OK) code = bt_layout_settings(&s->search, &l.at[0], first, err);
+    if (code == BT_OK) {
+        int concurrent = bt_rates_concurrent(first, s->search.cluster.ranks_per_host);
+        size_t n = bt_layouts_shapes(&l, &s->search, shapes, SHAPES_MOST);
+        const bt_rates_wanted wanted = {.cfg = first,
+                                        .ranks = concurrent,
+                                        .ranks_per_host = concurrent,
+                                        .parts = shapes,
+                                        .n_parts = n,
+                                        .store = s->p->store,
+                                        .anew = s->w->anew,
+                                        .budget_s = PROBE_S};
+        bt_text_init(&told);
+        code = bt_machine_rates(&wanted, s->rates, &told, err);
+        fputs(bt_text_str(&told), stderr);
+        bt_text_release(&told);
+    }
+    bt_layouts_release(&l);
+    free(shapes);
+    free(first);
+    return code;
+}
+
+/* 1, 2, 4, ... hosts and all of them */
+static bt_code walk_sizes(simulation *s, bt_err *err) {
+    const bt_cluster whole = s->search.cluster;
+    int hosts = whole.ranks / whole.ranks_per_host;
+    bt_layout_search at = s->search;
+    for (int h = 1; s->n < POINTS_MOST; h = h * 2 < hosts ? h * 2 : hosts) {
+        at.cluster.ranks = h * whole.ranks_per_host;
+        BT_TRY(bt_sim_point_of(&s->points[s->n++], &at, s->rates, err));
+        if (h == hosts) return BT_OK;
+    }
+    return BT_OK;
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* useful tokens of a rank over those of the smallest size that can train */
+static double efficiency(const simulation *s, const bt_sim_point *p) {
+    for (size_t i = 0; i < s->n; i++) {
+        const bt_sim_point *first = &s->points[i];
+        if (first->refused[0]) continue;
+        return (p->tokens_per_s / p->ranks) / (first->tokens_per_s / first->ranks);
+    }
+    return NAN;
+}
+
+static void put_head(const simulation *s, bt_text *out) {
+    char params[32], rate[32], ram[32], mtbf[32];
+    const bt_run_cfg *cfg = &s->p->cfg;
+    const bt_cluster *c = &s->search.cluster;
+    bt_model_cfg m;
+    bt_run_cfg_model(cfg, &m);
+    bt_text_printf(
+        out,
+        "SIMULATION %d hosts x %d ranks: %s, %s parameters, vocabulary %d, %" PRId64
+        " tokens a step%s\n",
+        c->ranks / c->ranks_per_host, c->ranks_per_host, cfg->preset,
+        bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params, BT_UNIT_COUNT),
+        m.V, cfg->batch_tokens, s->batch_made_up ? " (chosen: a sequence for four ranks)" : "");
+    bt_text_printf(out, "given      link of a host %s/s and %.3g us%s; memory of a host %s; ",
+                   bt_metric_format(rate, sizeof rate, c->bytes_per_s, BT_UNIT_BYTES),
+                   1e6 * c->latency_s, s->w->link[0] ? "" : " (default " DEFAULT_LINK ")",
+                   c->memory_bytes > 0
+                       ? bt_metric_format(ram, sizeof ram, c->memory_bytes, BT_UNIT_BYTES)
+                       : "not given, not checked");
+    if (s->job_mtbf_s > 0)
+        bt_text_printf(out, "a failure of the job every %s",
+                       bt_duration(mtbf, sizeof mtbf, s->job_mtbf_s));
+    else
+        bt_text_put(out, "no failures");
+    bt_text_printf(out, "; stragglers %.3g\n", c->straggler_frac);
+    bt_text_printf(out,
+                   "taken      every rank computes as one of %d here, on %d thread%s of %s (%s "
+                   "kernels); all hosts alike\n",
+                   s->rates->ranks, s->rates->threads, s->rates->threads == 1 ? "" : "s",
+                   s->rates->machine, bt_kernels_isa());
+}
+
+static void put_point(const simulation *s, const bt_sim_point *p, bt_text *out) {
+    char ms[32], rate[32], words[160], bar[BAR + 1] = "";
+    if (p->refused[0]) {
+        bt_text_printf(out, "%6d %6d  %s\n", p->hosts, p->ranks, p->refused);
+        return;
+    }
+    const bt_step_time *t = &p->layout.time.step;
+    double kept = efficiency(s, p);
+    size_t n = (size_t)fmin(BAR, fmax(0, round(kept * BAR)));
+    memset(bar, '#', n);
+    bt_text_printf(out, "%6d %6d %10s %7.1f %7.1f %7.1f %8.1f %10s %6.1f %-*s %s\n", p->hosts,
+                   p->ranks, bt_metric_format(ms, sizeof ms, 1e3 * t->step_s, BT_UNIT_MS),
+                   100 * t->bubble_frac, 100 * t->phase_s[BT_PH_COMM_EXPOSED] / t->step_s,
+                   100 * t->phase_s[BT_PH_WAIT] / t->step_s, 100 * p->goodput.frac,
+                   bt_metric_format(rate, sizeof rate, p->tokens_per_s, BT_UNIT_COUNT), 100 * kept,
+                   BAR, bar, bt_layout_words(&p->layout, words, sizeof words));
+}
+
+static void put_failures(const bt_sim_point *p, bt_text *out) {
+    char ckpt[32], young[32], daly[32], restart[32];
+    bt_duration(ckpt, sizeof ckpt, p->layout.time.ckpt_s);
+    if (!(p->mtbf_s > 0)) {
+        bt_text_printf(out,
+                       "checkpoint %s, written by all hosts at this disk's rate; no failures: none "
+                       "is counted\n",
+                       ckpt);
+        return;
+    }
+    bt_text_printf(out,
+                   "checkpoint %s, written by all hosts at this disk's rate; every %s (Young: %s), "
+                   "%s lost at each failure before training goes on: %.1f %% of the time is useful "
+                   "(Daly 2006, FGCS 22)\n",
+                   ckpt, bt_duration(daly, sizeof daly, p->goodput.daly_s),
+                   bt_duration(young, sizeof young, p->goodput.young_s),
+                   bt_duration(restart, sizeof restart, p->restart_s), 100 * p->goodput.frac);
+}
+
+static void put_text(const simulation *s, bt_text *out) {
+    const bt_sim_point *full = &s->points[s->n - 1];
+    char time[32];
+    put_head(s, out);
+    bt_text_printf(out, "%6s %6s %10s %7s %7s %7s %8s %10s %6s %-*s layout\n", "hosts", "ranks",
+                   "step", "bubble%", "comm%", "wait%", "goodput%", "tokens/s", "kept%", BAR,
+                   "of a rank's tokens/s");
+    for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
+    put_failures(full, out);
+    const bt_run_cfg *cfg = &s->p->cfg;
+    const bt_preset *preset = bt_preset_find(cfg->preset);
+    int64_t steps = cfg->steps ? cfg->steps : preset ? preset->steps : 0;
+    if (cfg->tokens) steps = (cfg->tokens + cfg->batch_tokens - 1) / cfg->batch_tokens;
+    if (steps > 0)
+        bt_text_printf(out, "time       %s for %" PRId64 " steps, simulated\n",
+                       bt_duration(time, sizeof time,
+                                   (double)steps * (double)cfg->batch_tokens / full->tokens_per_s),
+                       steps);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void point_json(const simulation *s, bt_json *j, const bt_sim_point *p) {
+    bt_json_object(j, NULL);
+    bt_json_int(j, "hosts", p->hosts);
+    bt_json_int(j, "ranks", p->ranks);
+    if (p->refused[0]) {
+        bt_json_str(j, "refused", p->refused);
+    } else {
+        bt_json_int(j, "legal", (int64_t)p->legal);
+        bt_json_int(j, "fitting", (int64_t)p->fitting);
+        bt_json_num(j, "tokens_per_s", p->tokens_per_s);
+        bt_json_num(j, "kept_frac", efficiency(s, p));
+        bt_json_num(j, "goodput_frac", p->goodput.frac);
+        bt_json_num(j, "ckpt_s", p->layout.time.ckpt_s);
+        bt_json_num(j, "restart_s", p->restart_s);
+        bt_json_num(j, "mtbf_s", p->mtbf_s > 0 ? p->mtbf_s : NAN);
+        bt_json_num(j, "ckpt_interval_s", p->mtbf_s > 0 ? p->goodput.daly_s : NAN);
+        bt_json_num(j, "young_interval_s", p->mtbf_s > 0 ? p->goodput.young_s : NAN);
+        bt_plan_layout_json(j, "layout", &p->layout);
+    }
+    bt_json_end(j, '}');
+}
+
+static void put_json(const simulation *s, bt_text *out) {
+    bt_json j;
+    bt_model_cfg m;
+    const bt_cluster *c = &s->search.cluster;
+    bt_run_cfg_model(&s->p->cfg, &m);
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "version", 1);
+    bt_json_bool(&j, "simulation", true);
+    bt_json_str(&j, "preset", s->p->cfg.preset);
+    bt_json_int(&j, "params", (int64_t)bt_model_count(&m).params);
+    bt_json_int(&j, "vocab", m.V);
+    bt_json_int(&j, "batch_tokens", s->p->cfg.batch_tokens);
+    bt_json_int(&j, "hosts", c->ranks / c->ranks_per_host);
+    bt_json_int(&j, "ranks_per_host", c->ranks_per_host);
+    bt_json_num(&j, "link_bytes_per_s", c->bytes_per_s);
+    bt_json_num(&j, "link_latency_s", c->latency_s);
+    bt_json_num(&j, "memory_bytes", c->memory_bytes > 0 ? c->memory_bytes : NAN);
+    bt_json_num(&j, "straggler_frac", c->straggler_frac);
+    bt_json_str(&j, "rates_of", s->rates->machine);
+    bt_json_array(&j, "sizes");
+    for (size_t i = 0; i < s->n; i++) point_json(s, &j, &s->points[i]);
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static bt_code print(const simulation *s, bt_err *err) {
+    bt_text out;
+    bt_text_init(&out);
+    if (s->p->cfg.json)
+        put_json(s, &out);
+    else
+        put_text(s, &out);
+    bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the simulation") : BT_OK;
+    if (code == BT_OK) fputs(bt_text_str(&out), stdout);
+    bt_text_release(&out);
+    return code;
+}
+
+/* the full size has no layout: nothing to show */
+static bt_code check_full_size(const simulation *s, bt_err *err) {
+    const bt_sim_point *full = &s->points[s->n - 1];
+    if (!full->refused[0]) return BT_OK;
+    return bt_fail(err, strstr(full->refused, "fits") ? BT_NOMEM : BT_ARG, "%s%s", full->refused,
+                   strstr(full->refused, "fits")
+                       ? ": more hosts, fewer ranks a host or a larger --memory"
+                       : "");
+}
+
+bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err *err) {
+    simulation s = {.p = p, .w = w, .search = {.cfg = &p->cfg, .one_micro_batch = true}};
+    s.search.may = bt_layout_freedom_of(&p->opts);
+    BT_TRY(read_cluster(&s, err));
+    /* a host's memory is the simulated one's */
+    if (p->cfg.threads == 0) p->cfg.threads = 1;
+    if (p->cfg.hosts[0])
+        return bt_fail(err, BT_ARG, "--simulate is of hosts that are not here (leave --hosts out)");
+    /* failures decide when checkpoints are written, and the goodput counts them */
+    p->cfg.ckpt_minutes = 0;
+    p->cfg.ckpt_every = 0;
+    /* the model's own vocabulary, unless text or tokenizer were named */
+    if (given(&p->opts, "data.path") || given(&p->opts, "data.tokenizer"))
+        BT_TRY(bt_train_vocab(p, err));
+    read_batch(&s);
+    BT_TRY(bt_kernels_select(p->cfg.isa, err));
+    s.rates = calloc(1, sizeof *s.rates);
+    s.points = calloc(POINTS_MOST, sizeof *s.points);
+    bt_code code = s.rates && s.points ? measure(&s, err)
+                                       : bt_fail(err, BT_NOMEM, "no memory for the simulation");
+    if (code == BT_OK) code = walk_sizes(&s, err);
+    if (code == BT_OK) code = check_full_size(&s, err);
+    if (code == BT_OK) code = print(&s, err);
+    free(s.rates);
+    free(s.points);
+    return code;
+}

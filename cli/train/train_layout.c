@@ -1,0 +1,81 @@
+/* train_layout.c - `train --layout auto`: the planner's choice among what the user left open, and the
+ * time it predicts for any plan from rates that are known. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/layout/choose_layout.h"
+#include "cli/train/train_parts.h"
+#include "engine/base/clock.h"
+#include "engine/base/tables/metric.h"
+#include "store/store.h"
+
+/* what is told of the choice: a line for people, facts for the record */
+static void tell(bt_train_plan *p, const bt_layout_choice *c) {
+    char words[160], ms[32];
+    const bt_layout *best = &c->layouts.at[0];
+    bt_text_printf(&p->layout,
+                   "%s, %s a step predicted: ", bt_layout_words(best, words, sizeof words),
+                   bt_metric_format(ms, sizeof ms, 1e3 * best->time.step.step_s, BT_UNIT_MS));
+    bt_layout_why(&c->layouts, &p->layout);
+    p->predicted = best->time.step;
+}
+
+bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
+    bt_layout_choice *choice = NULL;
+    char ms[32];
+    if (p->cfg.layout != BT_LAYOUT_AUTO || p->resume) return BT_OK;
+    if (p->world)
+        return bt_fail(err, BT_ARG,
+                       "--layout auto measures the machine before ranks start, and these have been "
+                       "started already ('bitrain plan --ranks %d' tells the layout to give)",
+                       p->world);
+    const bt_layout_job job = {
+        .opts = &p->opts, .cfg = &p->cfg, .ranks = p->ranks, .store = p->store};
+    BT_TRY(bt_layout_choose(&choice, &job, &p->layout_notes, err));
+    tell(p, choice);
+    bt_code code = bt_layout_apply(&p->opts, &choice->layouts.at[0], "--layout auto", err);
+    snprintf(ms, sizeof ms, "%.9g", 1e3 * choice->layouts.at[0].time.step.step_s);
+    if (code == BT_OK)
+        code = bt_opts_set(&p->opts, "launch.predicted_ms", ms, BT_FROM_FLAG, "--layout auto", err);
+    bt_layout_choice_release(choice);
+    return code;
+}
+
+/* With rates that are known: measuring is `plan`'s. */
+bool bt_train_predict(const bt_train_plan *p, bt_prediction *out) {
+    bt_err ignored = BT_ERR_INIT;
+    bt_rates *rates = malloc(sizeof *rates);
+    bool known = false;
+    if (rates) {
+        const bt_cluster cluster = bt_cluster_here(&p->cfg, p->ranks);
+        const bt_rates_wanted wanted = {.cfg = &p->cfg,
+                                        .ranks = p->ranks,
+                                        .ranks_per_host = cluster.ranks_per_host,
+                                        .store = p->store,
+                                        .never = true};
+        known = bt_machine_rates(&wanted, rates, NULL, &ignored) == BT_OK &&
+                bt_time_predict(&p->cfg, rates, &cluster, out, &ignored) == BT_OK;
+    }
+    free(rates);
+    return known;
+}
+
+void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink) {
+    char key[64], value[32];
+    if (!p->layout.len) return;
+    const bt_event e = {.kind = BT_EVENT_LAYOUT,
+                        .step = -1,
+                        .rank = -1,
+                        .wall_us = bt_wall_us(),
+                        .title = bt_text_str(&p->layout)};
+    if (sink->event) sink->event(sink->ctx, &e);
+    if (!sink->fact) return;
+    snprintf(value, sizeof value, "%.9g", 1e3 * p->predicted.step_s);
+    sink->fact(sink->ctx, "plan.step_ms", value);
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
+        snprintf(key, sizeof key, "plan.%s", bt_rank_metrics[bt_phases[i].metric].key);
+        snprintf(value, sizeof value, "%.9g", 1e3 * p->predicted.phase_s[i]);
+        sink->fact(sink->ctx, key, value);
+    }
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# timeout: 240
+# labels: mpi
+# mpi: 2
+# bitrain plan --simulate: labelled as a simulation, larger clusters are not free, and what cannot be is refused in a line.
+. "$(dirname "$0")/../train_lib.sh"
+
+number() { grep -o "\"$1\":[0-9.e+-]*" out | cut -d: -f2; }
+ok plan --preset small --simulate 64x8 --link 25Gbit,5us --mtbf 8h --stragglers 0.05
+says "SIMULATION 64 hosts x 8 ranks"
+says "simulated"
+says "Daly"
+[ "$(grep -cE '^ *[0-9]+ +[0-9]+ ' out)" = 7 ] || fault "not 1, 2, 4 .. 64 hosts: $(cat out)"
+ok plan --preset small --simulate 16x4 --link 1Gbit,50us --json
+grep -q '"simulation":true' out || fault "not labelled: $(cut -c1-200 out)"
+slow=$(number tokens_per_s | sort -g | tail -1)
+ok plan --preset small --simulate 16x4 --link 400Gbit,1us --json
+awk -v a="$slow" -v b="$(number tokens_per_s | sort -g | tail -1)" 'BEGIN {exit !(b > 1.05 * a)}' || fault "a link 400 times as fast changes nothing"
+# the same words, the same numbers
+cp out first
+ok plan --preset small --simulate 16x4 --link 400Gbit,1us --json
+cmp -s out first || fault "a simulation is not repeatable"
+# thousands of ranks, with the rates known by now
+start=$SECONDS
+ok plan --preset small --simulate 512x8
+[ $((SECONDS - start)) -le 60 ] || fault "4096 ranks take $((SECONDS - start)) s"
+
+one_line() {                            # words, code, text
+    local text=$1 want=$2; shift 2
+    b plan "$@" >out 2>err
+    local got=$?
+    [ $got = "$want" ] || fault "exit $got, not $want, of: plan $*"
+    grep -qF -- "$text" err || fault "plan $* says: $(cat err)"
+    [ "$(grep -vc '^measured' err)" = 1 ] || fault "more than a line: $(cat err)"
+}
+one_line "is no link" 2 --simulate 4x2 --link fast
+one_line "is no cluster" 2 --simulate many
+one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
+one_line "too little): more hosts" 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
+one_line "is no size" 2 --simulate 4x2 --memory lots
+one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h
+one_line "--write is of a layout on this machine" 2 --simulate 4x2 --write x.yaml
+finish

@@ -1,0 +1,148 @@
+/* test_simulate.c - words about clusters, checkpoint intervals against the papers' formulas and a
+ * simulated life of a job, and a simulated cluster of known arithmetic. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/config/run_cfg.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/plan/simulate.h"
+#include "engine/plan/wires.h"
+
+static void words_are_read(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    int hosts, ranks;
+    double rate, latency, x;
+    assert_int_equal(bt_sim_parse_hosts("512x8", &hosts, &ranks, &err), BT_OK);
+    assert_true(hosts == 512 && ranks == 8);
+    static const char *const wrong[] = {"",    "512",  "x8",       "512x",    "512x8x1",
+                                        "0x8", "-1x4", "512x9000", "70000x1", "4000000000x8"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(bt_sim_parse_hosts(wrong[i], &hosts, &ranks, &err), BT_ARG);
+    assert_int_equal(bt_sim_parse_link("25Gbit,5us", &rate, &latency, &err), BT_OK);
+    assert_true(rate == 25e9 / 8 && fabs(latency - 5e-6) < 1e-18);
+    assert_int_equal(bt_sim_parse_link("1.5GB,2ms", &rate, &latency, &err), BT_OK);
+    assert_true(rate == 1.5e9 && latency == 2e-3);
+    static const char *const links[] = {
+        "",          "25Gbit",      "25,5us",      "25Gbit,5",    "fast,5us",
+        "0Gbit,5us", "25Gbit,-5us", "nanGbit,5us", "25Gbit,5us,3"};
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        assert_int_equal(bt_sim_parse_link(links[i], &rate, &latency, &err), BT_ARG);
+    assert_int_equal(bt_sim_parse_bytes("64GiB", "--memory", &x, &err), BT_OK);
+    assert_true(x == 64.0 * 1073741824.0);
+    assert_int_equal(bt_sim_parse_bytes("64", "--memory", &x, &err), BT_ARG);
+    assert_int_equal(bt_sim_parse_time("8h", "--mtbf", &x, &err), BT_OK);
+    assert_true(x == 8 * 3600.0);
+    assert_int_equal(bt_sim_parse_time("8 h", "--mtbf", &x, &err), BT_ARG);
+}
+
+static void intervals_are_youngs_and_dalys(void **state) {
+    (void)state;
+    bt_goodput g = bt_goodput_of(10, 60, 8 * 3600);
+    assert_true(fabs(g.young_s - sqrt(2 * 10 * 8 * 3600.0)) < 1e-9);
+    assert_true(fabs(g.daly_s / g.young_s - 1) < 0.02);
+    /* Daly's interval is the best one, within his approximation */
+    for (double f = 0.5; f < 2; f *= 1.1)
+        assert_true(bt_goodput_at(f * g.daly_s, 10, 60, 8 * 3600) <= g.frac * (1 + 1e-4));
+    g = bt_goodput_of(1000, 60, 300); /* nearly never a whole interval */
+    assert_true(g.daly_s == 300 && g.frac > 0 && g.frac < 0.05);
+    assert_true(bt_goodput_of(10, 60, 0).frac == 1);
+}
+
+/* the formula against a job that is played through, failure by failure */
+static void goodput_is_that_of_a_played_job(void **state) {
+    (void)state;
+    const double interval = 600, ckpt = 30, restart = 90, mtbf = 7200;
+    double wall = 0, useful = 0, fails = 0, began = 0;
+    uint64_t n = 0;
+    while (useful < 4e7) {
+        if (fails <= wall) { /* the next failure, from when the job runs again */
+            fails = wall - mtbf * log(1 - bt_rng_unit(7, 1, n++));
+            began = wall;
+        }
+        double segment = began == wall && wall > 0 ? restart + interval + ckpt : interval + ckpt;
+        if (wall + segment <= fails) {
+            wall += segment;
+            useful += interval;
+            began = -1;
+        } else {
+            wall = fails;
+        }
+    }
+    double want = bt_goodput_at(interval, ckpt, restart, mtbf);
+    assert_true(fabs(useful / wall / want - 1) < 0.02);
+}
+
+/* 4 hosts of 2 ranks, replicas of a model: two of a host add, then the hosts exchange; bytes and
+ * rounds by hand */
+static void bytes_between_hosts_are_counted(void **state) {
+    (void)state;
+    static bt_run_cfg cfg;
+    static bt_rates r;
+    memset(&r, 0, sizeof r);
+    r.codec[0].wire_bytes = 4;
+    const bt_cluster c = {
+        .ranks = 8, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
+    const bt_mesh_shape all = {.pp = 1, .dp_replicate = 8, .dp_shard = 1, .tp = 1};
+    bt_exchange_cost cost = bt_wire_exchange(&r, &c, &cfg, &all);
+    /* of an element: host to host 2 x 3/4 x 4 bytes, half by each of the two relays, each of which
+     * has half of the link */
+    assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / 2 / (1e9 / 2)) < 1e-18);
+    assert_true(fabs(cost.bytes - (2 * 0.75 * 4 / 2 + 2 * 0.5 * 4)) < 1e-12);
+    assert_true(cost.latency_s >= 2e-5);
+    /* tensor-parallel pairs: each group has one rank a host, and nothing is added within it */
+    const bt_mesh_shape pairs = {.pp = 1, .dp_replicate = 4, .dp_shard = 1, .tp = 2};
+    cost = bt_wire_exchange(&r, &c, &cfg, &pairs);
+    assert_true(fabs(cost.bytes - 2 * 0.75 * 4) < 1e-12);
+    assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / (1e9 / 2)) < 1e-18);
+    assert_true(fabs(cost.latency_s - 2e-5) < 1e-18);
+    /* sums that stay with their owners go one way */
+    cfg.zero = 1;
+    const bt_mesh_shape shards = {.pp = 1, .dp_replicate = 1, .dp_shard = 4, .tp = 2};
+    cost = bt_wire_exchange(&r, &c, &cfg, &shards);
+    assert_true(fabs(cost.bytes - 0.75 * 4) < 1e-12);
+    assert_true(fabs(cost.latency_s - 1e-5) < 1e-18);
+}
+
+/* a model that no memory of this size holds is told, with numbers */
+static void too_little_memory_is_told(void **state) {
+    static bt_opts o;
+    static bt_run_cfg cfg;
+    static bt_rates r;
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bool help;
+    char *words[] = {"--preset", "base", "--threads", "1"};
+    assert_int_equal(bt_run_cfg_read(&o, &cfg, 4, words, &help, &err), BT_OK);
+    assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
+    bt_layout_search s = {.cfg = &cfg,
+                          .may = bt_layout_freedom_of(&o),
+                          .cluster = {.ranks = 4,
+                                      .ranks_per_host = 2,
+                                      .simulated = true,
+                                      .bytes_per_s = 1e9,
+                                      .latency_s = 1e-5,
+                                      .memory_bytes = 64e6}};
+    bt_sim_point p;
+    assert_int_equal(bt_sim_point_of(&p, &s, &r, &err), BT_OK);
+    assert_non_null(strstr(p.refused, "no layout of 4 ranks fits"));
+    assert_non_null(strstr(p.refused, "too little"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words_are_read),
+        cmocka_unit_test(intervals_are_youngs_and_dalys),
+        cmocka_unit_test(goodput_is_that_of_a_played_job),
+        cmocka_unit_test(bytes_between_hosts_are_counted),
+        cmocka_unit_test(too_little_memory_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
