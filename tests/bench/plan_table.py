@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Prediction beside measurement: every legal layout of a model on 1 to 4 ranks here, as `bitrain plan` predicts it and as
+`bitrain bench train` measures it, in one table.
+
+    tests/bench/plan_table.py                       the table (about 15 minutes on a quiet machine)
+    tests/bench/plan_table.py --layouts 8 --steps 3
+
+A machine that does other work stretches steps by as much as it has of it. So a reference, plain data parallelism on as many
+ranks, is measured before and after each layout; `relative` compares predicted over measured with the reference's, which the load
+has stretched alike. `wall` is the raw ratio. Memory: planned over the peak that the kernel counts.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+SRC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BITRAIN = os.environ.get("BITRAIN", os.path.join(SRC, "build", "bitrain"))
+QUIET = ["--ckpt-every", "0", "--set", "ckpt.minutes=0", "--set", "train.stats_every=0", "--set", "data.val_frac=0"]
+
+
+def run(words):
+    done = subprocess.run([BITRAIN] + words, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}")
+    return json.loads(done.stdout), done.stderr
+
+
+def flags(layout):
+    """The layout as settings. A pipeline gathers once a step anyway."""
+    words = ["--pp", layout["pp"], "--tp", layout["tp"], "--zero", layout["zero"], "--dp-replicate", layout["dp_replicate"],
+             "--dp-shard", layout["dp_shard"], "--micro-batch", layout["micro_batch"], "--recompute", layout["recompute"]]
+    if layout["zero"] == 3 and layout["pp"] == 1:
+        words += ["--set", "parallel.gather=" + layout["gather"]]
+    return [str(w) for w in words]
+
+
+def name(layout):
+    dp = layout["dp_replicate"] * layout["dp_shard"]
+    zero = f" zero {layout['zero']}{' step' if layout['zero'] == 3 and layout['gather'] == 'step' else ''}" if layout["zero"] else ""
+    return f"pp {layout['pp']} dp {dp}{zero} tp {layout['tp']} micro {layout['micro_batch']}x{layout['accum']}"
+
+
+def spread(layouts, most):
+    """At most `most` of them: first one of every mesh and ZeRO stage, then other micro-batches."""
+    seen, first, rest = set(), [], []
+    for x in layouts:
+        key = (x["pp"], x["tp"], x["dp_replicate"], x["dp_shard"], x["zero"], x["gather"])
+        (rest if key in seen else first).append(x)
+        seen.add(key)
+    return (first + rest)[:most]
+
+
+def measure(words, layout, steps):
+    got, _ = run(["bench", "train", "--steps", str(steps), "--json"] + words + flags(layout))
+    return got
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--preset", default="small")
+    p.add_argument("--batch-tokens", default="2048")
+    p.add_argument("--ranks", default="1,2,3,4")
+    p.add_argument("--layouts", type=int, default=12, help="of each number of ranks, at most")
+    p.add_argument("--steps", type=int, default=3)
+    p.add_argument("--store", default=None, help="where rates are kept (default: a new folder, so that they are measured)")
+    p.add_argument("--json", default=None, help="rows as JSON to this file")
+    a = p.parse_args()
+    store = a.store or os.path.join(tempfile.mkdtemp(), "plan.db")
+    cores = os.cpu_count()
+    rows = []
+    print(f"load {os.getloadavg()[0]:.1f} on {cores} cores; {a.preset}, {a.batch_tokens} tokens a step, {a.steps} steps each")
+    print(f"{'ranks':>5} {'layout':<38} {'planned':>8} {'peak':>8} {'memory':>7} {'predicted':>10} {'measured':>9} {'wall':>6} {'relative':>8}")
+    for ranks in [int(r) for r in a.ranks.split(",")]:
+        base = ["--preset", a.preset, "--ranks", str(ranks), "--threads", "1", "--batch-tokens", a.batch_tokens, "--data", "synth:chain"]
+        if int(a.batch_tokens) // 512 % ranks and ranks == 3:
+            base[base.index("--batch-tokens") + 1] = str(int(a.batch_tokens) // 2 * 3)
+        plan, told = run(["plan", "--rows", "1000", "--json", "--store", store] + base + QUIET)
+        sys.stderr.write(told)
+        layouts = spread(plan["layouts"], a.layouts)
+        plain = [x for x in plan["layouts"] if x["pp"] == x["tp"] == 1 and x["zero"] == 0]
+        reference = max(plain, key=lambda x: x["micro_batch"]) if plain else plan["layouts"][0]
+        before = measure(base, reference, a.steps)
+        group = []
+        for x in layouts:
+            try:
+                got = measure(base, x, a.steps)
+                after = measure(base, reference, a.steps)
+            except RuntimeError as why:
+                print(f"{ranks:5} {name(x):<38} failed: {why}")
+                continue
+            # the reference's stretch while this layout ran: measured over predicted
+            stretch = statistics.mean([before["step_ms"], after["step_ms"]]) / reference["step_ms"]
+            row = {"ranks": ranks, "layout": name(x), "planned_mib": x["all_bytes"] / 2**20, "peak_mib": got["rss_mib"],
+                   "predicted_ms": x["step_ms"], "measured_ms": got["step_ms"], "reference": x is reference,
+                   "wall": x["step_ms"] / got["step_ms"], "relative": x["step_ms"] / got["step_ms"] * stretch,
+                   "normal_ms": got["step_ms"] / stretch}
+            row["memory"] = row["planned_mib"] / row["peak_mib"]
+            group.append(row)
+            before = after
+            print(f"{ranks:5} {row['layout']:<38} {row['planned_mib']:7.0f}M {row['peak_mib']:7.0f}M {row['memory']:7.3f} "
+                  f"{row['predicted_ms']:8.0f}ms {row['measured_ms']:7.0f}ms {row['wall']:6.2f} {row['relative']:8.2f}", flush=True)
+        if group:
+            best, chosen = min(g["normal_ms"] for g in group), min(group, key=lambda g: g["predicted_ms"])
+            print(f"{ranks:5} choice {chosen['layout']}: regret {100 * (chosen['normal_ms'] / best - 1):.1f} % (by relative times)")
+            for g in group:
+                g["regret"] = chosen["normal_ms"] / best - 1
+        rows += group
+    off = sorted(abs(r["relative"] - 1) for r in rows)
+    mem = sorted(abs(r["memory"] - 1) for r in rows)
+    wall = sorted(abs(r["wall"] - 1) for r in rows)
+    print(f"{len(rows)} layouts, load {os.getloadavg()[0]:.1f}: time apart from the load {100 * statistics.median(off):.1f} % median, "
+          f"{100 * off[-1]:.1f} % worst; by the clock {100 * statistics.median(wall):.1f} % median, {100 * wall[-1]:.1f} % worst; "
+          f"memory {100 * statistics.median(mem):.1f} % median, {100 * mem[-1]:.1f} % worst")
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump(rows, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
