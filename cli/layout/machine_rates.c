@@ -214,6 +214,9 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
     if (w->never && (machine || links || r->n_parts == 0))
         code = bt_fail(err, BT_NOTFOUND,
                        "not all rates of this machine are known yet: 'bitrain plan' measures them");
+    /* makes the folder, on whose disk checkpoints will be; that it cannot is told at the end */
+    if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK)
+        trouble = (bt_err)BT_ERR_INIT;
     if (code == BT_OK && asks && (n > 0 || machine)) code = ask(w, &parts, r, told, err);
     if (code == BT_OK && asks && links) code = ask(w, &between, r, told, err);
     free(missing);

@@ -172,6 +172,10 @@ static void put_point(const simulation *s, const bt_sim_point *p, bt_text *out) 
 static void put_failures(const bt_sim_point *p, bt_text *out) {
     char ckpt[32], young[32], daly[32], restart[32];
     bt_duration(ckpt, sizeof ckpt, p->layout.time.ckpt_s);
+    if (!(p->layout.time.ckpt_s > 0)) {
+        bt_text_put(out, "checkpoint not known: this disk's rate could not be measured\n");
+        return;
+    }
     if (!(p->mtbf_s > 0)) {
         bt_text_printf(out,
                        "checkpoint %s, written by all hosts at this disk's rate; no failures: none "

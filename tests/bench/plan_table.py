@@ -3,7 +3,7 @@
 `bitrain bench train` measures it, in one table.
 
     tests/bench/plan_table.py                       the table (about 15 minutes on a quiet machine)
-    tests/bench/plan_table.py --layouts 8 --steps 3
+    tests/bench/plan_table.py --layouts 8 --steps 3 --set model.layers=3 --seq-len 256     further words go to both commands
 
 A machine that does other work stretches steps by as much as it has of it. So a reference, plain data parallelism on as many
 ranks, is measured before and after each layout; `relative` compares predicted over measured with the reference's, which the load
@@ -69,15 +69,15 @@ def main():
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--store", default=None, help="where rates are kept (default: a new folder, so that they are measured)")
     p.add_argument("--json", default=None, help="rows as JSON to this file")
-    a = p.parse_args()
+    a, more = p.parse_known_args()
     store = a.store or os.path.join(tempfile.mkdtemp(), "plan.db")
     cores = os.cpu_count()
     rows = []
     print(f"load {os.getloadavg()[0]:.1f} on {cores} cores; {a.preset}, {a.batch_tokens} tokens a step, {a.steps} steps each")
     print(f"{'ranks':>5} {'layout':<38} {'planned':>8} {'peak':>8} {'memory':>7} {'predicted':>10} {'measured':>9} {'wall':>6} {'relative':>8}")
     for ranks in [int(r) for r in a.ranks.split(",")]:
-        base = ["--preset", a.preset, "--ranks", str(ranks), "--threads", "1", "--batch-tokens", a.batch_tokens, "--data", "synth:chain"]
-        if int(a.batch_tokens) // 512 % ranks and ranks == 3:
+        base = ["--preset", a.preset, "--ranks", str(ranks), "--threads", "1", "--batch-tokens", a.batch_tokens, "--data", "synth:chain"] + more
+        if ranks == 3:
             base[base.index("--batch-tokens") + 1] = str(int(a.batch_tokens) // 2 * 3)
         plan, told = run(["plan", "--rows", "1000", "--json", "--store", store] + base + QUIET)
         sys.stderr.write(told)
