@@ -24,16 +24,37 @@ static bool is_path(const char *s) {
     return strchr(s, '/') || (strcmp(s, "last") != 0 && stat(s, &st) == 0);
 }
 
+/* RUN@best: true, and the run's name; without it the whole word */
+static bool split_best(const char *word, char *run, size_t size) {
+    static const char suffix[] = "@best";
+    const size_t n = strlen(word), s = sizeof suffix - 1;
+    const bool best = n > s && strcmp(word + n - s, suffix) == 0;
+    snprintf(run, size, "%.*s", (int)(best ? n - s : n), word);
+    return best;
+}
+
+static bt_code best_of(const char *run, char folder[PATH_MAX], bt_err *err) {
+    struct stat st;
+    const size_t n = strlen(folder);
+    snprintf(folder + n, PATH_MAX - n, "/best");
+    if (stat(folder, &st) == 0) return BT_OK;
+    return bt_fail(err, BT_NOTFOUND,
+                   "run '%s' has no best checkpoint: none was validated (train.eval_every, "
+                   "ckpt.keep_best), or '%s' was removed",
+                   run, folder);
+}
+
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {
     if (is_path(which)) {
         snprintf(out, PATH_MAX, "%s", which);
         return BT_OK;
     }
     bt_db *db = NULL;
-    char run[BT_NAME_MAX];
+    char run[BT_NAME_MAX], run_name[BT_NAME_MAX];
+    const bool best = split_best(which, run_name, sizeof run_name);
     out[0] = '\0';
     BT_TRY(bt_cli_open(&db, store, err));
-    bt_code code = bt_db_run(db, which, run, err);
+    bt_code code = bt_db_run(db, run_name, run, err);
     if (code == BT_OK)
         code = bt_db_query(db,
                            &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
@@ -44,6 +65,7 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
                            keep_out, out, err);
     bt_db_close(db);
     BT_TRY(code);
+    if (out[0] && best) return best_of(run, out, err);
     return out[0] ? BT_OK : bt_fail(err, BT_NOTFOUND, "run '%s' has no checkpoint folder", run);
 }
 

@@ -16,8 +16,8 @@
 enum { DESCRIPTORS = 16 };
 
 static bool is_ours(const char *name) {
-    static const char *const files[] = {"log.txt", "attempt", "attempt.lock", "run.lock",
-                                        BT_RING_FILE};
+    static const char *const files[] = {"log.txt", "attempt",      "attempt.lock", "run.lock",
+                                        "best",    "suspect.json", BT_RING_FILE};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (strcmp(name, files[i]) == 0) return true;
     return strncmp(name, "step-", 5) == 0;

@@ -59,8 +59,8 @@ typedef struct bt_ckpt_record {
     int64_t step;    /* steps completed */
     int64_t wall_us; /* when it was complete, microseconds since 1970 */
     const char *path;
-    int64_t bytes, took_us;
-    const char *hash; /* of the manifest, hex */
+    int64_t bytes, took_us; /* took_us: for which training stood still */
+    const char *hash;       /* of the manifest, hex */
 } bt_ckpt_record;
 
 typedef struct bt_sink {

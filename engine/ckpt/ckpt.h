@@ -1,6 +1,7 @@
 /* ckpt.h - the native checkpoint: independent of the layout that wrote it.
  *
  *     DIR/attempt                                    number of the newest attempt that began here (the fence)
+ *     DIR/best -> step-000000000100                  the one with the least validation loss, if any was validated
  *     DIR/step-000000000100/  manifest.json          the only commit point (renamed into place last)
  *                             data-00000-GENERATION.btck ...  one per writing rank: sections =
  *                             slices of named tensors
@@ -19,7 +20,8 @@
  *           and what a rank loads it hashes again. Why others were passed over goes to the caller.
  *           Any rank reads any slice.
  * Versions: 2 is written; 1 (without element types and the state registry) is read as well.
- * Keep:     the newest `keep` by (attempt, step); older ones go only after the new one was read back and committed.
+ * Keep:     the newest `keep` by (attempt, step), and the best; older ones go only after the new one was
+ *           read back and committed.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
 #define BT_ENGINE_CKPT_CKPT_H
@@ -79,7 +81,8 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
     const bt_ckpt_meta *meta;
     const bt_ckpt_slice *slices; /* (n) what this rank contributes */
     size_t n;
-    int keep; /* so many of the newest checkpoints stay, at least 1 */
+    int keep;  /* so many of the newest checkpoints stay, at least 1; and the best one */
+    bool best; /* DIR/best is this one from its commit on */
     /* makes elements first .. first+count of a slice without data (one stretch, no width) where they
      * are written, a section at a time; NULL: all slices have data */
     bt_code (*produce)(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
@@ -91,6 +94,7 @@ typedef struct bt_ckpt_saved {
     char path[4096]; /* of the checkpoint's folder */
     int64_t bytes;   /* of all ranks' files */
     char hash[33];   /* the manifest's seal */
+    int64_t cpu_ns;  /* that this rank's threads took, of a save beside training */
 } bt_ckpt_saved;
 
 /* collective over c; out may be NULL */

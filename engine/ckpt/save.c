@@ -1,4 +1,4 @@
-/* save.c - the fence, and the collective that commits one checkpoint. */
+/* save.c - the fence, the steps of a save, and the collective that takes them one after the other. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt_list.h"
+#include "engine/ckpt/save_steps.h"
 
 /* ---- fence ----------------------------------------------------------------------------------- */
 
@@ -166,49 +167,33 @@ static bool manifest_is(const char *folder, const char *seal) {
     return ours;
 }
 
-typedef struct save_ctx { /* one collective save */
-    bt_comm *c;
-    const bt_ckpt_job *job;
-    char folder[PATH_MAX];
-    uint64_t generation;
-    ckpt_file mine, *rows; /* rows: of all ranks, on rank 0 */
-    char seal[40];
-    bool renamed; /* rank 0: the manifest is in place */
-} save_ctx;
-
-/* rank 0: manifest from all ranks' rows; the rename inside is the commit */
-static bt_code commit(save_ctx *s, bt_err *err) {
-    int world_size = bt_comm_size(s->c);
-    const bt_ckpt_meta *meta = s->job->meta;
-    ckpt_file *files = calloc((size_t)world_size, sizeof *files);
-    if (!files) return bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", world_size);
-    size_t n = 0;
-    for (int r = 0; r < world_size; r++)
-        if (s->rows[r].name[0]) files[n++] = s->rows[r];
-    bt_text text;
-    bt_text_init(&text);
-    fence_ctx fence = {s->job->dir, meta->attempt, -1, false};
-    bt_code code = n > 0 ? BT_OK : bt_fail(err, BT_ARG, "nothing to save: no rank gave a slice");
-    if (code == BT_OK)
-        code = ckpt_manifest_text(meta, s->generation, world_size, files, n, &text, s->seal, err);
-    if (code == BT_OK)
-        code = ckpt_replace_file(s->folder, "manifest.json", text.data, text.len,
-                                 fence_before_rename, &fence, err);
-    s->renamed = fence.passed && manifest_is(s->folder, s->seal);
-    if (fence.lock >= 0) close(fence.lock);
-    if (code == BT_OK) code = ckpt_sync_folder(s->job->dir, err);
-    if (code == BT_OK && !s->renamed)
-        code = bt_fail(err, BT_IO, "'%s/manifest.json' reads back differently than written",
-                       s->folder);
-    bt_text_release(&text);
-    free(files);
-    return code;
+/* A link by name inside the same folder, so that the folder may be moved. A failure here costs the
+ * name, not the checkpoint. */
+static void link_best(const ckpt_save *s) {
+    char link[PATH_MAX], tmp[PATH_MAX];
+    if (snprintf(link, sizeof link, "%s/best", s->job.dir) >= (int)sizeof link ||
+        snprintf(tmp, sizeof tmp, "%s/best.tmp", s->job.dir) >= (int)sizeof tmp)
+        return;
+    unlink(tmp);
+    if (symlink(strrchr(s->folder, '/') + 1, tmp) != 0 || rename(tmp, link) != 0)
+        bt_log(BT_LOG_WARN, "cannot make the link '%s'", link);
 }
 
-/* only the newest `keep` stay; a failure here costs disk space, not the checkpoint */
-static void retire(const save_ctx *s) {
-    const char *dir = s->job->dir;
-    int keep = s->job->keep < 1 ? 1 : s->job->keep, kept = 0;
+/* name of the best checkpoint's folder, "" where there is none */
+static void read_best(const char *dir, char name[64]) {
+    char link[PATH_MAX];
+    name[0] = '\0';
+    if (snprintf(link, sizeof link, "%s/best", dir) >= (int)sizeof link) return;
+    const ssize_t n = readlink(link, name, 63);
+    name[n > 0 ? n : 0] = '\0';
+}
+
+/* only the newest `keep` and the best stay; a failure here costs disk space, not the checkpoint */
+static void retire(const ckpt_save *s) {
+    const char *dir = s->job.dir;
+    char best[64];
+    read_best(dir, best);
+    int keep = s->job.keep < 1 ? 1 : s->job.keep, kept = 0;
     ckpt_remove_other_generations(s->folder, s->generation);
     ckpt_list list;
     if (ckpt_list_read(dir, &list, NULL) != BT_OK) return;
@@ -217,57 +202,93 @@ static void retire(const save_ctx *s) {
         if (!list.entries[i].committed) continue;
         if (list.entries[i].readable && kept < keep)
             kept++;
-        else if (kept >= keep &&
+        else if (kept >= keep && strcmp(list.entries[i].name, best) != 0 &&
                  snprintf(path, sizeof path, "%s/%s", dir, list.entries[i].name) < (int)sizeof path)
             ckpt_remove(path, NULL);
     }
     ckpt_list_release(&list);
 }
 
-static bt_code make_generation(save_ctx *s, bt_err *err) {
-    if (getrandom(&s->generation, sizeof s->generation, 0) != (ssize_t)sizeof s->generation)
-        return bt_fail_errno(err, BT_IO, errno, "cannot get a random generation number");
-    BT_TRY(ckpt_mkdirs(s->job->dir, err));
-    BT_TRY(check_fence(s->job->dir, s->job->meta->attempt, err));
+/* the manifest from all ranks' rows; the rename inside is the commit */
+static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_err *err) {
+    const bt_ckpt_meta *meta = s->job.meta;
+    bt_text text;
+    bt_text_init(&text);
+    fence_ctx fence = {s->job.dir, meta->attempt, -1, false};
+    bt_code code = ckpt_manifest_text(meta, s->generation, s->size, files, n, &text, s->seal, err);
+    if (code == BT_OK)
+        code = ckpt_replace_file(s->folder, "manifest.json", text.data, text.len,
+                                 fence_before_rename, &fence, err);
+    s->renamed = fence.passed && manifest_is(s->folder, s->seal);
+    if (fence.lock >= 0) close(fence.lock);
+    if (code == BT_OK) code = ckpt_sync_folder(s->job.dir, err);
+    if (code == BT_OK && !s->renamed)
+        code = bt_fail(err, BT_IO, "'%s/manifest.json' reads back differently than written",
+                       s->folder);
+    bt_text_release(&text);
+    return code;
+}
+
+bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
+    ckpt_file *files = calloc((size_t)s->size, sizeof *files);
+    if (!files) return bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", s->size);
+    size_t n = 0;
+    for (int r = 0; r < s->size; r++)
+        if (s->rows[r].name[0]) files[n++] = s->rows[r];
+    bt_code code = n > 0 ? put_manifest(s, files, n, err)
+                         : bt_fail(err, BT_ARG, "nothing to save: no rank gave a slice");
+    free(files);
+    if (code == BT_OK && s->job.best) link_best(s);
+    if (code == BT_OK) retire(s);
+    return code;
+}
+
+/* ---- the steps of a save --------------------------------------------------------------------- */
+
+bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err *err) {
+    bt_code code = BT_OK;
+    *s = (ckpt_save){.c = c, .job = *job, .rank = bt_comm_rank(c), .size = bt_comm_size(c)};
+    if (snprintf(s->folder, sizeof s->folder, "%s/step-%012" PRId64, job->dir, job->meta->step) >=
+        (int)sizeof s->folder - 80)
+        code = bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", job->dir);
+    if (code == BT_OK && s->rank == 0 &&
+        getrandom(&s->generation, sizeof s->generation, 0) != (ssize_t)sizeof s->generation)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot get a random generation number");
+    BT_TRY(bt_agree(c, code, err));
+    return bt_broadcast(c, &s->generation, sizeof s->generation, 0, err);
+}
+
+bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) {
+    BT_TRY(ckpt_mkdirs(s->job.dir, err));
+    BT_TRY(check_fence(s->job.dir, s->job.meta->attempt, err));
     return ckpt_mkdirs(s->folder, err);
 }
 
-/* folder and generation, the same on all ranks */
-static bt_code prepare(save_ctx *s, bt_err *err) {
-    bt_code code = BT_OK;
-    if (snprintf(s->folder, sizeof s->folder, "%s/step-%012" PRId64, s->job->dir,
-                 s->job->meta->step) >= (int)sizeof s->folder - 80)
-        code = bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", s->job->dir);
-    if (code == BT_OK && bt_comm_rank(s->c) == 0) code = make_generation(s, err);
-    BT_TRY(bt_agree(s->c, code, err));
-    return bt_broadcast(s->c, &s->generation, sizeof s->generation, 0, err);
+bt_code ckpt_save_write(ckpt_save *s, bt_err *err) {
+    s->mine.rank = s->rank;
+    if (s->job.n == 0) return BT_OK;
+    BT_TRY(ckpt_check_finite(s->job.slices, s->job.n, err));
+    return ckpt_file_write(s->folder, &s->mine, s->generation, &s->job, err);
 }
 
-/* this rank's file, and on rank 0 the rows of all */
-static bt_code write_files(save_ctx *s, bt_err *err) {
-    const int rank = bt_comm_rank(s->c), size = bt_comm_size(s->c);
-    bt_code code = BT_OK;
-    s->mine.rank = rank;
-    if (s->job->n > 0) code = ckpt_file_write(s->folder, &s->mine, s->generation, s->job, err);
-    if (rank == 0 && code == BT_OK && !(s->rows = calloc((size_t)size, sizeof *s->rows)))
-        code = bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", size);
-    BT_TRY(bt_agree(s->c, code, err));
+bt_code ckpt_save_gather(ckpt_save *s, bt_code written, bt_err *err) {
+    if (s->rank == 0 && written == BT_OK && !(s->rows = calloc((size_t)s->size, sizeof *s->rows)))
+        written = bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", s->size);
+    BT_TRY(bt_agree(s->c, written, err));
     return bt_gather(s->c, &s->mine, sizeof s->mine, s->rows, 0, err);
 }
 
-static bt_code commit_and_tell(save_ctx *s, bt_ckpt_saved *out, bt_err *err) {
+bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_err *err) {
     struct {
         char seal[40];
         int64_t bytes;
     } sum;
-    bt_code code = BT_OK;
     memset(&sum, 0, sizeof sum);
-    if (bt_comm_rank(s->c) == 0) {
-        code = commit(s, err);
+    if (s->rank == 0) {
         memcpy(sum.seal, s->seal, sizeof sum.seal);
-        for (int r = 0; r < bt_comm_size(s->c); r++) sum.bytes += (int64_t)s->rows[r].bytes;
+        for (int r = 0; r < s->size; r++) sum.bytes += (int64_t)s->rows[r].bytes;
     }
-    BT_TRY(bt_agree(s->c, code, err));
+    BT_TRY(bt_agree(s->c, committed, err));
     BT_TRY(bt_broadcast(s->c, &sum, sizeof sum, 0, err));
     if (!out) return BT_OK;
     snprintf(out->path, sizeof out->path, "%s", s->folder);
@@ -279,26 +300,33 @@ static bt_code commit_and_tell(save_ctx *s, bt_ckpt_saved *out, bt_err *err) {
 /* Nothing of a failed save stays. But an error after the rename (a sync that failed) leaves a
  * checkpoint that is in place and loads, which only a power cut may take: it stays, and so do the
  * older ones. */
-static void roll_back(save_ctx *s) {
+static void roll_back(ckpt_save *s) {
     bt_err ignored;
     if (bt_broadcast(s->c, &s->renamed, sizeof s->renamed, 0, &ignored) == BT_OK && s->renamed)
         return;
     if (s->mine.name[0]) ckpt_remove_file(s->folder, s->mine.name);
     /* the folder stays when an older commit is inside */
-    if (bt_barrier(s->c, &ignored) == BT_OK && bt_comm_rank(s->c) == 0) rmdir(s->folder);
+    if (bt_barrier(s->c, &ignored) == BT_OK && s->rank == 0) rmdir(s->folder);
     if (bt_barrier(s->c, &ignored) != BT_OK)
         bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);
 }
 
+void ckpt_save_end(ckpt_save *s, bt_code code) {
+    if (code != BT_OK && s->made) roll_back(s);
+    free(s->rows);
+    memset(s, 0, sizeof *s);
+}
+
 bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_err *err) {
-    save_ctx s = {.c = c, .job = job};
-    BT_TRY(prepare(&s, err));
-    bt_code code = write_files(&s, err);
-    if (code == BT_OK) code = commit_and_tell(&s, out, err);
-    if (code != BT_OK)
-        roll_back(&s);
-    else if (bt_comm_rank(c) == 0)
-        retire(&s);
-    free(s.rows);
+    ckpt_save s;
+    bt_code code = ckpt_save_begin(&s, c, job, err);
+    if (code == BT_OK) {
+        code = bt_agree(c, s.rank == 0 ? ckpt_save_make_folder(&s, err) : BT_OK, err);
+        s.made = code == BT_OK;
+        if (code == BT_OK) code = ckpt_save_gather(&s, ckpt_save_write(&s, err), err);
+        if (code == BT_OK)
+            code = ckpt_save_tell(&s, s.rank == 0 ? ckpt_save_commit(&s, err) : BT_OK, out, err);
+        ckpt_save_end(&s, code);
+    }
     return code;
 }

@@ -46,31 +46,29 @@ int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwis
     return json_is_integer(x) ? (int64_t)json_integer_value(x) : otherwise;
 }
 
+bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise) {
+    const json_t *x = value_of(v, key);
+    return json_is_boolean(x) ? json_is_true(x) : otherwise;
+}
+
 double bt_state_real(const bt_state_values *v, const char *key, double otherwise) {
     const json_t *x = value_of(v, key);
     return json_is_number(x) ? json_number_value(x) : otherwise;
 }
 
-/* one of reals and ints is NULL */
-static size_t elements(const json_t *list, double *reals, int64_t *ints, size_t most) {
-    const size_t all = json_array_size(list), n = all < most ? all : most;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *x = json_array_get(list, all - n + i);
-        if (reals ? !json_is_number(x) : !json_is_integer(x)) return 0;
-        if (reals)
-            reals[i] = json_number_value(x);
-        else
-            ints[i] = (int64_t)json_integer_value(x);
-    }
-    return n;
-}
-
-size_t bt_state_reals(const bt_state_values *v, const char *key, double *out, size_t most) {
-    return elements(value_of(v, key), out, NULL, most);
+const char *bt_state_text(const bt_state_values *v, const char *key) {
+    return json_string_value(value_of(v, key));
 }
 
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most) {
-    return elements(value_of(v, key), NULL, out, most);
+    const json_t *list = value_of(v, key);
+    const size_t all = json_array_size(list), n = all < most ? all : most;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *x = json_array_get(list, all - n + i);
+        if (!json_is_integer(x)) return 0;
+        out[i] = (int64_t)json_integer_value(x);
+    }
+    return n;
 }
 
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,

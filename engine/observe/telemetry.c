@@ -138,6 +138,18 @@ double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric) {
     return bt_median_known(values, (size_t)n);
 }
 
+void bt_telemetry_event_of(const bt_telemetry *t, bt_event_kind kind, int rank, int64_t step,
+                           const char *body, const char *title) {
+    if (!t->sink.event) return;
+    bt_event e = {.kind = kind,
+                  .step = step,
+                  .rank = rank,
+                  .wall_us = bt_wall_us(),
+                  .title = title,
+                  .body = body};
+    t->sink.event(t->sink.ctx, &e);
+}
+
 void bt_telemetry_event(const bt_telemetry *t, bt_event_kind kind, int64_t step, const char *body,
                         const char *fmt, ...) {
     if (!t->sink.event) return;
@@ -146,11 +158,5 @@ void bt_telemetry_event(const bt_telemetry *t, bt_event_kind kind, int64_t step,
     va_start(ap, fmt);
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
-    bt_event e = {.kind = kind,
-                  .step = step,
-                  .rank = -1,
-                  .wall_us = bt_wall_us(),
-                  .title = title,
-                  .body = body};
-    t->sink.event(t->sink.ctx, &e);
+    bt_telemetry_event_of(t, kind, -1, step, body, title);
 }

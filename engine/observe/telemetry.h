@@ -47,6 +47,9 @@ double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric);
 /* of the same steps */
 void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least,
                            double *most);
+/* an event about a rank (-1: about none); reaches the sink on rank 0 only. body: JSON object or NULL */
+void bt_telemetry_event_of(const bt_telemetry *t, bt_event_kind kind, int rank, int64_t step,
+                           const char *body, const char *title);
 /* an event from this rank; reaches the sink on rank 0 only. body: JSON object or NULL */
 void bt_telemetry_event(const bt_telemetry *t, bt_event_kind kind, int64_t step, const char *body,
                         const char *fmt, ...) BT_PRINTF(5, 6);

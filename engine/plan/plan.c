@@ -62,6 +62,14 @@ static size_t unit_sums(const bt_rank_setup *s) {
                    : bt_accumulator_bytes(s->params.total, 1, s->micros - 1);
 }
 
+/* what this rank saves: its part of what its replicas hold too */
+static size_t checkpoint_copy(const bt_rank_setup *s, size_t optimizer) {
+    const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
+    if (!s->cfg->ckpt_async || !s->cfg->out[0]) return 0;
+    return (bt_shards_elems(&s->shards, s->shard) * sizeof(float) + optimizer) / replicas +
+           bt_residual_bytes(s);
+}
+
 static void add(bt_arena_row *rows, size_t *n, const char *name, size_t bytes, const char *why) {
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
@@ -88,6 +96,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     add(rows, &n, "residual", 2 * bt_residual_bytes(&s),
         "what the codec has yet to send, fp32, and the same as it was before the step");
     add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
+    add(rows, &n, "checkpoint", checkpoint_copy(&s, update.optimizer),
+        "copy of the state, written while training goes on (ckpt.async)");
     add(rows, &n, "code history", bt_observer_bytes(&s),
         "ternary codes of the last two statistics samples");
     if (c->ckpt_memory == BT_CKPT_MEMORY_AUTO && c->out[0] && !c->hosts[0])

@@ -123,22 +123,105 @@ static bt_code run_evaluation(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_code code = bt_trainer_evaluate(t, err);
     bt_profile_hold(false);
     o->evaluated = true;
+    o->best = code == BT_OK && bt_saver_validated(&t->saver, t->validation.nats);
     return code;
 }
 
 /* ---- replicas -------------------------------------------------------------------------------- */
 
+static void blame_event(bt_trainer *t, int rank, const char *host, const char *tensor,
+                        const char *title) {
+    bt_text body;
+    bt_json j;
+    bt_text_init(&body);
+    bt_json_begin(&j, &body);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "cause", "replicas_differ");
+    bt_json_str(&j, "tensor", tensor);
+    bt_json_int(&j, "rank", rank);
+    bt_json_str(&j, "host", host);
+    bt_json_end(&j, '}');
+    bt_telemetry_event_of(&t->telemetry, BT_EVENT_HARDWARE, rank, t->at.step - 1,
+                          bt_text_str(&body), title);
+    bt_text_release(&body);
+}
+
+static void told_difference(bt_trainer *t, const bt_replica_blame *b) {
+    char title[400];
+    const bool tie = !b->majority;
+    if (tie)
+        snprintf(
+            title, sizeof title,
+            "weights of %s differ after step %" PRId64
+            " between rank %d (host '%s') and rank %d (host '%s'): which is damaged shows when "
+            "the step has been done again from a checkpoint",
+            b->tensor, t->at.step, b->rank[0], b->host[0], b->rank[1], b->host[1]);
+    else
+        snprintf(title, sizeof title,
+                 "weights of %s on rank %d (host '%s') are damaged after step %" PRId64
+                 ": the majority of replicas holds others",
+                 b->tensor, b->rank[0], b->host[0], t->at.step);
+    blame_event(t, tie ? -1 : b->rank[0], b->host[0], b->tensor, title);
+    if (tie && bt_comm_rank(t->mesh.world) == 0)
+        bt_suspect_write(t->cfg.out, &t->mesh, &(bt_suspect){.step = t->at.step, .blame = *b});
+}
+
+bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) {
+    bt_replica_blame blame = {0};
+    const bt_code code = bt_replica_check_run(&t->replica_check, t->at.step, &blame, err);
+    if (blame.found) told_difference(t, &blame);
+    return code;
+}
+
+/* Of the two that differed at this step in the attempt before, the one whose weights are others now. */
+static bt_code settle_suspicion(bt_trainer *t, bt_err *err) {
+    char title[300];
+    int which;
+    const bt_replica_blame b = t->suspect.blame;
+    BT_TRY(bt_suspect_settle(t->cfg.out, &t->suspect, &t->replica_check, &which, err));
+    if (which < 0) return BT_OK;
+    snprintf(title, sizeof title,
+             "step %" PRId64
+             " was done again: it was rank %d (host '%s') whose weights of %s were damaged",
+             t->at.step, b.rank[which], b.host[which], b.tensor);
+    blame_event(t, b.rank[which], b.host[which], b.tensor, title);
+    return BT_OK;
+}
+
+/* train.check_weights_every=-1: as often as costs CHECK_FRAC of the time, and every CHECK_MOST steps at
+ * least. The same on all ranks. cost_ns: of the newest comparison */
+static const double CHECK_FRAC = 0.0025;
+enum { CHECK_FIRST = 10, CHECK_MOST = 50 };
+
+static bt_code plan_next_check(bt_trainer *t, int64_t began_ns, bt_err *err) {
+    const int64_t now = bt_now_ns(), steps = t->at.step - t->checked_step;
+    double worst[2] = {(double)(now - began_ns), 0}; /* the longest, the shortest negated */
+    bool known = t->checked_ns > 0 && steps > 0;
+    if (known) worst[1] = -(double)(began_ns - t->checked_ns) / (double)steps;
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, worst, 2, BT_MAX, err));
+    known = worst[1] < 0;
+    const double every = known ? ceil(worst[0] / (CHECK_FRAC * -worst[1])) : CHECK_FIRST;
+    t->next_check = t->at.step + (every > CHECK_MOST ? CHECK_MOST : every < 1 ? 1 : (int64_t)every);
+    t->checked_ns = now;
+    return BT_OK;
+}
+
 static bt_code compare_replicas(bt_trainer *t, bt_err *err) {
     if (t->cfg.check_weights == 0 || t->checked_step == t->at.step || t->setup.dp == 1)
         return BT_OK;
-    BT_TRY(bt_replica_check_run(&t->replica_check, t->at.step, err));
+    const int64_t began = bt_now_ns();
+    BT_TRY(bt_trainer_compare_replicas(t, err));
+    if (t->suspect.step == t->at.step) BT_TRY(settle_suspicion(t, err));
+    if (t->cfg.check_weights < 0) BT_TRY(plan_next_check(t, began, err));
     t->checked_step = t->at.step;
     return BT_OK;
 }
 
 static bool due_replicas(const bt_trainer *t, const bt_step_outcome *o) {
     (void)o;
-    return every(t->at.step, t->cfg.check_weights) || bt_trainer_at_end(t);
+    return every(t->at.step, t->cfg.check_weights) || bt_trainer_at_end(t) ||
+           (t->cfg.check_weights < 0 && t->at.step >= t->next_check) ||
+           t->suspect.step == t->at.step;
 }
 
 static bt_code run_replicas(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
@@ -216,25 +299,37 @@ static bt_code run_prediction(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 static bool due_checkpoint(const bt_trainer *t, const bt_step_outcome *o) {
     return (bt_trainer_at_end(t) && t->cfg.ckpt_final) || at_stop(t) ||
            (o->control.verbs & (BT_REQ_STOP | REQ_CKPT_DUE)) || t->ckpt_postponed ||
-           every(t->at.step, t->cfg.ckpt_every);
+           (o->best && !o->bad) || every(t->at.step, t->cfg.ckpt_every);
 }
 
 /* A step that was not applied leaves the weights as they were; but what makes batches bad may be in
  * the weights, which the next good step disproves. At the end there is no next one. */
-static bool postpone(bt_trainer *t, const bt_step_outcome *o) {
-    const bool last = bt_trainer_at_end(t) || at_stop(t) || (o->control.verbs & BT_REQ_STOP);
-    return t->ckpt_postponed = o->bad && !last;
+static bool last_step(const bt_trainer *t, const bt_step_outcome *o) {
+    return bt_trainer_at_end(t) || at_stop(t) || (o->control.verbs & BT_REQ_STOP);
 }
 
-bt_code bt_trainer_save(bt_trainer *t, bt_err *err) {
+static bool postpone(bt_trainer *t, const bt_step_outcome *o) {
+    return t->ckpt_postponed = o->bad && !last_step(t, o);
+}
+
+static bool due_commit(const bt_trainer *t, const bt_step_outcome *o) {
+    return bt_saver_pending(&t->saver) && !o->ckpt_busy;
+}
+
+static bt_code run_commit(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    return bt_saver_advance(&t->saver, err);
+}
+
+bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
     bt_place_enter(t->place, BT_AT_CHECKPOINT, t->at.step - 1);
     BT_TRY(compare_replicas(t, err));
-    return bt_saver_save(&t->saver, err);
+    return bt_saver_save(&t->saver, best, wait, err);
 }
 
 static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
-    return postpone(t, o) ? BT_OK : bt_trainer_save(t, err);
+    return postpone(t, o) ? BT_OK : bt_trainer_save(t, o->best, last_step(t, o), err);
 }
 
 /* ---- control --------------------------------------------------------------------------------- */
@@ -262,7 +357,7 @@ static bt_code save_now(bt_trainer *t, bt_err *err) {
     control_event(t, t->ckpt_postponed ? "checkpoint asked for: after the next good step"
                                        : "checkpoint asked for");
     if (t->ckpt_postponed) return BT_OK;
-    return bt_trainer_save(t, err);
+    return bt_trainer_save(t, false, false, err);
 }
 
 /* evaluated: the validation loss of these weights is known already */
@@ -282,6 +377,7 @@ static bt_code act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *e
 
 static bt_code pause_here(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
+    BT_TRY(bt_saver_finish(&t->saver, err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_PAUSED, t->at.step - 1, NULL, "paused");
     int64_t began = bt_now_ns();
     bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
@@ -289,6 +385,7 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
         bt_control c;
         BT_TRY(bt_control_wait(t->mesh.world, t->requests, &c, err));
         BT_TRY(act(t, &c, false, err));
+        BT_TRY(bt_saver_finish(&t->saver, err));
         if (c.verbs & BT_REQ_RESUME) break;
     }
     bt_telemetry_event(&t->telemetry, BT_EVENT_CONTINUED, t->at.step - 1, NULL,

@@ -142,7 +142,8 @@ static void tell(bt_trainer *t, const bad_step *b, bt_event_kind kind, const cha
     bt_json_int(&j, "first_sequence", t->at.step * t->micro_plan.sequences);
     bt_json_int(&j, "sequences", t->micro_plan.sequences);
     bt_json_end(&j, '}');
-    bt_telemetry_event(&t->telemetry, kind, t->at.step, bt_text_str(&body), "%s", title);
+    bt_telemetry_event_of(&t->telemetry, kind, b->ranks.first, t->at.step, bt_text_str(&body),
+                          title);
     bt_text_release(&body);
 }
 
@@ -198,7 +199,7 @@ static bt_code blame_hardware(bt_trainer *t, const bad_step *b, const bt_step_ou
 
 /* Weights that a fault has changed make every batch look bad; a checkpoint has them as they were. */
 static bt_code check_weights(bt_trainer *t, bt_err *err) {
-    if (t->setup.dp > 1) BT_TRY(bt_replica_check_run(&t->replica_check, t->at.step, err));
+    if (t->setup.dp > 1) BT_TRY(bt_trainer_compare_replicas(t, err));
     if (!t->cfg.out[0]) return BT_OK; /* there is no checkpoint */
     return bt_replica_check_finite(&t->replica_check, t->at.step, err);
 }

@@ -86,12 +86,38 @@ bt_code bt_guard_verdict(const bt_guard *g, int64_t step, const char *tensor, bt
 
 /* ---- the row "guard" -------------------------------------------------------------------------- */
 
-/* oldest first, so that a window of another length takes the newest of them */
+/* A number is 16 hexadecimal digits of its bits: values are written as often as every step, for the
+ * state in memory. Oldest first, so that a window of another length takes the newest. */
+enum { DIGITS = 16 };
+
 static void save_ring(const bt_guard *g, const double *ring, const char *key, bt_json *j) {
+    static const char digits[] = "0123456789abcdef";
+    char text[BT_GUARD_WINDOW_MAX * DIGITS + 1], *to = text;
     const int64_t n = history(g);
-    bt_json_array(j, key);
-    for (int64_t i = 0; i < n; i++) bt_json_num(j, NULL, ring[(g->n - n + i) % g->window]);
-    bt_json_end(j, ']');
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &ring[(g->n - n + i) % g->window], sizeof bits);
+        for (int shift = 60; shift >= 0; shift -= 4) *to++ = digits[bits >> shift & 15];
+    }
+    *to = '\0';
+    bt_json_str(j, key, text);
+}
+
+/* the newest g->window of them; how many. 0: there are none, or they are not what save_ring writes */
+static int64_t load_ring(const bt_guard *g, const bt_state_values *v, const char *key,
+                         double *ring) {
+    const char *text = bt_state_text(v, key);
+    const size_t length = text ? strlen(text) : 0, all = length / DIGITS, most = (size_t)g->window,
+                 n = all < most ? all : most;
+    if (length % DIGITS != 0) return 0;
+    for (size_t i = 0; i < n; i++) {
+        char word[DIGITS + 1] = "", *end;
+        memcpy(word, text + (all - n + i) * DIGITS, DIGITS);
+        const uint64_t bits = strtoull(word, &end, 16);
+        memcpy(&ring[i], &bits, sizeof bits);
+        if (*end || !isfinite(ring[i])) return 0;
+    }
+    return (int64_t)n;
 }
 
 static void save(void *ctx, bt_json *j) {
@@ -103,10 +129,10 @@ static void save(void *ctx, bt_json *j) {
 
 static void load(void *ctx, const bt_state_values *v) {
     bt_guard *g = ctx;
-    const size_t most = (size_t)g->window, n = bt_state_reals(v, "loss", g->loss, most);
     g->in_row = (int)bt_state_int(v, "bad_in_a_row", 0);
     if (g->in_row < 0 || g->in_row > g->patience) g->in_row = 0;
-    g->n = bt_state_reals(v, "ln_grad_norm", g->norm, most) == n ? (int64_t)n : 0;
+    g->n = load_ring(g, v, "loss", g->loss);
+    if (load_ring(g, v, "ln_grad_norm", g->norm) != g->n) g->n = 0;
 }
 
 void bt_guard_add_state(bt_guard *g, bt_state *s) {

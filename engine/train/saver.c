@@ -2,6 +2,7 @@
 #include "engine/train/saver.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,18 +29,92 @@ static void load_progress(void *ctx, const bt_state_values *v) {
     at->lr_factor = bt_state_real(v, "lr_factor", 1);
 }
 
+/* ---- the row "best" --------------------------------------------------------------------------- */
+
+static void save_best(void *ctx, bt_json *j) {
+    const bt_saver *s = ctx;
+    if (isfinite(s->best)) bt_json_num(j, "val_loss", s->best);
+}
+
+static void load_best(void *ctx, const bt_state_values *v) {
+    ((bt_saver *)ctx)->best = bt_state_real(v, "val_loss", INFINITY);
+}
+
+bool bt_saver_validated(bt_saver *s, double loss) {
+    if (!(loss < s->best)) return false;
+    s->best = loss;
+    return s->cfg->ckpt_keep_best && s->cfg->out[0];
+}
+
 void bt_saver_init(bt_saver *s) {
     s->step = -1;
+    s->best = INFINITY;
+    s->interval.most_s = 60 * s->cfg->ckpt_minutes;
     bt_state_add(&s->state,
                  &(bt_state_row){
                      .name = "progress", .ctx = s, .save = save_progress, .load = load_progress});
+    bt_state_add(&s->state,
+                 &(bt_state_row){.name = "best", .ctx = s, .save = save_best, .load = load_best});
+    bt_ckpt_interval_add_state(&s->interval, &s->state);
 }
 
-void bt_saver_start(bt_saver *s) { s->saved_ns = bt_now_ns(); }
+/* ---- when -------------------------------------------------------------------------------------- */
+
+static bool by_clock(const bt_saver *s) {
+    return s->cfg->ckpt_every == 0 && s->interval.most_s > 0 && s->cfg->out[0];
+}
+
+/* decided anew as the cost becomes known */
+static void tell_interval(bt_saver *s) {
+    const bt_sink *sink = &s->telemetry->sink;
+    const double now_s = bt_ckpt_interval_s(&s->interval, bt_now_ns());
+    char value[32];
+    if (!by_clock(s) || !sink->fact || fabs(now_s - s->told_interval_s) < 0.1 * s->told_interval_s)
+        return;
+    s->told_interval_s = now_s;
+    snprintf(value, sizeof value, "%.1f", now_s);
+    sink->fact(sink->ctx, "ckpt.interval_s", value);
+    snprintf(value, sizeof value, "%.6f", s->interval.cost_s);
+    sink->fact(sink->ctx, "ckpt.cost_s", value);
+    snprintf(value, sizeof value, "%.0f", bt_ckpt_interval_mtbf_s(&s->interval, bt_now_ns()));
+    sink->fact(sink->ctx, "ckpt.mtbf_s", value);
+}
+
+void bt_saver_release(bt_saver *s) {
+    bt_ckpt_async_destroy(s->async);
+    s->async = NULL;
+}
+
+static bt_code make_async(bt_saver *s, size_t bytes, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    int64_t fails = bt_ckpt_async_create(&s->async, bytes, &why) != BT_OK;
+    BT_TRY(bt_all_reduce_i64(s->world, &fails, 1, BT_MAX, err));
+    if (!fails) return BT_OK;
+    bt_saver_release(s);
+    bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, s->at->step - 1, NULL,
+                       "no memory for a copy of the state: training stands still while a "
+                       "checkpoint is written");
+    return BT_OK;
+}
+
+bt_code bt_saver_start(bt_saver *s, bt_err *err) {
+    bt_slices mine = {0};
+    s->interval.began_ns = bt_now_ns();
+    if (s->saved_ns == 0) s->saved_ns = s->interval.began_ns;
+    if (!s->cfg->out[0]) return BT_OK;
+    BT_TRY(bt_agree(s->world, bt_state_slices(&s->state, BT_STATE_SAVE, &mine, err), err));
+    const size_t bytes = bt_ckpt_copy_bytes(mine.at, mine.n);
+    bt_slices_release(&mine);
+    if (s->cfg->ckpt_async && !s->async) BT_TRY(make_async(s, bytes, err));
+    bt_ckpt_interval_estimate(&s->interval, bytes, s->async != NULL);
+    tell_interval(s);
+    return BT_OK;
+}
 
 bool bt_saver_due(const bt_saver *s) {
-    double minutes = (double)(bt_now_ns() - s->saved_ns) / 60e9;
-    return s->cfg->ckpt_minutes > 0 && s->cfg->ckpt_every == 0 && minutes >= s->cfg->ckpt_minutes;
+    const int64_t now = bt_now_ns();
+    return by_clock(s) && !bt_saver_pending(s) &&
+           (double)(now - s->saved_ns) / 1e9 >= bt_ckpt_interval_s(&s->interval, now);
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -90,61 +165,105 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     return bt_state_save_values(&s->state, &m->state, err);
 }
 
-static void told_failed(bt_saver *s, int64_t began_ns, const bt_err *err) {
+static void told_failed(bt_saver *s, const bt_err *err) {
     char body[48];
-    snprintf(body, sizeof body, "{\"took_ms\":%.3f}", (double)(bt_now_ns() - began_ns) / 1e6);
+    snprintf(body, sizeof body, "{\"took_ms\":%.3f}", (double)s->stall_ns / 1e6);
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
-    bt_saver_start(s); /* the next try is an interval away */
-    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->at->step - 1, body,
+    s->saved_ns = bt_now_ns(); /* the next try is an interval away */
+    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->pending_step - 1, body,
                        "checkpoint after step %" PRId64 " failed, training goes on: %s",
-                       s->at->step, err->msg);
+                       s->pending_step, err->msg);
 }
 
-static void told_saved(bt_saver *s, int64_t began_ns, int64_t bytes, const char *hash) {
+static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     const bt_sink *sink = &s->telemetry->sink;
-    s->step = s->at->step;
+    const double took_s = (double)(bt_now_ns() - s->began_ns) / 1e9,
+                 stall_ms = (double)s->stall_ns / 1e6;
+    char body[96], stood[64] = "";
+    bt_ckpt_interval_measured(&s->interval, 1e-3 * stall_ms + (double)saved->cpu_ns / 1e9, took_s);
+    tell_interval(s);
+    s->step = s->pending_step;
     s->saved_ns = bt_now_ns();
+    s->trouble[0] = '\0';
+    snprintf(s->path, sizeof s->path, "%.1023s", saved->path);
     if (sink->checkpoint) {
-        bt_ckpt_record record = {.step = s->at->step,
+        bt_ckpt_record record = {.step = s->step,
                                  .wall_us = bt_wall_us(),
                                  .path = s->path,
-                                 .bytes = bytes,
-                                 .took_us = (s->saved_ns - began_ns) / 1000,
-                                 .hash = hash};
+                                 .bytes = saved->bytes,
+                                 .took_us = s->stall_ns / 1000,
+                                 .hash = saved->hash};
         sink->checkpoint(sink->ctx, &record);
     }
-    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT, s->at->step - 1, NULL,
-                       "checkpoint after step %" PRId64 ": %.1f MiB in %.2f s", s->at->step,
-                       (double)bytes / 1048576.0, (double)(s->saved_ns - began_ns) / 1e9);
+    snprintf(body, sizeof body, "{\"written_ms\":%.3f,\"took_ms\":%.3f}", took_s * 1e3, stall_ms);
+    if (1e3 * took_s > 1.5 * stall_ms)
+        snprintf(stood, sizeof stood, ", training stood still for %.1f ms", stall_ms);
+    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT, s->step - 1, body,
+                       "checkpoint after step %" PRId64 ": %.1f MiB in %.2f s%s%s", s->step,
+                       (double)saved->bytes / 1048576.0, took_s, stood,
+                       s->pending_best ? ", the best by validation so far" : "");
 }
 
-bt_code bt_saver_save(bt_saver *s, bt_err *err) {
+/* What all ranks agreed on: a file system that fails costs the checkpoint, not the run. */
+static bt_code settle(bt_saver *s, bt_code code, bt_err *err) {
+    if (code != BT_IO || !err) return code;
+    told_failed(s, err);
+    return BT_OK;
+}
+
+/* one rank's part of a save: metadata, and the slices of the state */
+static bt_code collect(bt_saver *s, bt_ckpt_meta *meta, bt_slices *mine, bt_err *err) {
+    bt_code code = fill_meta(s, meta, err);
+    if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_SAVE, mine, err);
+    return bt_agree(s->world, code, err);
+}
+
+bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
     if (!s->cfg->out[0]) return BT_OK;
+    BT_TRY(bt_saver_finish(s, err));
     bt_ckpt_meta meta;
     bt_slices mine = {0};
     bt_ckpt_saved saved = {0};
-    int64_t start = bt_now_ns();
-    bt_code code = fill_meta(s, &meta, err);
-    if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_SAVE, &mine, err);
-    code = bt_agree(s->world, code, err);
+    s->began_ns = bt_now_ns();
+    s->pending_step = s->at->step;
+    s->pending_best = best;
+    s->interval.closing = wait;
+    bt_code code = collect(s, &meta, &mine, err);
     if (code == BT_OK) {
         bt_ckpt_job job = {.dir = s->cfg->out,
                            .meta = &meta,
                            .slices = mine.at,
                            .n = mine.n,
-                           .keep = (int)s->cfg->ckpt_keep};
-        code = bt_ckpt_save(s->world, &job, &saved, err);
+                           .keep = (int)s->cfg->ckpt_keep,
+                           .best = best};
+        if (s->async && !wait)
+            code = bt_ckpt_async_start(s->async, s->world, &job, &meta, err);
+        else
+            code = bt_ckpt_save(s->world, &job, &saved, err);
     }
     bt_ckpt_meta_release(&meta);
     bt_slices_release(&mine);
-    s->trouble[0] = '\0';
-    if (code == BT_IO && err) { /* agreed by all ranks */
-        told_failed(s, start, err);
-        return BT_OK;
-    }
-    if (code != BT_OK) return code;
-    snprintf(s->path, sizeof s->path, "%.1023s", saved.path);
-    told_saved(s, start, saved.bytes, saved.hash);
+    s->stall_ns = bt_now_ns() - s->began_ns;
+    if (code == BT_OK && saved.path[0]) told_saved(s, &saved);
+    return settle(s, code, err);
+}
+
+bool bt_saver_pending(const bt_saver *s) { return bt_ckpt_async_pending(s->async); }
+bool bt_saver_busy(const bt_saver *s) { return bt_ckpt_async_busy(s->async); }
+
+bt_code bt_saver_advance(bt_saver *s, bt_err *err) {
+    bt_ckpt_saved saved = {0};
+    bool finished = false;
+    const int64_t began = bt_now_ns();
+    if (!bt_saver_pending(s)) return BT_OK;
+    const bt_code code = bt_ckpt_async_advance(s->async, &finished, &saved, err);
+    s->stall_ns += bt_now_ns() - began;
+    if (finished) told_saved(s, &saved);
+    return settle(s, code, err);
+}
+
+bt_code bt_saver_finish(bt_saver *s, bt_err *err) {
+    while (bt_saver_pending(s)) BT_TRY(bt_saver_advance(s, err));
     return BT_OK;
 }
 

@@ -81,6 +81,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     }
     notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
     if (isfinite(out->loss)) memcpy(&notes[NOTE_LOSS], &out->loss, sizeof out->loss);
+    notes[NOTE_CKPT_BUSY] = bt_saver_busy(&t->saver);
     notes[NOTE_GRAD_FINGERPRINT] = t->grad_fingerprint;
     notes[NOTE_GRAD_FINGERPRINT_NEG] = -t->grad_fingerprint;
 
@@ -99,6 +100,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     BT_TRY(bt_weights_end(t->update.weights, err));
     BT_TRY(add_losses(t, out, err));
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
+    out->ckpt_busy = notes[NOTE_CKPT_BUSY] != 0;
     out->loss_bad = notes[NOTE_BAD_LOSS] != 0;
     t->memory.every = notes[NOTE_MEMORY_EVERY];
     memcpy(&out->worst_loss, &notes[NOTE_LOSS], sizeof out->worst_loss);

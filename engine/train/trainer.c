@@ -75,9 +75,15 @@ static bt_code check_memory(bt_trainer *t, bt_err *err) {
     }
     const int asked = t->cfg.ckpt_memory;
     t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
-    bt_code code = bt_memory_check(&t->cfg, rank, local, &room, err);
+    bt_code code = bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, &why), &why);
+    if (code == BT_NOMEM && t->cfg.ckpt_async) { /* the copy for checkpoints is the second */
+        t->cfg.ckpt_async = false;
+        t->ckpt_copy_too_large = true;
+    }
+    if (code != BT_OK)
+        code = bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, err), err);
     t->cfg.ckpt_memory = asked; /* a checkpoint records what was asked for */
-    return bt_agree(world, code, err);
+    return code;
 }
 
 static bt_code build_model(bt_trainer *t, bt_err *err) {
@@ -242,6 +248,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
             BT_TRY(bt_saver_resume(&t->saver, resume_dir, err));
         /* the loader begins at the checkpoint's step, which only the checkpoint knows */
         BT_TRY(bt_agree(world, open_data(t, err), err));
+        BT_TRY(bt_suspect_read(t->cfg.out, &t->mesh, t->at.step, &t->suspect, err));
     } else {
         bt_update_init_weights(&t->update, (uint64_t)t->cfg.seed);
         if (t->cfg.init_from[0]) BT_TRY(bt_saver_init_from(&t->saver, t->cfg.init_from, err));
@@ -264,7 +271,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->place = s->place ? s->place : &t->own_place;
         bt_place_enter(t->place, BT_AT_START, 0);
         t->isa = s->isa;
-        t->checked_step = -1;
+        t->checked_step = t->suspect.step = -1;
         t->saver.attempt = s->attempt;
         t->number = s->number;
         t->at = (bt_progress){.lr_factor = 1};
@@ -304,6 +311,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_loader_close(t->loader);
     bt_replica_check_release(&t->replica_check);
     bt_memory_saver_close(&t->memory);
+    bt_saver_release(&t->saver);
     bt_residual_release(&t->residual);
     bt_skipped_release(&t->skipped);
     bt_update_release(&t->update);
@@ -321,6 +329,10 @@ bt_model *bt_trainer_model(bt_trainer *t) { return t->model; }
 
 static void announce(bt_trainer *t) {
     int n_ranks = bt_comm_size(t->mesh.world);
+    if (t->ckpt_copy_too_large)
+        bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
+                           "no memory for a copy of the state: training stands still while a "
+                           "checkpoint is written");
     if (t->isa && t->isa->note[0])
         bt_telemetry_event(&t->telemetry, BT_EVENT_KERNELS, t->at.step - 1, NULL, "%s",
                            t->isa->note);
@@ -380,8 +392,9 @@ static bt_code train(bt_trainer *t, bt_err *err) {
 /* A stop asked for during a pause comes after the step's own checkpoint time. */
 static bt_code leave(bt_trainer *t, bt_err *err) {
     t->stopped = !bt_trainer_at_end(t);
+    BT_TRY(bt_saver_finish(&t->saver, err));
     bt_place_enter(t->place, BT_AT_END, t->at.step);
-    if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, err));
+    if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, false, true, err));
     if (t->evaluator && isnan(t->validation.nats) && bt_trainer_at_end(t))
         BT_TRY(bt_trainer_evaluate(t, err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,
@@ -423,7 +436,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     t->first_step = t->at.step;
     t->stop_at = t->cfg.stop_after > 0 ? t->first_step + t->cfg.stop_after : 0;
-    if (t->saver.saved_ns == 0) bt_saver_start(&t->saver);
+    BT_TRY(bt_saver_start(&t->saver, err));
     BT_TRY(bt_record_facts(t, err));
     announce(t);
     bt_code code = train(t, err);

@@ -20,15 +20,17 @@
 #include "engine/train/trainer.h"
 #include "engine/update/replica_check.h"
 #include "engine/update/residual.h"
+#include "engine/update/suspect.h"
 
 /* Small integers that travel with the gradients' arrival times: every rank gets the largest of each.
  * Rank 0 alone fills CONTROL and LR; the fingerprint goes as itself and negated, so that two
  * different ones show. LOSS: the bits of the largest mean loss of any rank, which order like the number
- * because it is not negative. */
+ * because it is not negative. CKPT_BUSY: the rank still writes its part of a checkpoint. */
 enum {
     NOTE_CONTROL,
     NOTE_LR,
     NOTE_BAD_LOSS,
+    NOTE_CKPT_BUSY,
     NOTE_LOSS,
     NOTE_GRAD_FINGERPRINT,
     NOTE_GRAD_FINGERPRINT_NEG,
@@ -46,11 +48,13 @@ typedef struct bt_step_outcome {
     double grad_norm, lr, weight_decay, loss_scale;
     bool loss_bad; /* the loss of some rank is not finite */
     bool applied;
+    bool ckpt_busy;                  /* some rank has work left of a checkpoint's stage */
     bool bad;                        /* skipped: by no overflow of fp16 */
     bt_control control;              /* agreed by all ranks */
     double seconds_per_micro;        /* that this rank computed, waiting left out */
     double rank_values[BT_MR_COUNT]; /* the meter's, after the step */
     bool evaluated;                  /* val_loss belongs to this step */
+    bool best;                       /* and is the least so far */
 } bt_step_outcome;
 
 struct bt_trainer {
@@ -76,9 +80,11 @@ struct bt_trainer {
     bt_guard guard;
     bt_skipped skipped;
     bt_replica_check replica_check;
-    int64_t checked_step;        /* steps done when replicas were last found equal; -1: not yet */
-    bt_evaluator *evaluator;     /* NULL: no validation data */
-    bt_sample_text *sample_text; /* NULL: none is written */
+    int64_t checked_step; /* steps done when replicas were last found equal; -1: not yet */
+    int64_t next_check, checked_ns; /* when they are compared again; when they were */
+    bt_suspect suspect;             /* from the attempt before */
+    bt_evaluator *evaluator;        /* NULL: no validation data */
+    bt_sample_text *sample_text;    /* NULL: none is written */
     bt_saver saver;
     bt_memory_saver memory;
     bt_meter meter;
@@ -96,6 +102,7 @@ struct bt_trainer {
         stop_at;              /* of this attempt; stop_at: where stop_after ends it, 0: nowhere */
     int64_t grad_fingerprint; /* of the last step: must be the same on all ranks */
     bool stop, stopped;
+    bool ckpt_copy_too_large;  /* ckpt.async was asked for */
     bool ckpt_postponed;       /* a checkpoint was due at a bad step */
     bt_eval_result validation; /* newest; NaN: none yet */
     double rss_peak_mib;       /* before a profile measured the machine; 0: not yet */
@@ -125,8 +132,11 @@ bt_code bt_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) BT_MUST_CH
 /* collective: validation loss and its event */
 bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bool bt_trainer_at_end(const bt_trainer *t);
-/* collective: a checkpoint, of weights in which the replicas agree */
-bt_code bt_trainer_save(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* collective: the replicas' weights as they are now; a difference is told, and an error */
+bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* collective: a checkpoint, of weights in which the replicas agree. best: they
+ * have the least validation loss so far; wait: until it is committed */
+bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
 
 /* trainer.c: the exchange of gradients for the micro-batch plan as it is; collective */
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;

@@ -9,7 +9,6 @@
 
 #include <xxhash.h>
 
-#include "engine/base/sink.h"
 #include "engine/base/small.h"
 #include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"
@@ -107,35 +106,79 @@ static int holders(const holder *all, int n, int r) {
     return same;
 }
 
-static bt_code name_ranks(const bt_replica_check *c, const holder *all, int n, bt_axis axis,
-                          const char *tensor, int64_t step, bt_err *err) {
-    const bt_mesh *mesh = c->update->mesh;
+/* who is to blame of a group's ranks: the odd one where a majority holds something else, else the first
+ * two that differ */
+static bt_replica_blame judge(const bt_replica_check *c, const holder *all, int n, bt_axis axis,
+                              const char *tensor) {
     int good = 0, bad = 0;
+    bt_replica_blame b = {.found = true};
     for (int r = 1; r < n; r++)
         if (holders(all, n, r) > holders(all, n, good)) good = r;
     while (bad < n && all[bad].hash == all[good].hash) bad++;
     if (bad == n) bad = good; /* cannot be */
-    const int bad_rank = bt_mesh_peer(mesh, axis, bad), good_rank = bt_mesh_peer(mesh, axis, good);
+    b.majority = 2 * holders(all, n, good) > n;
+    const int who[2] = {b.majority ? bad : good, b.majority ? good : bad};
+    for (int i = 0; i < 2; i++) {
+        b.rank[i] = bt_mesh_peer(c->update->mesh, axis, who[i]);
+        b.hash[i] = all[who[i]].hash;
+        memcpy(b.host[i], all[who[i]].host, sizeof b.host[i]);
+    }
+    snprintf(b.tensor, sizeof b.tensor, "%s", tensor);
+    return b;
+}
+
+static bt_code tell(const bt_replica_blame *b, int more, int64_t step, bt_err *err) {
     static const char advice[] =
         "a fault of memory or processor, or a bug (the newest checkpoint was "
         "compared before it was written: resume from it)";
-    if (2 * holders(all, n, good) <= n)
+    if (!b->majority)
         return bt_fail(err, BT_DAMAGED,
                        "the replicas' weights differ after step %lld: '%s' is not the same on rank "
                        "%d (host '%s') and rank %d (host '%s'): %s",
-                       (long long)step, tensor, good_rank, all[good].host, bad_rank, all[bad].host,
+                       (long long)step, b->tensor, b->rank[0], b->host[0], b->rank[1], b->host[1],
                        advice);
     return bt_fail(
         err, BT_DAMAGED,
         "the replicas' weights differ after step %lld: '%s' on rank %d (host '%s') is not "
         "what rank %d and %d more hold: %s",
-        (long long)step, tensor, bad_rank, all[bad].host, good_rank, holders(all, n, good) - 1,
-        advice);
+        (long long)step, b->tensor, b->rank[0], b->host[0], b->rank[1], more, advice);
+}
+
+/* Collective over the group: rank[0]'s values travel, range by range. */
+static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axis axis,
+                                size_t tensor, bt_replica_blame *b, bt_err *err) {
+    const float *w = bt_model_weights(c->update->model);
+    const bt_mesh *mesh = c->update->mesh;
+    int from = 0, to = 0;
+    for (int r = 0; r < bt_comm_size(comm); r++) {
+        if (bt_mesh_peer(mesh, axis, r) == b->rank[0]) from = r;
+        if (bt_mesh_peer(mesh, axis, r) == b->rank[1]) to = r;
+    }
+    float *theirs = malloc(RANGE * sizeof *theirs);
+    bt_code code = theirs ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to compare weights");
+    code = bt_agree(comm, code, err);
+    b->element = -1;
+    for (size_t i = 0; code == BT_OK && i < c->n_ranges; i++) {
+        const bt_hashed_range *r = &c->ranges[i];
+        const size_t n = r->end - r->begin;
+        if (r->tensor != tensor) continue;
+        memcpy(theirs, w + r->begin, n * sizeof *w);
+        code = bt_broadcast(comm, theirs, n * sizeof *w, from, err);
+        for (size_t e = 0; b->element < 0 && e < n; e++) {
+            if (memcmp(&theirs[e], &w[r->begin + e], sizeof *w) == 0) continue;
+            b->element = (int64_t)(r->begin + e);
+            b->value[0] = (double)theirs[e];
+            b->value[1] = (double)w[r->begin + e];
+        }
+    }
+    free(theirs);
+    if (code == BT_OK) code = bt_broadcast(comm, b, sizeof *b, to, err);
+    return code;
 }
 
 /* collective over the group that differs in the tensor */
 static bt_code report(const bt_replica_check *c, bt_axis axis, size_t tensor, int64_t step,
-                      bt_err *err) {
+                      bt_replica_blame *blame, bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
     bt_comm *comm = axis == BT_AXIS_DP ? mesh->dp : mesh->replicate;
     const int n = bt_comm_size(comm);
@@ -144,14 +187,18 @@ static bt_code report(const bt_replica_check *c, bt_axis axis, size_t tensor, in
     bt_code code = all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' hashes");
     code = bt_agree(comm, code, err);
     if (code == BT_OK) code = bt_all_gather(comm, &mine, sizeof mine, all, err);
-    if (code == BT_OK)
-        code = name_ranks(c, all, n, axis, bt_model_params(c->update->model)->tensors[tensor].name,
-                          step, err);
+    if (code == BT_OK) {
+        *blame = judge(c, all, n, axis, bt_model_params(c->update->model)->tensors[tensor].name);
+        int more = -1;
+        for (int r = 0; r < n; r++) more += all[r].hash == blame->hash[1];
+        if (!blame->majority) code = first_difference(c, comm, axis, tensor, blame, err);
+        if (code == BT_OK) code = tell(blame, more, step, err);
+    }
     free(all);
     return code;
 }
 
-static bt_code compare(bt_replica_check *c, int64_t step, bt_err *err) {
+static bt_code compare(bt_replica_check *c, int64_t step, bt_replica_blame *blame, bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
     const size_t n = bt_model_params(c->update->model)->n;
     fill_pairs(c);
@@ -159,12 +206,24 @@ static bt_code compare(bt_replica_check *c, int64_t step, bt_err *err) {
     BT_TRY(bt_all_reduce_i64(mesh->replicate, c->pairs[n], 2 * n, BT_MAX, err));
     for (size_t i = 0; i < 2 * n; i++)
         if (c->pairs[i][0] != -c->pairs[i][1])
-            return report(c, i < n ? BT_AXIS_DP : BT_AXIS_REPLICATE, i % n, step, err);
+            return report(c, i < n ? BT_AXIS_DP : BT_AXIS_REPLICATE, i % n, step, blame, err);
     return BT_OK;
 }
 
-bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) {
-    return bt_agree(c->update->mesh->world, compare(c, step, err), err);
+bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame *blame,
+                             bt_err *err) {
+    bt_comm *world = c->update->mesh->world;
+    bt_replica_blame found = {0};
+    const int me = bt_comm_rank(world);
+    const bt_code code = bt_agree(world, compare(c, step, &found, err), err);
+    if (code != BT_DAMAGED || !blame) return code;
+    /* of several groups that differ, the lowest rank's; bt_agree chose the same */
+    int64_t lowest = found.found ? -me : -(int64_t)bt_comm_size(world);
+    bt_err ignored;
+    if (bt_all_reduce_i64(world, &lowest, 1, BT_MAX, &ignored) == BT_OK &&
+        bt_broadcast(world, &found, sizeof found, (int)-lowest, &ignored) == BT_OK)
+        *blame = found;
+    return code;
 }
 
 /* ---- finite ---------------------------------------------------------------------------------- */
@@ -194,15 +253,15 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
 /* ---- test hook ------------------------------------------------------------------------------- */
 
 void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step) {
-    const char *name = bt_testing_flip(bt_comm_rank(c->update->mesh->world), step);
-    uint32_t bits;
-    if (!name) return;
+    uint32_t bit, bits;
+    char name[64];
+    if (!bt_testing_flip(bt_comm_rank(c->update->mesh->world), step, name, &bit)) return;
     const bt_params *p = bt_model_params(c->update->model);
     for (size_t i = 0; i < c->n_ranges; i++) {
         if (strcmp(p->tensors[c->ranges[i].tensor].name, name) != 0) continue;
         float *w = bt_model_weights(c->update->model) + c->ranges[i].begin;
         memcpy(&bits, w, sizeof bits);
-        bits ^= 1;
+        bits ^= 1u << bit;
         memcpy(w, &bits, sizeof bits);
         return;
     }

@@ -19,11 +19,24 @@
 #ifndef BT_ENGINE_UPDATE_REPLICA_CHECK_H
 #define BT_ENGINE_UPDATE_REPLICA_CHECK_H
 
+#include "engine/base/sink.h"
 #include "engine/update/update.h"
 
 typedef struct bt_hashed_range { /* of one tensor */
     size_t tensor, begin, end;   /* elements of the flat arrays */
 } bt_hashed_range;
+
+typedef struct bt_replica_blame { /* who disagrees: the same on all ranks of the world */
+    bool found,
+        majority; /* majority: rank[0] alone is not what most hold; else one of the two is damaged */
+    char tensor[48];
+    int rank[2]; /* of the world; rank[1] holds other weights than rank[0] */
+    char host[2][BT_HOST_MAX];
+    int64_t hash[2];
+    /* where there is no majority: the first element that differs, of the flat array, and its values */
+    int64_t element;
+    double value[2];
+} bt_replica_blame;
 
 typedef struct bt_replica_check {
     const bt_update *update; /* borrowed */
@@ -36,8 +49,10 @@ typedef struct bt_replica_check {
 
 bt_code bt_replica_check_init(bt_replica_check *c, const bt_update *u, bt_err *err) BT_MUST_CHECK;
 void bt_replica_check_release(bt_replica_check *c); /* accepts an all-zero struct */
-/* step: steps done, for the message. BT_DAMAGED names the first tensor that differs and its ranks */
-bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
+/* step: steps done, for the message. BT_DAMAGED names the first tensor that differs and its ranks,
+ * and so does blame (may be NULL) */
+bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame *blame,
+                             bt_err *err) BT_MUST_CHECK;
 /* every weight that a rank holds is finite, or BT_DAMAGED names a tensor and the lowest rank that
  * holds another. Collective over the world */
 bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,8 +44,23 @@ const char *bt_testing_processor(int rank) {
     return after_number(getenv("BITRAIN_TEST_PROCESSOR"), rank);
 }
 
-const char *bt_testing_flip(int rank, int64_t step) {
-    return after_number(after_number(getenv("BITRAIN_TEST_FLIP"), rank), step);
+/* false: BITRAIN_TEST_ONCE says that it has come already */
+static bool comes(void) {
+    const char *file = getenv("BITRAIN_TEST_ONCE");
+    if (!file) return true;
+    const int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return false;
+    close(fd);
+    return true;
+}
+
+bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit) {
+    const char *text = after_number(after_number(getenv("BITRAIN_TEST_FLIP"), rank), step);
+    if (!text) return false;
+    const size_t n = strcspn(text, ":");
+    snprintf(tensor, 64, "%.*s", (int)(n < 63 ? n : 63), text);
+    *bit = text[n] == ':' ? (uint32_t)strtoul(text + n + 1, NULL, 10) % 32 : 0;
+    return comes();
 }
 
 bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
@@ -57,7 +73,7 @@ bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
                   last = *end == '-' ? strtoll(end + 1, &end, 10) : -1;
     if (*end != ':' || strcmp(end + 1, tensor) != 0) return false;
     if (last >= 0) return step >= first && step <= last;
-    if (step != first || came) return false;
+    if (step != first || came || !comes()) return false;
     came = true;
     return true;
 }

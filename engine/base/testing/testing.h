@@ -16,9 +16,12 @@ int bt_testing_host(int rank);
 /* BITRAIN_TEST_PROCESSOR=RANK:ISA pretends that a rank's processor has nothing better than the kernel
  * set ISA: the word for this rank, else NULL */
 const char *bt_testing_processor(int rank);
-/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR flips the lowest bit of the first weight of TENSOR that a rank
- * holds, after it has done so many steps: the tensor's name for this rank and step, else NULL */
-const char *bt_testing_flip(int rank, int64_t step);
+/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (0, the lowest, unless given; 30 is an
+ * exponent's) of the first weight of TENSOR that a rank holds, after it has done so many steps: true,
+ * with the tensor's name and the bit, for this rank and step */
+bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit);
+/* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, comes only where FILE is not there yet, and makes
+ * it: so it comes in one attempt of a run, and not again in the next */
 /* BITRAIN_TEST_NAN=RANK:STEP:TENSOR puts a NaN into a rank's own gradient of TENSOR when it computes
  * that step (counted from 0): true for this rank, step and tensor. It comes once, as from a fault of
  * the hardware; with =RANK:STEP-LAST:TENSOR each time one of these steps is computed, as from the

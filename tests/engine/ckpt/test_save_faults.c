@@ -1,6 +1,7 @@
 /* test_save_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a
  * child), by a full disk, by an I/O error, by a short write. Whatever the call: some committed
- * checkpoint loads, bit for bit; a failed save leaves nothing.
+ * checkpoint loads, bit for bit; a failed save leaves nothing. So it is when training waits for the
+ * save, and when threads write it beside training.
  *
  * The system calls are taken over by defining them here: the statically linked engine calls these
  * instead of libc's. timeout: 120 */
@@ -26,6 +27,7 @@
 
 #include "engine/ckpt/ckpt.h"
 #include "engine/ckpt/format.h"
+#include "engine/ckpt/save_async.h"
 
 typedef enum { NONE, KILL, FULL, BROKEN, SHORT } fault_kind;
 static fault_kind kind;
@@ -94,6 +96,26 @@ static void fill(int64_t step) {
     for (int i = 0; i < N; i++) x[i] = (float)(step * 100000 + i);
 }
 
+/* as a training that goes on: the arrays change, and the stages are taken as they come */
+static bt_code save_beside(const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *err) {
+    bt_ckpt_async *a;
+    bt_ckpt_saved saved = {0};
+    bool finished = false;
+    bt_code code = bt_ckpt_async_create(&a, bt_ckpt_copy_bytes(job->slices, job->n), err);
+    if (code == BT_OK) code = bt_ckpt_async_start(a, bt_comm_world(), job, meta, err);
+    for (int i = 0; i < N; i++) x[i] = -1;
+    while (code == BT_OK && !finished) {
+        assert_true(bt_ckpt_async_pending(a));
+        while (bt_ckpt_async_busy(a)) usleep(20);
+        code = bt_ckpt_async_advance(a, &finished, &saved, err);
+    }
+    assert_false(bt_ckpt_async_pending(a));
+    bt_ckpt_async_destroy(a);
+    return code;
+}
+
+static bool beside; /* the tests run twice */
+
 static bt_code save(int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
     fill(step);
@@ -104,7 +126,8 @@ static bt_code save(int64_t step, bt_err *err) {
     meta.step = step;
     strcpy(meta.run, "faults");
     bt_ckpt_job job = {.dir = dir, .meta = &meta, .slices = slices, .n = 2, .keep = 2};
-    bt_code code = bt_ckpt_save(bt_comm_world(), &job, NULL, err);
+    bt_code code = beside ? save_beside(&job, &meta, err)
+                          : bt_ckpt_save(bt_comm_world(), &job, NULL, err);
     bt_ckpt_meta_release(&meta);
     return code;
 }
@@ -282,7 +305,9 @@ int main(void) {
     if (!mkdtemp(dir)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_kill),
                                        cmocka_unit_test(test_power_cut)};
-    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    int rc = cmocka_run_group_tests_name("training waits", tests, NULL, NULL);
+    beside = true;
+    rc += cmocka_run_group_tests_name("beside training", tests, NULL, NULL);
     wipe();
     return rc;
 }

@@ -116,7 +116,7 @@ static void damaged_weights_are_no_bad_batch(void **state) {
     assert_non_null(mkdtemp(dir));
     memset(&sink, 0, sizeof sink);
     bt_run_cfg cfg;
-    TINY(&cfg, "--steps", "8", "--out", dir, "--ckpt-every", "2");
+    TINY(&cfg, "--steps", "8", "--out", dir, "--ckpt-every", "2", "--set", "ckpt.async=false");
     sink.on_step = damage_after_two;
     damaged = tiny_create(&cfg, &sink, NULL, "");
     assert_int_equal(bt_trainer_run(damaged, &r, &err), BT_DAMAGED);

@@ -1,0 +1,233 @@
+/* save_async.c - the copy, and the thread of each stage. */
+#include "engine/ckpt/save_async.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/threads.h"
+#include "engine/ckpt/save_steps.h"
+
+enum { PIECE = 1 << 20, ALIGN = 64, WRITER_NICE = 10 };
+
+typedef enum { IDLE, MAKING, WRITING, COMMITTING } stage;
+
+typedef struct copy_piece {
+    unsigned char *to;
+    const unsigned char *from;
+    size_t bytes;
+} copy_piece;
+
+struct bt_ckpt_async {
+    unsigned char *room;
+    size_t room_bytes;
+    bt_ckpt_slice *slices; /* of the job, pointing into the room */
+    bt_ckpt_meta meta;
+    ckpt_save save;
+    stage at;
+    pthread_t thread;
+    bool started; /* the thread is to be joined */
+    _Atomic bool busy;
+    bt_code code;   /* of the thread's step; valid once joined, as the next */
+    int64_t cpu_ns; /* of the save's threads */
+    bt_err err;
+};
+
+/* ---- the copy ---------------------------------------------------------------------------------- */
+
+static size_t slice_bytes(const bt_ckpt_slice *s) {
+    const size_t n = s->count * bt_ckpt_type_bytes(s->type);
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t bt_ckpt_copy_bytes(const bt_ckpt_slice *slices, size_t n) {
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += slice_bytes(&slices[i]);
+    return sum;
+}
+
+static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
+    const copy_piece *pieces = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) memcpy(pieces[i].to, pieces[i].from, pieces[i].bytes);
+}
+
+static size_t pieces_of(const bt_ckpt_slice *s) {
+    return (s->count * bt_ckpt_type_bytes(s->type) + PIECE - 1) / PIECE;
+}
+
+/* slices[i].data becomes the copy */
+static bt_code copy(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt_err *err) {
+    size_t count = 0, k = 0;
+    unsigned char *to = a->room;
+    if (bt_ckpt_copy_bytes(slices, n) > a->room_bytes)
+        return bt_fail(err, BT_NOMEM, "the copy of the state needs %zu bytes, there are %zu",
+                       bt_ckpt_copy_bytes(slices, n), a->room_bytes);
+    for (size_t i = 0; i < n; i++) count += pieces_of(&slices[i]);
+    copy_piece *pieces = calloc(count + 1, sizeof *pieces);
+    if (!pieces) return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu", count);
+    for (size_t i = 0; i < n; i++) {
+        const size_t bytes = slices[i].count * bt_ckpt_type_bytes(slices[i].type);
+        for (size_t at = 0; at < bytes; at += PIECE)
+            pieces[k++] = (copy_piece){to + at, (const unsigned char *)slices[i].data + at,
+                                       bytes - at < PIECE ? bytes - at : PIECE};
+        slices[i].data = to;
+        to += slice_bytes(&slices[i]);
+    }
+    bt_parallel_for(count, 1, copy_range, pieces);
+    free(pieces);
+    return BT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------- */
+
+bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) {
+    bt_ckpt_async *a = *out = calloc(1, sizeof *a);
+    if (!a) return bt_fail(err, BT_NOMEM, "cannot take memory for checkpoints");
+    a->room_bytes = bytes;
+    /* touched now: the first copy would otherwise take twice as long */
+    a->room = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                   0);
+    if (a->room == MAP_FAILED) {
+        a->room = NULL;
+        bt_ckpt_async_destroy(a);
+        *out = NULL;
+        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for a copy of the state", bytes);
+    }
+    (void)madvise(a->room, bytes, MADV_HUGEPAGE);
+    memset(a->room, 0, bytes);
+    return BT_OK;
+}
+
+static void join(bt_ckpt_async *a) {
+    if (a->started) pthread_join(a->thread, NULL);
+    a->started = false;
+}
+
+static void over(bt_ckpt_async *a, bt_code code) {
+    ckpt_save_end(&a->save, code);
+    bt_ckpt_meta_release(&a->meta);
+    memset(&a->meta, 0, sizeof a->meta);
+    free(a->slices);
+    a->slices = NULL;
+    a->at = IDLE;
+}
+
+void bt_ckpt_async_destroy(bt_ckpt_async *a) {
+    if (!a) return;
+    join(a);
+    if (a->at != IDLE) { /* alone: the others may be gone */
+        a->save.made = false;
+        over(a, BT_STOPPED);
+    }
+    if (a->room) munmap(a->room, a->room_bytes ? a->room_bytes : 1);
+    free(a);
+}
+
+/* ---- stages ------------------------------------------------------------------------------------ */
+
+/* this rank's part of the stage */
+static bt_code work(bt_ckpt_async *a, bt_err *err) {
+    const bool first = a->save.rank == 0;
+    switch (a->at) {
+    case MAKING: return first ? ckpt_save_make_folder(&a->save, err) : BT_OK;
+    case WRITING: return ckpt_save_write(&a->save, err);
+    case COMMITTING: return first ? ckpt_save_commit(&a->save, err) : BT_OK;
+    case IDLE: break;
+    }
+    return BT_OK;
+}
+
+static void *in_thread(void *arg) {
+    bt_ckpt_async *a = arg;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
+    a->code = work(a, &a->err);
+    struct timespec used;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0)
+        a->cpu_ns += (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+    atomic_store_explicit(&a->busy, false, memory_order_release);
+    return NULL;
+}
+
+/* Without a thread the work is done here: late, not lost. */
+static void begin_stage(bt_ckpt_async *a, stage at) {
+    sigset_t all, old;
+    a->at = at;
+    a->code = BT_OK;
+    a->err = (bt_err)BT_ERR_INIT;
+    if (at != WRITING && a->save.rank != 0) return;
+    atomic_store(&a->busy, true);
+    sigfillset(&all); /* signals belong to the other threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    a->started = pthread_create(&a->thread, NULL, in_thread, a) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (a->started) return;
+    a->code = work(a, &a->err);
+    atomic_store(&a->busy, false);
+}
+
+static bt_code take(bt_ckpt_async *a, const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *err) {
+    a->slices = calloc(job->n + 1, sizeof *a->slices);
+    if (!a->slices)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu slices", job->n);
+    memcpy(a->slices, job->slices, job->n * sizeof *a->slices);
+    a->meta = *meta;
+    memset(meta, 0, sizeof *meta);
+    return copy(a, a->slices, job->n, err);
+}
+
+bt_code bt_ckpt_async_start(bt_ckpt_async *a, bt_comm *c, const bt_ckpt_job *job,
+                            bt_ckpt_meta *meta, bt_err *err) {
+    assert(a->at == IDLE);
+    bt_code code = bt_agree(c, take(a, job, meta, err), err);
+    bt_ckpt_job mine = *job;
+    mine.meta = &a->meta;
+    mine.slices = a->slices;
+    if (code == BT_OK) code = ckpt_save_begin(&a->save, c, &mine, err);
+    if (code != BT_OK) {
+        over(a, code);
+        return code;
+    }
+    a->cpu_ns = 0;
+    begin_stage(a, MAKING);
+    return BT_OK;
+}
+
+bool bt_ckpt_async_pending(const bt_ckpt_async *a) { return a && a->at != IDLE; }
+
+bool bt_ckpt_async_busy(bt_ckpt_async *a) {
+    return a && atomic_load_explicit(&a->busy, memory_order_acquire);
+}
+
+bt_code bt_ckpt_async_advance(bt_ckpt_async *a, bool *finished, bt_ckpt_saved *out, bt_err *err) {
+    *finished = false;
+    join(a);
+    bt_code code = a->code;
+    if (code != BT_OK && err) *err = a->err;
+    switch (a->at) {
+    case IDLE: return BT_OK;
+    case MAKING:
+        code = bt_agree(a->save.c, code, err);
+        a->save.made = code == BT_OK;
+        if (code == BT_OK) begin_stage(a, WRITING);
+        break;
+    case WRITING:
+        code = ckpt_save_gather(&a->save, code, err);
+        if (code == BT_OK) begin_stage(a, COMMITTING);
+        break;
+    case COMMITTING:
+        code = ckpt_save_tell(&a->save, code, out, err);
+        *finished = code == BT_OK;
+        if (*finished && out) out->cpu_ns = a->cpu_ns;
+        break;
+    }
+    if (code != BT_OK || *finished) over(a, code);
+    return code;
+}

@@ -1,0 +1,48 @@
+/* save_steps.h - one save of a checkpoint, step by step: what all ranks do together, and what one rank
+ * does without the others, at once or in a thread. Private to engine/ckpt.
+ *
+ *     begin          collective    a random generation, the same on all ranks
+ *     make_folder    rank 0
+ *     write          each rank     its file
+ *     gather         collective    rank 0 has the rows of all files
+ *     commit         rank 0        the manifest; older checkpoints go
+ *     tell           collective    seal and bytes
+ *     end            collective    nothing of a failed save stays
+ * Where one of the local steps fails the next collective one gets its code, and all ranks fail alike;
+ * `end` follows any failure after begin.
+ * Threads: make_folder, write and commit make no MPI call. */
+#ifndef BT_ENGINE_CKPT_SAVE_STEPS_H
+#define BT_ENGINE_CKPT_SAVE_STEPS_H
+
+#include <limits.h>
+
+#include "engine/ckpt/format.h"
+
+typedef struct ckpt_save {
+    bt_comm *c;
+    bt_ckpt_job job; /* what it points to is borrowed */
+    int rank, size;
+    char folder[PATH_MAX];
+    uint64_t generation;
+    ckpt_file mine, *rows; /* rows: of all ranks, on rank 0 */
+    char seal[40];
+    bool made;    /* the folder is there: set by the caller when all ranks know */
+    bool renamed; /* rank 0: the manifest is in place */
+} ckpt_save;
+
+bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err *err)
+    BT_MUST_CHECK;
+bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_save_write(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
+/* written: this rank's code of write */
+bt_code ckpt_save_gather(ckpt_save *s, bt_code written, bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
+/* committed: rank 0's code of commit, BT_OK on the others. out may be NULL */
+bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_err *err)
+    BT_MUST_CHECK;
+void ckpt_save_end(ckpt_save *s, bt_code code);
+
+/* BT_DAMAGED names the first tensor with a float that is not finite */
+bt_code ckpt_check_finite(const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# An exponent bit flips in one rank's weights, or a NaN comes out of its gradients: the rank is named, and the run ends with the
+# losses of a run in which nothing happened, bit for bit.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+run=(train "${slow[@]}" --steps 70 --ckpt-every 15)
+event() { q "SELECT title FROM events WHERE run='$1' AND kind='$2'"; }
+host=$(uname -n)
+
+# as in a run that nobody disturbed; after the first so many attempts
+like_calm() {                                   # NAME CALM ATTEMPTS
+    losses "$1" | cmp -s - "$2.txt" || { fault "run $1 has other losses than $2"; losses "$1" | diff - "$2.txt" | head -n 4; }
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='$1'")" = "$3" ] || fault "$1 has not $3 attempts: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';')"
+    [ "$(b eval "$1" --json | sed 's/"run":"[^"]*"//; s/"[a-z_]*\(_s\|_ms\|path\|checkpoint\)":[^,}]*//g')" = \
+      "$(b eval "$2" --json | sed 's/"run":"[^"]*"//; s/"[a-z_]*\(_s\|_ms\|path\|checkpoint\)":[^,}]*//g')" ] || fault "the weights of $1 are not those of $2"
+}
+
+damaged() {                                     # NAME CALM HOOK WORDS...: by default within 50 steps, restarted from before it
+    local name=$1 calm=$2 hook=$3; shift 3
+    BITRAIN_TEST_FLIP=$hook BITRAIN_TEST_ONCE=$tmp/once.$name ok "${run[@]}" --name "$name" "$@"
+    [ -e "once.$name" ] || fault "nothing flipped in $name"
+    like_calm "$name" "$calm" 2
+    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='restarted'")" = 1 ] || fault "$name was not started again"
+    local seen
+    seen=$(event "$name" hardware | grep -o 'after step [0-9]*' | head -n 1 | grep -o '[0-9]*')
+    [ -n "$seen" ] && [ "$seen" -ge 21 ] && [ "$seen" -le 71 ] || fault "$name: damage of step 21 was seen after step '$seen'"
+}
+
+ok "${run[@]}" --name calm3 --ranks 3 --batch-tokens 1152
+losses calm3 >calm3.txt
+damaged three calm3 2:21:layers.1.ffn_up:27 --ranks 3 --batch-tokens 1152
+event three hardware | grep -q "weights of layers.1.ffn_up on rank 2 (host '$host') are damaged" || fault "three: rank 2 is not named: $(event three hardware)"
+[ "$(q "SELECT rank FROM events WHERE run='three' AND kind='hardware' LIMIT 1")" = 2 ] || fault "the event is not of rank 2"
+
+# of two nobody knows which, until the step has been done again
+ok "${run[@]}" --name calm2
+losses calm2 >calm2.txt
+for rank in 0 1; do
+    damaged "two$rank" calm2 $rank:21:layers.0.attn_q:25
+    event "two$rank" hardware | grep -q "between rank 0 (host '$host') and rank 1 (host '$host')" || fault "two$rank: the pair is not named"
+    event "two$rank" hardware | grep -q "it was rank $rank (host '$host') whose weights of layers.0.attn_q were damaged" || fault "two$rank: rank $rank is not named: $(event "two$rank" hardware)"
+done
+
+# the highest exponent bit: weights of 1e38, a loss that is not finite, long before weights are compared
+damaged huge calm2 1:21:layers.0.attn_q:30 --check-weights 1000000
+
+# once from one rank's gradients: the step is computed again, nothing is started again
+BITRAIN_TEST_NAN=1:21:embed ok "${run[@]}" --name nan
+like_calm nan calm2 1
+event nan hardware | grep -q "gradient of embed is not finite, but not when computed again: a fault of the hardware of rank 1 (host '$host')" || fault "nan: rank 1 is not named: $(event nan hardware)"
+
+# each time of six batches in a row: exit 5, one line
+BITRAIN_TEST_NAN=1:21-26:embed code 5 "${run[@]}" --name data
+says "the gradient is not finite for 5 steps in a row"
+[ "$(q "SELECT count(*) FROM attempts WHERE run='data'")" = 1 ] || fault "data: a restart does not help against data"
+[ "$(q "SELECT count(*) FROM events WHERE run='data' AND kind='bad_step'")" = 5 ] || fault "data: not five events"
+finish
