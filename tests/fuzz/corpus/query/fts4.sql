@@ -1,0 +1,1 @@
+CREATE VIRTUAL TABLE t USING fts3tokenize('porter')

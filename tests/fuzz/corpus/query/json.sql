@@ -1,0 +1,1 @@
+SELECT key, value FROM json_each('{"a":[1,2,{"b":3}]}')

@@ -1,0 +1,1 @@
+SELECT * FROM events ORDER BY randomblob(100000000)

@@ -1,0 +1,1 @@
+SELECT step, loss FROM steps WHERE run='fuzz' ORDER BY step DESC LIMIT 5

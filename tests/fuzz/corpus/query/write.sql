@@ -1,0 +1,1 @@
+DELETE FROM runs; DROP TABLE run; INSERT INTO fact VALUES(1,'a','b',0)

@@ -1,0 +1,1 @@
+SELECT instr(hex(zeroblob(1000000000)), 'z')

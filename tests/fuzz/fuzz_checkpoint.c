@@ -1,0 +1,134 @@
+/* fuzz_checkpoint.c - any bytes as manifest.json (first byte even) or as a data file (odd) of a checkpoint.
+ * Bits 1 of the first byte: the hashes are made right, so that the checks behind them are reached too. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/ckpt/format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+enum { GENERATION = 0x1234, STEP = 7 };
+static char folder[64];
+
+static void remove_folder(void) {
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command) != 0) _exit(1);
+}
+
+static void put(const char *name, const void *data, size_t n) {
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write(fd, data, n) != (ssize_t)n) abort();
+    close(fd);
+}
+
+static void read_manifest(const uint8_t *body, size_t n, bool sealed) {
+    ckpt_manifest m;
+    bt_err err = BT_ERR_INIT;
+    if (sealed) {
+        char hash[33], *text = malloc(n + 96);
+        ckpt_hash_hex(hash, body, n);
+        const int head = sprintf(text, "{\"seal\":\"%s\",\"manifest\":", hash);
+        memcpy(text + head, body, n);
+        memcpy(text + head + n, "}\n", 2);
+        put("manifest.json", text, (size_t)head + n + 2);
+        free(text);
+    } else
+        put("manifest.json", body, n);
+    if (ckpt_manifest_read(folder, &m, &err) != BT_OK) {
+        if (!err.msg[0]) abort();
+        return;
+    }
+    for (size_t i = 0; i < m.n_files; i++) {
+        /* nothing outside the folder is named */
+        if (!ckpt_file_name_ok(m.files[i].name) || strchr(m.files[i].name, '/')) abort();
+        (void)(ckpt_file_open(folder, &m.files[i], m.generation, m.meta.step, NULL, NULL, &err) ==
+               BT_OK);
+    }
+    ckpt_manifest_release(&m);
+}
+
+static uint64_t seal(const void *s, size_t bytes) {
+    return XXH3_64bits(s, bytes - sizeof(uint64_t));
+}
+
+/* head, foot, index and the heads of sections as far as they are inside */
+static void make_right(uint8_t *s, size_t n, uint64_t n_sections) {
+    file_head head;
+    file_foot foot;
+    memcpy(&head, s, sizeof head);
+    memcpy(head.magic, CKPT_FILE_MAGIC, 8);
+    head.version = 1 + head.version % CKPT_VERSION;
+    head.rank = 0;
+    head.generation = GENERATION;
+    head.n_sections = n_sections;
+    head.file_bytes = n;
+    head.step = STEP;
+    head.self_hash = seal(&head, sizeof head);
+    memcpy(s, &head, sizeof head);
+    const size_t index = n - sizeof foot - n_sections * 8;
+    memset(&foot, 0, sizeof foot);
+    memcpy(foot.magic, CKPT_FOOT_MAGIC, 8);
+    foot.file_bytes = n;
+    foot.index_offset = index;
+    foot.n_sections = n_sections;
+    for (uint64_t i = 0, at = sizeof head; i < n_sections; i++) {
+        section_head h;
+        memcpy(s + index + 8 * i, &at, 8);
+        if (at + sizeof h > index) break;
+        memcpy(&h, s + at, sizeof h);
+        h.magic = CKPT_SECTION_MAGIC;
+        h.self_hash = seal(&h, sizeof h);
+        memcpy(s + at, &h, sizeof h);
+        const uint64_t room = index - at - sizeof h, bytes = h.count * (uint64_t)h.elem_bytes;
+        at += sizeof h + (bytes <= room ? bytes : 0);
+    }
+    foot.index_hash = XXH3_64bits(s + index, n_sections * 8);
+    foot.self_hash = seal(&foot, sizeof foot);
+    memcpy(s + n - sizeof foot, &foot, sizeof foot);
+}
+
+static void read_file(const uint8_t *data, size_t n, bool sealed) {
+    ckpt_file f = {.bytes = n};
+    ckpt_section *sections = NULL;
+    bt_err err = BT_ERR_INIT;
+    int fd = -1;
+    uint8_t *copy = malloc(n + 1);
+    memcpy(copy, data, n);
+    f.n_sections = n > 80 ? data[n / 2] % 4 : 0;
+    if (sealed && n >= sizeof(file_head) + sizeof(file_foot) + 8 * f.n_sections)
+        make_right(copy, n, f.n_sections);
+    ckpt_file_name(f.name, sizeof f.name, 0, GENERATION);
+    ckpt_hash_hex(f.hash, copy, n);
+    put(f.name, copy, n);
+    if (ckpt_file_open(folder, &f, GENERATION, STEP, &fd, &sections, &err) == BT_OK) {
+        for (uint64_t i = 0; i < f.n_sections; i++)
+            if (sections[i].data_offset + sections[i].head.count * sections[i].head.elem_bytes > n)
+                abort();
+        close(fd);
+        free(sections);
+        (void)(ckpt_file_verify(folder, &f, GENERATION, STEP, &err) == BT_OK);
+    } else if (!err.msg[0])
+        abort();
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    if (!folder[0]) {
+        strcpy(folder, "/dev/shm/bt-fuzz-XXXXXX");
+        if (!mkdtemp(folder)) abort();
+        atexit(remove_folder);
+    }
+    if (n == 0) return 0;
+    if (data[0] & 1)
+        read_file(data + 1, n - 1, data[0] & 2);
+    else
+        read_manifest(data + 1, n - 1, data[0] & 2);
+    return 0;
+}

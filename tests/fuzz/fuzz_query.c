@@ -1,0 +1,63 @@
+/* fuzz_query.c - any text as an SQL statement of `bitrain query` and the dashboard: answered or refused,
+ * in bounded time, and nothing in the database or on the disk is changed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/store.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static char dir[64], path[96];
+static bt_db *db;
+static struct stat before;
+
+static void remove_dir(void) {
+    char command[96];
+    bt_db_close(db);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    if (system(command) != 0) _exit(1);
+}
+
+static void begin(void) {
+    bt_err err = BT_ERR_INIT;
+    bt_writer *w;
+    strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");
+    if (!mkdtemp(dir)) abort();
+    atexit(remove_dir);
+    snprintf(path, sizeof path, "%s/m.db", dir);
+    const bt_run_start start = {
+        .name = "fuzz", .reason = "start", .out_dir = dir, .argv = "fuzz", .config_json = "{}"};
+    int attempt;
+    if (bt_writer_open(&w, path, 5, &err) != BT_OK ||
+        bt_writer_begin(w, &start, &attempt, &err) != BT_OK)
+        abort();
+    if (bt_writer_end(w, "done", "", 0, &err) != BT_OK) abort();
+    bt_writer_close(w);
+    if (bt_db_open(&db, path, &err) != BT_OK || stat(path, &before) != 0) abort();
+}
+
+static bool on_row(void *ctx, const bt_row *r) {
+    size_t *sum = ctx;
+    for (int i = 0; i < r->n; i++) *sum += r->cells[i] ? strlen(r->cells[i]) : 0;
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    bt_err err = BT_ERR_INIT;
+    struct stat now;
+    size_t sum = 0;
+    if (!db) begin();
+    char *sql = malloc(n + 1);
+    memcpy(sql, data, n);
+    sql[n] = '\0';
+    const bt_question q = {.sql = sql, .max_rows = 20, .max_s = 0.2};
+    if (bt_db_query(db, &q, on_row, &sum, &err) != BT_OK && !err.msg[0]) abort();
+    free(sql);
+    if (stat(path, &now) != 0 || now.st_size != before.st_size ||
+        memcmp(&now.st_mtim, &before.st_mtim, sizeof now.st_mtim) != 0)
+        abort();
+    return 0;
+}
