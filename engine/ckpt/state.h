@@ -30,11 +30,11 @@ typedef struct bt_state_values bt_state_values;
 int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwise);
 double bt_state_real(const bt_state_values *v, const char *key, double otherwise);
 bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise);
-/* NULL: there is no such text */
-const char *bt_state_text(const bt_state_values *v, const char *key);
 /* the last `most` elements of an array, in order; how many there are. 0: there is no such array, or
  * an element of it is no number */
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
+/* NULL: there is no such text. Valid as long as the values */
+const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
     BT_STATE_SAVE,   /* what this rank writes: every element of a tensor by exactly one rank */

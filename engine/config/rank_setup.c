@@ -66,8 +66,9 @@ static bt_code plan_payloads(bt_rank_setup *s, bt_err *err) {
 }
 
 bt_payload_form bt_rank_setup_form(const bt_rank_setup *s) {
-    return (bt_payload_form){bt_codec_at((bt_codec_id)s->cfg->codec), s->payload_tensors,
-                             s->params.n};
+    const bt_codec *codec = bt_codec_at((bt_codec_id)s->cfg->codec);
+    if (s->cfg->reproducible && codec->reproducible) codec = codec->reproducible;
+    return (bt_payload_form){codec, s->payload_tensors, s->params.n};
 }
 
 bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_err *err) {

@@ -433,11 +433,11 @@ static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
 /* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
 static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->codec);
-    if (!c->reproducible || codec->order_exact) return BT_OK;
+    if (!c->reproducible || codec->order_exact || codec->reproducible) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "train.reproducible with --codec %s: the codec rounds the sums that ranks send "
                    "each other, and on another number of ranks those are other sums (use --codec "
-                   "none)",
+                   "int8, which is exact there, or none)",
                    codec->name);
 }
 
@@ -458,6 +458,11 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (c->warmup < 0) {
         int64_t tenth = c->steps / 10;
         c->warmup = p && p->warmup < tenth ? p->warmup : tenth;
+    }
+    if (c->codec_warmup < 0) {
+        int64_t tenth = c->steps / 10;
+        bool warms_up = bt_codec_at((bt_codec_id)c->codec)->warms_up;
+        c->codec_warmup = !warms_up ? 0 : c->warmup > tenth ? c->warmup : tenth;
     }
     if (!c->eval_every) {
         int64_t tenth = c->steps / 10;

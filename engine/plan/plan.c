@@ -47,12 +47,17 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
 }
 
 static size_t staging(const bt_rank_setup *s, int rank) {
-    const bt_reducer_cfg reducer = {.n = s->params.total,
-                                    .bucket_bytes = (size_t)s->cfg->bucket_bytes,
-                                    .form = bt_rank_setup_form(s),
-                                    .shards = &s->shards,
-                                    .units = s->units};
-    return bt_reducer_staging(&reducer, &s->shape, rank);
+    bt_reducer_cfg reducer = {.n = s->params.total,
+                              .bucket_bytes = (size_t)s->cfg->bucket_bytes,
+                              .form = bt_rank_setup_form(s),
+                              .shards = &s->shards,
+                              .units = s->units};
+    size_t bytes = bt_reducer_staging(&reducer, &s->shape, rank) - bt_residual_bytes(s);
+    /* while the codec warms up */
+    reducer.form.codec = bt_codec_at(BT_CODEC_NONE);
+    return s->cfg->codec_warmup == 0
+               ? bytes
+               : bt_max_size(bytes, bt_reducer_staging(&reducer, &s->shape, rank));
 }
 
 /* with unequal shares any range of units may come: the worst */
@@ -82,7 +87,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     leave_out_shards(&s, rows, n);
 
     bt_update_sizes update = bt_update_bytes(&s);
-    size_t exchange = staging(&s, rank) - bt_residual_bytes(&s) + update.exchange +
+    size_t exchange = staging(&s, rank) + update.exchange +
                       bt_micro_schedule_bytes(&s.model, &s.shape) +
                       bt_tp_group_bytes(s.shape.tp, (size_t)(c->micro_batch * c->seq_len),
                                         (size_t)c->d_model, c->parts > 1);

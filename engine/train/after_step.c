@@ -11,6 +11,23 @@ static bool every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
 bool bt_trainer_at_end(const bt_trainer *t) { return t->at.step >= t->cfg.steps; }
 static bool at_stop(const bt_trainer *t) { return t->stop_at > 0 && t->at.step >= t->stop_at; }
 
+/* ---- codec ----------------------------------------------------------------------------------- */
+
+static bool due_codec(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return bt_trainer_codec_due(t);
+}
+
+static bt_code run_codec(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    BT_TRY(bt_trainer_make_reducer(t, err));
+    bt_telemetry_event(
+        &t->telemetry, BT_EVENT_CODEC, t->at.step - 1, NULL,
+        "the warm-up of --codec %s is over: gradients are encoded from the next step",
+        bt_rank_setup_form(&t->setup).codec->name);
+    return BT_OK;
+}
+
 /* ---- balance --------------------------------------------------------------------------------- */
 
 static void balance_event(bt_trainer *t, double gain) {

@@ -36,7 +36,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     t->micro.counted = 0;
     bt_span_begin(BT_MR_BWD);
     bt_update_zero_grads(&t->update);
-    bt_residual_begin(&t->residual, bt_model_grads(t->model), t->loss_scale.value);
+    bt_trainer_codec_begin(t);
     bt_reducer_begin(t->reducer);
     put_test_nan(t);
     BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, plan->shares, 0, err));
@@ -98,6 +98,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     bt_span_end();
     bt_meter_busy(&t->meter, took.busy_ns);
     BT_TRY(bt_weights_end(t->update.weights, err));
+    BT_TRY(bt_trainer_codec_agree(t, err));
     BT_TRY(add_losses(t, out, err));
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
     out->ckpt_busy = notes[NOTE_CKPT_BUSY] != 0;

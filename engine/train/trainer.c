@@ -124,7 +124,8 @@ bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) {
                         .n = t->setup.params.total,
                         .bucket_bytes = (size_t)t->cfg.bucket_bytes,
                         .overlap = t->cfg.overlap,
-                        .form = bt_rank_setup_form(&t->setup),
+                        .form = bt_trainer_codec_form(t),
+                        .rounding = t->rounding.n_groups ? &t->rounding : NULL,
                         .state = t->residual.owed,
                         .shards = &t->update.shards,
                         .discard = t->cfg.zero >= 2,
@@ -170,7 +171,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     bt_code code = bt_rank_setup_init(&t->setup, &t->cfg, bt_comm_rank(world), err);
     if (code == BT_OK) code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
     if (code == BT_OK) code = build_model(t, err);
-    if (code == BT_OK) code = bt_residual_create(&t->residual, &t->setup, err);
+    if (code == BT_OK) code = bt_trainer_codec_create(t, err);
     if (code == BT_OK) code = build_micro(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
     if (code == BT_OK) code = build_observer(t, err);
@@ -224,7 +225,7 @@ static void register_state(bt_trainer *t) {
     t->saver.data_hash = bt_loader_hash(t->loader);
     bt_saver_init(&t->saver);
     bt_update_add_state(&t->update, &t->saver.state);
-    bt_residual_add_state(&t->residual, &t->saver.state);
+    bt_trainer_codec_state(t, &t->saver.state);
     bt_state_add(&t->saver.state, &(bt_state_row){.name = "loss_scale",
                                                   .ctx = &t->loss_scale,
                                                   .save = save_loss_scale,
@@ -254,6 +255,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
         if (t->cfg.init_from[0]) BT_TRY(bt_saver_init_from(&t->saver, t->cfg.init_from, err));
     }
     BT_TRY(bt_update_quantise(&t->update, err));
+    if (bt_trainer_codec_due(t)) BT_TRY(bt_trainer_make_reducer(t, err));
     return t->schedule->tie(t->schedule, t->model, err);
 }
 
@@ -312,8 +314,8 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_replica_check_release(&t->replica_check);
     bt_memory_saver_close(&t->memory);
     bt_saver_release(&t->saver);
-    bt_residual_release(&t->residual);
     bt_skipped_release(&t->skipped);
+    bt_trainer_codec_release(t);
     bt_update_release(&t->update);
     bt_micro_schedule_destroy(t->schedule);
     bt_micro_release(&t->micro);

@@ -74,6 +74,8 @@ struct bt_trainer {
     bt_micro_schedule *schedule;
     bt_reducer *reducer;
     bt_residual residual;
+    bt_unit_rounding rounding; /* no groups: units are not rounded */
+    bool coded;                /* the reducer's codec is the run's: its warm-up is over */
     bt_update update;
     bt_lr_schedule lr;
     bt_loss_scale loss_scale;
@@ -137,6 +139,17 @@ bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* collective: a checkpoint, of weights in which the replicas agree. best: they
  * have the least validation loss so far; wait: until it is committed */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
+
+/* trainer_codec.c: what the run's codec keeps from step to step. due: the reducer must be made anew,
+ * with what bt_trainer_codec_form then says. begin: a step begins, its gradients are zero; agree: they
+ * have been exchanged; collective */
+bt_code bt_trainer_codec_create(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_trainer_codec_release(bt_trainer *t);
+void bt_trainer_codec_state(bt_trainer *t, bt_state *s);
+bool bt_trainer_codec_due(const bt_trainer *t);
+bt_payload_form bt_trainer_codec_form(bt_trainer *t);
+void bt_trainer_codec_begin(bt_trainer *t);
+bt_code bt_trainer_codec_agree(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 
 /* trainer.c: the exchange of gradients for the micro-batch plan as it is; collective */
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;

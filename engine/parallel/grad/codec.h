@@ -27,9 +27,13 @@ typedef struct bt_codec {
     size_t state_bytes;
     /* a payload is sealed, with its length and a checksum, and cut at tensors (payload.h) */
     bool sealed;
+    /* loses so much at first that a run begins without it (parallel.codec_warmup) */
+    bool warms_up;
+    /* what takes its place in reproducible training; NULL: nothing */
+    const struct bt_codec *reproducible;
 
     /* the functions are NULL where gradients travel as they lie in memory, without a copy */
-    /* bytes of a payload of n gradients, at most; where sealed: exactly */
+    /* bytes of a payload of n gradients, at most; with error feedback: exactly */
     size_t (*bound)(size_t n);
     /* Returns the bytes of the payload. state: of x[0]; NULL without error feedback. Where several
      * nodes of a tree are sent of one part (tree_sum.h), one call follows another with the same
@@ -49,6 +53,7 @@ typedef enum bt_codec_id {
 #define BT_CODEC(id, name) extern const bt_codec bt_codec_##name;
 #include "engine/parallel/grad/codec.def"
 #undef BT_CODEC
+extern const bt_codec bt_codec_exact; /* of no row: int8's in reproducible training */
 
 const bt_codec *bt_codec_at(bt_codec_id id);
 

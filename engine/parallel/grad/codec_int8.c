@@ -91,6 +91,7 @@ const bt_codec bt_codec_int8 = {
     .name = "int8",
     .state_bytes = sizeof(float),
     .sealed = true,
+    .reproducible = &bt_codec_exact,
     .bound = bound,
     .encode = encode,
     .decode = decode,

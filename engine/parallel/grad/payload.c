@@ -39,7 +39,7 @@ static size_t first_tensor(const bt_payload_form *f, size_t begin) {
 
 /* the next tensor's share of r; *k: 0 at first; false: there is none */
 static bool next_share(const bt_payload_form *f, bt_range r, size_t *k, share *s) {
-    if (!f->tensors) {
+    if (!f->tensors || f->codec->state_bytes == 0) {
         *s = (share){r, false, f->codec->bound(length(r))};
         return (*k)++ == 0 && length(r) > 0;
     }
@@ -97,7 +97,7 @@ size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x
         if (s.plain)
             encode_plain(to, from, length(s.range), owed);
         else
-            (void)c->encode(to, from, length(s.range), owed);
+            s.bytes = c->encode(to, from, length(s.range), owed);
         to += s.bytes;
     }
     size_t n = (size_t)(to - (unsigned char *)payload) - sizeof(seal);
@@ -109,7 +109,9 @@ size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x
 
 static bool whole(const bt_payload_form *f, bt_range r, const void *payload, size_t bytes) {
     seal head;
-    if (bytes != bt_payload_bound(f, r)) return false;
+    size_t most = bt_payload_bound(f, r);
+    if (bytes < sizeof head || bytes > most) return false;
+    if (f->codec->state_bytes && bytes != most) return false;
     memcpy(&head, payload, sizeof head);
     const unsigned char *body = (const unsigned char *)payload + sizeof head;
     return head.bytes == bytes - sizeof head &&
@@ -122,10 +124,11 @@ bool bt_payload_decode(const bt_payload_form *f, float *x, bt_range r, const voi
     share s;
     if (!f->codec->sealed) return f->codec->decode(x, length(r), payload, bytes);
     if (!whole(f, r, payload, bytes)) return false;
-    if (f->tensors) memset(x, 0, length(r) * sizeof *x); /* padding */
+    if (f->codec->state_bytes) memset(x, 0, length(r) * sizeof *x); /* padding */
     bool good = true;
     for (size_t k = 0; next_share(f, r, &k, &s); from += s.bytes) {
         float *to = x + (s.range.begin - r.begin);
+        if (!f->codec->state_bytes) s.bytes = bytes - sizeof(seal);
         if (s.plain)
             memcpy(to, from, s.bytes);
         else
@@ -143,6 +146,7 @@ bool bt_payload_decode_add(const bt_payload_form *f, float *into, bt_range r, co
     bool good = true;
     for (size_t k = 0; next_share(f, r, &k, &s); from += s.bytes) {
         float *to = into + (s.range.begin - r.begin);
+        if (!f->codec->state_bytes) s.bytes = bytes - sizeof(seal);
         if (s.plain)
             add_plain(to, length(s.range), from);
         else

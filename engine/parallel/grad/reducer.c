@@ -76,7 +76,8 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     cut(&r->buckets, c, n);
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
-        BT_TRY(bt_accumulator_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
+        BT_TRY(bt_accumulator_create(&r->partial, c->grads, c->n, mine.first, mine.count,
+                                     c->rounding, err));
     }
     if (r->alone) return BT_OK;
     if (c->discard && bt_shards_ragged(c->shards))

@@ -30,6 +30,7 @@
 
 #include "engine/parallel/grad/grad_digest.h"
 #include "engine/parallel/grad/payload.h"
+#include "engine/parallel/grad/unit_rounding.h"
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
@@ -54,6 +55,7 @@ typedef struct bt_reducer_cfg {
     /* units of each dp rank, in order; NULL: even. Read by create only: other shares, another
      * reducer */
     const int64_t *shares;
+    bt_unit_rounding *rounding; /* of units; NULL: none. Borrowed */
 } bt_reducer_cfg;
 
 typedef struct bt_reduce_times {

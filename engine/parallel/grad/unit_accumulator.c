@@ -15,6 +15,7 @@ struct bt_unit_accumulator {
     float *grads;
     size_t n;
     int64_t first, count, done;
+    bt_unit_rounding *rounding;
     bt_arena arena;
     float *buffers[BT_TREE_SUM_MAX];
     size_t n_buffers;
@@ -25,14 +26,22 @@ struct bt_unit_accumulator {
 /* ---- passes over whole arrays ---------------------------------------------------------------- */
 
 typedef struct pass {
-    float *into, *grads;
+    float *into, *unit;
+    bt_unit_rounding *rounding; /* NULL: none */
+    int64_t index;              /* of the unit */
 } pass;
 
-static void add_range(void *ctx, int thread, size_t begin, size_t end) {
+static void round_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     pass *p = ctx;
-    bt_k()->add(p->into + begin, p->grads + begin, end - begin);
-    memset(p->grads + begin, 0, (end - begin) * sizeof(float));
+    bt_rounding_range(p->rounding, p->unit + begin, (bt_range){begin, end}, p->index);
+}
+
+static void add_range(void *ctx, int thread, size_t begin, size_t end) {
+    pass *p = ctx;
+    if (p->rounding) round_range(ctx, thread, begin, end);
+    bt_k()->add(p->into + begin, p->unit + begin, end - begin);
+    memset(p->unit + begin, 0, (end - begin) * sizeof(float));
 }
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -52,7 +61,7 @@ size_t bt_accumulator_bytes(size_t n, int64_t first, int64_t count) {
 }
 
 bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first,
-                              int64_t count, bt_err *err) {
+                              int64_t count, bt_unit_rounding *rounding, bt_err *err) {
     *out = NULL;
     bt_unit_accumulator *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for the partial sums");
@@ -60,6 +69,7 @@ bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n,
                                .n = n,
                                .first = first,
                                .count = count,
+                               .rounding = rounding,
                                .n_buffers = most_waiting(first, count)};
     bt_arena_plan(&p->arena, "partial sums");
     size_t offsets[BT_TREE_SUM_MAX];
@@ -118,10 +128,13 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p) {
     bt_node node = {p->first + p->done, 0, p->unit};
     /* the sum lands in its sibling's array, the next unit finds zeros */
     if (p->unit == p->grads) {
-        pass job = {f->at[f->n - 1].x, p->grads};
+        pass job = {f->at[f->n - 1].x, p->grads, p->rounding, node.index};
         bt_parallel_for(p->n, GRAIN, add_range, &job);
         f->n--;
         node = (bt_node){node.index >> 1, 1, job.into};
+    } else if (p->rounding) {
+        pass job = {NULL, p->unit, p->rounding, node.index};
+        bt_parallel_for(p->n, GRAIN, round_range, &job);
     }
     p->done++;
     assert(p->done < p->count);
@@ -140,6 +153,7 @@ static bt_tree_sum with_last(const bt_unit_accumulator *p, size_t begin, size_t 
 
 void bt_accumulator_range(bt_unit_accumulator *p, bt_range r) {
     assert(p->done == p->count - 1);
+    if (p->rounding) bt_rounding_range(p->rounding, p->grads + r.begin, r, p->first + p->done);
     if (p->fold.n > 0 && r.end > r.begin) with_last(p, r.begin, r.end - r.begin);
 }
 

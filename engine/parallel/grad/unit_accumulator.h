@@ -14,11 +14,14 @@
 #include "engine/base/status.h"
 #include "engine/parallel/grad/bucket.h"
 #include "engine/parallel/grad/tree_sum.h"
+#include "engine/parallel/grad/unit_rounding.h"
 
 typedef struct bt_unit_accumulator bt_unit_accumulator;
 
+/* rounding: every unit is rounded before it is added; NULL: not. Borrowed */
 bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first_unit,
-                              int64_t n_units, bt_err *err) BT_MUST_CHECK;
+                              int64_t n_units, bt_unit_rounding *rounding, bt_err *err)
+    BT_MUST_CHECK;
 void bt_accumulator_destroy(bt_unit_accumulator *p); /* accepts NULL */
 size_t bt_accumulator_bytes(size_t n, int64_t first_unit, int64_t n_units);
 void bt_accumulator_begin(bt_unit_accumulator *p);

@@ -293,7 +293,8 @@ static void test_layouts(void **state) {
          "what OpenBLAS rounds depends on how wide a rank's part is");
     says(SETTLE(2, "--codec", "bf16", "--set", "train.reproducible=true"),
          "train.reproducible with --codec bf16: the codec rounds the sums that ranks send each "
-         "other, and on another number of ranks those are other sums (use --codec none)");
+         "other, and on another number of ranks those are other sums (use --codec int8, which is "
+         "exact there, or none)");
     assert_int_equal(SETTLE(2, "--codec", "none", "--set", "train.reproducible=true"), BT_OK);
     assert_int_equal(SETTLE(2, "--codec", "bf16"), BT_OK);
 

@@ -1,0 +1,185 @@
+/* codec_exact.c - gradients without loss, in few bits where they are small multiples of a power of
+ * two: what `--codec int8` is in reproducible training, whose units are rounded to such multiples
+ * (unit_rounding.h). Blocks of 256, each
+ *
+ *     | exponent e and width w, 16 bits | 256 integers q of w bits, two's complement |    x = q 2^e
+ *
+ * with the largest e that every value of the block is a multiple of, and the least w. A block that
+ * needs more than 24 bits, or has an infinity, a NaN or a -0, is sent as fp32 (w 32). A block of
+ * zeros is its 16 bits alone. So sums of what arrives have the bits of sums of what was sent,
+ * whatever is added where. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/parallel/grad/codec.h"
+
+enum { BLOCK = 256, WIDEST = 24, RAW = 32, EXPONENT_BITS = 10, EXPONENT_BIAS = 200 };
+
+static size_t bound(size_t n) {
+    return n * sizeof(float) + (n + BLOCK - 1) / BLOCK * sizeof(uint16_t);
+}
+
+typedef struct shape {
+    int exponent;
+    unsigned width;
+} shape;
+
+static uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* the exponent of the lowest bit that is set in x, which is not zero, and of the highest */
+static void span_of(uint32_t bits, int *low, int *high) {
+    int exponent = (int)(bits >> 23 & 0xff);
+    uint32_t mantissa = (bits & 0x7fffff) | (exponent ? 0x800000 : 0);
+    int unit = (exponent ? exponent : 1) - 150;
+    *low = unit + __builtin_ctz(mantissa);
+    *high = unit + 31 - __builtin_clz(mantissa);
+}
+
+static shape shape_of(const float *x, size_t n) {
+    int low = 1000, high = -1000;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = bits_of(x[i]);
+        int a, b;
+        if (bits == 0) continue;
+        if (bits << 1 == 0 || (bits >> 23 & 0xff) == 0xff) return (shape){0, RAW};
+        span_of(bits, &a, &b);
+        low = a < low ? a : low;
+        high = b > high ? b : high;
+    }
+    if (low > high) return (shape){0, 0};
+    unsigned width = (unsigned)(high - low) + 2; /* the sign besides */
+    return width > WIDEST ? (shape){0, RAW} : (shape){low, width};
+}
+
+/* 2^e; e is at least that of the least subnormal */
+static float power(int e) {
+    uint32_t bits = e < -126 ? 1u << (e + 149) : (uint32_t)(e + 127) << 23;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static size_t packed_bytes(size_t n, unsigned width) { return (n * width + 7) / 8; }
+
+/* q = x / 2^e, exact; in two steps where 1 / 2^e is no fp32 */
+static int32_t quotient(float x, int e) {
+    return (int32_t)(e < -126 ? x * power(126) * power(-e - 126) : x * power(-e));
+}
+
+static unsigned char *pack(unsigned char *to, const float *x, size_t n, shape s) {
+    uint64_t bits = 0, mask = (UINT64_C(1) << s.width) - 1;
+    unsigned have = 0;
+    for (size_t i = 0; i < n; i++) {
+        bits |= ((uint64_t)(int64_t)quotient(x[i], s.exponent) & mask) << have;
+        for (have += s.width; have >= 8; have -= 8, bits >>= 8) *to++ = (unsigned char)bits;
+    }
+    if (have > 0) *to++ = (unsigned char)bits;
+    return to;
+}
+
+static void unpack(float *x, const unsigned char *from, size_t n, shape s) {
+    uint64_t bits = 0;
+    unsigned have = 0;
+    float unit = power(s.exponent);
+    uint32_t mask = (UINT32_C(1) << s.width) - 1, sign = UINT32_C(1) << (s.width - 1);
+    for (size_t i = 0; i < n; i++) {
+        for (; have < s.width; have += 8) bits |= (uint64_t)*from++ << have;
+        uint32_t q = (uint32_t)bits & mask;
+        x[i] = (float)(int32_t)((q ^ sign) - sign) * unit;
+        bits >>= s.width;
+        have -= s.width;
+    }
+}
+
+static size_t encode(void *payload, const float *x, size_t n, void *state) {
+    unsigned char *to = payload;
+    (void)state;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t m = bt_min_size(BLOCK, n - i);
+        shape s = shape_of(x + i, m);
+        uint16_t head = (uint16_t)(s.width << EXPONENT_BITS |
+                                   (unsigned)(s.exponent + EXPONENT_BIAS));
+        memcpy(to, &head, sizeof head);
+        to += sizeof head;
+        if (s.width == RAW)
+            to = (unsigned char *)memcpy(to, x + i, m * sizeof *x) + m * sizeof *x;
+        else if (s.width > 0)
+            to = pack(to, x + i, m, s);
+    }
+    return (size_t)(to - (unsigned char *)payload);
+}
+
+/* the head of a block of n values; false: there is none, or the block is longer than what is left */
+static bool read_head(const unsigned char **from, size_t *left, size_t n, shape *s) {
+    uint16_t head;
+    if (*left < sizeof head) return false;
+    memcpy(&head, *from, sizeof head);
+    *from += sizeof head;
+    *left -= sizeof head;
+    *s = (shape){(int)(head & ((1u << EXPONENT_BITS) - 1)) - EXPONENT_BIAS, head >> EXPONENT_BITS};
+    if (s->width == 1 || (s->width > WIDEST && s->width != RAW)) return false;
+    if (s->exponent < -149 || s->exponent > 127) return false;
+    return *left >= packed_bytes(n, s->width);
+}
+
+static bool fits(size_t n, const void *payload, size_t bytes) {
+    const unsigned char *from = payload;
+    shape s;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t m = bt_min_size(BLOCK, n - i);
+        if (!read_head(&from, &bytes, m, &s)) return false;
+        from += packed_bytes(m, s.width);
+        bytes -= packed_bytes(m, s.width);
+    }
+    return bytes == 0;
+}
+
+/* a block into y; returns where the next begins */
+static const unsigned char *decode_block(float *y, size_t n, const unsigned char *from) {
+    size_t left = SIZE_MAX;
+    shape s;
+    (void)read_head(&from, &left, n, &s);
+    if (s.width == RAW)
+        memcpy(y, from, n * sizeof *y);
+    else if (s.width == 0)
+        memset(y, 0, n * sizeof *y);
+    else
+        unpack(y, from, n, s);
+    return from + packed_bytes(n, s.width);
+}
+
+static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+    const unsigned char *from = payload;
+    if (!fits(n, payload, bytes)) return false;
+    for (size_t i = 0; i < n; i += BLOCK)
+        from = decode_block(x + i, bt_min_size(BLOCK, n - i), from);
+    return true;
+}
+
+static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+    const unsigned char *from = payload;
+    float y[BLOCK];
+    if (!fits(n, payload, bytes)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t m = bt_min_size(BLOCK, n - i);
+        from = decode_block(y, m, from);
+        for (size_t k = 0; k < m; k++) into[i + k] += y[k];
+    }
+    return true;
+}
+
+const bt_codec bt_codec_exact = {
+    .name = "int8",
+    .order_exact = true,
+    .sealed = true,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};

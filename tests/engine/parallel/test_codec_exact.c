@@ -1,0 +1,126 @@
+/* The lossless codec of reproducible training: every kind of number comes back bit for bit, added as
+ * if it had not been encoded; multiples of a power of two take the bits of their range; random bytes
+ * are refused or decoded, and never read beyond their end. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/parallel/grad/codec.h"
+
+enum { MOST = 2000, GUARD = 64 };
+static const size_t sizes[] = {0, 1, 2, 7, 8, 9, 255, 256, 257, 511, 513, 1024, MOST};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+/* each a kind of number, of element i */
+static float of_kind(int kind, uint64_t i) {
+    uint64_t u = bt_rng_u64(7, (uint64_t)kind, i);
+    uint32_t bits = (uint32_t)u;
+    float x;
+    switch (kind) {
+    case 0: return 0;
+    case 1: return (float)((int)(u % 255) - 127) * 0x1p-20f;
+    case 2: return (float)((int)(u % 4001) - 2000) * 0x1p+90f;
+    case 3: return (float)((int)(u % 9) - 4) * 0x1p-149f; /* subnormal */
+    case 4: return u % 20 ? 0 : -0x1.8p-30f;
+    case 5: return (float)((int)(u % 15) - 7) * (i / 256 % 2 ? 0x1p-30f : 0x1p-3f);
+    case 6: return i == 300 ? -0.0f : (float)(u % 3) * 0.5f;
+    case 7: return i == 3 ? 0x1.fffffep127f : (float)(u % 5) * 0x1p104f;
+    case 8: return (float)((int)(u % (1u << 24)) - (1 << 23)) * 0x1p-60f; /* too wide for some */
+    default: memcpy(&x, &bits, sizeof x); return x; /* infinities and NaN among them */
+    }
+}
+enum { KINDS = 10 };
+
+static float x[MOST], y[MOST + 1], sum[MOST + 1], want[MOST];
+
+static void every_number_comes_back(void **state) {
+    (void)state;
+    const bt_codec *c = &bt_codec_exact;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (size_t s = 0; s < N_SIZES; s++) {
+            size_t n = sizes[s], bound = c->bound(n);
+            unsigned char *payload = malloc(bound + GUARD);
+            assert_non_null(payload);
+            memset(payload, 0x5a, bound + (size_t)GUARD);
+            for (size_t i = 0; i < n; i++) x[i] = of_kind(kind, i);
+            size_t bytes = c->encode(payload, x, n, NULL);
+            assert_true(bytes <= bound);
+            for (size_t i = 0; i < GUARD; i++) assert_int_equal(payload[bound + i], 0x5a);
+            y[n] = sum[n] = 77;
+            assert_true(c->decode(y, n, payload, bytes));
+            if (n > 0) assert_memory_equal(x, y, n * sizeof *x);
+            for (size_t i = 0; i < n; i++) {
+                sum[i] = (float)i * 0x1p-21f;
+                want[i] = sum[i] + x[i];
+            }
+            assert_true(c->decode_add(sum, n, payload, bytes));
+            for (size_t i = 0; i < n; i++)
+                assert_true(sum[i] == want[i] || (isnan(sum[i]) && isnan(want[i])));
+            assert_true(y[n] == 77 && sum[n] == 77);
+            if (n > 0) assert_false(c->decode(y, n, payload, bytes - 1));
+            assert_false(c->decode_add(sum, n, payload, bytes + 1));
+            free(payload);
+        }
+    }
+}
+
+static void small_multiples_take_few_bits(void **state) {
+    (void)state;
+    static unsigned char payload[8 * MOST];
+    const bt_codec *c = &bt_codec_exact;
+    for (int width = 2; width <= 20; width++) {
+        int32_t most = (int32_t)((1u << (width - 1)) - 1);
+        for (size_t i = 0; i < 1024; i++)
+            x[i] = (float)((int32_t)(bt_rng_u64(1, 2, i) % (2 * (uint64_t)most + 1)) - most) *
+                   0x1p-33f;
+        for (size_t i = 0; i < 1024; i += 256) {
+            x[i] = (float)most * 0x1p-33f;
+            x[i + 1] = 0x1p-33f;
+        }
+        assert_int_equal(c->encode(payload, x, 1024, NULL), 4 * (2 + 256 * width / 8));
+    }
+    memset(x, 0, sizeof x);
+    assert_int_equal(c->encode(payload, x, 1024, NULL), 4 * 2);
+}
+
+static void random_bytes_do_no_harm(void **state) {
+    (void)state;
+    const bt_codec *c = &bt_codec_exact;
+    size_t decoded = 0;
+    for (uint64_t k = 0; k < 20000; k++) {
+        size_t n = 1 + bt_rng_u64(3, 1, k) % 600, bytes = bt_rng_u64(3, 2, k) % 700;
+        unsigned char *payload = malloc(bytes + 1); /* exactly: a sanitizer watches its end */
+        assert_non_null(payload);
+        for (size_t i = 0; i < bytes; i++)
+            payload[i] = (unsigned char)bt_rng_u64(4, k, i / (k % 3 ? 1 : 97));
+        bool whole = c->decode(y, n, payload, bytes);
+        assert_true(whole == c->decode_add(sum, n, payload, bytes));
+        decoded += whole;
+        free(payload);
+    }
+    (void)decoded;
+    /* a whole one with wrong heads */
+    static unsigned char payload[8 * MOST];
+    for (size_t i = 0; i < 300; i++) x[i] = of_kind(1, i);
+    size_t bytes = c->encode(payload, x, 300, NULL);
+    for (unsigned head = 0; head < 65536; head++) {
+        payload[0] = (unsigned char)head;
+        payload[1] = (unsigned char)(head >> 8);
+        (void)c->decode(y, 300, payload, bytes);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_number_comes_back),
+        cmocka_unit_test(small_multiples_take_few_bits),
+        cmocka_unit_test(random_bytes_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
