@@ -11,14 +11,13 @@
 #include <string.h>
 
 #include "cli/bench/bench.h"
+#include "cli/bench/bench_ranks.h"
 #include "cli/train/rank_run.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
-#include "monitor/job/launch/output.h"
-#include "monitor/job/launch/run_once.h"
 
 enum { WARMUP = 2, STEPS = 5 };
 
@@ -189,18 +188,6 @@ static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, int ranks, 
     return code;
 }
 
-/* every character of a text report must survive one line */
-static void print_result(const bt_text *out, bool marked) {
-    if (!marked) {
-        fputs(bt_text_str(out), stdout);
-        return;
-    }
-    fputs(BT_RUN_ONCE_RESULT, stdout);
-    for (const char *p = bt_text_str(out); *p; p++) fputc(*p == '\n' ? '\t' : *p, stdout);
-    fputc('\n', stdout);
-    fflush(stdout);
-}
-
 static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_err *err) {
     static bt_opts o;
     bt_train_result r;
@@ -229,49 +216,11 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
         else
             put_text(&out, cfg, &r, &cost);
         if (cfg->json && !marked) bt_text_put(&out, "\n");
-        print_result(&out, marked);
+        bt_bench_print_result(&out, marked);
         bt_text_release(&out);
     }
     bt_threads_release();
     if (code == BT_OK) bt_comm_finalize();
-    return code;
-}
-
-/* A rank under on_ranks: its parent reads the first error line it sees. All write one, because the
- * first to leave ends the rest. */
-static void report(bt_code code, const bt_err *err, int *exit_status) {
-    char line[640];
-    *exit_status = bt_exit_code(code);
-    bt_output_error_line(line, sizeof line,
-                         err->rank >= 0 ? err->rank : bt_comm_rank(bt_comm_world()), code,
-                         err->msg);
-    fputs(line, stderr);
-    if (bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
-}
-
-static bt_code on_ranks(int argc, char **argv, const bt_run_cfg *cfg, bt_err *err) {
-    const char **words = calloc((size_t)argc + 2, sizeof *words);
-    if (!words) return bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
-    words[0] = "bench";
-    words[1] = "train";
-    for (int i = 0; i < argc; i++) words[2 + i] = argv[i];
-    const bt_run_once once = {.ranks = (int)cfg->ranks,
-                              .hosts = cfg->hosts,
-                              .mpirun_args = cfg->mpirun_args,
-                              .words = words,
-                              .n_words = (size_t)argc + 2};
-    bt_text result;
-    bt_text_init(&result);
-    bt_code code = bt_run_once_run(&once, &result, err);
-    if (code == BT_OK) {
-        for (char *p = result.data; p && *p; p++)
-            if (*p == '\t') *p = '\n';
-        fputs(bt_text_str(&result), stdout);
-        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): len says that there are data
-        if (result.len && result.data[result.len - 1] != '\n') fputc('\n', stdout);
-    }
-    bt_text_release(&result);
-    free(words);
     return code;
 }
 
@@ -280,10 +229,10 @@ bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err) {
     static bt_opts o;
     if (bt_comm_am_rank()) {
         bt_code code = as_rank(argc, argv, &cfg, true, err);
-        if (code != BT_OK) report(code, err, exit_status);
+        if (code != BT_OK) bt_bench_report(code, err, exit_status);
         return BT_OK;
     }
     BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));
-    if (cfg.ranks > 1) return on_ranks(argc, argv, &cfg, err);
+    if (cfg.ranks > 1) return bt_bench_on_ranks("train", argc, argv, &cfg, err);
     return as_rank(argc, argv, &cfg, false, err);
 }

@@ -133,7 +133,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
         BT_OK)
         return s;
     s.P = (double)p.count;
-    s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
+    s.latent = bt_run_cfg_weight_source(cfg) != BT_WEIGHTS_LOCAL;
     s.dense = cfg->linear == BT_LIN_DENSE;
     s.half = cfg->precision == BT_PREC_BF16 && bt_kernels_multiply_bf16();
     for (size_t i = 0; i < p.n; i++)

@@ -7,8 +7,9 @@
 #include "engine/kernels/table/cpu.h"
 
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
-    if (c->zero < 3 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
-    return c->gather == BT_GATHER_STEP ? BT_WEIGHTS_GATHERED : BT_WEIGHTS_PREFETCHED;
+    if (c->zero == 0 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
+    if (c->gather != BT_GATHER_LAYER) return BT_WEIGHTS_GATHERED;
+    return c->zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;
 }
 
 /* of a rank, as it will take them where all ranks are on a machine like this one */

@@ -258,7 +258,7 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
                        ", or leave --dp-replicate out)",
                        c->zero, c->dp_replicate, divisor_above(c->dp_replicate, 2));
     /* a stage goes forward and back in turn: layers would come for every half pass */
-    if (c->pp > 1) c->gather = BT_GATHER_STEP;
+    if (c->pp > 1 && c->zero >= 3 && c->gather == BT_GATHER_LAYER) c->gather = BT_GATHER_STEP;
     if (c->pp > 1 && c->reproducible && c->parts <= 1)
         return bt_fail(err, BT_ARG,
                        "train.reproducible: --pp %" PRId64

@@ -140,7 +140,7 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
         {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false},
         {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false},
         {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false},
-        {cfg->zero == 3 && many && cfg->gather == BT_GATHER_STEP, "--set parallel.gather=layer",
+        {cfg->zero == 3 && many && cfg->gather != BT_GATHER_LAYER, "--set parallel.gather=layer",
          (int)cfg->recompute, (int)cfg->zero, false, true},
         {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false},
         {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false},

@@ -33,11 +33,10 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
     int64_t zero = s->sharded ? s->cfg->zero : 0;
     bool one_micro = s->even && s->n_micro == 1;
     for (size_t i = 0; i < n; i++) {
-        if (zero >= 3 && strcmp(rows[i].name, "params") == 0)
+        if (bt_run_cfg_weight_source(s->cfg) != BT_WEIGHTS_LOCAL &&
+            strcmp(rows[i].name, "params") == 0)
             rows[i] = (bt_arena_row){
-                "params",
-                bt_weights_latent_bytes(&s->params, &s->shards, (int)s->cfg->zero, s->model.prec,
-                                        s->shard),
+                "params", bt_weights_latent_bytes(s),
                 "latent weights, fp32: own pieces, and what every rank holds (norms)"};
         if (zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0)
             rows[i] = (bt_arena_row){
@@ -95,7 +94,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         s.sharded ? "the optimizer's states of this shard's parameters"
                   : "the optimizer's states of all parameters");
     add(rows, &n, "exchange", exchange,
-        c->zero >= 3 && s.sharded
+        bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL
             ? "sums and weights of other ranks on their way; own weights as they are sent"
             : "sums of other ranks on their way");
     add(rows, &n, "residual", 2 * bt_residual_bytes(&s),

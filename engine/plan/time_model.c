@@ -144,7 +144,7 @@ static double weights_out_s(const model *m, const bt_rank_setup *s, double hidde
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
     double n = m->shape.dp_shard, total = (double)s->params.total * sizeof(float),
            linear = linear_elements(s), bytes = total;
-    if (m->cfg->zero >= 3) {
+    if (bt_run_cfg_weight_source(m->cfg) != BT_WEIGHTS_LOCAL) {
         bool gathered = bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_GATHERED;
         bytes = ((double)s->params.total - linear) * 2 + (gathered ? travelling_bytes(s, -1) : 0);
     }
@@ -160,7 +160,7 @@ static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *w
     if (how->matrices->whole_matrix) optim += muon_s(m, s);
     /* scales are means over all of a tensor; codes are made of own pieces under ZeRO-3 */
     optim += m->layer.quantise_s * s->model.cfg.L *
-             (m->cfg->zero >= 3 && s->sharded ? 1.0 / m->shape.dp_shard : 1);
+             (bt_run_cfg_weight_source(m->cfg) != BT_WEIGHTS_LOCAL ? 1.0 / m->shape.dp_shard : 1);
     (void)linear;
     work->optim_s = optim * m->crowd;
     work->optim_comm_s = weights_out_s(m, s, work->optim_s);

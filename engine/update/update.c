@@ -103,7 +103,7 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
     const bt_weights_cfg weights = {.model = u->model,
                                     .mesh = u->mesh,
                                     .shards = &u->shards,
-                                    .zero = (int)c->zero,
+                                    .flips = c->gather == BT_GATHER_FLIPS,
                                     .weight_source = s->model.weight_source,
                                     .prec = s->model.prec};
     BT_TRY(bt_weights_create(&u->weights, &weights, err));
@@ -135,8 +135,7 @@ void bt_update_release(bt_update *u) {
 bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     const bt_params *p = &s->params;
     int ranks = s->shape.tp > s->shape.pp ? s->shape.tp : s->shape.pp;
-    bt_update_sizes sizes = {.exchange = bt_weights_bytes(p, &s->shards, (int)s->cfg->zero,
-                                                          s->model.prec, s->shard),
+    bt_update_sizes sizes = {.exchange = bt_weights_bytes(s),
                              .work = bt_norm_bytes(p->total, ranks)};
     bt_optim_span *spans = calloc(p->n, sizeof *spans);
     if (!spans) return sizes;

@@ -11,6 +11,7 @@
 #include "engine/base/span.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/ternary.h"
+#include "engine/parallel/shard/flip_gather.h"
 
 /* one run of a linear layer's tensor, as ranks send it (codes, or values of a dense layer): elements
  * first .. first+n, with what else the shard sends at byte `at` */
@@ -37,11 +38,12 @@ struct bt_weights {
     size_t *at;
     unsigned char *own; /* this shard's bytes of all runs */
     bt_prefetch *feed;
-    size_t *passes;     /* (shards) */
-    int64_t busy_ns;    /* transfers in flight since they were taken */
-    int64_t blocked_ns; /* waits for layers in this walk */
-    int placed;         /* layer whose panels are in place; -1: none */
-    bt_code failed;     /* in a pass, where nobody can be told */
+    bt_flip_gather *flips; /* NULL: codes come through the feed */
+    size_t *passes;        /* (shards) */
+    int64_t busy_ns;       /* transfers in flight since they were taken */
+    int64_t blocked_ns;    /* waits for layers in this walk */
+    int placed;            /* layer whose panels are in place; -1: none */
+    bt_code failed;        /* in a pass, where nobody can be told */
     bt_err why;
 };
 
@@ -70,7 +72,7 @@ static void walk_runs(const bt_params *p, const bt_shards *s,
 typedef struct measure {
     int shard, layer;
     bt_prec prec;
-    size_t own, others, longest;
+    size_t own, others, longest, all_others;
 } measure;
 
 static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
@@ -80,31 +82,39 @@ static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
     size_t bytes = bt_read_bytes(bt_model_read(t, m->prec), r->n);
     if (r->shard == m->shard)
         m->own += bytes;
-    else
+    else {
         m->others += bytes;
+        m->all_others += bytes;
+    }
     m->longest = bt_max_size(m->longest, m->others);
 }
 
-size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, bt_prec prec, int shard) {
-    measure m = {.shard = shard, .layer = -1, .prec = prec};
-    if (zero < 3 || s->n == 1) return 0;
-    walk_runs(p, s, measure_run, &m);
-    return m.own + bt_prefetch_bytes(m.longest);
+static bool apart(bt_weight_source source, const bt_shards *s) {
+    return source != BT_WEIGHTS_LOCAL && s->n > 1;
 }
 
-size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero, bt_prec prec,
-                               int shard) {
+size_t bt_weights_bytes(const bt_rank_setup *s) {
+    measure m = {.shard = s->shard, .layer = -1, .prec = s->model.prec};
+    if (!apart(s->model.weight_source, &s->shards)) return 0;
+    walk_runs(&s->params, &s->shards, measure_run, &m);
+    bool flips = s->cfg->gather == BT_GATHER_FLIPS && s->cfg->linear != BT_LIN_DENSE;
+    return m.own + bt_prefetch_bytes(m.longest) +
+           (flips ? bt_flip_gather_bytes(m.own + m.all_others) : 0);
+}
+
+size_t bt_weights_latent_bytes(const bt_rank_setup *s) {
+    const bt_params *p = &s->params;
     size_t elems = 0;
-    if (zero < 3 || s->n == 1) return p->total * sizeof(float);
+    if (!apart(s->model.weight_source, &s->shards)) return p->total * sizeof(float);
     for (size_t k = 0; k < p->n; k++)
-        if (!bt_model_shares_out(&p->tensors[k], prec)) elems += p->tensors[k].count;
-    for (size_t i = 0; i < s->n_stripes; i++) {
-        bt_range r = bt_shards_piece(s, i, shard);
+        if (!bt_model_shares_out(&p->tensors[k], s->model.prec)) elems += p->tensors[k].count;
+    for (size_t i = 0; i < s->shards.n_stripes; i++) {
+        bt_range r = bt_shards_piece(&s->shards, i, s->shard);
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *t = &p->tensors[k];
             size_t begin = bt_max_size(r.begin, t->offset),
                    end = bt_min_size(r.end, t->offset + t->count);
-            if (bt_model_shares_out(t, prec) && begin < end) elems += end - begin;
+            if (bt_model_shares_out(t, s->model.prec) && begin < end) elems += end - begin;
         }
     }
     return elems * sizeof(float);
@@ -148,6 +158,16 @@ static bt_code plan_runs(bt_weights *w, bt_err *err) {
                        (double)bytes / 1048576.0);
     return bt_prefetch_create(&w->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, w->at, w->own},
                               err);
+}
+
+/* ternary weights only: values of dense layers change all the time */
+static bt_code plan_flips(bt_weights *w, bt_err *err) {
+    size_t shards = (size_t)w->shards->n, *bytes = calloc(shards, sizeof *bytes);
+    if (!bytes) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu shards", shards);
+    for (size_t s = 0; s < shards; s++) bytes[s] = w->at[s * (w->n_layers + 1) + w->n_layers];
+    bt_code code = bt_flip_gather_create(&w->flips, w->mesh, bytes, err);
+    free(bytes);
+    return code;
 }
 
 /* what travels once a step, in pieces: everything as fp32; or what all ranks hold, and the tables of
@@ -201,7 +221,7 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
                       .model = cfg->model,
                       .mesh = cfg->mesh,
                       .shards = cfg->shards,
-                      .apart = cfg->zero >= 3 && cfg->shards->n > 1,
+                      .apart = apart(cfg->weight_source, cfg->shards),
                       .prec = cfg->prec,
                       .weight_source = cfg->weight_source,
                       .placed = -1,
@@ -209,6 +229,9 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
     if (w->apart) use_small_pages(w);
     bt_code code = cfg->shards->n > 1 ? plan_pieces(w, err) : BT_OK;
     if (code == BT_OK && w->apart) code = plan_runs(w, err);
+    if (code == BT_OK && w->apart && cfg->flips && cfg->weight_source == BT_WEIGHTS_GATHERED &&
+        bt_model_config(cfg->model)->linear != BT_LIN_DENSE)
+        code = plan_flips(w, err);
     if (code != BT_OK) {
         bt_weights_destroy(w);
         return code;
@@ -222,6 +245,7 @@ void bt_weights_destroy(bt_weights *w) {
     if (!w) return;
     bt_shard_all_gather_destroy(w->pieces);
     bt_prefetch_destroy(w->feed);
+    bt_flip_gather_destroy(w->flips);
     free(w->runs);
     free(w->layer_run);
     free(w->at);
@@ -332,8 +356,32 @@ static bt_code end_walk(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
+/* a layer's panels, of each shard's bytes of the layer */
+static bt_code place_layer(bt_weights *w, size_t layer, bt_err *err) {
+    for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
+        const code_run *r = &w->runs[k];
+        size_t begin = w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
+        const unsigned char *bytes = w->flips ? bt_flip_gather_from(w->flips, r->shard) + begin
+                                              : bt_prefetch_from(w->feed, r->shard);
+        BT_TRY(
+            bt_model_quant_take(w->model, r->tensor, r->first, r->n, bytes + (r->at - begin), err));
+        if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor)
+            bt_model_quant_place(w->model, r->tensor);
+    }
+    return BT_OK;
+}
+
+static bt_code place_flips(bt_weights *w, bt_err *err) {
+    int64_t start = begin_blocked();
+    BT_TRY(bt_flip_gather_run(w->flips, w->own, err));
+    w->busy_ns += end_blocked(start);
+    for (size_t l = 0; l < w->n_layers; l++) BT_TRY(place_layer(w, l, err));
+    return BT_OK;
+}
+
 /* all layers' panels at once */
 static bt_code place_all(bt_weights *w, bt_err *err) {
+    if (w->flips) return place_flips(w, err);
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));
     for (size_t l = 0; l < w->n_layers; l++) need(&w->source, (int)l);
     BT_TRY(bt_weights_check(w, err));
@@ -371,14 +419,7 @@ static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = begin_blocked();
     BT_TRY(bt_prefetch_wait(w->feed, layer, err));
     w->blocked_ns += end_blocked(start);
-    for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
-        const code_run *r = &w->runs[k];
-        size_t at = r->at - w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
-        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n,
-                                   bt_prefetch_from(w->feed, r->shard) + at, err));
-        if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor)
-            bt_model_quant_place(w->model, r->tensor);
-    }
+    BT_TRY(place_layer(w, layer, err));
     return bt_prefetch_next(w->feed, err);
 }
 

@@ -2,7 +2,8 @@
  * with them.
  *
  *     one shard     nothing travels
- *     ZeRO 1, 2     every piece travels as fp32, while the next is updated: every rank holds all latent weights
+ *     ZeRO 1, 2     every piece travels as fp32, while the next is updated: every rank holds all latent weights;
+ *                   unless weights are to be GATHERED: then as with ZeRO 3
  *     ZeRO 3        weights travel as the products read them (bt_model_read): ternary ones as 2-bit
  *                   codes, under scales made of all ranks' sums; those of dense layers as bf16 where
  *                   products round their operands to it, else as fp32. So the bits are those of a
@@ -13,7 +14,9 @@
  *                       what is there over a turn (the last
  *                                         layer of forward, the first of a backward before the next
  *                                         micro-batch) stays
- *                       BT_WEIGHTS_GATHERED     once a step, and the panels of all layers stay
+ *                       BT_WEIGHTS_GATHERED     once a step, and the panels of all layers stay;
+ *                                         with `flips` of ternary codes only what changed since the
+ *                                         last gather (flip_gather.h)
  *                   Embedding and head: once a step, in pieces, while the next is updated. Where
  *                   products round to bf16 they are shared out too, and travel into a table of bf16
  *                   that every rank has; else every rank holds them, as all norms, as fp32.
@@ -29,6 +32,7 @@
 #ifndef BT_ENGINE_UPDATE_WEIGHTS_H
 #define BT_ENGINE_UPDATE_WEIGHTS_H
 
+#include "engine/config/rank_setup.h"
 #include "engine/model/net/model.h"
 #include "engine/parallel/shard/shard_all_gather.h"
 #include "engine/parallel/shard/weight_prefetch.h"
@@ -39,7 +43,7 @@ typedef struct bt_weights_cfg {
     bt_model *model; /* all borrowed */
     const bt_mesh *mesh;
     const bt_shards *shards;
-    int zero;
+    bool flips;                     /* where weights are GATHERED */
     bt_weight_source weight_source; /* the model's, as the next */
     bt_prec prec;
 } bt_weights_cfg;
@@ -47,11 +51,9 @@ typedef struct bt_weights_cfg {
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_weights_destroy(bt_weights *w); /* accepts NULL */
 /* that create takes */
-size_t bt_weights_bytes(const bt_params *p, const bt_shards *shards, int zero, bt_prec prec,
-                        int shard);
+size_t bt_weights_bytes(const bt_rank_setup *s);
 /* of latent weights a rank holds */
-size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *shards, int zero, bt_prec prec,
-                               int shard);
+size_t bt_weights_latent_bytes(const bt_rank_setup *s);
 /* a part of the flat array that this rank computes with as fp32, from its own updates or
  * gathered */
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t);

@@ -51,6 +51,19 @@ code=$?
 [ $code -ne 0 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "/nowhere/at.all" "$tmp/err" || fault "missing data on two ranks: exit $code, '$(cat "$tmp/err")'"
 "$BITRAIN" bench train $tiny --ranks 3 2>"$tmp/err" >/dev/null
 [ $? -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] || fault "three ranks for eight sequences: $(cat "$tmp/err")"
+# bench comm: every codec and gather by size, on two ranks; bytes as the codecs have them
+"$BITRAIN" bench comm $tiny --json >"$tmp/out" 2>"$tmp/err" || fault "comm: exit $?: $(cat "$tmp/err")"
+rows=$(grep -o '{"what"[^}]*}' "$tmp/out")
+[ "$(wc -l <<<"$rows")" -eq 30 ] || fault "comm: not 30 rows: $(cat "$tmp/out")"
+# sent NAME: of 4 MiB of fp32, by a rank
+sent() { grep "\"codec\":\"$1\",\"bytes\":4194304," <<<"$rows" | sed 's/.*"bytes_wire":\([0-9.]*\).*/\1/'; }
+for pair in none:4194304 bf16:2097152 int8:1064984 sign:147480 topk:131096 fp32:2097152 codes:131084; do
+    awk -v got="$(sent "${pair%:*}")" -v want="${pair#*:}" 'BEGIN {exit !(got >= want && got < want * 1.001 + 300)}' || fault "comm: ${pair%:*} sends $(sent "${pair%:*}") bytes, not ${pair#*:}"
+done
+awk -v exact="$(sent "int8 exact")" -v flips="$(sent flips)" 'BEGIN {exit !(exact < 1000000 && flips < 13000 && flips > 5000)}' || fault "comm: $(sent "int8 exact") and $(sent flips) bytes of exact int8 and flips"
+awk 'BEGIN {RS = "}"} /"ms":/ && !/"ms":[0-9]/ {exit 1}' <<<"$rows" || fault "comm: a row without a time: $rows"
+"$BITRAIN" bench comm $tiny --ranks 1 >"$tmp/out" 2>"$tmp/err"
+[ $? -eq 2 ] && grep -q "needs --ranks 2 or more" "$tmp/err" || fault "comm on one rank: $(cat "$tmp/err")"
 "$BITRAIN" bench decode --preset nano --tokens 8 --json >"$tmp/out" 2>"$tmp/err" || fault "decode: exit $?: $(cat "$tmp/err")"
 awk -v t="$(value tokens_per_s)" -v p="$(value packed_ms)" -v all="$(value token_ms)" -v b="$(value packed_bytes)" 'BEGIN {exit !(t > 1 && p > 0 && p < all && b == 6 * (4 * 192 * 64 + 2 * 512 * 64 + 192 * 128))}' ||
     fault "decode: figures that cannot be: $(cat "$tmp/out")"

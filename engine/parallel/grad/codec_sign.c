@@ -21,11 +21,18 @@ static size_t bound(size_t n) { return blocks(n) * sizeof(float) + (n + 7) / 8; 
 /* the block's values with what is owed, and their mean magnitude */
 static float scale_of(float *v, const float *x, const float *owed, size_t n) {
     double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        v[i] = x[i] + owed[i];
-        sum += (double)fabsf(v[i]);
-    }
+    for (size_t i = 0; i < n; i++) v[i] = x[i] + owed[i];
+    for (size_t i = 0; i < n; i++) sum += (double)fabsf(v[i]);
     return isfinite(sum) ? (float)(sum / (double)n) : NAN;
+}
+
+static void encode_block(unsigned char *bits, const float *v, float *owed, size_t n, float scale) {
+    for (size_t k = 0; k < n; k++) owed[k] = v[k] - (v[k] < 0 ? -scale : scale);
+    for (size_t k = 0; k < n; k += 8) {
+        unsigned byte = 0;
+        for (size_t i = 0; i < 8 && k + i < n; i++) byte |= (unsigned)(v[k + i] < 0) << i;
+        bits[k / 8] = (unsigned char)byte;
+    }
 }
 
 static size_t encode(void *payload, const float *x, size_t n, void *state) {
@@ -36,11 +43,7 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
         size_t m = bt_min_size(BLOCK, n - i);
         float scale = scale_of(v, x + i, owed + i, m);
         memcpy(scales + i / BLOCK * sizeof scale, &scale, sizeof scale);
-        for (size_t k = 0; k < m && scale == scale; k++) {
-            bool minus = v[k] < 0;
-            bits[(i + k) / 8] |= (unsigned char)(minus << (i + k) % 8);
-            owed[i + k] = v[k] - (minus ? -scale : scale);
-        }
+        if (scale == scale) encode_block(bits + i / 8, v, owed + i, m, scale);
     }
     return bound(n);
 }
@@ -50,7 +53,10 @@ static void decode_block(float *y, const unsigned char *payload, size_t n, size_
     const unsigned char *bits = payload + blocks(n) * sizeof(float);
     float scale;
     memcpy(&scale, payload + i / BLOCK * sizeof scale, sizeof scale);
-    for (size_t k = 0; k < m; k++) y[k] = bits[(i + k) / 8] >> (i + k) % 8 & 1 ? -scale : scale;
+    for (size_t k = 0; k < m; k += 8) {
+        unsigned byte = bits[(i + k) / 8];
+        for (size_t b = 0; b < 8 && k + b < m; b++) y[k + b] = byte >> b & 1 ? -scale : scale;
+    }
 }
 
 static bool decode(float *x, size_t n, const void *payload, size_t bytes) {

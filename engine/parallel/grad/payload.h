@@ -4,11 +4,11 @@
  *
  *     | hash of what follows, 4 bytes | length of what follows, 4 bytes | tensor | tensor | ...
  *
- * With error feedback it is cut at tensors, so that blocks that share a scale lie in one tensor, and the padding between
- * tensors (zeros) does not travel. Each tensor is encoded, or is plain: fp32. Plain are norm gains,
- * which are few, and whatever several tensor-parallel ranks hold alike: their copies must stay
- * equal, and blocks would mix them with different neighbours. A codec that loses nothing encodes the
- * stretch as one.
+ * With error feedback it is cut at tensors, so that blocks that share a scale lie in one tensor, and
+ * the padding between tensors (zeros) does not travel. Each tensor is encoded, or is plain: fp32. Plain
+ * are norm gains, which are few, and whatever several tensor-parallel ranks hold alike: their copies
+ * must stay equal, and blocks would mix them with different neighbours. A codec that loses nothing
+ * encodes the stretch as one.
  * A payload that is cut short, or whose hash (XXH3) differs, is refused before anything is added.
  * Threads: pure. Private to engine/parallel; tables of tensors come from config/rank_setup.h. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_PAYLOAD_H

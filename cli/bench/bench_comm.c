@@ -1,0 +1,347 @@
+/* bench_comm.c - `bitrain bench comm`: what the link between data-parallel ranks can do, and what the
+ * exchange of gradients and the gather of weights make of it, by codec and by size.
+ *
+ * limit: the time that the bytes of a row take by the measured link while nothing else runs; of a row
+ * that takes longer the rest is encoding, adding and waiting. Nothing is computed beside the exchange,
+ * so nothing is hidden. Gradients are normal numbers; those of `int8 exact` multiples of a power of two,
+ * as rounded units have them; of ternary codes one in fifty changes between two gathers. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/bench.h"
+#include "cli/bench/bench_ranks.h"
+#include "cli/bench/bench_run.h"
+#include "cli/train/rank_run.h"
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/config/rank_setup.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/mpi/link.h"
+#include "engine/parallel/shard/flip_gather.h"
+#include "engine/parallel/shard/shard_all_gather.h"
+
+enum { ROUNDS = 5, LINK_BYTES = 4 << 20, FLIP_EVERY = 50 };
+enum { N_SIZES = 3, MOST_ROWS = 64 };
+
+typedef struct row {
+    const char *what, *codec;
+    double bytes, wire, s, limit_s; /* fp32; sent by a rank; median; by the link */
+} row;
+
+typedef struct bench {
+    bt_mesh mesh;
+    bt_mesh_shape shape;
+    bt_link link;
+    size_t sizes[N_SIZES]; /* bytes of fp32: two, and the model's gradients */
+    float *x, *numbers;    /* the largest */
+    row rows[MOST_ROWS];
+    size_t n;
+} bench;
+
+/* ---- one measurement --------------------------------------------------------------------------- */
+
+typedef struct measured {
+    bench *b;
+    bt_code (*once)(void *ctx, bt_err *err); /* collective */
+    void *ctx;
+    double rounds; /* of messages between every two ranks, for the limit */
+} measured;
+
+/* the median of several rounds, each as long as its slowest rank takes; one before them is not
+ * counted */
+static bt_code time_it(const measured *m, row *r, bt_err *err) {
+    double took[ROUNDS];
+    bt_comm *c = m->b->mesh.dp;
+    for (int i = -1; i < ROUNDS; i++) {
+        BT_TRY(bt_barrier(c, err));
+        uint64_t wire = bt_comm_bytes_wire();
+        int64_t start = bt_now_ns();
+        BT_TRY(m->once(m->ctx, err));
+        double s = (double)(bt_now_ns() - start) / 1e9;
+        r->wire = (double)(bt_comm_bytes_wire() - wire);
+        BT_TRY(bt_all_reduce_f64(c, &s, 1, BT_MAX, err));
+        if (i >= 0) took[i] = s;
+    }
+    BT_TRY(bt_all_reduce_f64(c, &r->wire, 1, BT_MAX, err));
+    qsort(took, ROUNDS, sizeof *took, bt_bench_by_value);
+    r->s = took[ROUNDS / 2];
+    r->limit_s = bt_link_s(&m->b->link, m->rounds, r->wire);
+    return BT_OK;
+}
+
+/* ---- gradients --------------------------------------------------------------------------------- */
+
+typedef struct exchange {
+    bt_reducer *reducer;
+    const float *numbers;
+    float *x;
+    size_t n;
+} exchange;
+
+static bt_code exchange_once(void *ctx, bt_err *err) {
+    exchange *e = ctx;
+    bt_reduce_times times;
+    bt_reducer_begin(e->reducer);
+    bt_reducer_last(e->reducer);
+    return bt_reducer_finish(e->reducer, NULL, 0, &times, err);
+}
+
+/* sums of rounds before it would grow: begins with the numbers again */
+static bt_code exchange_afresh(void *ctx, bt_err *err) {
+    exchange *e = ctx;
+    memcpy(e->x, e->numbers, e->n * sizeof *e->x);
+    return exchange_once(ctx, err);
+}
+
+static bt_code measure_exchange(bench *b, const bt_codec *codec, const char *name, size_t bytes,
+                                bt_err *err) {
+    exchange e = {.numbers = b->numbers, .x = b->x, .n = bytes / sizeof(float)};
+    const bt_reducer_cfg cfg = {
+        .mesh = &b->mesh, .grads = b->x, .n = e.n, .bucket_bytes = 4 << 20, .form.codec = codec};
+    row *r = &b->rows[b->n++];
+    *r = (row){.what = "exchange", .codec = name, .bytes = (double)bytes};
+    if (codec == &bt_codec_exact)
+        for (size_t i = 0; i < e.n; i++)
+            b->numbers[i] = (float)((int)(bt_rng_u64(1, 2, i) % 61) - 30) * 0x1p-20f;
+    BT_TRY(bt_reducer_create(&e.reducer, &cfg, err));
+    const measured m = {b, exchange_afresh, &e, 2 * ceil((double)bytes / (4 << 20))};
+    bt_code code = time_it(&m, r, err);
+    bt_reducer_destroy(e.reducer);
+    return code;
+}
+
+static bt_code measure_codecs(bench *b, size_t bytes, bt_err *err) {
+    for (int id = 0; id < BT_CODEC_COUNT; id++) {
+        const bt_codec *c = bt_codec_at((bt_codec_id)id);
+        bt_rng_normal(b->numbers, bytes / sizeof(float), 0, 1e-3f, 1,
+                      (uint64_t)bt_comm_rank(b->mesh.dp));
+        BT_TRY(measure_exchange(b, c, c->name, bytes, err));
+    }
+    return measure_exchange(b, &bt_codec_exact, "int8 exact", bytes, err);
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+typedef struct gather {
+    bt_shard_all_gather *pieces;
+    size_t stripes;
+} gather;
+
+static bt_code gather_once(void *ctx, bt_err *err) {
+    gather *g = ctx;
+    for (size_t i = g->stripes; i-- > 0;) BT_TRY(bt_shard_all_gather_start(g->pieces, i, err));
+    return bt_shard_all_gather_finish(g->pieces, err);
+}
+
+static bt_code measure_gather(bench *b, size_t elem, size_t bytes, bt_err *err) {
+    bt_shards shards;
+    size_t n = bytes / sizeof(float);
+    bt_shards_init(&shards, n, 4 << 20, 1, bt_comm_size(b->mesh.shard));
+    gather g = {.stripes = shards.n_stripes};
+    row *r = &b->rows[b->n++];
+    *r = (row){.what = "gather", .codec = elem == 4 ? "fp32" : "bf16", .bytes = (double)bytes};
+    const bt_gathered range = {{0, n}, b->x, elem};
+    BT_TRY(bt_shard_all_gather_create(&g.pieces, &b->mesh, &shards, &range, 1, err));
+    const measured m = {b, gather_once, &g, 1};
+    bt_code code = time_it(&m, r, err);
+    bt_shard_all_gather_destroy(g.pieces);
+    return code;
+}
+
+typedef struct flips {
+    bt_flip_gather *gather;
+    unsigned char *codes;
+    size_t bytes;
+    uint64_t round;
+    bool all; /* all codes change */
+} flips;
+
+/* codes go from 1 to 0 and back, which no message of flips knows from others */
+static void change(flips *f) {
+    f->round++;
+    for (size_t i = 0; i < 4 * f->bytes; i++)
+        if (f->all || bt_rng_u64(3, f->round, i) % FLIP_EVERY == 0)
+            f->codes[i / 4] = (unsigned char)(f->codes[i / 4] ^ 1u << i % 4 * 2);
+}
+
+static bt_code flips_once(void *ctx, bt_err *err) {
+    flips *f = ctx;
+    return bt_flip_gather_run(f->gather, f->codes, err);
+}
+
+/* as time_it, but the changes between two gathers are not timed */
+static bt_code time_flips(bench *b, flips *f, row *r, bt_err *err) {
+    double took[ROUNDS];
+    bt_comm *c = b->mesh.dp;
+    for (int i = -1; i < ROUNDS; i++) {
+        change(f);
+        BT_TRY(bt_barrier(c, err));
+        uint64_t wire = bt_comm_bytes_wire();
+        int64_t start = bt_now_ns();
+        BT_TRY(flips_once(f, err));
+        double s = (double)(bt_now_ns() - start) / 1e9;
+        r->wire = (double)(bt_comm_bytes_wire() - wire);
+        BT_TRY(bt_all_reduce_f64(c, &s, 1, BT_MAX, err));
+        if (i >= 0) took[i] = s;
+    }
+    BT_TRY(bt_all_reduce_f64(c, &r->wire, 1, BT_MAX, err));
+    qsort(took, ROUNDS, sizeof *took, bt_bench_by_value);
+    r->s = took[ROUNDS / 2];
+    r->limit_s = bt_link_s(&b->link, 1, r->wire);
+    return BT_OK;
+}
+
+static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
+    int shards = bt_comm_size(b->mesh.shard);
+    size_t *of = calloc((size_t)shards, sizeof *of);
+    flips f = {.bytes = bytes / 16 / (size_t)shards, .all = all};
+    row *r = &b->rows[b->n++];
+    *r = (row){.what = "gather", .codec = all ? "codes" : "flips", .bytes = (double)bytes};
+    f.codes = calloc(f.bytes, 1);
+    bt_code code = of && f.codes ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for ternary codes");
+    for (int s = 0; s < shards && of; s++) of[s] = f.bytes;
+    if (code == BT_OK) code = bt_flip_gather_create(&f.gather, &b->mesh, of, err);
+    if (code == BT_OK) code = time_flips(b, &f, r, err);
+    bt_flip_gather_destroy(f.gather);
+    free(f.codes);
+    free(of);
+    return code;
+}
+
+/* ---- the result -------------------------------------------------------------------------------- */
+
+static void put_json(bt_text *out, const bench *b) {
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "ranks", bt_comm_size(b->mesh.dp));
+    bt_json_num(&j, "link_bytes_per_s", b->link.bytes_per_s > 0 ? b->link.bytes_per_s : NAN);
+    bt_json_num(&j, "link_latency_ms", b->link.bytes_per_s > 0 ? b->link.latency_s * 1e3 : NAN);
+    bt_json_array(&j, "rows");
+    for (size_t i = 0; i < b->n; i++) {
+        const row *r = &b->rows[i];
+        bt_json_object(&j, NULL);
+        bt_json_str(&j, "what", r->what);
+        bt_json_str(&j, "codec", r->codec);
+        bt_json_num(&j, "bytes", r->bytes);
+        bt_json_num(&j, "bytes_wire", r->wire);
+        bt_json_num(&j, "ms", r->s * 1e3);
+        bt_json_num(&j, "limit_ms", r->limit_s * 1e3);
+        bt_json_num(&j, "bytes_per_s", r->bytes / r->s);
+        bt_json_end(&j, '}');
+    }
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+}
+
+static void put_text(bt_text *out, const bench *b) {
+    bt_text_printf(out, "%d data-parallel ranks, %s kernels; ", bt_comm_size(b->mesh.dp),
+                   bt_kernels_isa());
+    if (b->link.bytes_per_s > 0)
+        bt_text_printf(out, "the link: %.1f MB/s a rank, %.3f ms a round\n",
+                       b->link.bytes_per_s / 1e6, b->link.latency_s * 1e3);
+    else
+        bt_text_printf(out, "the link's speed cannot be told from the machine's other work\n");
+    bt_text_printf(out, "  %-9s %-11s %9s %12s %10s %10s %9s\n", "what", "codec", "MB fp32",
+                   "MB sent", "ms", "limit ms", "GB/s");
+    for (size_t i = 0; i < b->n; i++) {
+        const row *r = &b->rows[i];
+        char limit[32] = "-";
+        if (isfinite(r->limit_s)) snprintf(limit, sizeof limit, "%.2f", r->limit_s * 1e3);
+        bt_text_printf(out, "  %-9s %-11s %9.1f %12.3f %10.2f %10s %9.2f\n", r->what, r->codec,
+                       r->bytes / 1e6, r->wire / 1e6, r->s * 1e3, limit, r->bytes / r->s / 1e9);
+    }
+    bt_text_printf(out, "  (sent: by a rank; GB/s: of fp32; medians of %d)\n", ROUNDS);
+}
+
+/* ---- here, or on ranks ------------------------------------------------------------------------- */
+
+static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
+                             bt_err *err) {
+    bool help = false;
+    BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
+    BT_TRY(bt_opts_set(o, "data.path", "synth:chain", BT_FROM_PRESET, "bench", err));
+    BT_TRY(bt_opts_set(o, "launch.ranks", "2", BT_FROM_PRESET, "bench", err));
+    /* all ranks exchange gradients, and each owns weights */
+    BT_TRY(bt_opts_set(o, "mesh.zero", "1", BT_FROM_PRESET, "bench", err));
+    BT_TRY(
+        bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err));
+    if (cfg->dp_replicate * cfg->dp_shard < 2 || cfg->zero < 1)
+        return bt_fail(err, BT_ARG,
+                       "bench comm measures what data-parallel ranks send each other: it needs "
+                       "--ranks 2 or more, and --zero 1 or more");
+    return BT_OK;
+}
+
+static bt_code measure_all(bench *b, const bt_run_cfg *cfg, bt_err *err) {
+    bt_rank_setup s;
+    size_t most = 0;
+    BT_TRY(bt_rank_prepare(cfg, err));
+    BT_TRY(bt_rank_setup_init(&s, cfg, bt_comm_rank(bt_comm_world()), err));
+    b->sizes[0] = 256 << 10;
+    b->sizes[1] = 4 << 20;
+    b->sizes[2] = s.params.total * sizeof(float);
+    bt_rank_setup_release(&s);
+    for (size_t i = 0; i < N_SIZES; i++) most = b->sizes[i] > most ? b->sizes[i] : most;
+    bt_run_cfg_mesh(cfg, &b->shape);
+    BT_TRY(bt_mesh_create(&b->mesh, &b->shape, bt_comm_world(), err));
+    b->x = malloc(most);
+    b->numbers = malloc(most);
+    bool room = b->x && b->numbers;
+    BT_TRY(bt_agree(bt_comm_world(),
+                    room ? BT_OK
+                         : bt_fail(err, BT_NOMEM, "no memory for %zu MiB of gradients", most >> 20),
+                    err));
+    memset(b->x, 0, most);
+    BT_TRY(bt_link_measure(&b->link, b->mesh.dp, LINK_BYTES, err));
+    for (size_t i = 0; i < N_SIZES; i++) {
+        BT_TRY(measure_codecs(b, b->sizes[i], err));
+        BT_TRY(measure_gather(b, 4, b->sizes[i], err));
+        BT_TRY(measure_gather(b, 2, b->sizes[i], err));
+        BT_TRY(measure_flips(b, true, b->sizes[i], err));
+        BT_TRY(measure_flips(b, false, b->sizes[i], err));
+    }
+    return BT_OK;
+}
+
+static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err *err) {
+    static bt_opts o;
+    static bench b;
+    BT_TRY(bt_comm_init(err));
+    bt_comm *world = bt_comm_world();
+    bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err),
+                            err);
+    if (code == BT_OK) code = measure_all(&b, cfg, err);
+    if (code == BT_OK && bt_comm_rank(world) == 0) {
+        bt_text out;
+        bt_text_init(&out);
+        if (cfg->json)
+            put_json(&out, &b);
+        else
+            put_text(&out, &b);
+        bt_bench_print_result(&out, true);
+        bt_text_release(&out);
+    }
+    free(b.x);
+    free(b.numbers);
+    bt_mesh_release(&b.mesh);
+    bt_threads_release();
+    if (code == BT_OK) bt_comm_finalize();
+    return code;
+}
+
+bt_code bt_bench_comm(int argc, char **argv, int *exit_status, bt_err *err) {
+    static bt_run_cfg cfg;
+    static bt_opts o;
+    if (bt_comm_am_rank()) {
+        bt_code code = as_rank(argc, argv, &cfg, err);
+        if (code != BT_OK) bt_bench_report(code, err, exit_status);
+        return BT_OK;
+    }
+    BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));
+    return bt_bench_on_ranks("comm", argc, argv, &cfg, err);
+}

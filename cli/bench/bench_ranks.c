@@ -1,0 +1,60 @@
+/* bench_ranks.c - the way to the ranks of a measurement, and back. */
+#include "cli/bench/bench_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/parallel/mpi/comm.h"
+#include "monitor/job/launch/output.h"
+#include "monitor/job/launch/run_once.h"
+
+/* every character of a text report must survive one line */
+void bt_bench_print_result(const bt_text *out, bool marked) {
+    if (!marked) {
+        fputs(bt_text_str(out), stdout);
+        return;
+    }
+    fputs(BT_RUN_ONCE_RESULT, stdout);
+    for (const char *p = bt_text_str(out); *p; p++) fputc(*p == '\n' ? '\t' : *p, stdout);
+    fputc('\n', stdout);
+    fflush(stdout);
+}
+
+/* A rank's parent reads the first error line it sees. All write one, because the first to leave ends
+ * the rest. */
+void bt_bench_report(bt_code code, const bt_err *err, int *exit_status) {
+    char line[640];
+    *exit_status = bt_exit_code(code);
+    bt_output_error_line(line, sizeof line,
+                         err->rank >= 0 ? err->rank : bt_comm_rank(bt_comm_world()), code,
+                         err->msg);
+    fputs(line, stderr);
+    if (bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
+}
+
+bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,
+                          bt_err *err) {
+    const char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (!words) return bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
+    words[0] = "bench";
+    words[1] = verb;
+    for (int i = 0; i < argc; i++) words[2 + i] = argv[i];
+    const bt_run_once once = {.ranks = (int)cfg->ranks,
+                              .hosts = cfg->hosts,
+                              .mpirun_args = cfg->mpirun_args,
+                              .words = words,
+                              .n_words = (size_t)argc + 2};
+    bt_text result;
+    bt_text_init(&result);
+    bt_code code = bt_run_once_run(&once, &result, err);
+    if (code == BT_OK) {
+        for (char *p = result.data; p && *p; p++)
+            if (*p == '\t') *p = '\n';
+        fputs(bt_text_str(&result), stdout);
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): len says that there are data
+        if (result.len && result.data[result.len - 1] != '\n') fputc('\n', stdout);
+    }
+    bt_text_release(&result);
+    free(words);
+    return code;
+}

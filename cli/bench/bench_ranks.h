@@ -1,0 +1,17 @@
+/* bench_ranks.h - measurements that need several ranks: mpirun starts this program again, and what rank
+ * 0 found out comes back as one line. */
+#ifndef BT_CLI_BENCH_BENCH_RANKS_H
+#define BT_CLI_BENCH_BENCH_RANKS_H
+
+#include "engine/base/text.h"
+#include "engine/config/run_cfg.h"
+
+/* runs `bitrain bench VERB argv` on cfg's ranks and hosts, and prints their result */
+bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,
+                          bt_err *err) BT_MUST_CHECK;
+/* marked: by rank 0 of several, for its parent; else for people. Text of any number of lines */
+void bt_bench_print_result(const bt_text *out, bool marked);
+/* what went wrong on a rank, for its parent */
+void bt_bench_report(bt_code code, const bt_err *err, int *exit_status);
+
+#endif

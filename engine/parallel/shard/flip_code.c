@@ -1,0 +1,188 @@
+/* flip_code.c - gaps between changed fields, in bits. */
+#include "engine/parallel/shard/flip_code.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+enum { LONGEST_PARAMETER = 24, FIELDS = 4 /* of a byte */ };
+
+/* ---- bits ------------------------------------------------------------------------------------ */
+
+typedef struct bit_writer {
+    unsigned char *at, *end;
+    uint64_t bits;
+    unsigned have;
+    bool full;
+} bit_writer;
+
+/* n <= 32 */
+static void put(bit_writer *w, uint32_t value, unsigned n) {
+    w->bits |= (uint64_t)value << w->have;
+    for (w->have += n; w->have >= 8; w->have -= 8, w->bits >>= 8) {
+        if (w->at == w->end) {
+            w->full = true;
+            w->have = 0;
+            return;
+        }
+        *w->at++ = (unsigned char)w->bits;
+    }
+}
+
+static void flush(bit_writer *w) {
+    if (w->have > 0) put(w, 0, 8 - w->have);
+}
+
+typedef struct bit_reader {
+    const unsigned char *at, *end;
+    uint64_t bits;
+    unsigned have;
+    bool over; /* read beyond the end */
+} bit_reader;
+
+static uint32_t take(bit_reader *r, unsigned n) {
+    while (r->have < n) {
+        r->over |= r->at == r->end;
+        r->bits |= (uint64_t)(r->at < r->end ? *r->at++ : 0) << r->have;
+        r->have += 8;
+    }
+    uint32_t value = (uint32_t)(r->bits & ((UINT64_C(1) << n) - 1));
+    r->bits >>= n;
+    r->have -= n;
+    return value;
+}
+
+/* ---- gaps ------------------------------------------------------------------------------------ */
+
+/* mean gap times ln 2, as a power of two */
+static unsigned parameter_of(size_t fields, size_t flips) {
+    double mean = (double)fields / (double)flips * 0.6931;
+    unsigned k = 0;
+    while (k < LONGEST_PARAMETER && (double)(UINT32_C(2) << k) <= mean) k++;
+    return k;
+}
+
+static void put_gap(bit_writer *w, size_t gap, unsigned k) {
+    for (size_t q = gap >> k; q > 0 && !w->full; q--) put(w, 1, 1);
+    put(w, 0, 1);
+    put(w, (uint32_t)(gap & ((UINT32_C(1) << k) - 1)), k);
+}
+
+static size_t take_gap(bit_reader *r, unsigned k) {
+    size_t q = 0;
+    while (!r->over && take(r, 1)) q++;
+    return (q << k) + take(r, k);
+}
+
+/* ---- fields ---------------------------------------------------------------------------------- */
+
+static unsigned field(const unsigned char *x, size_t i) {
+    return x[i / FIELDS] >> i % FIELDS * 2 & 3;
+}
+
+/* the first field from i on that differs */
+static size_t next_change(const unsigned char *a, const unsigned char *b, size_t i, size_t fields) {
+    while (i < fields) {
+        if (i % 32 == 0 && fields - i >= 32 && memcmp(a + i / FIELDS, b + i / FIELDS, 8) == 0) {
+            i += 32;
+            continue;
+        }
+        if (i % FIELDS == 0 && a[i / FIELDS] == b[i / FIELDS]) {
+            i += FIELDS;
+            continue;
+        }
+        if (field(a, i) != field(b, i)) return i;
+        i++;
+    }
+    return fields;
+}
+
+/* 0: to the code zero, or from it to -1; 1: to the other extreme */
+static unsigned became(unsigned from, unsigned to) { return from == 1 ? to == 2 : to != 1; }
+static unsigned become(unsigned from, unsigned bit) {
+    if (from == 1) return bit ? 2 : 0;
+    return bit ? 2 - from : 1;
+}
+
+/* how many differ; BT_FLIPS_ALL: a field is no ternary code, or more than half do: then their gaps
+ * and bits are hardly shorter than all */
+static uint32_t count(const unsigned char *from, const unsigned char *to, size_t fields) {
+    uint32_t n = 0;
+    for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields; i++, n++)
+        if (field(from, i) == 3 || field(to, i) == 3 || n > fields / 2) return BT_FLIPS_ALL;
+    return n;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+typedef struct head {
+    uint32_t hash, bytes, flips;
+} head;
+
+static size_t seal(unsigned char *message, uint32_t flips, size_t body) {
+    head h = {.bytes = (uint32_t)(body + sizeof h.flips), .flips = flips};
+    memcpy(message, &h, sizeof h);
+    h.hash = (uint32_t)XXH3_64bits(message + offsetof(head, flips), h.bytes);
+    memcpy(message, &h, sizeof h);
+    return sizeof h + body;
+}
+
+/* the body's bytes; 0: not less than all fields */
+static size_t encode_flips(unsigned char *body, const unsigned char *from, const unsigned char *to,
+                           size_t bytes, uint32_t flips) {
+    size_t fields = bytes * FIELDS, after = 0;
+    if (flips == 0) return 0;
+    bit_writer w = {.at = body + 1, .end = body + bytes};
+    unsigned k = parameter_of(fields, flips);
+    body[0] = (unsigned char)k;
+    for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields && !w.full; i++) {
+        put_gap(&w, i - after, k);
+        after = i + 1;
+    }
+    for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields && !w.full; i++)
+        put(&w, became(field(from, i), field(to, i)), 1);
+    flush(&w);
+    return w.full ? 0 : (size_t)(w.at - body);
+}
+
+size_t bt_flip_encode(unsigned char *message, const unsigned char *from, const unsigned char *to,
+                      size_t bytes) {
+    unsigned char *body = message + BT_FLIPS_HEAD;
+    uint32_t flips = count(from, to, bytes * FIELDS);
+    if (flips == 0) return seal(message, 0, 0);
+    size_t n = flips == BT_FLIPS_ALL || bytes < 2 ? 0 : encode_flips(body, from, to, bytes, flips);
+    if (n > 0) return seal(message, flips, n);
+    memcpy(body, to, bytes);
+    return seal(message, BT_FLIPS_ALL, bytes);
+}
+
+static bool decode_flips(unsigned char *fields, size_t n, const unsigned char *body, size_t bytes,
+                         uint32_t flips) {
+    if (bytes == 0 || body[0] > LONGEST_PARAMETER || flips > n) return false;
+    bit_reader gaps = {.at = body + 1, .end = body + bytes}, r = gaps;
+    size_t i = 0;
+    for (uint32_t k = 0; k < flips && !r.over; k++) (void)take_gap(&r, body[0]);
+    for (uint32_t k = 0; k < flips; k++, i++) {
+        i += take_gap(&gaps, body[0]);
+        if (gaps.over || i >= n) return false;
+        unsigned was = field(fields, i), is = become(was, take(&r, 1));
+        if (was == 3 || r.over) return false;
+        fields[i / FIELDS] = (unsigned char)(fields[i / FIELDS] ^ (was ^ is) << i % FIELDS * 2);
+    }
+    return true;
+}
+
+bool bt_flip_decode(unsigned char *fields, size_t bytes, const unsigned char *message,
+                    size_t length) {
+    head h;
+    if (length < sizeof h) return false;
+    memcpy(&h, message, sizeof h);
+    size_t body = length - sizeof h;
+    if (h.bytes != body + sizeof h.flips) return false;
+    if (h.hash != (uint32_t)XXH3_64bits(message + offsetof(head, flips), h.bytes)) return false;
+    if (h.flips == 0) return body == 0;
+    if (h.flips != BT_FLIPS_ALL)
+        return decode_flips(fields, bytes * FIELDS, message + sizeof h, body, h.flips);
+    if (body != bytes) return false;
+    memcpy(fields, message + sizeof h, bytes);
+    return true;
+}

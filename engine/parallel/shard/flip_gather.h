@@ -1,0 +1,24 @@
+/* flip_gather.h - every shard's ternary codes to all ranks of the shard axis once a step, as what
+ * changed since the last gather (flip_code.h). The first gather sends all codes; so nothing of it is
+ * part of a checkpoint. Each rank keeps all shards' codes of the last gather, 2 bits each.
+ *
+ * Collective over the shard axis. Threads: the training thread. No allocation after create. */
+#ifndef BT_ENGINE_PARALLEL_SHARD_FLIP_GATHER_H
+#define BT_ENGINE_PARALLEL_SHARD_FLIP_GATHER_H
+
+#include "engine/parallel/mpi/mesh.h"
+
+typedef struct bt_flip_gather bt_flip_gather;
+
+/* bytes: (shards) of each shard's codes */
+bt_code bt_flip_gather_create(bt_flip_gather **out, const bt_mesh *mesh, const size_t *bytes,
+                              bt_err *err) BT_MUST_CHECK;
+void bt_flip_gather_destroy(bt_flip_gather *f); /* accepts NULL */
+/* that create takes, for shards of so many bytes together */
+size_t bt_flip_gather_bytes(size_t all);
+/* own: this shard's codes */
+bt_code bt_flip_gather_run(bt_flip_gather *f, const unsigned char *own, bt_err *err) BT_MUST_CHECK;
+/* a shard's codes, as of the last gather */
+const unsigned char *bt_flip_gather_from(const bt_flip_gather *f, int shard);
+
+#endif

@@ -1,0 +1,110 @@
+/* Changed ternary codes as bytes: what was sent arrives, for any share of changes and any size; never
+ * longer than all codes; near the entropy of independent flips; damage is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/parallel/shard/flip_code.h"
+
+enum { MOST = 40000 };
+static unsigned char from[MOST], to[MOST], got[MOST], message[MOST + BT_FLIPS_HEAD + 8];
+
+static void set(unsigned char *x, size_t i, unsigned v) {
+    x[i / 4] = (unsigned char)((x[i / 4] & ~(3u << i % 4 * 2)) | v << i % 4 * 2);
+}
+
+/* codes of which so many a million flip, one in twenty of them from -1 to +1 or back */
+static size_t make(size_t bytes, uint64_t per_million, uint64_t seed) {
+    size_t flips = 0;
+    for (size_t i = 0; i < 4 * bytes; i++) {
+        unsigned v = (unsigned)(bt_rng_u64(seed, 1, i) % 3), other = v == 1 ? 0 : 1;
+        set(from, i, v);
+        if (bt_rng_u64(seed, 2, i) % 1000000 < per_million) {
+            uint64_t u = bt_rng_u64(seed, 3, i) % 20;
+            v = v == 1 ? (u < 10 ? 0 : 2) : u == 0 ? 2 - v : other;
+            flips++;
+        }
+        set(to, i, v);
+    }
+    return flips;
+}
+
+static const size_t sizes[] = {0, 1, 2, 7, 8, 9, 31, 32, 33, 4096, 39999};
+static const uint64_t shares[] = {0, 1, 100, 5000, 18000, 75000, 300000, 900000, 1000000};
+
+static void what_changed_arrives(void **state) {
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
+            size_t bytes = sizes[s];
+            (void)make(bytes, shares[p], s * 100 + p);
+            memset(message, 0x5a, sizeof message);
+            size_t n = bt_flip_encode(message, from, to, bytes);
+            assert_true(n <= bytes + BT_FLIPS_HEAD);
+            for (size_t i = bytes + BT_FLIPS_HEAD; i < sizeof message; i++)
+                assert_int_equal(message[i], 0x5a);
+            memcpy(got, from, sizeof got);
+            assert_true(bt_flip_decode(got, bytes, message, n));
+            assert_memory_equal(got, to, bytes + 1);
+        }
+    }
+}
+
+/* a field that is no code: all of them are sent */
+static void what_is_no_code_arrives_too(void **state) {
+    (void)state;
+    (void)make(1000, 100, 3);
+    set(to, 17, 3);
+    size_t n = bt_flip_encode(message, from, to, 1000);
+    assert_int_equal(n, 1000 + BT_FLIPS_HEAD);
+    assert_true(bt_flip_decode(from, 1000, message, n));
+    assert_memory_equal(from, to, 1000);
+}
+
+static void it_is_near_the_entropy(void **state) {
+    (void)state;
+    for (size_t p = 2; p < 6; p++) {
+        size_t bytes = 39999, flips = make(bytes, shares[p], 7);
+        double n = 4.0 * (double)bytes, q = (double)flips / n,
+               least = n * -(q * log2(q) + (1 - q) * log2(1 - q)),
+               bits = 8.0 * (double)(bt_flip_encode(message, from, to, bytes) - BT_FLIPS_HEAD);
+        /* and a bit of what each became */
+        if (!(bits < 1.01 * least + 1.06 * (double)flips + 16))
+            fail_msg("%g flips: %.4f bits a code, entropy %.4f", q, bits / n, least / n);
+    }
+}
+
+static void damage_is_refused(void **state) {
+    (void)state;
+    for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
+        (void)make(4096, shares[p], 11);
+        size_t n = bt_flip_encode(message, from, to, 4096);
+        memcpy(got, from, sizeof got);
+        for (uint64_t i = 0; i < 500; i++) {
+            size_t bit = bt_rng_u64(1, p, i) % (8 * n);
+            message[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            assert_false(bt_flip_decode(got, 4096, message, n));
+            message[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        }
+        for (size_t k = 0; k < n; k += 1 + k / 8)
+            assert_false(bt_flip_decode(got, 4096, message, k));
+        assert_false(bt_flip_decode(got, 4096, message, n + 1));
+        assert_memory_equal(got, from, sizeof got);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_changed_arrives),
+        cmocka_unit_test(what_is_no_code_arrives_too),
+        cmocka_unit_test(it_is_near_the_entropy),
+        cmocka_unit_test(damage_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
