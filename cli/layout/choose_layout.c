@@ -113,8 +113,7 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
     }
     BT_TRY(set_number(o, "train.micro_batch", l->micro_batch, where, err));
     BT_TRY(bt_opts_set(o, "train.recompute", recompute[l->recompute], BT_FROM_FLAG, where, err));
-    return bt_opts_set(o, "parallel.gather", l->gather == BT_GATHER_STEP ? "step" : "layer",
-                       BT_FROM_FLAG, where, err);
+    return bt_opts_set(o, "parallel.gather", bt_gather_name(l->gather), BT_FROM_FLAG, where, err);
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */

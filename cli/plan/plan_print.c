@@ -50,7 +50,7 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     bt_json_int(j, "micro_batch", l->micro_batch);
     bt_json_int(j, "accum", l->accum);
     bt_json_str(j, "recompute", recompute[l->recompute]);
-    bt_json_str(j, "gather", l->gather == BT_GATHER_STEP ? "step" : "layer");
+    bt_json_str(j, "gather", bt_gather_name(l->gather));
     bt_json_str(j, "codec", bt_codec_at((bt_codec_id)l->codec)->name);
     bt_json_bool(j, "fits", l->fits);
     bt_json_int(j, "rank_bytes", (int64_t)l->rank_bytes);

@@ -6,6 +6,11 @@
 
 #include "engine/kernels/table/cpu.h"
 
+const char *bt_gather_name(int64_t gather) {
+    static const char *const names[] = {"layer", "step", "flips"};
+    return names[gather];
+}
+
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
     if (c->zero == 0 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
     if (c->gather != BT_GATHER_LAYER) return BT_WEIGHTS_GATHERED;

@@ -34,6 +34,7 @@ enum { BT_PACKED_AUTO, BT_PACKED_STREAM, BT_PACKED_PAD, BT_PACKED_DOCUMENTS };
 enum { BT_LAYOUT_GIVEN, BT_LAYOUT_AUTO };
 /* parallel.gather */
 enum { BT_GATHER_LAYER, BT_GATHER_STEP, BT_GATHER_FLIPS };
+const char *bt_gather_name(int64_t gather); /* the setting's word */
 enum { BT_CKPT_MEMORY_AUTO, BT_CKPT_MEMORY_OFF };
 
 extern const bt_opt bt_run_opts[];

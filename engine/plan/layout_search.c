@@ -281,7 +281,9 @@ const char *bt_layout_words(const bt_layout *l, char *buf, size_t size) {
         snprintf(zero, sizeof zero, " (ZeRO-%d over %d)", l->zero, l->shape.dp_shard);
     else if (l->zero)
         snprintf(zero, sizeof zero, " (ZeRO-%d%s)", l->zero,
-                 l->zero == 3 && l->gather == BT_GATHER_STEP ? ", gathered once a step" : "");
+                 l->gather == BT_GATHER_FLIPS && l->zero > 0   ? ", changed codes gathered"
+                 : l->zero == 3 && l->gather == BT_GATHER_STEP ? ", gathered once a step"
+                                                               : "");
     snprintf(buf, size, "pp %d x dp %d%s x tp %d, %" PRId64 " micro-batch%s of %" PRId64 "%s",
              l->shape.pp, l->shape.dp_replicate * l->shape.dp_shard, zero, l->shape.tp, l->accum,
              l->accum == 1 ? "" : "es", l->micro_batch, recompute[l->recompute]);
