@@ -55,12 +55,13 @@ code=$?
 "$BITRAIN" bench comm $tiny --json >"$tmp/out" 2>"$tmp/err" || fault "comm: exit $?: $(cat "$tmp/err")"
 rows=$(grep -o '{"what"[^}]*}' "$tmp/out")
 [ "$(wc -l <<<"$rows")" -eq 30 ] || fault "comm: not 30 rows: $(cat "$tmp/out")"
-# sent NAME: of 4 MiB of fp32, by a rank
-sent() { grep "\"codec\":\"$1\",\"bytes\":4194304," <<<"$rows" | sed 's/.*"bytes_wire":\([0-9.]*\).*/\1/'; }
-for pair in none:4194304 bf16:2097152 int8:1064984 sign:147480 topk:131096 fp32:2097152 codes:131084; do
+# sent WHAT/CODEC: of 4 MiB of fp32, by a rank
+sent() { grep "\"what\":\"${1%/*}\",\"codec\":\"${1#*/}\",\"bytes\":4194304," <<<"$rows" | sed 's/.*"bytes_wire":\([0-9.]*\).*/\1/'; }
+for pair in exchange/none:4194304 exchange/bf16:2097152 exchange/int8:1064984 exchange/sign:147480 exchange/topk:131096 \
+    gather/fp32:2097152 gather/bf16:1048576 gather/codes:131084; do
     awk -v got="$(sent "${pair%:*}")" -v want="${pair#*:}" 'BEGIN {exit !(got >= want && got < want * 1.001 + 300)}' || fault "comm: ${pair%:*} sends $(sent "${pair%:*}") bytes, not ${pair#*:}"
 done
-awk -v exact="$(sent "int8 exact")" -v flips="$(sent flips)" 'BEGIN {exit !(exact < 1000000 && flips < 13000 && flips > 5000)}' || fault "comm: $(sent "int8 exact") and $(sent flips) bytes of exact int8 and flips"
+awk -v exact="$(sent "exchange/int8 exact")" -v flips="$(sent gather/flips)" 'BEGIN {exit !(exact < 1000000 && flips < 13000 && flips > 5000)}' || fault "comm: $(sent "exchange/int8 exact") and $(sent gather/flips) bytes of exact int8 and flips"
 awk 'BEGIN {RS = "}"} /"ms":/ && !/"ms":[0-9]/ {exit 1}' <<<"$rows" || fault "comm: a row without a time: $rows"
 "$BITRAIN" bench comm $tiny --ranks 1 >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 2 ] && grep -q "needs --ranks 2 or more" "$tmp/err" || fault "comm on one rank: $(cat "$tmp/err")"
