@@ -14,7 +14,7 @@
 #include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
 #include "engine/parallel/grad/codec.h"
-#include "engine/train/loss_scale.h"
+#include "engine/train/bad_steps/loss_scale.h"
 
 enum {
     MICRO_TOKENS = 2048, /* of an automatic micro-batch at most, */

@@ -5,6 +5,7 @@
  * one starts. */
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,13 +77,27 @@ void bt_job_watch_ranks(bt_job *job) {
         bt_rank_watch_add(&job->watch, job->ranks[i].rank, job->ranks[i].pid);
 }
 
-/* A rank that was killed has nothing more to say, and neither have the others: they and mpirun are
- * ended at once. Any other end is told by the rank, or by mpirun, in its time. */
+/* A rank that fails says why and calls MPI_Abort, and mpirun kills the others: what it said may be on
+ * its way while their deaths are seen. */
+static bool rank_said_why(bt_job *job) {
+    enum { WORDS_MS = 25 };
+    struct pollfd out = {.fd = job->child.out, .events = POLLIN};
+    const int64_t until = bt_now_ns() + WORDS_MS * (int64_t)1000000;
+    while (job->child.out >= 0 && !job->output.reported && bt_now_ns() < until) {
+        if (poll(&out, 1, (int)((until - bt_now_ns()) / 1000000) + 1) <= 0) break;
+        if (!bt_output_drain(&job->output, job->child.out)) break;
+    }
+    return job->output.reported;
+}
+
+/* A rank that was killed from outside has nothing more to say, and neither have the others: they and
+ * mpirun are ended at once. Any other end is told by the rank, or by mpirun, in its time. */
 void bt_job_hear_deaths(bt_job *job) {
     char line[200], host[BT_HOST_MAX] = "";
     for (int rank, signal; (rank = bt_rank_watch_next(&job->watch, &signal)) >= 0;) {
         if (signal != SIGKILL || job->ended_by_us || job->hung || job->stop_now || job->complete)
             continue;
+        if (rank_said_why(job)) continue;
         bt_rank_watch_kill(&job->watch);
         kill(job->child.pid, SIGKILL);
         job->ended_by_us = true;

@@ -322,7 +322,7 @@ static bt_end watch_attempt(bt_job *job) {
     if (!bt_rank_progress_tell(&job->places, bt_now_ns(), job->where, sizeof job->where, &behind))
         job->where[0] = '\0';
     bt_job_attempt_over(job);
-    const bt_end_facts f = {.wait_status = job->ended_by_us ? job->output.signal : status,
+    const bt_end_facts f = {.wait_status = job->ended_by_us ? SIGKILL : status,
                             .hung = job->hung,
                             .lost_host = job->lost_host ? job->lost_host->name : NULL,
                             .stop_now = job->stop_now,

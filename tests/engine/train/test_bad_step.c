@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "engine/model/net/model.h"
-#include "engine/train/guard.h"
-#include "engine/train/skipped_data.h"
+#include "engine/train/bad_steps/guard.h"
+#include "engine/train/bad_steps/skipped_data.h"
 
 static fake_sink sink, again;
 
