@@ -88,7 +88,6 @@ static void serve_wire(bt_job *job) {
     bt_err err = BT_ERR_INIT;
     if (bt_wire_serve(job->wire, job->attempt, &job->into, &err) != BT_OK)
         bt_job_event(job, BT_EVENT_WARNING, 0, "%s", err.msg);
-    if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (!job->connected && bt_wire_connected(job->wire)) {
         job->connected = true;
         if (job->paused) job->pending |= BT_PENDING(PAUSE);
@@ -272,6 +271,8 @@ static void wait_once(bt_job *job, int64_t until_ns) {
         job->child.out = -1;
     }
     if (p[2].revents) serve_wire(job);
+    /* not where the last words are heard: the next attempt would take these ranks for its own */
+    if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
     if (p[5].revents) hear_viewer(job);
     if (p[4].revents & POLLIN && ui->input)

@@ -21,7 +21,7 @@ expect() {                              # CODE PATTERN COMMAND...
 
 expect 3 "no metrics database at" "$BITRAIN" top --once
 : > "$d/empty.db"
-expect 6 "empty file" "$BITRAIN" top --once --store "$d/empty.db"
+expect 3 "empty file" "$BITRAIN" top --once --store "$d/empty.db"
 head -c 5000 /dev/urandom > "$d/noise.db"
 expect 6 "not an SQLite file" "$BITRAIN" top --store "$d/noise.db"
 
