@@ -4,7 +4,8 @@
 # timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-b train "${slow[@]}" --steps 100000 --name held >h.out 2>h.err &
+# hangs are not ended here: under load a stopped rank would be, before it is named
+b train "${slow[@]}" --set launch.hang_s=0 --steps 100000 --name held >h.out 2>h.err &
 job=$!
 started+=($job)
 wait_step held 20
