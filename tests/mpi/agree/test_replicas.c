@@ -128,7 +128,8 @@ static void no_checkpoint_is_made_of_unequal_weights(void **state) {
     char dir[64], command[160];
     layout_folder(dir);
     const char *const rarely[] = {
-        "--check-weights", "1000", "--ckpt-every", "2", "--out", dir, NULL};
+        "--check-weights",  "1000", "--ckpt-every", "2", "--out", dir, "--set",
+        "ckpt.async=false", NULL};
     bt_err err;
     flip(2, 3, "layers.0.attn_q");
     assert_int_equal(train(&layouts[0], rarely, &err), BT_DAMAGED);
