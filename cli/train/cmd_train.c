@@ -68,6 +68,7 @@ static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help
     BT_TRY(bt_train_absolute(given, p->store, err));
     BT_TRY(mend_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
+    if (p->cfg.go_on) return bt_train_continue(p, err);
     if (p->cfg.resume[0])
         BT_TRY(bt_train_resume(p, err));
     else if (p->cfg.name[0])
@@ -119,6 +120,10 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
+    if (p->from.step >= p->cfg.steps && p->cfg.go_on) {
+        p->complete = true;
+        return BT_OK;
+    }
     if (p->from.step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY,
                        "run '%s' has done its %" PRId64
@@ -334,7 +339,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         code = bt_train_direct(p, argc, argv, exit_status, err);
     else {
         code = bt_train_make_plan(p, argc, argv, 0, &help, err);
-        if (code == BT_OK)
+        if (code == BT_OK && p->complete)
+            bt_train_tell_complete(p);
+        else if (code == BT_OK)
             code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
                    : p->cfg.detach         ? bt_train_detach(p, argc, argv, err)
                                            : supervise(p, exit_status, err);

@@ -148,6 +148,12 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     const bool first = bt_comm_rank(world) == 0;
     bt_code code = bt_train_make_plan(p, argc, argv, bt_comm_size(world), &help, err);
     code = bt_agree(world, code, err);
+    if (code == BT_OK) code = bt_broadcast(world, &p->complete, sizeof p->complete, 0, err);
+    if (code == BT_OK && p->complete) {
+        if (first) bt_train_tell_complete(p);
+        bt_comm_finalize();
+        return BT_OK;
+    }
     if (code == BT_OK) code = bt_agree_settings(world, &p->cfg, err);
     if (code == BT_OK && bt_train_only_prints(p)) {
         code = bt_agree(world, first ? bt_train_print_plan(p, err) : BT_OK, err);

@@ -37,6 +37,7 @@ typedef struct bt_train_plan {
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];
     bool resume;          /* the run's record exists and goes on */
+    bool complete;        /* --continue of a run that has done its steps: nothing is trained */
     bt_resume_point from; /* checkpoint to start from */
     /* held from before the checkpoint is chosen; -1: not (yet) */
     int run_lock;
@@ -54,6 +55,10 @@ void bt_train_plan_release(bt_train_plan *p);
  * read, not yet settled); refuses what cannot change (BT_BUSY). Fills run, out, resume, from,
  * reason. */
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* train_continue.c: --continue as --resume, where the store has a run of this very name or its folder a
+ * checkpoint; else as a new run */
+bt_code bt_train_continue(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+void bt_train_tell_complete(const bt_train_plan *p); /* on stdout */
 /* newest checkpoint of an out folder that holds; BT_NOTFOUND when there is none at all */
 /* true: the folder `memory` has a state that is at least as new as every checkpoint in `out` */
 bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p);
@@ -70,6 +75,9 @@ bt_code bt_train_from(bt_train_plan *p, const char *path, bt_err *err) BT_MUST_C
 bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_place.c */
+/* --out, else runs/RUN beside the store */
+bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err)
+    BT_MUST_CHECK;
 /* out and cache folders, as settings too */
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* out exists and nobody else trains there; once. Ranks but the first, and plans that are only

@@ -60,25 +60,31 @@ static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
     return code;
 }
 
+static void store_folder(const bt_train_plan *p, char out[PATH_MAX]) {
+    snprintf(out, PATH_MAX, "%s", p->store);
+    char *slash = strrchr(out, '/');
+    if (slash) *slash = '\0';
+}
+
+bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err) {
+    char folder[PATH_MAX], path[PATH_MAX + 96];
+    if (p->cfg.out[0]) return bt_train_absolute(p->cfg.out, out, err);
+    store_folder(p, folder);
+    snprintf(path, sizeof path, "%s/runs/%s", folder, run);
+    if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out)
+        return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
+    memcpy(out, path, strlen(path) + 1);
+    return BT_OK;
+}
+
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     static const char *const files[] = {"data.path", "data.val_path", "data.tokenizer",
                                         "data.cache", "model.init_from"};
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !p->cfg.print_config; i++)
         BT_TRY(make_absolute(p, files[i], err));
     char folder[PATH_MAX], path[PATH_MAX + 96];
-    snprintf(folder, sizeof folder, "%s", p->store);
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = '\0';
-    if (!p->out[0]) {
-        if (p->cfg.out[0])
-            BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
-        else {
-            snprintf(path, sizeof path, "%s/runs/%s", folder, p->run);
-            if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out)
-                return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
-            memcpy(p->out, path, strlen(path) + 1);
-        }
-    }
+    store_folder(p, folder);
+    if (!p->out[0]) BT_TRY(bt_train_out(p, p->run, p->out, err));
     BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
     BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
     if (p->cfg.cache[0]) return BT_OK;

@@ -70,6 +70,8 @@ rows=$(cat <<'END'
 2 | train --hosts {empty} --data synth:chain    | names no host
 1 | train --hosts {tmp} --data synth:chain      | a folder?
 3 | train --resume nosuch                       | none.db
+2 | train --continue                            | --continue needs --name
+2 | train --continue --name a --resume b        | give only one of them
 1 | train --store /proc/none/x.db               | /proc/none
 1 | train --out /proc/none --data synth:chain   | /proc/none
 6 | train --store {junk} --data synth:chain     | junk

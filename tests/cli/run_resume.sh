@@ -17,6 +17,22 @@ for k in 1 5 9; do
     [ "$(q "SELECT group_concat(from_step) FROM attempts WHERE run='part$k'")" = "0,$k" ] || fault "attempts of part$k are not recorded"
 done
 
+# --continue: the same words start a run, go on with it, and have nothing to do when it is done
+again=(train "${tiny[@]}" --steps 10 --stop-after 4 --continue --name again)
+ok "${again[@]}"
+ok "${again[@]}"
+says "resume after step 4"
+ok "${again[@]}"
+says "run again done after step 10"
+ok "${again[@]}"
+says "run again has done its 10 steps already"
+losses again | cmp -s - whole.txt || fault "three parts by --continue differ from 10"
+code 4 "${again[@]}" --set model.d_ff=128
+says "model.d_ff is 64 in run 'again'"
+# the checkpoints are there, the record is not: another store, or a lost one
+ok train "${tiny[@]}" --steps 12 --continue --name again --out runs/again --store other.db
+says "after step 10"
+
 # three attempts, by folder, in another place
 ok train "${tiny[@]}" --steps 10 --stop-after 4 --name hop --out "$tmp/else where"
 ok train --resume hop --stop-after 3 --threads 1 --ranks 2

@@ -28,6 +28,9 @@ ok train "${tiny[@]}" --steps 12 --stop-after 5 --name turned
 d train --resume turned --threads 1 >out 2>err || fault "exit $? of the direct half: $(tail -n 3 err)"
 losses turned | cmp -s - below.txt || fault "supervised, then direct: other losses"
 
+d train --continue --name turned "${direct[@]}" --steps 12 >out 2>err || fault "exit $? of --continue of a run that is done: $(tail -n 3 err)"
+[ "$(cat out)" = "run turned has done its 12 steps already" ] || fault "--continue of a run that is done says: $(cat out)"
+
 # settings and plans are printed once
 d train "${direct[@]}" --dry-run >out 2>err || fault "exit $? of --dry-run"
 [ "$(grep -c '^model ' out)" = 1 ] || fault "the plan is printed by more than one rank"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A notice to leave: SIGTERM to every process of the job at once, mpirun among them, as scancel and a systemd slice send it; SIGUSR1
-# to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time. A TERM to rank 0 alone makes the
-# ranks save and leave, and the run goes on.
+# to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time, and the same command with
+# --continue goes on to the bits of the undisturbed run. A TERM to rank 0 alone makes the ranks save and leave, and the run goes on.
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${slow[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
 everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|mpirun .*$tmp" | grep -vx $$; }
@@ -35,6 +35,32 @@ if wait_step batch 10; then
     [ $got -eq 138 ] || { fault "exit $got after SIGUSR1 to the supervisor"; tail -n 3 b.err; }
     saved batch
 fi
+
+# systemd's default: TERM to every process of the service's group, then CONT to every one, whatever their order. The service is started
+# again with the same words, until the run is done; then nothing is left to do
+again=(train "${slow[@]}" --steps 60 --continue)
+below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; } # the ranks, mpirun, then the supervisor
+ok "${again[@]}" --name calm
+losses calm >calm.txt
+for turn in 1 2; do
+    "$BITRAIN" "${again[@]}" --name unit >"u$turn.out" 2>"u$turn.err" &
+    job=$!
+    started+=($job)
+    wait_step unit $((turn * 8)) || break
+    group=$(below $job)
+    [ "$(wc -w <<<"$group")" -ge 4 ] || fault "the group of the service is $group"
+    for p in $group; do kill -TERM "$p"; done
+    for p in $group; do kill -CONT "$p" 2>/dev/null; done
+    wait $job
+    got=$?
+    [ $got -eq 143 ] || { fault "exit $got of a stopped service"; tail -n 3 "u$turn.err"; }
+    saved unit
+done
+ok "${again[@]}" --name unit
+losses unit | cmp -s - calm.txt || fault "stopped twice and started again with --continue: other losses"
+[ "$(q "SELECT count(*) FROM attempts WHERE run='unit'")" = 3 ] || fault "$(q "SELECT count(*) FROM attempts WHERE run='unit'") attempts of the service"
+ok "${again[@]}" --name unit
+says "run unit has done its 60 steps already"
 
 # rank 0 is told to leave, and nobody asked the run: it goes on
 "$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &
