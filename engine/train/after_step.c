@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
@@ -186,7 +187,11 @@ static void told_difference(bt_trainer *t, const bt_replica_blame *b) {
 bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) {
     bt_replica_blame blame = {0};
     const bt_code code = bt_replica_check_run(&t->replica_check, t->at.step, &blame, err);
-    if (blame.found) told_difference(t, &blame);
+    if (!blame.found) return code;
+    told_difference(t, &blame);
+    /* on its way to disk: its weights were compared before they were copied, and all ranks are here */
+    bt_err unsaved = BT_ERR_INIT;
+    if (bt_saver_finish(&t->saver, &unsaved) != BT_OK) bt_log(BT_LOG_WARN, "%s", unsaved.msg);
     return code;
 }
 
