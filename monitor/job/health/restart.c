@@ -119,8 +119,12 @@ static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress
     return kinds[e->kind].again || (e->kind == BT_END_LAUNCH && h->alive);
 }
 
+/* The step of an end is the newest one recorded, which a failure may overtake; what a rank reported
+ * names its own. */
 static bool same_again(const bt_restart_history *h, const bt_end *e) {
-    return h->any && h->last.kind == e->kind && h->last.step == e->step &&
+    const bool same_message = e->kind == BT_END_ERROR && e->message[0] &&
+                              strcmp(h->last.message, e->message) == 0;
+    return h->any && h->last.kind == e->kind && (h->last.step == e->step || same_message) &&
            h->last.signal == e->signal && h->last.code == e->code;
 }
 
