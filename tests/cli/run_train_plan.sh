@@ -61,13 +61,21 @@ says "vocabulary 8192 (preset small): "
 if ! grep -q __asan_init "$BITRAIN"; then
     for layout in "--zero 0" "--zero 2" "--zero 3 --recompute full"; do
         words=(--preset small --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain $layout)
-        ok train "${words[@]}" --dry-run --json
+        ok train "${words[@]}" --set ckpt.memory=off --set ckpt.async=false --dry-run --json     # bench saves nothing
         planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
         ok bench train "${words[@]}" --steps 2 --set train.stats_every=1 --json
         measured=$(sed -n 's/.*"rss_mib":\([0-9.]*\).*/\1/p' out)
         below=0.95; [ "$layout" = "--zero 3 --recompute full" ] && below=0.92
         awk -v p="$planned" -v m="$measured" -v b=$below 'BEGIN {exit !(m > b * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
     done
+    # with the copy of an asynchronous checkpoint and two states in shared memory, once both have been made
+    words=(--preset small --set model.layers=2 --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain --zero 2)
+    words+=(--set ckpt.memory=auto --set ckpt.async=true --set train.stats_every=1)
+    ok train "${words[@]}" --dry-run --json
+    planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
+    ok train "${words[@]}" --steps 4 --ckpt-every 2 --name kept --set ckpt.keep=1
+    measured=$(q "SELECT sum(m) FROM (SELECT max(rss_mib) AS m FROM rank_steps WHERE run='kept' GROUP BY rank)")
+    awk -v p="$planned" -v m="$measured" 'BEGIN {exit !(m > 0.92 * p && m < 1.05 * p)}' || fault "with states kept: planned $planned MiB, measured $measured MiB"
 fi
 
 # too little room: one line that names arena and remedy, before anything is taken; no restart
