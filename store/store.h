@@ -126,5 +126,9 @@ bt_code bt_db_query(bt_db *db, const bt_question *q, bt_row_fn fn, void *ctx, bt
 /* one number, ?1 = run; NaN for NULL or no row */
 bt_code bt_db_value(bt_db *db, const char *sql, const char *run, double *out, bt_err *err)
     BT_MUST_CHECK;
+/* the absolute path of the folder where a run (its name, not "last") keeps checkpoints and log; "":
+ * its record names none */
+bt_code bt_db_run_folder(bt_db *db, const char *run, char *out, size_t size, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

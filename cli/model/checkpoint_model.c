@@ -13,11 +13,6 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 
-static bool keep_out(void *ctx, const bt_row *r) {
-    if (r->cells[0]) snprintf(ctx, PATH_MAX, "%s", r->cells[0]);
-    return false;
-}
-
 /* a folder, or a file of another program */
 static bool is_path(const char *s) {
     struct stat st;
@@ -55,14 +50,7 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
     out[0] = '\0';
     BT_TRY(bt_cli_open(&db, store, err));
     bt_code code = bt_db_run(db, run_name, run, err);
-    if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
-                                          .params = (const char *const[]){run},
-                                          .n_params = 1,
-                                          .max_rows = 1,
-                                          .max_s = 5},
-                           keep_out, out, err);
+    if (code == BT_OK) code = bt_db_run_folder(db, run, out, PATH_MAX, err);
     bt_db_close(db);
     BT_TRY(code);
     if (out[0] && best) return best_of(run, out, err);

@@ -36,15 +36,13 @@ typedef struct folders {
     int64_t bytes;
 } folders;
 
-static bool take_folder(void *ctx, const bt_row *row) {
-    folders *f = ctx;
+static void add_folder(folders *f, const char *path) {
     int checkpoints;
     int64_t bytes;
-    if (!bt_run_folder_look(row->cells[0], &checkpoints, &bytes)) return true;
-    snprintf(f->path[f->n++], PATH_MAX, "%s", row->cells[0]);
+    if (!path[0] || !bt_run_folder_look(path, &checkpoints, &bytes)) return;
+    snprintf(f->path[f->n++], PATH_MAX, "%s", path);
     f->checkpoints += checkpoints;
     f->bytes += bytes;
-    return true;
 }
 
 /* asked once more: records can be written again, by training, but only from a checkpoint */
@@ -96,7 +94,7 @@ static bt_code confirm(size_t n, bool yes, bt_err *err) {
 
 static bt_code run_rm(const char *path, const char *const *words, size_t n,
                       const bt_runs_verb_cfg *cfg, bt_err *err) {
-    char names[NAMES_MAX][BT_NAME_MAX];
+    char names[NAMES_MAX][BT_NAME_MAX], folder[PATH_MAX];
     const char *list[NAMES_MAX];
     bt_db *db = NULL;
     BT_TRY(resolve(path, words, n, names, err));
@@ -106,11 +104,8 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     bt_code code = bt_db_open(&db, path, err);
     for (size_t i = 0; i < n && code == BT_OK; i++) {
         list[i] = names[i];
-        code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
-                                          .params = &list[i],
-                                          .n_params = 1},
-                           take_folder, f, err);
+        code = bt_db_run_folder(db, list[i], folder, sizeof folder, err);
+        if (code == BT_OK) add_folder(f, folder);
     }
     bt_db_close(db);
     if (code == BT_OK) code = bt_runs_remove(path, list, n, WAIT_S, err);

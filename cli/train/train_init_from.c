@@ -3,40 +3,11 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "cli/model/checkpoint_model.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/interop/model_file.h"
-
-static bool keep_folder(void *ctx, const bt_row *row) {
-    if (row->cells[0]) snprintf(ctx, PATH_MAX, "%s", row->cells[0]);
-    return false;
-}
-
-/* a folder, or the checkpoints of a run of the store */
-static bt_code folder_of(const bt_train_plan *p, char folder[PATH_MAX], bt_err *err) {
-    bt_db *db = NULL;
-    char run[BT_NAME_MAX];
-    if (access(p->cfg.init_from, F_OK) == 0)
-        return bt_train_absolute(p->cfg.init_from, folder, err);
-    folder[0] = '\0';
-    bt_code code = bt_db_open(&db, p->store, err);
-    if (code == BT_OK) code = bt_db_run(db, p->cfg.init_from, run, err);
-    if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
-                                          .params = (const char *const[]){run},
-                                          .n_params = 1,
-                                          .max_rows = 1,
-                                          .max_s = 5},
-                           keep_folder, folder, err);
-    bt_db_close(db);
-    if (code == BT_OK && folder[0]) return BT_OK;
-    return bt_fail(err, BT_NOTFOUND,
-                   "'%.200s' is neither a checkpoint folder nor a run of '%.200s'",
-                   p->cfg.init_from, p->store);
-}
 
 /* what the weights fix, and their tokenizer */
 static bool follows(const char *key) {
@@ -70,11 +41,12 @@ static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err
 }
 
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
-    char folder[PATH_MAX];
+    char found[PATH_MAX], folder[PATH_MAX];
     if (!p->cfg.init_from[0]) return BT_OK;
-    BT_TRY(folder_of(p, folder, err));
+    BT_TRY(bt_trained_folder(p->cfg.init_from, p->store, found, err));
+    BT_TRY(bt_train_absolute(found, folder, err));
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
-                                                      : bt_train_from(p, folder, err));
+                                                      : bt_train_init_foreign(p, folder, err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

@@ -70,8 +70,8 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_er
 /* model.init_from: a run's name becomes its folder; settings of the model and the tokenizer that nobody
  * gave follow the checkpoint */
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* train_from.c: the same of a model of another program, a folder of Hugging Face or a GGUF file */
-bt_code bt_train_from(bt_train_plan *p, const char *path, bt_err *err) BT_MUST_CHECK;
+/* train_init_foreign.c: the same of a model of another program, a folder of Hugging Face or a GGUF file */
+bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_place.c */

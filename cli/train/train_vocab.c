@@ -41,7 +41,7 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) {
     long long vocab = 0;
     char text[24];
     if (p->opts.origin[i] > BT_FROM_PRESET || strncmp(p->cfg.data, "synth:", 6) == 0) return BT_OK;
-    /* of another program: bt_train_from has set it */
+    /* of another program: bt_train_init_foreign has set it */
     if (weights && bt_model_file_kind(p->cfg.init_from) != BT_IN_NATIVE) return BT_OK;
     BT_TRY(weights ? of_checkpoint(&p->cfg, &vocab, err) : of_tokenizer(&p->cfg, &vocab, err));
     if (!vocab || vocab == p->cfg.vocab) return BT_OK;

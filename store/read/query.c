@@ -306,3 +306,26 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
     free(all);
     return code;
 }
+
+typedef struct folder_text {
+    char *to;
+    size_t size;
+} folder_text;
+
+static bool take_folder(void *ctx, const bt_row *row) {
+    const folder_text *f = ctx;
+    if (row->cells[0] && strlen(row->cells[0]) < f->size) strcpy(f->to, row->cells[0]);
+    return false;
+}
+
+bt_code bt_db_run_folder(bt_db *d, const char *run, char *out, size_t size, bt_err *err) {
+    folder_text f = {out, size};
+    out[0] = '\0';
+    return bt_db_query(d,
+                       &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
+                                      .params = &run,
+                                      .n_params = 1,
+                                      .max_rows = 1,
+                                      .max_s = 5},
+                       take_folder, &f, err);
+}

@@ -16,21 +16,10 @@
 
 static const int64_t PATIENCE_NS = 5000000000;
 
-static bool keep_cell(void *ctx, const bt_row *row) {
-    if (row->n > 0 && row->cells[0]) snprintf(ctx, PATH_MAX, "%s", row->cells[0]);
-    return false;
-}
-
 bt_code bt_control_find(bt_db *db, const char *run, char *path, size_t size, bt_err *err) {
     char name[BT_NAME_MAX], out[PATH_MAX] = "", file[PATH_MAX + 16];
     BT_TRY(bt_db_run(db, run, name, err));
-    BT_TRY(bt_db_query(db,
-                       &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
-                                      .params = (const char *const[]){name},
-                                      .n_params = 1,
-                                      .max_rows = 1,
-                                      .max_s = 2},
-                       keep_cell, out, err));
+    BT_TRY(bt_db_run_folder(db, name, out, sizeof out, err));
     snprintf(file, sizeof file, "%s/control", out);
     FILE *f = out[0] ? fopen(file, "re") : NULL;
     char line[PATH_MAX] = "";

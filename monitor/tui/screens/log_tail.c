@@ -10,26 +10,13 @@
 
 #include "monitor/tui/screens/screens.h"
 
-static bool take_dir(void *ctx, const bt_row *row) {
-    snprintf(ctx, PATH_MAX, "%s", row->cells[0] ? row->cells[0] : "");
-    return false;
-}
-
 static void find_file(bt_top *t) {
     char dir[PATH_MAX] = "";
-    const char *run = t->run;
     bt_err err = BT_ERR_INIT;
     snprintf(t->log.run, sizeof t->log.run, "%s", t->run);
     t->log.size = -1;
     t->log.n = 0;
-    if (bt_db_query(t->cfg.db,
-                    &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
-                                   .params = &run,
-                                   .n_params = 1,
-                                   .max_rows = 1,
-                                   .max_s = 1},
-                    take_dir, dir, &err) != BT_OK ||
-        !dir[0] ||
+    if (bt_db_run_folder(t->cfg.db, t->run, dir, sizeof dir, &err) != BT_OK || !dir[0] ||
         (size_t)snprintf(t->log.path, sizeof t->log.path, "%s/log.txt", dir) >= sizeof t->log.path)
         t->log.path[0] = 0;
 }

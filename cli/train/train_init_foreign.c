@@ -1,4 +1,4 @@
-/* train_from.c - what a training that begins with a model of another program takes from it: the
+/* train_init_foreign.c - what a training that begins with a model of another program takes from it: the
  * shape, unless a preset or a setting was given, and the tokenizer, unless one was given. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,7 +82,7 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
     return BT_OK;
 }
 
-bt_code bt_train_from(bt_train_plan *p, const char *path, bt_err *err) {
+bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) {
     static bt_run_cfg of;
     bt_model_file *s = NULL;
     BT_TRY(bt_model_file_open(&s, path, err));
