@@ -12,6 +12,7 @@
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/tune/base_weights.h"
 
 /* a folder, or a file of another program */
 static bool is_path(const char *s) {
@@ -88,6 +89,31 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
     return BT_OK;
 }
 
+static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char path[PATH_MAX],
+                           bt_err *err) {
+    struct stat st;
+    if (how->base && how->base[0])
+        return bt_trained_folder(how->base, how->store ? how->store : "", path, err);
+    (void)snprintf(path, PATH_MAX, "%s", t->cfg.base);
+    if (stat(path, &st) == 0) return BT_OK;
+    return bt_fail(err, BT_NOTFOUND,
+                   "'%s' holds adapters, and the model that they were trained beside is not at "
+                   "'%.200s' any more (say where it is with --base)",
+                   t->path, path);
+}
+
+/* adapters: the model that they were trained beside */
+static bt_code load_base(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    char path[PATH_MAX];
+    bt_text told = {0};
+    bt_base_weights base = {.trained_on = bt_base_weights_of(&t->meta)};
+    BT_TRY(base_folder(t, how, path, err));
+    bt_code code = bt_base_weights_load(&base, t->model, path, &told, err);
+    bt_text_release(&told);
+    BT_TRY(code);
+    return bt_base_weights_check(&base, path, err);
+}
+
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
@@ -100,7 +126,10 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     BT_TRY(bt_model_file_weights(t->file, bt_model_weights(t->model), err));
-    bt_model_quantise(t->model);
+    if (bt_model_base(t->model))
+        BT_TRY(load_base(t, how, err));
+    else
+        bt_model_quantise(t->model);
     bt_model_file_close(t->file);
     t->file = NULL;
     return BT_OK;

@@ -24,9 +24,11 @@ typedef struct bt_trained_how {
     const char *which; /* RUN, "last", a folder, a file */
     const char *store; /* "" default */
     const char *isa;   /* "" as the run */
-    int64_t threads;   /* 0: all cores */
-    int B;             /* sequences at once; 0: the run's micro-batch */
-    int T;             /* their length where that is less than the model's; 0: the model's */
+    /* of adapters: the model they were trained beside, as `which`; NULL, "": where it was then */
+    const char *base;
+    int64_t threads; /* 0: all cores */
+    int B;           /* sequences at once; 0: the run's micro-batch */
+    int T;           /* their length where that is less than the model's; 0: the model's */
 } bt_trained_how;
 
 /* the path of what `which` names: of a run its checkpoint folder */

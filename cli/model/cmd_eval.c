@@ -17,7 +17,7 @@
 #include "engine/train/run_data.h"
 
 typedef struct eval_cfg {
-    char data[4096], field[64], store[1024], isa[16], shot_data[4096];
+    char data[4096], field[64], store[1024], base[1024], isa[16], shot_data[4096];
     int64_t tokens, threads, shots, limit;
     int task; /* 0: text */
     bool json, quiet;
@@ -41,6 +41,8 @@ static const bt_opt eval_opts[] = {
      "at most this many (0: all there are; of endless data what the run used)"},
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
      "threads (0: all cores)"},
+    {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
+     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
      "fastest kernel set allowed (default: as the run)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
@@ -226,8 +228,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help;
     BT_TRY(bt_opts_init(&o, eval_opts, sizeof eval_opts / sizeof eval_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
-    const bt_trained_how how = {
-        .which = which, .store = cfg.store, .isa = cfg.isa, .threads = cfg.threads};
+    const bt_trained_how how = {.which = which,
+                                .store = cfg.store,
+                                .isa = cfg.isa,
+                                .base = cfg.base,
+                                .threads = cfg.threads};
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_load(&t, &how, err);
     const int64_t began = bt_now_ns();

@@ -14,7 +14,7 @@
 
 typedef struct generate_cfg {
     char prompt[65536], message[65536], system[65536], template[40];
-    char store[1024], isa[16], stop[4096];
+    char store[1024], base[1024], isa[16], stop[4096];
     int64_t tokens, threads;
     bt_sampling_opts sampling;
     bool chat, json;
@@ -39,6 +39,8 @@ static const bt_opt generate_opts[] = {
     BT_SAMPLING_OPTS(generate_cfg),
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
      "threads (0: all cores)"},
+    {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
+     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
      "fastest kernel set allowed (default: as the run)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
@@ -142,8 +144,12 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     bt_text_init(&stop_text);
     memset(&t, 0, sizeof t);
     memset(&w, 0, sizeof w);
-    const bt_trained_how how = {
-        .which = which, .store = cfg->store, .isa = cfg->isa, .threads = cfg->threads, .B = 1};
+    const bt_trained_how how = {.which = which,
+                                .store = cfg->store,
+                                .isa = cfg->isa,
+                                .base = cfg->base,
+                                .threads = cfg->threads,
+                                .B = 1};
     bt_code code = check(cfg, err);
     if (code == BT_OK) code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
     bt_output_init(&w.out, stops, n_stops);

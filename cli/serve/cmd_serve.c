@@ -16,7 +16,7 @@
 #include "store/store.h"
 
 typedef struct serve_cfg {
-    char store[1024], isa[16], host[128], allow[512], template[40], name[128];
+    char store[1024], base[1024], isa[16], host[128], allow[512], template[40], name[128];
     int64_t port, threads, parallel, queue;
     bool open, json;
 } serve_cfg;
@@ -41,6 +41,8 @@ static const bt_opt serve_opts[] = {
      "that may wait; further requests get status 429"},
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
      "threads (0: all cores)"},
+    {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
+     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
      "fastest kernel set allowed (default: as the run)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
@@ -221,8 +223,12 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     memset(&t, 0, sizeof t);
     sigset_t ends;
     block_signals(&ends);
-    const bt_trained_how how = {
-        .which = which, .store = cfg.store, .isa = cfg.isa, .threads = cfg.threads, .B = 1};
+    const bt_trained_how how = {.which = which,
+                                .store = cfg.store,
+                                .isa = cfg.isa,
+                                .base = cfg.base,
+                                .threads = cfg.threads,
+                                .B = 1};
     bt_code code = bt_trained_load(&t, &how, err);
     if (code == BT_OK) code = serve(&cfg, &t, err);
     bt_trained_release(&t);

@@ -47,6 +47,9 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     BT_TRY(bt_train_absolute(found, folder, err));
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
                                                       : bt_train_init_foreign(p, folder, err));
+    if (p->cfg.tune == BT_TUNE_LORA && !p->cfg.base[0])
+        BT_TRY(
+            bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/config/tune_cfg.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec.h"
 
@@ -206,6 +207,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .rope_theta = cfg->rope_theta,
         .norm_eps = cfg->norm_eps,
         .init_std = cfg->init_std,
+        .lora = bt_tune_lora(cfg),
     };
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/config/run_cfg.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/micro/balance.h"
@@ -453,7 +454,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         c->steps = steps;
     }
     if (!c->steps) c->steps = p ? p->steps : 1000;
-    if (c->lr == 0) c->lr = p ? p->lr : 1e-3;
+    if (c->lr == 0) c->lr = c->tune == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
     if (c->lr2 == 0) c->lr2 = c->lr * 2 / 3;
     if (c->warmup < 0) {
         int64_t tenth = c->steps / 10;
@@ -485,6 +486,7 @@ static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
 
 static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
     bool synthetic = strncmp(c->data, "synth:", 6) == 0;
+    BT_TRY(bt_tune_resolve(c, err));
     BT_TRY(resolve_packing(c, synthetic, err));
     if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
     if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
@@ -232,7 +233,23 @@ static void register_state(bt_trainer *t) {
                                                   .load = load_loss_scale});
     bt_guard_add_state(&t->guard, &t->saver.state);
     bt_skipped_add_state(&t->skipped, &t->saver.state);
+    if (bt_model_base(t->model)) bt_base_weights_add_state(&t->base, &t->saver.state);
     bt_state_add(&t->saver.state, &(bt_state_row){.name = "data", .ctx = t, .save = save_data});
+}
+
+/* the frozen base of adapters; the same on all ranks */
+static bt_code load_base(bt_trainer *t, bt_err *err) {
+    bt_text told = {0};
+    char hash[32];
+    if (!bt_model_base(t->model)) return BT_OK;
+    bt_code code = bt_agree(t->mesh.world,
+                            bt_base_weights_load(&t->base, t->model, t->cfg.base, &told, err), err);
+    if (code == BT_OK && told.len && bt_comm_rank(t->mesh.world) == 0)
+        bt_log(BT_LOG_WARN, "%.*s", (int)(told.len - 1), told.data);
+    bt_text_release(&told);
+    BT_TRY(code);
+    snprintf(hash, sizeof hash, "%" PRId64, t->base.hash);
+    return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);
 }
 
 /* memory_dir as resume_dir: from the state in memory, which id identifies then */
@@ -242,17 +259,20 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
     bool fence = bt_comm_rank(world) == 0 && t->cfg.out[0];
     bt_code code = fence ? bt_ckpt_begin(t->cfg.out, t->saver.attempt, err) : BT_OK;
     BT_TRY(bt_agree(world, code, err));
+    BT_TRY(load_base(t, err));
     if (resume_dir && resume_dir[0]) {
         if (memory_dir && strcmp(resume_dir, memory_dir) == 0)
             BT_TRY(bt_saver_resume_memory(&t->saver, memory_dir, id, err));
         else
             BT_TRY(bt_saver_resume(&t->saver, resume_dir, err));
+        BT_TRY(bt_agree(world, bt_base_weights_check(&t->base, t->cfg.base, err), err));
         /* the loader begins at the checkpoint's step, which only the checkpoint knows */
         BT_TRY(bt_agree(world, open_data(t, err), err));
         BT_TRY(bt_suspect_read(t->cfg.out, &t->mesh, t->at.step, &t->suspect, err));
     } else {
         bt_update_init_weights(&t->update, (uint64_t)t->cfg.seed);
-        if (t->cfg.init_from[0]) BT_TRY(bt_saver_init_from(&t->saver, t->cfg.init_from, err));
+        if (t->cfg.init_from[0] && !bt_model_base(t->model))
+            BT_TRY(bt_saver_init_from(&t->saver, t->cfg.init_from, err));
     }
     BT_TRY(bt_update_quantise(&t->update, err));
     if (bt_trainer_codec_due(t)) BT_TRY(bt_trainer_make_reducer(t, err));

@@ -73,7 +73,7 @@ static void head_grads8(const head_job *j) {
     bt_head8 h = *j->int8;
     h.noise.rows += j->first;
     bt_op_w8_dx8(j->dx, j->C, j->logits, j->ld, &h.w, j->rows, j->V, j->C, &h.noise);
-    bt_op_head_dE8(j->dE, j->logits, j->ld, j->x, &h, j->rows, j->V, j->C);
+    if (j->dE) bt_op_head_dE8(j->dE, j->logits, j->ld, j->x, &h, j->rows, j->V, j->C);
     bt_op_head_targets(&(bt_head_targets){j->dx, j->dE, j->x, j->E, j->targets, 0, j->V, j->dscale,
                                           j->rows, j->C});
 }
@@ -107,7 +107,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
             continue;
         }
         bt_op_gemm_table(dx + m * C, C, logits, ld, E, C, 0, rows, C, V, prec, 0);
-        bt_op_gemm(dE, C, logits, ld, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
+        if (dE) bt_op_gemm(dE, C, logits, ld, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     double loss = 0;
     for (size_t m = 0; m < M; m++) loss += (double)row_loss[m];

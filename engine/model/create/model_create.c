@@ -14,6 +14,29 @@ static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     return (bt_gain){.tensor = t, .w = m->w + t->offset};
 }
 
+/* the layer's tensor `id` is frozen; rows of params.def: adapters in pairs, in the order of their
+ * layers */
+static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
+    static const bt_param_id order[] = {BT_P_ATTN_Q,   BT_P_ATTN_K, BT_P_ATTN_V,  BT_P_ATTN_O,
+                                        BT_P_FFN_GATE, BT_P_FFN_UP, BT_P_FFN_DOWN};
+    size_t k = 0;
+    while (order[k] != id) k++;
+    bt_param_id a = (bt_param_id)(BT_P_ATTN_Q_A + 2 * k), b = (bt_param_id)(a + 1);
+    const bt_tensor *ta = bt_params_get(&m->adapters, layer, a),
+                    *tb = bt_params_get(&m->adapters, layer, b);
+    if (!ta || !tb) return (bt_adapter){0};
+    return (bt_adapter){.a_tensor = ta,
+                        .b_tensor = tb,
+                        .a = m->adapter_w + ta->offset,
+                        .b = m->adapter_w + tb->offset,
+                        .rank = ta->rows,
+                        .chunk = BT_ADAPTER_CHUNK,
+                        .scale = (float)m->whole.lora.scale,
+                        .x = m->lora_x,
+                        .u = m->lora_u,
+                        .du = m->lora_du};
+}
+
 static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
@@ -39,6 +62,11 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
         l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
     }
     l.ops = bt_linear_ops_of(&l);
+    if (m->adapters.n) {
+        l.frozen = l.ops;
+        l.ops = &bt_adapter_ops;
+        l.adapter = adapter_of(m, layer, id);
+    }
     return l;
 }
 
@@ -126,6 +154,12 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
     m->w = bt_arena_at(&m->params_arena, p->w);
+    if (m->adapters.n) {
+        m->adapter_w = bt_arena_at(&m->params_arena, p->adapter_w);
+        m->lora_x = bt_arena_at(&m->scratch_arena, p->lora_x);
+        m->lora_u = bt_arena_at(&m->scratch_arena, p->lora_u);
+        m->lora_du = bt_arena_at(&m->scratch_arena, p->lora_du);
+    }
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL && c->linear != BT_LIN_DENSE
                    ? bt_arena_at(&m->quant_arena, p->taken)
@@ -166,6 +200,15 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     bt_model_grads_into(m, NULL);
 }
 
+static bt_code plan_adapter(const bt_model *m, size_t N, size_t K, bt_err *err) {
+    size_t n = BT_ADAPTER_CHUNK, r = (size_t)m->whole.lora.rank, T = (size_t)m->whole.T,
+           D = (size_t)m->whole.D;
+    const size_t shapes[][3] = {{n, r, K}, {n, N, r}, {n, r, N}, {n, K, r}, {N, r, n}, {r, K, n}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        BT_TRY(bt_ops_plan(shapes[i][0], shapes[i][1], shapes[i][2], T, D, NULL, err));
+    return BT_OK;
+}
+
 /* kernel scratch for every product, its two gradients, the head and attention */
 static bt_code plan_kernels(const bt_model *m, bt_err *err) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -177,6 +220,7 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
         BT_TRY(bt_ops_plan(M, N, K, T, D, NULL, err));
         BT_TRY(bt_ops_plan(M, K, N, T, D, NULL, err));
         if (m->setup.train) BT_TRY(bt_ops_plan(N, K, M, T, D, NULL, err));
+        if (m->adapters.n) BT_TRY(plan_adapter(m, N, K, err));
     }
     size_t rows = m->logits_rows, V = (size_t)c->V, C = (size_t)c->C;
     if (!bt_slice_is_last_stage(m->setup.slice)) return BT_OK;
@@ -214,11 +258,11 @@ static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
 
 static bt_code build(bt_model *m, bt_model_memory *p, bt_err *err) {
     const bt_model_setup *s = &m->setup;
-    BT_TRY(bt_params_init(&m->params, &m->whole, s->slice, err));
+    BT_TRY(bt_model_tables(&m->params, &m->adapters, &m->whole, s->slice, err));
     BT_TRY(bt_slice_cfg(&m->setup.cfg, &m->whole, s->slice, err));
     m->first_layer = bt_slice_layers(&m->whole, s->slice).first;
     BT_TRY(allocate(m, p, err));
-    bt_model_memory_plan(p, s, &m->params, &m->whole);
+    bt_model_memory_plan(p, s, &m->params, &m->adapters, &m->whole);
     BT_TRY(commit(m, p, err));
     wire(m, p);
     bt_model_noise(m, 0, 0, 0);
@@ -259,5 +303,6 @@ void bt_model_destroy(bt_model *m) {
     free(m->quant_sums);
     free(m->totals);
     bt_params_release(&m->params);
+    bt_params_release(&m->adapters);
     free(m);
 }

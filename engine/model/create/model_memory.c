@@ -1,6 +1,7 @@
 /* model_memory.c - how much memory a model takes, and where in it everything lies. */
 #include "engine/model/create/model_memory.h"
 
+#include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 
@@ -94,14 +95,25 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
+static void plan_adapters(bt_model_memory *p, const bt_model_setup *s) {
+    const bt_model_cfg *c = &s->cfg;
+    size_t widest = bt_max_size(widest_output(c), (size_t)c->C), rank = (size_t)c->lora.rank;
+    p->lora_x = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * widest, sizeof(float));
+    p->lora_u = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * rank, sizeof(float));
+    p->lora_du = bt_arena_reserve(&p->scratch, BT_ADAPTER_CHUNK * rank, sizeof(float));
+}
+
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
-                          const bt_model_cfg *whole) {
+                          const bt_params *adapters, const bt_model_cfg *whole) {
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T;
     bt_arena_plan(&p->params, "params");
     p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
     bt_arena_plan(&p->grads, "grads");
-    if (s->train) p->g = bt_arena_reserve(&p->grads, params->total, sizeof(float));
+    if (adapters->n) p->adapter_w = bt_arena_reserve(&p->params, adapters->total, sizeof(float));
+    if (s->train)
+        p->g = bt_arena_reserve(&p->grads, adapters->n ? adapters->total : params->total,
+                                sizeof(float));
     bt_arena_plan(&p->quant, "quantised");
     plan_ternary(p, s, params);
     plan_values(p, s, params);
@@ -138,18 +150,31 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
         p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
     }
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
+    if (adapters->n) plan_adapters(p, s);
     if (bt_tp_needed(s)) bt_tp_reserve(&p->tp, &p->scratch, s, whole);
 }
 
+bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_cfg *whole,
+                        bt_model_slice slice, bt_err *err) {
+    bt_model_cfg base = *whole;
+    base.lora = (bt_lora){0};
+    *adapters = (bt_params){0};
+    BT_TRY(bt_params_init(params, &base, slice, err));
+    bt_code code = whole->lora.rank ? bt_params_init(adapters, whole, slice, err) : BT_OK;
+    if (code != BT_OK) bt_params_release(params);
+    return code;
+}
+
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
-    bt_params params;
+    bt_params params, adapters;
     bt_model_setup local = *s;
-    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->slice, NULL) != BT_OK ||
-        bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK)
+    if (s->B < 1 || bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK ||
+        bt_model_tables(&params, &adapters, &s->cfg, s->slice, NULL) != BT_OK)
         return 0;
     bt_model_memory p = {0};
-    bt_model_memory_plan(&p, &local, &params, &s->cfg);
+    bt_model_memory_plan(&p, &local, &params, &adapters, &s->cfg);
     bt_params_release(&params);
+    bt_params_release(&adapters);
     static const char *const quantised_why[] = {
         "ternary codes (1 byte, to count flips) and their packed forms",
         "weights as products read them, from their owners: all layers; embedding and head",

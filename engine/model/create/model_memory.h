@@ -14,7 +14,8 @@ typedef struct bt_model_memory {
     size_t *codes, *packed, *packed2;
     size_t row, taken;
     bt_acts_plan acts_plan;
-    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, documents, noise_rows;
+    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, documents, lora_x,
+        lora_u, lora_du, adapter_w, noise_rows;
     size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
     size_t logits_rows;
     size_t tied, d_tied; /* of a last stage */
@@ -22,8 +23,11 @@ typedef struct bt_model_memory {
 } bt_model_memory;
 
 /* s->cfg is the slice's */
+/* of the model, and of its adapters (n 0: it has none) */
+bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_cfg *whole,
+                        bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
-                          const bt_model_cfg *whole);
+                          const bt_params *adapters, const bt_model_cfg *whole);
 
 /* the head's gradients are in int8 */
 bool bt_model_head_int8(const bt_model_setup *s);

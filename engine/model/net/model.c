@@ -11,8 +11,12 @@
 
 const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
 bt_model_slice bt_model_slice_of(const bt_model *m) { return m->setup.slice; }
-const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
-float *bt_model_weights(bt_model *m) { return m->w; }
+const bt_params *bt_model_params(const bt_model *m) {
+    return m->adapters.n ? &m->adapters : &m->params;
+}
+const bt_params *bt_model_base(const bt_model *m) { return m->adapters.n ? &m->params : NULL; }
+float *bt_model_base_weights(bt_model *m) { return m->adapters.n ? m->w : NULL; }
+float *bt_model_weights(bt_model *m) { return m->adapters.n ? m->adapter_w : m->w; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }
 void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }
 
@@ -38,8 +42,25 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     point_input(&l->down_in, a->down_rstd, a->down_xq, a->down_dq, a->hn);
 }
 
+/* the base of adapters has no gradients */
+static void point_adapters(bt_model *m, float *g) {
+    for (int i = 0; i < m->setup.cfg.L; i++) {
+        bt_layer *l = &m->layers[i];
+        bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) {
+            bt_adapter *a = &linears[k]->adapter;
+            a->da = bt_at_tensor(g, a->a_tensor);
+            a->db = bt_at_tensor(g, a->b_tensor);
+        }
+    }
+}
+
 void bt_model_grads_into(bt_model *m, float *grads) {
     float *g = m->g = grads ? grads : m->own_g;
+    if (m->adapters.n) {
+        point_adapters(m, g);
+        return;
+    }
     const bt_tensor *embed = bt_params_get(&m->params, -1, BT_P_EMBED);
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
@@ -87,7 +108,8 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     double loss = head_loss(m, targets, (float)grad_scale);
     /* of the head's three products one is forward */
     bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
-    if (!c->tied) bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
+    if (!c->tied && !m->adapters.n)
+        bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
     m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &m->final_norm,
                                       .dx = a->dx,
                                       .dy = m->tp->reduce_grad(m, a->dxn, B * T),

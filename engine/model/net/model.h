@@ -108,6 +108,10 @@ bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
 const bt_params *bt_model_params(const bt_model *m);
 float *bt_model_weights(bt_model *m); /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);   /* (params) */
+/* With adapters (cfg.lora) params, weights and grads are theirs, and the base is frozen: its weights are
+ * loaded here, and quantised once. Without: NULL, as params and weights are all there is */
+const bt_params *bt_model_base(const bt_model *m);
+float *bt_model_base_weights(bt_model *m);
 /* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the
  * model's own again. */
 void bt_model_grads_into(bt_model *m, float *grads);

@@ -27,27 +27,38 @@ static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
+/* U(-spread, spread), or zeros */
+static void init_adapter(float *w, const bt_tensor *t, size_t from, size_t to, uint64_t seed) {
+    uint64_t stream = bt_hash_name(t->name);
+    for (size_t k = from; k < to; k++)
+        w[k] = t->spread *
+               (float)(2 * bt_rng_unit(seed, stream, bt_tensor_place(t, k - t->offset)) - 1);
+}
+
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
-    for (size_t i = 0; i < m->params.n; i++) {
-        const bt_tensor *t = &m->params.tensors[i];
+    const bt_params *p = bt_model_params(m);
+    float *w = bt_model_weights(m);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
         size_t from = t->offset > begin ? t->offset : begin,
                to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from >= to) continue;
-        if (t->init_std > 0) {
-            init_job j = {m->w + from, t,    from - t->offset,
-                          t->init_std, seed, bt_hash_name(t->name)};
+        if (t->adapter) {
+            init_adapter(w, t, from, to, seed);
+        } else if (t->init_std > 0) {
+            init_job j = {w + from, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
             bt_parallel_for(to - from, 4096, init_range, &j);
         } else {
-            for (size_t k = from; k < to; k++) m->w[k] = 1.0f;
+            for (size_t k = from; k < to; k++) w[k] = 1.0f;
         }
     }
 }
 
 void bt_model_init_weights(bt_model *m, uint64_t seed) {
-    bt_model_init_range(m, seed, 0, m->params.total);
+    bt_model_init_range(m, seed, 0, bt_model_params(m)->total);
 }
 
-void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->own_g, m->params.total); }
+void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->own_g, bt_model_params(m)->total); }
 
 void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;

@@ -35,6 +35,17 @@ typedef struct bt_linear_ops {
                size_t r0, size_t rows);
 } bt_linear_ops;
 
+/* y += scale B (A x) beside a frozen layer; rank 0: none. x is what the base product reads: int8 values
+ * times their scale, or floats. Rows are worked on in chunks, in the memory that all layers share */
+typedef struct bt_adapter {
+    const bt_tensor *a_tensor, *b_tensor;
+    const float *a, *b; /* (rank, K), (N, rank) */
+    float *da, *db;
+    size_t rank, chunk;
+    float scale;
+    float *x, *u, *du; /* (chunk, K), (chunk, rank), (chunk, rank) */
+} bt_adapter;
+
 struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     const bt_linear_ops *ops;
     const bt_tensor *tensor;
@@ -67,6 +78,9 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
     bt_noise noise;
     size_t first_row; /* of the outputs, in the tensor */
+    /* of a frozen layer: `ops` are those of adapter.c, which call these */
+    const bt_linear_ops *frozen;
+    bt_adapter adapter;
 };
 
 /* Rows r0 .. r0+rows of an input; x, dx, dy: row r0's */
@@ -129,6 +143,10 @@ struct bt_model {
     const bt_tp_ops *tp; /* bt_tp_one_rank, or of engine/model/tp, whose state follows */
     struct bt_tp_state *tp_state;
     bt_params params;
+    /* what trains instead of params, and their weights and gradients; n is 0: params train */
+    bt_params adapters;
+    float *adapter_w, *adapter_g;
+    float *lora_x, *lora_u, *lora_du; /* scratch of adapters */
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
     /* (params.total); g: where gradients are added, NULL without training */
     float *w, *g;
@@ -179,6 +197,11 @@ bool bt_net_reads_bf16(bt_prec prec);
 /* decoding, int8 gradients, ternary, dense: by what the layer has */
 const bt_linear_ops *bt_linear_ops_of(const bt_linear *l);
 void bt_net_copy(float *y, const float *x, size_t n);
+
+/* ---- adapter.c ---- */
+enum { BT_ADAPTER_CHUNK = 256 };
+/* a frozen layer, with its adapter or without */
+extern const bt_linear_ops bt_adapter_ops;
 
 /* ---- linear_input.c ---- */
 /* of an input whose whole rows are here */

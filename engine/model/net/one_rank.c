@@ -74,7 +74,8 @@ static void embed(bt_model *m, const int32_t *inputs, size_t M) {
 }
 
 static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
-    bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, M, (size_t)m->setup.cfg.C);
+    if (m->d_embed)
+        bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, M, (size_t)m->setup.cfg.C);
 }
 
 static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {

@@ -298,6 +298,7 @@ void bt_model_quant_done(bt_model *m) {
 
 void bt_model_quantise(bt_model *m) {
     assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
+    if (m->adapters.n && m->quantised) return; /* a frozen base: once */
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {
@@ -313,13 +314,13 @@ void bt_model_quantise(bt_model *m) {
 }
 
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
-    if (tensor >= m->params.n) return (bt_quant_stat){0};
+    if (m->adapters.n || tensor >= m->params.n) return (bt_quant_stat){0};
     const bt_linear *l = linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]);
     return l ? l->stat : (bt_quant_stat){0};
 }
 
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor) {
-    const bt_linear *l = tensor < m->params.n
+    const bt_linear *l = !m->adapters.n && tensor < m->params.n
                              ? linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor])
                              : NULL;
     return l ? l->codes : NULL;

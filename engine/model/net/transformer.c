@@ -191,15 +191,22 @@ typedef struct backward { /* one backward pass */
 } backward;
 
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
-    if (!t || !ready) return;
+    if (!t || !ready || t->adapter != (m->adapters.n > 0)) return; /* a frozen base has none */
     m->tp->complete_grad(m, t);
-    size_t i = (size_t)(t - m->params.tensors);
-    ready(ready_ctx, t->offset,
-          i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
+    const bt_params *p = bt_model_params(m);
+    size_t i = (size_t)(t - p->tensors);
+    ready(ready_ctx, t->offset, i + 1 < p->n ? p->tensors[i + 1].offset : p->total);
 }
 
 static void done(const backward *p, const bt_tensor *t) {
     bt_net_ready(p->m, t, p->ready, p->ready_ctx);
+}
+
+/* of a linear layer: its tensor's, or its adapter's */
+static void linear_done(const backward *p, const bt_linear *l) {
+    done(p, l->adapter.b_tensor);
+    done(p, l->adapter.a_tensor);
+    done(p, l->tensor);
 }
 
 static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
@@ -210,7 +217,7 @@ static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, c
 static void dw_done(const backward *p, const bt_linear *l, const float *dy,
                     const bt_linear_input *in, const float *src) {
     dw(l, dy, in, src, 0, p->M);
-    done(p, l->tensor);
+    linear_done(p, l);
 }
 
 /* rows r0 .. r0+rows of dx -> of gate and up; d: row r0's */
@@ -255,14 +262,14 @@ static void ffn_backward(const backward *p, bt_layer *l) {
                          n - i < m->block ? n - i : m->block);
         }
         dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n);
-        if (w0 + n == p->M) done(p, l->down.tensor), done(p, l->down_in.gain.tensor);
+        if (w0 + n == p->M) linear_done(p, &l->down), done(p, l->down_in.gain.tensor);
         m->tp->dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
         poll(m);
         dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n);
-        if (w0 + n == p->M) done(p, l->up.tensor);
+        if (w0 + n == p->M) linear_done(p, &l->up);
         dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n);
     }
-    done(p, l->gate.tensor);
+    linear_done(p, &l->gate);
     norm_backward(p, &l->ffn_in, a->x_mid);
 }
 

@@ -13,6 +13,24 @@
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
 
+/* Low-rank adapters beside frozen linear layers: y = base(x) + scale B (A x), A (rank, inputs), B
+ * (outputs, rank) (arXiv:2106.09685). All zero: there are none, the whole model trains */
+typedef struct bt_lora {
+    int rank;
+    double scale;
+    unsigned targets; /* BT_LORA_*: the layers that have one */
+} bt_lora;
+enum {
+    BT_LORA_Q = 1,
+    BT_LORA_K = 2,
+    BT_LORA_V = 4,
+    BT_LORA_O = 8,
+    BT_LORA_GATE = 16,
+    BT_LORA_UP = 32,
+    BT_LORA_DOWN = 64,
+    BT_LORA_ALL = 127
+};
+
 typedef struct bt_model_cfg {
     /* layers, width, heads, kv heads, head size, ffn width, sequence length, vocabulary */
     int L, C, H, KV, D, F, T, V;
@@ -24,6 +42,7 @@ typedef struct bt_model_cfg {
     bt_linear_kind linear;
     bool tied, qk_norm;
     double rope_theta, norm_eps, init_std;
+    bt_lora lora;
 } bt_model_cfg;
 
 typedef struct bt_preset {

@@ -10,7 +10,7 @@
 /* scope */
 enum { GLOBAL, LAYER };
 /* init */
-enum { NORMAL, RESID, ONE };
+enum { NORMAL, RESID, ONE, UNIFORM, ZERO };
 /* fp32 has every whole number up to there */
 enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };
 
@@ -33,6 +33,7 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #define COL BT_SHARD_COL
 #define NONE BT_SHARD_NONE
 #define VOCAB BT_SHARD_VOCAB
+#define BT_R c->lora.rank
 #define BT_PARAM(id_, name_, scope_, rows_, cols_, init_, decay_, tern_, shard_, when_) \
     rows[i++] = (param_row){BT_P_##id_, name_,  scope_, rows_,  cols_, \
                             init_,      decay_, tern_,  shard_, when_};
@@ -43,6 +44,7 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #undef COL
 #undef NONE
 #undef VOCAB
+#undef BT_R
 }
 
 /* both shapes of every row: the tensor's, and its block's in this part */
@@ -96,7 +98,8 @@ static bool in_stage(const table *b, const param_row *r, int layer) {
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
-    if (!r->when) return true;
+    bool adapter = r->init == UNIFORM || r->init == ZERO;
+    if (!r->when || adapter != (c->lora.rank > 0)) return true;
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
     t->layer = layer;
@@ -118,7 +121,9 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->linear = r->tern;
     t->tern = r->tern && c->linear != BT_LIN_DENSE;
     t->shard = r->shard;
-    t->init_std = r->init == ONE
+    t->adapter = adapter;
+    t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)r->cols)) : 0.0f;
+    t->init_std = r->init == ONE || adapter
                       ? 0.0f
                       : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
     p->index[layer + 1][r->id] = p->n++;

@@ -43,8 +43,10 @@ typedef struct bt_tensor {
     /* elements before it are replicated on a lower tensor-parallel rank and must not be counted
      * twice: none, all, or those of a kv head */
     size_t first_counted;
-    size_t offset;    /* elements, in the flat arrays */
-    float init_std;   /* 0: initialised to one */
+    size_t offset;  /* elements, in the flat arrays */
+    float init_std; /* 0: initialised to one, unless `adapter` */
+    bool adapter;   /* initialised uniformly within `spread` (0: to zero) */
+    float spread;
     bool decay, tern; /* tern is false for linear = dense */
     bool linear;      /* a BitLinear weight, whatever `linear` is */
     bt_shard_axis shard;
@@ -83,6 +85,8 @@ bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
 /* kv heads that two neighbours share, of those between the slices 0 .. slice.tp_rank: one at most
  * between two */
 size_t bt_slice_shared_kv(const bt_model_cfg *whole, bt_model_slice slice);
+/* The tensors that train: those of the model, or with whole->lora its adapters alone, whose base has the
+ * table of the same config without lora */
 bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err)
     BT_MUST_CHECK;
 void bt_params_release(bt_params *p);

@@ -1,0 +1,80 @@
+/* tune_cfg.c - reads and checks the settings of fine-tuning. */
+#include "engine/config/tune_cfg.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct target {
+    const char *name, *hf_name;
+    unsigned bits;
+} targets[] = {{"attn_q", "q_proj", BT_LORA_Q},         {"attn_k", "k_proj", BT_LORA_K},
+               {"attn_v", "v_proj", BT_LORA_V},         {"attn_o", "o_proj", BT_LORA_O},
+               {"ffn_gate", "gate_proj", BT_LORA_GATE}, {"ffn_up", "up_proj", BT_LORA_UP},
+               {"ffn_down", "down_proj", BT_LORA_DOWN}, {"all", "all-linear", BT_LORA_ALL}};
+enum { N_TARGETS = sizeof targets / sizeof *targets };
+
+bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) {
+    *out = 0;
+    for (const char *w = text + strspn(text, ", "); *w; w += strspn(w, ", ")) {
+        char word[32];
+        size_t n = strcspn(w, ", "), i = 0;
+        (void)snprintf(word, sizeof word, "%.*s", (int)n, w);
+        while (i < N_TARGETS && strcmp(word, targets[i].name) != 0 &&
+               strcmp(word, targets[i].hf_name) != 0)
+            i++;
+        if (i == N_TARGETS)
+            return bt_fail(err, BT_ARG,
+                           "tune.targets: there is no layer '%s' (all, attn_q, attn_k, attn_v, "
+                           "attn_o, ffn_gate, ffn_up, ffn_down)",
+                           word);
+        *out |= targets[i].bits;
+        w += n;
+    }
+    return *out ? BT_OK : bt_fail(err, BT_ARG, "tune.targets names no layer (use all)");
+}
+
+bt_lora bt_tune_lora(const bt_run_cfg *c) {
+    const double r = (double)c->lora_rank;
+    bt_lora l = {.rank = (int)c->lora_rank, .scale = c->lora_alpha / (c->rslora ? sqrt(r) : r)};
+    if (c->tune != BT_TUNE_LORA || bt_tune_targets(c->lora_targets, &l.targets, NULL) != BT_OK)
+        return (bt_lora){0};
+    return l;
+}
+
+/* B A has the rank of the smaller side of a matrix at most */
+static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
+    bt_model_cfg m;
+    bt_run_cfg_model(c, &m);
+    const int q = m.H * m.D, kv = m.KV * m.D;
+    const int sides[][2] = {{q, m.C},   {kv, m.C},  {kv, m.C}, {m.C, q},
+                            {m.F, m.C}, {m.F, m.C}, {m.C, m.F}};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
+        const int least = sides[i][0] < sides[i][1] ? sides[i][0] : sides[i][1];
+        if ((bits & targets[i].bits) && c->lora_rank > least)
+            return bt_fail(err, BT_ARG,
+                           "tune.rank=%" PRId64 " is larger than a side of %s, which is %d x %d "
+                           "(use at most %d)",
+                           c->lora_rank, targets[i].name, sides[i][0], sides[i][1], least);
+    }
+    return BT_OK;
+}
+
+bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
+    unsigned bits;
+    if (c->tune != BT_TUNE_LORA) return BT_OK;
+    BT_TRY(bt_tune_targets(c->lora_targets, &bits, err));
+    BT_TRY(check_rank(c, bits, err));
+    if (!c->base[0])
+        return bt_fail(err, BT_ARG,
+                       "tune.mode=lora needs a base whose weights stay as they are (--init-from "
+                       "RUN or a model's path)");
+    if (c->tp > 1 || c->pp > 1 || c->zero > 2)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "tune.mode=lora keeps the whole base on every rank: it works with "
+            "--dp-replicate, --dp-shard and --zero 0 to 2, not with --tp, --pp or --zero 3");
+    c->parts = 1; /* of tensor parallelism, which there is none of */
+    return BT_OK;
+}

@@ -1,0 +1,20 @@
+/* tune_cfg.h - the settings of fine-tuning (tune.*): what trains, and the low-rank adapters of a model.
+ */
+#ifndef BT_ENGINE_CONFIG_TUNE_CFG_H
+#define BT_ENGINE_CONFIG_TUNE_CFG_H
+
+#include "engine/config/run_cfg.h"
+
+/* learning rate of adapters where none is given: what the tools for fine-tuning take for LoRA */
+#define BT_LORA_LR 2e-4
+
+/* tune.targets as bits of bt_lora; BT_ARG names what is no layer. The names that the layers have in
+ * Hugging Face's models (q_proj, ...) mean the same */
+bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) BT_MUST_CHECK;
+/* of a configuration that has been resolved; all zero: no adapters */
+bt_lora bt_tune_lora(const bt_run_cfg *c);
+/* Checks tune.* against the model and the layout, and settles what depends on it. After the model's
+ * shape is known */
+bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
+
+#endif

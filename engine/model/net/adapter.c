@@ -1,0 +1,80 @@
+/* adapter.c - linear layers whose weights are frozen: no gradient for them, and a low-rank adapter
+ * beside some, u = scale x A^T, y += u B^T. Backward: dB += dy^T u, du = scale dy B, dA += du^T x,
+ * dx += du A (arXiv:2106.09685). Products of adapters are in fp32. */
+#include "engine/base/small.h"
+#include "engine/base/threads.h"
+#include "engine/model/net/net.h"
+
+typedef struct widen_job {
+    float *out;
+    const int8_t *xq;
+    const float *dq;
+    size_t K;
+} widen_job;
+
+static void widen_rows(void *ctx, int thread, size_t begin, size_t end) {
+    const widen_job *j = ctx;
+    (void)thread;
+    for (size_t r = begin; r < end; r++)
+        for (size_t k = 0; k < j->K; k++)
+            j->out[r * j->K + k] = (float)j->xq[r * j->K + k] * j->dq[r];
+}
+
+/* rows r0 .. r0+n of what the base product reads */
+static const float *input_rows(const bt_linear *l, const bt_linear_input *in, const float *src,
+                               size_t r0, size_t n) {
+    if (!in->tern) return bt_input_floats(in, src) + r0 * l->K;
+    widen_job j = {l->adapter.x, in->xq + r0 * l->K, in->dq + r0, l->K};
+    bt_parallel_for(n, 8, widen_rows, &j);
+    return l->adapter.x;
+}
+
+static void times_a(const bt_linear *l, const float *x, size_t n) {
+    const bt_adapter *a = &l->adapter;
+    bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, BT_PREC_FP32,
+               0);
+}
+
+static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
+                size_t r0, size_t rows, int flags) {
+    const bt_adapter *a = &l->adapter;
+    l->frozen->fwd(l, y, in, src, r0, rows, flags);
+    for (size_t at = 0, n; a->rank && at < rows; at += n) {
+        n = bt_min_size(a->chunk, rows - at);
+        times_a(l, input_rows(l, in, src, r0 + at, n), n);
+        bt_op_gemm(y + at * l->N, l->N, a->u, a->rank, 0, a->b, a->rank, 1, 1, n, l->N, a->rank,
+                   BT_PREC_FP32, BT_ACC);
+    }
+}
+
+static void dx(const bt_linear *l, size_t range, float *dx_out, const float *dy, size_t r0,
+               size_t rows, int flags) {
+    const bt_adapter *a = &l->adapter;
+    size_t N = l->N / l->ranges, col = range * N;
+    l->frozen->dx(l, range, dx_out, dy, r0, rows, flags);
+    for (size_t at = 0, n; a->rank && at < rows; at += n) {
+        n = bt_min_size(a->chunk, rows - at);
+        bt_op_gemm(a->du, a->rank, dy + at * l->N + col, l->N, 0, a->b + col * a->rank, a->rank, 0,
+                   a->scale, n, a->rank, N, BT_PREC_FP32, 0);
+        bt_op_gemm(dx_out + at * l->K, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank,
+                   BT_PREC_FP32, BT_ACC);
+    }
+}
+
+static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
+               size_t r0, size_t rows) {
+    const bt_adapter *a = &l->adapter;
+    for (size_t at = 0, n; a->rank && at < rows; at += n) {
+        n = bt_min_size(a->chunk, rows - at);
+        const float *x = input_rows(l, in, src, r0 + at, n), *d = dy + at * l->N;
+        times_a(l, x, n);
+        bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, BT_PREC_FP32,
+                   BT_ACC);
+        bt_op_gemm(a->du, a->rank, d, l->N, 0, a->b, a->rank, 0, a->scale, n, a->rank, l->N,
+                   BT_PREC_FP32, 0);
+        bt_op_gemm(a->da, l->K, a->du, a->rank, 1, x, l->K, 0, 1, a->rank, l->K, n, BT_PREC_FP32,
+                   BT_ACC);
+    }
+}
+
+const bt_linear_ops bt_adapter_ops = {fwd, dx, dw};

@@ -1,0 +1,34 @@
+/* base_weights.h - the frozen base of low-rank adapters: read from its own model file, and told apart
+ * by a hash of its weights.
+ *
+ * Order:    load -> (resume: add_state before it, check after it). The model computes with the base from
+ *           load on.
+ * Ranks:    load reads on every rank, from the file alone; the caller agrees on the result and on the
+ *           hash.
+ * Threads:  the training thread. */
+#ifndef BT_ENGINE_TUNE_BASE_WEIGHTS_H
+#define BT_ENGINE_TUNE_BASE_WEIGHTS_H
+
+#include "engine/ckpt/state.h"
+#include "engine/model/net/model.h"
+
+typedef struct bt_base_weights {
+    /* of every tensor of the base, and of that which the adapters were trained beside; 0: unknown.
+     * 53 bits: checkpoints keep whole numbers as JSON */
+    int64_t hash, trained_on;
+} bt_base_weights;
+
+/* Reads the base of m out of a checkpoint, a folder of Hugging Face or a GGUF file, and quantises it;
+ * does nothing for a model without adapters. told: a line for each difference that does no harm.
+ * BT_ARG: the file holds a model of another shape, or adapters */
+bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *told,
+                             bt_err *err) BT_MUST_CHECK;
+/* the row "base": keeps the hash in checkpoints of the adapters */
+void bt_base_weights_add_state(bt_base_weights *b, bt_state *s);
+/* the hash in a checkpoint of adapters, as trained_on has it */
+int64_t bt_base_weights_of(const bt_ckpt_meta *m);
+/* after a resume: BT_ARG unless the adapters were trained beside this base */
+bt_code bt_base_weights_check(const bt_base_weights *b, const char *path, bt_err *err)
+    BT_MUST_CHECK;
+
+#endif

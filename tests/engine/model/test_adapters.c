@@ -1,0 +1,271 @@
+/* test_adapters.c - low-rank adapters beside a frozen base: what they add is the merged model's, their
+ * gradients are those of the full weights seen through A and B, and the base has none. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
+
+enum { B = 2, T = 150, V = 37, M = B * T, R = 3 };
+#define SCALE 1.5
+
+static int32_t inputs[M], targets[M];
+
+static bt_model_setup setup_of(bt_linear_kind linear, unsigned lora) {
+    bt_model_setup s = {.cfg = {.L = 2,
+                                .C = 24,
+                                .H = 4,
+                                .KV = 2,
+                                .D = 6,
+                                .F = 40,
+                                .T = T,
+                                .V = V,
+                                .norm = BT_NORM_SUBLN,
+                                .act = BT_ACT_RELU2,
+                                .linear = linear,
+                                .tied = true,
+                                .rope_theta = 100,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.3},
+                        .B = B,
+                        .prec = BT_PREC_FP32,
+                        .train = true,
+                        .n_threads = 2};
+    if (lora) s.cfg.lora = (bt_lora){.rank = R, .scale = SCALE, .targets = lora};
+    return s;
+}
+
+static bt_model *model_of(bt_linear_kind linear, unsigned lora) {
+    bt_err err;
+    bt_model *m;
+    bt_model_setup s = setup_of(linear, lora);
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 5);
+    return m;
+}
+
+/* the weights of `full` become the base of `adapted` */
+static void share_base(bt_model *full, bt_model *adapted) {
+    memcpy(bt_model_base_weights(adapted), bt_model_weights(full),
+           bt_model_params(full)->total * sizeof(float));
+    bt_model_quantise(full);
+    bt_model_quantise(adapted);
+}
+
+static void random_b(bt_model *m) {
+    const bt_params *p = bt_model_params(m);
+    for (size_t i = 0; i < p->n; i++)
+        if (strstr(p->tensors[i].name, "lora_b"))
+            bt_rng_normal(bt_model_weights(m) + p->tensors[i].offset, p->tensors[i].count, 0, 0.2f,
+                          9, i);
+}
+
+static const bt_tensor *part(const bt_model *m, const char *name, const char *which) {
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", name, which);
+    return bt_params_named(bt_model_params(m), full);
+}
+
+/* W += SCALE B A in `full` */
+static void merge(bt_model *full, bt_model *adapted) {
+    const bt_params *p = bt_model_params(full);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i], *a = part(adapted, t->name, "lora_a"),
+                        *b = part(adapted, t->name, "lora_b");
+        float *w = bt_model_weights(full) + t->offset;
+        for (size_t n = 0; a && n < t->rows; n++)
+            for (size_t k = 0; k < t->cols; k++)
+                for (size_t r = 0; r < R; r++)
+                    w[n * t->cols + k] +=
+                        (float)(SCALE * (double)bt_model_weights(adapted)[b->offset + n * R + r] *
+                                (double)bt_model_weights(adapted)[a->offset + r * t->cols + k]);
+    }
+    bt_model_quantise(full);
+}
+
+static void close_to(const float *got, const double *want, size_t n, const char *what) {
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        diff += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    if (!(diff <= 1e-8 * norm)) fail_msg("%s differs by %.2e", what, sqrt(diff / norm));
+}
+
+/* dA = s B^T dW, dB = s dW A^T, dW the full model's */
+static void check_gradients(bt_model *full, bt_model *adapted) {
+    const bt_params *p = bt_model_params(full);
+    const float *w = bt_model_weights(adapted), *g = bt_model_grads(adapted);
+    size_t seen = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i], *a = part(adapted, t->name, "lora_a"),
+                        *b = part(adapted, t->name, "lora_b");
+        if (!a) continue;
+        const float *dw = bt_model_grads(full) + t->offset;
+        double *da = calloc(a->count, sizeof *da), *db = calloc(b->count, sizeof *db);
+        for (size_t n = 0; n < t->rows; n++)
+            for (size_t k = 0; k < t->cols; k++)
+                for (size_t r = 0; r < R; r++) {
+                    double d = SCALE * (double)dw[n * t->cols + k];
+                    da[r * t->cols + k] += d * (double)w[b->offset + n * R + r];
+                    db[n * R + r] += d * (double)w[a->offset + r * t->cols + k];
+                }
+        close_to(g + a->offset, da, a->count, a->name);
+        close_to(g + b->offset, db, b->count, b->name);
+        free(da);
+        free(db);
+        seen++;
+    }
+    assert_int_equal(seen * 2, bt_model_params(adapted)->n);
+}
+
+static double train(bt_model *m) {
+    bt_model_zero_grads(m);
+    return bt_model_train_micro(m, inputs, targets, 0.01, NULL, NULL);
+}
+
+static void dense_adapters_equal_the_merged_model(void **state) {
+    (void)state;
+    static const unsigned some[] = {BT_LORA_ALL, BT_LORA_Q | BT_LORA_V, BT_LORA_DOWN};
+    for (size_t i = 0; i < 3; i++) {
+        bt_model *full = model_of(BT_LIN_DENSE, 0), *adapted = model_of(BT_LIN_DENSE, some[i]);
+        share_base(full, adapted);
+        double base = train(full), fresh = train(adapted);
+        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero */
+        random_b(adapted);
+        merge(full, adapted);
+        double want = train(full), got = train(adapted);
+        assert_true(fabs(want - got) < 1e-6 * want && fabs(want - base) > 1e-3 * want);
+        check_gradients(full, adapted);
+        bt_model_destroy(full);
+        bt_model_destroy(adapted);
+    }
+}
+
+/* along a random direction of all adapters the loss changes as their gradients say */
+static void dense_gradients_equal_finite_differences(void **state) {
+    (void)state;
+    bt_model *full = model_of(BT_LIN_DENSE, 0), *adapted = model_of(BT_LIN_DENSE, BT_LORA_ALL);
+    share_base(full, adapted);
+    random_b(adapted);
+    train(adapted);
+    const size_t n = bt_model_params(adapted)->total;
+    const double h = 1e-3, scale = 0.01; /* as train() */
+    float *w = bt_model_weights(adapted), *kept = malloc(n * sizeof *kept),
+          *way = malloc(n * sizeof *way);
+    double slope = 0, loss[2];
+    bt_rng_normal(way, n, 0, 1.0f, 17, 4);
+    for (size_t i = 0; i < n; i++) slope += (double)way[i] * (double)bt_model_grads(adapted)[i];
+    memcpy(kept, w, n * sizeof *kept);
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++) w[i] = kept[i] + (float)(side ? h : -h) * way[i];
+        loss[side] = scale * bt_model_eval_micro(adapted, inputs, targets);
+    }
+    const double measured = (loss[1] - loss[0]) / (2 * h);
+    if (!(fabs(measured - slope) < 2e-3 * fabs(slope)))
+        fail_msg("the loss changes by %g, the gradients say %g", measured, slope);
+    free(kept);
+    free(way);
+    bt_model_destroy(full);
+    bt_model_destroy(adapted);
+}
+
+static void ternary_adapters_see_the_base_as_it_computes(void **state) {
+    (void)state;
+    bt_model *full = model_of(BT_LIN_BITNET158, 0),
+             *adapted = model_of(BT_LIN_BITNET158, BT_LORA_ALL);
+    share_base(full, adapted);
+    size_t n = bt_model_params(full)->total;
+    float *before = malloc(n * sizeof *before);
+    memcpy(before, bt_model_base_weights(adapted), n * sizeof *before);
+    double base = train(full), fresh = train(adapted);
+    assert_memory_equal(&base, &fresh, sizeof base);
+    check_gradients(full, adapted);
+    random_b(adapted);
+    bt_model_quantise(adapted);
+    assert_true(fabs(train(adapted) - base) > 1e-3 * base);
+    assert_memory_equal(before, bt_model_base_weights(adapted), n * sizeof *before);
+    free(before);
+    bt_model_destroy(full);
+    bt_model_destroy(adapted);
+}
+
+static void gradients_are_reported_once_from_the_end(void *ctx, size_t begin, size_t end) {
+    size_t *at = ctx;
+    assert_int_equal(end, *at);
+    assert_true(begin < end);
+    *at = begin;
+}
+
+/* a frozen base costs no gradients: the arena has the adapters' elements alone */
+static void gradients_of_adapters_alone_take_memory(void **state) {
+    (void)state;
+    bt_model *full = model_of(BT_LIN_BITNET158, 0),
+             *adapted = model_of(BT_LIN_BITNET158, BT_LORA_ALL);
+    bt_model_setup s = setup_of(BT_LIN_BITNET158, BT_LORA_ALL);
+    bt_arena_row rows[8];
+    size_t n = bt_model_plan(&s, rows, 8), seen = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(rows[i].name, "grads") != 0) continue;
+        assert_int_equal(rows[i].bytes, bt_model_params(adapted)->total * sizeof(float));
+        seen++;
+    }
+    assert_int_equal(seen, 1);
+    assert_int_equal(bt_model_base(adapted)->total, bt_model_params(full)->total);
+    assert_null(bt_model_base(full));
+    bt_model_destroy(full);
+    bt_model_destroy(adapted);
+}
+
+static void every_adapter_is_reported(void **state) {
+    (void)state;
+    bt_model *full = model_of(BT_LIN_BITNET158, 0),
+             *adapted = model_of(BT_LIN_BITNET158, BT_LORA_ALL);
+    share_base(full, adapted);
+    size_t at = bt_model_params(adapted)->total;
+    bt_model_zero_grads(adapted);
+    bt_model_train_micro(adapted, inputs, targets, 0.01, gradients_are_reported_once_from_the_end,
+                         &at);
+    assert_int_equal(at, 0);
+    assert_int_equal(bt_model_params(adapted)->count,
+                     2 * R * (24 + 24 + 2 * (24 + 12) + 24 + 24 + 3 * (24 + 40)));
+    bt_model_destroy(full);
+    bt_model_destroy(adapted);
+}
+
+static int setup(void **state) {
+    (void)state;
+    bt_err err;
+    for (int i = 0; i < M; i++) {
+        inputs[i] = (int32_t)(bt_rng_u64(3, 0, (uint64_t)i) % V);
+        targets[i] = i % 5 ? (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V) : -1;
+    }
+    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    bt_threads_release();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dense_adapters_equal_the_merged_model),
+        cmocka_unit_test(dense_gradients_equal_finite_differences),
+        cmocka_unit_test(ternary_adapters_see_the_base_as_it_computes),
+        cmocka_unit_test(every_adapter_is_reported),
+        cmocka_unit_test(gradients_of_adapters_alone_take_memory),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
