@@ -8,16 +8,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "monitor/job/launch/proc.h"
+
 static bt_request_box *the_box;
 static volatile sig_atomic_t seen;
-static int is_direct;
+static int is_direct, repeats_notices;
 static time_t seen_s; /* when the first signal came */
 
-/* The second time: now. Of TERM two within a second are one, see bt_job_signal. */
+/* The second time: now. Of TERM two within a second are one, and all under a batch system: see
+ * bt_job_signal. */
 static void on_stop(int sig) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    const bool together = sig == SIGTERM && now.tv_sec - seen_s < 2;
+    const bool together = sig == SIGTERM && (repeats_notices || now.tv_sec - seen_s < 2);
     if (is_direct && seen && sig != SIGUSR1 && !together) _exit(128 + sig);
     if (!seen) seen_s = now.tv_sec;
     seen = sig;
@@ -27,6 +30,7 @@ static void on_stop(int sig) {
 void bt_signals_rank(bt_request_box *box, int direct) {
     the_box = box;
     is_direct = direct;
+    repeats_notices = bt_proc_batch_job();
     struct sigaction a;
     memset(&a, 0, sizeof a);
     a.sa_handler = on_stop;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/common/signals.h"
+#include "cli/train/direct_watch.h"
 #include "cli/train/live_line.h"
 #include "cli/train/rank_run.h"
 #include "engine/base/log.h"
@@ -172,6 +173,11 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
         code = bt_agree(world, code, err);
     }
     if (code == BT_OK) code = bt_rank_prepare(&p->cfg, err);
+    bt_direct_watch *watch = NULL;
+    if (code == BT_OK) {
+        code = bt_direct_watch_open(&watch, p->run, h.writer, err);
+        code = bt_agree(world, code, err);
+    }
     bool in_step = false;
     if (code == BT_OK) {
         const bt_rank_run r = {.cfg = &p->cfg,
@@ -183,6 +189,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
                                .number = d.attempt};
         code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, &in_step, err);
     }
+    bt_direct_watch_close(watch);
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
     if (code != BT_OK) {

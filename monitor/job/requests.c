@@ -142,6 +142,8 @@ void bt_job_signal(bt_job *job, int sig) {
      * Ctrl-C are a person's */
     if (sig != SIGINT && job->signal_ns && now - job->signal_ns < TOGETHER_NS) return;
     if (!job->signal_ns) job->signal_ns = now;
+    /* the notice before the time limit, and the limit itself: what saves may go on until SIGKILL */
+    if (sig == SIGTERM && job->result->signal && bt_proc_batch_job()) return;
     if (job->stop_asked) {
         bt_job_stop_now(job);
         if (!job->result->signal) job->result->signal = sig;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `mpirun bitrain train`: every process is a rank, rank 0 writes the database; the same losses as under the supervisor;
 # resumed by either way; SIGUSR1 and SIGTERM save and stop; errors are told once.
-# timeout: 120
+# timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}")                       # without "--ranks 2", the last two words
@@ -52,5 +52,20 @@ wait $job
 grep -q "run asked stopped after step" a.out || fault "SIGUSR1 does not stop a direct run: $(tail -n 3 a.err)"
 ls runs/asked/step-*/manifest.json >/dev/null 2>&1 || fault "SIGUSR1 saves nothing"
 [ "$(q "SELECT state FROM runs WHERE run='asked'")" = stopped ] || fault "the record after SIGUSR1"
+# a rank is killed: the others do not wait in MPI until their launcher ends them (mpirun is told to wait 3 s with that), one of them
+# says who died, rank 0 records it, and the run goes on from its newest checkpoint
+for victim in 1 0; do
+    "${mpi[@]}" --mca odls_base_sigkill_timeout 3 "$BITRAIN" train "${direct[@]}" --steps 1000000 --name lost$victim >l.out 2>l.err &
+    job=$!
+    started+=($job)
+    wait_step lost$victim 50
+    kill -9 "$(q "SELECT pid FROM ranks WHERE run='lost$victim' AND rank=$victim")"
+    wait $job && fault "exit 0 of a job whose rank $victim was killed"
+    [ "$(grep -c "bitrain train: rank $victim (pid [0-9]*) was ended.*--resume lost$victim)" l.err)" = 1 ] || fault "who died is not told once: $(tail -n 5 l.err)"
+done
+[ "$(q "SELECT state FROM runs WHERE run='lost1'")" = failed ] || fault "the record of a run that lost rank 1: $(q "SELECT state FROM runs WHERE run='lost1'")"
+q "SELECT rank, title FROM events WHERE run='lost1' AND kind='failure'" | grep -q "^1,rank 1 (pid" || fault "no event names rank 1"
+d train --resume lost1 --threads 1 --stop-after 3 >out 2>err || fault "exit $? of the run that lost a rank: $(tail -n 3 err)"
+says "run lost1 stopped after step"
 rm -rf "$TMPDIR"/ompi.*                         # mpirun's own
 finish

@@ -11,6 +11,11 @@
 
 #include "engine/base/clock.h"
 
+bool bt_proc_batch_job(void) {
+    const char *id = getenv("SLURM_JOB_ID");
+    return id && id[0];
+}
+
 /* "pid (comm) state ppid pgrp session ...": comm may hold blanks and brackets */
 static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
     char path[64], line[512];

@@ -21,6 +21,9 @@ bool bt_proc_look(pid_t pid, bt_proc *out);
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);
 /* SIGKILL to all of them until none is left, at most wait_s; returns how many are left */
 size_t bt_proc_kill_session(pid_t session, double wait_s);
+/* a batch system (Slurm) started this process: it repeats its notices to leave, and sends SIGKILL by
+ * itself when the time is over */
+bool bt_proc_batch_job(void);
 /* counter of this kernel; -1 unknown */
 int64_t bt_proc_oom_kills(void);
 

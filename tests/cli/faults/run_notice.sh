@@ -2,6 +2,7 @@
 # A notice to leave: SIGTERM to every process of the job at once, mpirun among them, as scancel and a systemd slice send it; SIGUSR1
 # to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time, and the same command with
 # --continue goes on to the bits of the undisturbed run. A TERM to rank 0 alone makes the ranks save and leave, and the run goes on.
+# timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${slow[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
 everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|mpirun .*$tmp" | grep -vx $$; }
@@ -61,6 +62,19 @@ losses unit | cmp -s - calm.txt || fault "stopped twice and started again with -
 [ "$(q "SELECT count(*) FROM attempts WHERE run='unit'")" = 3 ] || fault "$(q "SELECT count(*) FROM attempts WHERE run='unit'") attempts of the service"
 ok "${again[@]}" --name unit
 says "run unit has done its 60 steps already"
+
+# Slurm sends TERM before the time limit and again at the limit, then KILL: the second is no order to drop what is being saved. Steps of
+# some seconds, so that the second and the third come before the first is answered
+SLURM_JOB_ID=1 BITRAIN_TEST_SLOW=0:150 "$BITRAIN" "${run[@]}" --name limit >l.out 2>l.err &
+job=$!
+started+=($job)
+if wait_step limit 0; then
+    for i in 1 2 3; do kill -TERM $job 2>/dev/null; sleep 1.1; done
+    wait $job
+    got=$?
+    [ $got -eq 143 ] || { fault "exit $got after three TERM under Slurm"; tail -n 3 l.err; }
+    saved limit
+fi
 
 # rank 0 is told to leave, and nobody asked the run: it goes on
 "$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &

@@ -1,0 +1,157 @@
+/* direct_watch.c - one thread that waits for a pidfd, and what is said and recorded then. */
+#include "cli/train/direct_watch.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/log.h"
+#include "engine/parallel/mpi/comm.h"
+#include "monitor/job/launch/rank_watch.h"
+
+/* a rank that failed says why by itself, and so do those that its error reaches */
+enum { OWN_WORD_MS = 200, SECOND_LOOK_MS = 1000 };
+
+typedef struct peer {
+    int64_t pid, space; /* space: its pid namespace */
+} peer;
+
+struct bt_direct_watch {
+    bt_rank_watch ranks;
+    char run[BT_NAME_MAX];
+    bt_writer *writer;
+    int me, stop; /* stop: readable when the watch ends */
+    pthread_t thread;
+    bool running;
+    bool gone[BT_RANK_WATCH_MAX]; /* as in ranks.at */
+};
+
+static bool told_to_stop(const bt_direct_watch *w, int wait_ms) {
+    struct pollfd p = {w->stop, POLLIN, 0};
+    return poll(&p, 1, wait_ms) > 0;
+}
+
+/* the lowest rank of this host that is left is the one that speaks */
+static bool speaks(const bt_direct_watch *w) {
+    for (size_t i = 0; i < w->ranks.n; i++)
+        if (w->ranks.at[i].rank < w->me && !w->gone[i]) return false;
+    return true;
+}
+
+static void record(bt_direct_watch *w, int rank, const char *what) {
+    bt_err err = BT_ERR_INIT;
+    const bt_event e = {.kind = BT_EVENT_FAILURE,
+                        .step = bt_writer_committed_step(w->writer),
+                        .rank = rank,
+                        .title = what};
+    const bt_sink *sink = bt_writer_sink(w->writer);
+    sink->event(sink->ctx, &e);
+    if (bt_writer_end(w->writer, "failed", "signal", BT_LOST_RANK_EXIT, &err) != BT_OK)
+        bt_log(BT_LOG_WARN, "%s", err.msg);
+}
+
+static void note_gone(bt_direct_watch *w, int rank) {
+    for (size_t i = 0; i < w->ranks.n; i++)
+        if (w->ranks.at[i].rank == rank) w->gone[i] = true;
+}
+
+static void *watch(void *arg) {
+    bt_direct_watch *w = arg;
+    char what[160], by[64] = "";
+    struct pollfd p[2] = {{w->ranks.epoll, POLLIN, 0}, {w->stop, POLLIN, 0}};
+    int signal = 0, rank = -1;
+    while (rank < 0) {
+        if (poll(p, 2, SECOND_LOOK_MS) < 0) continue;
+        if (p[1].revents) return NULL;
+        if (p[0].revents) rank = bt_rank_watch_next(&w->ranks, &signal);
+    }
+    note_gone(w, rank);
+    if (told_to_stop(w, OWN_WORD_MS)) return NULL;
+    for (int more, other; (more = bt_rank_watch_next(&w->ranks, &other)) >= 0;) note_gone(w, more);
+    const bool first = speaks(w);
+    if (signal) snprintf(by, sizeof by, " by signal %d (%s)", signal, strsignal(signal));
+    snprintf(what, sizeof what, "rank %d (pid %d) was ended%s", rank,
+             (int)bt_rank_watch_pid(&w->ranks, rank), by);
+    if (w->writer) record(w, rank, what);
+    if (first)
+        fprintf(stderr,
+                "bitrain train: %s: the other ranks end, too (go on with: bitrain train --resume "
+                "%s)\n",
+                what, w->run);
+    _exit(BT_LOST_RANK_EXIT);
+}
+
+static peer myself(void) {
+    struct stat st;
+    return (peer){.pid = getpid(),
+                  .space = stat("/proc/self/ns/pid", &st) == 0 ? (int64_t)st.st_ino : -1};
+}
+
+static bt_code add_all(bt_direct_watch *w, bt_err *err) {
+    bt_comm *world = bt_comm_world();
+    const int n = bt_comm_size(world);
+    const peer mine = myself();
+    peer *all = calloc((size_t)n, sizeof *all);
+    bt_code code = bt_agree(world,
+                            all ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d ranks", n), err);
+    if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
+    for (int r = 0; code == BT_OK && r < n; r++)
+        if (r != w->me && mine.space >= 0 && all[r].space == mine.space &&
+            bt_comm_host(r) == bt_comm_host(w->me))
+            bt_rank_watch_add(&w->ranks, r, (pid_t)all[r].pid);
+    free(all);
+    return code;
+}
+
+static bt_code start(bt_direct_watch *w, bt_err *err) {
+    sigset_t all, old;
+    w->stop = eventfd(0, EFD_CLOEXEC);
+    if (w->stop < 0) return bt_fail(err, BT_IO, "cannot make an eventfd");
+    sigfillset(&all); /* signals belong to the training thread */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    w->running = pthread_create(&w->thread, NULL, watch, w) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return w->running ? BT_OK
+                      : bt_fail(err, BT_NOMEM, "cannot start the thread that watches ranks");
+}
+
+bt_code bt_direct_watch_open(bt_direct_watch **out, const char *run, bt_writer *writer,
+                             bt_err *err) {
+    *out = NULL;
+    if (bt_comm_size(bt_comm_world()) == 1) return BT_OK;
+    bt_direct_watch *w = calloc(1, sizeof *w);
+    bt_code code = w ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to watch the other ranks");
+    code = bt_agree(bt_comm_world(), code, err);
+    if (code != BT_OK) {
+        free(w);
+        return code;
+    }
+    w->me = bt_comm_rank(bt_comm_world());
+    w->writer = writer;
+    w->stop = -1;
+    snprintf(w->run, sizeof w->run, "%s", run);
+    const bool can = bt_rank_watch_open(&w->ranks);
+    code = add_all(w, err);
+    if (code == BT_OK && can && w->ranks.n) code = start(w, err);
+    if (code != BT_OK) {
+        bt_direct_watch_close(w);
+        return code;
+    }
+    *out = w;
+    return BT_OK;
+}
+
+void bt_direct_watch_close(bt_direct_watch *w) {
+    const uint64_t one = 1;
+    if (!w) return;
+    if (w->running && write(w->stop, &one, sizeof one) == sizeof one) pthread_join(w->thread, NULL);
+    if (w->stop >= 0) close(w->stop);
+    bt_rank_watch_close(&w->ranks);
+    free(w);
+}
