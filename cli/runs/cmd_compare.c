@@ -8,16 +8,17 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
+#include "cli/runs/compare_groups.h"
 #include "engine/base/tables/fact.h"
 #include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
 #include "store/read/compare_runs.h"
 
-enum { RUNS_MAX = 12, GATES_MAX = 16 };
+enum { RUNS_MAX = 12, GATES_MAX = 16, WORDS_MAX = 512 };
 #define NEARLY 0.98 /* of the point compared at: a run of 2 M tokens may end some steps before */
 
 typedef struct compare_cfg {
-    char store[1024], metric[64], at[64], fail_if[2048];
+    char store[1024], metric[64], at[64], fail_if[2048], group_by[256];
     int64_t window;
     bool json;
 } compare_cfg;
@@ -33,6 +34,8 @@ static const bt_opt compare_opts[] = {
      1000, NULL, "records", "values averaged"},
     {"fail_if", "--fail-if", BT_OPT_LIST, offsetof(compare_cfg, fail_if), 2048, "", 0, 0, NULL,
      NULL, "exit 5 when a run fulfils this against the first: 'loss > +0.5% @ tokens=2M'"},
+    {"group_by", "--group-by", BT_OPT_TEXT, offsetof(compare_cfg, group_by), 256, "", 0, 0, NULL,
+     NULL, "KEY or KEY,KEY: mean and spread over the runs that share the value of these settings"},
     {"store", "--store", BT_OPT_TEXT, offsetof(compare_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -131,6 +134,19 @@ static bt_code run_checks(comparison *c, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code read_at(const compare_cfg *cfg, bt_at *at, bt_err *err) {
+    bt_gate g;
+    char as_gate[96];
+    *at = (bt_at){BT_AT_TOKENS, NAN};
+    if (!cfg->at[0]) return BT_OK;
+    snprintf(as_gate, sizeof as_gate, "x > 0 @ %s", cfg->at);
+    if (bt_gate_parse(as_gate, &g, err) != BT_OK)
+        return bt_fail(err, BT_ARG, "--at '%s' is not understood (tokens=2M, step=500 or time=60)",
+                       cfg->at);
+    *at = g.at;
+    return BT_OK;
+}
+
 static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *err) {
     bt_level found[RUNS_MAX];
     c->n = n;
@@ -145,17 +161,7 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
                            take_summary, r, err));
         if (i) BT_TRY(bt_db_first_difference(c->db, c->names[0], r->run, &r->first, err));
     }
-    c->at = (bt_at){BT_AT_TOKENS, NAN};
-    if (c->cfg->at[0]) {
-        bt_gate g;
-        char as_gate[96];
-        snprintf(as_gate, sizeof as_gate, "x > 0 @ %s", c->cfg->at);
-        if (bt_gate_parse(as_gate, &g, err) != BT_OK)
-            return bt_fail(err, BT_ARG,
-                           "--at '%s' is not understood (tokens=2M, step=500 or time=60)",
-                           c->cfg->at);
-        c->at = g.at;
-    }
+    BT_TRY(read_at(c->cfg, &c->at, err));
     if (isnan(c->at.x)) BT_TRY(bt_db_common_end(c->db, c->names, n, c->at.axis, &c->at.x, err));
     BT_TRY(levels(c, c->cfg->metric, c->at, found, err));
     for (size_t i = 0; i < n; i++) c->runs[i].level = found[i];
@@ -411,15 +417,34 @@ static bt_code print_json(comparison *c, bt_err *err) {
     return code;
 }
 
+static bt_code groups(const compare_cfg *cfg, const char *const *words, size_t n, bt_err *err) {
+    bt_db *db = NULL;
+    bt_group_cfg g = {.keys = cfg->group_by,
+                      .metric = cfg->metric,
+                      .window = (int)cfg->window,
+                      .json = cfg->json};
+    if (cfg->fail_if[0])
+        return bt_fail(err, BT_ARG, "--fail-if compares runs with the first, not groups of them");
+    BT_TRY(read_at(cfg, &g.at, err));
+    BT_TRY(bt_cli_open(&db, cfg->store, err));
+    bt_code code = bt_compare_groups(db, &g, words, n, err);
+    bt_db_close(db);
+    return code;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     compare_cfg cfg;
     bt_opts o;
-    const char *words[RUNS_MAX];
+    const char *words[WORDS_MAX];
     size_t n = 0;
     bool help;
     BT_TRY(bt_opts_init(&o, compare_opts, sizeof compare_opts / sizeof compare_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, RUNS_MAX, &n, &help, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, words, WORDS_MAX, &n, &help, err));
+    if (cfg.group_by[0]) return groups(&cfg, words, n, err);
+    if (n > RUNS_MAX)
+        return bt_fail(err, BT_ARG, "at most %d runs side by side (many: --group-by KEY)",
+                       RUNS_MAX);
     if (n < 2)
         return bt_fail(
             err, BT_ARG,
@@ -441,11 +466,14 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_compare = {
     .name = "compare",
     .summary = "settings, results and speed of runs side by side",
-    .args = "RUN RUN...",
-    .examples = "bitrain compare base-1 abl-3            # the first run is the base\n"
-                "bitrain compare base-1 abl-3 --at tokens=2M --metric loss --json\n"
-                "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < "
-                "-5%'   # exit 5\n",
+    .args = "RUN RUN... | [RUN|FILTER...] --group-by KEY",
+    .examples =
+        "bitrain compare base-1 abl-3            # the first run is the base\n"
+        "bitrain compare base-1 abl-3 --at tokens=2M --metric loss --json\n"
+        "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < "
+        "-5%'   # exit 5\n"
+        "bitrain compare group=lr --group-by optim.lr     # mean and spread of the runs of a "
+        "sweep\n",
     .options = options,
     .run = run,
 };

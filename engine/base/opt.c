@@ -200,8 +200,14 @@ const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
         const char *dot = strrchr(table[i].key, '.');
         names[i] = table[i].key;
         last[i] = dot ? dot + 1 : table[i].key;
-        if (strcmp(last[i], word) == 0) return table[i].key;
     }
+    /* of several with this last word, the one of the same group */
+    const size_t group = strcspn(key, ".") + 1;
+    for (int same_group = 1; same_group >= 0; same_group--)
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(last[i], word) == 0 &&
+                (!same_group || strncmp(table[i].key, key, group) == 0))
+                return table[i].key;
     for (size_t i = 0; i < n; i++) {
         if (!table[i].flag || strncmp(table[i].flag, "--", 2) != 0) continue;
         const char *f = table[i].flag + 2;

@@ -48,7 +48,7 @@ typedef struct bt_opt {
     const char *help;    /* one line */
 } bt_opt;
 
-enum { BT_OPT_MAX = 160 };
+enum { BT_OPT_MAX = 320 };
 
 typedef struct bt_opt_set_state { /* origins of one struct's fields */
     const bt_opt *table;

@@ -79,6 +79,10 @@ rows=$(cat <<'END'
 2 | top --screen nonsense                       | nonsense
 2 | ctl last                                    | ctl wants a run and a verb
 3 | ctl last pause                              | none.db
+2 | sweep                                       | no file given
+3 | sweep {tmp}/none.yaml                       | none.yaml
+2 | sweep {empty}                               | the space is empty
+3 | compare --group-by nonsense                 | none.db
 2 | show                                        | no run given
 3 | show last                                   | none.db
 2 | autopsy                                     | no run given

@@ -1,0 +1,285 @@
+/* compare_groups.c - mean and spread of a metric over the runs that share the value of a setting. */
+#include "cli/runs/compare_groups.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/database.h"
+#include "cli/common/table.h"
+#include "cli/runs/run_filter.h"
+#include "engine/base/tables/metric.h"
+#include "engine/config/run_cfg.h"
+
+enum { KEYS = 4, VALUE = 64, RUNS_MOST = 4096 };
+
+typedef struct member {
+    char run[BT_NAME_MAX], value[KEYS][VALUE];
+    double steps;
+    bt_level level;
+} member;
+
+typedef struct group {
+    const member *first; /* whose values are the group's */
+    const member *best;
+    size_t n, without; /* runs with a value, and without */
+    double sum, sum_squares;
+} group;
+
+typedef struct job {
+    const bt_group_cfg *cfg;
+    const char *keys[KEYS];
+    size_t n_keys, n, n_groups;
+    const char *const *names; /* wanted by name; none: all that the filters let through */
+    size_t n_names;
+    member *members;
+    group *groups;
+    bool full;
+} job;
+
+/* ---- which runs ------------------------------------------------------------------------------ */
+
+static bt_code split_keys(job *j, char *text, bt_err *err) {
+    for (char *rest = text, *key; (key = strsep(&rest, ",")) != NULL;) {
+        const char *whole = NULL;
+        for (size_t i = 0; i < bt_run_opts_n && !whole; i++) {
+            const char *dot = strrchr(bt_run_opts[i].key, '.');
+            if (strcmp(bt_run_opts[i].key, key) == 0 || (dot && strcmp(dot + 1, key) == 0))
+                whole = bt_run_opts[i].key;
+        }
+        if (!whole)
+            return bt_fail(err, BT_ARG,
+                           "--group-by: no setting '%.60s' (`bitrain help options` lists them)",
+                           key);
+        if (j->n_keys == KEYS) return bt_fail(err, BT_ARG, "--group-by: at most %d settings", KEYS);
+        j->keys[j->n_keys++] = whole;
+    }
+    return BT_OK;
+}
+
+static bool take_member(void *ctx, const bt_row *row) {
+    job *j = ctx;
+    bool wanted = j->n_names == 0;
+    for (size_t i = 0; i < j->n_names; i++) wanted |= strcmp(j->names[i], row->cells[0]) == 0;
+    if (!wanted) return true;
+    if (j->n == RUNS_MOST) {
+        j->full = true;
+        return false;
+    }
+    member *m = &j->members[j->n++];
+    snprintf(m->run, sizeof m->run, "%s", row->cells[0]);
+    m->steps = row->nums[1];
+    for (size_t k = 0; k < j->n_keys; k++)
+        snprintf(m->value[k], VALUE, "%s", row->cells[2 + k] ? row->cells[2 + k] : "-");
+    return true;
+}
+
+static bt_code load(job *j, bt_db *db, const char *const *filters, size_t n, bt_err *err) {
+    bt_run_filter f;
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_code code = bt_run_filter_init(&f, db, filters, n, err);
+    if (code == BT_OK) {
+        bt_text_put(&sql, "SELECT run, steps");
+        for (size_t k = 0; k < j->n_keys; k++)
+            bt_text_printf(
+                &sql, ", (SELECT value FROM configs c WHERE c.run = runs.run AND c.key = '%s')",
+                j->keys[k]);
+        bt_text_printf(&sql, " FROM runs%s ORDER BY started_s", bt_text_str(&f.where));
+        code = bt_db_query(
+            db,
+            &(bt_question){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
+            take_member, j, err);
+    }
+    bt_run_filter_release(&f);
+    bt_text_release(&sql);
+    if (code == BT_OK && j->full)
+        code = bt_fail(err, BT_ARG, "more than %d runs (give a filter: group=NAME)", RUNS_MOST);
+    return code;
+}
+
+/* a word that is a run's name means that run, every other one is a filter; names has room for 2 n,
+ * the filters stand from n on */
+static bt_code sort_words(bt_db *db, const char *const *words, size_t n, const char **names,
+                          size_t *n_names, size_t *n_filters, bt_err *err) {
+    const char **filters = names + n;
+    *n_names = *n_filters = 0;
+    for (size_t i = 0; i < n; i++) {
+        double there = 0;
+        BT_TRY(bt_db_value(db, "SELECT count(*) FROM runs WHERE run = ?1", words[i], &there, err));
+        if (there > 0)
+            names[(*n_names)++] = words[i];
+        else
+            filters[(*n_filters)++] = words[i];
+    }
+    if (*n_filters > BT_FILTER_WORDS)
+        return bt_fail(err, BT_ARG, "at most %d filters", BT_FILTER_WORDS);
+    return BT_OK;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static int compare_values(const char *a, const char *b) {
+    char *ea, *eb;
+    const double x = strtod(a, &ea), y = strtod(b, &eb);
+    if (ea != a && !*ea && eb != b && !*eb) return (x > y) - (x < y);
+    return strcmp(a, b);
+}
+
+static int by_values(const void *a, const void *b) {
+    const group *x = a, *y = b;
+    for (int k = 0; k < KEYS; k++) {
+        const int c = compare_values(x->first->value[k], y->first->value[k]);
+        if (c) return c;
+    }
+    return 0;
+}
+
+static void add(job *j, const member *m) {
+    group *g = NULL;
+    for (size_t i = 0; i < j->n_groups && !g; i++) {
+        bool same = true;
+        for (size_t k = 0; k < j->n_keys; k++)
+            same &= compare_values(j->groups[i].first->value[k], m->value[k]) == 0;
+        if (same) g = &j->groups[i];
+    }
+    if (!g) {
+        g = &j->groups[j->n_groups++];
+        *g = (group){.first = m};
+    }
+    if (isnan(m->level.value)) {
+        g->without++;
+        return;
+    }
+    g->n++;
+    g->sum += m->level.value;
+    g->sum_squares += m->level.value * m->level.value;
+    if (!g->best || m->level.value < g->best->level.value) g->best = m;
+}
+
+static double mean(const group *g) { return g->n ? g->sum / (double)g->n : NAN; }
+
+/* standard deviation of the runs, NaN for one */
+static double spread(const group *g) {
+    if (g->n < 2) return NAN;
+    const double n = (double)g->n, m = g->sum / n;
+    return sqrt(fmax(0, (g->sum_squares - n * m * m) / (n - 1)));
+}
+
+static bt_code judge(job *j, bt_db *db, bt_at *at, bt_err *err) {
+    for (size_t i = 0; i < j->n && isnan(j->cfg->at.x); i++) {
+        double end;
+        const char *name = j->members[i].run;
+        if (!(j->members[i].steps > 0)) continue; /* it has nothing to compare */
+        BT_TRY(bt_db_common_end(db, &name, 1, at->axis, &end, err));
+        if (isnan(at->x) || end < at->x) at->x = end;
+    }
+    for (size_t i = 0; i < j->n; i++) {
+        member *m = &j->members[i];
+        m->level = (bt_level){.value = NAN, .noise = NAN};
+        if (m->steps > 0)
+            BT_TRY(bt_db_level(db, m->run, j->cfg->metric, at, j->cfg->window, &m->level, err));
+        add(j, m);
+    }
+    qsort(j->groups, j->n_groups, sizeof *j->groups, by_values);
+    return BT_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void figure(bt_table *t, double v) {
+    if (isnan(v))
+        bt_table_cell(t, "-");
+    else
+        bt_table_cellf(t, "%.6g", v);
+}
+
+static void print_text(const job *j, const bt_at *at) {
+    static const char *const axis[] = {"tokens", "steps", "seconds"};
+    bt_table t;
+    char x[64];
+    bt_table_init(&t);
+    for (size_t k = 0; k < j->n_keys; k++) bt_table_cell(&t, j->keys[k]);
+    static const char *const heads[] = {"RUNS", "MEAN", "SPREAD", "SMALLEST", "OF RUN", ""};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) bt_table_cell(&t, heads[i]);
+    bt_table_end_row(&t);
+    for (size_t i = 0; i < j->n_groups; i++) {
+        const group *g = &j->groups[i];
+        for (size_t k = 0; k < j->n_keys; k++) bt_table_cell(&t, g->first->value[k]);
+        bt_table_cellf(&t, "%zu", g->n + g->without);
+        figure(&t, mean(g));
+        figure(&t, spread(g));
+        figure(&t, g->best ? g->best->level.value : NAN);
+        bt_table_cell(&t, g->best ? g->best->run : "-");
+        if (g->without)
+            bt_table_cellf(&t, "(%zu without a value)", g->without);
+        else
+            bt_table_cell(&t, "");
+        bt_table_end_row(&t);
+    }
+    printf("%s of %zu runs at %s %s, mean of %d records\n", j->cfg->metric, j->n,
+           bt_metric_format(x, sizeof x, at->x, BT_UNIT_COUNT), axis[at->axis], j->cfg->window);
+    bt_table_print(&t, stdout, "  ");
+    bt_table_release(&t);
+}
+
+static bt_code print_json(const job *j, const bt_at *at, bt_err *err) {
+    static const char *const axis[] = {"tokens", "step", "time_s"};
+    bt_text out;
+    bt_json w;
+    bt_text_init(&out);
+    bt_json_begin(&w, &out);
+    bt_json_object(&w, NULL);
+    bt_json_int(&w, "version", 1);
+    bt_json_str(&w, "metric", j->cfg->metric);
+    bt_json_object(&w, "at");
+    bt_json_num(&w, axis[at->axis], at->x);
+    bt_json_end(&w, '}');
+    bt_json_array(&w, "groups");
+    for (size_t i = 0; i < j->n_groups; i++) {
+        const group *g = &j->groups[i];
+        bt_json_object(&w, NULL);
+        bt_json_object(&w, "settings");
+        for (size_t k = 0; k < j->n_keys; k++) bt_json_str(&w, j->keys[k], g->first->value[k]);
+        bt_json_end(&w, '}');
+        bt_json_int(&w, "runs", (int64_t)(g->n + g->without));
+        bt_json_int(&w, "without_value", (int64_t)g->without);
+        bt_json_num(&w, "mean", mean(g));
+        bt_json_num(&w, "spread", spread(g));
+        bt_json_num(&w, "smallest", g->best ? g->best->level.value : NAN);
+        bt_json_str(&w, "smallest_run", g->best ? g->best->run : NULL);
+        bt_json_end(&w, '}');
+    }
+    bt_json_end(&w, ']');
+    bt_json_end(&w, '}');
+    return bt_cli_put(&out, err);
+}
+
+bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const *words, size_t n,
+                          bt_err *err) {
+    char keys[256];
+    job j = {.cfg = cfg};
+    bt_at at = cfg->at;
+    const char **sorted = calloc(2 * n + 2, sizeof *sorted);
+    size_t n_filters = 0;
+    snprintf(keys, sizeof keys, "%s", cfg->keys);
+    j.members = calloc(RUNS_MOST, sizeof *j.members);
+    j.groups = calloc(RUNS_MOST, sizeof *j.groups);
+    bt_code code = sorted && j.members && j.groups
+                       ? split_keys(&j, keys, err)
+                       : bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
+    if (code == BT_OK) code = sort_words(db, words, n, sorted, &j.n_names, &n_filters, err);
+    j.names = sorted;
+    if (code == BT_OK) code = load(&j, db, sorted + n, n_filters, err);
+    if (code == BT_OK && j.n == 0) code = bt_fail(err, BT_NOTFOUND, "no run fits");
+    if (code == BT_OK) code = judge(&j, db, &at, err);
+    if (code == BT_OK && cfg->json)
+        code = print_json(&j, &at, err);
+    else if (code == BT_OK)
+        print_text(&j, &at);
+    free(sorted);
+    free(j.members);
+    free(j.groups);
+    return code;
+}

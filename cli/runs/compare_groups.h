@@ -1,0 +1,21 @@
+/* compare_groups.h - `bitrain compare --group-by KEY`: runs gathered by the value of a setting. */
+#ifndef BT_CLI_RUNS_COMPARE_GROUPS_H
+#define BT_CLI_RUNS_COMPARE_GROUPS_H
+
+#include <stdbool.h>
+
+#include "store/read/compare_runs.h"
+
+typedef struct bt_group_cfg {
+    const char *keys;   /* settings, separated by commas: "optim.lr,model.norm" */
+    const char *metric; /* of a step, or a column of `runs` */
+    bt_at at;           /* x NaN: as far as all of them came */
+    int window;         /* values averaged */
+    bool json;
+} bt_group_cfg;
+
+/* words: names of runs, or filters as `bitrain runs` takes them; none: all runs. Prints. */
+bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const *words, size_t n,
+                          bt_err *err) BT_MUST_CHECK;
+
+#endif

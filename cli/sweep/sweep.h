@@ -1,0 +1,130 @@
+/* sweep.h - many runs over settings: what the file says, the runs that follow from it, how far they
+ * are, and how they are trained. Private to cli/sweep.
+ *
+ * Order:    file_read -> plan_make -> folder_open -> train -> print -> folder_close, plan_release,
+ *           file_release.
+ * Resuming: nothing is kept beside the metrics database and the checkpoints. The runs are a pure
+ *           function of the file, and which of them goes on is a pure function of what they recorded,
+ *           so a sweep that was killed finds its place again. */
+#ifndef BT_CLI_SWEEP_SWEEP_H
+#define BT_CLI_SWEEP_SWEEP_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include "engine/config/run_cfg.h"
+#include "store/read/compare_runs.h"
+
+typedef enum { BT_SWEEP_GRID, BT_SWEEP_RANDOM, BT_SWEEP_HALVING } bt_sweep_method;
+
+enum { BT_SWEEP_AXES = 16, BT_SWEEP_VALUES = 256, BT_SWEEP_RUNS = 4096, BT_SWEEP_TEXT = 1024 };
+
+/* a setting that all runs share */
+typedef struct bt_sweep_setting {
+    const bt_opt *opt;
+    const char *value, *where; /* where: "lr.yaml:12" */
+} bt_sweep_setting;
+
+/* a setting that the runs differ in: values, or a range that values are drawn from */
+typedef struct bt_sweep_axis {
+    const bt_opt *opt;
+    const char *where;
+    char *values[BT_SWEEP_VALUES];
+    size_t n; /* 0: a range */
+    bool log;
+    double from, to;
+} bt_sweep_axis;
+
+typedef struct bt_sweep_head {
+    char name[BT_NAME_MAX], goal[64], config[BT_SWEEP_TEXT];
+    int method, better;
+    int64_t runs, seed, parallel, budget_steps, keep, first_steps;
+    double budget_hours;
+} bt_sweep_head;
+
+typedef struct bt_sweep_file {
+    const char *path;
+    bt_sweep_head head;
+    bt_sweep_axis axes[BT_SWEEP_AXES];
+    size_t n_axes, n_settings;
+    bt_sweep_setting settings[BT_OPT_MAX];
+    void *memory; /* the texts of the file */
+} bt_sweep_file;
+
+/* BT_ARG names line, key and what is allowed; the name defaults to the file's */
+bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) BT_MUST_CHECK;
+void bt_sweep_file_release(bt_sweep_file *f);
+
+typedef enum { BT_SWEEP_WAITS, BT_SWEEP_RUNS_NOW, BT_SWEEP_REACHED, BT_SWEEP_FAILED } bt_sweep_at;
+
+typedef struct bt_sweep_run {
+    char name[BT_NAME_MAX];
+    char *values[BT_SWEEP_AXES]; /* of the axes, owned */
+    int64_t steps;               /* of the whole run */
+    /* now */
+    bt_sweep_at at;
+    int64_t done;    /* steps recorded */
+    char state[24];  /* as `bitrain runs` says it; "": not begun */
+    bool eliminated; /* by halving: another did better with as many steps */
+    bt_level level;  /* of the goal, at the steps it was last judged at */
+    int tries;       /* launches in a row without a new step */
+    pid_t pid;
+    int slot;
+    int64_t began_ns;
+} bt_sweep_run;
+
+typedef struct bt_sweep_plan {
+    const bt_sweep_file *file;
+    char store[PATH_MAX], out[PATH_MAX]; /* absolute */
+    bt_sweep_run *runs;
+    size_t n;
+    int parallel;      /* runs at a time */
+    int cores;         /* that this process may use */
+    int64_t all_steps; /* of all runs, halving considered */
+    size_t left_out;   /* points of the space that the budget does not pay for */
+    int64_t rungs[32]; /* halving: steps after which runs are judged; the last is the whole run */
+    int n_rungs;
+    int out_lock;
+} bt_sweep_plan;
+
+/* Every run's settings are checked here as `bitrain train` checks them, before the first one begins. */
+bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char *store,
+                           const char *out, bt_err *err) BT_MUST_CHECK;
+void bt_sweep_plan_release(bt_sweep_plan *p);
+/* how many runs are still in the race at rung k, when n began */
+size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung);
+
+/* ---- where it is recorded ---- */
+
+/* The folder is this sweep's alone: BT_BUSY when another one works there, or had other runs. */
+bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
+void bt_sweep_folder_close(bt_sweep_plan *p);
+/* done, state of a run from the database; a database that does not exist has none */
+bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) BT_MUST_CHECK;
+/* the goal of a run after `steps` of its steps; NaN where it diverged or recorded none */
+bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
+    BT_MUST_CHECK;
+/* a is the better one; a run without a value is the worst, and of equals the one that comes first */
+bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b);
+
+/* ---- work ---- */
+
+typedef struct bt_sweep_work {
+    bool quiet, retry;
+    int signal;       /* that ended it, 0: none */
+    bool out_of_time; /* budget.hours */
+} bt_sweep_work;
+
+/* BT_STOPPED: by a signal, or out of time; everything has been saved */
+bt_code bt_sweep_train(bt_sweep_plan *p, bt_sweep_work *w, bt_err *err) BT_MUST_CHECK;
+
+/* ---- words ---- */
+
+/* "optim.lr=1e-3 optim.beta2=0.98" */
+const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size);
+void bt_sweep_print_plan(const bt_sweep_plan *p);
+void bt_sweep_print_results(const bt_sweep_plan *p);
+bt_code bt_sweep_print_json(const bt_sweep_plan *p, const bt_sweep_work *w, bt_err *err)
+    BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,253 @@
+/* sweep_file.c - the file of a sweep: the same strict YAML as a run's configuration, read through an
+ * option table that is made of the settings a run has. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/sweep/sweep.h"
+
+#define FIELD(f) offsetof(bt_sweep_head, f), sizeof(((bt_sweep_head *)0)->f)
+static const bt_opt head_rows[] = {
+    {"name", NULL, BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL, "of the group"},
+    {"method", NULL, BT_OPT_ENUM, FIELD(method), "grid", 0, 0, "grid|random|halving", NULL,
+     "how runs are chosen"},
+    {"goal", NULL, BT_OPT_TEXT, FIELD(goal), "loss", 0, 0, NULL, NULL,
+     "metric of a step, or best_val"},
+    {"better", NULL, BT_OPT_ENUM, FIELD(better), "smaller", 0, 0, "smaller|larger", NULL,
+     "which goal wins"},
+    {"config", NULL, BT_OPT_TEXT, FIELD(config), "", 0, 0, NULL, NULL,
+     "configuration file of all runs"},
+    {"runs", NULL, BT_OPT_INT, FIELD(runs), "0", 0, BT_SWEEP_RUNS, NULL, "runs", "at most so many"},
+    {"seed", NULL, BT_OPT_INT, FIELD(seed), "1", 0, 9007199254740992.0, NULL, NULL,
+     "of what is drawn"},
+    {"parallel", NULL, BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "runs", "at a time"},
+    {"budget.steps", NULL, BT_OPT_INT, FIELD(budget_steps), "0", 0, 1e15, NULL, "steps",
+     "of all runs together"},
+    {"budget.hours", NULL, BT_OPT_REAL, FIELD(budget_hours), "0", 0, 1e6, NULL, "hours",
+     "of wall clock"},
+    {"halving.keep", NULL, BT_OPT_INT, FIELD(keep), "3", 2, 100, NULL, NULL,
+     "one of so many goes on"},
+    {"halving.first_steps", NULL, BT_OPT_INT, FIELD(first_steps), "0", 0, 1e12, NULL, "steps",
+     "before the first judgement"},
+};
+enum { HEAD_ROWS = sizeof head_rows / sizeof head_rows[0] };
+
+typedef struct table {
+    bt_opts opts;
+    bt_opt rows[BT_OPT_MAX];
+    const bt_opt *of[BT_OPT_MAX]; /* the run's setting behind a row, NULL: of the head */
+    char keys[BT_OPT_MAX][64];
+    size_t n, n_head;
+    struct {
+        bt_sweep_head head;
+        char text[BT_OPT_MAX][BT_SWEEP_TEXT];
+    } values;
+} table;
+
+/* a run of a sweep has its name, folder and place from it; seed and note are settings as others */
+static bool may_be_set(const char *key) {
+    return strncmp(key, "run.", 4) != 0 || strcmp(key, "run.seed") == 0 ||
+           strcmp(key, "run.note") == 0;
+}
+
+static bt_code make_rows(table *t, bt_err *err) {
+    static const char *const groups[] = {"space", "settings"};
+    for (t->n = 0; t->n < HEAD_ROWS; t->n++) t->rows[t->n] = head_rows[t->n];
+    t->n_head = t->n;
+    for (size_t g = 0; g < 2; g++) {
+        for (size_t i = 0; i < bt_run_opts_n; i++) {
+            if (!may_be_set(bt_run_opts[i].key)) continue;
+            if (t->n == BT_OPT_MAX)
+                return bt_fail(err, BT_ARG, "the table of settings has no room for a sweep's");
+            snprintf(t->keys[t->n], sizeof t->keys[0], "%s.%s", groups[g], bt_run_opts[i].key);
+            t->of[t->n] = &bt_run_opts[i];
+            t->rows[t->n] = (bt_opt){.key = t->keys[t->n],
+                                     .type = BT_OPT_LIST,
+                                     .offset = (size_t)(t->values.text[t->n] - (char *)&t->values),
+                                     .size = BT_SWEEP_TEXT,
+                                     .def = "",
+                                     .help = bt_run_opts[i].help};
+            t->n++;
+        }
+    }
+    return bt_opts_init(&t->opts, t->rows, t->n, &t->values, err);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* what a run would say to this value */
+static bt_code check_value(const bt_opt *opt, const char *value, const char *where, bt_err *err) {
+    static bt_opts o;
+    static bt_run_cfg scratch;
+    BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, &scratch, err));
+    return bt_opts_set(&o, opt->key, value, BT_FROM_FILE, where, err);
+}
+
+static const char *number_text(const bt_opt *opt, double v, char buf[40]) {
+    if (opt->type == BT_OPT_INT)
+        snprintf(buf, 40, "%lld", llround(v));
+    else
+        snprintf(buf, 40, "%.4g", v);
+    return buf;
+}
+
+/* "[log] A .. B [in N]" -> true; *points 0 without "in" */
+static bool is_range(const char *text, bt_sweep_axis *a, long *points) {
+    char *end;
+    a->log = strncmp(text, "log ", 4) == 0;
+    if (a->log) text += 4;
+    a->from = strtod(text, &end);
+    if (end == text) return false;
+    text = end + strspn(end, " ");
+    if (strncmp(text, "..", 2) != 0) return false;
+    text += 2;
+    a->to = strtod(text, &end);
+    if (end == text) return false;
+    text = end + strspn(end, " ");
+    *points = 0;
+    if (strncmp(text, "in ", 3) == 0) {
+        *points = strtol(text + 3, &end, 10);
+        if (end == text + 3 || *points < 2 || *points > BT_SWEEP_VALUES) return false;
+        text = end + strspn(end, " ");
+    }
+    return !*text;
+}
+
+static bt_code take_range(bt_sweep_file *f, bt_sweep_axis *a, long points, bt_err *err) {
+    char buf[40];
+    if (a->opt->type != BT_OPT_INT && a->opt->type != BT_OPT_REAL)
+        return bt_fail(err, BT_ARG, "%s: space.%s is no number: give its values as a list",
+                       a->where, a->opt->key);
+    if (!(a->from < a->to) || (a->log && a->from <= 0))
+        return bt_fail(err, BT_ARG, "%s: space.%s: the range must go upwards%s", a->where,
+                       a->opt->key, a->log ? ", from a number above 0 where it is 'log'" : "");
+    for (int i = 0; i < 2; i++)
+        BT_TRY(check_value(a->opt, number_text(a->opt, i ? a->to : a->from, buf), a->where, err));
+    for (long i = 0; i < points; i++) {
+        const double u = (double)i / (double)(points - 1);
+        const double v = a->log ? a->from * pow(a->to / a->from, u)
+                                : a->from + u * (a->to - a->from);
+        number_text(a->opt, v, buf);
+        if (a->n && strcmp(a->values[a->n - 1], buf) == 0) continue; /* whole numbers may meet */
+        a->values[a->n] = strdup(buf);
+        if (!a->values[a->n++]) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    }
+    if (!points && f->head.method == BT_SWEEP_GRID)
+        return bt_fail(err, BT_ARG,
+                       "%s: space.%s is a range, and a grid needs values: say how many ('%s%.4g .. "
+                       "%.4g in 5'), or method: random",
+                       a->where, a->opt->key, a->log ? "log " : "", a->from, a->to);
+    return BT_OK;
+}
+
+static bt_code take_axis(bt_sweep_file *f, const bt_opt *opt, char *text, const char *where,
+                         bt_err *err) {
+    long points = 0;
+    if (f->n_axes == BT_SWEEP_AXES)
+        return bt_fail(err, BT_ARG, "%s: more than %d settings that differ", where, BT_SWEEP_AXES);
+    bt_sweep_axis *a = &f->axes[f->n_axes];
+    *a = (bt_sweep_axis){.opt = opt, .where = where};
+    f->n_axes++;
+    if (!text[0]) return bt_fail(err, BT_ARG, "%s: space.%s has no values", where, opt->key);
+    if (is_range(text, a, &points)) return take_range(f, a, points, err);
+    for (char *rest = text, *v; (v = strsep(&rest, "\n")) != NULL;) {
+        if (a->n == BT_SWEEP_VALUES)
+            return bt_fail(err, BT_ARG, "%s: space.%s has more than %d values", where, opt->key,
+                           BT_SWEEP_VALUES);
+        BT_TRY(check_value(opt, v, where, err));
+        for (size_t i = 0; i < a->n; i++)
+            if (strcmp(a->values[i], v) == 0)
+                return bt_fail(err, BT_ARG, "%s: space.%s has the value '%.60s' twice", where,
+                               opt->key, v);
+        a->values[a->n] = strdup(v);
+        if (!a->values[a->n++]) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    }
+    return BT_OK;
+}
+
+static bt_code take_settings(bt_sweep_file *f, table *t, bt_err *err) {
+    for (size_t i = t->n_head; i < t->n; i++) {
+        if (t->opts.origin[i] != BT_FROM_FILE) continue;
+        if (strncmp(t->rows[i].key, "space.", 6) == 0) {
+            BT_TRY(take_axis(f, t->of[i], t->values.text[i], t->opts.where[i], err));
+            continue;
+        }
+        BT_TRY(check_value(t->of[i], t->values.text[i], t->opts.where[i], err));
+        f->settings[f->n_settings++] = (bt_sweep_setting){t->of[i], t->values.text[i],
+                                                          t->opts.where[i]};
+    }
+    for (size_t i = 0; i < f->n_axes; i++)
+        for (size_t k = 0; k < f->n_settings; k++)
+            if (f->settings[k].opt == f->axes[i].opt)
+                return bt_fail(err, BT_ARG,
+                               "%s: '%s' is under settings, and under space as well (%s)",
+                               f->settings[k].where, f->axes[i].opt->key, f->axes[i].where);
+    return BT_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* "dir/lr_1.yaml" -> "lr_1"; what a run's name may not hold becomes '-' */
+static void name_of_file(const char *path, char name[BT_NAME_MAX]) {
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    const size_t n = strcspn(base, ".");
+    snprintf(name, 48, "%.*s", (int)(n < 40 ? n : 40), base);
+    for (char *c = name; *c; c++) {
+        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+        if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789_-", *c)) *c = '-';
+    }
+    if (!name[0] || !bt_name_ok(name)) snprintf(name, BT_NAME_MAX, "sweep");
+}
+
+static bt_code check_head(bt_sweep_file *f, bt_err *err) {
+    bt_sweep_head *h = &f->head;
+    if (!h->name[0]) name_of_file(f->path, h->name);
+    if (!bt_name_ok(h->name) || strlen(h->name) > BT_NAME_MAX - 8)
+        return bt_fail(err, BT_ARG,
+                       "%s: name '%.60s' must be of a-z 0-9 . _ - and at most %d characters",
+                       f->path, h->name, BT_NAME_MAX - 8);
+    if (strcmp(h->goal, "best_val") != 0 && bt_metric_find(BT_SCOPE_STEP, h->goal) < 0)
+        return bt_fail(err, BT_ARG,
+                       "%s: goal '%.40s' is no metric of a step (loss, val_loss, tokens_per_s, "
+                       "...; `bitrain help metrics` lists them), nor best_val",
+                       f->path, h->goal);
+    if (h->method == BT_SWEEP_HALVING && strcmp(h->goal, "best_val") == 0)
+        return bt_fail(err, BT_ARG,
+                       "%s: halving compares runs at the same step, which best_val does not tell "
+                       "(goal: loss or val_loss)",
+                       f->path);
+    if (!f->n_axes)
+        return bt_fail(err, BT_ARG,
+                       "%s: the space is empty: give settings with their values ('space:', below "
+                       "it 'optim.lr: [1e-3, 2e-3]')",
+                       f->path);
+    if (h->method == BT_SWEEP_HALVING && !h->runs)
+        return bt_fail(err, BT_ARG, "%s: say how many runs begin: 'runs: N'", f->path);
+    if (h->method == BT_SWEEP_RANDOM && !h->runs && !h->budget_steps)
+        return bt_fail(err, BT_ARG,
+                       "%s: say how many runs: 'runs: N', or 'budget:' with 'steps: N'", f->path);
+    return BT_OK;
+}
+
+bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) {
+    memset(f, 0, sizeof *f);
+    f->path = path;
+    table *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    f->memory = t;
+    bt_code code = make_rows(t, err);
+    if (code == BT_OK) code = bt_opts_yaml(&t->opts, path, err);
+    f->head = t->values.head;
+    if (code == BT_OK) code = take_settings(f, t, err);
+    if (code == BT_OK) code = check_head(f, err);
+    return code;
+}
+
+void bt_sweep_file_release(bt_sweep_file *f) {
+    for (size_t i = 0; i < f->n_axes; i++)
+        for (size_t k = 0; k < f->axes[i].n; k++) free(f->axes[i].values[k]);
+    free(f->memory);
+    *f = (bt_sweep_file){0};
+}

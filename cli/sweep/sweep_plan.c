@@ -1,0 +1,297 @@
+/* sweep_plan.c - from a space to runs: the points, how many the budget pays for, the rungs of
+ * successive halving, and a check of every run's settings. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/sweep/sweep.h"
+#include "engine/base/rng.h"
+#include "engine/kernels/table/cpu.h"
+
+/* tries of a draw that must differ from those before it, for one run */
+enum { DRAWS = 64 };
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+static size_t grid_size(const bt_sweep_file *f) {
+    size_t n = 1;
+    for (size_t i = 0; i < f->n_axes && n <= BT_SWEEP_RUNS; i++) n *= f->axes[i].n;
+    return n;
+}
+
+static bool grid_point(const bt_sweep_file *f, size_t index, bt_sweep_run *r) {
+    for (size_t i = f->n_axes; i-- > 0;) { /* the last setting changes fastest */
+        r->values[i] = strdup(f->axes[i].values[index % f->axes[i].n]);
+        index /= f->axes[i].n;
+        if (!r->values[i]) return false;
+    }
+    return true;
+}
+
+/* A value is a function of seed, setting and number of the run: more runs later begin as these did. */
+static bool draw(const bt_sweep_file *f, size_t run, int attempt, bt_sweep_run *r) {
+    for (size_t i = 0; i < f->n_axes; i++) {
+        const bt_sweep_axis *a = &f->axes[i];
+        const double u = bt_rng_unit((uint64_t)f->head.seed, bt_hash_name(a->opt->key),
+                                     (uint64_t)run * DRAWS + (uint64_t)attempt);
+        char buf[40];
+        free(r->values[i]);
+        if (a->n)
+            r->values[i] = strdup(a->values[(size_t)(u * (double)a->n)]);
+        else {
+            const double v = a->log ? a->from * pow(a->to / a->from, u)
+                                    : a->from + u * (a->to - a->from);
+            if (a->opt->type == BT_OPT_INT)
+                snprintf(buf, sizeof buf, "%lld", llround(v));
+            else
+                snprintf(buf, sizeof buf, "%.4g", v);
+            r->values[i] = strdup(buf);
+        }
+        if (!r->values[i]) return false;
+    }
+    return true;
+}
+
+static bool same_point(const bt_sweep_file *f, const bt_sweep_run *a, const bt_sweep_run *b) {
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (strcmp(a->values[i], b->values[i]) != 0) return false;
+    return true;
+}
+
+/* p->n grows by one, or *full: the space has no further point */
+static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
+    bt_sweep_run *r = &p->runs[p->n];
+    for (int attempt = 0; attempt < DRAWS; attempt++) {
+        if (!draw(p->file, p->n, attempt, r)) return bt_fail(err, BT_NOMEM, "no memory for a run");
+        bool is_new = true;
+        for (size_t i = 0; i < p->n && is_new; i++) is_new = !same_point(p->file, &p->runs[i], r);
+        if (!is_new) continue;
+        p->n++;
+        return BT_OK;
+    }
+    for (size_t i = 0; i < p->file->n_axes; i++) {
+        free(r->values[i]);
+        r->values[i] = NULL;
+    }
+    *full = true;
+    return BT_OK;
+}
+
+static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
+    bool full = false;
+    p->runs = calloc(n + 1, sizeof *p->runs);
+    if (!p->runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", n);
+    while (p->n < n && !full) {
+        if (p->file->head.method != BT_SWEEP_GRID) {
+            BT_TRY(add_drawn(p, &full, err));
+            continue;
+        }
+        if (!grid_point(p->file, p->n, &p->runs[p->n]))
+            return bt_fail(err, BT_NOMEM, "no memory for %zu runs", n);
+        p->n++;
+    }
+    for (size_t i = 0; i < p->n; i++)
+        snprintf(p->runs[i].name, sizeof p->runs[i].name, "%.*s-%03u", BT_NAME_MAX - 8,
+                 p->file->head.name, (unsigned)(i + 1) % 10000);
+    return BT_OK;
+}
+
+/* ---- settings of one run --------------------------------------------------------------------- */
+
+/* the settings as `bitrain train` would find them, for the cores that a run of this sweep has */
+static bt_code settle(const bt_sweep_plan *p, const bt_sweep_run *r, bt_run_cfg *cfg, bt_err *err) {
+    const bt_sweep_file *f = p->file;
+    static bt_opts o;
+    static char words[BT_OPT_MAX][BT_SWEEP_TEXT + 80];
+    char *argv[2 * BT_OPT_MAX + 2];
+    int argc = 0, n = 0;
+    bool help;
+    if (f->head.config[0]) argv[argc++] = (char *)(uintptr_t)f->head.config;
+    for (size_t i = 0; i < f->n_settings + f->n_axes && n < BT_OPT_MAX; i++) {
+        const bool fixed = i < f->n_settings;
+        const size_t k = fixed ? i : i - f->n_settings;
+        snprintf(words[n], sizeof words[0], "%s=%s",
+                 fixed ? f->settings[k].opt->key : f->axes[k].opt->key,
+                 fixed ? f->settings[k].value : r->values[k]);
+        argv[argc++] = (char *)(uintptr_t) "--set";
+        argv[argc++] = words[n++];
+    }
+    BT_TRY(bt_run_cfg_read(&o, cfg, argc, argv, &help, err));
+    const int cores = p->cores / p->parallel;
+    return bt_run_cfg_settle(&o, cfg, bt_run_cfg_ranks(cfg, cores > 0 ? cores : 1), err);
+}
+
+static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
+    bt_run_cfg *cfg = calloc(1, sizeof *cfg);
+    bt_err why = BT_ERR_INIT;
+    char point[400];
+    if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for a run");
+    bt_code code = settle(p, r, cfg, &why);
+    r->steps = cfg->steps;
+    if (code != BT_OK)
+        bt_fail(err, code, "%s: run %s (%.120s): %.250s", p->file->path, r->name,
+                bt_sweep_point(p, r, point, sizeof point), why.msg);
+    free(cfg);
+    return code;
+}
+
+/* ---- budget ---------------------------------------------------------------------------------- */
+
+size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung) {
+    size_t n = p->n;
+    for (int k = 0; k < rung; k++) {
+        n /= (size_t)p->file->head.keep;
+        if (n < 1) n = 1;
+    }
+    return n;
+}
+
+/* first, first * keep, ... and the whole run */
+static void make_rungs(bt_sweep_plan *p, int64_t steps) {
+    const bt_sweep_head *h = &p->file->head;
+    int64_t at = h->first_steps;
+    if (!at) { /* so many rungs as there are runs to choose from */
+        at = steps;
+        for (size_t n = p->n; n >= (size_t)h->keep && at / h->keep > 0; n /= (size_t)h->keep)
+            at /= h->keep;
+    }
+    p->n_rungs = 0;
+    for (; at < steps && p->n_rungs + 1 < (int)(sizeof p->rungs / sizeof *p->rungs); at *= h->keep)
+        p->rungs[p->n_rungs++] = at;
+    p->rungs[p->n_rungs++] = steps;
+}
+
+static int64_t cost(const bt_sweep_plan *p) {
+    int64_t sum = 0;
+    if (p->file->head.method != BT_SWEEP_HALVING) {
+        for (size_t i = 0; i < p->n; i++) sum += p->runs[i].steps;
+        return sum;
+    }
+    for (int k = 0; k < p->n_rungs; k++)
+        sum += (int64_t)bt_sweep_survivors(p, k) * (p->rungs[k] - (k ? p->rungs[k - 1] : 0));
+    return sum;
+}
+
+static void drop_last(bt_sweep_plan *p) {
+    p->n--;
+    for (size_t i = 0; i < p->file->n_axes; i++) {
+        free(p->runs[p->n].values[i]);
+        p->runs[p->n].values[i] = NULL;
+    }
+    p->left_out++;
+}
+
+static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
+    const bt_sweep_head *h = &p->file->head;
+    const int64_t one = p->runs[0].steps;
+    if (h->method == BT_SWEEP_HALVING) {
+        for (size_t i = 1; i < p->n; i++)
+            if (p->runs[i].steps != one)
+                return bt_fail(err, BT_ARG,
+                               "%s: halving needs runs of equally many steps: run %s has %lld, %s "
+                               "has %lld",
+                               p->file->path, p->runs[0].name, (long long)one, p->runs[i].name,
+                               (long long)p->runs[i].steps);
+        make_rungs(p, one);
+    }
+    while (h->budget_steps && p->n > 1 && cost(p) > h->budget_steps) {
+        drop_last(p);
+        if (h->method == BT_SWEEP_HALVING) make_rungs(p, one);
+    }
+    p->all_steps = cost(p);
+    if (h->budget_steps && p->all_steps > h->budget_steps)
+        return bt_fail(err, BT_ARG,
+                       "%s: budget.steps %lld does not pay for one run of %lld steps (give more, "
+                       "or fewer with settings.train.steps)",
+                       p->file->path, (long long)h->budget_steps, (long long)one);
+    return BT_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
+    char cwd[PATH_MAX] = "";
+    if (path[0] != '/' && !getcwd(cwd, sizeof cwd))
+        return bt_fail(err, BT_IO, "cannot find the current folder");
+    if (snprintf(out, PATH_MAX, "%s%s%s", cwd, cwd[0] ? "/" : "", path) >= PATH_MAX - 128)
+        return bt_fail(err, BT_ARG, "path '%.200s' is too long", path);
+    return BT_OK;
+}
+
+/* runs at a time: as many as the cores hold when the file says how large a run is, else one */
+static int choose_parallel(const bt_sweep_plan *p) {
+    long ranks = 0, threads = 1;
+    if (p->file->head.parallel) return (int)p->file->head.parallel;
+    for (size_t i = 0; i < p->file->n_settings; i++) {
+        const bt_sweep_setting *s = &p->file->settings[i];
+        if (strcmp(s->opt->key, "launch.ranks") == 0) ranks = strtol(s->value, NULL, 10);
+        if (strcmp(s->opt->key, "launch.threads") == 0) threads = strtol(s->value, NULL, 10);
+    }
+    if (ranks < 1) return 1;
+    const long n = p->cores / (ranks * (threads > 0 ? threads : 1));
+    return n > 1 ? (int)n : 1;
+}
+
+/* the folder beside the database, unless one is given */
+static bt_code choose_folder(bt_sweep_plan *p, const char *store, const char *out, bt_err *err) {
+    char path[PATH_MAX];
+    BT_TRY(bt_store_path(path, sizeof path, store, err));
+    BT_TRY(absolute(path, p->store, err));
+    if (out[0]) return absolute(out, p->out, err);
+    snprintf(path, sizeof path, "%s", p->store);
+    *strrchr(path, '/') = '\0';
+    const size_t n = strlen(path);
+    snprintf(path + n, sizeof path - n, "/sweeps/%s", p->file->head.name);
+    return absolute(path, p->out, err);
+}
+
+/* how many points are made at most; *space: how many a grid has */
+static bt_code count_points(const bt_sweep_plan *p, size_t *most, size_t *space, bt_err *err) {
+    const bt_sweep_file *f = p->file;
+    const size_t wanted = (size_t)f->head.runs;
+    *space = f->head.method == BT_SWEEP_GRID ? grid_size(f) : BT_SWEEP_RUNS;
+    if (f->head.method == BT_SWEEP_GRID && *space > BT_SWEEP_RUNS)
+        return bt_fail(err, BT_ARG, "%s: the grid has more than %d points (try method: random)",
+                       f->path, BT_SWEEP_RUNS);
+    *most = wanted && wanted < *space ? wanted : *space;
+    return BT_OK;
+}
+
+/* a random search that knows its budget alone: as many runs as it pays for */
+static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
+    const bt_sweep_head *h = &p->file->head;
+    if (h->method != BT_SWEEP_RANDOM || h->runs) return BT_OK;
+    BT_TRY(make_points(p, 1, err));
+    BT_TRY(check_run(p, &p->runs[0], err));
+    const int64_t n = h->budget_steps / p->runs[0].steps;
+    bt_sweep_plan_release(p);
+    if (n < (int64_t)*most) *most = n > 0 ? (size_t)n : 1;
+    return BT_OK;
+}
+
+bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char *store,
+                           const char *out, bt_err *err) {
+    size_t most = 0, space = 0;
+    memset(p, 0, sizeof *p);
+    p->file = f;
+    p->out_lock = -1;
+    p->cores = bt_cpu_get()->cores;
+    p->parallel = choose_parallel(p);
+    BT_TRY(choose_folder(p, store, out, err));
+    BT_TRY(count_points(p, &most, &space, err));
+    BT_TRY(count_random(p, &most, err));
+    BT_TRY(make_points(p, most, err));
+    if (f->head.method == BT_SWEEP_GRID) p->left_out = space - p->n;
+    for (size_t i = 0; i < p->n; i++) BT_TRY(check_run(p, &p->runs[i], err));
+    return fit_budget(p, err);
+}
+
+void bt_sweep_plan_release(bt_sweep_plan *p) {
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < BT_SWEEP_AXES; k++) free(p->runs[i].values[k]);
+    free(p->runs);
+    p->runs = NULL;
+    p->n = 0;
+}

@@ -1,0 +1,200 @@
+/* sweep_state.c - what is already there: the folder and whose it is, runs in the database, values
+ * of the goal. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/common/database.h"
+#include "cli/sweep/sweep.h"
+
+enum { WINDOW = 20 }; /* values of the loss that are averaged */
+
+/* ---- folder ---------------------------------------------------------------------------------- */
+
+static bt_code make_folders(const char *path, bt_err *err) {
+    char part[PATH_MAX];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *c = part + 1;; c++) {
+        if (*c && *c != '/') continue;
+        const char was = *c;
+        *c = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", part);
+        *c = was;
+        if (!was) return BT_OK;
+    }
+}
+
+/* The first line of sweep.runs says what all runs share, each further one is a run. */
+static void list_runs(const bt_sweep_plan *p, bt_text *out) {
+    char point[2048];
+    const bt_sweep_file *f = p->file;
+    bt_text_printf(out, "of all runs: config=%s", f->head.config);
+    for (size_t i = 0; i < f->n_settings; i++)
+        bt_text_printf(out, " %s=%s", f->settings[i].opt->key, f->settings[i].value);
+    for (size_t i = 0; i < out->len; i++)
+        if (out->data[i] == '\n') out->data[i] = ',';
+    bt_text_put(out, "\n");
+    for (size_t i = 0; i < p->n; i++)
+        bt_text_printf(out, "%s: %s\n", p->runs[i].name,
+                       bt_sweep_point(p, &p->runs[i], point, sizeof point));
+}
+
+/* "" where there is none yet */
+static bt_code read_file(const char *path, bt_text *out, bt_err *err) {
+    char buf[4096];
+    FILE *f = fopen(path, "r");
+    if (!f && errno == ENOENT) return BT_OK;
+    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot read '%s'", path);
+    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;) bt_text_putn(out, buf, n);
+    fclose(f);
+    return BT_OK;
+}
+
+/* the first line in which the two lists differ: a longer or shorter one alone is no difference, so
+ * that a larger budget goes on */
+static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *now, bt_err *err) {
+    while (*old && *now) {
+        const size_t n = strcspn(old, "\n"), k = strcspn(now, "\n");
+        if (n != k || strncmp(old, now, n) != 0)
+            return bt_fail(err, BT_BUSY,
+                           "'%.120s' holds another sweep: there is '%.*s', this file says '%.*s' "
+                           "(give this one another name, or --out)",
+                           p->out, (int)(n < 100 ? n : 100), old, (int)(k < 100 ? k : 100), now);
+        old += n + (old[n] == '\n');
+        now += k + (now[k] == '\n');
+    }
+    return BT_OK;
+}
+
+static bt_code keep_list(const char *path, const char *text, bt_err *err) {
+    char beside[PATH_MAX + 32];
+    snprintf(beside, sizeof beside, "%s.new", path);
+    FILE *f = fopen(beside, "w");
+    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", beside);
+    bool wrote = fputs(text, f) >= 0;
+    if (fclose(f) != 0) wrote = false;
+    if (!wrote || rename(beside, path) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
+    return BT_OK;
+}
+
+/* a folder without a list is not a sweep's: what lies there is somebody else's */
+static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
+    char path[PATH_MAX + 16];
+    bt_text old, now;
+    bt_text_init(&old);
+    bt_text_init(&now);
+    snprintf(path, sizeof path, "%s/sweep.runs", p->out);
+    list_runs(p, &now);
+    bt_code code = read_file(path, &old, err);
+    if (code == BT_OK && (now.failed || old.failed))
+        code = bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    if (code == BT_OK) code = same_runs(p, bt_text_str(&old), bt_text_str(&now), err);
+    if (code == BT_OK && now.len > old.len) code = keep_list(path, bt_text_str(&now), err);
+    bt_text_release(&old);
+    bt_text_release(&now);
+    return code;
+}
+
+bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) {
+    char path[PATH_MAX + 16], holder[32] = "";
+    BT_TRY(make_folders(p->out, err));
+    snprintf(path, sizeof path, "%s/sweep.lock", p->out);
+    p->out_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (p->out_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
+    if (flock(p->out_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        const ssize_t n = pread(p->out_lock, holder, sizeof holder - 1, 0);
+        holder[n > 0 ? strcspn(holder, "\n") : 0] = 0;
+        return bt_fail(err, BT_BUSY,
+                       "a sweep is at work in '%.200s' (pid %s): wait for it, or give this one "
+                       "another name or --out",
+                       p->out, holder[0] ? holder : "unknown");
+    }
+    const int n = snprintf(holder, sizeof holder, "%d\n", (int)getpid());
+    if (ftruncate(p->out_lock, 0) != 0 || pwrite(p->out_lock, holder, (size_t)n, 0) != n)
+        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
+    return compare_list(p, err);
+}
+
+void bt_sweep_folder_close(bt_sweep_plan *p) {
+    if (p->out_lock >= 0) close(p->out_lock);
+    p->out_lock = -1;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+typedef struct seen {
+    bool there;
+    char state[24], out[PATH_MAX];
+    double steps;
+} seen;
+
+static bool take_run(void *ctx, const bt_row *row) {
+    seen *s = ctx;
+    s->there = true;
+    snprintf(s->state, sizeof s->state, "%s",
+             bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
+                          bt_cli_num(row, "pid")));
+    snprintf(s->out, sizeof s->out, "%s", bt_cli_cell(row, "out_dir"));
+    s->steps = bt_cli_num(row, "steps");
+    return false;
+}
+
+bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
+    bt_db *db = NULL;
+    seen s = {.there = false};
+    char mine[PATH_MAX + BT_NAME_MAX + 2];
+    bt_code code = bt_db_open(&db, p->store, err);
+    if (code == BT_OK)
+        code = bt_db_query(
+            db,
+            &(bt_question){.sql =
+                               "SELECT state, host, pid, steps, out_dir FROM runs WHERE run = ?1",
+                           .params = (const char *const[]){r->name},
+                           .n_params = 1},
+            take_run, &s, err);
+    bt_db_close(db);
+    r->done = 0;
+    r->state[0] = 0;
+    if (code == BT_NOTFOUND) return BT_OK; /* no database yet */
+    BT_TRY(code);
+    if (!s.there) return BT_OK;
+    snprintf(mine, sizeof mine, "%s/%s", p->out, r->name);
+    if (strcmp(mine, s.out) != 0)
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' is in the database already, with its folder in '%.200s' (give "
+                       "this sweep another name)",
+                       r->name, s.out);
+    snprintf(r->state, sizeof r->state, "%s", s.state);
+    r->done = isfinite(s.steps) ? (int64_t)s.steps : 0;
+    return BT_OK;
+}
+
+bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err) {
+    const char *goal = p->file->head.goal;
+    const bool loss = strcmp(goal, "loss") == 0;
+    bt_db *db = NULL;
+    r->level = (bt_level){.value = NAN, .noise = NAN};
+    if (!r->state[0]) return BT_OK;
+    BT_TRY(bt_db_open(&db, p->store, err));
+    bt_code code = bt_db_level(db, r->name, goal, &(bt_at){BT_AT_STEP, (double)(steps - 1)},
+                               loss || strcmp(goal, "tokens_per_s") == 0 ? WINDOW : 1, &r->level,
+                               err);
+    bt_db_close(db);
+    /* one that diverged has steps without a loss behind the last that has one */
+    if (r->at == BT_SWEEP_FAILED) r->level.value = NAN;
+    return code;
+}
+
+bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b) {
+    const double x = a->level.value, y = b->level.value;
+    if (isnan(x) || isnan(y)) return isnan(x) == isnan(y) ? a < b : isnan(y);
+    if (x < y || x > y) return p->file->head.better == 0 ? x < y : x > y;
+    return a < b;
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# `bitrain sweep`: a grid is trained as one group and compared, halving is killed with -9 and goes on to the same end, the budget
+# and the folder hold, bad input gives one line each.
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+cat > grid.yaml <<'EOF'
+name: lr
+settings:
+  model: {preset: nano, layers: 1, d_model: 32, heads: 2, kv_heads: 2, d_ff: 64, seq_len: 32}
+  train: {steps: 12, batch_tokens: 64, eval_tokens: 64, eval_every: 1000000}
+  data.path: synth:chain
+  launch: {ranks: 1, threads: 1}
+space:
+  optim.lr: log 1e-3 .. 4e-3 in 2
+  optim.weight_decay: [0, 0.1]
+EOF
+line() { sed -e "$1" grid.yaml >changed.yaml; }
+# refused CODE TEXT SED: the file, changed, is refused in one line
+refused() {
+    line "$3"
+    code "$1" sweep changed.yaml
+    says "$2"
+    [ "$(grep -c . err)" -eq 1 ] || fault "not one line: $(cat err)"
+}
+refused 2 "changed.yaml:8: unknown option 'space.optim.lrr' (did you mean 'space.optim.lr'?)" 's/optim.lr:/optim.lrr:/'
+refused 2 "unknown option 'settings.train.stepz' (did you mean 'settings.train.steps'?)" 's/steps:/stepz:/'
+refused 2 "unknown option 'settings.run.name'" 's/data.path: .*/run.name: x/'
+refused 2 "the space is empty" '/optim/d; s/space:/space: {}/'
+refused 2 "space.optim.weight_decay has no values" 's/\[0, 0.1\]/[]/'
+refused 2 "has the value '0.1' twice" 's/\[0, 0.1\]/[0.1, 0.1]/'
+refused 2 "weight_decay must be a number" 's/\[0, 0.1\]/[0, heavy]/'
+refused 2 "is a range, and a grid needs values" 's/ in 2//'
+refused 2 "say how many runs" 's/^name: lr/method: random/'
+refused 2 "budget.steps 11 does not pay for one run of 12 steps" 's/^name: lr/budget: {steps: 11}/'
+refused 2 "goal 'los' is no metric" 's/^name: lr/goal: los/'
+refused 2 "run lr-001 (optim.lr=0.001 optim.weight_decay=0): model.heads 3 does not divide" 's/heads: 2, kv/heads: 3, kv/'
+refused 2 "is under settings, and under space" 's/data.path: .*/optim.lr: 1/'
+code 3 sweep none.yaml
+code 2 sweep
+[ ! -e m.db ] && [ ! -e sweeps ] || fault "a refused sweep left something: $(ls)"
+
+# a grid: what it would do, then all of it, then nothing more
+ok sweep grid.yaml --dry-run
+says "4 runs, grid over optim.lr, optim.weight_decay; 48 steps in all"
+[ ! -e m.db ] || fault "a dry run made a database"
+line 's/^name: lr/name: lr\nbudget: {steps: 30}/'
+ok sweep changed.yaml --dry-run
+says "2 points of the space are left out"
+ok sweep grid.yaml
+says "lr-004     0.004                 0.1"
+[ "$(q "SELECT count(*) FROM runs WHERE state='done' AND steps=12")" = 4 ] || fault "not four runs of 12 steps: $(b runs)"
+[ "$(q "SELECT group_concat(DISTINCT value) FROM configs WHERE key='run.group'")" = lr ] || fault "they are not one group"
+before=$(q "SELECT sum(attempts) FROM runs")
+ok sweep grid.yaml --json
+[ "$(q "SELECT sum(attempts) FROM runs")" = "$before" ] || fault "a sweep that is done trained again"
+best=$(q "SELECT run FROM (SELECT run, avg(loss) AS l FROM steps GROUP BY run) ORDER BY l LIMIT 1")
+grep -q "\"ended\":true,\"rungs\":\[\],\"runs\":\[{\"run\":\"$best\"" out || fault "the best run, $best, is not the first: $(cut -c1-300 out)"
+ok compare group=lr --group-by optim.lr --json
+# the mean over the two runs of a learning rate, by hand
+want=$(q "SELECT printf('%.9f', avg(loss)) FROM steps WHERE run IN ('lr-001', 'lr-002')")
+got=$(sed 's/.*"optim.lr":"0.001"},"runs":2,"without_value":0,"mean":\([0-9.]*\).*/\1/' out)
+[ "$(printf '%.9f' "$got")" = "$want" ] || fault "group mean $got, not $want"
+ok compare lr-001 lr-003 --group-by optim.lr,optim.weight_decay
+says "loss of 2 runs"
+code 2 compare --group-by optm
+code 3 compare --group-by lr group=none
+
+# the same folder: other runs are refused, more runs go on
+refused 4 "holds another sweep: there is 'lr-002: optim.lr=0.001 optim.weight_decay=0.1'" 's/\[0, 0.1\]/[0, 0.2]/'
+line 's/4e-3 in 2/8e-3 in 2/'
+code 4 sweep changed.yaml --out elsewhere
+says "run 'lr-001' is in the database already"
+
+# halving, killed with -9 in its first rung and again later: it ends where one that nobody killed ends
+line 's/^name: lr/name: hv\nmethod: halving\nruns: 4\nhalving: {keep: 2, first_steps: 6}/; s/ in 2//; s/steps: 12/steps: 24/'
+cp changed.yaml hv.yaml
+for rung in 5 11; do
+    BITRAIN_TEST_SLOW=0:20 "$BITRAIN" sweep hv.yaml >hv.out 2>&1 &
+    pid=$!
+    started+=($pid)
+    for i in $(seq 400); do
+        [ "$(q "SELECT count(*) FROM steps WHERE run LIKE 'hv-%' AND step >= $rung" 2>/dev/null)" -gt 0 ] 2>/dev/null && break
+        sleep 0.05
+    done
+    code 4 sweep hv.yaml
+    says "a sweep is at work in"
+    kill -9 $pid || fault "the sweep ended before it was killed"
+    wait $pid 2>/dev/null
+done
+ok sweep hv.yaml --json
+cp out killed.json
+wait_gone || fault "runs of the killed sweep are left"
+sed 's/^name: hv/name: once/' hv.yaml >once.yaml
+ok sweep once.yaml --json
+tail='s/.*"rungs"/"rungs"/; s/hv-/once-/g'
+[ "$(sed "$tail" killed.json)" = "$(sed "$tail" out)" ] || fault "killed: $(sed "$tail" killed.json) whole: $(sed "$tail" out)"
+[ "$(q "SELECT group_concat(steps) FROM (SELECT steps FROM runs WHERE run LIKE 'once-%' ORDER BY steps)")" = 6,6,12,24 ] || fault "halving: $(b runs once)"
+finish
