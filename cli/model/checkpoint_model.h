@@ -4,6 +4,7 @@
 #define BT_CLI_MODEL_CHECKPOINT_MODEL_H
 
 #include <limits.h>
+#include <stddef.h>
 
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/run_cfg.h"
@@ -30,6 +31,17 @@ typedef struct bt_trained_how {
     int B;           /* sequences at once; 0: the run's micro-batch */
     int T;           /* their length where that is less than the model's; 0: the model's */
 } bt_trained_how;
+
+/* rows of an option table, for a struct s with these fields: how a trained model is used */
+/* clang-format off */
+#define BT_TRAINED_OPTS(s) \
+    {"threads", "--threads", BT_OPT_INT, offsetof(s, threads), sizeof(((s *)0)->threads), "0", 0, 1024, NULL, NULL, \
+     "threads (0: all cores)"}, \
+    {"base", "--base", BT_OPT_TEXT, offsetof(s, base), sizeof(((s *)0)->base), "", 0, 0, NULL, NULL, \
+     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"}, \
+    {"isa", "--isa", BT_OPT_TEXT, offsetof(s, isa), sizeof(((s *)0)->isa), "", 0, 0, NULL, NULL, \
+     "fastest kernel set allowed (default: as the run)"}
+/* clang-format on */
 
 /* the path of what `which` names: of a run its checkpoint folder */
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)

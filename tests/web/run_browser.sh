@@ -4,18 +4,7 @@
 # (by hand: cmake --build build --target browser-modules). Skips, saying what is missing.
 # timeout: 240
 # labels: web browser
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-skip() { echo "SKIP: $*"; exit 77; }
-command -v node >/dev/null || skip "Node.js is missing (Debian: npm)"
-command -v chromium >/dev/null || skip "Chromium is missing (Debian: chromium)"
-modules=$BT_BIN/tests/web/node_modules
-[ -d "$modules/playwright-core" ] && [ -d "$modules/axe-core" ] || skip "playwright-core and axe-core are missing (cmake --build build --target browser-modules)"
-! "$BITRAIN" doctor --quick | grep -q "without the dashboard" || skip "built without the dashboard"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" BITRAIN_DASH_TOKEN=0123456789abcdef0123456789abcdef HOME="$dir"
-export BT_SYNTH=$BT_BIN/tests/t.store.synth_runs BT_MODULES=$modules BT_DIR=$dir
+. "$(dirname "$0")/browser_lib.sh"
 "$BT_SYNTH" "$BITRAIN_STORE" base ranks=4 steps=300 straggler=2 excess=4 fail_at=200 resume_from=180 down_s=4 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" other ranks=4 steps=200 slow=0.9 || exit 1
 "$BITRAIN" runs tag other warm cold >/dev/null 2>&1

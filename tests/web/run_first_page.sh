@@ -3,18 +3,7 @@
 # readout tells, heat maps of even and of many ranks, the search over settings. Needs what run_browser.sh needs.
 # timeout: 240
 # labels: web browser mpi
-set -u
-here=$(cd "$(dirname "$0")" && pwd)
-skip() { echo "SKIP: $*"; exit 77; }
-command -v node >/dev/null || skip "Node.js is missing (Debian: npm)"
-command -v chromium >/dev/null || skip "Chromium is missing (Debian: chromium)"
-modules=$BT_BIN/tests/web/node_modules
-[ -d "$modules/playwright-core" ] && [ -d "$modules/axe-core" ] || skip "playwright-core and axe-core are missing (cmake --build build --target browser-modules)"
-! "$BITRAIN" doctor --quick | grep -q "without the dashboard" || skip "built without the dashboard"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" BITRAIN_DASH_TOKEN=0123456789abcdef0123456789abcdef HOME="$dir"
-export BT_SYNTH=$BT_BIN/tests/t.store.synth_runs BT_MODULES=$modules BT_DIR=$dir
+. "$(dirname "$0")/browser_lib.sh"
 "$BT_SYNTH" "$BITRAIN_STORE" failed ranks=2 steps=150 live=1 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" long ranks=2 steps=3000 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" many ranks=256 steps=40 jitter=0.05 load=3 || exit 1

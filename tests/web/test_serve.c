@@ -2,8 +2,6 @@
  * labels: web
  * The server of a model over its sockets, with a source that knows no model: guards, limits, answers
  * whole, late and in pieces, clients that go away, and the stop. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,14 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
 #include "web/serve/serve.h"
+#include "web_client.h"
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
@@ -113,33 +110,11 @@ static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
 
 /* ---- a client ---- */
 
-typedef struct client {
-    int fd;
-    char text[1 << 16];
-    size_t n;
-} client;
-
-static void dial(client *c, const bt_serve *s) {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)bt_serve_port(s)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {.tv_sec = 20};
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    c->n = 0;
-    c->text[0] = '\0';
-    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
-}
-
-static void say(const client *c, const char *text, size_t n) {
-    assert_int_equal(send(c->fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
-}
-
 /* "POST /v1/echo" with further header lines and a body */
 static void ask(client *c, const bt_serve *s, const char *what, const char *more,
                 const char *body) {
     char text[2048];
-    dial(c, s);
+    dial(c, bt_serve_port(s));
     const int n = snprintf(text, sizeof text,
                            "%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n%s"
                            "Content-Length: %zu\r\n\r\n%s",
@@ -193,7 +168,7 @@ static void guards_let_in_who_may(void **state) {
     assert_int_equal(status_of(s, "PUT /v1/echo", AUTH, "x"), 405);
     assert_int_equal(status_of(s, "DELETE /", AUTH, ""), 405);
     assert_int_equal(status_of(s, "GET /../../etc/passwd", AUTH "X: y\r\n", ""), 200); /* late */
-    dial(&c, s);
+    dial(&c, bt_serve_port(s));
     static const char evil[] =
         "GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     say(&c, evil, sizeof evil - 1);
@@ -285,7 +260,7 @@ static void limits_hold(void **state) {
     bt_serve *s = serve(true, 3, (int64_t)300e6);
     /* a body over the limit */
     char head[128];
-    dial(&c, s);
+    dial(&c, bt_serve_port(s));
     int n = snprintf(head, sizeof head,
                      "POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
                      "Content-Length: 200000\r\n\r\n",
@@ -298,7 +273,7 @@ static void limits_hold(void **state) {
     free(body);
     assert_int_equal(hear(&c), 413);
     /* one that never comes: cut after the deadline, not after libmicrohttpd's ten seconds */
-    dial(&c, s);
+    dial(&c, bt_serve_port(s));
     say(&c, head, (size_t)n);
     const int64_t began = bt_now_ns();
     assert_int_equal(hear(&c), 0);

@@ -2,13 +2,10 @@
  * labels: web
  * The server over its sockets: event streams that resume, keep alive and stay few; requests that
  * outlive their deadline. */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include "web/web.h"
+#include "web_client.h"
 #include "web_test.h"
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
@@ -29,35 +26,13 @@ static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns,
 
 /* ---- a client ---- */
 
-typedef struct client {
-    int fd;
-    char text[1 << 16];
-    size_t n;
-} client;
-
-static void dial(client *c, const bt_web *w) {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)bt_web_port(w)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {.tv_sec = 20};
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    c->n = 0;
-    c->text[0] = '\0';
-    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
-}
-
-static void say(const client *c, const char *text) {
-    assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
-}
-
 static void ask(client *c, const bt_web *w, const char *path, const char *more) {
     char text[1024];
-    dial(c, w);
+    dial(c, bt_web_port(w));
     snprintf(text, sizeof text,
              "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n%s\r\n", path,
              bt_web_port(w), token, more);
-    say(c, text);
+    say(c, text, strlen(text));
 }
 
 /* reads until the answer holds this word, after `from`; the place of the word */
@@ -291,25 +266,26 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     char text[400];
     bt_web_runs(t->db);
     bt_web *w = serve(t, 100000000, 300000000, true);
-    dial(&c, w);
-    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: "); /* a header that never ends */
+    dial(&c, bt_web_port(w));
+    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: ",
+        strlen("GET /healthz HTTP/1.1\r\nX-Slow: ")); /* a header that never ends */
     assert_true(is_cut(&c, 'a'));
     hang_up(&c);
-    dial(&c, w); /* a body that never ends */
+    dial(&c, bt_web_port(w)); /* a body that never ends */
     snprintf(text, sizeof text,
              "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer "
              "%s\r\nContent-Length: 60000\r\n\r\n",
              bt_web_port(w), token);
-    say(&c, text);
+    say(&c, text, strlen(text));
     assert_true(is_cut(&c, ' '));
     hang_up(&c);
     /* a second request on a connection whose first was well */
-    dial(&c, w);
+    dial(&c, bt_web_port(w));
     snprintf(text, sizeof text, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n",
              bt_web_port(w));
-    say(&c, text);
+    say(&c, text, strlen(text));
     hear(&c, 0, "\r\n\r\nok\n");
-    say(&c, "GET /healthz HT");
+    say(&c, "GET /healthz HT", strlen("GET /healthz HT"));
     assert_true(is_cut(&c, 'T'));
     hang_up(&c);
     /* a stream has none: ten heartbeats are three deadlines */

@@ -15,6 +15,7 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/decoder.h"
+#include "tests/engine/model/engine_fixture.h"
 
 enum { T = 24, V = 61, SLOTS = 7 };
 
@@ -154,23 +155,10 @@ static void wanted_rows_come_in_order(void **state) {
     bt_model_destroy(m);
 }
 
-static int start(void **state) {
-    (void)state;
-    bt_err err = BT_ERR_INIT;
-    return bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
-}
-
-static int stop(void **state) {
-    (void)state;
-    bt_ops_release();
-    bt_threads_release();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(company_changes_nothing),
         cmocka_unit_test(wanted_rows_come_in_order),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }

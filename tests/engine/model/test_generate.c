@@ -13,6 +13,7 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/generate.h"
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/ref_model.h"
 
 enum { T = 11, V = 29 };
@@ -237,19 +238,6 @@ static void bad_prompts_are_named(void **state) {
     bt_model_destroy(m);
 }
 
-static int start(void **state) {
-    (void)state;
-    bt_err err = BT_ERR_INIT;
-    return bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
-}
-
-static int stop(void **state) {
-    (void)state;
-    bt_ops_release();
-    bt_threads_release();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cached_logits_equal_the_whole_forward),
@@ -258,5 +246,5 @@ int main(void) {
         cmocka_unit_test(a_seed_gives_one_text),
         cmocka_unit_test(bad_prompts_are_named),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }

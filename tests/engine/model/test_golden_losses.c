@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "engine/base/threads.h"
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/golden.h"
 
 static void ten_losses(bt_norm_kind norm, int B, const double *want, double tolerance, float lr) {
@@ -74,22 +75,9 @@ static void nano_subln_accumulated(void **state) {
     golden("subln", 2e-3, 4);
 }
 
-static int start(void **state) {
-    (void)state;
-    bt_err err = BT_ERR_INIT;
-    return bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
-}
-
-static int stop(void **state) {
-    (void)state;
-    bt_ops_release();
-    bt_threads_release();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nano_pre_small_rate),
                                        cmocka_unit_test(nano_pre),
                                        cmocka_unit_test(nano_subln_accumulated)};
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }

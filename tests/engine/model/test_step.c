@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "engine/base/threads.h"
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/golden.h"
 
 /* ---- counting every allocation of ours ------------------------------------------------------- */
@@ -439,19 +440,6 @@ static void the_plan_says_what_is_taken(void **state) {
     bt_model_destroy(NULL);
 }
 
-static int start(void **state) {
-    (void)state;
-    bt_err err = BT_ERR_INIT;
-    return bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
-}
-
-static int stop(void **state) {
-    (void)state;
-    bt_ops_release();
-    bt_threads_release();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_any_number_of_threads),
@@ -462,5 +450,5 @@ int main(void) {
         cmocka_unit_test(statistics_of_ternary_weights),
         cmocka_unit_test(the_plan_says_what_is_taken),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }
