@@ -21,9 +21,11 @@ enum { LAYOUT_STEPS = 20 };
 
 static fake_sink alone, together;
 
+/* The replicas' weights are compared at fixed steps: by default the time that a comparison has taken
+ * says when the next one is, and its bytes are those of another step in another run. */
 #define LAYOUT_BASE \
     "--lr", "3e-4", "--steps", "20", "--set", "train.stats_every=4", "--set", "data.val_frac=0.1", \
-        "--set", "train.eval_every=6", "--set", "train.eval_tokens=480"
+        "--set", "train.eval_every=6", "--set", "train.eval_tokens=480", "--check-weights", "6"
 
 /* runs and leaves what rank 0 heard in f, on every rank */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
