@@ -26,8 +26,11 @@ static void same_story_as_one_rank(void **state) {
         assert_non_null(g);
         assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 &&
                     g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
-        assert_true(g[BT_MC_MODEL] > 0 && isfinite(g[BT_MC_MODEL]) &&
-                    atof(fake_fact(&together, "link.dp.bytes_per_s")) > 0);
+        /* other work on the machine may hide what the link can do: then the run says so */
+        const bool hidden = fake_fact(&together, "link.dp.measured") != NULL;
+        const char *rate = fake_fact(&together, "link.dp.bytes_per_s");
+        assert_true(hidden ? !rate && isnan(g[BT_MC_MODEL])
+                           : g[BT_MC_MODEL] > 0 && isfinite(g[BT_MC_MODEL]) && atof(rate) > 0);
     }
 }
 
