@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The files of cli/launch as their services would use them, without those services: the batch files with stand-ins for srun and
+# scontrol (a notice in the step queues the job again, and it goes on), the command lines of the unit and of the manifests, the unit by
+# systemd's own judge, and the packages of the image, which must hold every library that the program needs.
+# timeout: 180
+. "$BT_SRC/tests/cli/train_lib.sh"
+files=$BT_SRC/cli/launch
+cat >conf.yaml <<'Y'
+model: {preset: nano, layers: 2, d_model: 128, heads: 2, kv_heads: 2, d_ff: 256, seq_len: 64}
+data: {path: 'synth:chain'}
+train: {batch_tokens: 1024, eval_tokens: 256, eval_every: 1000000, steps: 60}
+launch: {threads: 1}
+Y
+mkdir -p bin data
+cat >bin/srun <<'S'
+#!/bin/bash
+echo "$*" >>srun.words
+while [ "$1" != bitrain ]; do shift; done
+shift
+exec "$BITRAIN" "$@"
+S
+printf '#!/bin/bash\necho "$*" >>scontrol.words\n' >bin/scontrol
+chmod +x bin/srun bin/scontrol
+below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; }
+batch() { PATH=$tmp/bin:$PATH CONF=conf.yaml SLURM_JOB_ID=7 SLURM_CPUS_PER_TASK=2 bash "$@"; }
+
+batch "$files/slurm.sbatch" >s.out 2>s.err &
+job=$!
+started+=($job)
+if wait_step slurm-7 5; then
+    kill -USR1 $(below "$(pgrep -f -- "^$BITRAIN train conf.yaml --continue --name slurm-7")") # the step's, mpirun too, not the script
+    wait $job
+    got=$?
+    [ $got -eq 138 ] || { fault "exit $got of the batch file after a notice"; tail -n 3 s.err; }
+    [ "$(cat scontrol.words 2>&1)" = "requeue 7" ] || fault "not queued again: $(cat scontrol.words 2>&1)"
+    batch "$files/slurm.sbatch" >s.out 2>s.err || fault "exit $? of the job that was queued again: $(tail -n 3 s.err)"
+    [ "$(q "SELECT state, steps FROM runs WHERE run='slurm-7'")" = done,60 ] || fault "the requeued run: $(q "SELECT state, steps FROM runs WHERE run='slurm-7'")"
+    [ "$(q "SELECT max(from_step) > 4 FROM attempts WHERE run='slurm-7'")" = 1 ] || fault "the requeued job began anew"
+    [ "$(wc -l <scontrol.words)" = 1 ] || fault "a job that is done is queued again"
+fi
+grep -q -- "--mpi=none" srun.words || fault "srun does not leave the ranks to the supervisor: $(cat srun.words)"
+
+SLURM_JOB_NAME=seeds SLURM_ARRAY_TASK_ID=3 BITRAIN_STEPS=3 batch "$files/slurm_array.sbatch" >a.out 2>a.err || fault "exit $? of a task of the array: $(tail -n 3 a.err)"
+[ "$(q "SELECT state, steps FROM runs WHERE run='seeds-3'")" = done,3 ] || fault "the array's task: $(cat a.err | tail -n 3)"
+b show seeds-3 --json 2>/dev/null | grep -q '"seed": *3' || q "SELECT config FROM runs WHERE run='seeds-3'" | grep -q 'run.seed[^0-9]*3' || fault "the array's task has another seed"
+
+# command lines: what is a folder there is one here
+printf 'localhost slots=8\n' >hostfile
+here() { sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%i,unit,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,"; }
+args() { awk '/^ *args:$/ && !seen {inside = seen = 1; next} inside && /^ *- / {sub(/^ *- */, ""); print; next} inside {exit}' "$1" | here; }
+mapfile -t unit < <(sed -n 's,^ExecStart=/[^ ]*/bitrain ,,p' "$files/bitrain@.service" | here | tr ' ' '\n')
+mapfile -t indexed < <(args "$files/indexed_job.yaml")
+mapfile -t mpijob < <(args "$files/mpijob.yaml")
+for form in unit indexed mpijob; do
+    declare -n w=$form
+    [ "${w[0]:-}" = train ] && [[ " ${w[*]} " == *" --continue "* ]] || fault "$form: the command line is '${w[*]:-}'"
+    ok "${w[@]}" --dry-run
+done
+
+if command -v systemd-analyze >/dev/null; then
+    sed "s,/usr/local/bin/bitrain,$BITRAIN,; /^Documentation=/d" "$files/bitrain@.service" >"bitrain@x.service"
+    systemd-analyze verify --man=no "$tmp/bitrain@x.service" >v.out 2>&1 || fault "systemd refuses the unit: $(tail -n 3 v.out)"
+    ! grep "bitrain@x" v.out || fault "systemd complains of the unit"
+fi
+
+# a library of the program that no package of the image brings
+if command -v dpkg-query >/dev/null && command -v ldconfig >/dev/null && [ "$(. /etc/os-release && echo "$VERSION_ID")" = 12 ]; then
+    n=0
+    for lib in $(readelf -d "$BITRAIN" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+        path=$(ldconfig -p | awk -v l="$lib" '$1 == l {print $NF; exit}')
+        package=$(for p in "$path" "/usr$path" "$(readlink -f "$path")"; do dpkg-query -S "$p" 2>/dev/null; done | sed -n '1s/:.*//p')
+        [ -n "$package" ] || continue
+        n=$((n + 1))
+        [ "$package" = libc6 ] || grep -qE "[ \\]$package( |\$)" "$files/Containerfile" || fault "the image lacks $package, which has $lib"
+    done
+    [ $n -gt 5 ] || fault "only $n libraries of the program were found"
+fi
+finish

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Every form of cli/launch/README.md under a real Slurm of one node: srun with the supervisor and without, sbatch with a requeue, with
+# --signal, and an array; scancel, a killed rank. A notice saves and leaves with its exit code although a step takes seconds, and a job
+# that is queued again goes on.
+# Needs root, slurm-wlm and munge (not in CI's packages): skips with a reason where they are not.
+# soak: yes
+# timeout: 900
+. "$BT_SRC/tests/cli/train_lib.sh"
+node="$BT_SRC/tests/cli/launch/slurm_one_node.sh"
+sh "$node" start "$tmp/slurm" 2 >slurm.env 2>slurm.err
+case $? in
+0) ;;
+77) skip "$(tail -n 1 slurm.err)" ;;
+*) fault "Slurm does not start: $(tail -n 2 slurm.err)"; finish ;;
+esac
+. ./slurm.env
+trap 'sh "$node" stop "$tmp/slurm"; end' EXIT
+PATH=$(dirname "$BITRAIN"):$PATH
+
+printf 'model: {preset: nano, layers: 2, d_model: 128, heads: 2, kv_heads: 2, d_ff: 256, seq_len: 64}\n' >conf.yaml
+cat >>conf.yaml <<'Y'
+data: {path: 'synth:chain'}
+train: {batch_tokens: 1024, eval_tokens: 256, eval_every: 1000000, steps: 100000, reproducible: true, unit: 2}
+launch: {threads: 1}
+ckpt: {minutes: 0}
+Y
+words=(train conf.yaml)
+long=BITRAIN_TEST_SLOW=0:100                    # steps of some seconds
+job() { squeue -h -n "$1" -o %i | head -n 1; }
+field() { scontrol show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
+gone() { # JOB: until it has left the queue; the seconds it took are printed
+    local i
+    for i in $(seq 600); do [ -n "$(squeue -h -j "$1" 2>/dev/null)" ] || return 0; sleep 0.1; done
+    fault "job $1 is still there after 60 s"
+}
+saved() { # RUN STATE
+    local last=$(q "SELECT max(step) FROM steps WHERE run='$1'")
+    [ -f "runs/$1/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "$1: no checkpoint of step $last: $(ls runs/$1)"
+    [ "$(q "SELECT state FROM runs WHERE run='$1'")" = "$2" ] || fault "$1 is $(q "SELECT state FROM runs WHERE run='$1'"), not $2"
+}
+took() { echo "$1: $(awk -v a="$2" -v b="$(date +%s.%N)" 'BEGIN {printf "%.1f", b - a}') s${3:+, exit $3}"; }
+
+# srun with the supervisor, scancel in a step of seconds
+env $long srun -J sup --mpi=none -n 1 -c 2 "$BITRAIN" "${words[@]}" --ranks 2 --name sup >sup.out 2>&1 &
+step=$!
+started+=($step)
+if wait_step sup 1; then
+    t=$(date +%s.%N)
+    scancel "$(job sup)"
+    wait $step; got=$?
+    took "scancel of srun --mpi=none" $t $got
+    [ $got -eq 143 ] || fault "srun with the supervisor: exit $got after scancel: $(tail -n 3 sup.out)"
+    saved sup stopped
+fi
+
+# the batch script becomes bitrain; a script that waits for it instead is ended at once by scancel, and Slurm then kills what it started
+printf '#!/bin/bash\nexec bitrain train conf.yaml --ranks 2 --name batch\n' >batch.sh
+id=$(env $long sbatch --parsable -n 1 -c 2 -o batch.out batch.sh)
+if wait_step batch 1; then
+    t=$(date +%s.%N)
+    scancel "$id"
+    gone "$id"
+    took "scancel of sbatch with exec" $t "$(field "$id" ExitCode)"
+    [ "$(field "$id" ExitCode)" = 143:0 ] || fault "batch script: exit code $(field "$id" ExitCode)"
+    saved batch stopped
+fi
+
+# the batch file that users are given: requeued, it goes on under the same job id
+id=$(CONF=conf.yaml NAME=again sbatch --parsable -c 2 -o again.out "$BT_SRC/cli/launch/slurm.sbatch")
+if wait_step again 5; then
+    t=$(date +%s.%N)
+    scontrol requeue "$id"
+    for i in $(seq 300); do [ "$(field "$id" JobState)" = PENDING ] && break; sleep 0.1; done
+    took "scontrol requeue until it is pending" $t
+    saved again stopped
+    last=$(q "SELECT max(step) FROM steps WHERE run='again'")
+    scontrol update JobId="$id" StartTime=now
+    wait_step again $((last + 5))
+    [ "$(q "SELECT group_concat(from_step) FROM attempts WHERE run='again'")" = "0,$((last + 1))" ] || fault "requeued: begins at $(q "SELECT group_concat(from_step) FROM attempts WHERE run='again'"), not after step $last"
+    [ "$(field "$id" Restarts)" = 1 ] || fault "$(field "$id" Restarts) restarts of the job"
+    scancel "$id"
+    gone "$id"
+    saved again stopped
+fi
+
+# the notice before the time limit (Slurm looks once in a while: within the minute): exit code 138, and the file queues itself again
+id=$(CONF=conf.yaml NAME=limit sbatch --parsable -c 2 --time=1 --signal=USR1@50 -o limit.out "$BT_SRC/cli/launch/slurm.sbatch")
+if wait_step limit 5; then
+    t=$(date +%s.%N)
+    for i in $(seq 1200); do [ "$(field "$id" Restarts)" = 1 ] && [ "$(field "$id" JobState)" = PENDING ] && break; sleep 0.1; done
+    took "--signal=USR1@50 of a minute, until it is queued again" $t
+    [ "$(field "$id" Restarts)" = 1 ] || fault "the notice before the limit: $(field "$id" JobState), $(tail -n 3 limit.out)"
+    saved limit stopped
+    scancel "$id"
+    gone "$id"
+fi
+
+# an array: each task is a run
+id=$(CONF=conf.yaml BITRAIN_STEPS=20 sbatch --parsable -c 1 --array=1-2 -J seeds -o seeds-%a.out "$BT_SRC/cli/launch/slurm_array.sbatch")
+gone "$id"
+for n in 1 2; do [ "$(q "SELECT state, steps FROM runs WHERE run='seeds-$n'")" = done,20 ] || fault "task $n of the array: $(tail -n 3 seeds-$n.out)"; done
+
+# every process of srun is a rank
+srun -J direct --mpi=pmix -n 2 "$BITRAIN" "${words[@]}" --name direct >direct.out 2>&1 &
+step=$!
+started+=($step)
+if wait_step direct 5; then
+    t=$(date +%s.%N)
+    scancel "$(job direct)"
+    wait $step; got=$?
+    took "scancel of srun --mpi=pmix" $t $got
+    [ $got -eq 143 ] || fault "direct: exit $got after scancel: $(tail -n 3 direct.out)"
+    saved direct stopped
+fi
+for victim in 1 0; do
+    srun -J dead$victim --mpi=pmix -n 2 "$BITRAIN" "${words[@]}" --name dead$victim >dead.out 2>&1 &
+    step=$!
+    started+=($step)
+    wait_step dead$victim 5 || continue
+    t=$(date +%s.%N)
+    kill -9 "$(q "SELECT pid FROM ranks WHERE run='dead$victim' AND rank=$victim")"
+    wait $step && fault "exit 0 of a step whose rank $victim was killed"
+    took "rank $victim of srun --mpi=pmix killed" $t
+    grep -q "rank $victim (pid [0-9]*) was ended" dead.out || fault "nobody says that rank $victim died: $(tail -n 3 dead.out)"
+done
+finish
