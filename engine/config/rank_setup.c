@@ -101,3 +101,29 @@ void bt_rank_setup_release(bt_rank_setup *s) {
     free(s->payload_tensors);
     s->payload_tensors = NULL;
 }
+
+bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *c) {
+    return (bt_optim_cfg){.kind = (bt_optim_id)c->optimizer,
+                          .beta1 = c->beta1,
+                          .beta2 = c->beta2,
+                          .eps = c->eps,
+                          .momentum = c->momentum};
+}
+
+bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *c) {
+    return (bt_lr_schedule){.kind = (bt_sched_kind)c->schedule,
+                            .steps = c->steps,
+                            .warmup = c->warmup,
+                            .lr = c->lr,
+                            .lr_min_frac = c->lr_min,
+                            .lr2 = c->lr2,
+                            .decay_frac = c->decay_frac,
+                            .weight_decay = c->weight_decay};
+}
+
+void bt_params_spans(bt_optim_span *spans, const bt_params *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay, x->linear};
+    }
+}

@@ -9,6 +9,8 @@
 
 #include "engine/config/run_cfg.h"
 #include "engine/model/net/model.h"
+#include "engine/optim/lr_schedule.h"
+#include "engine/optim/optim.h"
 #include "engine/parallel/grad/payload.h"
 #include "engine/parallel/shard/shard_map.h"
 
@@ -43,5 +45,11 @@ bt_payload_form bt_rank_setup_form(const bt_rank_setup *s);
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *cfg);
 /* the model of a rank, without its tensor-parallel group */
 bt_model_setup bt_run_cfg_setup(const bt_run_cfg *cfg, int rank);
+
+/* the settings optim.* as the optimizer and its schedule take them */
+bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *cfg);
+bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *cfg);
+/* (p->n) one span a tensor */
+void bt_params_spans(bt_optim_span *spans, const bt_params *p);
 
 #endif

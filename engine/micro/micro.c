@@ -38,7 +38,7 @@ static void ignore_ready(void *ctx, size_t begin, size_t end) { (void)ctx, (void
 
 bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i) {
     bool last = i == m->plan->n - 1;
-    int64_t first_row = (m->plan->first + i) * m->rows;
+    int64_t first_row = m->before_rows + (m->plan->first + i) * m->rows;
     bt_model_noise(m->model, m->seed, (uint64_t)m->step, (uint64_t)first_row);
     if (m->reproducible) bt_model_grads_into(m->model, bt_reducer_unit(m->reducer));
     if (last) bt_reducer_last(m->reducer);

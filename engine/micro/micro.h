@@ -28,7 +28,8 @@ typedef struct bt_micro {
     bool reproducible; /* every micro-batch is a unit of its own, added up in a fixed tree */
     int64_t rows;      /* tokens of a micro-batch */
     uint64_t seed;
-    int64_t step;    /* the step that is computed */
+    int64_t before_rows; /* of the same step, that other islands compute: for the noise */
+    int64_t step;        /* the step that is computed */
     int64_t counted; /* targets that are learned in this rank's micro-batches of the step so far */
     double *losses;  /* (plan->micros) sums of token losses, at the micro-batch's place */
     double slowdown; /* 1, or more: sleep as if the processor were so much slower */

@@ -62,6 +62,7 @@ static bt_code run_balance(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     balance_event(t, gain);
     /* other units are added on other ranks, in the same tree */
     if (t->cfg.reproducible) BT_TRY(bt_trainer_make_reducer(t, err));
+    t->island_next = -1; /* an island's data are dealt out again */
     return bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.micro_batch),
                           (int)(p->n * t->cfg.micro_batch), err);
 }

@@ -7,7 +7,7 @@
 #include "engine/base/span.h"
 #include "engine/base/testing/testing.h"
 #include "engine/parallel/tp/tp_group_create.h"
-#include "engine/train/trainer_impl.h"
+#include "engine/train/trainer_island.h"
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
@@ -29,7 +29,9 @@ static void put_test_nan(bt_trainer *t) {
  * order. */
 static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
-    const int64_t counted = bt_loader_counted(t->loader, t->at.step);
+    if (t->island) BT_TRY(bt_trainer_island_data(t, err));
+    const int64_t counted = t->island ? bt_trainer_island_counted(t)
+                                      : bt_loader_counted(t->loader, t->at.step);
     out->counted = counted < 0 ? t->cfg.batch_tokens : counted;
     double scale = t->loss_scale.value / (double)out->counted, sum = 0, began = compute_seconds();
     t->micro.step = t->at.step;
@@ -175,16 +177,17 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
         out->applied = false;
         bt_residual_undo(&t->residual);
         t->grad_fingerprint = 0;
-        return BT_OK;
+        return t->island ? bt_trainer_island_exchange(t, out, false, err) : BT_OK;
     }
     BT_TRY(bt_bad_step(t, out, &good, err));
     out->applied = good;
     out->bad = !good;
     t->grad_fingerprint = fingerprint(out->grad_norm);
-    if (!good) return BT_OK;
+    if (!good) return t->island ? bt_trainer_island_exchange(t, out, false, err) : BT_OK;
     const bt_step_facts facts = bt_step_facts_of(t, out);
     bt_guard_good(&t->guard, &facts);
-    return apply(t, out, err);
+    if (!bt_trainer_island_steps_at_hub(t)) BT_TRY(apply(t, out, err));
+    return t->island ? bt_trainer_island_exchange(t, out, true, err) : BT_OK;
 }
 
 bt_code bt_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
@@ -206,6 +209,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_span_begin(BT_MR_OPTIM);
     BT_TRY(update_weights(t, out, err));
     bt_span_end();
+    if (out->left) return BT_OK;
 
     bt_meter_busy(&t->meter, bt_update_take_busy_ns(&t->update));
     bt_meter_busy(&t->meter, bt_tp_group_take_busy_ns(t->update.tp_group));

@@ -16,7 +16,7 @@
 #include "engine/plan/memory.h"
 #include "engine/train/measured.h"
 #include "engine/train/run_data.h"
-#include "engine/train/trainer_impl.h"
+#include "engine/train/trainer_island.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
@@ -137,17 +137,6 @@ bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_reducer_create(&t->reducer, &c, err));
     t->micro.reducer = t->reducer;
     return BT_OK;
-}
-
-static bt_lr_schedule lr_schedule(const bt_run_cfg *c) {
-    return (bt_lr_schedule){.kind = (bt_sched_kind)c->schedule,
-                            .steps = c->steps,
-                            .warmup = c->warmup,
-                            .lr = c->lr,
-                            .lr_min_frac = c->lr_min,
-                            .lr2 = c->lr2,
-                            .decay_frac = c->decay_frac,
-                            .weight_decay = c->weight_decay};
 }
 
 /* Hosts may keep the data in other places, but it must be the same. */
@@ -297,7 +286,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->saver.attempt = s->attempt;
         t->number = s->number;
         t->at = (bt_progress){.lr_factor = 1};
-        t->lr = lr_schedule(&t->cfg);
+        t->lr = bt_run_cfg_lr_schedule(&t->cfg);
         bt_loss_scale_init(&t->loss_scale, t->cfg.precision == BT_PREC_FP16, t->cfg.loss_scale,
                            t->cfg.loss_scale_every);
         t->guard.patience = (int)t->cfg.max_bad_steps;
@@ -314,6 +303,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->from_memory = from.attempt > 0 || from.number > 0;
         if (code == BT_OK)
             code = bt_memory_saver_open(t, s->memory_dir, t->from_memory ? &from : NULL, err);
+        if (code == BT_OK) code = bt_trainer_island_join(t, err);
     }
     if (code != BT_OK) {
         bt_trainer_destroy(t);
@@ -325,6 +315,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
 
 void bt_trainer_destroy(bt_trainer *t) {
     if (!t) return;
+    bt_island_destroy(t->island);
     bt_reducer_destroy(t->reducer);
     bt_observer_destroy(t->observer);
     bt_telemetry_release(&t->telemetry);
@@ -400,6 +391,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
     while (t->at.step < last && !t->stop) {
         bt_step_outcome o;
         BT_TRY(bt_train_step(t, &o, err));
+        if (o.left) break;
         bt_meter_close(&t->meter, o.rank_values);
         smooth(&t->step_s, o.rank_values[BT_MR_STEP_TIME] / 1e3);
         if (t->cfg.profile)

@@ -4,6 +4,7 @@
 #define BT_ENGINE_TRAIN_TRAINER_IMPL_H
 
 #include "engine/config/rank_setup.h"
+#include "engine/islands/island/island.h"
 #include "engine/micro/micro_schedule.h"
 #include "engine/observe/meter.h"
 #include "engine/observe/observer.h"
@@ -51,6 +52,7 @@ typedef struct bt_step_outcome {
     bool applied;
     bool ckpt_busy;                  /* some rank has work left of a checkpoint's stage */
     bool bad;                        /* skipped: by no overflow of fp16 */
+    bool left;                       /* asked to stop in the middle: the step did not happen */
     bt_control control;              /* agreed by all ranks */
     double seconds_per_micro;        /* that this rank computed, waiting left out */
     double rank_values[BT_MR_COUNT]; /* the meter's, after the step */
@@ -96,6 +98,10 @@ struct bt_trainer {
     bt_observer *observer;
     bt_prediction_check prediction;
     bt_profile profile;
+    bt_island *island;   /* NULL: no hub */
+    int64_t island_left; /* steps until the next exchange with the hub */
+    /* sequences of this step and the next one begin here; those of the loader's step */
+    int64_t island_begin, island_next, island_stride;
 
     bt_progress at;
     bool from_memory;    /* this attempt began from a state in memory */

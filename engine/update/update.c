@@ -12,31 +12,16 @@ bool bt_update_sharded(const bt_update *u) { return u->shards.n > 1; }
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static void fill_spans(bt_optim_span *spans, const bt_params *p) {
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *x = &p->tensors[i];
-        spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay, x->linear};
-    }
-}
-
-static bt_optim_cfg optim_cfg(const bt_run_cfg *c) {
-    return (bt_optim_cfg){.kind = (bt_optim_id)c->optimizer,
-                          .beta1 = c->beta1,
-                          .beta2 = c->beta2,
-                          .eps = c->eps,
-                          .momentum = c->momentum};
-}
-
 static bt_code take_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     const bt_params *p = bt_model_params(u->model);
-    bt_optim_cfg optim = optim_cfg(c);
+    bt_optim_cfg optim = bt_run_cfg_optim(c);
     size_t stripes = u->shards.n_stripes;
     u->spans = calloc(p->n, sizeof *u->spans);
     u->pieces = calloc(stripes, sizeof *u->pieces);
     u->optims = calloc(stripes, sizeof *u->optims);
     if (!u->spans || !u->pieces || !u->optims)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
-    fill_spans(u->spans, p);
+    bt_params_spans(u->spans, p);
     for (u->n_pieces = 0; u->n_pieces < stripes; u->n_pieces++) {
         bt_range *piece = &u->pieces[u->n_pieces];
         *piece = bt_shards_piece(&u->shards, u->n_pieces,
@@ -139,7 +124,7 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
                              .work = bt_norm_bytes(p->total, ranks)};
     bt_optim_span *spans = calloc(p->n, sizeof *spans);
     if (!spans) return sizes;
-    fill_spans(spans, p);
+    bt_params_spans(spans, p);
     for (size_t i = 0; i < s->shards.n_stripes; i++)
         sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer, spans, p->n,
                                           bt_shards_piece(&s->shards, i, s->shard));

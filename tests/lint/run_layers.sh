@@ -18,6 +18,7 @@ yaml\.h                       engine/base/opt_yaml\.c
 dlfcn\.h                      engine/kernels/isa/blas\.c|cli/doctor/doctor_machine\.c
 pcre2\.h                      engine/data/tokenizer/pretok\.c
 utf8proc\.h                   engine/data/tokenizer/bpe\.c
+zmq\.h                        engine/islands/zmq/[^/]*
 '
 
 sources() { find engine store monitor web cli -name node_modules -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.def' \) -type f -print; }

@@ -28,6 +28,7 @@ struct bt_loader {
     bool shuffle;
     uint64_t seed;
     int64_t step; /* of the next micro-batch the reader makes */
+    int64_t base; /* sequence number of step 0's first; not 0 where the data are dealt out */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
     bt_corpus *corpus; /* NULL: synth */
     bt_synth synth;
@@ -69,7 +70,8 @@ static bt_code read_sequence(bt_loader *l, uint64_t q, const bt_corpus_row *out,
 static bt_code make_batch(bt_loader *l, slot *s, bt_err *err) {
     size_t T = (size_t)l->T;
     for (size_t b = 0; b < (size_t)l->B; b++) {
-        uint64_t g = (uint64_t)l->first_sequence + (uint64_t)l->done_sequences + b;
+        uint64_t g = (uint64_t)l->base + (uint64_t)l->first_sequence + (uint64_t)l->done_sequences +
+                     b;
         const bt_corpus_row out = {s->inputs + b * T, s->targets + b * T, s->positions + b * T};
         BT_TRY(
             read_sequence(l, (uint64_t)l->step * (uint64_t)l->sequences_per_step + g, &out, err));
@@ -284,8 +286,23 @@ bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_seq
     BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
     stop_reader(l);
     l->step = step;
+    l->base = 0;
     l->first_sequence = first_sequence;
     l->n_sequences = n_sequences;
+    l->done_sequences = l->give = 0;
+    l->failed = BT_OK;
+    l->held = l->quit = l->slots[0].full = l->slots[1].full = false;
+    return start_reader(l, err);
+}
+
+bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err) {
+    BT_TRY(check_share(first, n, stride, l->B, err));
+    stop_reader(l);
+    l->step = 0;
+    l->base = begin;
+    l->sequences_per_step = stride;
+    l->first_sequence = first;
+    l->n_sequences = n;
     l->done_sequences = l->give = 0;
     l->failed = BT_OK;
     l->held = l->quit = l->slots[0].full = l->slots[1].full = false;
@@ -315,12 +332,14 @@ const bt_row_facts *bt_loader_row_facts(const bt_loader *l) {
     return l->corpus ? bt_corpus_row_facts(l->corpus) : NULL;
 }
 
-int64_t bt_loader_counted(const bt_loader *l, int64_t step) {
+int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
     int64_t sum = 0;
     if (!bt_loader_row_facts(l)) return -1;
-    for (int g = 0; g < l->sequences_per_step; g++) {
-        uint64_t q = (uint64_t)step * (uint64_t)l->sequences_per_step + (uint64_t)g;
-        sum += bt_corpus_row_counted(l->corpus, row_of(l, q));
-    }
+    for (int64_t q = begin; q < begin + n; q++)
+        sum += bt_corpus_row_counted(l->corpus, row_of(l, (uint64_t)q));
     return sum;
+}
+
+int64_t bt_loader_counted(const bt_loader *l, int64_t step) {
+    return bt_loader_counted_in(l, step * l->sequences_per_step, l->sequences_per_step);
 }

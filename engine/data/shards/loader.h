@@ -66,6 +66,11 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) BT_MUST_CHECK;
  * the batch has changed */
 bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err)
     BT_MUST_CHECK;
+/* goes on with sequences [begin + first, begin + first + n), then with the same of begin + stride, and
+ * so on: the data are dealt out by somebody else (islands). What `first` and `n` are of a step, they
+ * are here of `stride` */
+bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err)
+    BT_MUST_CHECK;
 uint64_t bt_loader_stall_ns(const bt_loader *l); /* time the trainer waited, since open */
 int64_t bt_loader_tokens(const bt_loader *l);    /* tokens of the split; -1: endless */
 /* sequences of one epoch of the split; -1: endless */
@@ -73,6 +78,8 @@ int64_t bt_loader_sequences(const bt_loader *l);
 /* targets that are learned in a step of all ranks: what its loss is divided by. A function of the
  * data: every rank knows it without asking. -1: all of them (a stream) */
 int64_t bt_loader_counted(const bt_loader *l, int64_t step);
+/* the same of the sequences [begin, begin + n) */
+int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n);
 /* of the documents of a packed split; NULL: a stream */
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l);
 /* source text bytes per token of the split (bits per byte); 1 for synth */

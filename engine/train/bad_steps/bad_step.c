@@ -154,8 +154,11 @@ static bt_code compute_again(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *p = &t->micro_plan;
     const bt_control asked = out->control;
     bt_residual_undo(&t->residual);
-    BT_TRY(bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.micro_batch),
-                          (int)(p->n * t->cfg.micro_batch), err));
+    if (t->island)
+        t->island_next = -1; /* the data are dealt out again */
+    else
+        BT_TRY(bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.micro_batch),
+                              (int)(p->n * t->cfg.micro_batch), err));
     BT_TRY(bt_step_gradients(t, out, err));
     out->control.verbs |= asked.verbs;
     if (out->control.lr_bits == 0) out->control.lr_bits = asked.lr_bits;

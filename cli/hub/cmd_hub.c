@@ -1,0 +1,138 @@
+/* cmd_hub.c - `bitrain hub`: keys for islands; the hub between whole jobs. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "cli/hub/hub_run.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/threads.h"
+#include "engine/islands/zmq/hub_socket.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/mpi/comm.h"
+
+#define FIELD(f) offsetof(bt_hub_settings, f), sizeof(((bt_hub_settings *)0)->f)
+static const bt_opt hub_opts[] = {
+    {"listen", "--listen", BT_OPT_TEXT, FIELD(listen), "", 0, 0, NULL, NULL,
+     "HOST:PORT to serve islands at (port 0: any free one)"},
+    {"keys", "--keys", BT_OPT_TEXT, FIELD(keys), "", 0, 0, NULL, NULL,
+     "folder of keys, or the file hub.key; without --listen keys are made there"},
+    {"allow", "--allow", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
+     "folder of the islands' public keys (default: 'allowed' beside the hub's key)"},
+    {"islands", "--islands", BT_OPT_INT, FIELD(islands), "1", 1, BT_HUB_ISLANDS, NULL, NULL,
+     "begin the job when so many have joined"},
+    {"grace", "--grace", BT_OPT_REAL, FIELD(grace_s), "5", 0, 1e6, NULL, "seconds",
+     "an island without a connection for so long is declared dead"},
+    {"silence", "--silence", BT_OPT_REAL, FIELD(silence_s), "600", 1, 1e6, NULL, "seconds",
+     "an island that says nothing for so long is declared dead"},
+    {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
+     "of the hub's run in the database; made up when not given"},
+    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    {"out", "--out", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
+     "folder of the hub's checkpoints (default: runs/NAME beside the database)"},
+    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "1", 1, 1024, NULL, NULL,
+     "threads of the optimizer's step"},
+    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL,
+     "fastest kernel set allowed"},
+    {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL,
+     "print the address, warnings and errors only"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof hub_opts / sizeof hub_opts[0];
+    return hub_opts;
+}
+
+enum { NAMES = 64 };
+
+static bt_code make_keys(const char *dir, const char *const *names, size_t n, bt_err *err) {
+    static const char *const one[] = {"island"};
+    const char *const *list = n ? names : one;
+    for (size_t i = 0; i < (n ? n : 1); i++) {
+        bool made;
+        BT_TRY(bt_curve_make(dir, list[i], &made, err));
+        printf("%s/%s.key%s\n", dir, list[i], made ? "" : "   (was there already)");
+    }
+    fprintf(stderr,
+            "an island needs its file alone (--keys FILE); copy it by a safe way. The hub "
+            "needs %s/hub.key and %s/allowed\n",
+            dir, dir);
+    return BT_OK;
+}
+
+static bool is_loopback(const char *listen) {
+    return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0 ||
+           strncmp(listen, "localhost:", 10) == 0;
+}
+
+static bt_code serve(const bt_hub_settings *s, bt_err *err) {
+    char allowed[PATH_MAX];
+    bt_curve_keys keys;
+    bt_hub_socket *socket = NULL;
+    if (!s->keys[0])
+        return bt_fail(err, BT_ARG,
+                       "--listen needs keys: --keys DIR (make them with 'bitrain hub --keys DIR "
+                       "NAME...')");
+    BT_TRY(bt_curve_read(&keys, s->keys, "hub", false, err));
+    if (s->allow[0])
+        snprintf(allowed, sizeof allowed, "%s", s->allow);
+    else
+        bt_curve_allowed_dir(allowed, sizeof allowed, s->keys);
+    const bt_hub_socket_cfg cfg = {.listen = s->listen, .keys = &keys, .allowed_dir = allowed};
+    bt_code code = bt_hub_socket_open(&socket, &cfg, err);
+    bt_curve_wipe(&keys);
+    if (code == BT_OK) {
+        printf("%s\n", bt_hub_socket_address(socket));
+        fflush(stdout);
+        if (!s->quiet)
+            fprintf(stderr,
+                    "hub at %s%s; islands: bitrain train --hub %s --keys FILE; Ctrl-C ends it\n",
+                    bt_hub_socket_address(socket),
+                    is_loopback(s->listen) ? " (this machine only)" : "",
+                    bt_hub_socket_address(socket));
+        code = bt_hub_run(s, socket, err);
+    }
+    bt_hub_socket_close(socket);
+    return code;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    static bt_hub_settings s;
+    const char *names[NAMES];
+    bt_opts o;
+    size_t n = 0;
+    bool help;
+    (void)exit_status;
+    BT_TRY(bt_opts_init(&o, hub_opts, sizeof hub_opts / sizeof hub_opts[0], &s, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, names, NAMES, &n, &help, err));
+    if (!s.listen[0] && !s.keys[0])
+        return bt_fail(err, BT_ARG,
+                       "say --keys DIR to make keys, or --listen HOST:PORT --keys DIR to serve "
+                       "islands");
+    if (!s.listen[0]) return make_keys(s.keys, names, n, err);
+    if (n)
+        return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
+    BT_TRY(bt_comm_init(err)); /* of one process: checkpoints are written by a world */
+    bt_code code = bt_kernels_select(s.isa, err);
+    if (code == BT_OK) code = bt_threads_init((int)s.threads, err);
+    if (code == BT_OK) code = serve(&s, err);
+    bt_comm_finalize();
+    return code;
+}
+
+const bt_command bt_cmd_hub = {
+    .name = "hub",
+    .summary = "outer weights for islands: whole jobs that train one model together",
+    .args = "[NAME...]",
+    .examples = "bitrain hub --keys keys a b c          makes keys of a hub and three islands\n"
+                "bitrain hub --listen 127.0.0.1:8160 --keys keys --islands 3\n"
+                "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,19 @@
+/* hub_run.h - a hub from its first island to the end of its job: messages, signals, the record. */
+#ifndef BT_CLI_HUB_HUB_RUN_H
+#define BT_CLI_HUB_HUB_RUN_H
+
+#include "engine/base/sink.h"
+#include "engine/islands/hub/hub_server.h"
+#include "engine/islands/zmq/hub_socket.h"
+
+typedef struct bt_hub_settings {
+    char listen[128], keys[1024], allow[1024], name[64], store[1024], out[1024], isa[32];
+    int64_t islands, threads;
+    double grace_s, silence_s;
+    bool quiet;
+} bt_hub_settings;
+
+/* until the job is done, or a signal */
+bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,30 @@
+/* hub_internal.h - the parts of the hub among themselves: hub_server.c takes messages, hub_members.c knows
+ * who is there, hub_rounds.c applies updates. */
+#ifndef BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
+#define BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
+
+#include "engine/islands/hub/hub_server.h"
+
+/* hub_members.c */
+uint32_t bt_hub_number(const bt_hub *h, const bt_member *m); /* in heads: 1, 2, ... */
+void bt_hub_event(bt_hub *h, bt_event_kind kind, const bt_member *m, const char *fmt, ...)
+    BT_PRINTF(4, 5);
+bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head *head,
+                          const void *payload);
+/* one line to a peer that is no member, or of one's message */
+void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) BT_PRINTF(3, 4);
+bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err)
+    BT_MUST_CHECK;
+/* the member is no more: its update and its data come back */
+bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *why, bt_err *err)
+    BT_MUST_CHECK;
+void bt_hub_unstage(bt_member *m);
+
+/* hub_rounds.c */
+/* an update of the member is complete */
+bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) BT_MUST_CHECK;
+/* somebody came, went or pushed: applies what can be, and lets begin who may */
+bt_code bt_hub_advance(bt_hub *h, bt_err *err) BT_MUST_CHECK;
+void bt_hub_send_go(bt_hub *h, const bt_member *m);
+
+#endif

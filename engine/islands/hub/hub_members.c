@@ -1,0 +1,222 @@
+/* hub_members.c - who is there: hello, leaving, dying, and what is said about it. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/islands/hub/hub_internal.h"
+#include "engine/islands/rules/job_settings.h"
+
+uint32_t bt_hub_number(const bt_hub *h, const bt_member *m) {
+    return (uint32_t)(m - h->members) + 1;
+}
+
+void bt_hub_event(bt_hub *h, bt_event_kind kind, const bt_member *m, const char *fmt, ...) {
+    char title[300], whole[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(title, sizeof title, fmt, ap);
+    va_end(ap);
+    if (!h->cfg.sink || !h->cfg.sink->event) return;
+    snprintf(whole, sizeof whole, "%s%s%s%s", m ? "island '" : "", m ? m->name : "", m ? "' " : "",
+             title);
+    const bt_event e = {.kind = kind,
+                        .step = h->model ? h->model->version - 1 : -1,
+                        .rank = m ? (int)bt_hub_number(h, m) - 1 : -1,
+                        .wall_us = bt_wall_us(),
+                        .title = whole};
+    h->cfg.sink->event(h->cfg.sink->ctx, &e);
+}
+
+bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head *head,
+                          const void *payload) {
+    bt_island_head full = *head;
+    full.epoch = h->cfg.epoch;
+    return h->cfg.port.send(h->cfg.port.ctx, to, h->frame,
+                            bt_island_write(h->frame, &full, payload));
+}
+
+void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) {
+    char text[500];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const bt_island_head head = {.type = BT_ISLAND_REFUSED, .bytes = (uint32_t)strlen(text)};
+    if (text[0]) bt_hub_send(h, to, &head, text);
+}
+
+void bt_hub_unstage(bt_member *m) {
+    free(m->staged);
+    free(m->have);
+    m->staged = m->have = NULL;
+    m->chunks = m->arrived = 0;
+    m->staging = 0;
+    m->pushed = false;
+}
+
+bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *why, bt_err *err) {
+    const bool trained = m->state == BT_MEMBER_TRAINS;
+    const int64_t back = bt_leases_give_back(&h->leases, bt_hub_number(h, m));
+    bt_hub_unstage(m);
+    m->state = state;
+    m->waits = false;
+    m->lease = m->lease_end = 0;
+    if (state == BT_MEMBER_DEAD)
+        bt_hub_event(h, BT_EVENT_ISLAND_LOST, m,
+                     "is declared dead after step %" PRId64 " (%s); %" PRId64
+                     " sequences come back",
+                     m->clock, why, back);
+    else
+        bt_hub_event(h, BT_EVENT_ISLAND_LEFT, m, "left after step %" PRId64, m->clock);
+    return trained ? bt_hub_advance(h, err) : BT_OK;
+}
+
+/* ---- hello ------------------------------------------------------------------------------------- */
+
+/* the first island's settings are the job's */
+static bt_code begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
+    bt_run_cfg *cfg = calloc(1, sizeof *cfg);
+    bt_code code = cfg ? bt_job_settings_read(cfg, text, n, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
+    if (code == BT_OK) code = bt_hub_model_create(&h->model, cfg, err);
+    free(cfg);
+    char hash[32];
+    if (code == BT_OK && (!bt_island_line(text, n, "model", hash, sizeof hash) ||
+                          strtoull(hash, NULL, 16) != bt_params_hash(&h->model->setup.params))) {
+        bt_hub_model_destroy(h->model);
+        h->model = NULL;
+        code = bt_fail(err, BT_ARG, "the island's model is not the one that its settings describe");
+    }
+    if (code != BT_OK) return code;
+    bt_text_clear(&h->settings);
+    bt_text_putn(&h->settings, text, n);
+    if (h->cfg.sink && h->cfg.sink->fact)
+        h->cfg.sink->fact(h->cfg.sink->ctx, "islands.settings", bt_text_str(&h->settings));
+    return BT_OK;
+}
+
+static bt_code check_settings(bt_hub *h, const char *text, size_t n, bt_err *err) {
+    bt_text other;
+    bt_text_init(&other);
+    bt_text_putn(&other, text, n);
+    const bt_code code = bt_job_settings_compare(bt_text_str(&h->settings), bt_text_str(&other),
+                                                 err);
+    bt_text_release(&other);
+    return code;
+}
+
+static bt_member *member_of(bt_hub *h, const char *name) {
+    for (size_t i = 0; i < h->n; i++)
+        if (strcmp(h->members[i].name, name) == 0) return &h->members[i];
+    return NULL;
+}
+
+static int64_t line_int(const char *text, size_t n, const char *key, int64_t otherwise) {
+    char value[32];
+    return bt_island_line(text, n, key, value, sizeof value) ? strtoll(value, NULL, 10) : otherwise;
+}
+
+static void tell_ranks(bt_hub *h) {
+    bt_rank_info ranks[BT_HUB_ISLANDS];
+    if (!h->cfg.sink || !h->cfg.sink->ranks) return;
+    for (size_t i = 0; i < h->n; i++) {
+        const bt_member *m = &h->members[i];
+        ranks[i] = (bt_rank_info){
+            .rank = (int)i, .pid = m->pid, .threads = (int)m->ranks, .dp_replicate = (int)i};
+        snprintf(ranks[i].host, sizeof ranks[i].host, "%.60s", m->host);
+        snprintf(ranks[i].isa, sizeof ranks[i].isa, "%.30s", m->name);
+    }
+    h->cfg.sink->ranks(h->cfg.sink->ctx, ranks, h->n);
+}
+
+/* An island that joins, also again, begins where the slowest is. */
+static void place(bt_hub *h, bt_member *m) {
+    int64_t slowest, fastest;
+    const size_t n = bt_hub_training(h, &slowest, &fastest);
+    int64_t clock = 0;
+    for (size_t i = 0; n == 0 && i < h->n; i++)
+        if (h->members[i].clock > clock) clock = h->members[i].clock;
+    m->clock = n ? slowest : clock;
+}
+
+static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *text, size_t n) {
+    char host[BT_HOST_MAX] = "?";
+    bt_island_line(text, n, "host", host, sizeof host);
+    bt_text_plain(m->host, sizeof m->host, host);
+    m->peer = *from;
+    snprintf(m->key, sizeof m->key, "%s", from->key);
+    m->incarnation++;
+    m->state = BT_MEMBER_JOINS;
+    m->applied = 0;
+    m->pid = (int)line_int(text, n, "pid", 0);
+    m->ranks = line_int(text, n, "ranks", 1);
+    m->sequences = line_int(text, n, "sequences", 0);
+    m->seen_ns = m->pinged_ns = h->now_ns;
+    m->gone_ns = 0;
+    m->go = (bt_island_go){.seq = 0};
+}
+
+static void welcome(bt_hub *h, bt_member *m) {
+    const bt_island_welcome w = {.island = bt_hub_number(h, m),
+                                 .incarnation = m->incarnation,
+                                 .applied = (int64_t)m->applied,
+                                 .elements = (int64_t)h->model->n,
+                                 .want_weights = !h->model->has_weights};
+    const bt_island_head head = {.type = BT_ISLAND_WELCOME,
+                                 .island = bt_hub_number(h, m),
+                                 .incarnation = m->incarnation,
+                                 .bytes = sizeof w};
+    bt_hub_send(h, &m->peer, &head, &w);
+}
+
+static bt_code admit(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n,
+                     bt_member **out, bt_err *err) {
+    char name[BT_ISLAND_NAME] = "";
+    if (!bt_island_line(text, n, "name", name, sizeof name) || !bt_name_ok(name))
+        return bt_fail(err, BT_ARG, "the island has no name (--name)");
+    const int64_t sequences = line_int(text, n, "sequences", 0);
+    if (sequences < 1 || sequences > 1 << 24)
+        return bt_fail(err, BT_ARG, "a step of %" PRId64 " sequences", sequences);
+    if (h->finished) return bt_fail(err, BT_BUSY, "the job of this hub is done");
+    if (h->model)
+        BT_TRY(check_settings(h, text, n, err));
+    else
+        BT_TRY(begin_job(h, text, n, err));
+    bt_member *m = member_of(h, name);
+    if (m && strcmp(m->key, from->key) != 0)
+        return bt_fail(err, BT_BUSY, "the name '%s' belongs to an island with another key", name);
+    if (!m && h->n == BT_HUB_ISLANDS)
+        return bt_fail(err, BT_BUSY, "this hub has its %d islands", BT_HUB_ISLANDS);
+    if (!m) {
+        m = &h->members[h->n++];
+        snprintf(m->name, sizeof m->name, "%s", name);
+    }
+    *out = m;
+    return BT_OK;
+}
+
+bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err) {
+    bt_member *m = NULL;
+    bt_err why = BT_ERR_INIT;
+    if (memchr(text, 0, n) || admit(h, from, text, n, &m, &why) != BT_OK) {
+        h->refused++;
+        bt_hub_refuse(h, from, "%s", why.msg[0] ? why.msg : "the hello is no text");
+        bt_hub_event(h, BT_EVENT_REFUSED, NULL, "an island was refused: %s", why.msg);
+        return BT_OK;
+    }
+    const bool back = m->state == BT_MEMBER_JOINS || m->state == BT_MEMBER_TRAINS;
+    if (back) BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it has started again", err));
+    fill(h, m, from, text, n);
+    tell_ranks(h);
+    place(h, m);
+    welcome(h, m);
+    if (!h->model->has_weights) return BT_OK;
+    m->state = BT_MEMBER_TRAINS;
+    m->waits = true;
+    bt_hub_event(h, BT_EVENT_ISLAND_JOINED, m, "on '%s' joined at step %" PRId64, m->host,
+                 m->clock);
+    return bt_hub_advance(h, err);
+}

@@ -1,0 +1,240 @@
+/* hub_model.c - the arrays of the hub and the steps that change them. */
+#include "engine/islands/hub/hub_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/islands/rules/job_settings.h"
+#include "engine/islands/rules/outer_step.h"
+#include "engine/islands/wire/island_message.h"
+#include "engine/update/tensor_slices.h"
+
+static const bt_codec no_codec = {.name = "fp32"};
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static bt_code make_norm(bt_hub_model *m, bt_err *err) {
+    const bt_params *p = &m->setup.params;
+    bt_norm_cfg norm = {.mesh = &m->mesh,
+                        .exact = m->cfg.parts > 1,
+                        .total = p->total,
+                        .pieces = &m->whole,
+                        .n_pieces = 1,
+                        .n_counted = p->n};
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *x = &p->tensors[k];
+        m->counted[k] = (bt_range){x->offset, x->offset + x->count};
+        norm.whole_elements += (double)x->whole_rows * (double)x->whole_cols;
+    }
+    norm.counted = m->counted;
+    return bt_norm_create(&m->norm, &norm, err);
+}
+
+static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
+    for (size_t k = 0; k < m->setup.params.n; k++)
+        if (bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k])->whole_matrix &&
+            m->cfg.mode != BT_ISLANDS_DILOCO)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "--optimizer %s steps by whole matrices, which the hub does not do: "
+                           "use --mode diloco, or adamw or lion",
+                           bt_optim_info_of((bt_optim_id)m->cfg.optimizer)->name);
+    return BT_OK;
+}
+
+static bt_code create(bt_hub_model *m, bt_err *err) {
+    bt_mesh_shape shape;
+    BT_TRY(bt_rank_setup_init(&m->setup, &m->cfg, 0, err));
+    bt_run_cfg_mesh(&m->cfg, &shape);
+    BT_TRY(bt_mesh_resolve(&shape, 1, err));
+    BT_TRY(bt_mesh_create(&m->mesh, &shape, bt_comm_world(), err));
+    const bt_params *p = &m->setup.params;
+    m->n = p->total;
+    m->whole = (bt_range){0, p->total};
+    m->up = m->down = (bt_vector_code){.params = p, .codec = &no_codec};
+    const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.codec);
+    if (codec->encode) m->up.codec = m->down.codec = codec;
+    m->update_version = m->encoded = -1;
+    m->lr = bt_run_cfg_lr_schedule(&m->cfg);
+    m->spans = calloc(p->n, sizeof *m->spans);
+    m->counted = calloc(p->n, sizeof *m->counted);
+    m->theta = calloc(m->n, sizeof *m->theta);
+    m->mean = calloc(m->n, sizeof *m->mean);
+    m->work = calloc(m->n, sizeof *m->work);
+    m->momentum = m->cfg.mode == BT_ISLANDS_DILOCO ? calloc(m->n, sizeof *m->momentum) : NULL;
+    m->published = codec->encode ? calloc(m->n, sizeof *m->published) : m->theta;
+    m->update = malloc(bt_vector_bytes(&m->down));
+    if (!m->spans || !m->counted || !m->theta || !m->mean || !m->work || !m->published ||
+        !m->update || (m->cfg.mode == BT_ISLANDS_DILOCO && !m->momentum))
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a model of %zu elements", m->n);
+    bt_params_spans(m->spans, p);
+    BT_TRY(check_optimizer(m, err));
+    const bt_optim_cfg optim = bt_run_cfg_optim(&m->cfg);
+    BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->whole, err));
+    return make_norm(m, err);
+}
+
+bt_code bt_hub_model_create(bt_hub_model **out, const bt_run_cfg *cfg, bt_err *err) {
+    *out = NULL;
+    bt_hub_model *m = calloc(1, sizeof *m);
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's model");
+    m->cfg = *cfg;
+    const bt_code code = create(m, err);
+    if (code != BT_OK)
+        bt_hub_model_destroy(m);
+    else
+        *out = m;
+    return code;
+}
+
+void bt_hub_model_destroy(bt_hub_model *m) {
+    if (!m) return;
+    bt_norm_destroy(m->norm);
+    bt_optim_destroy(m->optim);
+    if (m->published != m->theta) free(m->published);
+    free(m->theta);
+    free(m->mean);
+    free(m->work);
+    free(m->momentum);
+    free(m->update);
+    free(m->spans);
+    free(m->counted);
+    bt_mesh_release(&m->mesh);
+    bt_rank_setup_release(&m->setup);
+    free(m);
+}
+
+bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n) {
+    const bt_vector_code plain = {.params = &m->setup.params, .codec = &no_codec};
+    if (!bt_vector_decode(&plain, m->theta, bytes, n) || !bt_vector_finite(m->theta, m->n))
+        return false;
+    if (m->published != m->theta) memcpy(m->published, m->theta, m->n * sizeof *m->theta);
+    m->encoded = -1;
+    return m->has_weights = true;
+}
+
+/* ---- the mean ---------------------------------------------------------------------------------- */
+
+static bool add_tree(bt_hub_model *m, const bt_hub_part *parts, size_t n, double total, float *out,
+                     bool *no_memory) {
+    if (n == 1) {
+        if (!bt_vector_decode(&m->up, out, parts->bytes, parts->n)) return false;
+        if (parts->weight != total) bt_vector_scale(out, (float)(parts->weight / total), m->n);
+        return true;
+    }
+    size_t left = 1;
+    while (2 * left < n) left *= 2;
+    float *right = malloc(m->n * sizeof *right);
+    *no_memory |= !right;
+    const bool ok = right && add_tree(m, parts, left, total, out, no_memory) &&
+                    add_tree(m, parts + left, n - left, total, right, no_memory);
+    if (ok) bt_vector_add(out, right, m->n);
+    free(right);
+    return ok;
+}
+
+bool bt_hub_model_mean(bt_hub_model *m, const bt_hub_part *parts, size_t n, bt_err *err) {
+    double total = 0;
+    bool no_memory = false;
+    for (size_t i = 0; i < n; i++) total += parts[i].weight;
+    if (n && total > 0 && add_tree(m, parts, n, total, m->mean, &no_memory)) return true;
+    if (no_memory)
+        bt_fail(err, BT_NOMEM, "cannot take memory to add the updates of %zu islands", n);
+    else
+        bt_fail(err, BT_FORMAT, "an update is no encoded array of this model");
+    return false;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double factor,
+                                   bt_hub_step *out, bt_err *err) {
+    BT_TRY(bt_norm_compute(m->norm, m->mean, 1, &out->grad_norm, err));
+    out->lr = bt_schedule_lr(&m->lr, position) * factor;
+    out->decay = bt_schedule_decay(&m->lr, position);
+    out->applied = isfinite(out->grad_norm);
+    if (!out->applied) return BT_OK;
+    const double clip = m->cfg.clip / (out->grad_norm + 1e-6); /* as one job (train/step.c) */
+    const bt_optim_update how = {.t = m->updates + 1,
+                                 .grad_scale = m->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f,
+                                 .lr = (float)out->lr,
+                                 .decay = (float)out->decay};
+    bt_optim_step(m->optim, m->theta, m->mean, &how);
+    m->updates++;
+    m->version++;
+    return BT_OK;
+}
+
+void bt_hub_model_outer_step(bt_hub_model *m, double eta, double mu) {
+    bt_outer_nesterov(m->theta, m->momentum, m->mean, m->n, (float)eta, (float)mu);
+    m->version++;
+}
+
+void bt_hub_model_publish(bt_hub_model *m) {
+    if (m->published == m->theta) return;
+    bt_vector_subtract(m->work, m->theta, m->published, m->n);
+    memset(m->mean, 0, m->n * sizeof *m->mean); /* the codec's state: nothing is owed here */
+    m->encoded = -1;
+    m->update_bytes = bt_vector_encode(&m->down, m->update, m->work, m->mean);
+    if (!bt_vector_decode(&m->down, m->work, m->update, m->update_bytes)) return;
+    bt_vector_add(m->published, m->work, m->n);
+    m->update_version = m->version;
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+static void plain_bytes(bt_hub_model *m, const float *x, size_t *n) {
+    const bt_vector_code plain = {.params = &m->setup.params, .codec = &no_codec};
+    *n = bt_vector_encode(&plain, m->work, x, NULL);
+}
+
+/* state k of every tensor, where its rule keeps one */
+static void moments(bt_hub_model *m, size_t k, size_t *n) {
+    float *at = m->work;
+    for (size_t i = 0; i < m->setup.params.n; i++) {
+        const bt_tensor *x = &m->setup.params.tensors[i];
+        const float *state = bt_optim_state(m->optim, i, k, x->offset);
+        if (state)
+            memcpy(at, state, x->count * sizeof *at);
+        else
+            memset(at, 0, x->count * sizeof *at);
+        at += x->count;
+    }
+    *n = (size_t)(at - m->work) * sizeof *at;
+}
+
+const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n) {
+    if (kind == BT_FETCH_UPDATE) {
+        *n = m->update_bytes;
+        return m->update_version == m->version ? m->update : NULL;
+    }
+    if (kind < BT_FETCH_WEIGHTS || kind > BT_FETCH_MOMENT2) return NULL;
+    if (m->encoded != kind || m->encoded_version != m->version) {
+        if (kind == BT_FETCH_WEIGHTS)
+            plain_bytes(m, m->published, &m->encoded_bytes);
+        else
+            moments(m, (size_t)(kind - BT_FETCH_MOMENT1), &m->encoded_bytes);
+        m->encoded = kind;
+        m->encoded_version = m->version;
+    }
+    *n = m->encoded_bytes;
+    return m->work;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
+    const bt_params *p = &m->setup.params;
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *x = &p->tensors[k];
+        const bt_range all = {0, x->count};
+        const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k]);
+        bt_tensor_slices(x, "weight", m->theta + x->offset, all, out);
+        for (size_t s = 0; s < rule->n_states; s++)
+            bt_tensor_slices(x, rule->state_names[s], bt_optim_state(m->optim, k, s, x->offset),
+                             all, out);
+        if (m->momentum) bt_tensor_slices(x, "outer_momentum", m->momentum + x->offset, all, out);
+        if (m->published != m->theta)
+            bt_tensor_slices(x, "published", m->published + x->offset, all, out);
+    }
+}

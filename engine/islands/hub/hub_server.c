@@ -1,0 +1,224 @@
+/* hub_server.c - messages in: who sent them, whether they may, and what they are. */
+#include "engine/islands/hub/hub_server.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/islands/hub/hub_internal.h"
+
+bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) {
+    *out = NULL;
+    bt_hub *h = calloc(1, sizeof *h);
+    if (h) h->frame = malloc(BT_ISLAND_FRAME);
+    if (!h || !h->frame) {
+        bt_hub_destroy(h);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the hub");
+    }
+    h->cfg = *cfg;
+    bt_text_init(&h->settings);
+    *out = h;
+    return BT_OK;
+}
+
+void bt_hub_destroy(bt_hub *h) {
+    if (!h) return;
+    for (size_t i = 0; i < h->n; i++) bt_hub_unstage(&h->members[i]);
+    bt_hub_model_destroy(h->model);
+    bt_text_release(&h->settings);
+    bt_leases_release(&h->leases);
+    free(h->frame);
+    free(h);
+}
+
+/* ---- updates ----------------------------------------------------------------------------------- */
+
+static size_t expected_bytes(const bt_hub *h, int64_t kind) {
+    bt_vector_code c = h->model->up;
+    static const bt_codec plain = {.name = "fp32"};
+    if (kind == BT_PUSH_WEIGHTS) c.codec = &plain;
+    return bt_vector_bytes(&c);
+}
+
+static uint32_t chunks_of(size_t bytes) {
+    return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
+}
+
+static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
+    h->refused++;
+    bt_hub_unstage(m);
+    bt_hub_refuse(h, &m->peer, "%s", why);
+    bt_hub_event(h, BT_EVENT_REFUSED, m, "update refused: %s", why);
+}
+
+static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, const void *payload) {
+    if (head->seq <= m->applied || m->pushed) return; /* repeated: its go is on its way */
+    if (head->seq != m->staging) {
+        bt_hub_unstage(m);
+        const uint32_t most = chunks_of(bt_vector_bytes(&(bt_vector_code){
+            .params = h->model->up.params, .codec = &(const bt_codec){.name = "fp32"}}));
+        if (head->chunks == 0 || head->chunks > most) {
+            refuse_update(h, m, "the update is longer than the model");
+            return;
+        }
+        m->staged = malloc((size_t)head->chunks * BT_ISLAND_CHUNK);
+        m->have = calloc(head->chunks, 1);
+        if (!m->staged || !m->have) {
+            bt_hub_unstage(m);
+            return; /* the push will ask again */
+        }
+        m->staging = head->seq;
+        m->chunks = head->chunks;
+    }
+    const bool last = head->chunk + 1 == m->chunks;
+    if (head->chunks != m->chunks || (!last && head->bytes != BT_ISLAND_CHUNK)) {
+        refuse_update(h, m, "a chunk does not belong to the update before it");
+        return;
+    }
+    memcpy(m->staged + (size_t)head->chunk * BT_ISLAND_CHUNK, payload, head->bytes);
+    m->arrived += !m->have[head->chunk];
+    m->have[head->chunk] = 1;
+    m->bytes += head->bytes;
+}
+
+static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, const void *payload,
+                         bt_err *err) {
+    bt_island_push p;
+    memcpy(&p, payload, sizeof p);
+    const bt_island_head resend = {.type = BT_ISLAND_RESEND, .seq = head->seq};
+    if (head->seq == m->applied && !m->waits) {
+        bt_hub_send_go(h, m);
+        return BT_OK;
+    }
+    if (head->seq <= m->applied || m->pushed) return BT_OK; /* older, or its turn comes */
+    if (head->seq != m->applied + 1) {
+        refuse_update(h, m, "an update is out of order");
+        return BT_OK;
+    }
+    const size_t want = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS ? expected_bytes(h, p.kind) : 0;
+    if (want && (m->staging != head->seq || m->arrived != m->chunks)) {
+        bt_hub_send(h, &m->peer, &resend, NULL);
+        return BT_OK;
+    }
+    if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
+        (size_t)p.bytes != want || (want && m->chunks != chunks_of(want)) || p.tokens < 0 ||
+        p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
+        p.base > h->model->version || p.steps < 0) {
+        refuse_update(h, m, "the update does not fit this job's model and codec");
+        return BT_OK;
+    }
+    m->push = p;
+    m->staging = head->seq;
+    return bt_hub_pushed(h, m, err);
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+static void take_fetch(bt_hub *h, bt_member *m, const void *payload) {
+    bt_island_fetch f;
+    size_t n = 0;
+    memcpy(&f, payload, sizeof f);
+    if (!h->model->has_weights) return;
+    const unsigned char *bytes = bt_hub_model_bytes(h->model, (int)f.kind, &n);
+    const uint32_t chunks = chunks_of(n);
+    if (!bytes || (f.kind == BT_FETCH_UPDATE && f.version != h->model->version)) {
+        bt_hub_refuse(h, &m->peer, "too old: the hub no longer has the update to version %lld",
+                      (long long)f.version);
+        return;
+    }
+    for (int64_t i = f.first; i >= 0 && i < chunks && i < f.first + f.n && f.n <= 64; i++) {
+        const size_t at = (size_t)i * BT_ISLAND_CHUNK;
+        const bt_island_head head = {.type = BT_ISLAND_PART,
+                                     .seq = (uint64_t)f.kind,
+                                     .version = (uint64_t)h->model->version,
+                                     .chunk = (uint32_t)i,
+                                     .chunks = chunks,
+                                     .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, n - at)};
+        if (bt_hub_send(h, &m->peer, &head, bytes + at) != BT_PORT_SENT) return; /* asked again */
+    }
+}
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *head,
+                              const void *payload, bt_err *err) {
+    switch (head->type) {
+    case BT_ISLAND_CHUNK_MESSAGE: take_chunk(h, m, head, payload); return BT_OK;
+    case BT_ISLAND_PUSH: return take_push(h, m, head, payload, err);
+    case BT_ISLAND_FETCH: take_fetch(h, m, payload); return BT_OK;
+    case BT_ISLAND_BEAT: /* its first go may have been lost */
+        if (head->chunks && m->state == BT_MEMBER_TRAINS && !m->waits && !m->pushed &&
+            (uint64_t)m->go.seq == m->applied)
+            bt_hub_send_go(h, m);
+        return BT_OK;
+    case BT_ISLAND_BYE: return bt_hub_lose(h, m, BT_MEMBER_LEFT, "left", err);
+    default: return BT_OK;
+    }
+}
+
+bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
+                       int64_t now_ns, bt_err *err) {
+    bt_island_head head;
+    const void *payload;
+    bt_err why = BT_ERR_INIT;
+    h->now_ns = now_ns;
+    if (bt_island_parse(frame, bytes, BT_SENT_BY_ISLAND, &head, &payload, &why) != BT_OK) {
+        h->refused++;
+        bt_hub_refuse(h, from, "%s", why.msg);
+        bt_hub_event(h, BT_EVENT_REFUSED, NULL, "message refused: %s", why.msg);
+        return BT_OK;
+    }
+    if (head.type == BT_ISLAND_HELLO) return bt_hub_hello(h, from, payload, head.bytes, err);
+    bt_member *m = head.island >= 1 && head.island <= h->n ? &h->members[head.island - 1] : NULL;
+    const bt_island_head stranger = {.type = BT_ISLAND_STRANGER};
+    const bool known = m && head.epoch == h->cfg.epoch && head.incarnation == m->incarnation &&
+                       strcmp(from->key, m->key) == 0;
+    if (!known || (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS)) {
+        /* of another start of the hub, of an incarnation that was replaced, or declared dead */
+        if (known && m->state == BT_MEMBER_DEAD)
+            bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "too late: '%s' of an island declared dead",
+                         bt_island_type_name(head.type));
+        bt_hub_send(h, from, &stranger, NULL);
+        return BT_OK;
+    }
+    m->peer = *from; /* a new connection has a new id */
+    m->seen_ns = now_ns;
+    m->gone_ns = 0;
+    return member_message(h, m, &head, payload, err);
+}
+
+bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
+    const bt_island_head ping = {.type = BT_ISLAND_PING};
+    const int64_t every = 500000000;
+    h->now_ns = now_ns;
+    for (size_t i = 0; i < h->n; i++) {
+        bt_member *m = &h->members[i];
+        if (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS) continue;
+        if (now_ns - m->pinged_ns >= every) {
+            m->pinged_ns = now_ns;
+            if (bt_hub_send(h, &m->peer, &ping, NULL) != BT_PORT_GONE)
+                m->gone_ns = 0;
+            else if (!m->gone_ns)
+                m->gone_ns = now_ns;
+        }
+        if (m->gone_ns && (double)(now_ns - m->gone_ns) / 1e9 >= h->cfg.grace_s)
+            BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "its connection is gone", err));
+        else if ((double)(now_ns - m->seen_ns) / 1e9 >= h->cfg.silence_s)
+            BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it says nothing", err));
+    }
+    return BT_OK;
+}
+
+size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest) {
+    size_t n = 0;
+    *slowest = *fastest = 0;
+    for (size_t i = 0; i < h->n; i++) {
+        const bt_member *m = &h->members[i];
+        if (m->state != BT_MEMBER_TRAINS) continue;
+        if (n == 0 || m->clock < *slowest) *slowest = m->clock;
+        if (n == 0 || m->clock > *fastest) *fastest = m->clock;
+        n++;
+    }
+    return n;
+}

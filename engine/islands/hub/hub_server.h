@@ -1,0 +1,97 @@
+/* hub_server.h - the hub of a job of islands: who is a member, whose update is applied when, who may begin
+ * the next step. It knows no sockets and no clock: frames and times are given to it.
+ *
+ *     an island            the hub
+ *     hello             -> settings equal to the job's? key of the name? then
+ *                       <- welcome; the first island sends the first weights
+ *                       <- go: the step's data, the version of the weights
+ *     fetch             -> parts of the weights, or of the newest update
+ *     chunk* push       -> staged, checked, applied by the mode's rule
+ *                       <- go: applied; may begin the next step
+ *     bye
+ *
+ * An update has the name (island, incarnation, seq). The hub applies each at most once: a repeated push
+ * gets its go again, an older one nothing. What is not known to this start of the hub (the epoch) gets
+ * 'stranger', and says hello again.
+ * Threads: one. */
+#ifndef BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
+#define BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
+
+#include "engine/base/sink.h"
+#include "engine/islands/hub/hub_model.h"
+#include "engine/islands/rules/data_lease.h"
+#include "engine/islands/wire/hub_port.h"
+#include "engine/islands/wire/island_message.h"
+
+enum { BT_HUB_ISLANDS = 64, BT_HUB_STALENESS = 65 };
+
+typedef enum {
+    BT_MEMBER_NONE,
+    BT_MEMBER_JOINS,
+    BT_MEMBER_TRAINS,
+    BT_MEMBER_DEAD,
+    BT_MEMBER_LEFT
+} bt_member_state;
+
+typedef struct bt_member { /* one island */
+    bt_member_state state;
+    bt_hub_peer peer;
+    uint32_t incarnation;
+    char name[BT_ISLAND_NAME], host[BT_HOST_MAX], key[44];
+    int pid;
+    int64_t ranks;
+    int64_t clock;                /* steps done in the job */
+    int64_t base;                 /* version of the weights it was told to fetch last */
+    uint64_t applied;             /* highest sequence number that is applied */
+    uint64_t staging;             /* sequence number of the update in `staged` */
+    unsigned char *staged, *have; /* (chunks x BT_ISLAND_CHUNK), (chunks) */
+    uint32_t chunks, arrived;
+    bool pushed; /* all of it is there */
+    bool waits;  /* for its go */
+    bt_island_push push;
+    bt_island_go go;                     /* the newest */
+    int64_t sequences;                   /* of a step */
+    int64_t lease, lease_end;            /* sequences that it owns and has not been applied */
+    int64_t seen_ns, pinged_ns, gone_ns; /* gone_ns 0: the connection stands */
+    int64_t tokens, bytes;               /* applied; received */
+    double loss;
+} bt_member;
+
+typedef struct bt_hub_cfg {
+    bt_hub_port port;
+    int islands;         /* the job begins when so many have joined */
+    double grace_s;      /* an island without a connection for so long is declared dead */
+    double silence_s;    /* an island that says nothing for so long is, too */
+    const bt_sink *sink; /* may be NULL; borrowed */
+    uint64_t epoch;      /* random, not 0 */
+} bt_hub_cfg;
+
+typedef struct bt_hub {
+    bt_hub_cfg cfg;
+    bt_hub_model *model; /* NULL: no island has said hello yet */
+    bt_text settings;    /* of the job */
+    bt_member members[BT_HUB_ISLANDS];
+    size_t n;
+    bt_leases leases;
+    int64_t round_begin; /* synchronous: first new sequence of the round */
+    bool started, finished;
+    int64_t tokens;                       /* applied, all islands */
+    uint64_t refused;                     /* messages and updates */
+    uint64_t staleness[BT_HUB_STALENESS]; /* updates by staleness; the last: that and more */
+    double norms[32];                     /* of the newest updates, for bt_poisoned */
+    size_t n_norms;
+    int64_t now_ns;
+    unsigned char *frame; /* (BT_ISLAND_FRAME) */
+} bt_hub;
+
+bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_hub_destroy(bt_hub *h); /* accepts NULL */
+/* An error is the hub's own end (memory, a broken invariant); what a peer does wrong is answered */
+bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
+                       int64_t now_ns, bt_err *err) BT_MUST_CHECK;
+/* every 100 ms or so: pings, the dead */
+bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
+/* islands that train; steps of the slowest and fastest of them */
+size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest);
+
+#endif

@@ -1,0 +1,55 @@
+/* island.h - this job as an island of a hub: what a trainer calls instead of (or beside) its optimizer.
+ *
+ *     join      becomes a member; the weights are the hub's from now on
+ *     gradient  one step of all islands: the gradient goes to the hub, its new weights come back
+ *     delta     after the go's inner steps: what they changed goes to the hub, as above
+ *     skip      the step was not applied; the others go on
+ *
+ * `go` says what the next step is: the data, the kind of exchange, the clock (island_message.h).
+ * Order:    create -> join -> { gradient | delta | skip }* -> leave -> destroy.
+ * Ranks:    every function is collective over the world; rank 0 talks to the hub. BT_STOPPED on all ranks:
+ *           somebody asked to stop while the hub was waited for.
+ * Threads:  the training thread. */
+#ifndef BT_ENGINE_ISLANDS_ISLAND_ISLAND_H
+#define BT_ENGINE_ISLANDS_ISLAND_ISLAND_H
+
+#include "engine/islands/rules/job_settings.h"
+#include "engine/islands/wire/island_message.h"
+#include "engine/update/update.h"
+
+typedef struct bt_island bt_island;
+
+typedef struct bt_island_cfg {
+    const bt_run_cfg *cfg; /* resolved; borrowed, as the next two */
+    bt_update *update;
+    bt_comm *world;
+    bt_job_hashes hashes;
+    int64_t sequences; /* of a step */
+    void *ctx;         /* of the functions; rank 0 alone calls them */
+    bool (*interrupted)(void *ctx);
+    void (*tell)(void *ctx, bool lost, const char *line);
+} bt_island_cfg;
+
+bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_island_destroy(bt_island *i); /* leaves first; accepts NULL */
+
+bt_code bt_island_join(bt_island *i, bt_err *err) BT_MUST_CHECK;
+const bt_island_go *bt_island_now(const bt_island *i);
+
+typedef struct bt_island_work { /* what an update is made of */
+    int64_t tokens;
+    double loss, grad_norm, unscale; /* unscale: gradients are multiplied by it */
+} bt_island_work;
+/* *rejoined: the hub was started again or had declared this island dead. The update is not in the weights,
+ * which are the hub's, and `now` is that of a join */
+bt_code bt_island_gradient(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_island_delta(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) BT_MUST_CHECK;
+/* between two steps that do not exchange: a sign of life */
+void bt_island_beat(bt_island *i);
+
+uint64_t bt_island_bytes(const bt_island *i); /* both directions so far; rank 0 */
+
+#endif

@@ -1,0 +1,97 @@
+/* whole_array.c - slices of ranks, by name and place of the tensor. */
+#include "engine/islands/island/whole_array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const bt_tensor *tensor_of(const bt_params *p, const char *name) {
+    for (size_t k = 0; k < p->n; k++)
+        if (strcmp(p->tensors[k].name, name) == 0) return &p->tensors[k];
+    return NULL;
+}
+
+static bt_code find_slices(bt_whole_array *a, bt_state_use use, bt_slices *out, size_t **at,
+                           bt_err *err) {
+    bt_state rows = {.n = 0};
+    bt_update_add_state(a->update, &rows);
+    rows.n = 1; /* "weights" alone */
+    BT_TRY(bt_state_slices(&rows, use, out, err));
+    *at = calloc(out->n + 1, sizeof **at);
+    if (!*at) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu slices", out->n);
+    for (size_t i = 0; i < out->n; i++) {
+        const bt_tensor *x = tensor_of(&a->params, out->at[i].tensor);
+        if (!x || x->count != out->at[i].tensor_elems)
+            return bt_fail(err, BT_UNSUPPORTED, "tensor '%s' is not the whole model's",
+                           out->at[i].tensor);
+        (*at)[i] = x->offset + out->at[i].first;
+    }
+    return BT_OK;
+}
+
+bt_code bt_whole_array_create(bt_whole_array *a, bt_update *update, bt_comm *world, bt_err *err) {
+    *a = (bt_whole_array){.update = update, .world = world};
+    const bt_model_slice whole = {.tp_rank = 0};
+    BT_TRY(bt_params_init(&a->params, bt_model_config(update->model), whole, err));
+    a->x = calloc(a->params.total, sizeof *a->x);
+    if (!a->x)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the model's %zu elements",
+                       a->params.total);
+    BT_TRY(find_slices(a, BT_STATE_SAVE, &a->own, &a->own_at, err));
+    return find_slices(a, BT_STATE_RESUME, &a->held, &a->held_at, err);
+}
+
+void bt_whole_array_release(bt_whole_array *a) {
+    bt_params_release(&a->params);
+    bt_slices_release(&a->own);
+    bt_slices_release(&a->held);
+    free(a->own_at);
+    free(a->held_at);
+    free(a->x);
+    *a = (bt_whole_array){.x = NULL};
+}
+
+/* row i of a slice: `width` elements every `stride`, or all of them */
+typedef struct stretch {
+    size_t in_slice, in_array, n;
+} stretch;
+
+static bool next(const bt_ckpt_slice *s, size_t at, size_t *row, stretch *out) {
+    const size_t width = s->width ? s->width : s->count;
+    if (*row * width >= s->count) return false;
+    *out = (stretch){*row * width, at + *row * (s->width ? s->stride : 0), width};
+    ++*row;
+    return true;
+}
+
+static bt_code collect(bt_whole_array *a, const float *from, float by, bt_err *err) {
+    const float *weights = bt_model_weights(a->update->model);
+    memset(a->x, 0, a->params.total * sizeof *a->x);
+    for (size_t i = 0; i < a->own.n; i++) {
+        const bt_ckpt_slice *s = &a->own.at[i];
+        const float *values = from + ((const float *)s->data - weights);
+        stretch r;
+        for (size_t row = 0; next(s, a->own_at[i], &row, &r);)
+            for (size_t k = 0; k < r.n; k++) a->x[r.in_array + k] = values[r.in_slice + k] * by;
+    }
+    if (bt_comm_size(a->world) == 1) return BT_OK;
+    return bt_all_reduce_f32(a->world, a->x, a->params.total, BT_SUM, err);
+}
+
+bt_code bt_whole_array_weights(bt_whole_array *a, bt_err *err) {
+    return collect(a, bt_model_weights(a->update->model), 1, err);
+}
+
+bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) {
+    return collect(a, bt_model_grads(a->update->model), by, err);
+}
+
+bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
+    BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
+    for (size_t i = 0; i < a->held.n; i++) {
+        const bt_ckpt_slice *s = &a->held.at[i];
+        stretch r;
+        for (size_t row = 0; next(s, a->held_at[i], &row, &r);)
+            memcpy((float *)s->data + r.in_slice, a->x + r.in_array, r.n * sizeof *a->x);
+    }
+    return BT_OK;
+}

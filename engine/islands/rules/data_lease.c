@@ -1,0 +1,71 @@
+/* data_lease.c - a short list of stretches; an island has one, seldom two. */
+#include "engine/islands/rules/data_lease.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BACK = -1 };
+
+void bt_leases_release(bt_leases *l) {
+    free(l->at);
+    *l = (bt_leases){.next = 0};
+}
+
+static bt_code room(bt_leases *l, bt_err *err) {
+    if (l->n < l->cap) return BT_OK;
+    const size_t cap = l->cap ? 2 * l->cap : 16;
+    bt_lease *at = realloc(l->at, cap * sizeof *at);
+    if (!at) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu leases of data", cap);
+    l->at = at;
+    l->cap = cap;
+    return BT_OK;
+}
+
+static void remove_at(bt_leases *l, size_t i) { l->at[i] = l->at[--l->n]; }
+
+bt_code bt_leases_take(bt_leases *l, int64_t owner, int64_t n, int64_t *begin, bt_err *err) {
+    BT_TRY(room(l, err));
+    bt_lease *from = NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        bt_lease *x = &l->at[i];
+        if (x->owner == BACK && x->end - x->begin >= n && (!from || x->begin < from->begin))
+            from = x;
+    }
+    *begin = from ? from->begin : l->next;
+    if (!from) {
+        l->next += n;
+    } else {
+        from->begin += n;
+        if (from->begin == from->end) remove_at(l, (size_t)(from - l->at));
+    }
+    l->at[l->n++] = (bt_lease){*begin, *begin + n, owner};
+    return BT_OK;
+}
+
+bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
+    for (size_t i = 0; i < l->n; i++) {
+        bt_lease *x = &l->at[i];
+        if (x->owner != owner || x->begin != begin || x->end < end) continue;
+        x->begin = end;
+        if (x->begin == x->end) remove_at(l, i);
+        return true;
+    }
+    return false;
+}
+
+int64_t bt_leases_give_back(bt_leases *l, int64_t owner) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->at[i].owner != owner) continue;
+        l->at[i].owner = BACK;
+        sum += l->at[i].end - l->at[i].begin;
+    }
+    return sum;
+}
+
+int64_t bt_leases_of(const bt_leases *l, int64_t owner) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->at[i].owner == owner) sum += l->at[i].end - l->at[i].begin;
+    return sum;
+}

@@ -1,0 +1,38 @@
+/* outer_step.h - the update rules between islands, as plain arithmetic on flat arrays.
+ *
+ * Threads: one caller; no allocation. */
+#ifndef BT_ENGINE_ISLANDS_RULES_OUTER_STEP_H
+#define BT_ENGINE_ISLANDS_RULES_OUTER_STEP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* x *= by; into += x */
+void bt_vector_scale(float *x, float by, size_t n);
+void bt_vector_add(float *into, const float *x, size_t n);
+/* into = a - b */
+void bt_vector_subtract(float *into, const float *a, const float *b, size_t n);
+bool bt_vector_finite(const float *x, size_t n);
+double bt_vector_norm(const float *x, size_t n); /* L2 */
+
+/* DiLoCo (arXiv:2311.08105, algorithm 1; OpenDiLoCo's SGD): delta is the islands' mean of start minus
+ * end. buf = mu buf + delta; theta -= eta (delta + mu buf), Nesterov's form of momentum. mu 0: plain
+ * steps, and eta 1 as well: averaging of weights. */
+void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, float eta, float mu);
+
+/* the factor on the learning rate of an update that is `staleness` versions old: 1 / (1 + staleness)
+ * (Zhang et al., arXiv:1511.05950). It belongs to the step and not to the gradient, of whose scale AdamW
+ * is independent */
+double bt_staleness_factor(int64_t staleness);
+
+/* An update is poisoned when its norm is more than `limit` times the median of the norms given (the
+ * newest good ones); fewer than BT_POISON_LEAST are no median. limit 0: never */
+enum { BT_POISON_LEAST = 4, BT_POISON_NORMS = 32 };
+bool bt_poisoned(double norm, const double *norms, size_t n, double limit);
+
+/* Stale synchronous parallel (Ho et al. 2013): an island that has done `clock` steps may begin the next
+ * one when the slowest has done at least clock - bound. bound < 0: always (asynchronous) */
+bool bt_clock_may_begin(int64_t clock, int64_t slowest, int64_t bound);
+
+#endif

@@ -1,0 +1,25 @@
+/* vector_code.h - a flat array of a whole model as the bytes that travel between hub and island.
+ *
+ * Tensor after tensor, without the padding: weight matrices by a codec of the gradient exchange
+ * (parallel/grad/codec.h), tensors of one row (norm gains) and everything without a codec as fp32. Which
+ * bytes are whose follows from the model and the codec alone, so both ends know the length.
+ * Threads: one caller; no allocation. */
+#ifndef BT_ENGINE_ISLANDS_RULES_VECTOR_CODE_H
+#define BT_ENGINE_ISLANDS_RULES_VECTOR_CODE_H
+
+#include "engine/model/shape/params.h"
+#include "engine/parallel/grad/codec.h"
+
+typedef struct bt_vector_code {
+    const bt_params *params; /* of the whole model; borrowed */
+    const bt_codec *codec;   /* one without functions: fp32 */
+} bt_vector_code;
+
+size_t bt_vector_bytes(const bt_vector_code *c);
+/* x: (params.total). residual: (params.total) what earlier encodings lost, for a codec with error
+ * feedback; NULL otherwise. Returns the bytes */
+size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, float *residual);
+/* into x, whose padding becomes zero; false: these bytes are no such array */
+bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,112 @@
+/* island_message.h - one message between the hub and an island: a frame of a 64-byte head and a payload.
+ *
+ * Little-endian, as the processors this program runs on. Every byte is under the head's checksum
+ * (XXH3-64 of the frame with the checksum's field zero). A parser accepts a frame whole or says in
+ * one line why not; it never reads beyond the frame.
+ *
+ * Threads: pure functions. */
+#ifndef BT_ENGINE_ISLANDS_WIRE_ISLAND_MESSAGE_H
+#define BT_ENGINE_ISLANDS_WIRE_ISLAND_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+enum {
+    BT_ISLAND_VERSION = 1,       /* of this protocol */
+    BT_ISLAND_CHUNK = 256 << 10, /* bytes of a chunk's payload: CURVE copies a frame three times */
+    BT_ISLAND_HEAD = 64,
+    BT_ISLAND_FRAME = BT_ISLAND_HEAD + BT_ISLAND_CHUNK, /* the largest frame */
+    BT_ISLAND_CHUNKS = 1 << 20,                         /* of one update, at most: 256 GiB */
+    BT_ISLAND_NAME = 64
+};
+
+/* ---- payloads -------------------------------------------------------------------------------- */
+
+/* what an update is: of sequence number head.seq */
+typedef enum { BT_PUSH_WEIGHTS, BT_PUSH_GRADIENT, BT_PUSH_DELTA } bt_push_kind;
+
+typedef struct bt_island_push {
+    int64_t kind;  /* bt_push_kind */
+    int64_t bytes; /* of all chunks; 0 with applied_none */
+    int64_t base;  /* version of the weights it was computed from */
+    int64_t
+        tokens; /* the island's weight in the mean; 0: nothing is to be applied (a skipped step) */
+    int64_t steps;     /* inner steps in it */
+    int64_t sequences; /* that the next lease shall have for each step */
+    double loss;       /* the island's mean of these steps; NaN: unknown */
+    double grad_norm;
+} bt_island_push;
+
+/* what of the hub is asked for */
+typedef enum {
+    BT_FETCH_WEIGHTS, /* as fp32 */
+    BT_FETCH_UPDATE,  /* the newest published change of the weights, encoded by the codec */
+    BT_FETCH_MOMENT1, /* the hub's optimizer states, as fp32 */
+    BT_FETCH_MOMENT2
+} bt_fetch_kind;
+
+typedef struct bt_island_fetch {
+    int64_t kind;     /* bt_fetch_kind */
+    int64_t version;  /* UPDATE: of the weights after it */
+    int64_t first, n; /* chunks */
+} bt_island_fetch;
+
+typedef struct bt_island_welcome {
+    int64_t island, incarnation; /* for the heads of all messages from now on */
+    int64_t applied;             /* highest sequence number of this island that the hub has kept */
+    int64_t elements;            /* of the flat array */
+    int64_t want_weights;        /* 1: the hub has none yet; push the first ones */
+} bt_island_welcome;
+
+typedef struct bt_island_go {
+    int64_t seq;     /* of the push that it answers; 0: of the hello */
+    int64_t version; /* of the hub's weights now */
+    int64_t clock;   /* steps that this island has done in the job */
+    int64_t kind;    /* bt_push_kind that the next push shall be */
+    int64_t steps;   /* inner steps until the next push; 0: the job is done */
+    /* the sequences of the next step are [begin, begin + n), those of the step after it
+     * [begin + stride, ...): the island's alone, for `steps` steps */
+    int64_t begin, stride, n;
+    int64_t offset;              /* sequences of the same round that come before them */
+    int64_t staleness;           /* updates of others between this island's fetch and its push */
+    int64_t islands;             /* members that train */
+    int64_t tokens;              /* of the update that the push became part of */
+    int64_t moments;             /* 1: fetch the optimizer's states as well */
+    double lr, grad_norm, decay; /* of that update; NaN: none */
+} bt_island_go;
+
+/* ---- frames ---------------------------------------------------------------------------------- */
+
+#define BT_ISLAND_MESSAGE(id, name, from, least, most, help) BT_ISLAND_##id,
+typedef enum bt_island_type {
+#include "engine/islands/wire/island_messages.def"
+    BT_ISLAND_TYPES
+} bt_island_type;
+#undef BT_ISLAND_MESSAGE
+
+typedef struct bt_island_head {
+    bt_island_type type;
+    uint64_t epoch; /* of the hub: a random number of each start; 0 in the first hello */
+    uint32_t island, incarnation;
+    uint64_t seq;     /* of the island's update */
+    uint64_t version; /* PART: of the weights it is of */
+    uint32_t chunk, chunks;
+    uint32_t bytes; /* of the payload */
+} bt_island_head;
+
+typedef enum { BT_SENT_BY_ISLAND, BT_SENT_BY_HUB } bt_island_sender;
+
+const char *bt_island_type_name(bt_island_type t);
+/* frame: room for BT_ISLAND_HEAD + head->bytes. Returns the frame's bytes */
+size_t bt_island_write(void *frame, const bt_island_head *head, const void *payload);
+/* Checks everything: *payload points into the frame. BT_FORMAT names what is wrong; BT_UNSUPPORTED: of
+ * another version of the protocol */
+bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
+                        bt_island_head *head, const void **payload, bt_err *err) BT_MUST_CHECK;
+
+/* The value of `key` in the lines 'key=value' of a hello; false: it is not there, or longer than size - 1 */
+int bt_island_line(const char *text, size_t n, const char *key, char *out, size_t size);
+
+#endif

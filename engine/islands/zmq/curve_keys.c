@@ -1,0 +1,185 @@
+/* curve_keys.c - keys made, written for their owner alone, and read back. */
+#include "engine/islands/zmq/curve_keys.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "engine/base/text.h"
+
+void bt_curve_wipe(bt_curve_keys *k) { explicit_bzero(k, sizeof *k); }
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bt_code write_file(const char *path, const char *text, mode_t mode, bt_err *err) {
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
+    const size_t n = strlen(text);
+    const bool ok = write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
+    const int why = errno;
+    close(fd);
+    if (ok) return BT_OK;
+    unlink(path);
+    return bt_fail_errno(err, BT_IO, why, "cannot write '%s'", path);
+}
+
+/* the value of a line 'word = key' */
+static bool find(const char *text, const char *word, char out[BT_CURVE_KEY]) {
+    const size_t n = strlen(word);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, word, n) != 0) continue;
+        const char *at = line + n + strspn(line + n, " ");
+        if (*at != '=') continue;
+        at += 1 + strspn(at + 1, " ");
+        const size_t len = strcspn(at, " \r\n");
+        unsigned char raw[32];
+        if (len != BT_CURVE_KEY - 1) return false;
+        memcpy(out, at, len);
+        out[len] = 0;
+        return zmq_z85_decode(raw, out) != NULL;
+    }
+    return false;
+}
+
+enum { FILE_MAX = 1024 };
+
+static bt_code read_file(const char *path, char text[FILE_MAX], bool secret, bt_err *err) {
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot read the key file '%s' (keys are made by 'bitrain hub --keys "
+                             "DIR NAME...')",
+                             path);
+    bt_code code = BT_OK;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        code = bt_fail(err, BT_ARG, "'%s' is no key file", path);
+    else if (secret && (st.st_mode & 077) && st.st_uid == geteuid())
+        code = bt_fail(err, BT_ARG, "the key file '%s' may be read by others (chmod 600)", path);
+    ssize_t n = code == BT_OK ? read(fd, text, FILE_MAX - 1) : 0;
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return code;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static bt_code new_pair(bt_curve_keys *k, bt_err *err) {
+    if (zmq_curve_keypair(k->own_public, k->own_secret) == 0) return BT_OK;
+    return bt_fail(err, BT_UNSUPPORTED, "libzmq was built without CURVE");
+}
+
+static bt_code make_hub(const char *dir, bt_curve_keys *hub, bool *made, bt_err *err) {
+    char path[PATH_MAX], text[FILE_MAX];
+    snprintf(path, sizeof path, "%s/hub.key", dir);
+    if (access(path, F_OK) == 0) return bt_curve_read(hub, path, "hub", false, err);
+    BT_TRY(new_pair(hub, err));
+    snprintf(text, sizeof text, "# keys of a bitrain hub: secret\npublic = %s\nsecret = %s\n",
+             hub->own_public, hub->own_secret);
+    bt_code code = write_file(path, text, 0600, err);
+    snprintf(path, sizeof path, "%s/hub.pub", dir);
+    snprintf(text, sizeof text, "public = %s\n", hub->own_public);
+    unlink(path);
+    if (code == BT_OK) code = write_file(path, text, 0644, err);
+    explicit_bzero(text, sizeof text);
+    *made = true;
+    return code;
+}
+
+static bt_code make_island(const char *dir, const char *name, const bt_curve_keys *hub, bool *made,
+                           bt_err *err) {
+    char path[PATH_MAX], text[FILE_MAX];
+    bt_curve_keys k = {.hub = ""};
+    if (!bt_name_ok(name) || strcmp(name, "hub") == 0)
+        return bt_fail(err, BT_ARG, "'%s' is no name for an island's keys (a-z, 0-9, -, _, .)",
+                       name);
+    snprintf(path, sizeof path, "%s/%s.key", dir, name);
+    if (access(path, F_OK) == 0) return BT_OK;
+    BT_TRY(new_pair(&k, err));
+    snprintf(text, sizeof text,
+             "# keys of the bitrain island '%s': secret\npublic = %s\nsecret = %s\nhub = %s\n",
+             name, k.own_public, k.own_secret, hub->own_public);
+    bt_code code = write_file(path, text, 0600, err);
+    snprintf(path, sizeof path, "%s/allowed/%s.pub", dir, name);
+    snprintf(text, sizeof text, "public = %s\n", k.own_public);
+    unlink(path);
+    if (code == BT_OK) code = write_file(path, text, 0644, err);
+    explicit_bzero(text, sizeof text);
+    bt_curve_wipe(&k);
+    *made = true;
+    return code;
+}
+
+bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *err) {
+    char allowed[PATH_MAX];
+    bt_curve_keys hub = {.hub = ""};
+    *made = false;
+    snprintf(allowed, sizeof allowed, "%s/allowed", dir);
+    if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
+        (mkdir(allowed, 0755) != 0 && errno != EEXIST))
+        return bt_fail_errno(err, BT_IO, errno, "cannot create the folder of keys '%s'", dir);
+    bt_code code = make_hub(dir, &hub, made, err);
+    if (code == BT_OK && island) code = make_island(dir, island, &hub, made, err);
+    bt_curve_wipe(&hub);
+    return code;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool is_dir(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bool want_hub,
+                      bt_err *err) {
+    char file[PATH_MAX], text[FILE_MAX];
+    *out = (bt_curve_keys){.hub = ""};
+    if (is_dir(path))
+        snprintf(file, sizeof file, "%s/%s.key", path, name);
+    else
+        snprintf(file, sizeof file, "%s", path);
+    bt_code code = read_file(file, text, true, err);
+    if (code == BT_OK &&
+        (!find(text, "public", out->own_public) || !find(text, "secret", out->own_secret)))
+        code = bt_fail(err, BT_FORMAT, "'%s' is no key file of 'bitrain hub --keys'", file);
+    if (code == BT_OK && want_hub && !find(text, "hub", out->hub))
+        code = bt_fail(err, BT_FORMAT, "'%s' lacks the hub's public key (a line 'hub = ...')",
+                       file);
+    explicit_bzero(text, sizeof text);
+    return code;
+}
+
+void bt_curve_allowed_dir(char *out, size_t size, const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (is_dir(path))
+        snprintf(out, size, "%s/allowed", path);
+    else if (slash)
+        snprintf(out, size, "%.*s/allowed", (int)(slash - path), path);
+    else
+        snprintf(out, size, "allowed");
+}
+
+bool bt_curve_allowed(const char *dir, const char *key, char *name, size_t size) {
+    DIR *d = opendir(dir);
+    bool found = false;
+    for (struct dirent *e; d && !found && (e = readdir(d));) {
+        char path[PATH_MAX], text[FILE_MAX], listed[BT_CURVE_KEY];
+        const size_t n = strlen(e->d_name);
+        if (n < 5 || strcmp(e->d_name + n - 4, ".pub") != 0) continue;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (read_file(path, text, false, NULL) != BT_OK || !find(text, "public", listed)) continue;
+        found = strcmp(listed, key) == 0;
+        if (found) snprintf(name, size, "%.*s", (int)(n - 4), e->d_name);
+    }
+    if (d) closedir(d);
+    return found;
+}

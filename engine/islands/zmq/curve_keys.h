@@ -1,0 +1,36 @@
+/* curve_keys.h - the files of keys by which the hub and its islands know each other.
+ *
+ *     DIR/hub.key          public and secret key of the hub; 0600
+ *     DIR/hub.pub          its public key, for islands whose keys are made elsewhere
+ *     DIR/NAME.key         an island's keys and the hub's public one; 0600. The one file an island needs
+ *     DIR/allowed/NAME.pub public keys that the hub accepts; read at every connection
+ *
+ * A file is lines 'word = key' of Z85 text. A secret file that others may read is refused.
+ * Threads: none shared. */
+#ifndef BT_ENGINE_ISLANDS_ZMQ_CURVE_KEYS_H
+#define BT_ENGINE_ISLANDS_ZMQ_CURVE_KEYS_H
+
+#include <stdbool.h>
+
+#include "engine/base/status.h"
+
+enum { BT_CURVE_KEY = 41 }; /* 40 characters of Z85 and the end */
+
+typedef struct bt_curve_keys {
+    char own_public[BT_CURVE_KEY], own_secret[BT_CURVE_KEY];
+    char hub[BT_CURVE_KEY]; /* of an island: the hub's public key; of the hub: "" */
+} bt_curve_keys;
+
+/* makes the hub's keys in dir where there are none, and those of an island; made: it was new. An
+ * island's keys are never replaced */
+bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *err) BT_MUST_CHECK;
+/* path: a key file, or a folder with `name`.key in it. want_hub: of an island, with the hub's key */
+bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bool want_hub,
+                      bt_err *err) BT_MUST_CHECK;
+/* the folder of public keys beside the hub's key file */
+void bt_curve_allowed_dir(char *out, size_t size, const char *path);
+/* some file NAME.pub of dir has this public key; name receives NAME */
+bool bt_curve_allowed(const char *dir, const char *key, char *name, size_t size);
+void bt_curve_wipe(bt_curve_keys *k);
+
+#endif

@@ -1,0 +1,34 @@
+/* hub_socket.h - the hub's end of ZeroMQ: one ROUTER socket, and the handler that decides which public
+ * keys may connect (ZAP, rfc.zeromq.org/spec/27).
+ *
+ * Threads: one, which polls. libzmq's I/O thread inherits its creator's processors. */
+#ifndef BT_ENGINE_ISLANDS_ZMQ_HUB_SOCKET_H
+#define BT_ENGINE_ISLANDS_ZMQ_HUB_SOCKET_H
+
+#include "engine/islands/wire/hub_port.h"
+#include "engine/islands/zmq/curve_keys.h"
+
+typedef struct bt_hub_socket bt_hub_socket;
+
+typedef struct bt_hub_socket_cfg {
+    const char *listen;        /* "127.0.0.1:8160"; port 0: any free one */
+    const bt_curve_keys *keys; /* copied by libzmq */
+    const char *allowed_dir;   /* of public keys; copied */
+} bt_hub_socket_cfg;
+
+bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
+void bt_hub_socket_close(bt_hub_socket *s);                /* accepts NULL */
+const char *bt_hub_socket_address(const bt_hub_socket *s); /* "127.0.0.1:8160" */
+bt_hub_port bt_hub_socket_port(bt_hub_socket *s);
+
+/* Answers connections, and takes one frame: *bytes 0, nothing came within timeout_ms. *frame belongs to
+ * the socket until the next call. *many: it was of several frames, and has been thrown away */
+bt_code bt_hub_socket_receive(bt_hub_socket *s, int timeout_ms, bt_hub_peer *from,
+                              const void **frame, size_t *bytes, bool *many, bt_err *err)
+    BT_MUST_CHECK;
+/* keys that were refused so far; the last of them */
+uint64_t bt_hub_socket_refused(const bt_hub_socket *s, char key[BT_CURVE_KEY]);
+uint64_t bt_hub_socket_traffic(const bt_hub_socket *s); /* bytes of frames, both directions */
+
+#endif

@@ -1,0 +1,19 @@
+/* island_socket.h - an island's end of ZeroMQ: one DEALER socket that connects by itself again, and a
+ * monitor that knows why it cannot.
+ *
+ * Threads: one. Create it after the process has forked for the last time. */
+#ifndef BT_ENGINE_ISLANDS_ZMQ_ISLAND_SOCKET_H
+#define BT_ENGINE_ISLANDS_ZMQ_ISLAND_SOCKET_H
+
+#include "engine/islands/wire/hub_port.h"
+#include "engine/islands/zmq/curve_keys.h"
+
+typedef struct bt_island_socket bt_island_socket;
+
+/* hub: "HOST:PORT", keys: an island's; both are copied */
+bt_code bt_island_socket_open(bt_island_socket **out, const char *hub, const bt_curve_keys *keys,
+                              bt_err *err) BT_MUST_CHECK;
+void bt_island_socket_close(bt_island_socket *s); /* accepts NULL */
+bt_island_port bt_island_socket_port(bt_island_socket *s);
+
+#endif

@@ -1,0 +1,126 @@
+/* trainer_island.c - the step's exchange with the hub. */
+#include "engine/train/trainer_island.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "engine/base/span.h"
+
+static bool interrupted(void *ctx) {
+    const bt_trainer *t = ctx;
+    return t->requests && (atomic_load(&t->requests->bits) & BT_REQ_STOP);
+}
+
+static void tell(void *ctx, bool lost, const char *line) {
+    bt_trainer *t = ctx;
+    bt_telemetry_event(&t->telemetry, lost ? BT_EVENT_WARNING : BT_EVENT_HUB, t->at.step - 1, NULL,
+                       "hub '%s': %s", t->cfg.hub, line);
+}
+
+/* ---- where this island is ------------------------------------------------------------------------ */
+
+static void take_clock(bt_trainer *t) {
+    const bt_island_go *go = bt_island_now(t->island);
+    t->at.step = t->at.updates = go->clock;
+    t->at.tokens = go->clock * t->cfg.batch_tokens;
+    t->island_left = go->steps;
+    t->island_next = -1;
+}
+
+bt_code bt_trainer_island_join(bt_trainer *t, bt_err *err) {
+    if (!t->cfg.hub[0]) return BT_OK;
+    const bt_island_cfg cfg = {.cfg = &t->cfg,
+                               .update = &t->update,
+                               .world = t->mesh.world,
+                               .hashes = {bt_params_hash(&t->setup.params),
+                                          bt_loader_hash(t->loader)},
+                               .sequences = t->micro_plan.sequences,
+                               .ctx = t,
+                               .interrupted = interrupted,
+                               .tell = tell};
+    BT_TRY(bt_island_create(&t->island, &cfg, err));
+    BT_TRY(bt_island_join(t->island, err));
+    BT_TRY(t->schedule->tie(t->schedule, t->model, err));
+    take_clock(t);
+    const bt_island_go *go = bt_island_now(t->island);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
+                       "joined hub '%s' at step %" PRId64 ", %" PRId64 " island%s", t->cfg.hub,
+                       go->clock, go->islands, go->islands == 1 ? "" : "s");
+    return BT_OK;
+}
+
+bt_code bt_trainer_island_data(bt_trainer *t, bt_err *err) {
+    const bt_micro_plan *p = &t->micro_plan;
+    const bt_island_go *go = bt_island_now(t->island);
+    const int64_t B = t->cfg.micro_batch, done = go->steps - t->island_left,
+                  begin = go->begin + done * go->stride;
+    t->micro.before_rows = go->offset * t->cfg.seq_len;
+    if (begin != t->island_next || go->stride != t->island_stride)
+        BT_TRY(bt_loader_deal(t->loader, begin, (int)go->stride, (int)(p->first * B),
+                              (int)(p->n * B), err));
+    t->island_begin = begin;
+    t->island_stride = go->stride;
+    t->island_next = begin + go->stride;
+    return BT_OK;
+}
+
+int64_t bt_trainer_island_counted(const bt_trainer *t) {
+    return bt_loader_counted_in(t->loader, t->island_begin, t->micro_plan.sequences);
+}
+
+bool bt_trainer_island_steps_at_hub(const bt_trainer *t) {
+    return t->island && bt_island_now(t->island)->kind == BT_PUSH_GRADIENT;
+}
+
+/* ---- the exchange -------------------------------------------------------------------------------- */
+
+static void rejoined(bt_trainer *t) {
+    const int64_t was = t->at.step;
+    take_clock(t);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
+                       "joined hub '%s' again at step %" PRId64 " (was at %" PRId64 ")", t->cfg.hub,
+                       t->at.step, was + 1);
+    t->at.step--; /* the step that is ending is the one before */
+}
+
+static bt_code answer(bt_trainer *t, bt_step_outcome *out, bool again, bt_err *err) {
+    const bt_island_go *go = bt_island_now(t->island);
+    BT_TRY(t->schedule->tie(t->schedule, t->model, err));
+    t->island_left = go->steps;
+    if (isfinite(go->lr)) {
+        out->lr = go->lr;
+        out->weight_decay = go->decay;
+        out->grad_norm = go->grad_norm;
+    }
+    if (again) rejoined(t);
+    if (go->steps == 0 && t->at.step + 1 < t->cfg.steps) t->stop = true;
+    return BT_OK;
+}
+
+bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool apply, bt_err *err) {
+    const bool at_hub = bt_trainer_island_steps_at_hub(t);
+    const bt_island_work w = {
+        .tokens = apply ? out->counted * (at_hub ? 1 : bt_island_now(t->island)->steps) : 0,
+        .loss = t->cfg.reproducible ? out->global_loss : out->loss,
+        .grad_norm = out->grad_norm,
+        .unscale = 1 / t->loss_scale.value};
+    bool again = false;
+    if (--t->island_left > 0) {
+        bt_island_beat(t->island);
+        return BT_OK;
+    }
+    bt_span_begin(BT_MR_COMM_EXPOSED);
+    bt_code code = at_hub && !apply ? bt_island_skip(t->island, &again, err)
+                   : at_hub         ? bt_island_gradient(t->island, &w, &again, err)
+                                    : bt_island_delta(t->island, &w, &again, err);
+    bt_span_end();
+    if (code == BT_STOPPED) {
+        t->stop = out->left = true;
+        return BT_OK;
+    }
+    BT_TRY(code);
+    if (at_hub && apply) t->at.updates++;
+    return answer(t, out, again, err);
+}

@@ -1,0 +1,32 @@
+# run_islands_sync.sh - two islands in step are one job: its losses to the last bit in reproducible training, to 1e-4 otherwise.
+# timeout: 120
+# mpi: 3
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/islands/islands_lib.sh"
+
+both() {                                        # WORDS...: the two islands and the whole job, 20 steps
+    rm -rf out-* hub-out ./*.db*
+    start_hub --islands 2 --isa generic
+    start_island a --steps 20 "$@"; local a=$island
+    start_island b --steps 20 "$@"; local b=$island
+    timeout 100 "$BITRAIN" train "${part[@]}" --steps 20 "$@" --batch-tokens 1024 --ranks 2 --name whole --store w.db --out out-w \
+        >w.out 2>w.err || fault "the whole job: $(cat w.err)"
+    wait_for $a 0 a
+    wait_for $b 0 b
+    wait_for $hub 0 hub                          # its job is done
+}
+means() { BITRAIN_STORE=$1 q "SELECT step, printf('%.17g', loss), printf('%.17g', grad_norm) FROM steps WHERE run='$2' ORDER BY step"; }
+# largest difference between the mean of a and b, and w: of losses, and of the gradient norms
+difference() {
+    paste -d, <(means a.db isl-a) <(means b.db isl-b) <(means w.db whole) |
+        awk -F, -v most="$1" 'function abs(x) { return x < 0 ? -x : x }
+            { d = abs(($2 + $5) / 2 - $8); e = abs($3 - $9); if (d > worst) worst = d; if (e > norm) norm = e; n++ }
+            END { printf "%d steps, losses differ by %g, norms by %g\n", n, worst, norm; exit !(n == 20 && worst <= most && norm <= 100 * most) }'
+}
+
+both --precision fp32 --set train.reproducible=true --set train.unit=4
+difference 1e-14 || fault "reproducible islands are not one job"
+both --precision fp32 --lr 1e-3 --warmup 10
+difference 1e-4 || fault "islands are not one job"
+
+exit $((faults > 0))
