@@ -103,6 +103,13 @@ rows=$(cat <<'END'
 2 | generate --temperature hot                  | --temperature must be a number
 3 | convert {tmp}/none -o {tmp}/converted       | cannot open checkpoint folder
 2 | convert last --to gguff -o {tmp}/converted  | --to must be one of
+2 | hub                                         | --listen HOST:PORT
+2 | hub --listen 127.0.0.1:0                    | --keys DIR
+3 | hub --listen 127.0.0.1:0 --keys {tmp}       | hub.key
+2 | hub --keys {tmp}/keys Bad/Name              | no name for an island's keys
+2 | hub --islands 0                             | --islands must be a whole number from 1 to 64
+2 | hub --listen 127.0.0.1:0 --keys {junk}      | may be read by others
+2 | train --mode psx                            | sync|ps|diloco
 3 | serve last                                  | none.db
 3 | serve {tmp}                                 | no checkpoint in
 2 | serve last --port 65536                     | --port

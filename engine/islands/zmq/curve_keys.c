@@ -98,9 +98,6 @@ static bt_code make_island(const char *dir, const char *name, const bt_curve_key
                            bt_err *err) {
     char path[PATH_MAX], text[FILE_MAX];
     bt_curve_keys k = {.hub = ""};
-    if (!bt_name_ok(name) || strcmp(name, "hub") == 0)
-        return bt_fail(err, BT_ARG, "'%s' is no name for an island's keys (a-z, 0-9, -, _, .)",
-                       name);
     snprintf(path, sizeof path, "%s/%s.key", dir, name);
     if (access(path, F_OK) == 0) return BT_OK;
     BT_TRY(new_pair(&k, err));
@@ -122,12 +119,15 @@ bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *e
     char allowed[PATH_MAX];
     bt_curve_keys hub = {.hub = ""};
     *made = false;
+    if (!bt_name_ok(island) || strcmp(island, "hub") == 0)
+        return bt_fail(err, BT_ARG, "'%s' is no name for an island's keys (a-z, 0-9, -, _, .)",
+                       island);
     snprintf(allowed, sizeof allowed, "%s/allowed", dir);
     if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
         (mkdir(allowed, 0755) != 0 && errno != EEXIST))
         return bt_fail_errno(err, BT_IO, errno, "cannot create the folder of keys '%s'", dir);
     bt_code code = make_hub(dir, &hub, made, err);
-    if (code == BT_OK && island) code = make_island(dir, island, &hub, made, err);
+    if (code == BT_OK) code = make_island(dir, island, &hub, made, err);
     bt_curve_wipe(&hub);
     return code;
 }
