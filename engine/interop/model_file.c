@@ -150,7 +150,7 @@ static bt_code packed_row(bt_model_file *s, const bt_stored_place *p, uint64_t r
     const unsigned shift = (unsigned)(row / f->rows) * 2;
     BT_TRY(bytes_of(s, f, row % f->rows * f->cols, (size_t)f->cols, err));
     for (size_t i = 0; i < f->cols; i++) {
-        const unsigned code = s->raw[i] >> shift & 3u;
+        const unsigned code = (unsigned)s->raw[i] >> shift & 3u;
         if (code == 3)
             return bt_fail(err, BT_FORMAT,
                            "tensor '%s', row %llu, input %zu holds the code 3, which no ternary "
