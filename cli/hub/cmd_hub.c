@@ -40,6 +40,8 @@ static const bt_opt hub_opts[] = {
      "threads of the optimizer's step"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL,
      "fastest kernel set allowed"},
+    {"no_monitor", "--no-monitor", BT_OPT_BOOL, FIELD(no_monitor), "false", 0, 0, NULL, NULL,
+     "record nothing in a database"},
     {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL,
      "print the address, warnings and errors only"},
 };

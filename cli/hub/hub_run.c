@@ -1,40 +1,154 @@
-/* hub_run.c - the loop of a hub. */
+/* hub_run.c - the loop of a hub, what it keeps and what it records. */
 #include "cli/hub/hub_run.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "cli/common/run_name.h"
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/islands/hub/hub_state.h"
+#include "store/store.h"
 
 static bt_request_box box;
 
-typedef struct told {
+typedef struct record { /* the sink of a hub: the terminal and the database */
     const bt_hub_settings *settings;
+    bt_writer *writer;   /* NULL: nothing is recorded */
+    const bt_sink *sink; /* the writer's */
+    bt_sink both;
     uint64_t refused_keys;
-} told;
+    char name[BT_NAME_MAX], store[1024], out[PATH_MAX];
+} record;
 
 static void on_event(void *ctx, const bt_event *e) {
-    const told *t = ctx;
+    const record *r = ctx;
     const bool warn = bt_events[e->kind].level != BT_EV_INFO;
-    if (!t->settings->quiet || warn) fprintf(stderr, "hub: %s\n", e->title);
+    if (!r->settings->quiet || warn) fprintf(stderr, "hub: %s\n", e->title);
+    if (r->sink) r->sink->event(r->sink->ctx, e);
+}
+static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+    const record *r = ctx;
+    if (r->sink) r->sink->ranks(r->sink->ctx, ranks, n);
+}
+static void on_fact(void *ctx, const char *key, const char *value) {
+    const record *r = ctx;
+    if (r->sink) r->sink->fact(r->sink->ctx, key, value);
+}
+static void on_step(void *ctx, const bt_step_record *s) {
+    const record *r = ctx;
+    if (r->sink) r->sink->step(r->sink->ctx, s);
+}
+static void on_rows(void *ctx, const bt_row_record *rows) {
+    const record *r = ctx;
+    if (r->sink) r->sink->rows(r->sink->ctx, rows);
 }
 
-/* a key that the handler of connections refused */
-static void tell_keys(told *t, const bt_hub_socket *socket) {
-    char key[BT_CURVE_KEY];
-    const uint64_t n = bt_hub_socket_refused(socket, key);
-    if (n == t->refused_keys) return;
-    t->refused_keys = n;
-    if (key[0])
-        fprintf(stderr, "hub: a connection was refused: its key '%s' is not listed\n", key);
+/* ---- the run in the database ------------------------------------------------------------------- */
+
+static bt_code choose_places(record *r, bt_err *err) {
+    const bt_hub_settings *s = r->settings;
+    BT_TRY(bt_store_path(r->store, sizeof r->store, s->store, err));
+    snprintf(r->name, sizeof r->name, "%s", s->name);
+    if (r->name[0] && !bt_name_ok(r->name))
+        return bt_fail(err, BT_ARG, "'%s' is no name for a run (a-z, 0-9, -, _, .)", r->name);
+    if (!r->name[0]) BT_TRY(bt_run_make_name(r->store, r->name, err));
+    const char *slash = strrchr(r->store, '/');
+    if (s->out[0])
+        snprintf(r->out, sizeof r->out, "%s", s->out);
     else
-        fprintf(stderr, "hub: a connection without a key was refused\n");
+        snprintf(r->out, sizeof r->out, "%.*sruns/%s", slash ? (int)(slash - r->store + 1) : 0,
+                 r->store, r->name);
+    return BT_OK;
+}
+
+static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
+    char host[BT_HOST_MAX] = "?";
+    int attempt;
+    bt_err first = BT_ERR_INIT;
+    if (r->settings->no_monitor) return BT_OK;
+    gethostname(host, sizeof host - 1);
+    bt_run_start start = {.name = r->name,
+                          .resume = h->model != NULL,
+                          .from_step = h->model ? h->model->version : 0,
+                          .reason = h->model ? "the hub was started again" : "start",
+                          .argv = "bitrain hub",
+                          .config_json = "{}",
+                          .host = host,
+                          .user = "",
+                          .build = BITRAIN_VERSION,
+                          .mpi = "",
+                          .note = "a hub of islands",
+                          .out_dir = r->out,
+                          .world_size = (int)r->settings->islands,
+                          .pid = (int)getpid()};
+    BT_TRY(bt_writer_open(&r->writer, r->store, 10, err));
+    bt_code code = bt_writer_begin(r->writer, &start, &attempt, &first);
+    if (code == BT_NOTFOUND) { /* its folder is there, its record is not */
+        start.resume = false;
+        code = bt_writer_begin(r->writer, &start, &attempt, &first);
+    }
+    if (code != BT_OK) {
+        *err = first;
+        return code;
+    }
+    r->sink = bt_writer_sink(r->writer);
+    return BT_OK;
+}
+
+static void begins(const record *r, const bt_hub *h, int64_t replayed) {
+    char title[200];
+    const int64_t version = h->model ? h->model->version : 0;
+    if (h->model)
+        snprintf(title, sizeof title,
+                 "the hub goes on after update %" PRId64 ", %" PRId64 " of them from its log",
+                 version, replayed);
+    else
+        snprintf(title, sizeof title, "a new hub waits for %" PRId64 " island%s",
+                 r->settings->islands, r->settings->islands == 1 ? "" : "s");
+    const bt_event e = {.kind = h->model ? BT_EVENT_RESUMED : BT_EVENT_STARTED,
+                        .step = version - 1,
+                        .rank = -1,
+                        .wall_us = bt_wall_us(),
+                        .title = title};
+    on_event((void *)(uintptr_t)r, &e);
+}
+
+static void end_run(record *r, const bt_hub *h, bt_code code, const bt_err *err) {
+    bt_err trouble = BT_ERR_INIT;
+    const char *state = code != BT_OK ? "failed" : h && h->finished ? "done" : "stopped";
+    if (!r->writer) return;
+    if (r->sink && bt_writer_end(r->writer, state, code == BT_OK ? state : err->msg,
+                                 code == BT_OK ? 0 : bt_exit_code(code), &trouble) != BT_OK)
+        bt_log(BT_LOG_WARN, "%s", trouble.msg);
+    bt_writer_close(r->writer);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------- */
+
+/* a key that the handler of connections refused */
+static void tell_keys(record *r, const bt_hub_socket *socket) {
+    char key[BT_CURVE_KEY], title[160];
+    const uint64_t n = bt_hub_socket_refused(socket, key);
+    if (n == r->refused_keys) return;
+    r->refused_keys = n;
+    snprintf(title, sizeof title,
+             key[0] ? "a connection was refused: its key '%s' is not listed"
+                    : "a connection without a key was refused",
+             key);
+    const bt_event e = {
+        .kind = BT_EVENT_REFUSED, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = title};
+    on_event(r, &e);
 }
 
 static bool all_gone(const bt_hub *h) {
@@ -44,53 +158,73 @@ static bool all_gone(const bt_hub *h) {
     return true;
 }
 
-static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bool *came,
-                           bt_err *err) {
+static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_err *err) {
     bt_hub_peer from;
     const void *frame;
     size_t bytes;
     bool many;
     BT_TRY(bt_hub_socket_receive(socket, timeout_ms, &from, &frame, &bytes, &many, err));
-    *came = bytes > 0 || many;
-    if (many) fprintf(stderr, "hub: a message of several frames was refused\n");
+    if (many) bt_log(BT_LOG_WARN, "a message of several frames was refused");
     if (bytes) BT_TRY(bt_hub_receive(h, &from, frame, bytes, bt_now_ns(), err));
     return BT_OK;
 }
 
-static bt_code loop(bt_hub *h, bt_hub_socket *socket, told *t, bt_err *err) {
+static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     enum { TICK_MS = 100 };
     int64_t ticked = bt_now_ns();
     while (!(atomic_load(&box.bits) & BT_REQ_STOP)) {
-        bool came;
-        BT_TRY(one_message(h, socket, TICK_MS, &came, err));
+        BT_TRY(one_message(h, socket, TICK_MS, err));
+        if (bt_hub_state_due(h->state)) BT_TRY(bt_hub_state_save(h->state, err));
         const int64_t now = bt_now_ns();
         if (now - ticked < TICK_MS * INT64_C(1000000)) continue;
         ticked = now;
         BT_TRY(bt_hub_tick(h, now, err));
-        tell_keys(t, socket);
+        tell_keys(r, socket);
         if (h->finished && all_gone(h)) return BT_OK;
     }
     return BT_OK;
 }
 
+static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
+    int64_t replayed = 0;
+    bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
+    if (code == BT_OK) code = begin_run(r, h, err);
+    if (code == BT_OK) {
+        if (h->model) h->resumed_ns = bt_now_ns();
+        begins(r, h, replayed);
+        code = loop(h, socket, r, err);
+    }
+    if (code == BT_OK) code = bt_hub_state_save(h->state, err);
+    bt_hub_state_close(h->state);
+    return code;
+}
+
 bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err) {
-    told t = {.settings = s};
-    const bt_sink sink = {.ctx = &t, .event = on_event};
+    record r = {.settings = s};
     bt_hub *h = NULL;
+    r.both = (bt_sink){.ctx = &r,
+                       .ranks = on_ranks,
+                       .fact = on_fact,
+                       .step = on_step,
+                       .rows = on_rows,
+                       .event = on_event};
     bt_hub_cfg cfg = {.port = bt_hub_socket_port(socket),
                       .islands = (int)s->islands,
                       .grace_s = s->grace_s,
                       .silence_s = s->silence_s,
-                      .sink = &sink};
+                      .sink = &r.both};
     if (getrandom(&cfg.epoch, sizeof cfg.epoch, 0) != sizeof cfg.epoch)
         return bt_fail(err, BT_IO, "the system gives no random numbers");
     cfg.epoch |= 1;
     bt_signals_rank(&box, 1);
+    BT_TRY(choose_places(&r, err));
     BT_TRY(bt_hub_create(&h, &cfg, err));
-    const bt_code code = loop(h, socket, &t, err);
+    const bt_code code = serve(h, socket, &r, err);
     if (code == BT_OK && !s->quiet)
-        fprintf(stderr, "hub: %s after %" PRId64 " updates, %" PRId64 " tokens\n",
-                h->finished ? "done" : "stopped", h->model ? h->model->version : 0, h->tokens);
+        fprintf(stderr, "hub: %s after %" PRId64 " updates, %" PRId64 " tokens; checkpoint in %s\n",
+                h->finished ? "done" : "stopped", h->model ? h->model->version : 0, h->tokens,
+                r.out);
+    end_run(&r, h, code, err);
     bt_hub_destroy(h);
     return code;
 }

@@ -10,7 +10,7 @@ typedef struct bt_hub_settings {
     char listen[128], keys[1024], allow[1024], name[64], store[1024], out[1024], isa[32];
     int64_t islands, threads;
     double grace_s, silence_s;
-    bool quiet;
+    bool quiet, no_monitor;
 } bt_hub_settings;
 
 /* until the job is done, or a signal */

@@ -61,6 +61,8 @@ int bt_run_cfg_ranks(const bt_run_cfg *cfg, int cores);
 /* {"optim.lr": {"value": 0.002, "origin": "preset", "where": "preset nano"}, ...}, the config_json
  * of a run's record */
 void bt_run_cfg_json(const bt_opts *o, bt_text *out);
+/* {"optim.lr": "0.002", ...}, every setting as text: in checkpoints */
+void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out);
 

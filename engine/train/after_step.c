@@ -269,6 +269,7 @@ static bt_code run_statistics(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 }
 
 static bool due_record(const bt_trainer *t, const bt_step_outcome *o) {
+    if (o->again) return false;
     /* an evaluation during a pause belongs to the step before it: that step has a record */
     return every(t->at.step - 1, t->cfg.log_every) || o->evaluated || !o->applied ||
            (o->control.verbs & BT_REQ_PAUSE) || bt_trainer_at_end(t) || at_stop(t);

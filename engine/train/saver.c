@@ -119,22 +119,6 @@ bool bt_saver_due(const bt_saver *s) {
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static void put_config(const bt_run_cfg *cfg, bt_text *out) {
-    bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = (void *)(uintptr_t)cfg};
-    bt_json j;
-    bt_text value;
-    bt_text_init(&value);
-    bt_json_begin(&j, out);
-    bt_json_object(&j, NULL);
-    for (size_t i = 0; i < o.n; i++) {
-        bt_text_clear(&value);
-        bt_opt_value(&o, i, &value);
-        bt_json_str(&j, o.table[i].key, bt_text_str(&value));
-    }
-    bt_json_end(&j, '}');
-    bt_text_release(&value);
-}
-
 void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
     m->step = s->at->step;
     m->tokens = s->at->tokens;
@@ -152,7 +136,7 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     bt_text_init(&m->tokenizer);
     bt_text_init(&m->state);
     bt_saver_identify(s, m);
-    put_config(s->cfg, &m->config);
+    bt_run_cfg_texts(s->cfg, &m->config);
 
     bt_tokenizer *tok = NULL;
     BT_TRY(bt_tokenizer_load(&tok, s->cfg->tokenizer, err));

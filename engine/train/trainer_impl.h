@@ -52,6 +52,7 @@ typedef struct bt_step_outcome {
     bool applied;
     bool ckpt_busy;                  /* some rank has work left of a checkpoint's stage */
     bool bad;                        /* skipped: by no overflow of fp16 */
+    bool again;                      /* the hub did not apply it, and it will be done again */
     bool left;                       /* asked to stop in the middle: the step did not happen */
     bt_control control;              /* agreed by all ranks */
     double seconds_per_micro;        /* that this rank computed, waiting left out */
@@ -102,6 +103,7 @@ struct bt_trainer {
     int64_t island_left; /* steps until the next exchange with the hub */
     /* sequences of this step and the next one begin here; those of the loader's step */
     int64_t island_begin, island_next, island_stride;
+    int64_t island_stop_ns; /* when an exchange began in a step that was asked to stop; else 0 */
 
     bt_progress at;
     bool from_memory;    /* this attempt began from a state in memory */

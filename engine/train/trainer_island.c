@@ -6,11 +6,15 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/span.h"
 
+/* A stop that the step knows of already waits for a hub that answers, and not for one that does not. */
 static bool interrupted(void *ctx) {
     const bt_trainer *t = ctx;
-    return t->requests && (atomic_load(&t->requests->bits) & BT_REQ_STOP);
+    const int64_t patience_ns = 3000000000;
+    if (t->requests && (atomic_load(&t->requests->bits) & BT_REQ_STOP)) return true;
+    return t->island_stop_ns && bt_now_ns() - t->island_stop_ns > patience_ns;
 }
 
 static void tell(void *ctx, bool lost, const char *line) {
@@ -76,13 +80,15 @@ bool bt_trainer_island_steps_at_hub(const bt_trainer *t) {
 
 /* ---- the exchange -------------------------------------------------------------------------------- */
 
-static void rejoined(bt_trainer *t) {
+static void rejoined(bt_trainer *t, bt_step_outcome *out) {
     const int64_t was = t->at.step;
     take_clock(t);
+    out->again = t->at.step <= was;
     bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
                        "joined hub '%s' again at step %" PRId64 " (was at %" PRId64 ")", t->cfg.hub,
                        t->at.step, was + 1);
     t->at.step--; /* the step that is ending is the one before */
+    t->at.tokens -= t->cfg.batch_tokens;
 }
 
 static bt_code answer(bt_trainer *t, bt_step_outcome *out, bool again, bt_err *err) {
@@ -94,23 +100,27 @@ static bt_code answer(bt_trainer *t, bt_step_outcome *out, bool again, bt_err *e
         out->weight_decay = go->decay;
         out->grad_norm = go->grad_norm;
     }
-    if (again) rejoined(t);
+    if (again) rejoined(t, out);
     if (go->steps == 0 && t->at.step + 1 < t->cfg.steps) t->stop = true;
     return BT_OK;
 }
 
 bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool apply, bt_err *err) {
     const bool at_hub = bt_trainer_island_steps_at_hub(t);
-    const bt_island_work w = {
-        .tokens = apply ? out->counted * (at_hub ? 1 : bt_island_now(t->island)->steps) : 0,
-        .loss = t->cfg.reproducible ? out->global_loss : out->loss,
-        .grad_norm = out->grad_norm,
-        .unscale = 1 / t->loss_scale.value};
+    const int64_t steps = bt_island_now(t->island)->steps;
+    /* of own steps, one that was skipped changes nothing of what the others before it changed */
+    const bt_island_work w = {.tokens = !at_hub ? out->counted * steps
+                                        : apply ? out->counted
+                                                : 0,
+                              .loss = t->cfg.reproducible ? out->global_loss : out->loss,
+                              .grad_norm = out->grad_norm,
+                              .unscale = 1 / t->loss_scale.value};
     bool again = false;
     if (--t->island_left > 0) {
         bt_island_beat(t->island);
         return BT_OK;
     }
+    t->island_stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
     bt_span_begin(BT_MR_COMM_EXPOSED);
     bt_code code = at_hub && !apply ? bt_island_skip(t->island, &again, err)
                    : at_hub         ? bt_island_gradient(t->island, &w, &again, err)

@@ -13,6 +13,8 @@ bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head
                           const void *payload);
 /* one line to a peer that is no member, or of one's message */
 void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) BT_PRINTF(3, 4);
+/* the settings of an island become the job's */
+bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
 bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err)
     BT_MUST_CHECK;
 /* the member is no more: its update and its data come back */
@@ -26,5 +28,8 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) BT_MUST_CHECK;
 /* somebody came, went or pushed: applies what can be, and lets begin who may */
 bt_code bt_hub_advance(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 void bt_hub_send_go(bt_hub *h, const bt_member *m);
+
+/* hub_observe.c: an update was applied */
+void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens);
 
 #endif

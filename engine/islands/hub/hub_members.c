@@ -77,7 +77,7 @@ bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *
 /* ---- hello ------------------------------------------------------------------------------------- */
 
 /* the first island's settings are the job's */
-static bt_code begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
+bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     bt_run_cfg *cfg = calloc(1, sizeof *cfg);
     bt_code code = cfg ? bt_job_settings_read(cfg, text, n, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
@@ -184,7 +184,7 @@ static bt_code admit(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     if (h->model)
         BT_TRY(check_settings(h, text, n, err));
     else
-        BT_TRY(begin_job(h, text, n, err));
+        BT_TRY(bt_hub_begin_job(h, text, n, err));
     bt_member *m = member_of(h, name);
     if (m && strcmp(m->key, from->key) != 0)
         return bt_fail(err, BT_BUSY, "the name '%s' belongs to an island with another key", name);

@@ -32,12 +32,12 @@ static bt_code make_norm(bt_hub_model *m, bt_err *err) {
 }
 
 static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
+    const bool own = m->cfg.mode == BT_ISLANDS_DILOCO && m->cfg.island_warmup == 0;
     for (size_t k = 0; k < m->setup.params.n; k++)
-        if (bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k])->whole_matrix &&
-            m->cfg.mode != BT_ISLANDS_DILOCO)
+        if (!own && bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k])->whole_matrix)
             return bt_fail(err, BT_UNSUPPORTED,
                            "--optimizer %s steps by whole matrices, which the hub does not do: "
-                           "use --mode diloco, or adamw or lion",
+                           "use adamw or lion, or --mode diloco with islands.warmup=0",
                            bt_optim_info_of((bt_optim_id)m->cfg.optimizer)->name);
     return BT_OK;
 }

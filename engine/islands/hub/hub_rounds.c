@@ -7,6 +7,7 @@
 
 #include "engine/base/small.h"
 #include "engine/islands/hub/hub_internal.h"
+#include "engine/islands/hub/hub_state.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
 
@@ -59,7 +60,7 @@ static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     m->go.clock = m->clock;
     m->go.kind = local ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
     m->go.steps = steps > 0 ? steps : 0;
-    m->go.moments = local && h->model->version == h->model->updates;
+    m->go.moments = local && h->model->updates > 0 && h->model->version == h->model->updates;
     m->go.islands = 0;
     if (steps > 0) BT_TRY(take_lease(h, m, steps, err));
     for (size_t i = 0; i < h->n; i++) {
@@ -119,12 +120,12 @@ static void settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tok
     m->waits = true;
 }
 
-static void take_first_weights(bt_hub *h, bt_member *m) {
+static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     if (!h->model->has_weights &&
         !bt_hub_model_set_weights(h->model, m->staged, (size_t)m->push.bytes)) {
         bt_hub_refuse(h, &m->peer, "the first weights are not finite");
         bt_hub_unstage(m);
-        return;
+        return BT_OK;
     }
     m->applied = m->staging;
     bt_hub_unstage(m);
@@ -132,22 +133,35 @@ static void take_first_weights(bt_hub *h, bt_member *m) {
     m->waits = true;
     bt_hub_event(h, BT_EVENT_ISLAND_JOINED, m, "on '%s' joined at step %" PRId64, m->host,
                  m->clock);
+    return bt_hub_state_save(h->state, err);
+}
+
+/* what was applied is on the disk before an island hears of it, and then in what they fetch */
+static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
+                    const bt_hub_step *step, int64_t tokens, bt_err *err) {
+    BT_TRY(bt_hub_state_log(h->state, a, version_before, err));
+    if (a->kind < 0) return BT_OK;
+    bt_hub_model_publish(h->model);
+    bt_hub_observe(h, step, tokens);
+    return BT_OK;
 }
 
 /* ---- islands that do not wait for each other ----------------------------------------------------- */
 
 static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
-    m->go.staleness = h->model->version - m->push.base;
-    if (m->push.tokens > 0) {
+    const int64_t before = h->model->version, tokens = m->push.tokens;
+    m->go.staleness = before - m->push.base;
+    const bt_hub_applied a = {.kind = tokens > 0 ? BT_PUSH_GRADIENT : -1,
+                              .position = m->clock,
+                              .factor = bt_staleness_factor(m->go.staleness)};
+    if (tokens > 0) {
         const bt_hub_part part = {m->staged, (size_t)m->push.bytes, 1};
         if (!bt_hub_model_mean(h->model, &part, 1, err)) return BT_OK;
-        BT_TRY(bt_hub_model_gradient_step(h->model, m->clock, bt_staleness_factor(m->go.staleness),
-                                          &step, err));
-        bt_hub_model_publish(h->model);
+        BT_TRY(bt_hub_model_gradient_step(h->model, a.position, a.factor, &step, err));
     }
-    settle(h, m, &step, m->push.tokens);
-    return BT_OK;
+    settle(h, m, &step, tokens);
+    return keep(h, &a, before, &step, tokens, err);
 }
 
 /* ---- all together ------------------------------------------------------------------------------ */
@@ -164,6 +178,8 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     size_t n = 0, n_parts = 0;
     int64_t tokens = 0;
+    const int64_t before = h->model->version;
+    bt_hub_applied a = {.kind = -1, .position = h->model->updates, .factor = 1};
     for (size_t i = 0; i < h->n; i++) {
         if (!trains(&h->members[i])) continue;
         if (!h->members[i].pushed) return BT_OK; /* not all are there */
@@ -180,15 +196,15 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     }
     if (n_parts) {
         if (!bt_hub_model_mean(h->model, parts, n_parts, err)) return err->code;
-        if (order[0]->push.kind == BT_PUSH_DELTA)
+        a.kind = order[0]->push.kind;
+        if (a.kind == BT_PUSH_DELTA)
             bt_hub_model_outer_step(h->model, c->outer_lr, c->outer_momentum);
         else
-            BT_TRY(bt_hub_model_gradient_step(h->model, h->model->updates, 1, &step, err));
-        bt_hub_model_publish(h->model);
+            BT_TRY(bt_hub_model_gradient_step(h->model, a.position, a.factor, &step, err));
     }
     for (size_t i = 0; i < n; i++) settle(h, order[i], &step, tokens);
     h->round_begin = h->leases.next;
-    return BT_OK;
+    return keep(h, &a, before, &step, tokens, err);
 }
 
 /* ---- who may begin ------------------------------------------------------------------------------- */
@@ -223,7 +239,7 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
     double norm = NAN;
     if (m->push.kind == BT_PUSH_WEIGHTS) {
-        take_first_weights(h, m);
+        BT_TRY(take_first_weights(h, m, err));
         return bt_hub_advance(h, err);
     }
     if (m->push.kind != m->go.kind || !trains(m) || m->waits) {

@@ -104,7 +104,7 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
     if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
         (size_t)p.bytes != want || (want && m->chunks != chunks_of(want)) || p.tokens < 0 ||
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
-        p.base > h->model->version || p.steps < 0) {
+        p.base > h->model->version || (p.kind != BT_PUSH_WEIGHTS && p.steps != m->go.steps)) {
         refuse_update(h, m, "the update does not fit this job's model and codec");
         return BT_OK;
     }
@@ -188,6 +188,14 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
     return member_message(h, m, &head, payload, err);
 }
 
+/* after a restart of the hub the islands of before are waited for, but not for ever */
+static bt_code begin_again(bt_hub *h, bt_err *err) {
+    if (!h->resumed_ns || h->started) return BT_OK;
+    if ((double)(h->now_ns - h->resumed_ns) / 1e9 < h->cfg.grace_s) return BT_OK;
+    h->started = true;
+    return bt_hub_advance(h, err);
+}
+
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
     const bt_island_head ping = {.type = BT_ISLAND_PING};
     const int64_t every = 500000000;
@@ -207,7 +215,7 @@ bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
         else if ((double)(now_ns - m->seen_ns) / 1e9 >= h->cfg.silence_s)
             BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it says nothing", err));
     }
-    return BT_OK;
+    return begin_again(h, err);
 }
 
 size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest) {

@@ -80,7 +80,9 @@ typedef struct bt_hub {
     uint64_t staleness[BT_HUB_STALENESS]; /* updates by staleness; the last: that and more */
     double norms[32];                     /* of the newest updates, for bt_poisoned */
     size_t n_norms;
-    int64_t now_ns;
+    int64_t now_ns, told_ns;    /* told_ns: of the newest step record */
+    struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
+    int64_t resumed_ns; /* when it was read from a checkpoint; 0: it was not, or all is as before */
     unsigned char *frame; /* (BT_ISLAND_FRAME) */
 } bt_hub;
 

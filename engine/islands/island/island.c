@@ -160,13 +160,36 @@ static bt_code bring(bt_island *i, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
+    const size_t n = bt_vector_bytes(&i->plain);
+    bool gone = true;
+    while (gone)
+        BT_TRY(bt_island_client_fetch(&i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
+                                      i->go.version, i->bytes, n, &gone, err));
+    if (!bt_vector_decode(&i->plain, i->all.x, i->bytes, n))
+        return bt_fail(err, BT_FORMAT, "the hub's optimizer is not of this model");
+    return BT_OK;
+}
+
+/* local steps begin where the steps at the hub ended, with the optimizer's states of then */
+static bt_code take_moments(bt_island *i, bt_err *err) {
+    for (int k = 0; k < BT_OPTIM_STATES; k++) {
+        const bt_code code = i->first ? fetch_moment(i, k, err) : BT_OK;
+        BT_TRY(bt_agree(i->cfg.world, code, err));
+        BT_TRY(bt_whole_array_place_state(&i->all, (size_t)k, err));
+    }
+    i->go.moments = 0;
+    return BT_OK;
+}
+
 /* all ranks take what rank 0 was told, or fail as it did */
 static bt_code take_over(bt_island *i, bt_code code, bt_err *err) {
     BT_TRY(bt_agree(i->cfg.world, code, err));
     BT_TRY(bt_broadcast(i->cfg.world, &i->go, sizeof i->go, 0, err));
     if (i->first) memcpy(i->all.x, i->start, i->all.params.total * sizeof *i->start);
     BT_TRY(bt_whole_array_place(&i->all, err));
-    return bt_update_quantise(i->cfg.update, err);
+    BT_TRY(bt_update_quantise(i->cfg.update, err));
+    return i->go.moments ? take_moments(i, err) : BT_OK;
 }
 
 /* ---- join ------------------------------------------------------------------------------------- */

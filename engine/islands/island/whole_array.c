@@ -10,11 +10,14 @@ static const bt_tensor *tensor_of(const bt_params *p, const char *name) {
     return NULL;
 }
 
-static bt_code find_slices(bt_whole_array *a, bt_state_use use, bt_slices *out, size_t **at,
-                           bt_err *err) {
+enum { WEIGHTS, OPTIMIZER }; /* rows of the update's state */
+
+static bt_code find_slices(bt_whole_array *a, size_t row, bt_state_use use, bt_slices *out,
+                           size_t **at, bt_err *err) {
     bt_state rows = {.n = 0};
     bt_update_add_state(a->update, &rows);
-    rows.n = 1; /* "weights" alone */
+    rows.rows[0] = rows.rows[row];
+    rows.n = 1;
     BT_TRY(bt_state_slices(&rows, use, out, err));
     *at = calloc(out->n + 1, sizeof **at);
     if (!*at) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu slices", out->n);
@@ -36,8 +39,8 @@ bt_code bt_whole_array_create(bt_whole_array *a, bt_update *update, bt_comm *wor
     if (!a->x)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the model's %zu elements",
                        a->params.total);
-    BT_TRY(find_slices(a, BT_STATE_SAVE, &a->own, &a->own_at, err));
-    return find_slices(a, BT_STATE_RESUME, &a->held, &a->held_at, err);
+    BT_TRY(find_slices(a, WEIGHTS, BT_STATE_SAVE, &a->own, &a->own_at, err));
+    return find_slices(a, WEIGHTS, BT_STATE_RESUME, &a->held, &a->held_at, err);
 }
 
 void bt_whole_array_release(bt_whole_array *a) {
@@ -85,13 +88,37 @@ bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) {
     return collect(a, bt_model_grads(a->update->model), by, err);
 }
 
+static void put(const bt_whole_array *a, const bt_ckpt_slice *s, size_t at) {
+    stretch r;
+    for (size_t row = 0; next(s, at, &row, &r);)
+        memcpy((float *)s->data + r.in_slice, a->x + r.in_array, r.n * sizeof *a->x);
+}
+
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
     BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
-    for (size_t i = 0; i < a->held.n; i++) {
-        const bt_ckpt_slice *s = &a->held.at[i];
-        stretch r;
-        for (size_t row = 0; next(s, a->held_at[i], &row, &r);)
-            memcpy((float *)s->data + r.in_slice, a->x + r.in_array, r.n * sizeof *a->x);
-    }
+    for (size_t i = 0; i < a->held.n; i++) put(a, &a->held.at[i], a->held_at[i]);
     return BT_OK;
+}
+
+/* state k of this slice's tensor has the slice's name */
+static bool is_state(const bt_whole_array *a, const bt_ckpt_slice *s, size_t k) {
+    const bt_params *p = bt_model_params(a->update->model);
+    for (size_t i = 0; i < p->n; i++) {
+        if (strcmp(p->tensors[i].name, s->tensor) != 0) continue;
+        const bt_optim_rule *rule = bt_optim_rule_of(a->update->optimizer, &a->update->spans[i]);
+        return k < rule->n_states && strcmp(rule->state_names[k], s->state) == 0;
+    }
+    return false;
+}
+
+bt_code bt_whole_array_place_state(bt_whole_array *a, size_t k, bt_err *err) {
+    bt_slices states = {.n = 0};
+    size_t *at = NULL;
+    BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
+    const bt_code code = find_slices(a, OPTIMIZER, BT_STATE_RESUME, &states, &at, err);
+    for (size_t i = 0; code == BT_OK && i < states.n; i++)
+        if (is_state(a, &states.at[i], k)) put(a, &states.at[i], at[i]);
+    bt_slices_release(&states);
+    free(at);
+    return bt_agree(a->world, code, err);
 }

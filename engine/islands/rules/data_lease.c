@@ -53,6 +53,19 @@ bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     return false;
 }
 
+/* neighbours that came back become one stretch, which may fit a larger step */
+static void grow_together(bt_leases *l) {
+    for (size_t i = 0; i < l->n; i++)
+        for (size_t k = 0; k < l->n; k++) {
+            if (l->at[i].owner != BACK || l->at[k].owner != BACK || l->at[i].end != l->at[k].begin)
+                continue;
+            l->at[i].end = l->at[k].end;
+            remove_at(l, k);
+            if (i == l->n) i = k; /* it has moved there */
+            k = (size_t)-1;
+        }
+}
+
 int64_t bt_leases_give_back(bt_leases *l, int64_t owner) {
     int64_t sum = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -60,7 +73,15 @@ int64_t bt_leases_give_back(bt_leases *l, int64_t owner) {
         l->at[i].owner = BACK;
         sum += l->at[i].end - l->at[i].begin;
     }
+    if (sum) grow_together(l);
     return sum;
+}
+
+bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) {
+    BT_TRY(room(l, err));
+    if (begin < end) l->at[l->n++] = (bt_lease){begin, end, BACK};
+    grow_together(l);
+    return BT_OK;
 }
 
 int64_t bt_leases_of(const bt_leases *l, int64_t owner) {

@@ -34,6 +34,8 @@ bt_code bt_leases_take(bt_leases *l, int64_t owner, int64_t n, int64_t *begin, b
 bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
 /* what the island owns comes back; how many sequences */
 int64_t bt_leases_give_back(bt_leases *l, int64_t owner);
+/* [begin, end) of another time comes back (a hub that starts again) */
+bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) BT_MUST_CHECK;
 /* sequences that an island owns (-1: that came back) */
 int64_t bt_leases_of(const bt_leases *l, int64_t owner);
 

@@ -1,0 +1,388 @@
+/* hub_state.c - checkpoints and log of a hub, out and in. */
+#include "engine/islands/hub/hub_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "engine/base/log.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/islands/hub/hub_internal.h"
+
+static const uint64_t log_magic = 0x31474f4c42554842; /* "BHUBLOG1" */
+enum { KEEP = 2, DUE_LEAST = 16 << 20, DUE_MODELS = 16 };
+
+struct bt_hub_state {
+    bt_hub *hub;
+    char dir[1024];
+    int attempt, log;
+    int64_t log_bytes;
+    bt_state rows;
+    bt_code loaded; /* of the row's load, which returns nothing */
+    bt_err why;
+};
+
+typedef struct log_head {
+    uint64_t magic, json_bytes, mean_bytes;
+    int64_t kind, version, position;
+    double factor;
+    uint64_t
+        checksum; /* XXH3-64 of the head without it, the values, and the mean, one after the other */
+} log_head;
+
+/* ---- the hub as values --------------------------------------------------------------------------- */
+
+typedef int64_t (*member_value)(const bt_member *m);
+static int64_t clock_of(const bt_member *m) { return m->clock; }
+static int64_t applied_of(const bt_member *m) { return (int64_t)m->applied; }
+static int64_t incarnation_of(const bt_member *m) { return m->incarnation; }
+static int64_t tokens_of(const bt_member *m) { return m->tokens; }
+
+static void put_members(const bt_hub *h, bt_json *j, const char *key, member_value value) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < h->n; i++) bt_json_int(j, NULL, value(&h->members[i]));
+    bt_json_end(j, ']');
+}
+
+static void put_names(const bt_hub *h, bt_json *j, const char *key, bool keys) {
+    bt_text t;
+    bt_text_init(&t);
+    for (size_t i = 0; i < h->n; i++)
+        bt_text_printf(&t, "%s\n", keys ? h->members[i].key : h->members[i].name);
+    bt_json_str(j, key, bt_text_str(&t));
+    bt_text_release(&t);
+}
+
+static void save_values(void *ctx, bt_json *j) {
+    const bt_hub *h = ((const bt_hub_state *)ctx)->hub;
+    bt_json_str(j, "settings", bt_text_str(&h->settings));
+    bt_json_int(j, "version", h->model->version);
+    bt_json_int(j, "updates", h->model->updates);
+    bt_json_int(j, "tokens", h->tokens);
+    bt_json_int(j, "next", h->leases.next);
+    bt_json_bool(j, "finished", h->finished);
+    put_names(h, j, "names", false);
+    put_names(h, j, "keys", true);
+    put_members(h, j, "clocks", clock_of);
+    put_members(h, j, "applied", applied_of);
+    put_members(h, j, "incarnations", incarnation_of);
+    put_members(h, j, "member_tokens", tokens_of);
+    bt_json_array(j, "leases");
+    for (size_t i = 0; i < h->leases.n; i++) {
+        bt_json_int(j, NULL, h->leases.at[i].begin);
+        bt_json_int(j, NULL, h->leases.at[i].end);
+    }
+    bt_json_end(j, ']');
+    bt_json_array(j, "staleness");
+    for (size_t i = 0; i < BT_HUB_STALENESS; i++) bt_json_int(j, NULL, (int64_t)h->staleness[i]);
+    bt_json_end(j, ']');
+}
+
+/* the next line of a text; "" at the end */
+static void line(const char **at, char *out, size_t size) {
+    const char *end = strchr(*at, '\n');
+    snprintf(out, size, "%.*s", end ? (int)(end - *at) : 0, *at);
+    if (end) *at = end + 1;
+}
+
+static void load_members(bt_hub *h, const bt_state_values *v) {
+    enum { N = BT_HUB_ISLANDS };
+    int64_t clocks[N] = {0}, applied[N] = {0}, incarnations[N] = {0}, tokens[N] = {0};
+    const char *names = bt_state_text(v, "names"), *keys = bt_state_text(v, "keys");
+    h->n = bt_state_ints(v, "clocks", clocks, N);
+    bt_state_ints(v, "applied", applied, N);
+    bt_state_ints(v, "incarnations", incarnations, N);
+    bt_state_ints(v, "member_tokens", tokens, N);
+    for (size_t i = 0; i < h->n && names && keys; i++) {
+        bt_member *m = &h->members[i];
+        *m = (bt_member){.state = BT_MEMBER_DEAD,
+                         .clock = clocks[i],
+                         .applied = (uint64_t)applied[i],
+                         .incarnation = (uint32_t)incarnations[i],
+                         .tokens = tokens[i]};
+        line(&names, m->name, sizeof m->name);
+        line(&keys, m->key, sizeof m->key);
+    }
+}
+
+/* all that was out comes back: an island that joins again gets data anew */
+static void load_leases(bt_hub *h, const bt_state_values *v) {
+    enum { MOST = 4 * BT_HUB_ISLANDS };
+    int64_t pairs[2 * MOST];
+    bt_err ignored = BT_ERR_INIT;
+    const size_t n = bt_state_ints(v, "leases", pairs, 2 * MOST);
+    bt_leases_release(&h->leases);
+    for (size_t i = 0; i + 1 < n; i += 2)
+        if (bt_leases_return(&h->leases, pairs[i], pairs[i + 1], &ignored) != BT_OK) return;
+    h->leases.next = h->round_begin = bt_state_int(v, "next", 0);
+}
+
+static void load_values(void *ctx, const bt_state_values *v) {
+    bt_hub_state *s = ctx;
+    bt_hub *h = s->hub;
+    int64_t staleness[BT_HUB_STALENESS];
+    const char *settings = bt_state_text(v, "settings");
+    if (!settings) {
+        s->loaded = bt_fail(&s->why, BT_FORMAT, "'%s' holds no state of a hub", s->dir);
+        return;
+    }
+    if (!h->model) s->loaded = bt_hub_begin_job(h, settings, strlen(settings), &s->why);
+    if (s->loaded != BT_OK) return;
+    h->model->version = bt_state_int(v, "version", 0);
+    h->model->updates = bt_state_int(v, "updates", 0);
+    h->tokens = bt_state_int(v, "tokens", 0);
+    h->finished = bt_state_bool(v, "finished", false);
+    if (bt_state_ints(v, "staleness", staleness, BT_HUB_STALENESS) == BT_HUB_STALENESS)
+        for (size_t i = 0; i < BT_HUB_STALENESS; i++) h->staleness[i] = (uint64_t)staleness[i];
+    load_members(h, v);
+    load_leases(h, v);
+}
+
+static void model_slices(void *ctx, bt_state_use use, bt_slices *out) {
+    (void)use;
+    bt_hub_model_slices(((bt_hub_state *)ctx)->hub->model, out);
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------- */
+
+static bt_code fill_meta(bt_hub_state *s, bt_ckpt_meta *m, bt_err *err) {
+    const bt_hub_model *model = s->hub->model;
+    memset(m, 0, sizeof *m);
+    bt_text_init(&m->config);
+    bt_text_init(&m->tokenizer);
+    bt_text_init(&m->state);
+    m->step = model->version;
+    m->tokens = s->hub->tokens;
+    m->attempt = s->attempt;
+    m->params_hash = bt_params_hash(&model->setup.params);
+    snprintf(m->run, sizeof m->run, "hub");
+    snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
+    snprintf(m->build, sizeof m->build, "%s", BITRAIN_VERSION);
+    bt_run_cfg_texts(&model->cfg, &m->config);
+    return bt_state_save_values(&s->rows, &m->state, err);
+}
+
+static bt_code clear_log(bt_hub_state *s, bt_err *err) {
+    s->log_bytes = 0;
+    if (ftruncate(s->log, 0) == 0 && lseek(s->log, 0, SEEK_SET) == 0) return BT_OK;
+    return bt_fail_errno(err, BT_IO, errno, "cannot begin the log of updates in '%s' anew", s->dir);
+}
+
+bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
+    bt_ckpt_meta meta;
+    bt_slices slices = {.n = 0};
+    if (!s || !s->hub->model || !s->hub->model->has_weights) return BT_OK;
+    bt_code code = bt_state_slices(&s->rows, BT_STATE_SAVE, &slices, err);
+    if (code == BT_OK) {
+        code = fill_meta(s, &meta, err);
+        const bt_ckpt_job job = {
+            .dir = s->dir, .meta = &meta, .slices = slices.at, .n = slices.n, .keep = KEEP};
+        if (code == BT_OK) code = bt_ckpt_save(bt_comm_world(), &job, NULL, err);
+        bt_ckpt_meta_release(&meta);
+    }
+    bt_slices_release(&slices);
+    /* a record that a death before this line leaves is older than the checkpoint, and passed over */
+    return code == BT_OK ? clear_log(s, err) : code;
+}
+
+bool bt_hub_state_due(const bt_hub_state *s) {
+    if (!s || !s->hub->model) return false;
+    const int64_t models = DUE_MODELS * (int64_t)(s->hub->model->n * sizeof(float));
+    return s->log_bytes > (models > DUE_LEAST ? models : DUE_LEAST);
+}
+
+/* ---- the log ----------------------------------------------------------------------------------- */
+
+static uint64_t checksum(const log_head *h, const void *json, const void *mean) {
+    const uint64_t parts[] = {XXH3_64bits(h, offsetof(log_head, checksum)),
+                              XXH3_64bits(json, h->json_bytes), XXH3_64bits(mean, h->mean_bytes)};
+    return XXH3_64bits(parts, sizeof parts);
+}
+
+static bt_code write_all(int fd, struct iovec *v, int n, const char *dir, bt_err *err) {
+    while (n > 0) {
+        ssize_t k = writev(fd, v, n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0)
+            return bt_fail_errno(err, BT_IO, errno, "cannot write the log of updates in '%s'", dir);
+        while (n > 0 && (size_t)k >= v->iov_len) {
+            k -= (ssize_t)v->iov_len;
+            v++;
+            n--;
+        }
+        if (n > 0) {
+            v->iov_base = (char *)v->iov_base + k;
+            v->iov_len -= (size_t)k;
+        }
+    }
+    return BT_OK;
+}
+
+bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
+                         bt_err *err) {
+    bt_text json;
+    if (!s) return BT_OK;
+    bt_text_init(&json);
+    bt_code code = bt_state_save_values(&s->rows, &json, err);
+    if (code == BT_OK) {
+        const bt_hub_model *m = s->hub->model;
+        log_head head = {.magic = log_magic,
+                         .json_bytes = json.len,
+                         .mean_bytes = a->kind >= 0 ? m->n * sizeof *m->mean : 0,
+                         .kind = a->kind,
+                         .version = version_before,
+                         .position = a->position,
+                         .factor = a->factor};
+        head.checksum = checksum(&head, json.data, m->mean);
+        struct iovec v[] = {
+            {&head, sizeof head}, {json.data, json.len}, {m->mean, head.mean_bytes}};
+        code = write_all(s->log, v, 3, s->dir, err);
+        if (code == BT_OK && fdatasync(s->log) != 0)
+            code = bt_fail_errno(err, BT_IO, errno, "cannot keep the log of updates in '%s'",
+                                 s->dir);
+        s->log_bytes += (int64_t)(sizeof head + json.len + head.mean_bytes);
+    }
+    bt_text_release(&json);
+    return code;
+}
+
+static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err *err) {
+    bt_hub_model *m = s->hub->model;
+    bt_hub_step step;
+    const bt_text values = {.data = json, .len = head->json_bytes, .cap = head->json_bytes + 1};
+    const bt_run_cfg *c = &m->cfg;
+    if (head->kind == BT_PUSH_GRADIENT)
+        BT_TRY(bt_hub_model_gradient_step(m, head->position, head->factor, &step, err));
+    if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, c->outer_lr, c->outer_momentum);
+    if (head->kind >= 0) bt_hub_model_publish(m);
+    BT_TRY(bt_state_load_values(&s->rows, &values, err));
+    if (s->loaded == BT_OK) return BT_OK;
+    *err = s->why;
+    return s->loaded;
+}
+
+static bool read_whole(int fd, void *to, size_t n) {
+    for (size_t at = 0; at < n;) {
+        const ssize_t k = read(fd, (char *)to + at, n - at);
+        if (k <= 0) return false;
+        at += (size_t)k;
+    }
+    return true;
+}
+
+/* one record; *ok false: there is none, or its end is missing */
+static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err *err) {
+    log_head head;
+    bt_hub_model *m = s->hub->model;
+    *ok = false;
+    if (!read_whole(s->log, &head, sizeof head) || head.magic != log_magic ||
+        head.json_bytes > 1 << 24 ||
+        (head.mean_bytes != 0 && head.mean_bytes != m->n * sizeof *m->mean))
+        return BT_OK;
+    char *json = malloc(head.json_bytes + 1);
+    if (!json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
+    bt_code code = BT_OK;
+    if (read_whole(s->log, json, head.json_bytes) && read_whole(s->log, m->mean, head.mean_bytes) &&
+        head.checksum == checksum(&head, json, m->mean)) {
+        json[head.json_bytes] = 0;
+        *ok = true;
+        if (head.version == m->version) { /* older ones are in the checkpoint */
+            code = replay(s, &head, json, err);
+            ++*replayed;
+        }
+    }
+    free(json);
+    return code;
+}
+
+/* ---- open ------------------------------------------------------------------------------------- */
+
+static bt_code open_log(bt_hub_state *s, bt_err *err) {
+    char path[1100];
+    snprintf(path, sizeof path, "%s/updates.log", s->dir);
+    s->log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (s->log < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
+    if (flock(s->log, LOCK_EX | LOCK_NB) != 0)
+        return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
+    return BT_OK;
+}
+
+static bt_code load_checkpoint(bt_hub_state *s, const char *path, const bt_ckpt_meta *meta,
+                               bt_err *err) {
+    bt_slices slices = {.n = 0};
+    bt_code code = bt_state_load_values(&s->rows, &meta->state, err);
+    if (code == BT_OK && s->loaded != BT_OK) {
+        *err = s->why;
+        return s->loaded;
+    }
+    if (code == BT_OK) code = bt_state_slices(&s->rows, BT_STATE_RESUME, &slices, err);
+    if (code == BT_OK) code = bt_ckpt_load(path, slices.at, slices.n, err);
+    bt_slices_release(&slices);
+    if (code == BT_OK) s->hub->model->has_weights = true;
+    return code;
+}
+
+static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
+    char path[PATH_MAX];
+    bt_ckpt_meta meta;
+    bt_err why = BT_ERR_INIT;
+    memset(&meta, 0, sizeof meta);
+    bt_code code = bt_ckpt_find(bt_comm_world(), s->dir, path, sizeof path, &meta, NULL, &why);
+    if (code == BT_NOTFOUND) return BT_OK; /* a new hub */
+    if (code != BT_OK) {
+        *err = why;
+        return code;
+    }
+    code = load_checkpoint(s, path, &meta, err);
+    bt_ckpt_meta_release(&meta);
+    for (bool more = true; code == BT_OK && more;) code = next_record(s, &more, replayed, err);
+    s->hub->started = code == BT_OK;
+    return code;
+}
+
+bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_t *replayed,
+                          bt_err *err) {
+    *out = NULL;
+    *replayed = 0;
+    bt_hub_state *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's state");
+    s->hub = h;
+    s->log = -1;
+    snprintf(s->dir, sizeof s->dir, "%s", dir);
+    bt_state_add(&s->rows, &(bt_state_row){.name = "hub",
+                                           .ctx = s,
+                                           .slices = model_slices,
+                                           .save = save_values,
+                                           .load = load_values});
+    bt_code code = bt_ckpt_prepare(dir, false, err);
+    if (code == BT_OK) code = open_log(s, err);
+    if (code == BT_OK) code = resume(s, replayed, err);
+    if (code == BT_OK) {
+        s->attempt = bt_ckpt_next_attempt(dir, 0);
+        code = bt_ckpt_begin(dir, s->attempt, err);
+    }
+    /* what was replayed, and the rest of a torn record, are behind a checkpoint again */
+    if (code == BT_OK && h->model) code = bt_hub_state_save(s, err);
+    if (code != BT_OK) {
+        bt_hub_state_close(s);
+        return code;
+    }
+    *out = s;
+    return BT_OK;
+}
+
+void bt_hub_state_close(bt_hub_state *s) {
+    if (!s) return;
+    if (s->log >= 0) close(s->log);
+    free(s);
+}

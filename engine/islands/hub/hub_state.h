@@ -1,0 +1,38 @@
+/* hub_state.h - what of a hub survives its death: checkpoints in the native format, and a log of the updates
+ * since the newest.
+ *
+ *     DIR/step-000000000120/   a checkpoint (ckpt/ckpt.h): weights, optimizer's states, and in its values the
+ *                              settings, the members, whose update was applied last, the data that are out
+ *     DIR/updates.log          records, each {head, values as of a checkpoint, the mean that was applied}
+ * A record is on the disk before any island hears that its update was applied. A hub that starts in DIR
+ * again reads the checkpoint, applies the log's means with the same rules and so has the same bits; a record
+ * cut off by the death was never acknowledged.
+ * Threads: the hub's. */
+#ifndef BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
+#define BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
+
+#include "engine/islands/hub/hub_server.h"
+
+typedef struct bt_hub_state bt_hub_state;
+
+/* the folder is created; what is in it becomes the hub's state (h has no members yet). replayed: updates of
+ * the log. BT_BUSY: another hub has it */
+bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_t *replayed,
+                          bt_err *err) BT_MUST_CHECK;
+void bt_hub_state_close(bt_hub_state *s); /* accepts NULL */
+
+typedef struct bt_hub_applied { /* one update of the weights */
+    int64_t kind;               /* bt_push_kind; -1: nothing was to be applied */
+    int64_t position;           /* of the schedule */
+    double factor;              /* on the learning rate */
+} bt_hub_applied;
+/* After the step and the members' bookkeeping, before anybody is told; the model's mean is still that of the
+ * step. Nothing without a state */
+bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
+                         bt_err *err) BT_MUST_CHECK;
+/* a checkpoint; the log begins anew */
+bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) BT_MUST_CHECK;
+/* the log has grown so long that a checkpoint is worth it */
+bool bt_hub_state_due(const bt_hub_state *s);
+
+#endif

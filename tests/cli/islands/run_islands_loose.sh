@@ -1,0 +1,43 @@
+# run_islands_loose.sh - islands that do not step together: bounded staleness, asynchronous, local steps with int8 both ways; what the
+# hub records of them.
+# timeout: 120
+# mpi: 2
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/islands/islands_lib.sh"
+export BITRAIN_STORE=hub.db
+
+pair() {                                        # WORDS...: two islands to the end
+    rm -rf out-* hub-out ./*.db*
+    start_hub --islands 2 --name hub
+    start_island a "$@"; local a=$island
+    start_island b "$@"; local b=$island
+    wait_for $a 0 a
+    wait_for $b 0 b
+    wait_for $hub 0 hub
+}
+final() { BITRAIN_STORE=$1.db q "SELECT loss FROM steps WHERE run='isl-$1' ORDER BY step DESC LIMIT 1"; }
+learned() {                                     # both islands are below the 4.16 nats that they began with
+    local i l
+    for i in a b; do
+        l=$(final $i)
+        awk -v l="$l" 'BEGIN { exit !(l != "" && l < 4.0) }' || fault "$1: island $i ends at '$l'"
+    done
+}
+
+pair --mode ps --staleness 2 --steps 40
+learned ssp
+[ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 80 ] || fault "the hub's run has not 80 updates"
+# two islands that are two steps apart at most: no update is older than five of the other's
+[ "$(q "SELECT max(staleness) <= 5 AND sum(updates) = 80 FROM staleness WHERE run='hub' AND step=79")" = 1 ] ||
+    fault "staleness: $(q "SELECT * FROM staleness WHERE run='hub' AND step=79")"
+[ "$(q "SELECT count(*) FROM islands WHERE run='hub' AND step=79 AND steps=40")" -ge 1 ] || fault "the islands are not in the database"
+[ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='island_joined'")" = 2 ] || fault "nobody joined"
+
+pair --mode ps --staleness -1 --steps 40
+learned async
+
+pair --mode diloco --inner 10 --set islands.warmup=10 --codec int8 --steps 50
+learned diloco
+# ten steps together, then four rounds of ten
+[ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 14 ] || fault "the hub's run has not 14 updates"
+exit $((faults > 0))

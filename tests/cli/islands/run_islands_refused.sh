@@ -1,0 +1,42 @@
+# run_islands_refused.sh - who may not join is told in one line: no key, a wrong one, one that is not listed, a file that others may read,
+# another hub's, another model, another address; and the hub goes on.
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/islands/islands_lib.sh"
+
+refuse() {                                      # CODE TEXT WORDS...: `train` ends so, and says this in one line
+    local want=$1 text=$2; shift 2
+    b train "${part[@]}" --ranks 1 --steps 2000 --lr 1e-5 --name other --store other.db --out "other-$RANDOM" "$@" >out 2>err
+    local got=$?
+    [ $got -eq "$want" ] || { fault "exit $got, not $want: $*"; tail -n 4 out err; }
+    [ "$(grep -cF -- "$text" err)" -ge 1 ] || { fault "nothing says '$text': $*"; tail -n 4 out err; }
+    rm -f other.db*
+}
+
+[ "$(stat -c %a keys/a.key keys/hub.key | sort -u)" = 600 ] || fault "a secret key is not of mode 600"
+code 2 hub
+says '--listen HOST:PORT'
+code 2 hub --listen 127.0.0.1:0
+says '--keys DIR'
+code 3 hub --listen 127.0.0.1:0 --keys nowhere/hub.key
+says 'nowhere/hub.key'
+
+start_hub --islands 1 --name hub
+start_island a --steps 2000 --lr 1e-5; a=$island
+refuse 2 "--hub needs this island's keys" --hub "$address"
+refuse 3 'nothing.key' --hub "$address" --keys nothing.key
+cp keys/b.key open.key; chmod 644 open.key
+refuse 2 'may be read by others' --hub "$address" --keys open.key
+mv keys/allowed/b.pub b.pub
+refuse 4 "does not know this island's key" --hub "$address" --keys keys/b.key
+mv b.pub keys/allowed/b.pub
+b hub --keys else b >/dev/null 2>err
+refuse 4 "does not have the hub's key" --hub "$address" --keys else/b.key
+refuse 4 'the model (by hash) is' --hub "$address" --keys keys/b.key --set model.d_ff=96
+refuse 4 'run.seed is' --hub "$address" --keys keys/b.key --seed 5
+refuse 4 'belongs to an island with another key' --hub "$address" --keys keys/b.key --name isl-a
+kill -0 $a $hub || fault "the island or its hub have ended"
+grep -q 'is not listed' hub.err || fault "the hub does not tell of the key"
+kill $a $hub
+wait $a $hub
+exit $((faults > 0))

@@ -1,0 +1,386 @@
+/* test_hub_server.c - the hub with islands made of frames: whose update is applied when, and never twice; the
+ * bound of staleness over 10 000 clocks; death; what is refused. */
+#include "engine/islands/hub/hub_server.h"
+
+#include <math.h>
+
+#include "engine/islands/rules/job_settings.h"
+#include "engine/islands/rules/outer_step.h"
+#include "tests/tiny_run.h"
+
+enum { PEERS = 4 };
+
+typedef struct peer { /* an island: what the hub told it last */
+    bt_island_welcome welcome;
+    bt_island_go go;
+    int64_t gos, resends, strangers;
+    char refused[512];
+    bool gone;
+    uint64_t seq, epoch;
+} peer;
+
+typedef struct world {
+    bt_hub *hub;
+    peer at[PEERS];
+    bt_text hello;
+    size_t elements;
+    unsigned char *frame;
+    fake_sink *sink;
+    bt_sink port_sink;
+} world;
+
+static bt_port_state to_peer(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
+    world *w = ctx;
+    peer *p = &w->at[to->id[0]];
+    bt_island_head head;
+    const void *payload;
+    bt_err err = BT_ERR_INIT;
+    if (p->gone) return BT_PORT_GONE;
+    assert_int_equal(bt_island_parse(frame, bytes, BT_SENT_BY_HUB, &head, &payload, &err), BT_OK);
+    p->epoch = head.epoch;
+    if (head.type == BT_ISLAND_WELCOME) memcpy(&p->welcome, payload, sizeof p->welcome);
+    if (head.type == BT_ISLAND_GO) memcpy(&p->go, payload, sizeof p->go);
+    if (head.type == BT_ISLAND_REFUSED)
+        snprintf(p->refused, sizeof p->refused, "%.*s", (int)head.bytes, (const char *)payload);
+    p->gos += head.type == BT_ISLAND_GO;
+    p->resends += head.type == BT_ISLAND_RESEND;
+    p->strangers += head.type == BT_ISLAND_STRANGER;
+    return BT_PORT_SENT;
+}
+
+static int64_t now_ns = 1000000000;
+
+static void post(world *w, int i, bt_island_head head, const void *payload) {
+    bt_hub_peer from = {.n = 1, .id = {(unsigned char)i}};
+    bt_err err = BT_ERR_INIT;
+    snprintf(from.key, sizeof from.key, "key-%d", i);
+    head.epoch = w->at[i].epoch;
+    head.island = (uint32_t)w->at[i].welcome.island;
+    head.incarnation = (uint32_t)w->at[i].welcome.incarnation;
+    const size_t n = bt_island_write(w->frame, &head, payload);
+    if (bt_hub_receive(w->hub, &from, w->frame, n, now_ns, &err) != BT_OK) fail_msg("%s", err.msg);
+}
+
+static world *open_world(int islands, const char *const *words) {
+    world *w = calloc(1, sizeof *w);
+    bt_run_cfg cfg;
+    bt_err err = BT_ERR_INIT;
+    tiny_cfg(&cfg, words);
+    assert_int_equal(bt_kernels_select("generic", &err), BT_OK);
+    bt_model_cfg model;
+    bt_params p;
+    bt_run_cfg_model(&cfg, &model);
+    assert_int_equal(bt_params_init(&p, &model, (bt_model_slice){.tp_rank = 0}, &err), BT_OK);
+    w->elements = p.count;
+    bt_text_init(&w->hello);
+    bt_job_settings_put(&w->hello, &cfg, &(bt_job_hashes){bt_params_hash(&p), 7});
+    bt_params_release(&p);
+    w->frame = malloc(BT_ISLAND_FRAME);
+    w->sink = calloc(1, sizeof *w->sink);
+    w->port_sink = fake_sink_of(w->sink);
+    const bt_hub_cfg hub = {.port = {w, to_peer},
+                            .islands = islands,
+                            .grace_s = 1,
+                            .silence_s = 100,
+                            .sink = &w->port_sink,
+                            .epoch = 77};
+    assert_int_equal(bt_hub_create(&w->hub, &hub, &err), BT_OK);
+    return w;
+}
+#define WORLD(islands, ...) open_world(islands, (const char *const[]){__VA_ARGS__, NULL})
+
+static void close_world(world *w) {
+    bt_hub_destroy(w->hub);
+    bt_text_release(&w->hello);
+    free(w->frame);
+    free(w->sink);
+    free(w);
+}
+
+static void hello(world *w, int i, const char *more) {
+    bt_text t;
+    bt_text_init(&t);
+    bt_text_put(&t, more);
+    bt_text_put(&t, bt_text_str(&w->hello));
+    bt_text_printf(&t, "name=island-%d\nhost=h\npid=1\nranks=1\nsequences=4\n", i);
+    w->at[i].refused[0] = 0;
+    post(w, i, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)t.len},
+         bt_text_str(&t));
+    w->at[i].seq = (uint64_t)w->at[i].welcome.applied;
+    bt_text_release(&t);
+}
+
+/* an update whose elements are all `value` */
+static void send_update(world *w, int i, bt_push_kind kind, float value, int64_t tokens) {
+    peer *p = &w->at[i];
+    const size_t bytes = w->elements * sizeof(float);
+    float *x = malloc(bytes);
+    for (size_t k = 0; k < w->elements; k++) x[k] = value;
+    p->seq++;
+    const uint32_t chunks = (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
+    for (uint32_t c = 0; c < chunks; c++) {
+        const size_t at = (size_t)c * BT_ISLAND_CHUNK, n = bytes - at;
+        post(w, i,
+             (bt_island_head){.type = BT_ISLAND_CHUNK_MESSAGE,
+                              .seq = p->seq,
+                              .chunk = c,
+                              .chunks = chunks,
+                              .bytes = n < BT_ISLAND_CHUNK ? (uint32_t)n : BT_ISLAND_CHUNK},
+             (const char *)x + at);
+    }
+    free(x);
+    const bt_island_push push = {.kind = kind,
+                                 .bytes = tokens || kind == BT_PUSH_WEIGHTS ? (int64_t)bytes : 0,
+                                 .base = p->go.version,
+                                 .tokens = tokens,
+                                 .steps = p->go.steps,
+                                 .sequences = 4,
+                                 .loss = 1};
+    post(w, i, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = p->seq, .bytes = sizeof push},
+         &push);
+}
+
+static void join(world *w, int n) {
+    for (int i = 0; i < n; i++) {
+        hello(w, i, "");
+        assert_string_equal(w->at[i].refused, "");
+        if (w->at[i].welcome.want_weights) send_update(w, i, BT_PUSH_WEIGHTS, 0.5f, 0);
+    }
+}
+
+/* ---- together ---------------------------------------------------------------------------------- */
+
+static void gradients_are_added_by_tokens(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--steps", "3", "--lr", "0.1", "--lr-schedule", "constant");
+    hello(w, 0, "");
+    assert_int_equal(w->at[0].welcome.want_weights, 1);
+    send_update(w, 0, BT_PUSH_WEIGHTS, 0.5f, 0);
+    assert_int_equal(w->at[0].gos, 0); /* the job begins with the second */
+    hello(w, 1, "");
+    assert_int_equal(w->at[1].welcome.want_weights, 0);
+    assert_int_equal(w->at[0].gos + w->at[1].gos, 2);
+    assert_int_equal(w->at[0].go.begin, 0);
+    assert_int_equal(w->at[1].go.begin, 4);
+    assert_int_equal(w->at[1].go.stride, 8);
+
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 100);
+    assert_int_equal(w->at[0].gos, 1); /* waits for the other */
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.004f, 300);
+    assert_int_equal(w->at[0].gos, 2);
+    const double mean = (0.001 * 100 + 0.004 * 300) / 400, norm = mean * sqrt((double)w->elements);
+    assert_true(fabs(w->at[1].go.grad_norm - norm) < 1e-6 * norm);
+    assert_int_equal(w->at[1].go.tokens, 400);
+    assert_int_equal(w->hub->model->version, 1);
+    /* AdamW's first step by equal gradients: lr for every element, decay apart */
+    const bt_tensor *gain = NULL;
+    for (size_t k = 0; k < w->hub->model->setup.params.n && !gain; k++)
+        if (!w->hub->model->setup.params.tensors[k].decay)
+            gain = &w->hub->model->setup.params.tensors[k];
+    assert_true(fabs(w->hub->model->theta[gain->offset] - (0.5 - 0.1)) < 1e-4);
+
+    /* a skipped step of one, then the job is done, and both are told */
+    send_update(w, 0, BT_PUSH_GRADIENT, 0, 0);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 300);
+    assert_int_equal(w->at[0].go.tokens, 300);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 100);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 100);
+    assert_int_equal(w->at[0].go.steps, 0);
+    assert_true(w->hub->finished);
+    close_world(w);
+}
+
+static void a_repeated_update_is_applied_once(void **state) {
+    (void)state;
+    world *w = WORLD(1, "--steps", "10");
+    join(w, 1);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    const int64_t gos = w->at[0].gos;
+    w->at[0].seq--; /* the answer was lost: the same again, with the base of then */
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 1);
+    assert_int_equal(w->at[0].gos, gos + 1);
+    w->at[0].seq -= 2; /* and one before it */
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 1);
+    assert_int_equal(w->at[0].gos, gos + 1);
+    /* chunks that did not arrive are asked for */
+    const bt_island_push push = {.kind = BT_PUSH_GRADIENT,
+                                 .bytes = (int64_t)(w->elements * sizeof(float)),
+                                 .base = 1,
+                                 .tokens = 1,
+                                 .steps = 1,
+                                 .sequences = 4};
+    post(w, 0, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = 3, .bytes = sizeof push}, &push);
+    assert_int_equal(w->at[0].resends, 1);
+    assert_int_equal(w->hub->model->version, 1);
+    close_world(w);
+}
+
+static void a_dead_island_holds_up_nobody(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--steps", "10");
+    bt_err err = BT_ERR_INIT;
+    join(w, 2);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 0);
+    w->at[1].gone = true;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(bt_hub_tick(w->hub, now_ns += 200000000, &err), BT_OK);
+    assert_int_equal(w->hub->model->version, 1);
+    assert_int_equal(w->at[0].go.clock, 1);
+    assert_int_equal(w->at[0].go.begin, 4); /* the dead one's data come first */
+    /* its update comes too late; it joins again where the others are */
+    w->at[1].gone = false;
+    w->at[1].strangers = 0;
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_true(w->at[1].strangers > 0);
+    assert_int_equal(w->hub->model->version, 1);
+    hello(w, 1, "");
+    assert_int_equal(w->at[1].go.clock, 1);
+    assert_true(w->at[1].go.begin != w->at[0].go.begin);
+    close_world(w);
+}
+
+/* ---- bounded staleness ----------------------------------------------------------------------------- */
+
+static void the_bound_holds(void **state) {
+    (void)state;
+    enum { ISLANDS = 3, BOUND = 4, CLOCKS = 10000, SEQUENCES = 8 * CLOCKS };
+    static unsigned char trained[SEQUENCES];
+    world *w = WORLD(ISLANDS, "--mode", "ps", "--staleness", "4", "--steps", "1000000", "--set",
+                     "model.layers=1", "--lr-schedule", "constant", "--lr", "1e-6");
+    w->hub->cfg.sink = NULL; /* its list of steps would be too short */
+    join(w, ISLANDS);
+    int64_t seen[ISLANDS] = {0}, updates = 0, most = 0;
+    uint64_t s = 99;
+    while (updates < CLOCKS) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        const int i = (s >> 33) % 100 < 75 ? 0 : 1 + (int)((s >> 45) % 2); /* one is much faster */
+        peer *p = &w->at[i];
+        if (p->gos == seen[i]) continue; /* waits for its go */
+        seen[i] = p->gos;
+        int64_t slowest = INT64_MAX;
+        for (int k = 0; k < ISLANDS; k++)
+            if (w->hub->members[k].clock < slowest) slowest = w->hub->members[k].clock;
+        assert_true(p->go.clock - slowest <= BOUND);
+        if (p->go.clock - slowest > most) most = p->go.clock - slowest;
+        for (int64_t q = p->go.begin; q < p->go.begin + p->go.n && q < SEQUENCES; q++)
+            assert_int_equal(trained[q]++, 0);
+        send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+        updates++;
+    }
+    assert_int_equal(most, BOUND);
+    assert_int_equal(w->hub->model->version, CLOCKS);
+    uint64_t counted = 0;
+    for (int i = 0; i < BT_HUB_STALENESS; i++) counted += w->hub->staleness[i];
+    assert_int_equal(counted, CLOCKS);
+    close_world(w);
+}
+
+static void asynchronous_steps_shrink(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--mode", "ps", "--staleness", "-1", "--steps", "100", "--lr", "0.1",
+                     "--lr-schedule", "constant");
+    join(w, 2);
+    for (int i = 0; i < 3; i++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->at[0].go.clock, 3);
+    assert_true(fabs(w->at[0].go.lr - 0.1) < 1e-9);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* three versions old */
+    assert_int_equal(w->at[1].go.staleness, 3);
+    assert_true(fabs(w->at[1].go.lr - 0.1 / 4) < 1e-9);
+    assert_int_equal(w->hub->staleness[3], 1);
+    close_world(w);
+}
+
+/* ---- local steps ----------------------------------------------------------------------------------- */
+
+static void deltas_take_an_outer_step(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "20", "--set",
+                     "islands.warmup=0");
+    join(w, 2);
+    assert_int_equal(w->at[0].go.kind, BT_PUSH_DELTA);
+    assert_int_equal(w->at[0].go.steps, 5);
+    assert_int_equal(w->at[1].go.begin, 20); /* each has five steps of four sequences */
+    double theta = 0.5, buf = 0;
+    for (int r = 0; r < 4; r++) {
+        send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
+        send_update(w, 1, BT_PUSH_DELTA, 0.3f, 50);
+        buf = 0.9 * buf + 0.2;
+        theta -= 0.7 * (0.2 + 0.9 * buf);
+        assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-5);
+        assert_int_equal(w->at[0].go.clock, 5 * (r + 1));
+    }
+    assert_int_equal(w->at[1].go.steps, 0);
+    close_world(w);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------- */
+
+static void refused(world *w, int i, const char *part) {
+    if (!strstr(w->at[i].refused, part)) fail_msg("'%s' does not say '%s'", w->at[i].refused, part);
+    w->at[i].refused[0] = 0;
+}
+
+static void what_does_not_belong_is_refused(void **state) {
+    (void)state;
+    world *w = WORLD(1, "--steps", "10");
+    bt_err err = BT_ERR_INIT;
+    join(w, 1);
+    hello(w, 1, "optim.lr=0.5\n"); /* the first line of a key counts */
+    refused(w, 1, "optim.lr is '0.5' here");
+    hello(w, 1, "model=00\n");
+    refused(w, 1, "the model");
+    hello(w, 1, "data=00\n");
+    refused(w, 1, "the data or the tokenizer");
+    hello(w, 1, "program=0.0.1\n");
+    refused(w, 1, "program");
+    hello(w, 1, "name=island-0\n");
+    refused(w, 1, "another key");
+    hello(w, 1, "name=..\n");
+    refused(w, 1, "no name");
+
+    const bt_hub_peer from = {.n = 1, .id = {1}, .key = "key-1"};
+    assert_int_equal(bt_hub_receive(w->hub, &from, "x", 1, now_ns, &err), BT_OK);
+    refused(w, 1, "shorter");
+    assert_int_equal(bt_hub_receive(w->hub, &from, w->frame, BT_ISLAND_FRAME + 1, now_ns, &err),
+                     BT_OK);
+    refused(w, 1, "longer");
+
+    /* of a member: too early, too long, not finite */
+    w->at[0].seq += 5;
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.1f, 10);
+    refused(w, 0, "out of order");
+    w->at[0].seq -= 6;
+    const bt_island_head too_long = {
+        .type = BT_ISLAND_CHUNK_MESSAGE, .seq = w->at[0].seq + 1, .chunks = 1000, .bytes = 4};
+    post(w, 0, too_long, "abcd");
+    refused(w, 0, "longer than the model");
+    assert_int_equal(w->hub->model->version, 0);
+    send_update(w, 0, BT_PUSH_GRADIENT, NAN, 10);
+    assert_int_equal(w->hub->model->version, 0); /* left out, and told; the island goes on */
+    assert_int_equal(w->at[0].go.clock, 1);
+    assert_non_null(strstr(w->sink->events[w->sink->n_events - 1].title, "poisoned"));
+    for (int i = 0; i < 6; i++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 6);
+    send_update(w, 0, BT_PUSH_GRADIENT, 1.0f, 10);
+    assert_int_equal(w->hub->model->version, 6);
+    assert_true(w->hub->model->theta[0] == w->hub->model->theta[0]);
+    close_world(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_added_by_tokens),
+                                       cmocka_unit_test(a_repeated_update_is_applied_once),
+                                       cmocka_unit_test(a_dead_island_holds_up_nobody),
+                                       cmocka_unit_test(the_bound_holds),
+                                       cmocka_unit_test(asynchronous_steps_shrink),
+                                       cmocka_unit_test(deltas_take_an_outer_step),
+                                       cmocka_unit_test(what_does_not_belong_is_refused)};
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return failed;
+}

@@ -1,0 +1,198 @@
+/* test_island_rules.c - the rules between islands against plain loops: outer step, staleness, clocks, poison,
+ * leases of data, encoded arrays, frames. */
+#include "engine/islands/rules/data_lease.h"
+#include "engine/islands/rules/outer_step.h"
+#include "engine/islands/rules/vector_code.h"
+#include "engine/islands/wire/island_message.h"
+#include "tests/tiny_run.h"
+
+#include <math.h>
+
+/* torch.optim.SGD(lr, momentum, nesterov=True) on the gradient `delta`, in double */
+static void outer_step(void **state) {
+    (void)state;
+    enum { N = 5, ROUNDS = 6 };
+    float theta[N], buf[N] = {0};
+    double want[N], momentum[N] = {0};
+    for (int i = 0; i < N; i++) want[i] = theta[i] = (float)i - 2;
+    for (int r = 0; r < ROUNDS; r++) {
+        float delta[N];
+        for (int i = 0; i < N; i++) {
+            delta[i] = 0.1f * (float)(i + 1) * (float)(r % 3 - 1);
+            momentum[i] = r == 0 ? delta[i] : 0.9 * momentum[i] + delta[i];
+            want[i] -= 0.7 * (delta[i] + 0.9 * momentum[i]);
+        }
+        bt_outer_nesterov(theta, buf, delta, N, 0.7f, 0.9f);
+        for (int i = 0; i < N; i++) assert_true(fabs(theta[i] - want[i]) < 1e-5);
+    }
+    /* eta 1, mu 0: the mean of the islands' weights */
+    float start[2] = {1, 2}, ends[2][2] = {{0.5f, 3}, {1.5f, 2}}, mean[2], none[2] = {0};
+    for (int i = 0; i < 2; i++) mean[i] = start[i] - (ends[0][i] + ends[1][i]) / 2;
+    bt_outer_nesterov(start, none, mean, 2, 1, 0);
+    assert_true(start[0] == 1.0f && start[1] == 2.5f);
+}
+
+static void staleness_and_clocks(void **state) {
+    (void)state;
+    assert_true(bt_staleness_factor(0) == 1 && bt_staleness_factor(3) == 0.25);
+    assert_true(bt_clock_may_begin(4, 4, 0) && !bt_clock_may_begin(5, 4, 0));
+    assert_true(bt_clock_may_begin(8, 4, 4) && !bt_clock_may_begin(9, 4, 4));
+    assert_true(bt_clock_may_begin(1000, 0, -1));
+}
+
+static void poison(void **state) {
+    (void)state;
+    const double norms[] = {1, 1.2, 0.8, 1.1, 0.9};
+    assert_true(bt_poisoned(NAN, norms, 5, 0) && bt_poisoned(INFINITY, NULL, 0, 10));
+    assert_false(bt_poisoned(9.9, norms, 5, 10));
+    assert_true(bt_poisoned(10.1, norms, 5, 10));
+    assert_false(bt_poisoned(1e9, norms, 5, 0));  /* never by norm */
+    assert_false(bt_poisoned(1e9, norms, 3, 10)); /* too few to judge by */
+    const float bad[3] = {1, NAN, 2};
+    assert_false(bt_vector_finite(bad, 3));
+    assert_true(bt_vector_finite(bad, 1));
+}
+
+/* every sequence has one owner at most, and is done once, whatever islands do */
+static void leases(void **state) {
+    (void)state;
+    enum { ISLANDS = 5, SEQUENCES = 1 << 16, ROUNDS = 4000 };
+    static signed char owner[SEQUENCES], done[SEQUENCES];
+    memset(owner, -1, sizeof owner);
+    struct {
+        int64_t begin, end;
+    } has[ISLANDS] = {{0, 0}};
+    bt_leases l = {.next = 0};
+    bt_err err = BT_ERR_INIT;
+    uint64_t s = 12345;
+    for (int r = 0; r < ROUNDS; r++) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        const int i = (int)((s >> 33) % ISLANDS);
+        const int64_t n = 1 + (int64_t)((s >> 40) % 8);
+        if ((s >> 50) % 10 == 0) { /* dies */
+            const int64_t back = bt_leases_give_back(&l, i);
+            assert_int_equal(back, has[i].end - has[i].begin);
+            for (int64_t q = has[i].begin; q < has[i].end; q++) owner[q] = -1;
+            has[i].begin = has[i].end = 0;
+        } else if (has[i].begin == has[i].end) {
+            assert_int_equal(bt_leases_take(&l, i, n, &has[i].begin, &err), BT_OK);
+            has[i].end = has[i].begin + n;
+            for (int64_t q = has[i].begin; q < has[i].end; q++) {
+                assert_int_equal(owner[q], -1);
+                assert_int_equal(done[q], 0);
+                owner[q] = (signed char)i;
+            }
+        } else {
+            assert_false(bt_leases_done(&l, (i + 1) % ISLANDS, has[i].begin, has[i].begin + 1));
+            assert_true(bt_leases_done(&l, i, has[i].begin, has[i].begin + 1));
+            owner[has[i].begin] = -1;
+            done[has[i].begin++]++;
+        }
+        assert_int_equal(bt_leases_of(&l, i), has[i].end - has[i].begin);
+    }
+    assert_true(l.n < 1000);
+    bt_leases_release(&l);
+}
+
+/* what neighbours gave back is one stretch again, large enough for a larger step */
+static void leases_grow_together(void **state) {
+    (void)state;
+    bt_leases l = {.next = 0};
+    bt_err err = BT_ERR_INIT;
+    int64_t begin;
+    for (int i = 0; i < 4; i++) assert_int_equal(bt_leases_take(&l, i, 2, &begin, &err), BT_OK);
+    for (int i = 0; i < 3; i++) bt_leases_give_back(&l, (i * 2) % 3);
+    assert_int_equal(bt_leases_take(&l, 9, 6, &begin, &err), BT_OK);
+    assert_int_equal(begin, 0);
+    assert_int_equal(l.next, 8);
+    bt_leases_release(&l);
+}
+
+static void encoded_arrays(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    bt_model_cfg model;
+    bt_params p;
+    bt_err err = BT_ERR_INIT;
+    tiny_cfg(&cfg, NULL);
+    bt_run_cfg_model(&cfg, &model);
+    assert_int_equal(bt_params_init(&p, &model, (bt_model_slice){.tp_rank = 0}, &err), BT_OK);
+    float *x = calloc(p.total, sizeof *x), *back = calloc(p.total, sizeof *x),
+          *owed = calloc(p.total, sizeof *x), *sum = calloc(p.total, sizeof *x);
+    double sent = 0, got = 0;
+    for (size_t k = 0; k < p.n; k++)
+        for (size_t i = 0; i < p.tensors[k].count; i++)
+            x[p.tensors[k].offset + i] = sinf((float)(k * 7919 + i * 31));
+
+    const bt_codec plain = {.name = "fp32"};
+    const bt_vector_code fp32 = {&p, &plain}, int8 = {&p, &bt_codec_int8};
+    unsigned char *bytes = malloc(bt_vector_bytes(&fp32));
+    size_t n = bt_vector_encode(&fp32, bytes, x, NULL);
+    assert_int_equal(n, p.count * sizeof *x);
+    assert_true(bt_vector_decode(&fp32, back, bytes, n));
+    assert_memory_equal(back, x, p.total * sizeof *x);
+    assert_false(bt_vector_decode(&fp32, back, bytes, n - 1));
+
+    /* error feedback: what was lost arrives later */
+    n = bt_vector_bytes(&int8);
+    assert_true(n < p.count * sizeof *x / 3);
+    for (int r = 0; r < 20; r++) {
+        assert_int_equal(bt_vector_encode(&int8, bytes, x, owed), n);
+        assert_true(bt_vector_decode(&int8, back, bytes, n));
+        for (size_t i = 0; i < p.total; i++) sum[i] += back[i];
+    }
+    for (size_t i = 0; i < p.total; i++) {
+        sent += fabs(20.0 * (double)x[i]);
+        got += fabs(20.0 * (double)x[i] - (double)sum[i]);
+    }
+    assert_true(got < 1e-3 * sent);
+    free(x), free(back), free(owed), free(sum), free(bytes);
+    bt_params_release(&p);
+}
+
+static void frames(void **state) {
+    (void)state;
+    static unsigned char frame[BT_ISLAND_FRAME];
+    const bt_island_fetch f = {.kind = 1, .version = 7, .first = 3, .n = 2};
+    const bt_island_head in = {.type = BT_ISLAND_FETCH,
+                               .epoch = 0x1234567890abcdef,
+                               .island = 3,
+                               .incarnation = 4,
+                               .seq = 99,
+                               .bytes = sizeof f};
+    bt_island_head out;
+    const void *payload;
+    bt_err err = BT_ERR_INIT;
+    const size_t n = bt_island_write(frame, &in, &f);
+    assert_int_equal(bt_island_parse(frame, n, BT_SENT_BY_ISLAND, &out, &payload, &err), BT_OK);
+    assert_true(out.type == in.type && out.epoch == in.epoch && out.island == in.island &&
+                out.incarnation == in.incarnation && out.seq == in.seq && out.bytes == in.bytes);
+    assert_memory_equal(payload, &f, sizeof f);
+    /* any one bit, any length, and the other direction */
+    for (size_t bit = 0; bit < n * 8; bit++) {
+        frame[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_int_not_equal(bt_island_parse(frame, n, BT_SENT_BY_ISLAND, &out, &payload, &err),
+                             BT_OK);
+        frame[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    for (size_t k = 0; k < n; k++)
+        assert_int_not_equal(bt_island_parse(frame, k, BT_SENT_BY_ISLAND, &out, &payload, &err),
+                             BT_OK);
+    assert_int_not_equal(bt_island_parse(frame, n, BT_SENT_BY_HUB, &out, &payload, &err), BT_OK);
+    char value[8];
+    const char text[] = "ab=1\na=23456789\na=2";
+    assert_true(bt_island_line(text, sizeof text - 1, "a", value, sizeof value));
+    assert_string_equal(value, "2");
+    assert_false(bt_island_line(text, sizeof text - 1, "b", value, sizeof value));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(outer_step),
+                                       cmocka_unit_test(staleness_and_clocks),
+                                       cmocka_unit_test(poison),
+                                       cmocka_unit_test(leases),
+                                       cmocka_unit_test(leases_grow_together),
+                                       cmocka_unit_test(encoded_arrays),
+                                       cmocka_unit_test(frames)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
