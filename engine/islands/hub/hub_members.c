@@ -159,12 +159,40 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
     m->go = (bt_island_go){.seq = 0};
 }
 
-static void welcome(bt_hub *h, bt_member *m) {
+/* A hub that was started again, or had missed the island, may still take the update that it holds: "holds=SEQ
+ * BEGIN END BASE KIND STEPS". Its data must be nobody's, so it was never applied. */
+static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
+    char line[128];
+    long long seq, begin, end, base, kind, steps;
+    const bt_run_cfg *c = &h->model->cfg;
+    if (!bt_island_line(text, n, "holds", line, sizeof line) ||
+        sscanf(line, "%lld %lld %lld %lld %lld %lld", &seq, &begin, &end, &base, &kind, &steps) !=
+            6)
+        return false;
+    const bool together = c->mode != BT_ISLANDS_PS || c->staleness == 0;
+    if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
+        steps > c->inner || base < 0 || base > h->model->version ||
+        (together && base != h->model->version) || begin < 0 || end < begin ||
+        end - begin != steps * m->sequences || begin > h->leases.next + (INT64_C(1) << 32) ||
+        kind != bt_hub_push_kind(h))
+        return false;
+    if (!bt_leases_claim(&h->leases, bt_hub_number(h, m), begin, end)) return false;
+    m->applied = (uint64_t)seq - 1;
+    m->lease = begin;
+    m->lease_end = end;
+    m->base = base;
+    m->go.kind = kind;
+    m->go.steps = steps;
+    return true;
+}
+
+static void welcome(bt_hub *h, bt_member *m, bool resend) {
     const bt_island_welcome w = {.island = bt_hub_number(h, m),
                                  .incarnation = m->incarnation,
                                  .applied = (int64_t)m->applied,
                                  .elements = (int64_t)h->model->n,
-                                 .want_weights = !h->model->has_weights};
+                                 .want_weights = !h->model->has_weights,
+                                 .resend = resend};
     const bt_island_head head = {.type = BT_ISLAND_WELCOME,
                                  .island = bt_hub_number(h, m),
                                  .incarnation = m->incarnation,
@@ -211,11 +239,14 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     if (back) BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it has started again", err));
     fill(h, m, from, text, n);
     tell_ranks(h);
+    const int64_t was = m->clock;
     place(h, m);
-    welcome(h, m);
+    const bool resend = h->model->has_weights && take_back(h, m, text, n);
+    if (resend && m->incarnation > 1) m->clock = was; /* it is known from before */
+    welcome(h, m, resend);
     if (!h->model->has_weights) return BT_OK;
     m->state = BT_MEMBER_TRAINS;
-    m->waits = true;
+    m->waits = !resend;
     bt_hub_event(h, BT_EVENT_ISLAND_JOINED, m, "on '%s' joined at step %" PRId64, m->host,
                  m->clock);
     return bt_hub_advance(h, err);

@@ -13,11 +13,12 @@ static void tell_step(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     double loss = 0, weight = 0, bytes = 0;
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
     for (size_t i = 0; i < h->n; i++) {
-        const bt_member *m = &h->members[i];
+        bt_member *m = &h->members[i];
         for (int k = 0; k < BT_MR_COUNT; k++) ranks[i][k] = NAN;
         ranks[i][BT_MR_LOSS] = m->loss;
-        ranks[i][BT_MR_BYTES_WIRE] = (double)m->bytes;
-        bytes += (double)m->bytes;
+        ranks[i][BT_MR_BYTES_WIRE] = (double)(m->bytes - m->told_bytes);
+        bytes += (double)(m->bytes - m->told_bytes);
+        m->told_bytes = m->bytes;
         if (m->state != BT_MEMBER_TRAINS || isnan(m->loss)) continue;
         loss += m->loss * (double)m->push.tokens;
         weight += (double)m->push.tokens;

@@ -20,6 +20,10 @@ static bool local_steps(const bt_hub *h) { /* DiLoCo, after its warm-up */
     return c->mode == BT_ISLANDS_DILOCO && h->model->updates >= warmup;
 }
 
+bt_push_kind bt_hub_push_kind(const bt_hub *h) {
+    return local_steps(h) ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
+}
+
 static bool together(const bt_hub *h) { /* an update of all islands at once */
     const bt_run_cfg *c = &h->model->cfg;
     return c->mode != BT_ISLANDS_PS || c->staleness == 0;
@@ -212,8 +216,6 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
 static bt_code release(bt_hub *h, bt_err *err) {
     int64_t slowest, fastest;
     const size_t n = bt_hub_training(h, &slowest, &fastest);
-    if (!h->started && n < (size_t)h->cfg.islands) return BT_OK;
-    h->started = h->started || n > 0;
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
         if (!trains(m) || !m->waits) continue;
@@ -231,7 +233,11 @@ static bt_code release(bt_hub *h, bt_err *err) {
 }
 
 bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
+    int64_t slowest, fastest;
     if (!h->model || !h->model->has_weights) return BT_OK;
+    const int wanted = h->awaited > 0 ? h->awaited : h->cfg.islands;
+    h->started = h->started || bt_hub_training(h, &slowest, &fastest) >= (size_t)wanted;
+    if (!h->started) return BT_OK;
     if (together(h)) BT_TRY(apply_round(h, err));
     return release(h, err);
 }

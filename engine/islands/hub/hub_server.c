@@ -191,7 +191,8 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
 /* after a restart of the hub the islands of before are waited for, but not for ever */
 static bt_code begin_again(bt_hub *h, bt_err *err) {
     if (!h->resumed_ns || h->started) return BT_OK;
-    if ((double)(h->now_ns - h->resumed_ns) / 1e9 < h->cfg.grace_s) return BT_OK;
+    const double ask_again_s = 4; /* islands do so every two seconds */
+    if ((double)(h->now_ns - h->resumed_ns) / 1e9 < h->cfg.grace_s + ask_again_s) return BT_OK;
     h->started = true;
     return bt_hub_advance(h, err);
 }

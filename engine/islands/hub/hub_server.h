@@ -54,6 +54,7 @@ typedef struct bt_member { /* one island */
     int64_t lease, lease_end;            /* sequences that it owns and has not been applied */
     int64_t seen_ns, pinged_ns, gone_ns; /* gone_ns 0: the connection stands */
     int64_t tokens, bytes;               /* applied; received */
+    int64_t told_bytes;                  /* of them in the newest step record */
     double loss;
 } bt_member;
 
@@ -82,6 +83,7 @@ typedef struct bt_hub {
     size_t n_norms;
     int64_t now_ns, told_ns;    /* told_ns: of the newest step record */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
+    int awaited;                /* of a hub that was started again: islands that trained before */
     int64_t resumed_ns; /* when it was read from a checkpoint; 0: it was not, or all is as before */
     unsigned char *frame; /* (BT_ISLAND_FRAME) */
 } bt_hub;

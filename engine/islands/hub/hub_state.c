@@ -46,6 +46,7 @@ typedef int64_t (*member_value)(const bt_member *m);
 static int64_t clock_of(const bt_member *m) { return m->clock; }
 static int64_t applied_of(const bt_member *m) { return (int64_t)m->applied; }
 static int64_t incarnation_of(const bt_member *m) { return m->incarnation; }
+static int64_t trains_of(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
 static int64_t tokens_of(const bt_member *m) { return m->tokens; }
 
 static void put_members(const bt_hub *h, bt_json *j, const char *key, member_value value) {
@@ -77,6 +78,7 @@ static void save_values(void *ctx, bt_json *j) {
     put_members(h, j, "applied", applied_of);
     put_members(h, j, "incarnations", incarnation_of);
     put_members(h, j, "member_tokens", tokens_of);
+    put_members(h, j, "trained", trains_of);
     bt_json_array(j, "leases");
     for (size_t i = 0; i < h->leases.n; i++) {
         bt_json_int(j, NULL, h->leases.at[i].begin);
@@ -97,12 +99,16 @@ static void line(const char **at, char *out, size_t size) {
 
 static void load_members(bt_hub *h, const bt_state_values *v) {
     enum { N = BT_HUB_ISLANDS };
-    int64_t clocks[N] = {0}, applied[N] = {0}, incarnations[N] = {0}, tokens[N] = {0};
+    int64_t trained[N] = {0}, clocks[N] = {0}, applied[N] = {0}, incarnations[N] = {0},
+            tokens[N] = {0};
     const char *names = bt_state_text(v, "names"), *keys = bt_state_text(v, "keys");
     h->n = bt_state_ints(v, "clocks", clocks, N);
     bt_state_ints(v, "applied", applied, N);
     bt_state_ints(v, "incarnations", incarnations, N);
     bt_state_ints(v, "member_tokens", tokens, N);
+    bt_state_ints(v, "trained", trained, N);
+    h->awaited = 0;
+    for (size_t i = 0; i < h->n; i++) h->awaited += (int)trained[i];
     for (size_t i = 0; i < h->n && names && keys; i++) {
         bt_member *m = &h->members[i];
         *m = (bt_member){.state = BT_MEMBER_DEAD,
@@ -346,7 +352,6 @@ static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
     code = load_checkpoint(s, path, &meta, err);
     bt_ckpt_meta_release(&meta);
     for (bool more = true; code == BT_OK && more;) code = next_record(s, &more, replayed, err);
-    s->hub->started = code == BT_OK;
     return code;
 }
 

@@ -222,11 +222,14 @@ static bt_code push(bt_island *i, bt_push_kind kind, const bt_island_work *w, bo
     if (i->residual) memcpy(i->kept, i->residual, n * sizeof *i->kept);
     if (p.tokens > 0)
         p.bytes = (int64_t)bt_vector_encode(&i->code, i->bytes, i->all.x, i->residual);
+    i->client.begin = i->go.begin;
+    i->client.end = i->go.begin + i->go.steps * i->go.n;
     BT_TRY(bt_island_client_push(&i->client, &p, i->bytes, &i->go, rejoined, err));
     if (*rejoined) {
         if (i->residual) memcpy(i->residual, i->kept, n * sizeof *i->kept);
+        i->version = -1;
         memcpy(i->all.x, i->start, n * sizeof *i->start);
-        return join_hub(i, err);
+        if (i->client.want_weights) return join_hub(i, err);
     }
     return bring(i, err);
 }

@@ -1,6 +1,7 @@
 /* island_client.c - questions that are asked until they are answered. */
 #include "engine/islands/island/island_client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,16 +93,20 @@ static bool wait_more(bt_island_client *c, wait *w, bool heard) {
 
 /* ---- hello ------------------------------------------------------------------------------------- */
 
-static bt_code say_hello(bt_island_client *c, bt_err *err) {
+/* more: lines beside those of the configuration */
+static bt_code say_hello(bt_island_client *c, const char *more, bt_err *err) {
     wait w = wait_begin();
     const int64_t began = w.asked_ns;
     const bool first = c->epoch == 0;
-    const bt_island_head hello = {.type = BT_ISLAND_HELLO, .bytes = (uint32_t)strlen(c->cfg.hello)};
+    char text[16384];
+    const int len = snprintf(text, sizeof text, "%s%s", c->cfg.hello, more);
+    if (len >= (int)sizeof text) return bt_fail(err, BT_ARG, "the island's settings are too long");
+    const bt_island_head hello = {.type = BT_ISLAND_HELLO, .bytes = (uint32_t)len};
     bool sent = false;
     for (;;) {
         bt_island_head head;
         const void *payload;
-        if (!sent) sent = post(c, hello, c->cfg.hello);
+        if (!sent) sent = post(c, hello, text);
         BT_TRY(take(c, &head, &payload, err));
         if (head.type == BT_ISLAND_REFUSED) return refused(&head, payload, err);
         if (head.type == BT_ISLAND_WELCOME) {
@@ -112,6 +117,7 @@ static bt_code say_hello(bt_island_client *c, bt_err *err) {
             c->incarnation = (uint32_t)in.incarnation;
             c->seq = (uint64_t)in.applied;
             c->want_weights = in.want_weights;
+            c->resend = in.resend;
             return BT_OK;
         }
         if (wait_more(c, &w, false)) sent = false;
@@ -184,7 +190,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t b
                               bt_island_go *go, bt_err *err) {
     for (;;) {
         bool stranger;
-        BT_TRY(say_hello(c, err));
+        BT_TRY(say_hello(c, "", err));
         const bt_island_push first = {
             .kind = BT_PUSH_WEIGHTS, .bytes = (int64_t)bytes, .sequences = 1};
         c->seq += c->want_weights;
@@ -195,13 +201,25 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t b
 
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
                               bt_island_go *go, bool *rejoined, bt_err *err) {
-    bool stranger;
+    bool stranger, wanted = true;
+    char holds[160];
     *rejoined = false;
     c->seq++;
     BT_TRY(wait_for_go(c, push, payload, go, &stranger, err));
-    if (!stranger) return BT_OK;
-    *rejoined = true;
-    tell(c, true, "the hub does not know this island any more: its update is left out");
+    while (stranger) {
+        snprintf(holds, sizeof holds, "holds=%llu %lld %lld %lld %lld %lld\n",
+                 (unsigned long long)c->seq, (long long)c->begin, (long long)c->end,
+                 (long long)push->base, (long long)push->kind, (long long)push->steps);
+        BT_TRY(say_hello(c, wanted ? holds : "", err));
+        wanted &= c->resend;
+        c->seq += wanted || c->want_weights; /* of the update again; of the first weights */
+        if (!wanted) {
+            *rejoined = true;
+            tell(c, true, "the hub has gone on without this island: its newest update is left out");
+            if (c->want_weights) return BT_OK;
+        }
+        BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
+    }
     return BT_OK;
 }
 

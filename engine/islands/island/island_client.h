@@ -24,6 +24,8 @@ typedef struct bt_island_client {
     uint64_t epoch, seq; /* of the hub; of the newest push */
     uint32_t island, incarnation;
     bool want_weights;       /* the hub's welcome asked for them */
+    bool resend;             /* it asked for the update that the hello spoke of */
+    int64_t begin, end;      /* sequences that the next push is made of; set by the caller */
     bool lost;               /* told */
     unsigned char *in, *out; /* frames */
 } bt_island_client;
@@ -36,8 +38,9 @@ void bt_island_client_release(bt_island_client *c); /* accepts an all-zero struc
  * Returns with the first go, which comes when the job begins. BT_BUSY, BT_ARG: refused, and why */
 bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
                               bt_island_go *go, bt_err *err) BT_MUST_CHECK;
-/* One update, and its go. *rejoined: the hub did not know this island any more, or has been started
- * again; the update is lost and `go` is that of a join */
+/* One update, and its go. go: of the push before, with the data that the update is made of. A hub that has been
+ * started again is offered the update; *rejoined: it did not want it, the update is lost and `go` is that
+ * of a join. With want_weights: there is no go yet, join again */
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
                               bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
 /* bytes of the hub's weights, which must be that many. *gone: the hub has no such bytes (any more): ask

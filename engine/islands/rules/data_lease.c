@@ -84,6 +84,38 @@ bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) 
     return BT_OK;
 }
 
+/* [begin, end) is in one stretch that came back: cut out of it */
+static bool cut_out(bt_leases *l, int64_t begin, int64_t end) {
+    for (size_t i = 0; i < l->n; i++) {
+        bt_lease *x = &l->at[i];
+        if (x->owner != BACK || x->begin > begin || x->end < end) continue;
+        const bt_lease rest = {end, x->end, BACK};
+        x->end = begin;
+        if (x->begin == x->end) remove_at(l, i);
+        if (rest.begin < rest.end) l->at[l->n++] = rest;
+        return true;
+    }
+    return false;
+}
+
+bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
+    bt_err ignored = BT_ERR_INIT;
+    if (begin < 0 || begin >= end || room(l, &ignored) != BT_OK) return false;
+    if (end > l->next) { /* dealt out after what the hub remembers */
+        if (bt_leases_return(l, l->next, end, &ignored) != BT_OK) return false;
+        l->next = end;
+    }
+    if (room(l, &ignored) != BT_OK || l->n + 2 > l->cap) {
+        bt_lease *at = realloc(l->at, (2 * l->cap + 4) * sizeof *at);
+        if (!at) return false;
+        l->at = at;
+        l->cap = 2 * l->cap + 4;
+    }
+    if (!cut_out(l, begin, end)) return false;
+    l->at[l->n++] = (bt_lease){begin, end, owner};
+    return true;
+}
+
 int64_t bt_leases_of(const bt_leases *l, int64_t owner) {
     int64_t sum = 0;
     for (size_t i = 0; i < l->n; i++)

@@ -36,6 +36,9 @@ bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
 int64_t bt_leases_give_back(bt_leases *l, int64_t owner);
 /* [begin, end) of another time comes back (a hub that starts again) */
 bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) BT_MUST_CHECK;
+/* An island says that it has [begin, end) from a time that the hub does not remember: it gets them if nobody
+ * owns any of them and none was done. false: it does not */
+bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
 /* sequences that an island owns (-1: that came back) */
 int64_t bt_leases_of(const bt_leases *l, int64_t owner);
 

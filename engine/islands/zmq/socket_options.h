@@ -20,7 +20,7 @@ static inline int bt_zmq_options(void *socket) {
                {ZMQ_HEARTBEAT_TTL, 3000},
                {ZMQ_HANDSHAKE_IVL, 5000},
                {ZMQ_LINGER, 0}};
-    const int64_t largest = BT_ISLAND_FRAME;
+    const int64_t largest = BT_ISLAND_FRAME + 4096; /* CURVE adds its own head to a frame */
     int failed = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         failed |= zmq_setsockopt(socket, all[i].option, &all[i].value, sizeof all[i].value);

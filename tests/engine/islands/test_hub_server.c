@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "engine/islands/hub/hub_state.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
 #include "tests/tiny_run.h"
@@ -316,6 +317,81 @@ static void deltas_take_an_outer_step(void **state) {
     close_world(w);
 }
 
+/* ---- a death of the hub ------------------------------------------------------------------------------ */
+
+static void keep_in(world *w, const char *dir, int64_t replayed) {
+    bt_err err = BT_ERR_INIT;
+    int64_t n;
+    if (bt_hub_state_open(&w->hub->state, w->hub, dir, &n, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(n, replayed);
+}
+
+/* what an island says of the update that it holds */
+static void hello_again(world *w, int i, const peer *as) {
+    char holds[128];
+    snprintf(holds, sizeof holds, "holds=%d %d %d %d %d %d\n", (int)as->seq, (int)as->go.begin,
+             (int)as->go.begin + 4, (int)as->go.version, (int)as->go.kind, (int)as->go.steps);
+    hello(w, i, holds);
+}
+
+static void a_hub_that_dies_goes_on(void **state) {
+    (void)state;
+    char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(mkdtemp(dir));
+    world *w = WORLD(2, "--steps", "10", "--lr", "0.1");
+    keep_in(w, dir, 0);
+    join(w, 2);
+    peer first = w->at[1];
+    first.seq++;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < 2; i++)
+            send_update(w, i, BT_PUSH_GRADIENT, 0.001f * (float)(r + i + 1), 10);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.002f, 10); /* of a round that is not complete */
+    const bt_hub_cfg cfg = w->hub->cfg;
+    const size_t n = w->hub->model->n;
+    float *theta = malloc(n * sizeof *theta);
+    memcpy(theta, w->hub->model->theta, n * sizeof *theta);
+    bt_hub_state_close(w->hub->state); /* it dies: no checkpoint since the first weights */
+    bt_hub_destroy(w->hub);
+
+    assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
+    keep_in(w, dir, 3);
+    assert_int_equal(w->hub->model->version, 3);
+    assert_memory_equal(w->hub->model->theta, theta, n * sizeof *theta);
+    const peer held = w->at[0];
+    hello_again(w, 1, &first); /* which was applied: the hub does not want it again */
+    assert_int_equal(w->at[1].welcome.resend, 0);
+    hello_again(w, 0, &held);
+    assert_int_equal(w->at[0].welcome.resend, 1);
+    assert_int_equal(w->at[1].go.clock, 3); /* both are back: the job goes on */
+    assert_true(w->at[1].go.begin != held.go.begin);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.002f, 10);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.002f, 10);
+    assert_int_equal(w->hub->model->version, 4);
+    assert_int_equal(w->at[0].go.clock, 4);
+    assert_int_equal(w->at[1].go.clock, 4);
+
+    /* another hub in the same folder, and one that was damaged in its log's last record */
+    bt_hub_state *second = NULL;
+    bt_hub *other = NULL;
+    int64_t replayed;
+    assert_int_equal(bt_hub_create(&other, &cfg, &err), BT_OK);
+    assert_int_equal(bt_hub_state_open(&second, other, dir, &replayed, &err), BT_BUSY);
+    bt_hub_state_close(w->hub->state);
+    w->hub->state = NULL;
+    snprintf(command, sizeof command, "truncate -s -1 %s/updates.log", dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(bt_hub_state_open(&second, other, dir, &replayed, &err), BT_OK);
+    assert_int_equal(other->model->version, 3); /* the fourth was never acknowledged then */
+    bt_hub_state_close(second);
+    bt_hub_destroy(other);
+    close_world(w);
+    free(theta);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
 static void refused(world *w, int i, const char *part) {
@@ -377,6 +453,7 @@ int main(void) {
                                        cmocka_unit_test(the_bound_holds),
                                        cmocka_unit_test(asynchronous_steps_shrink),
                                        cmocka_unit_test(deltas_take_an_outer_step),
+                                       cmocka_unit_test(a_hub_that_dies_goes_on),
                                        cmocka_unit_test(what_does_not_belong_is_refused)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;

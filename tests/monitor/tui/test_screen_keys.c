@@ -272,7 +272,8 @@ static void lists_are_filtered_and_sorted(void **state) {
     }
     shows("~9t~", "tokens_per_s");
     hides("~9~", "tokens_per_s");
-    shows("~9ttt~G~", "one row a two ranks that exchange directly");
+    shows("~9ttt~G~", "one row a staleness of updates");
+    shows("~9ttt~Gkkkkkkkk~", "one row a two ranks that exchange directly");
     shows("~9~/val\r~", "cross-entropy per token of the validation split");
     shows("~2jj~", "without rank");
     shows("~7jk~", "▸demo");
