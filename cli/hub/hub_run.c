@@ -194,6 +194,9 @@ static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         begins(r, h, replayed);
         code = loop(h, socket, r, err);
     }
+    char bytes[32];
+    snprintf(bytes, sizeof bytes, "%" PRIu64, bt_hub_socket_traffic(socket));
+    on_fact(r, "islands.bytes_both_ways", bytes);
     if (code == BT_OK) code = bt_hub_state_save(h->state, err);
     bt_hub_state_close(h->state);
     return code;

@@ -78,6 +78,22 @@ bool bt_trainer_island_steps_at_hub(const bt_trainer *t) {
     return t->island && bt_island_now(t->island)->kind == BT_PUSH_GRADIENT;
 }
 
+/* The mean over this island's tokens. Ranks of a pipeline without the head have no loss */
+static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss, bt_err *err) {
+    const double mine = (double)(t->micro.counted > 0 ? t->micro.counted
+                                                      : t->micro_plan.n * t->micro.rows);
+    double sums[2] = {0, 0};
+    *loss = out->global_loss;
+    if (t->cfg.reproducible) return BT_OK;
+    if (out->loss > 0 && isfinite(out->loss)) {
+        sums[0] = out->loss * mine;
+        sums[1] = mine;
+    }
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, sums, 2, BT_SUM, err));
+    *loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
+    return BT_OK;
+}
+
 /* ---- the exchange -------------------------------------------------------------------------------- */
 
 static void rejoined(bt_trainer *t, bt_step_outcome *out) {
@@ -109,17 +125,17 @@ bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool app
     const bool at_hub = bt_trainer_island_steps_at_hub(t);
     const int64_t steps = bt_island_now(t->island)->steps;
     /* of own steps, one that was skipped changes nothing of what the others before it changed */
-    const bt_island_work w = {.tokens = !at_hub ? out->counted * steps
-                                        : apply ? out->counted
-                                                : 0,
-                              .loss = t->cfg.reproducible ? out->global_loss : out->loss,
-                              .grad_norm = out->grad_norm,
-                              .unscale = 1 / t->loss_scale.value};
+    bt_island_work w = {.tokens = !at_hub ? out->counted * steps
+                                  : apply ? out->counted
+                                          : 0,
+                        .grad_norm = out->grad_norm,
+                        .unscale = 1 / t->loss_scale.value};
     bool again = false;
     if (--t->island_left > 0) {
         bt_island_beat(t->island);
         return BT_OK;
     }
+    BT_TRY(mean_loss(t, out, &w.loss, err));
     t->island_stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
     bt_span_begin(BT_MR_COMM_EXPOSED);
     bt_code code = at_hub && !apply ? bt_island_skip(t->island, &again, err)

@@ -2,7 +2,7 @@
 # islands_modes.sh - what the modes of islands cost in validation loss at equal tokens, and in bytes: two islands of one rank on this machine.
 #
 #     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS go to `bitrain train` (default: nano, 2048 tokens a step and island)
-# One line a mode and seed: validation loss of island a at the end, nats; bytes that the hub received, of each step and parameter.
+# One line a mode and seed: validation loss of island a at the end, nats; bytes of all messages, both ways.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 bitrain=${BITRAIN:-$here/build/bitrain}
@@ -27,10 +27,10 @@ one() {                                         # MODE SEED WORDS...
     wait
     "$bitrain" query --csv --store a.db "SELECT '$mode', $seed, round(val_loss, 4) FROM steps WHERE val_loss IS NOT NULL ORDER BY step DESC LIMIT 1" |
         tail -n 1 | tr -d '"' | tr '\n' ','
-    "$bitrain" query --csv --store hub.db "SELECT sum(bytes_wire) FROM islands WHERE step = (SELECT max(step) FROM islands)" | tail -n 1
+    "$bitrain" query --csv --store hub.db "SELECT value FROM facts WHERE key = 'islands.bytes_both_ways'" | tail -n 1
 }
 
-echo "mode,seed,validation loss,bytes received by the hub"
+echo "mode,seed,validation loss,bytes both ways"
 for seed in $(seq "$seeds"); do
     one sync "$seed"
     one 'ps s=4' "$seed" --mode ps --staleness 4

@@ -22,10 +22,10 @@ start_hub() {
     [ -n "$address" ] || fault "the hub does not start: $(cat hub.err)"
 }
 
-# start_island NAME WORDS...: with the key NAME; its process is $island
+# start_island NAME WORDS...: with the key NAME and ${ranks:-1} ranks; its process is $island
 start_island() {
     local name=$1; shift
-    timeout 100 "$BITRAIN" train "${part[@]}" --ranks 1 --hub "$address" --keys "keys/$name.key" --name "isl-$name" \
+    timeout 100 "$BITRAIN" train "${part[@]}" --hub "$address" --keys "keys/$name.key" --name "isl-$name" --ranks "${ranks:-1}" \
         --store "$name.db" --out "out-$name" "$@" >"$name.out" 2>"$name.err" &
     island=$!
     started+=($island)

@@ -1,14 +1,15 @@
 # run_islands_sync.sh - two islands in step are one job: its losses to the last bit in reproducible training, to 1e-4 otherwise.
-# timeout: 120
-# mpi: 3
+# timeout: 240
+# mpi: 4
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 
+a_words=() b_words=()
 both() {                                        # WORDS...: the two islands and the whole job, 20 steps
     rm -rf out-* hub-out ./*.db*
     start_hub --islands 2 --isa generic
-    start_island a --steps 20 "$@"; local a=$island
-    start_island b --steps 20 "$@"; local b=$island
+    start_island a --steps 20 "$@" "${a_words[@]}"; local a=$island
+    start_island b --steps 20 "$@" "${b_words[@]}"; local b=$island
     timeout 100 "$BITRAIN" train "${part[@]}" --steps 20 "$@" --batch-tokens 1024 --ranks 2 --name whole --store w.db --out out-w \
         >w.out 2>w.err || fault "the whole job: $(cat w.err)"
     wait_for $a 0 a
@@ -24,9 +25,11 @@ difference() {
             END { printf "%d steps, losses differ by %g, norms by %g\n", n, worst, norm; exit !(n == 20 && worst <= most && norm <= 100 * most) }'
 }
 
-# a vocabulary whose table is several chunks
-both --precision fp32 --set train.reproducible=true --set train.unit=4 --set model.vocab=4096
-difference 1e-14 || fault "reproducible islands are not one job"
+# an island that shares its weights out over two ranks, and one that splits its layers; an update is several chunks
+ranks=2 a_words=(--zero 3 --dp-shard 2) b_words=(--tp 2)
+both --precision fp32 --set train.reproducible=true --set train.unit=4 --set model.vocab=2048
+difference 1e-14 || fault "reproducible islands of two ranks are not one job"
+ranks=1 a_words=() b_words=()
 both --precision fp32 --lr 1e-3 --warmup 10
 difference 1e-4 || fault "islands are not one job"
 
