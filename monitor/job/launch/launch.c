@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -58,6 +59,8 @@ const bt_launch_row bt_launch_rows[] = {
      "segment that is made for it"},
     {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}",
      "mpirun's own files in a folder of this attempt"},
+    {BT_LAUNCH_HOMELESS, "HOME={tmp}",
+     "a user without an entry and without HOME, as a service's or a container's: PMIx crashes"},
     {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
@@ -83,6 +86,7 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     case BT_LAUNCH_HOSTS: return l->hosts[0] != '\0';
     case BT_LAUNCH_ROOT: return geteuid() == 0;
     case BT_LAUNCH_NO_CMA: return !cma_allowed();
+    case BT_LAUNCH_HOMELESS: return !getenv("HOME") && !getpwuid(geteuid());
     case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > cores();
     }
     return false;

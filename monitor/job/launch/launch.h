@@ -22,6 +22,7 @@ typedef enum {
     BT_LAUNCH_HOSTS,
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
+    BT_LAUNCH_HOMELESS, /* neither HOME nor the user database says where the home folder is */
     BT_LAUNCH_CROWDED
 } bt_launch_when;
 
