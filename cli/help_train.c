@@ -22,6 +22,7 @@ static const char *const most_used[] = {"data.path",   "data.tokenizer", "model.
 static const struct {
     const char *prefix, *title;
 } groups[] = {{"run.", "the run and what it prints"},
+              {"alert.", "when to tell whom"},
               {"launch.", "where it runs"},
               {"data.", "data"},
               {"model.", "model"},

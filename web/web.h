@@ -34,6 +34,10 @@ typedef struct bt_web_cfg {
     /* with control: starts the ranks of an ended run again, detached; NULL: cannot */
     bt_code (*resume)(void *ctx, const char *run, bt_err *err);
     void *resume_ctx;
+    /* with control: removes an ended run's records, and its checkpoints if asked to; ctx is
+     * resume_ctx, reply says what went. NULL: cannot */
+    bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
+                      bt_err *err);
     const char *allow_hosts; /* further Host names, separated by ',', or "" */
     const char *token;       /* 32 hex digits, or "" to make one */
     int64_t heartbeat_ns;    /* of an event stream with nothing to say; 0: 15 s */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/common/database.h"
-#include "cli/runs/run_folder.h"
+#include "cli/common/run_folder.h"
 #include "engine/base/tables/metric.h"
 #include "store/write/manage.h"
 

@@ -113,6 +113,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (code != BT_OK || *help) return code;
     if (!p->resume && !p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
     BT_TRY(bt_train_vocab(p, err));
+    BT_TRY(bt_train_alerts(p, err));
     if (world)
         p->ranks = world;
     else
@@ -260,7 +261,8 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                       .from = p->from,
                       .resume_point = resume_point,
                       .fence = fence,
-                      .resume_ctx = p};
+                      .resume_ctx = p,
+                      .alert = {&p->alerts, p->cfg.alert_command, p->cfg.alert_webhook, p->curl}};
     BT_TRY(own_path(program, sizeof program, err));
     bt_job_block_signals();
     bt_train_layouts *layouts = calloc(1, sizeof *layouts);
@@ -299,6 +301,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                             p->cfg.quiet || p->cfg.json, err);
     if (code == BT_OK) {
         s.ui = bt_live_ui(live);
+        bt_live_bell(live, p->cfg.alert_bell);
         code = bt_job_run(&s, &result, err);
         bt_live_finish(live);
         if (code == BT_OK)

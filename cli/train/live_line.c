@@ -38,7 +38,7 @@ struct bt_live {
     int slowest;      /* rank whose busy time is largest, -1 unknown */
     double slow_frac; /* by how much above the median */
     bt_job_view view; /* of the newest tick, if one came: without a supervisor none does */
-    bool ticked;
+    bool ticked, bell;
     bt_sink sink;
 };
 
@@ -215,6 +215,7 @@ static void on_event(void *ctx, const bt_event *e) {
                  (long long)e->step + 1, plain);
     }
     put(line, strlen(line));
+    if (e->kind == BT_EVENT_ALERT && l->bell && l->tty) put("\a", 1);
     draw(l);
 }
 
@@ -373,3 +374,5 @@ void bt_live_close(bt_live *l) {
     free(l->greeting);
     free(l);
 }
+
+void bt_live_bell(bt_live *l, bool on) { l->bell = on; }

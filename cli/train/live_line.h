@@ -20,6 +20,7 @@ bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool qu
 bt_job_ui bt_live_ui(bt_live *l); /* callbacks for the supervisor; valid until close */
 /* the same as a sink, for rank 0 without a supervisor */
 const bt_sink *bt_live_sink(bt_live *l);
+void bt_live_bell(bt_live *l, bool on); /* an alert rings the terminal's bell; off at first */
 /* last key=value line, end of the rewriting line, terminal as it was */
 void bt_live_finish(bt_live *l);
 void bt_live_close(bt_live *l); /* accepts NULL */

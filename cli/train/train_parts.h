@@ -10,6 +10,7 @@
 #include "engine/config/run_cfg.h"
 #include "engine/plan/time_model.h"
 #include "engine/train/trainer.h"
+#include "monitor/job/health/alert_rules.h"
 #include "monitor/job/supervisor.h"
 #include "store/store.h"
 
@@ -47,6 +48,8 @@ typedef struct bt_train_plan {
     bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
     bt_step_time predicted;       /* of that choice */
     bt_text config_json, argv;
+    bt_alert_rules alerts;
+    char curl[PATH_MAX]; /* the program that calls alert.webhook; "": none is wanted */
 } bt_train_plan;
 
 void bt_train_plan_release(bt_train_plan *p);
@@ -126,6 +129,9 @@ bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) BT_MUST_C
  * watch and stop it; what is wrong with data and settings is said here, before */
 bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_err *err)
     BT_MUST_CHECK;
+
+/* train_alerts.c: reads alert.rules, and finds what alert.webhook needs. After the settings are read */
+bt_code bt_train_alerts(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_time.c: by the newest recorded run of this host that did the same work, else that used as many
  * ranks and threads */

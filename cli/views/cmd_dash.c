@@ -1,4 +1,5 @@
 /* cmd_dash.c - `bitrain dash`: the browser dashboard beside the runs. */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/run_folder.h"
 #include "cli/common/token_file.h"
 #include "monitor/job/launch/detach.h"
 #include "store/store.h"
@@ -29,7 +31,7 @@ static const bt_opt dash_opts[] = {
     {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool),
      "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
     {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "buttons for pause, checkpoint, stop and learning rate"},
+     NULL, NULL, "buttons that steer, resume, tag, note and remove runs"},
     {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL,
      NULL, "print address and token as one JSON object"},
     {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL,
@@ -43,12 +45,12 @@ static const bt_opt *options(size_t *n) {
 
 static void say_mode(const dash_cfg *c) {
     fprintf(stderr, "%s; Ctrl-C ends it\n",
-            c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
+            c->control ? "pages may steer, resume, tag, note and remove runs" : "read-only");
 }
 
 /* a socket has no address of its own: ssh brings a port of the reader's machine to it */
 static void print_socket(const dash_cfg *c) {
-    char node[128] = "NODE", path[600] = "";
+    char node[128] = "NODE", path[PATH_MAX] = "";
     bt_text out;
     bt_json j;
     if (c->socket[0] != '/' && !realpath(c->socket, path)) path[0] = '\0';
@@ -119,6 +121,11 @@ static bt_code resume(void *ctx, const char *run, bt_err *err) {
     return bt_job_detach(sizeof words / sizeof *words, words, 1, err);
 }
 
+static bt_code remove_run(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
+                          bt_err *err) {
+    return bt_run_remove(ctx, run, checkpoints, reply, size, err);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     dash_cfg c;
     bt_opts o;
@@ -147,6 +154,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                       .query_program = c.query ? "/proc/self/exe" : NULL,
                       .resume = resume,
                       .resume_ctx = store,
+                      .remove = remove_run,
                       .allow_hosts = c.allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));

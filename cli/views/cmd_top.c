@@ -9,17 +9,19 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/run_folder.h"
 #include "cli/common/run_name.h"
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
 #include "monitor/job/launch/detach.h"
+#include "monitor/tui/draw/color.h"
 #include "monitor/tui/top.h"
 #include "store/read/dead_runs.h"
 #include "store/wire/control_client.h"
 #include "store/write/manage.h"
 
 typedef struct top_cfg {
-    char store[1024], screen[16], x[16], baseline[BT_NAME_MAX], size[24];
+    char store[1024], theme[1024], screen[16], x[16], baseline[BT_NAME_MAX], size[24];
     bool once, json, plain, ascii, home;
     double watch, span;
     int64_t step;
@@ -55,6 +57,8 @@ static const bt_opt top_opts[] = {
      "size of printed frames, as 120x40 (default: the terminal's)"},
     {"ascii", "--ascii", BT_OPT_BOOL, offsetof(top_cfg, ascii), sizeof(bool), "false", 0, 0, NULL,
      NULL, "draw with ASCII characters only"},
+    {"theme", "--theme", BT_OPT_TEXT, offsetof(top_cfg, theme), 1024, "", 0, 0, NULL, NULL,
+     "dark, light, or a file of lines 'ROLE INDEX' (default: $BITRAIN_THEME, else dark)"},
     {"home", "--home", BT_OPT_BOOL, offsetof(top_cfg, home), sizeof(bool), "false", 0, 0, NULL,
      NULL, "open on the list of runs, also when there is none (plain `bitrain` on a terminal)"},
     {"store", "--store", BT_OPT_TEXT, offsetof(top_cfg, store), 1024, "", 0, 0, NULL, NULL,
@@ -108,6 +112,23 @@ static bt_code control(void *ctx, const char *run, const char *verb, char *reply
 static bt_code mark(void *ctx, const char *run, int64_t step, bt_event_kind kind, const char *text,
                     bt_err *err) {
     return bt_run_mark(((const doing *)ctx)->store, run, step, kind, text, 1, err);
+}
+
+static bt_code tag(void *ctx, const char *run, const char *words, char *tags, size_t size,
+                   bt_err *err) {
+    char copy[512], now[256], *rest = copy, *word;
+    const char *list[16];
+    size_t n = 0;
+    snprintf(copy, sizeof copy, "%s", words);
+    while (n < sizeof list / sizeof list[0] && (word = strsep(&rest, " ,")) != NULL)
+        if (*word) list[n++] = word;
+    BT_TRY(bt_run_tag(((const doing *)ctx)->store, run, list, n, 1, now, err));
+    snprintf(tags, size, "%s", now);
+    return BT_OK;
+}
+
+static bt_code remove_run(void *ctx, const char *run, char *reply, size_t size, bt_err *err) {
+    return bt_run_remove(((const doing *)ctx)->store, run, false, reply, size, err);
 }
 
 static bt_code start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
@@ -210,14 +231,15 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     view.screen = cfg.screen[0] ? bt_top_screen_by_name(cfg.screen) : 0;
     if (cfg.screen[0] && view.screen == 0)
         return bt_fail(err, BT_ARG, "no screen '%s' (%s)", cfg.screen, screen_names);
-    const char *term = getenv("TERM");
+    const char *term = getenv("TERM"), *theme = cfg.theme[0] ? cfg.theme : getenv("BITRAIN_THEME");
+    if (theme && *theme) BT_TRY(bt_color_theme(theme, err));
     bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && term[0] &&
                   strcmp(term, "dumb") != 0;
     bt_db *db = NULL;
     BT_TRY(bt_store_path(d.store, sizeof d.store, cfg.store, err));
     BT_TRY(open_store(&db, d.store, cfg.home, err));
     d.db = view.db = db;
-    view.actions = (bt_top_actions){&d, control, start, mark};
+    view.actions = (bt_top_actions){&d, control, start, mark, tag, remove_run};
     if (cfg.home && !word) view.run = "";
     bt_code code;
     if (cfg.once || cfg.plain || cfg.json || !screen)

@@ -206,6 +206,17 @@ void bt_json_num(bt_json *j, const char *key, double v) {
     bt_text_put(j->out, buf);
 }
 
+void bt_json_rounded(bt_json *j, const char *key, double v, int digits) {
+    char buf[40];
+    if (!isfinite(v)) {
+        bt_json_num(j, key, v);
+        return;
+    }
+    before_value(j, key);
+    snprintf(buf, sizeof buf, "%.*g", digits, v);
+    bt_text_put(j->out, buf);
+}
+
 void bt_json_int(bt_json *j, const char *key, int64_t v) {
     before_value(j, key);
     bt_text_printf(j->out, "%lld", (long long)v);

@@ -41,6 +41,8 @@ void bt_json_array(bt_json *j, const char *key);
 void bt_json_end(bt_json *j, char close);                     /* '}' or ']' */
 void bt_json_str(bt_json *j, const char *key, const char *s); /* s NULL: null */
 void bt_json_num(bt_json *j, const char *key, double v);
+/* the same with at most so many significant digits, 1 to 17 */
+void bt_json_rounded(bt_json *j, const char *key, double v, int digits);
 void bt_json_int(bt_json *j, const char *key, int64_t v);
 void bt_json_bool(bt_json *j, const char *key, bool v);
 void bt_json_null(bt_json *j, const char *key);

@@ -3,6 +3,7 @@
 #define BT_MONITOR_JOB_JOB_H
 
 #include "monitor/job/control_server.h"
+#include "monitor/job/health/alert_rules.h"
 #include "monitor/job/health/hang_watch.h"
 #include "monitor/job/health/health.h"
 #include "monitor/job/health/rank_progress.h"
@@ -86,6 +87,8 @@ struct bt_job {
     int64_t stopped_ns, stopped_look_ns;
     int64_t stop_ns;   /* when stop_now was asked */
     int64_t signal_ns; /* when the first signal to stop came; 0: none yet */
+    bt_alert_rules alerts;
+    int64_t alert_disk_ns; /* when to look at the disk next */
     /* wanted; that the ranks have (from their checkpoint, or told) */
     double lr_factor, told_factor;
 };
@@ -106,6 +109,13 @@ void bt_job_end_record(bt_job *job, const char *state, const char *kind, int sta
  * away */
 bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err)
     BT_MUST_CHECK;
+
+/* alerts.c: the setup's rules against what the run says, does and has room for */
+void bt_job_alerts_open(bt_job *job);
+void bt_job_alerts_tick(bt_job *job, int64_t now);
+void bt_job_alerts_evaluation(bt_job *job, const bt_event *e);
+void bt_job_alerts_event(bt_job *job, const bt_event *e);
+void bt_job_alerts_end(bt_job *job);
 
 #define BT_PENDING(verb) (UINT32_C(1) << BT_VERB_##verb)
 

@@ -10,6 +10,8 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
+#define LR_FACTOR_MAX 1e6 /* of the peak that the run was started with */
+
 static bool waits_for_ranks(const bt_job *job) {
     return job->restarting || !bt_wire_connected(job->wire);
 }
@@ -45,12 +47,24 @@ void bt_job_send_pending(bt_job *job) {
 }
 
 static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
-    if (!(factor > 0) || !(factor < 1e6))
-        return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and 1e6",
-                       factor);
+    const double peak = job->s->lr;
+    if ((!(factor > 0) || !(factor < LR_FACTOR_MAX)) && peak > 0)
+        return bt_fail(
+            err, BT_ARG,
+            "a peak learning rate of %.4g is not between 0 and %.4g (it was set to %.4g)",
+            factor * peak, LR_FACTOR_MAX * peak, peak);
+    if (!(factor > 0) || !(factor < LR_FACTOR_MAX))
+        return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and %g", factor,
+                       LR_FACTOR_MAX);
     BT_TRY(bt_job_tell(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
-    bt_job_event(job, BT_EVENT_CONTROL, -1, "learning rate times %.4g asked for by %s", factor, by);
+    if (peak > 0)
+        bt_job_event(job, BT_EVENT_CONTROL, -1,
+                     "learning rate times %.4g asked for by %s: its peak is %.4g", factor, by,
+                     factor * peak);
+    else
+        bt_job_event(job, BT_EVENT_CONTROL, -1, "learning rate times %.4g asked for by %s", factor,
+                     by);
     return BT_OK;
 }
 
@@ -194,6 +208,11 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     char by[32];
     bt_text_plain(by, sizeof by, who);
     BT_TRY(bt_job_ask(job, verb, arg, by, err));
+    if (bt_verb_find(verb) == BT_VERB_LR && job->s->lr > 0) {
+        bt_text_printf(answer, "set %s: the peak learning rate is %.4g, it began as %.4g", arg,
+                       job->lr_factor * job->s->lr, job->s->lr);
+        return BT_OK;
+    }
     if (bt_verb_find(verb) != BT_VERB_STATUS) {
         bt_text_printf(answer, "%s%s%s", verb, arg[0] ? " " : "", arg);
         return BT_OK;

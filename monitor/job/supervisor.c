@@ -286,6 +286,7 @@ static void tick(bt_job *job, int64_t *next) {
     if (now < *next) return;
     *next = now + TICK_NS;
     bt_job_hosts_tick(job, now);
+    bt_job_alerts_tick(job, now);
     bt_job_view v;
     bt_job_look(job, &v);
     if (job->s->ui.tick) job->s->ui.tick(job->s->ui.ctx, &v);
@@ -491,8 +492,10 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;
     job->lr_factor = job->told_factor = job->from.lr_factor;
     bt_job_run_sink(job);
+    bt_job_alerts_open(job);
     bt_code code = open_job(job, err);
     if (code == BT_OK) code = attempts(job, err);
+    if (code == BT_OK) bt_job_alerts_end(job);
     bt_job_clear_away(job);
     out->stopped = job->stop_asked && !job->stop_now && out->end.kind == BT_END_DONE;
     close_job(job);

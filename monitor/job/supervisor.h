@@ -113,6 +113,11 @@ typedef struct bt_job_setup {
     void *resume_ctx; /* of both */
     /* argv of a viewer to start beside the run, NULL-terminated; NULL: none */
     const char *const *viewer;
+    /* when to tell whom; rules NULL: never. curl: path of the program that calls the webhook */
+    struct {
+        const struct bt_alert_rules *rules;
+        const char *command, *webhook, *curl; /* "" */
+    } alert;
     bt_job_ui ui;
 } bt_job_setup;
 

@@ -189,9 +189,11 @@ static void number_items(const bt_top *t, items *l) {
 }
 
 static void draw_tabs(bt_top *t, int y) {
+    t->tab_y = y;
     int x = 1, gap = t->canvas.w < 96 ? 1 : 2;
     for (int i = 1; i < BT_SCREEN_COUNT; i++) {
         bool on = (int)t->screen == i;
+        t->tab_x[i] = x;
         char digit[4] = {(char)('0' + i), ' ', 0};
         x += bt_canvas_text(
             &t->canvas, x, y, t->canvas.w - x,
@@ -199,8 +201,9 @@ static void draw_tabs(bt_top *t, int y) {
         x += bt_canvas_text(&t->canvas, x, y, t->canvas.w - x,
                             (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL,
                                        .attr = on ? BT_ATTR_BOLD | BT_ATTR_UNDERLINE : 0},
-                            bt_screens[i].title) +
-             gap;
+                            bt_screens[i].title);
+        t->tab_end[i] = x;
+        x += gap;
     }
 }
 
@@ -275,8 +278,11 @@ static void draw_input(bt_top *t, int y) {
     bt_canvas_fill(c, (bt_rect){0, y, c->w, 1}, ' ', (bt_style){.bg = BT_C_BAR});
     bt_style s = {.fg = BT_C_BRIGHT, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD};
     if (t->input == BT_INPUT_CONFIRM) {
-        const char *what = t->confirm == BT_DO_CHECKPOINT           ? "write a checkpoint now"
-                           : t->confirm == BT_DO_STOP               ? "checkpoint and stop"
+        const char *what = t->confirm == BT_DO_CHECKPOINT ? "write a checkpoint now"
+                           : t->confirm == BT_DO_STOP     ? "checkpoint and stop"
+                           : t->confirm == BT_DO_EVALUATE ? "evaluate the validation split"
+                           : t->confirm == BT_DO_REMOVE
+                               ? "remove its records for good, checkpoints stay"
                            : t->view->head.trouble.resumes          ? "resume the training"
                            : t->view->head.state == BT_STATE_PAUSED ? "resume"
                                                                     : "pause";
@@ -288,6 +294,8 @@ static void draw_input(bt_top *t, int y) {
     int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s,
                                t->input == BT_INPUT_FILTER ? "/"
                                : t->input == BT_INPUT_NOTE ? "note: "
+                               : t->input == BT_INPUT_RATE ? "peak learning rate: "
+                               : t->input == BT_INPUT_TAGS ? "tags (+add -drop): "
                                                            : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
@@ -466,6 +474,8 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
     bt_canvas_clear(&t->canvas);
     /* a screen that lists something says what */
     t->n_rows = t->n_all = 0, t->columns = 0;
+    t->tab_y = -1;
+    t->list_rows = (bt_rect){0, 0, 0, 0};
     if (bt_top_small(t))
         draw_small(t);
     else

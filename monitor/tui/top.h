@@ -15,7 +15,8 @@
 
 typedef struct bt_top_actions {
     void *ctx;
-    /* sends "checkpoint", "stop", "pause", "resume" to a live run; reply: one line for people */
+    /* sends "checkpoint", "stop", "pause", "resume", "eval", "set lr=2e-4" to a live run; reply: one
+     * line for people */
     bt_code (*control)(void *ctx, const char *run, const char *verb, char *reply, size_t size,
                        bt_err *err);
     /* starts a run with the words of a `bitrain train` command line, detached; it is in the
@@ -26,6 +27,11 @@ typedef struct bt_top_actions {
     /* writes an event: ANNOTATION at a step, ACKNOWLEDGED (step -1) */
     bt_code (*mark)(void *ctx, const char *run, int64_t step, bt_event_kind kind, const char *text,
                     bt_err *err);
+    /* "+paper -draft"; tags: those it has now */
+    bt_code (*tag)(void *ctx, const char *run, const char *words, char *tags, size_t size,
+                   bt_err *err);
+    /* the records of an ended run; its checkpoints stay. reply says what went */
+    bt_code (*remove)(void *ctx, const char *run, char *reply, size_t size, bt_err *err);
 } bt_top_actions;
 
 typedef struct bt_top_cfg {

@@ -69,6 +69,8 @@ static void change_y(bt_top *t, bt_action a) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+enum { WHEEL_ROWS = 3 };
+
 static void move(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
     if (t->help) {
@@ -361,89 +363,13 @@ static void run_command(bt_top *t, char *line) {
     t->reload = true;
 }
 
-/* the command that view.h's trouble names, without the shell */
-static void resume_run(bt_top *t) {
-    char name[BT_NAME_MAX];
-    const char *words[] = {"--resume", t->run};
-    bt_err err = BT_ERR_INIT;
-    snprintf(name, sizeof name, "%s", t->run);
-    if (t->cfg.actions.start(t->cfg.actions.ctx, 2, words, name, &err) != BT_OK)
-        bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else
-        bt_top_message(t, BT_C_GOOD, "%s: resumed", t->run);
-    t->reload = true;
-}
-
-static void ask_control(bt_top *t, bt_action what) {
-    if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
-        if (t->cfg.actions.start)
-            t->input = BT_INPUT_CONFIRM, t->confirm = what, t->asked_burst = t->burst;
-        else
-            bt_top_message(t, BT_C_WARN, "no run can be started here: use '%s'",
-                           t->view->head.trouble.command);
-    } else if (!t->has_run || !t->view->head.live)
-        bt_top_message(t, BT_C_LABEL, "the run is not live");
-    else if (!t->cfg.actions.control)
-        bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
-    else
-        t->input = BT_INPUT_CONFIRM, t->confirm = what, t->asked_burst = t->burst;
-}
-
-static void send_control(bt_top *t) {
-    char reply[200] = "";
-    bt_err err = BT_ERR_INIT;
-    if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes) {
-        resume_run(t);
-        return;
-    }
-    const char *verb = t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
-                       : t->confirm == BT_DO_STOP               ? "stop"
-                       : t->view->head.state == BT_STATE_PAUSED ? "resume"
-                                                                : "pause";
-    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) !=
-        BT_OK)
-        bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else if (!reply[0] || strcmp(reply, verb) == 0)
-        bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
-    else
-        bt_top_message(t, BT_C_GOOD, "%s", reply);
-    t->reload = true;
-}
-
-static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
-                     const char *done) {
-    bt_err err = BT_ERR_INIT;
-    if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK)
-        bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else
-        bt_top_message(t, BT_C_GOOD, "%s", done);
-    t->reload = true;
-}
-
-static void ask_note(bt_top *t, bt_action what) {
-    char text[64];
-    if (!t->has_run)
-        bt_top_message(t, BT_C_LABEL, "no run is chosen");
-    else if (!t->cfg.actions.mark)
-        bt_top_message(t, BT_C_WARN, "notes are not available here");
-    else if (what == BT_DO_ANNOTATE)
-        t->input = BT_INPUT_NOTE, t->line[0] = 0;
-    else if (t->view->head.alerts == 0)
-        bt_top_message(t, BT_C_LABEL, "no alerts to acknowledge");
-    else {
-        snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts,
-                 t->view->head.alerts == 1 ? "" : "s");
-        mark_run(t, -1, BT_EVENT_ACKNOWLEDGED, text, text);
-    }
-}
-
 static void input_key(bt_top *t, int32_t key) {
     if (t->input == BT_INPUT_CONFIRM) {
         t->input = BT_INPUT_NONE;
         if (t->burst == t->asked_burst)
             bt_top_message(t, BT_C_WARN, "nothing was done: the answer came with the question");
         else if (key == 'y' || key == 'Y')
-            send_control(t);
+            bt_top_steer_confirmed(t);
         else
             bt_top_message(t, BT_C_LABEL, "nothing was done");
         return;
@@ -455,8 +381,8 @@ static void input_key(bt_top *t, int32_t key) {
         bt_input was = t->input;
         t->input = BT_INPUT_NONE;
         if (was == BT_INPUT_COMMAND) run_command(t, t->line);
-        if (was == BT_INPUT_NOTE && t->line[0])
-            mark_run(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line, "noted at this step");
+        if (was == BT_INPUT_NOTE || was == BT_INPUT_RATE || was == BT_INPUT_TAGS)
+            bt_top_steer_line(t, was);
     } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
         bt_top_filter_set(t, t->line);
     }
@@ -550,9 +476,13 @@ static void act(bt_top *t, bt_action a) {
     case BT_DO_NEW_RUN: bt_form_open(t); break;
     case BT_DO_CHECKPOINT:
     case BT_DO_STOP:
-    case BT_DO_PAUSE: ask_control(t, a); break;
+    case BT_DO_PAUSE:
+    case BT_DO_EVALUATE:
+    case BT_DO_RATE:
+    case BT_DO_REMOVE:
+    case BT_DO_TAGS:
     case BT_DO_ACKNOWLEDGE:
-    case BT_DO_ANNOTATE: ask_note(t, a); break;
+    case BT_DO_ANNOTATE: bt_top_steer(t, a); break;
     case BT_DO_WRITE: write_screen(t); break;
     case BT_DO_HELP:
         t->help = !t->help;
@@ -577,6 +507,22 @@ static int32_t pasted(bt_top *t, int32_t key) {
     return key < ' ' || key >= 0x110000 ? ' ' : key;
 }
 
+/* a tab opens its screen, a row is selected; a selected row is opened. Nothing while something is asked */
+static void click(bt_top *t) {
+    const int x = t->term->mouse_x, y = t->term->mouse_y;
+    if (t->input != BT_INPUT_NONE || t->help) return;
+    for (int i = 1; y == t->tab_y && i < BT_SCREEN_COUNT; i++)
+        if (x >= t->tab_x[i] && x < t->tab_end[i]) go_screen(t, i);
+    const int row = t->list[t->screen].top + y - t->list_rows.y;
+    if (y < t->list_rows.y || y >= t->list_rows.y + t->list_rows.h || x < t->list_rows.x ||
+        x >= t->list_rows.x + t->list_rows.w || row >= (int)t->n_rows)
+        return;
+    if (row == t->list[t->screen].selected)
+        open_selected(t);
+    else
+        move(t, row - t->list[t->screen].selected);
+}
+
 void bt_top_key(bt_top *t, int32_t key) {
     t->dirty = true;
     key = pasted(t, key);
@@ -585,6 +531,10 @@ void bt_top_key(bt_top *t, int32_t key) {
         t->quit = true;
     else if (key == BT_KEY_RESIZE)
         t->reload = true;
+    else if (key == BT_KEY_CLICK)
+        click(t);
+    else if (key == BT_KEY_WHEEL_UP || key == BT_KEY_WHEEL_DOWN)
+        move(t, key == BT_KEY_WHEEL_UP ? -WHEEL_ROWS : WHEEL_ROWS);
     else if (t->input == BT_INPUT_FORM)
         bt_form_key(t, key);
     else if (t->input != BT_INPUT_NONE)

@@ -95,6 +95,20 @@ static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
     bt_json_end(j, ']');
 }
 
+/* A point that stands for several steps is drawn, not computed with: seven digits are more than any
+ * screen shows and a third of the bytes. Single steps keep every digit. */
+enum { POINT_DIGITS = 7 };
+
+static void points(bt_json *j, const char *key, const double *v, const int64_t *count, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++)
+        if (count[i] > 1)
+            bt_json_rounded(j, NULL, v[i], POINT_DIGITS);
+        else
+            bt_json_num(j, NULL, v[i]);
+    bt_json_end(j, ']');
+}
+
 static void integers(bt_json *j, const char *key, const int64_t *v, size_t n) {
     bt_json_array(j, key);
     for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, v[i]);
@@ -119,11 +133,11 @@ static void series(const bt_view *v, bt_json *j) {
         bt_json_num(j, "high", s->high);
         numbers(j, "x", s->x, s->n);
         integers(j, "step", s->step, s->n);
-        numbers(j, "first", s->first, s->n);
-        numbers(j, "last", s->last, s->n);
-        numbers(j, "min", s->min, s->n);
-        numbers(j, "max", s->max, s->n);
-        numbers(j, "mean", s->mean, s->n);
+        points(j, "first", s->first, s->count, s->n);
+        points(j, "last", s->last, s->count, s->n);
+        points(j, "min", s->min, s->count, s->n);
+        points(j, "max", s->max, s->count, s->n);
+        points(j, "mean", s->mean, s->count, s->n);
         integers(j, "n", s->count, s->n);
         bt_json_end(j, '}');
     }

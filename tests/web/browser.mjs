@@ -76,11 +76,38 @@ async function runsTable({ page }) {
   await filters(page);
   await columns(page);
   await sorting(page);
+  await chartOfRuns(page);
   await accessible(page, "runs");
   await walked(page, "runs");
   await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page, "runs, dark");
   await page.emulateMedia({ colorScheme: "light" });
+}
+
+/** The chart beside the table: its legend hides and isolates, and the address is the view. */
+async function chartOfRuns(page) {
+  const base = page.locator(".run-legend button", { hasText: "base" });
+  const shown = (want) =>
+    page.waitForFunction((text) => {
+      const on = [...document.querySelectorAll('.run-legend button[aria-pressed="true"]')];
+      const names = on.map((one) => one.textContent).sort();
+      return names.join() === text;
+    }, want);
+  await page.goto(`${page.url().split("#")[0]}#/runs?filter=steps>0&runs=other,base,gone&up=1`);
+  await page.waitForFunction(() => /the run gone is gone/.test(document.body.textContent));
+  await shown("base,other");
+  assert.equal(await page.inputValue("input[type=search]"), "steps>0");
+  await base.click({ modifiers: ["Shift"] });
+  await shown("base");
+  await base.click({ modifiers: ["Shift"] });
+  await shown("base,other");
+  await base.click();
+  await shown("other");
+  await page.locator(".runs-chart select").nth(1).selectOption("optim.lr");
+  await shown("lr 0.002 (2)");
+  assert.match(page.url(), /runs=other,base&by=optim\.lr$/);
+  await page.goto(`${page.url().split("#")[0]}#/runs`);
+  await shown("base,other");
 }
 
 async function filters(page) {

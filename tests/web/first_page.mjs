@@ -205,13 +205,9 @@ async function resumes(context, page, url) {
   await page.goto(`${url}/#/run/trained/overview`);
   await page.waitForSelector(trouble);
   assert.equal(await page.locator(`${trouble} h2`).textContent(), "stopped after step 4 of 12");
-  page.removeAllListeners("dialog");
-  const asked = [];
-  page.on("dialog", (dialog) => {
-    asked.push(dialog.message());
-    dialog.accept();
-  });
   await page.locator(`${trouble} button.main`, { hasText: "Resume" }).click();
+  const asked = await page.locator("dialog h3").allTextContents();
+  await page.locator("dialog button.main", { hasText: "Resume" }).click();
   await page.waitForFunction(() =>
     document.getElementById("toast").textContent.includes("started again"),
   );

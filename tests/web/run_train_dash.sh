@@ -20,7 +20,7 @@ url=$(grep -ho 'http://[^ ]*#token=[0-9a-f]*' "$dir/out" "$dir/err" | head -1)
 [ -n "$url" ] || { echo "FAIL: no address"; cat "$dir/out" "$dir/err"; exit 1; }
 port=${url#http://127.0.0.1:}; port=${port%%/*}
 token=${url##*=}
-req() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%s %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\nAuthorization: Bearer %s\r\nAccept-Encoding: gzip\r\n%b' "$1" "$2" "$port" "$token" "${3:-\r\n}" >&3; timeout 20 cat <&3 | tr -d '\0'; exec 3>&- 3<&-; }
+req() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%s %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\nAuthorization: Bearer %s\r\n%b' "$1" "$2" "$port" "$token" "${3:-\r\n}" >&3; timeout 20 cat <&3 | tr -d '\0'; exec 3>&- 3<&-; }
 ask() { local body="{\"run\":\"demo\",\"verb\":\"$1\"${2:+,\"value\":\"$2\"}}"; req POST /api/v1/control "Origin: http://127.0.0.1:$port\r\nX-Bitrain-Control: 1\r\nContent-Length: ${#body}\r\n\r\n$body"; }
 state() { req GET /api/v1/runs/demo/head | grep -o '"state":"[a-z]*"' | cut -d'"' -f4; }
 until_state() { for _ in $(seq 300); do [ "$(state)" = "$1" ] && return; sleep 0.1; done; bad "the run never was $1 (it is $(state))"; }
@@ -34,12 +34,22 @@ done 2>/dev/null
 [ -n "${nice_seen:-}" ] || bad "no dashboard among the children of the run"
 for _ in $(seq 200); do req GET '/api/v1/runs/demo/series?metric=loss&width=100' | grep -q '"mean":\[[0-9]' && break; sleep 0.1; done
 req GET '/api/v1/runs/demo/series?metric=loss&width=100' | grep -q '"mean":\[[0-9]' || bad "no loss arrived"
+unpacked() { exec 3<>"/dev/tcp/127.0.0.1/$port"; printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\nAuthorization: Bearer %s\r\nAccept-Encoding: gzip\r\n\r\n' "$1" "$port" "$token" >&3; timeout 20 cat <&3 | LC_ALL=C sed '1,/^\r$/d' | gzip -dc; exec 3>&- 3<&-; }
+unpacked /api/v1/metrics | grep -q '"key":"loss"' || bad "an answer is not compressed for a client that takes gzip"
 ask pause | grep -q '"ok":true' || bad "pause: $(ask pause | tail -1)"
 until_state paused
 ask resume | grep -q '"ok":true' || bad "resume"
 until_state running
 ask set lr_factor=0.5 | grep -q '"ok":true' || bad "learning rate"
 ask set lr_factor=no | grep -q '"error"' || bad "a learning rate that is no number was taken"
+ask set lr=1e-9 | grep -q 'the peak learning rate is 1e-09' || bad "the learning rate is not told as a value"
+ask tag '+paper' | grep -q '"reply":"tags of demo: paper"' || bad "tag"
+ask note 'from the page' | grep -q '"reply":"demo: noted"' || bad "note"
+ask annotate here | grep -q '"reply":"noted at this moment"' || bad "annotate"
+ask remove records | grep -q 'is being trained by pid' || bad "a live run was removed"
+ask remove everything | grep -q "must be 'records'" || bad "remove what?"
+ask fly | grep -q 'must be one of pause.*annotate, acknowledge, remove' || bad "an unknown verb"
+[ "$("$BITRAIN" query --csv "SELECT tags || note FROM runs WHERE run = 'demo'" | tail -1)" = "paperfrom the page" ] || bad "tags and note are not kept"
 ask checkpoint | grep -q '"ok":true' || bad "checkpoint"
 ask stop | grep -q '"ok":true' || bad "stop"
 for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done

@@ -149,6 +149,11 @@ static const contract contracts[] = {
      "a:runs a:levels s:levels.0.run n:levels.0.tokens n:levels.0.value "
      "?:levels.0.first_different_step n:levels.1.common_steps a:configs o:configs.0.config "
      "s:configs.0.command"},
+    {"/api/v1/curves", NULL, "runs=base,gone,other&metric=loss&width=20",
+     "s:metric a:runs s:runs.0.run a:runs.0.curve.series a:runs.1.curve.series.0.mean a:missing "
+     "s:missing.0"},
+    {"/api/v1/settings", NULL, "name=optim.lr&metric=loss",
+     "a:names o:settings n:settings.base.loss"},
     {"/api/v1/query", NULL, "sql=SELECT run, steps FROM runs ORDER BY run",
      "a:columns s:columns.0 a:rows a:rows.0 b:truncated"},
 };
@@ -250,6 +255,10 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         {"/api/v1/compare", NULL, "", BT_ARG, "'runs' is missing"},
         {"/api/v1/compare", NULL, "runs=../etc,base", BT_ARG, "run names"},
         {"/api/v1/compare", NULL, "runs=base,nobody", BT_NOTFOUND, "nobody"},
+        {"/api/v1/curves", NULL, "", BT_ARG, "'runs' is missing"},
+        {"/api/v1/curves", NULL, "runs=base,../x", BT_ARG, "run names"},
+        {"/api/v1/curves", NULL, "runs=base&metric=mood", BT_ARG, "no metric 'mood'"},
+        {"/api/v1/settings", NULL, "metric=mood", BT_ARG, "no metric 'mood'"},
         {"/api/v1/query", NULL, "sql=SELECT 1; SELECT 2", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=DELETE FROM run", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=ATTACH '/etc/passwd' AS x", BT_ARG, ""},

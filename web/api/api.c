@@ -9,7 +9,7 @@
 #include "engine/base/tables/metric.h"
 
 /* runs whose loaded series are kept; the one not asked for longest goes */
-enum { VIEWS = 8 };
+enum { VIEWS = 64 };
 
 struct bt_api {
     char store[1024];

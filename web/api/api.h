@@ -25,6 +25,10 @@ typedef struct bt_api_allows {
     /* starts the ranks of an ended run again, detached; NULL: cannot. It may take a second */
     bt_code (*resume)(void *ctx, const char *run, bt_err *err);
     void *resume_ctx;
+    /* removes an ended run's records, and its checkpoints if asked to; reply says what went. NULL:
+     * cannot. ctx is resume_ctx */
+    bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
+                      bt_err *err);
 } bt_api_allows;
 
 bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err)

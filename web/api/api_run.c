@@ -1,13 +1,10 @@
-/* api_run.c - one run in full, several compared, and what can be asked of one. */
-#include <jansson.h>
+/* api_run.c - one run in full, several compared, and SQL. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/base/tables/fact.h"
-#include "engine/base/tables/verb.h"
 #include "store/read/compare_runs.h"
-#include "store/wire/control_client.h"
 #include "web/api/api.h"
 #include "web/api/query_process.h"
 #include "web/api/row_limits.h"
@@ -259,79 +256,4 @@ bt_code bt_api_query(bt_api *a, const bt_req *r, const char *run, bt_answer *out
             "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
     if (!q.sql || !*q.sql) return bt_fail(err, BT_ARG, "query argument 'sql' is missing");
     return bt_query_process_run(&q, &out->body, err);
-}
-
-/* ---- control ---- */
-/* {"run": "demo", "verb": "checkpoint"} or {"run": "demo", "verb": "set", "value": "lr_factor=0.5"}
- * -> one line to the supervisor */
-static bt_code control_line(const char *body, char *run, char *line, size_t size, bt_err *err) {
-    json_error_t why;
-    json_t *root = json_loads(body ? body : "", JSON_REJECT_DUPLICATES, &why);
-    const char *name = json_string_value(json_object_get(root, "run")),
-               *verb = json_string_value(json_object_get(root, "verb"));
-    const char *value = json_string_value(json_object_get(root, "value"));
-    bt_code code = BT_OK;
-    bt_verb known = verb ? bt_verb_find(verb) : BT_VERB_COUNT;
-    char words[160];
-    if (!root)
-        code = bt_fail(err, BT_ARG, "the body is not JSON: %s", why.text);
-    else if (!name || !bt_name_ok(name))
-        code = bt_fail(err, BT_ARG, "'run' must be a run's name");
-    else if (known == BT_VERB_COUNT)
-        code = bt_fail(err, BT_ARG, "'verb' must be one of %s",
-                       bt_verb_list(words, sizeof words, ", ", false));
-    else if (value && (strlen(value) > 200 || strpbrk(value, "\n\r#")))
-        code = bt_fail(err, BT_ARG, "'value' must be one line KEY=VALUE");
-    else if (bt_verbs[known].argument[0] && !value)
-        code = bt_fail(err, BT_ARG, "'value' is missing (lr=2e-4 or lr_factor=0.5)");
-    else {
-        snprintf(run, BT_NAME_MAX, "%s", name);
-        snprintf(line, size, "%s%s%s #dashboard", verb, value ? " " : "", value ? value : "");
-    }
-    json_decref(root);
-    return code;
-}
-
-/* an ended run has no supervisor to ask: it is started again, by what view.h's trouble says */
-static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *reply, size_t size,
-                            bt_err *err) {
-    const bt_api_allows allows = bt_api_allowed(a);
-    char run[BT_NAME_MAX];
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
-    *done = false;
-    BT_TRY(bt_db_run(bt_api_db(a, err), wanted, run, err));
-    bt_view *v = bt_api_view(a, run, err);
-    if (!v) return err->code;
-    ask.run = run;
-    BT_TRY(bt_view_load(v, &ask, err));
-    if (!v->head.trouble.resumes) return BT_OK;
-    if (!allows.resume)
-        return bt_fail(err, BT_UNSUPPORTED, "this server starts no runs: use '%s'",
-                       v->head.trouble.command);
-    BT_TRY(allows.resume(allows.resume_ctx, run, err));
-    snprintf(reply, size, "%s is started again", run);
-    *done = true;
-    return BT_OK;
-}
-
-bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
-                       bt_err *err) {
-    (void)unused;
-    char run[BT_NAME_MAX], line[BT_CONTROL_LINE], reply[BT_CONTROL_LINE];
-    bt_db *db = bt_api_db(a, err);
-    if (!db) return err->code;
-    bool done = false;
-    BT_TRY(control_line(r->body, run, line, sizeof line, err));
-    const char *resume = bt_verbs[BT_VERB_RESUME].word;
-    if (strncmp(line, resume, strlen(resume)) == 0 && line[strlen(resume)] == ' ')
-        BT_TRY(resume_ended(a, run, &done, reply, sizeof reply, err));
-    if (!done) BT_TRY(bt_control_request(db, run, line, reply, sizeof reply, err));
-    bt_json j;
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
-    bt_json_bool(&j, "ok", true);
-    bt_json_str(&j, "reply", reply);
-    bt_json_end(&j, '}');
-    return BT_OK;
 }

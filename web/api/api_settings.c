@@ -13,8 +13,8 @@ enum { MOST = 16 };
 
 typedef struct asked {
     bt_json *j;
-    const char *name[MOST];
-    int n;
+    const char *name[MOST]; /* settings, and behind them metrics of a step */
+    int n, n_settings;
 } asked;
 
 static bool put_name(void *ctx, const bt_row *row) {
@@ -43,23 +43,45 @@ static bt_code read_names(const bt_req *r, asked *a, bt_err *err) {
     return BT_OK;
 }
 
+/* the names come from the table of metrics: they may stand in a statement */
+static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
+    a->n_settings = a->n;
+    for (int k = 0; k < r->n_args; k++) {
+        if (strcmp(r->arg[k].key, "metric") != 0) continue;
+        const int m = bt_metric_find(BT_SCOPE_STEP, r->arg[k].value);
+        if (m < 0)
+            return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)",
+                           r->arg[k].value);
+        if (a->n == MOST)
+            return bt_fail(err, BT_ARG, "at most %d settings and metrics a request", (int)MOST);
+        a->name[a->n++] = bt_step_metrics[m].key;
+    }
+    return BT_OK;
+}
+
+/* of a metric: its newest value among the last 200 steps of a run */
 static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
     char path[MOST][80];
     const char *params[MOST];
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT run");
-    for (int k = 0; k < a->n; k++) {
+    for (int k = 0; k < a->n_settings; k++) {
         snprintf(path[k], sizeof path[k], "$.\"%s\".value", a->name[k]);
         params[k] = path[k];
         bt_text_printf(&sql, ", json_extract(config, ?%d)", k + 1);
     }
+    for (int k = a->n_settings; k < a->n; k++)
+        bt_text_printf(&sql,
+                       ", (SELECT \"%s\" FROM steps s WHERE s.run = runs.run AND s.step >= "
+                       "runs.steps - 200 AND \"%s\" IS NOT NULL ORDER BY s.step DESC LIMIT 1)",
+                       a->name[k], a->name[k]);
     bt_text_put(&sql, " FROM runs ORDER BY started_s DESC, run");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "no memory for a query")
                               : bt_db_query(db,
                                             &(bt_question){.sql = bt_text_str(&sql),
                                                            .params = params,
-                                                           .n_params = a->n,
+                                                           .n_params = a->n_settings,
                                                            .max_rows = 10000,
                                                            .max_s = BT_WEB_QUERY_S},
                                             put_settings, a, err);
@@ -73,6 +95,7 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
     bt_json j;
     asked a = {.j = &j};
     BT_TRY(read_names(r, &a, err));
+    BT_TRY(read_metrics(r, &a, err));
     bt_db *db = bt_api_db(api, err);
     if (!db) return err->code;
     bt_json_begin(&j, &out->body);

@@ -1,12 +1,26 @@
 /* responses.c - what the dashboard sends of its own: answers and errors. */
 
+#include <stdlib.h>
+
+#include "web/http/compress.h"
 #include "web/server/server_impl.h"
 
 enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a) {
     if (a->body.failed) bt_answer_error(a, 503, "memory", "out of memory", "try again");
-    struct MHD_Response *r = MHD_create_response_from_buffer(a->body.len, a->body.data,
-                                                             MHD_RESPMEM_MUST_COPY);
-    if (!r) return MHD_NO;
+    void *packed = NULL;
+    size_t n = 0;
+    const bool gzip = a->body.len >= BT_GZIP_FROM_BYTES &&
+                      bt_http_takes_gzip(bt_http_header(c, "Accept-Encoding")) &&
+                      bt_http_gzip(a->body.data, a->body.len, &packed, &n);
+    struct MHD_Response *r =
+        gzip ? MHD_create_response_from_buffer(n, packed, MHD_RESPMEM_MUST_FREE)
+             : MHD_create_response_from_buffer(a->body.len, a->body.data, MHD_RESPMEM_MUST_COPY);
+    if (!r) {
+        free(packed);
+        return MHD_NO;
+    }
+    if (gzip) MHD_add_response_header(r, "Content-Encoding", "gzip");
+    MHD_add_response_header(r, "Vary", "Accept-Encoding");
     MHD_add_response_header(r, "Content-Type", a->type);
     MHD_add_response_header(r, "Cache-Control", "no-store");
     if (a->status == 429 || a->status == 503) MHD_add_response_header(r, "Retry-After", "2");

@@ -195,7 +195,8 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
                                             .query = cfg->query_program != NULL,
                                             .program = cfg->query_program,
                                             .resume = cfg->control ? cfg->resume : NULL,
-                                            .resume_ctx = cfg->resume_ctx},
+                                            .resume_ctx = cfg->resume_ctx,
+                                            .remove = cfg->control ? cfg->remove : NULL},
                            err);
     w->cache = bt_cache_open();
     if (code == BT_OK)

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "engine/base/status.h"
+
 typedef enum { BT_DEPTH_MONO, BT_DEPTH_16, BT_DEPTH_256 } bt_color_depth;
 
 #define BT_COLOR(id, c256, c16, help) BT_C_##id,
@@ -24,7 +26,13 @@ typedef struct bt_color_row {
     int16_t c256, c16; /* -1: the terminal's own */
 } bt_color_row;
 
-extern const bt_color_row bt_colors[BT_C_COUNT];
+extern const bt_color_row bt_colors[BT_C_COUNT]; /* the theme "dark" */
+
+/* The colours from now on, of the whole process: "dark" (the first), "light", or the path of a file with
+ * lines 'ROLE INDEX' (a role of colors.def in small letters, an index of the 256 colours or -1 for the
+ * terminal's own; '#' begins a comment) over the dark ones. BT_ARG names file, line and the nearest role;
+ * the colours stay as they were. Before any thread draws. */
+bt_code bt_color_theme(const char *name, bt_err *err) BT_MUST_CHECK;
 
 int bt_color_index(uint8_t color, bt_color_depth depth); /* palette index, -1 default */
 /* 0..1 -> viridis-like role; NaN -> BT_C_NONE */

@@ -31,6 +31,9 @@ enum {
     BT_KEY_HANGUP,      /* the terminal is gone, or somebody asked us to end */
     BT_KEY_PASTE_BEGIN, /* what follows is pasted text, until BT_KEY_PASTE_END */
     BT_KEY_PASTE_END,
+    BT_KEY_CLICK, /* the first button of the mouse: bt_term's mouse_x and mouse_y */
+    BT_KEY_WHEEL_UP,
+    BT_KEY_WHEEL_DOWN,
     BT_KEY_F0 = 0x110100
 };
 

@@ -88,7 +88,7 @@ bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int
                           bt_err *err) {
     text_term *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
-    t->base = (bt_term){caps, text_size, text_key, text_present, NULL, text_close};
+    t->base = (bt_term){caps, text_size, text_key, text_present, NULL, text_close, 0, 0};
     t->to = to;
     t->w = w;
     t->h = h;

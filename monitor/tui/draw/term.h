@@ -52,6 +52,7 @@ struct bt_term {
     bt_code (*present)(bt_term *t, const bt_canvas *c, bt_err *err);
     void (*redraw)(bt_term *t);
     void (*close)(bt_term *t);
+    int mouse_x, mouse_y; /* of the newest BT_KEY_CLICK */
 };
 
 #endif

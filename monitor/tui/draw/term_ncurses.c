@@ -149,6 +149,17 @@ static void suspend(nc_term *t) {
     t->all = true;
 }
 
+/* wheel and first button; other presses mean nothing */
+static int32_t mouse(nc_term *t) {
+    MEVENT e;
+    if (getmouse(&e) != OK) return BT_KEY_NONE;
+    t->base.mouse_x = e.x;
+    t->base.mouse_y = e.y;
+    if (e.bstate & BUTTON4_PRESSED) return BT_KEY_WHEEL_UP;
+    if (e.bstate & BUTTON5_PRESSED) return BT_KEY_WHEEL_DOWN;
+    return e.bstate & BUTTON1_PRESSED ? BT_KEY_CLICK : BT_KEY_NONE;
+}
+
 static int32_t translate(nc_term *t, int rc, wint_t ch) {
     if (rc == OK) {
         if (ch == BT_CTRL('Z')) {
@@ -171,6 +182,7 @@ static int32_t translate(nc_term *t, int rc, wint_t ch) {
     case KEY_DC: return BT_KEY_DELETE;
     case KEY_BACKSPACE: return BT_KEY_BACKSPACE;
     case KEY_ENTER: return '\n';
+    case KEY_MOUSE: return mouse(t);
     case KEY_RESIZE: t->all = true; return BT_KEY_RESIZE;
     case PASTE_BEGIN: return BT_KEY_PASTE_BEGIN;
     case PASTE_END: return BT_KEY_PASTE_END;
@@ -264,6 +276,8 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     /* a frame is short: no look at the keyboard while it is drawn */
     typeahead(-1);
     set_escdelay(25);
+    mouseinterval(0); /* a press is told at once */
+    mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
     curs_set(0);
     if (want.depth != BT_DEPTH_MONO && has_colors()) {
         start_color();
@@ -275,7 +289,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
         want.depth = BT_DEPTH_MONO;
     }
     want.keys = true;
-    t->base = (bt_term){want, nc_size, nc_key, nc_present, nc_redraw, nc_close};
+    t->base = (bt_term){want, nc_size, nc_key, nc_present, nc_redraw, nc_close, 0, 0};
     t->all = true;
     catch_signals();
     *out = &t->base;

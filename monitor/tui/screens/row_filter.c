@@ -73,4 +73,5 @@ void bt_top_table(bt_top *t, bt_rect r, bt_list_table table) {
     if (l->sort >= 0) table.sort_col = l->sort;
     table.descending = !l->invert;
     t->page = bt_list_draw(&t->canvas, r, &table, &l->top);
+    t->list_rows = (bt_rect){r.x, r.y + 1, r.w, t->page};
 }

@@ -25,7 +25,9 @@ typedef enum {
     BT_INPUT_COMMAND,
     BT_INPUT_CONFIRM,
     BT_INPUT_FORM,
-    BT_INPUT_NOTE
+    BT_INPUT_NOTE,
+    BT_INPUT_RATE,
+    BT_INPUT_TAGS
 } bt_input;
 
 /* the series every screen draws from, in this order in view->series */
@@ -113,6 +115,9 @@ typedef struct bt_top {
     size_t rows[BT_TOP_ROWS]; /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
     int page; /* rows that fit, for PgUp and PgDn */
+    /* where the mouse finds tabs and rows on the canvas; tab_y -1, list_rows.h 0: nowhere */
+    int tab_x[BT_SCREEN_COUNT], tab_end[BT_SCREEN_COUNT], tab_y;
+    bt_rect list_rows;
     /* that the current table shows, a bit each: < and > go from one to the next */
     uint32_t columns;
     char filter[128];
@@ -194,6 +199,11 @@ unsigned bt_top_small_parts(const bt_top *t); /* BT_VIEW_* that it shows */
 
 /* ---- top_keys.c, form.c, screen_compare.c ---- */
 void bt_top_key(bt_top *t, int32_t key);
+/* top_steer.c: begins what a key of the groups RUNS and CONTROL wants; goes on when it was confirmed, or
+ * when its line was entered */
+void bt_top_steer(bt_top *t, bt_action what);
+void bt_top_steer_confirmed(bt_top *t);
+void bt_top_steer_line(bt_top *t, bt_input was);
 void bt_form_open(bt_top *t);
 void bt_form_key(bt_top *t, int32_t key);
 /* the marked runs into t->compared */

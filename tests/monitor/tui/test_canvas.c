@@ -1,6 +1,8 @@
 /* timeout: 60
  * cells: nothing hostile gets into one, nothing leaves the grid, wide glyphs stay whole, ASCII says
  * what Unicode says. */
+#include <unistd.h>
+
 #include "monitor/tui/draw/panes.h"
 #include "tui_test.h"
 
@@ -179,8 +181,40 @@ static void layout_fills_drops_and_never_overlaps(void **state) {
     assert_int_equal(out[0].w, 17); /* 10 + a quarter of the rest */
 }
 
+static void themes_change_roles(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    char path[] = "/tmp/bt_theme_XXXXXX";
+    const int fd = mkstemp(path);
+    FILE *f = fdopen(fd, "w");
+    assert_non_null(f);
+    const int dark = bt_color_index(BT_C_TEXT, BT_DEPTH_256);
+    assert_int_equal(bt_color_theme("light", &err), BT_OK);
+    assert_int_not_equal(bt_color_index(BT_C_TEXT, BT_DEPTH_256), dark);
+    assert_int_equal(bt_color_index(BT_C_HEAT0, BT_DEPTH_256), bt_colors[BT_C_HEAT0].c256);
+    assert_int_equal(bt_color_theme("/nowhere/theme", &err), BT_NOTFOUND);
+    fputs("# mine\naccent 200   # bright\n\nbar -1\nacent 3\n", f);
+    fflush(f);
+    assert_int_equal(bt_color_theme(path, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, ":5: no role 'ACENT' (did you mean 'ACCENT'?)"));
+    /* what could not be read changes nothing */
+    assert_int_not_equal(bt_color_index(BT_C_ACCENT, BT_DEPTH_256), 200);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    rewind(f);
+    fputs("accent 200\nbar -1\n", f);
+    fflush(f);
+    assert_int_equal(bt_color_theme(path, &err), BT_OK);
+    assert_int_equal(bt_color_index(BT_C_ACCENT, BT_DEPTH_256), 200);
+    assert_int_equal(bt_color_index(BT_C_BAR, BT_DEPTH_256), -1);
+    assert_int_equal(bt_color_index(BT_C_TEXT, BT_DEPTH_256), dark);
+    fclose(f);
+    remove(path);
+    assert_int_equal(bt_color_theme("dark", &err), BT_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(themes_change_roles),
         cmocka_unit_test(text_is_cut_and_aligned),
         cmocka_unit_test(hostile_text_is_harmless),
         cmocka_unit_test(wide_glyphs_stay_whole),

@@ -40,7 +40,9 @@ static void watch(watcher *w, const char *run, int screen) {
                             watcher_key,
                             watcher_present,
                             NULL,
-                            watcher_close}};
+                            watcher_close,
+                            0,
+                            0}};
     for (int i = 0; i < FRAMES; i++) bt_text_init(&w->frame[i]);
     assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
     bt_top_cfg cfg = config(db);

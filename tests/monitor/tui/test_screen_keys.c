@@ -14,6 +14,8 @@
 #define PAGE_DOWN "\206"
 #define BACKTAB "\207"
 #define ESC "\210"
+#define CLICK "\211" /* and column and row, each above a blank */
+#define WHEEL_DOWN "\212"
 
 typedef struct script {
     bt_term base;
@@ -39,6 +41,12 @@ static int32_t script_key(bt_term *t, int timeout_ms) {
     }
     if (!*s->keys) return BT_KEY_HANGUP;
     unsigned char c = (unsigned char)*s->keys++;
+    if (c == 0x8A) return BT_KEY_WHEEL_DOWN;
+    if (c == 0x89) {
+        s->base.mouse_x = *s->keys++ - ' ';
+        s->base.mouse_y = *s->keys++ - ' ';
+        return BT_KEY_CLICK;
+    }
     return c >= 0x80 ? named[c - 0x80] : c;
 }
 
@@ -82,6 +90,21 @@ static bt_code fake_mark(void *ctx, const char *run, int64_t step, bt_event_kind
     return BT_OK;
 }
 
+static bt_code fake_tag(void *ctx, const char *run, const char *words, char *tags, size_t size,
+                        bt_err *err) {
+    (void)ctx, (void)err;
+    snprintf(done, sizeof done, "tag %s %s", run, words);
+    snprintf(tags, size, "paper");
+    return BT_OK;
+}
+
+static bt_code fake_remove(void *ctx, const char *run, char *reply, size_t size, bt_err *err) {
+    (void)ctx, (void)err;
+    snprintf(done, sizeof done, "remove %s", run);
+    snprintf(reply, size, "removed the records of %s", run);
+    return BT_OK;
+}
+
 static char *play_on(const char *run, const char *keys, int w, int h) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
@@ -90,7 +113,9 @@ static char *play_on(const char *run, const char *keys, int w, int h) {
                          script_key,
                          script_present,
                          NULL,
-                         script_close},
+                         script_close,
+                         0,
+                         0},
                 .keys = keys,
                 .w = w,
                 .h = h};
@@ -99,7 +124,11 @@ static char *play_on(const char *run, const char *keys, int w, int h) {
     bt_top_cfg cfg = config(db);
     cfg.run = run;
     cfg.frame_ns = 1;
-    cfg.actions = (bt_top_actions){.control = fake_control, .start = fake_start, .mark = fake_mark};
+    cfg.actions = (bt_top_actions){.control = fake_control,
+                                   .start = fake_start,
+                                   .mark = fake_mark,
+                                   .tag = fake_tag,
+                                   .remove = fake_remove};
     if (strcmp(run, "now") == 0) cfg.now_us = 0;
     done[0] = 0;
     if (bt_top_interactive(&cfg, &s.base, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -395,8 +424,9 @@ static void what_changes_a_run_asks_first(void **state) {
         const char *keys, *asks, *does;
     } verbs[] = {{"~C", "now: write a checkpoint now?", "control now checkpoint"},
                  {"~S", "now: checkpoint and stop?", "control now stop"},
-                 {"~P", "now: pause?", "control now pause"}};
-    for (size_t i = 0; i < 3; i++) {
+                 {"~P", "now: pause?", "control now pause"},
+                 {"~E", "now: evaluate the validation split?", "control now eval"}};
+    for (size_t i = 0; i < 4; i++) {
         char keys[16];
         snprintf(keys, sizeof keys, "%s~", verbs[i].keys);
         check("now", keys, verbs[i].asks, true, 100, 30);
@@ -411,6 +441,20 @@ static void what_changes_a_run_asks_first(void **state) {
         check("now", keys, "is under way", true, 100, 30);
         assert_string_equal(done, verbs[i].does);
     }
+    shows("~L~", "the run is not live");
+    check("now", "~L2e-4~", "peak learning rate: 2e-4", true, 100, 30);
+    check("now", "~Lfast\r~", "'fast' is no learning rate", true, 100, 30);
+    assert_string_equal(done, "");
+    check("now", "~L2e-4\r~", "set lr=2e-4 is under way", true, 100, 30);
+    assert_string_equal(done, "control now set lr=2e-4");
+    shows("~T+paper -draft\r~", "demo: paper");
+    assert_string_equal(done, "tag demo +paper -draft");
+    check("now", "~D~", "now is live: stop it first", true, 100, 30);
+    shows("~D~", "demo: remove its records for good, checkpoints stay?");
+    shows("~D~n~", "nothing was done");
+    assert_string_equal(done, "");
+    shows("~D~y~", "removed the records of demo");
+    assert_string_equal(done, "remove demo");
     shows("~R~", "start a run");
     hides("~R" ESC "~", "Enter start");
     shows("~R\r~", "start this training?");
@@ -427,6 +471,35 @@ static void what_changes_a_run_asks_first(void **state) {
     shows("~R\t\t\t\t\tmy.yaml\r~y~", "is starting");
     assert_string_equal(done, "start : my.yaml");
     shows("~R\177\177\177\177nosuch\r~y~", "preset");
+}
+
+/* the line of a frame that has this text */
+static int line_of(const char *frame, const char *text) {
+    const char *at = strstr(frame, text);
+    int y = 0;
+    assert_non_null(at);
+    for (const char *p = frame; p < at; p++) y += *p == '\n';
+    return y;
+}
+
+static void the_mouse_chooses_tabs_and_rows(void **state) {
+    (void)state;
+    char *frame = play_on("demo", "~", 100, 30), keys[32];
+    const char *line = strchr(strchr(frame, '\n') + 1, '\n') + 1, *tab = strstr(line, "2 Ranks");
+    assert_non_null(tab);
+    snprintf(keys, sizeof keys, "~" CLICK "%c\"~", (char)(' ' + (tab - line)));
+    free(frame);
+    shows(keys, "ranks x time");
+    /* a row of the list of runs: the first click selects it, the second opens it */
+    frame = play_on("demo", "~7~", 100, 30);
+    const char row = (char)(' ' + line_of(frame, "base-1"));
+    free(frame);
+    snprintf(keys, sizeof keys, "~7~" CLICK "%%%c~", row);
+
+    snprintf(keys, sizeof keys, "~7~" CLICK "%%%c~" CLICK "%%%c~", row, row);
+    shows(keys, "avg loss");
+    shows(keys, " base-1 ");
+    shows("~7~" WHEEL_DOWN "\r~", " base-1 ");
 }
 
 static void a_screen_is_written_as_text_and_numbers(void **state) {
@@ -520,6 +593,7 @@ int main(void) {
         cmocka_unit_test(lists_are_filtered_and_sorted),
         cmocka_unit_test(panes_modes_and_values),
         cmocka_unit_test(runs_are_marked_compared_and_held_against),
+        cmocka_unit_test(the_mouse_chooses_tabs_and_rows),
         cmocka_unit_test(a_screen_is_written_as_text_and_numbers),
         cmocka_unit_test(a_small_terminal_has_its_screens),
         cmocka_unit_test(the_log_is_under_the_events)};

@@ -99,12 +99,12 @@ export async function login(token) {
   return get("login", {}, { headers: { Authorization: `Bearer ${token}` } });
 }
 
-/** Steers a run; verbs are those of `bitrain ctl`. */
-export async function control(run, verb, value) {
+/** Steers a run; verbs are those of `bitrain ctl` and of web/README.md. more: {step} */
+export async function control(run, verb, value, more) {
   const init = {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Bitrain-Control": "1" },
-    body: JSON.stringify(value ? { run, verb, value } : { run, verb }),
+    body: JSON.stringify({ run, verb, value, ...more }), // what is undefined is left out
   };
   return get("control", {}, init);
 }

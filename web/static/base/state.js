@@ -18,6 +18,7 @@ export const state = {
   logX: taste.logX || false,
   theme: taste.theme || "",
   columns: taste.columns || {},
+  charts: taste.charts || [], // metrics of the page Metrics
   zoom: null,
 };
 
@@ -26,9 +27,10 @@ const listeners = new Set();
 /** Changes fields of the state, remembers them and tells all listeners what changed. */
 export function choose(change) {
   Object.assign(state, change);
-  const { x, smooth: smoothing, logY, logX, theme, columns } = state;
+  const { x, smooth: smoothing, logY, logX, theme, columns, charts } = state;
+  const kept = { x, smoothing, logY, logX, theme, columns, charts };
   try {
-    localStorage.setItem(storageKey, JSON.stringify({ x, smoothing, logY, logX, theme, columns }));
+    localStorage.setItem(storageKey, JSON.stringify(kept));
   } catch {
     // a private window: choices are not remembered
   }

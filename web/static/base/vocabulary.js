@@ -60,6 +60,15 @@ export function metricOf({ scope, key }) {
   return metrics.find((one) => one.scope === scope && one.key === key);
 }
 
+/** The metrics of a step: what a run as a whole has at every step. */
+export function metricsOfSteps() {
+  return metrics.filter((one) => one.scope === "step");
+}
+
+export function stepMetric(key) {
+  return metricOf({ scope: "step", key }) || { unit: "", help: "" };
+}
+
 /** "communication, newest 128 steps: share of …": what a figure of a run is, and of which steps. */
 export function figureHelp(key) {
   const figure = figures.find((one) => one.key === key);

@@ -1,6 +1,7 @@
 // trouble_box.js - what happened to a run that does not train, or was started again: what, when,
 // why, what to do, and the command that does it, in the words of the server.
 import { control } from "../base/api.js";
+import { ask } from "../base/ask.js";
 import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { date, seconds } from "../base/format.js";
@@ -40,7 +41,9 @@ export function troubleBox(ctx) {
   let trouble = null;
   const act = async () => {
     const verb = trouble.resumes ? "resume" : trouble.verb;
-    if (!confirm(`${actionText(trouble, ctx.server)} ${ctx.run}?`)) return;
+    const action = actionText(trouble, ctx.server);
+    const answer = await ask({ title: `${action} ${ctx.run}?`, text: trouble.advice, action });
+    if (!answer) return;
     try {
       const answer = await control(ctx.run, verb);
       toast(answer.reply || `${verb}: asked`);

@@ -1,47 +1,201 @@
-// control_bar.js - the buttons that steer a live run, one a verb that has a label (verbs.def); the
-// server allows them with --control.
-import { control } from "../base/api.js";
+// control_bar.js - what a page does with a run: the verbs that its state allows (verbs.def), its
+// learning rate by its value, and what people say of it: tags, note, a note at a step; its removal.
+// A verb's outcome is told when the run has recorded it. Without --control the bar says how to get it.
+import { control, get } from "../base/api.js";
 import { button } from "../base/controls.js";
-import { h, toast } from "../base/dom.js";
+import { h, say, toast } from "../base/dom.js";
+import { digits, nth } from "../base/format.js";
 import { verbs } from "../base/vocabulary.js";
+import { ask } from "../base/ask.js";
 
-/** The buttons, hidden, and offer(head), which shows those that the run may be asked for now. */
-export function controlBar(run) {
-  const send = async (verb, value) => {
-    try {
-      const answer = await control(run, verb, value);
-      toast(answer.reply || `${verb}: asked`);
-    } catch (error) {
-      toast(error.message);
-    }
-  };
-  const rate = h("input", {
-    type: "number",
-    step: "any",
-    min: "0",
-    placeholder: "learning rate",
-    "aria-label": "learning rate",
-  });
-  const setRate = () => {
-    if (rate.value && confirm(`Set the learning rate of ${run} to ${rate.value}?`))
-      send("set", `lr=${rate.value}`);
-  };
-  const stop = () => {
-    if (confirm(`Stop ${run}? It writes a checkpoint first.`)) send("stop");
-  };
-  const buttonOf = ({ verb, label, help }) =>
-    verb === "stop"
-      ? button(label, stop, { class: "danger", title: help })
-      : button(label, () => send(verb), { title: help });
-  const labelled = verbs.filter((row) => row.label);
-  const buttons = labelled.map(buttonOf);
-  const tools = [rate, button("Set", setRate)];
-  const bar = h("div", { class: "bar-tools verbs", hidden: true }, tools, buttons);
-  const offer = ({ live, state }) => {
+// the kind of event that tells what became of a verb
+const outcomes = {
+  pause: "paused",
+  resume: "continued",
+  checkpoint: "checkpoint",
+  stop: "stopped",
+  eval: "evaluation",
+};
+
+function statement(error) {
+  return error.hint ? `${error.message} (${error.hint})` : error.message;
+}
+
+/** How a reader gets the buttons, where the server is read-only. */
+export function readOnlyNote() {
+  const text = "read-only: start it with ";
+  const command = h("code", {}, "bitrain dash --control");
+  return h("p", { class: "note read-only" }, text, command, " to steer runs from here");
+}
+
+class ControlBar {
+  constructor(run) {
+    this.run = run;
+    this.head = null;
+    this.waiting = null; // {verb, seq}: whose outcome is still to come
+    const labelled = verbs.filter((row) => row.label);
+    this.buttons = labelled.map((row) => [row.verb, this.verbButton(row)]);
+    this.rate = button("Learning rate", () => this.setRate(), {
+      title: "the present and the peak",
+    });
+    this.resume = button("Resume", () => this.send("resume"), {
+      title: "start it again from its newest checkpoint",
+    });
+    const words = [
+      button("Note here", () => this.annotate(), { title: "a note at the newest step" }),
+      button("Tags, note", () => this.describe(), { title: "what the table of runs shows" }),
+    ];
+    this.removeButton = button("Remove", () => this.remove(), { class: "danger" });
+    this.said = h("span", { class: "note", role: "status" });
+    this.bar = h(
+      "div",
+      { class: "bar-tools verbs", hidden: true },
+      this.buttons.map(([, one]) => one),
+      this.rate,
+      this.resume,
+      words,
+      this.removeButton,
+      this.said,
+    );
+  }
+
+  verbButton({ verb, label, help }) {
+    const props = { title: help, class: verb === "stop" ? "danger" : null };
+    return button(label, () => (verb === "stop" ? this.stop() : this.send(verb)), props);
+  }
+
+  /** Shows what the run may be asked for now, and what became of what it was asked for. */
+  offer(head) {
+    const { live, state } = head;
     const offered = (verb) => verbs.some((row) => row.verb === verb && row.states.includes(state));
-    bar.hidden = !live;
-    buttons.forEach((one, i) => (one.hidden = !offered(labelled[i].verb)));
-    tools.forEach((one) => (one.hidden = !offered("set")));
-  };
-  return { bar, offer };
+    this.head = head;
+    this.bar.hidden = false;
+    for (const [verb, one] of this.buttons) one.hidden = !live || !offered(verb);
+    this.rate.hidden = !live || !offered("set");
+    this.resume.hidden = live || !head.trouble?.resumes;
+    this.removeButton.hidden = live;
+    say(this.rate, head.lr === null ? "Learning rate" : `Learning rate ${digits(head.lr, 3)}`);
+    if (this.waiting) this.lookForOutcome();
+  }
+
+  async send(verb, value, more) {
+    try {
+      const since = await this.newestEvent();
+      const answer = await control(this.run, verb, value, more);
+      say(this.said, answer.reply || `${verb}: asked`);
+      toast(answer.reply || `${verb}: asked`);
+      this.waiting = outcomes[verb] && this.head.live ? { verb, since } : null;
+    } catch (error) {
+      this.waiting = null;
+      say(this.said, "");
+      toast(statement(error));
+    }
+  }
+
+  async newestEvent() {
+    const { events } = await get(`runs/${this.run}/events`, { limit: 1 });
+    return events.rows[0]?.seq ?? 0;
+  }
+
+  async lookForOutcome() {
+    const { verb, since } = this.waiting;
+    const { events } = await get(`runs/${this.run}/events`, { limit: 20 });
+    const outcome = events.rows.find(
+      (event) => event.seq > since && (event.kind === outcomes[verb] || event.kind === "refused"),
+    );
+    if (!outcome || this.waiting?.verb !== verb) return;
+    this.waiting = null;
+    say(this.said, outcome.title);
+    toast(outcome.title);
+  }
+
+  async stop() {
+    const text = "It writes a checkpoint first, and can be resumed.";
+    const answer = await ask({ title: `Stop ${this.run}?`, text, action: "Stop", danger: true });
+    if (answer) this.send("stop");
+  }
+
+  /** Stated as a value: the peak of the schedule, of which the present rate is a share. */
+  async setRate() {
+    const info = await get(`runs/${this.run}`);
+    const began = Number(info.config?.["optim.lr"]?.value ?? NaN);
+    const now = this.head.lr === null ? "not known" : digits(this.head.lr, 4);
+    const answer = await ask({
+      title: `Learning rate of ${this.run}`,
+      text: `At step ${nth(this.head.newest_step)} it is ${now}. The schedule follows from the peak.`,
+      action: "Set",
+      fields: [
+        {
+          name: "peak",
+          label: "peak learning rate",
+          type: "number",
+          note: `the run began with ${Number.isFinite(began) ? began : "an unknown peak"}`,
+          value: Number.isFinite(began) ? began : "",
+        },
+      ],
+    });
+    if (answer?.peak) this.send("set", `lr=${answer.peak}`);
+  }
+
+  async annotate() {
+    const step = this.head.newest_step;
+    const answer = await ask({
+      title: `Note at step ${nth(step)} of ${this.run}`,
+      text: "Charts mark it, and the timeline lists it.",
+      action: "Note",
+      fields: [{ name: "text", label: "note" }],
+    });
+    if (answer?.text) this.send("annotate", answer.text, { step });
+  }
+
+  async describe() {
+    const { runs } = await get("runs");
+    const row = runs.rows.find((one) => one.run === this.run) || {};
+    const old = (row.tags || "").split(/[ ,]+/).filter(Boolean);
+    const answer = await ask({
+      title: `Tags and note of ${this.run}`,
+      action: "Keep",
+      fields: [
+        { name: "tags", label: "tags", value: old.join(" "), note: "separated by blanks" },
+        { name: "note", label: "note", value: row.note || "" },
+      ],
+    });
+    if (!answer) return;
+    const tags = answer.tags.split(/[ ,]+/).filter(Boolean);
+    const gone = old.filter((tag) => !tags.includes(tag)).map((tag) => `-${tag}`);
+    const added = tags.filter((tag) => !old.includes(tag)).map((tag) => `+${tag}`);
+    if (gone.length + added.length) await this.send("tag", [...gone, ...added].join(" "));
+    if (answer.note !== (row.note || "")) await this.send("note", answer.note);
+  }
+
+  async remove() {
+    const { checkpoints } = await get(`runs/${this.run}`);
+    const steps = nth(this.head.newest_step);
+    const answer = await ask({
+      title: `Remove ${this.run} for good?`,
+      text: `Its records of ${steps} steps go: curves, events, settings. Nothing brings them back.`,
+      action: "Remove",
+      danger: true,
+      fields: [
+        {
+          name: "checkpoints",
+          label: `its checkpoints, too (${checkpoints.length} were recorded)`,
+          type: "checkbox",
+        },
+      ],
+    });
+    if (!answer) return;
+    try {
+      const what = answer.checkpoints ? "records and checkpoints" : "records";
+      const { reply } = await control(this.run, "remove", what);
+      toast(reply);
+      location.hash = "#/runs";
+    } catch (error) {
+      toast(statement(error));
+    }
+  }
+}
+
+export function controlBar(run) {
+  return new ControlBar(run);
 }

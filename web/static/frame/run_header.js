@@ -5,7 +5,7 @@ import { h, say } from "../base/dom.js";
 import { date, nth, seconds } from "../base/format.js";
 import { report } from "../base/kept_answers.js";
 import { choose, onChoice, state } from "../base/state.js";
-import { controlBar } from "./control_bar.js";
+import { controlBar, readOnlyNote } from "./control_bar.js";
 import { chartChoices, showHeader } from "./header.js";
 
 const freshSeconds = 30; // a live run whose last record is older says so
@@ -59,6 +59,7 @@ export class RunHeader {
     this.controls = controlBar(run);
     const rows = [h("div", { class: "row" }, nav)];
     if (mayControl) rows.push(h("div", { class: "row" }, this.controls.bar));
+    else if (!report) rows.push(h("div", { class: "row" }, readOnlyNote()));
     const tools = [zoomButton(view), ...chartChoices()];
     showHeader(run, { left: [this.word, this.stream], tools, rows });
     reveal(nav);

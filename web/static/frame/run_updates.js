@@ -24,7 +24,8 @@ export class RunUpdates {
     this.heardAt = performance.now();
     this.timer = 0;
     this.attempts = 0; // whose steps done again are loaded
-    this.place = "";
+    this.place = ""; // of the newest tick
+    this.loadedPlace = null; // of what is shown; null: nothing yet
     this.eventsAreStale = false;
     this.newestHead = null;
     this.loadAll();
@@ -53,7 +54,12 @@ export class RunUpdates {
       if (head.attempts !== this.attempts) await this.loadRedone(head.attempts);
       if (view.closed) return;
       view.setHead(head);
-      await view.reload();
+      const newest = Math.max(0, ...events.rows.map((event) => event.seq));
+      const isFirst = this.loadedPlace === null;
+      this.loadedPlace = `${head.attempt},${newest}`;
+      // At first the cards are loading by themselves, and lack the marks of events only.
+      if (isFirst) view.cards.forEach((card) => card.redraw());
+      else await view.reload();
     } catch (error) {
       this.onerror(error);
     }
@@ -86,12 +92,23 @@ export class RunUpdates {
   async update() {
     const head = this.newestHead;
     this.timer = 0;
+    if (this.isShown(head)) {
+      this.eventsAreStale = false;
+      return;
+    }
     this.loadedAt = performance.now();
     if (this.eventsAreStale) {
       this.eventsAreStale = false;
       await this.loadAll();
     } else await this.view.reload(true);
     if (head && !this.view.closed) this.view.setHead(head);
+  }
+
+  /** Whether a tick tells what was loaded already, as the first one of a stream does. */
+  isShown(head) {
+    const { head: shown } = this.view;
+    const isSame = shown && head && shown.newest_step === head.newest_step;
+    return Boolean(isSame) && shown.state === head.state && this.place === this.loadedPlace;
   }
 
   /** A proxy may keep the stream to itself. */

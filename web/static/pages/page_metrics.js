@@ -1,9 +1,10 @@
-// page_metrics.js - every metric that bitrain knows, panel by panel.
+// page_metrics.js - the reader's own charts, and every metric that bitrain knows, panel by panel.
 import { panels } from "../base/vocabulary.js";
+import { ownCharts } from "../cards/own_charts.js";
 import { panelCard } from "../cards/panel_card.js";
 import { showPage } from "./page.js";
 
 export function metricsPage(root, ctx) {
   const cards = panels.map((panel) => panelCard(ctx, panel));
-  showPage(root, ctx, "Metrics", cards);
+  showPage(root, ctx, "Metrics", cards, ownCharts(ctx));
 }

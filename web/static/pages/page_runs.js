@@ -2,11 +2,14 @@
 // runs to compare.
 import { get } from "../base/api.js";
 import { button, checkbox, select } from "../base/controls.js";
-import { empty, h, hiddenTitle, say } from "../base/dom.js";
+import { empty, h, hiddenTitle, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";
 import { choose, state } from "../base/state.js";
-import { runColumns, settingColumn } from "./run_columns.js";
+import { metricsOfSteps } from "../base/vocabulary.js";
+import { metricColumn, runColumns, settingColumn } from "./run_columns.js";
 import { matches, settingsIn } from "./run_filter.js";
+import { RunsChart } from "./runs_chart.js";
+import { keepView, viewOfAddress } from "./runs_view.js";
 
 const refreshMs = 3000;
 const settingsMost = 16; // settings that one request may name
@@ -26,15 +29,34 @@ class RunsTable {
     this.total = 0;
     this.settingNames = []; // all there are
     this.settings = {}; // run -> setting -> value, of those that are looked at
-    this.sort = "started_s";
-    this.descending = true;
-    this.filter = "";
-    this.chosen = new Set(); // runs to compare
+    this.view = viewOfAddress(); // what a link says; null where it says nothing
+    this.sort = this.view.sort || "started_s";
+    this.descending = !this.view.ascending;
+    this.filter = this.view.filter || "";
+    this.chosen = new Set(this.view.chosen); // runs to compare
+    this.lastChosen = null; // where a choice with Shift begins
     this.drawn = ""; // what is drawn, to tell whether something changed
     this.settingOf = (row, name) => this.settings[row.run]?.[name] ?? null;
+    if (this.view.columns) choose({ columns: this.view.columns });
+    this.chart = new RunsChart(this.view, (change) => {
+      this.keep(change);
+      this.refresh();
+    });
     this.build();
     this.drawHead();
     this.refresh();
+  }
+
+  /** The address is the view: who opens it sees the same. */
+  keep(change = {}) {
+    Object.assign(this.view, change, {
+      filter: this.filter,
+      sort: this.sort,
+      ascending: !this.descending,
+      chosen: [...this.chosen],
+      columns: state.columns,
+    });
+    keepView(this.view);
   }
 
   build() {
@@ -52,9 +74,10 @@ class RunsTable {
     this.picker = h("details", { class: "picker" }, h("summary", {}, "Columns"));
     const label = "runs; arrows move, Space chooses, Enter opens, C compares";
     const onkeydown = (event) => this.key(event);
-    this.el = h(
+    this.filterBox.value = this.filter;
+    const list = h(
       "section",
-      { class: "card" },
+      { class: "card runs-list" },
       h(
         "div",
         { class: "bar-tools" },
@@ -76,20 +99,26 @@ class RunsTable {
         ),
       ),
     );
+    this.el = h("div", { class: "runs-page" }, list, this.chart.el);
   }
 
   // ---- what is shown
 
   columns() {
-    const { off = [], on = [] } = state.columns;
+    const { off = [], on = [], metrics = [] } = state.columns;
     const kept = runColumns.filter(({ key }) => key === "run" || !off.includes(key));
-    return [...kept, ...on.map((name) => settingColumn(name, this.settingOf))];
+    return [
+      ...kept,
+      ...on.map((name) => settingColumn(name, this.settingOf)),
+      ...metrics.map((name) => metricColumn(name, this.settingOf)),
+    ];
   }
 
   /** The settings that columns and filter look at. */
   wantedSettings() {
     const filtered = settingsIn(this.filter, this.rows[0], this.settingNames);
-    return [...new Set([...(state.columns.on || []), ...filtered])];
+    const group = this.chart.group ? [this.chart.group] : [];
+    return [...new Set([...(state.columns.on || []), ...filtered, ...group])];
   }
 
   isLoaded(setting) {
@@ -127,6 +156,16 @@ class RunsTable {
   choose(run, on) {
     if (on) this.chosen.add(run);
     else this.chosen.delete(run);
+    this.lastChosen = run;
+    this.draw();
+  }
+
+  /** With Shift: all rows from the one chosen before to this one. */
+  chooseRange(run) {
+    const runs = this.shownRows().map((row) => row.run);
+    const [a, b] = [runs.indexOf(this.lastChosen), runs.indexOf(run)].sort((x, y) => x - y);
+    if (a < 0) return this.choose(run, !this.chosen.has(run));
+    runs.slice(a, b + 1).forEach((one) => this.chosen.add(one));
     this.draw();
   }
 
@@ -172,7 +211,7 @@ class RunsTable {
   }
 
   drawMenu() {
-    const { off = [], on = [] } = state.columns;
+    const { off = [], on = [], metrics = [] } = state.columns;
     const without = (list, key) => list.filter((one) => one !== key);
     const fields = runColumns
       .slice(1)
@@ -184,10 +223,21 @@ class RunsTable {
     const settings = on.map((name) =>
       checkbox(name, true, () => this.setColumns({ on: without(on, name) })),
     );
+    const measured = metrics.map((name) =>
+      checkbox(name, true, () => this.setColumns({ metrics: without(metrics, name) })),
+    );
     // Keys go on where they were.
     const controls = () => [...this.picker.querySelectorAll("input, select")];
     const focus = controls().indexOf(document.activeElement);
-    const menu = h("div", { class: "menu" }, fields, settings, this.settingList(on));
+    const menu = h(
+      "div",
+      { class: "menu" },
+      fields,
+      settings,
+      measured,
+      this.settingList(on),
+      this.metricList(metrics),
+    );
     this.picker.replaceChildren(this.picker.firstChild, menu);
     if (focus >= 0) controls()[focus]?.focus();
   }
@@ -199,8 +249,17 @@ class RunsTable {
     return select("setting", options, "", (name) => name && this.setColumns({ on: [...on, name] }));
   }
 
+  metricList(shown) {
+    const rest = metricsOfSteps().filter(({ key }) => !shown.includes(key));
+    const options = [["", "add a metric …"], ...rest.map(({ key }) => [key, key])];
+    const add = (name) => name && this.setColumns({ metrics: [...shown, name] });
+    return select("metric of the newest step", options, "", add);
+  }
+
   draw() {
     const rows = this.shownRows();
+    this.keep();
+    this.chart.show(rows, this.chosen, this.settingOf);
     const n = this.chosen.size;
     const direction = this.descending ? "descending" : "ascending";
     for (const [key, header] of this.headers)
@@ -236,6 +295,11 @@ class RunsTable {
       checked: this.chosen.has(row.run),
       "aria-label": `compare ${row.run}`,
       onchange: () => this.choose(row.run, box.checked),
+      onclick: (event) => {
+        if (!event.shiftKey || this.lastChosen === null) return;
+        event.preventDefault();
+        setTimeout(() => this.chooseRange(row.run)); // a click that is refused is undone first
+      },
     });
     const cells = columns.map((column) =>
       h("td", { class: column.num ? "num" : null, "data-key": column.key }, column.cell(row)),
@@ -259,16 +323,37 @@ class RunsTable {
       this.settingNames = (await get("settings")).names;
       this.drawHead();
     }
+    this.chart.setSettings(this.settingNames);
     const { runs } = await get("runs");
     this.rows = runs.rows;
     this.total = runs.total;
+    this.forgetGone();
     const name = this.wantedSettings().slice(0, settingsMost);
-    if (name.length) this.settings = (await get("settings", { name })).settings;
+    const metric = (state.columns.metrics || []).slice(0, settingsMost - name.length);
+    if (name.length + metric.length)
+      this.settings = (await get("settings", { name, metric })).settings;
     const ageless = this.rows.map((row) => ({ ...row, age_s: 0 }));
-    const drawn = JSON.stringify([ageless, this.settings, this.filter, state.columns]);
+    const drawn = JSON.stringify([
+      ageless,
+      this.settings,
+      this.filter,
+      state.columns,
+      this.chart.group,
+    ]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
     this.draw();
+  }
+
+  /** Runs of a link that were removed since. */
+  forgetGone() {
+    const gone = [...this.chosen].filter((run) => !this.rows.some((row) => row.run === run));
+    if (!gone.length || this.rows.length < this.total) return;
+    gone.forEach((run) => this.chosen.delete(run));
+    const names = gone.slice(0, 3).join(", ") + (gone.length > 3 ? ", …" : "");
+    toast(
+      gone.length === 1 ? `the run ${names} is gone` : `${gone.length} runs are gone: ${names}`,
+    );
   }
 }
 
@@ -283,6 +368,7 @@ export function runsPage(root) {
   const timer = report ? 0 : setInterval(() => runs.refresh(), refreshMs);
   return () => {
     clearInterval(timer);
+    runs.chart.close();
     removeEventListener("pointerdown", closeMenu);
   };
 }

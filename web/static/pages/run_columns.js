@@ -1,8 +1,8 @@
 // run_columns.js - the columns of the table of runs: those of every run, and those of settings.
 import { h } from "../base/dom.js";
-import { count, dash, date, digits, ms, nats, percent, seconds, si } from "../base/format.js";
+import { count, dash, date, digits, ms, nats, percent, seconds, si, unit } from "../base/format.js";
 import { number, text } from "../base/table.js";
-import { figureHelp } from "../base/vocabulary.js";
+import { figureHelp, stepMetric } from "../base/vocabulary.js";
 import { spark } from "../figures/small_figures.js";
 
 function runLink({ run }) {
@@ -49,4 +49,11 @@ export const runColumns = Object.entries(columns).map(([key, column]) => ({
 export function settingColumn(name, settingOf) {
   const cell = (row) => String(settingOf(row, name) ?? dash);
   return { key: name, setting: true, ...number(name, cell, "a setting") };
+}
+
+/** A column of the newest value of a metric; valueOf(row, name) gives it or null. */
+export function metricColumn(name, valueOf) {
+  const { unit: unitName, help } = stepMetric(name);
+  const cell = (row) => unit(unitName, valueOf(row, name));
+  return { key: name, setting: true, ...number(name, cell, help) };
 }

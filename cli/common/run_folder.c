@@ -1,6 +1,6 @@
 /* run_folder.c - counts and removes the files of a run's out folder, and nothing else that may lie
  * there. */
-#include "cli/runs/run_folder.h"
+#include "cli/common/run_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/tables/metric.h"
 #include "store/store.h"
+#include "store/write/manage.h"
 
 enum { DESCRIPTORS = 16 };
 
@@ -76,5 +78,32 @@ bt_code bt_run_folder_remove(const char *dir, bool *left, bt_err *err) {
     closedir(d);
     if (trouble) return bt_fail_errno(err, BT_IO, trouble, "cannot remove all of '%s'", dir);
     *left = rmdir(dir) != 0;
+    return BT_OK;
+}
+
+bt_code bt_run_remove(const char *store, const char *run, bool checkpoints, char *reply,
+                      size_t size, bt_err *err) {
+    char folder[PATH_MAX] = "", bytes_text[32];
+    bt_db *db = NULL;
+    int n = 0;
+    int64_t bytes = 0;
+    bool left = false;
+    BT_TRY(bt_db_open(&db, store, err));
+    bt_code code = bt_db_run_folder(db, run, folder, sizeof folder, err);
+    bt_db_close(db);
+    BT_TRY(code);
+    BT_TRY(bt_runs_remove(store, &run, 1, 1, err));
+    const bool there = bt_run_folder_look(folder, &n, &bytes);
+    snprintf(reply, size, "removed the records of %.64s", run);
+    if (!there) return BT_OK;
+    if (!checkpoints) {
+        snprintf(reply, size, "removed the records of %.64s; its checkpoints stay in '%.200s'", run,
+                 folder);
+        return BT_OK;
+    }
+    BT_TRY(bt_run_folder_remove(folder, &left, err));
+    snprintf(reply, size, "removed the records of %.64s and %d checkpoint%s, %s", run, n,
+             n == 1 ? "" : "s",
+             bt_metric_format(bytes_text, sizeof bytes_text, (double)bytes, BT_UNIT_BYTES));
     return BT_OK;
 }

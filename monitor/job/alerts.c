@@ -1,0 +1,135 @@
+/* alerts.c - tells of a rule that holds: an event, a command, a webhook. The bell is the screen's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/text.h"
+#include "monitor/job/job.h"
+
+static const int64_t DISK_LOOK_NS = 10000000000;
+
+extern char **environ;
+
+/* A grandchild without terminal and descriptors of ours: nobody waits for it, and no zombie stays. All
+ * that needs memory is done before the fork. */
+static void run_aside(const char *file, const char *const *argv, char *const *env) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t none;
+        if (fork() != 0) _exit(0);
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);
+        setsid();
+        const int null = open("/dev/null", O_RDWR);
+        for (int fd = 0; fd < 3 && null >= 0; fd++) dup2(null, fd);
+        closefrom(3);
+        execve(file, (char *const *)(uintptr_t)argv, env);
+        _exit(127);
+    }
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+}
+
+static void run_command(const bt_job *job, const char *says) {
+    char run[BT_NAME_MAX + 16], alert[480], step[48];
+    const char *const argv[] = {"/bin/sh", "-c", job->s->alert.command, NULL};
+    size_t n = 0;
+    while (environ[n]) n++;
+    char **env = calloc(n + 4, sizeof *env);
+    if (!env) return;
+    memcpy(env, environ, n * sizeof *env);
+    snprintf(run, sizeof run, "BITRAIN_RUN=%s", job->s->run);
+    snprintf(alert, sizeof alert, "BITRAIN_ALERT=%s", says);
+    snprintf(step, sizeof step, "BITRAIN_STEP=%lld", (long long)job->last_step + 1);
+    env[n] = run;
+    env[n + 1] = alert;
+    env[n + 2] = step;
+    run_aside(argv[0], argv, env);
+    free(env);
+}
+
+static void call_webhook(const bt_job *job, const char *says) {
+    bt_text body;
+    bt_json j;
+    bt_text_init(&body);
+    bt_json_begin(&j, &body);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "run", job->s->run);
+    bt_json_int(&j, "step", job->last_step + 1);
+    bt_json_str(&j, "alert", says);
+    bt_json_end(&j, '}');
+    const char *const argv[] = {job->s->alert.curl,
+                                "-sS",
+                                "-m",
+                                "10",
+                                "-H",
+                                "Content-Type: application/json",
+                                "--data-binary",
+                                bt_text_str(&body),
+                                "--",
+                                job->s->alert.webhook,
+                                NULL};
+    if (!body.failed) run_aside(argv[0], argv, environ);
+    bt_text_release(&body);
+}
+
+static void tell(void *ctx, const char *says) {
+    bt_job *job = ctx;
+    bt_job_event(job, BT_EVENT_ALERT, -1, "%s", says);
+    if (job->s->alert.command[0]) run_command(job, says);
+    if (job->s->alert.webhook[0]) call_webhook(job, says);
+}
+
+void bt_job_alerts_open(bt_job *job) {
+    if (job->s->alert.rules) job->alerts = *job->s->alert.rules;
+    job->alerts.tell = tell;
+    job->alerts.ctx = job;
+}
+
+void bt_job_alerts_tick(bt_job *job, int64_t now) {
+    struct statvfs fs;
+    if (now < job->alert_disk_ns || !bt_alert_has(&job->alerts, BT_ALERT_DISK)) return;
+    job->alert_disk_ns = now + DISK_LOOK_NS;
+    if (statvfs(job->s->out_dir, &fs) == 0)
+        bt_alert_disk(&job->alerts, (double)fs.f_bavail * (double)fs.f_frsize,
+                      (double)fs.f_blocks * (double)fs.f_frsize);
+}
+
+/* an evaluation's loss is in its body, {"val_loss":2.31,...}; null: it was not finite */
+void bt_job_alerts_evaluation(bt_job *job, const bt_event *e) {
+    static const char key[] = "\"val_loss\":";
+    char *end;
+    const char *at = e->body ? strstr(e->body, key) : NULL;
+    if (!at) return;
+    at += strlen(key);
+    const double loss = strtod(at, &end);
+    bt_alert_value(&job->alerts, BT_MS_VAL_LOSS, end == at ? NAN : loss, e->step);
+}
+
+/* an event of the supervisor, told already */
+void bt_job_alerts_event(bt_job *job, const bt_event *e) {
+    if (e->kind == BT_EVENT_FAILURE || e->kind == BT_EVENT_HOST_LOST)
+        bt_alert_happened(&job->alerts, BT_ALERT_RANK_LOST, e->title);
+    if (e->kind == BT_EVENT_STALLED) bt_alert_happened(&job->alerts, BT_ALERT_STALLED, e->title);
+}
+
+void bt_job_alerts_end(bt_job *job) {
+    const bt_end *end = &job->result->end;
+    char told[640];
+    if (job->stop_asked || end->kind == BT_END_STOPPED_NOW) return;
+    if (end->kind == BT_END_DONE) {
+        snprintf(told, sizeof told, "after step %lld", (long long)job->last_step + 1);
+        bt_alert_happened(&job->alerts, BT_ALERT_DONE, told);
+        return;
+    }
+    bt_end_tell(end, told, sizeof told);
+    bt_alert_happened(&job->alerts, BT_ALERT_FAILED, told);
+}

@@ -1,0 +1,65 @@
+/* alert_rules.h - rules that a running training is held against: when somebody wants to be told.
+ *
+ *     METRIC < NUMBER [for N]      a metric of a step was below it in N values in a row (1)
+ *     METRIC > NUMBER [for N]      ... above it; a value that is not a number counts as above
+ *     METRIC not better for N      N values came without a new smallest one (val_loss: N evaluations)
+ *     disk < NUMBER %              of the file system of the run's folder is free;  disk < NUMBER GiB
+ *     rank lost, run stalled, run failed, run done
+ * A rule tells once, and again only after it did not hold in between.
+ * Order:    parse -> (step | value | disk | happened)*. Pure but for the rules' own counts.
+ * Threads:  one caller. */
+#ifndef BT_MONITOR_JOB_HEALTH_ALERT_RULES_H
+#define BT_MONITOR_JOB_HEALTH_ALERT_RULES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+#include "engine/base/tables/metric.h"
+
+typedef enum {
+    BT_ALERT_BELOW,
+    BT_ALERT_ABOVE,
+    BT_ALERT_NOT_BETTER,
+    BT_ALERT_DISK,
+    BT_ALERT_RANK_LOST,
+    BT_ALERT_STALLED,
+    BT_ALERT_FAILED,
+    BT_ALERT_DONE
+} bt_alert_kind;
+
+enum { BT_ALERT_RULES = 16, BT_ALERT_TEXT = 96 };
+
+typedef struct bt_alert_rule {
+    char text[BT_ALERT_TEXT]; /* as written */
+    bt_alert_kind kind;
+    int metric;   /* bt_step_metric */
+    double limit; /* in the metric's unit; disk: a fraction, or bytes where `bytes` */
+    bool bytes;
+    int64_t n;
+    /* state */
+    int64_t count, best_step; /* values in a row; of the smallest */
+    double best;
+    bool told;
+} bt_alert_rule;
+
+typedef struct bt_alert_rules {
+    bt_alert_rule rule[BT_ALERT_RULES];
+    int n;
+    /* says: "val_loss not better for 5: the best is 2.31, of step 200" */
+    void (*tell)(void *ctx, const char *says);
+    void *ctx;
+} bt_alert_rules;
+
+/* list: rules separated by '\n', "" for none. BT_ARG names the rule and what is allowed. tell and ctx
+ * are the caller's to set */
+bt_code bt_alert_parse(bt_alert_rules *r, const char *list, bt_err *err) BT_MUST_CHECK;
+/* values: [BT_MS_COUNT] of a step; NaN: not recorded at this step, but for the loss */
+void bt_alert_step(bt_alert_rules *r, const double *values, int64_t step);
+void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step);
+void bt_alert_disk(bt_alert_rules *r, double free_bytes, double total_bytes);
+/* RANK_LOST, STALLED, FAILED or DONE; what: a phrase for the message */
+void bt_alert_happened(bt_alert_rules *r, bt_alert_kind kind, const char *what);
+bool bt_alert_has(const bt_alert_rules *r, bt_alert_kind kind);
+
+#endif

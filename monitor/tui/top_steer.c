@@ -1,0 +1,163 @@
+/* top_steer.c - what keys do to a run: verbs of a live one, the start of an ended one, notes, tags and
+ * removal. What changes a run asks first. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "monitor/tui/screens/top_state.h"
+
+/* the command that view.h's trouble names, without the shell */
+static void resume_run(bt_top *t) {
+    char name[BT_NAME_MAX];
+    const char *words[] = {"--resume", t->run};
+    bt_err err = BT_ERR_INIT;
+    snprintf(name, sizeof name, "%s", t->run);
+    if (t->cfg.actions.start(t->cfg.actions.ctx, 2, words, name, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s: resumed", t->run);
+    t->reload = true;
+}
+
+static void confirm(bt_top *t, bt_action what) {
+    t->input = BT_INPUT_CONFIRM;
+    t->confirm = what;
+    t->asked_burst = t->burst;
+}
+
+static void ask_control(bt_top *t, bt_action what) {
+    if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
+        if (t->cfg.actions.start)
+            confirm(t, what);
+        else
+            bt_top_message(t, BT_C_WARN, "no run can be started here: use '%s'",
+                           t->view->head.trouble.command);
+    } else if (!t->has_run || !t->view->head.live)
+        bt_top_message(t, BT_C_LABEL, "the run is not live");
+    else if (!t->cfg.actions.control)
+        bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
+    else if (what == BT_DO_RATE)
+        t->input = BT_INPUT_RATE, t->line[0] = 0;
+    else
+        confirm(t, what);
+}
+
+static void send(bt_top *t, const char *verb) {
+    char reply[200] = "";
+    bt_err err = BT_ERR_INIT;
+    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) !=
+        BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (!reply[0] || strcmp(reply, verb) == 0)
+        bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s", reply);
+    t->reload = true;
+}
+
+static void remove_run(bt_top *t) {
+    char reply[320] = "";
+    bt_err err = BT_ERR_INIT;
+    if (t->cfg.actions.remove(t->cfg.actions.ctx, t->run, reply, sizeof reply, &err) != BT_OK) {
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+        return;
+    }
+    bt_top_message(t, BT_C_GOOD, "%s", reply);
+    t->has_run = false;
+    t->run[0] = t->cursor_run[0] = 0;
+    t->screen = BT_SCREEN_RUNS;
+    t->reload = true;
+}
+
+void bt_top_steer_confirmed(bt_top *t) {
+    if (t->confirm == BT_DO_REMOVE)
+        remove_run(t);
+    else if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes)
+        resume_run(t);
+    else
+        send(t, t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
+                : t->confirm == BT_DO_STOP               ? "stop"
+                : t->confirm == BT_DO_EVALUATE           ? "eval"
+                : t->view->head.state == BT_STATE_PAUSED ? "resume"
+                                                         : "pause");
+}
+
+static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
+                     const char *done) {
+    bt_err err = BT_ERR_INIT;
+    if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s", done);
+    t->reload = true;
+}
+
+static void ask_note(bt_top *t, bt_action what) {
+    char text[64];
+    if (!t->has_run)
+        bt_top_message(t, BT_C_LABEL, "no run is chosen");
+    else if (!t->cfg.actions.mark)
+        bt_top_message(t, BT_C_WARN, "notes are not available here");
+    else if (what == BT_DO_ANNOTATE)
+        t->input = BT_INPUT_NOTE, t->line[0] = 0;
+    else if (t->view->head.alerts == 0)
+        bt_top_message(t, BT_C_LABEL, "no alerts to acknowledge");
+    else {
+        snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts,
+                 t->view->head.alerts == 1 ? "" : "s");
+        mark_run(t, -1, BT_EVENT_ACKNOWLEDGED, text, text);
+    }
+}
+
+static void ask_record(bt_top *t, bt_action what) {
+    if (!t->has_run)
+        bt_top_message(t, BT_C_LABEL, "no run is chosen");
+    else if (what == BT_DO_TAGS && t->cfg.actions.tag)
+        t->input = BT_INPUT_TAGS, t->line[0] = 0;
+    else if (what == BT_DO_TAGS || !t->cfg.actions.remove)
+        bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
+    else if (t->view->head.live)
+        bt_top_message(t, BT_C_WARN, "%s is live: stop it first", t->run);
+    else
+        confirm(t, what);
+}
+
+void bt_top_steer(bt_top *t, bt_action what) {
+    if (what == BT_DO_ACKNOWLEDGE || what == BT_DO_ANNOTATE)
+        ask_note(t, what);
+    else if (what == BT_DO_TAGS || what == BT_DO_REMOVE)
+        ask_record(t, what);
+    else
+        ask_control(t, what);
+}
+
+static void set_rate(bt_top *t) {
+    char *end, verb[64];
+    const double peak = strtod(t->line, &end);
+    if (end == t->line || *end || !(peak > 0)) {
+        bt_top_message(t, BT_C_WARN, "'%s' is no learning rate", t->line);
+        return;
+    }
+    snprintf(verb, sizeof verb, "set lr=%.40s", t->line);
+    send(t, verb);
+}
+
+static void tag_run(bt_top *t) {
+    char tags[300] = "";
+    bt_err err = BT_ERR_INIT;
+    if (t->cfg.actions.tag(t->cfg.actions.ctx, t->run, t->line, tags, sizeof tags, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s: %s", t->run, tags[0] ? tags : "no tags");
+    t->reload = true;
+}
+
+void bt_top_steer_line(bt_top *t, bt_input was) {
+    if (!t->line[0]) return;
+    if (was == BT_INPUT_NOTE)
+        mark_run(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line, "noted at this step");
+    else if (was == BT_INPUT_RATE)
+        set_rate(t);
+    else
+        tag_run(t);
+}

@@ -1,0 +1,194 @@
+/* api_control.c - what a page may do with --control: verbs of a live run (verbs.def), the start of an
+ * ended one, and what people say of a run: tags, note, a note at a step; and its removal.
+ *
+ *     {"run": "demo", "verb": "checkpoint"}            {"run": "demo", "verb": "set", "value": "lr=2e-4"}
+ *     {"run": "demo", "verb": "tag", "value": "+paper -draft"}     {..., "verb": "note", "value": "no warm-up"}
+ *     {"run": "demo", "verb": "annotate", "value": "here", "step": 41}
+ *     {"run": "demo", "verb": "remove", "value": "records"}       or "records and checkpoints" */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/tables/verb.h"
+#include "store/wire/control_client.h"
+#include "store/write/manage.h"
+#include "web/api/api.h"
+
+/* one event-loop thread answers every page: it does not wait longer than this for the database */
+#define LOCK_S 1.0
+enum { VALUE_BYTES = 256, TAGS_MOST = 16 };
+
+typedef struct request {
+    char run[BT_NAME_MAX], verb[32], value[VALUE_BYTES], line[BT_CONTROL_LINE];
+    int64_t step; /* -1: none given */
+} request;
+
+/* ---- what is recorded of a run --------------------------------------------------------------- */
+
+static bt_code tag(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+    char copy[VALUE_BYTES], tags[256], *rest = copy, *word;
+    const char *words[TAGS_MOST];
+    size_t n = 0;
+    snprintf(copy, sizeof copy, "%s", q->value);
+    while ((word = strsep(&rest, " ,")) != NULL) {
+        if (!*word) continue;
+        if (n == TAGS_MOST) return bt_fail(err, BT_ARG, "at most %d tags at once", TAGS_MOST);
+        words[n++] = word;
+    }
+    BT_TRY(bt_run_tag(bt_api_store(a), q->run, words, n, LOCK_S, tags, err));
+    snprintf(reply, size, tags[0] ? "tags of %s: %s" : "%s has no tags%s", q->run, tags);
+    return BT_OK;
+}
+
+static bt_code note(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+    BT_TRY(bt_run_note(bt_api_store(a), q->run, q->value, LOCK_S, err));
+    snprintf(reply, size, q->value[0] ? "%s: noted" : "%s has no note", q->run);
+    return BT_OK;
+}
+
+static bt_code annotate(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+    if (!q->value[0]) return bt_fail(err, BT_ARG, "'value' is missing: the words of the note");
+    BT_TRY(
+        bt_run_mark(bt_api_store(a), q->run, q->step, BT_EVENT_ANNOTATION, q->value, LOCK_S, err));
+    if (q->step >= 0)
+        snprintf(reply, size, "noted at step %lld", (long long)q->step + 1);
+    else
+        snprintf(reply, size, "noted at this moment");
+    return BT_OK;
+}
+
+static bt_code acknowledge(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+    BT_TRY(bt_run_mark(bt_api_store(a), q->run, -1, BT_EVENT_ACKNOWLEDGED, "seen on the page",
+                       LOCK_S, err));
+    snprintf(reply, size, "warnings and errors of %s are marked as seen", q->run);
+    return BT_OK;
+}
+
+static bt_code remove_run(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+    const bt_api_allows allows = bt_api_allowed(a);
+    const bool all = strcmp(q->value, "records and checkpoints") == 0;
+    if (!all && strcmp(q->value, "records") != 0)
+        return bt_fail(err, BT_ARG, "'value' must be 'records' or 'records and checkpoints'");
+    if (!allows.remove)
+        return bt_fail(err, BT_UNSUPPORTED, "this server removes nothing: use 'bitrain runs rm %s'",
+                       q->run);
+    return allows.remove(allows.resume_ctx, q->run, all, reply, size, err);
+}
+
+static const struct {
+    const char *verb;
+    bt_code (*run)(bt_api *a, const request *q, char *reply, size_t size, bt_err *err);
+} records[] = {{"tag", tag},
+               {"note", note},
+               {"annotate", annotate},
+               {"acknowledge", acknowledge},
+               {"remove", remove_run}};
+enum { RECORDS = sizeof records / sizeof records[0] };
+
+static size_t record_verb(const char *verb) {
+    size_t i = 0;
+    while (i < RECORDS && strcmp(records[i].verb, verb) != 0) i++;
+    return i;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bt_code unknown_verb(bt_err *err) {
+    char words[240];
+    bt_verb_list(words, sizeof words, ", ", false);
+    for (size_t i = 0; i < RECORDS; i++) {
+        const size_t n = strlen(words);
+        snprintf(words + n, sizeof words - n, ", %s", records[i].verb);
+    }
+    return bt_fail(err, BT_ARG, "'verb' must be one of %s", words);
+}
+
+static bt_code check(const request *q, const char *value, bt_err *err) {
+    if (value && (strlen(value) > 200 || strpbrk(value, "\n\r#")))
+        return bt_fail(err, BT_ARG, "'value' must be one line of at most 200 bytes, without '#'");
+    if (record_verb(q->verb) < RECORDS) return BT_OK;
+    const bt_verb known = bt_verb_find(q->verb);
+    if (known == BT_VERB_COUNT) return unknown_verb(err);
+    if (bt_verbs[known].argument[0] && !value)
+        return bt_fail(err, BT_ARG, "'value' is missing (lr=2e-4 or lr_factor=0.5)");
+    return BT_OK;
+}
+
+static bt_code read_request(const char *body, request *q, bt_err *err) {
+    json_error_t why;
+    json_t *root = json_loads(body ? body : "", JSON_REJECT_DUPLICATES, &why);
+    const char *name = json_string_value(json_object_get(root, "run")),
+               *verb = json_string_value(json_object_get(root, "verb")),
+               *value = json_string_value(json_object_get(root, "value"));
+    const json_t *step = json_object_get(root, "step");
+    bt_code code = BT_OK;
+    memset(q, 0, sizeof *q);
+    q->step = json_is_integer(step) && json_integer_value(step) >= 0 ? json_integer_value(step)
+                                                                     : -1;
+    if (!root)
+        code = bt_fail(err, BT_ARG, "the body is not JSON: %s", why.text);
+    else if (!name || !bt_name_ok(name))
+        code = bt_fail(err, BT_ARG, "'run' must be a run's name");
+    else if (!verb || strlen(verb) >= sizeof q->verb)
+        code = unknown_verb(err);
+    else {
+        snprintf(q->run, sizeof q->run, "%s", name);
+        snprintf(q->verb, sizeof q->verb, "%s", verb);
+        code = check(q, value, err);
+        snprintf(q->value, sizeof q->value, "%.200s", value ? value : "");
+        snprintf(q->line, sizeof q->line, "%s%s%.200s #dashboard", q->verb, value ? " " : "",
+                 q->value);
+    }
+    json_decref(root);
+    return code;
+}
+
+/* an ended run has no supervisor to ask: it is started again, by what view.h's trouble says */
+static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *reply, size_t size,
+                            bt_err *err) {
+    const bt_api_allows allows = bt_api_allowed(a);
+    char run[BT_NAME_MAX];
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    *done = false;
+    BT_TRY(bt_db_run(bt_api_db(a, err), wanted, run, err));
+    bt_view *v = bt_api_view(a, run, err);
+    if (!v) return err->code;
+    ask.run = run;
+    BT_TRY(bt_view_load(v, &ask, err));
+    if (!v->head.trouble.resumes) return BT_OK;
+    if (!allows.resume)
+        return bt_fail(err, BT_UNSUPPORTED, "this server starts no runs: use '%s'",
+                       v->head.trouble.command);
+    BT_TRY(allows.resume(allows.resume_ctx, run, err));
+    snprintf(reply, size, "%s is started again", run);
+    *done = true;
+    return BT_OK;
+}
+
+bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
+                       bt_err *err) {
+    (void)unused;
+    char reply[BT_CONTROL_LINE] = "";
+    request q;
+    bt_db *db = bt_api_db(a, err);
+    if (!db) return err->code;
+    bool done = false;
+    BT_TRY(read_request(r->body, &q, err));
+    const size_t record = record_verb(q.verb);
+    if (record < RECORDS) {
+        char run[BT_NAME_MAX];
+        BT_TRY(bt_db_run(db, q.run, run, err));
+        BT_TRY(records[record].run(a, &q, reply, sizeof reply, err));
+        done = true;
+    } else if (strcmp(q.verb, bt_verbs[BT_VERB_RESUME].word) == 0)
+        BT_TRY(resume_ended(a, q.run, &done, reply, sizeof reply, err));
+    if (!done) BT_TRY(bt_control_request(db, q.run, q.line, reply, sizeof reply, err));
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_bool(&j, "ok", true);
+    bt_json_str(&j, "reply", reply);
+    bt_json_end(&j, '}');
+    return BT_OK;
+}

@@ -1,0 +1,86 @@
+/* api_curves.c - one metric of many runs on one axis: the chart beside the table of runs.
+ *
+ *     {"metric": "loss", "runs": [{"run": "base", "curve": {"series": [...]}}, ...], "missing": ["gone"]}
+ * as the route `series` has each of them; missing: runs that are asked for and not there any more. */
+#include <stdio.h>
+#include <string.h>
+
+#include "web/api/api.h"
+
+enum { CURVES_MOST = 100 };
+
+static bt_code put_curve(bt_api *a, const char *run, const bt_view_ask *ask, bt_json *j,
+                         bt_err *err) {
+    bt_view *v = bt_api_view(a, run, err);
+    if (!v) return err->code;
+    BT_TRY(bt_view_load(v, ask, err));
+    bt_json_object(j, NULL);
+    bt_json_str(j, "run", run);
+    bt_view_json(v, ask->parts, j, "curve");
+    bt_json_end(j, '}');
+    return BT_OK;
+}
+
+static bt_code read_ask(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+    const char *key = bt_req_arg(r, "metric"), *axis = bt_req_arg(r, "x");
+    int64_t width = 200;
+    bt_view_ask_init(ask);
+    ask->parts = BT_VIEW_SERIES;
+    ask->x = BT_X_TOKENS;
+    if (axis && !bt_x_axis_parse(axis, &ask->x))
+        return bt_fail(err, BT_ARG,
+                       "query argument 'x' must be step, tokens, time, active or bytes");
+    if (!bt_req_int(r, "width", 1, 4096, &width))
+        return bt_fail(err, BT_ARG, "query argument 'width' must be 1 to 4096 pixels");
+    ask->columns = (int)width;
+    const int metric = bt_metric_find(BT_SCOPE_STEP, key && *key ? key : "loss");
+    if (metric < 0)
+        return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)", key);
+    ask->series[0] = (bt_series_ask){.rank = -1, .metric = metric};
+    ask->n_series = 1;
+    return BT_OK;
+}
+
+bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer *out, bt_err *err) {
+    (void)unused;
+    bt_view_ask ask;
+    bt_json j;
+    bt_text missing;
+    int n = 0;
+    const char *list = bt_req_arg(r, "runs");
+    BT_TRY(read_ask(r, &ask, err));
+    if (!list || !*list) return bt_fail(err, BT_ARG, "query argument 'runs' is missing (runs=a,b)");
+    bt_db *db = bt_api_db(a, err);
+    if (!db) return err->code;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "metric", bt_step_metrics[ask.series[0].metric].key);
+    bt_json_array(&j, "runs");
+    bt_text_init(&missing);
+    bt_code code = BT_OK;
+    for (; *list && code == BT_OK; list += strcspn(list, ","), list += *list == ',') {
+        const size_t len = strcspn(list, ",");
+        char name[BT_NAME_MAX];
+        double there = 0;
+        snprintf(name, sizeof name, "%.*s", (int)len, list);
+        if (len >= sizeof name || !bt_name_ok(name))
+            code = bt_fail(err, BT_ARG, "'runs' must be run names separated by commas");
+        else if (++n > CURVES_MOST)
+            code = bt_fail(err, BT_ARG, "at most %d runs are drawn together", CURVES_MOST);
+        if (code == BT_OK)
+            code = bt_db_value(db, "SELECT count(*) FROM runs WHERE run = ?1", name, &there, err);
+        ask.run = name;
+        if (code == BT_OK && there > 0)
+            code = put_curve(a, name, &ask, &j, err);
+        else if (code == BT_OK)
+            bt_text_printf(&missing, "%s%s", missing.len ? "," : "", name);
+    }
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "missing");
+    for (char *rest = missing.data, *name; rest && (name = strsep(&rest, ",")) != NULL;)
+        bt_json_str(&j, NULL, name);
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    bt_text_release(&missing);
+    return code;
+}

@@ -1,0 +1,65 @@
+// ask.js - the page's own dialogs: a question with fields, and what its answer does.
+import { button } from "./controls.js";
+import { h } from "./dom.js";
+
+/**
+ * Asks, and promises the values of the fields by name; null: not now.
+ * spec: {title, text, action, danger, fields: [{name, label, type, value, note, options}]}; a field of
+ * type "checkbox" gives true or false, options make a list of [value, text].
+ */
+export function ask({ title, text, action, danger, fields = [] }) {
+  if (document.querySelector("dialog")) return Promise.resolve(null);
+  const boxes = fields.map((field) => [field.name, boxOf(field)]);
+  const valueOf = (box) => (box.type === "checkbox" ? box.checked : box.value.trim());
+  const values = () => Object.fromEntries(boxes.map(([name, box]) => [name, valueOf(box)]));
+  return new Promise((resolve) => {
+    let answer = null;
+    const end = () => {
+      box.remove();
+      resolve(answer);
+    };
+    const accept = (event) => {
+      event.preventDefault();
+      answer = values();
+      box.close();
+    };
+    const submit = { class: danger ? "danger" : "main", type: "submit" };
+    const box = h(
+      "dialog",
+      { class: "help ask", "aria-label": title, onclose: end },
+      h("h3", {}, title),
+      text ? h("p", { class: "note" }, text) : null,
+      h(
+        "form",
+        { onsubmit: accept },
+        fields.map((field, i) => labelOf(field, boxes[i][1])),
+        h(
+          "p",
+          { class: "end" },
+          button("Cancel", () => box.close()),
+          h("button", submit, action),
+        ),
+      ),
+    );
+    document.body.append(box);
+    box.showModal();
+  });
+}
+
+function boxOf({ type = "text", value = "", options, label }) {
+  if (options)
+    return h(
+      "select",
+      { "aria-label": label },
+      options.map(([key, text]) => h("option", { value: key }, text)),
+    );
+  if (type === "checkbox") return h("input", { type, checked: Boolean(value) });
+  const step = type === "number" ? "any" : null;
+  return h("input", { type, step, value: String(value), "aria-label": label, autocomplete: "off" });
+}
+
+function labelOf({ label, note, type }, box) {
+  const help = note ? h("small", { class: "note" }, note) : null;
+  if (type === "checkbox") return h("label", { class: "tick" }, box, " ", label, help);
+  return h("label", {}, h("span", {}, label), box, help);
+}

@@ -1,0 +1,235 @@
+// runs_chart.js - beside the table of runs: one metric of the chosen runs, or of the first ones that
+// the filter lets through, a colour a run; its legend hides runs and shows one alone; or the mean
+// and the spread of the runs that share the value of a setting.
+import { get } from "../base/api.js";
+import { button, select } from "../base/controls.js";
+import { empty, h, say } from "../base/dom.js";
+import { nth, unit } from "../base/format.js";
+import { onChoice, state } from "../base/state.js";
+import { number, table, text } from "../base/table.js";
+import { metricsOfSteps } from "../base/vocabulary.js";
+import { placesOf } from "../cards/series_card.js";
+import { Chart } from "../figures/chart.js";
+import { meanLines } from "./run_means.js";
+
+const colorCount = 12;
+const chosenMost = 100; // what the route `curves` takes
+const filteredMost = 12; // without a choice
+const width = 200; // points of a curve
+
+function curveOf({ run, curve }, i) {
+  const one = curve.series[0];
+  const known = one ? [...one.mean.keys()].filter((k) => one.mean[k] !== null) : [];
+  const at = (values) => known.map((k) => values[k]);
+  return {
+    label: run,
+    color: `--s${i % colorCount}`,
+    unit: one?.unit,
+    x: one ? at(placesOf(one)) : [],
+    y: one ? at(one.mean) : [],
+    step: one ? at(one.step) : [],
+    n: one ? at(one.n) : [],
+    meant: one ? at(one.n) : [],
+    low: one?.low,
+    high: one?.high,
+    ends: true,
+    sparse: true,
+  };
+}
+
+/** The part of a line that lies between two places of the axis. */
+function cut(line, [from, to]) {
+  const inside = [...line.x.keys()].filter((k) => line.x[k] >= from && line.x[k] <= to);
+  const at = (values) => values && inside.map((k) => values[k]);
+  const { x, y, lo, hi, step, n, meant } = line;
+  const parts = { x: at(x), y: at(y), lo: at(lo), hi: at(hi), step: at(step) };
+  return { ...line, ...parts, n: at(n), meant: at(meant) };
+}
+
+const newest = (values) => values[values.length - 1];
+
+const columns = [
+  text("run", (line) => line.label),
+  number("step", (line) => (line.x.length ? nth(newest(line.step)) : "")),
+  number("newest value", (line) => (line.x.length ? unit(line.unit, newest(line.y)) : "")),
+];
+
+export class RunsChart {
+  /** view: {metric, group} of the address; onview gets what is to be kept there. */
+  constructor(view, onview) {
+    this.metric = view.metric || "loss";
+    this.group = view.group || "";
+    this.onview = onview;
+    this.hidden = new Set(); // labels that the legend has switched off
+    this.rows = []; // whose curves are shown
+    this.asked = "";
+    this.data = null;
+    this.chart = null;
+    this.part = null; // of the axis: [from, to]
+    this.asTable = false;
+    this.settingNames = [];
+    this.build();
+    this.close = onChoice((change) => ("x" in change ? this.load(true) : this.draw()));
+  }
+
+  build() {
+    const metrics = metricsOfSteps().map(({ key }) => [key, key]);
+    const metricBox = select("metric", metrics, this.metric, (metric) => {
+      this.metric = metric;
+      this.onview({ metric });
+      this.load(true);
+    });
+    this.groupBox = h("span");
+    this.note = h("span", { class: "note" });
+    this.body = h("div", { class: "body" });
+    this.legend = h("ul", { class: "run-legend", "aria-label": "runs of the chart" });
+    this.caption = h("figcaption");
+    this.numbers = h("div", { class: "tall-scroll", hidden: true });
+    const flip = { class: "icon", "aria-pressed": "false", title: "numbers as a table (T)" };
+    this.flipButton = button("Table", () => this.flip(), flip);
+    const label = "curves of the runs, one colour a run";
+    const onkeydown = (event) => this.key(event);
+    this.el = h(
+      "figure",
+      { class: "card runs-chart", role: "figure", tabindex: "0", "aria-label": label, onkeydown },
+      h("header", {}, h("h2", {}, "Curves"), h("span", { class: "push" }), this.flipButton),
+      h("div", { class: "bar-tools" }, metricBox, this.groupBox, this.note),
+      this.body,
+      this.numbers,
+      this.legend,
+      this.caption,
+    );
+  }
+
+  flip() {
+    this.asTable = !this.asTable;
+    this.flipButton.setAttribute("aria-pressed", String(this.asTable));
+    this.body.hidden = this.asTable;
+    this.numbers.hidden = !this.asTable;
+    this.draw();
+  }
+
+  key(event) {
+    if (event.target !== this.el || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^t$/i.test(event.key)) this.flip();
+    else if (/^z$/i.test(event.key)) this.see(null);
+    else if (!this.chart?.key(event)) return;
+    event.preventDefault();
+  }
+
+  /** A part of the axis; from null: all of it. */
+  see(from, to) {
+    this.part = from === null ? null : [from, to];
+    this.draw();
+  }
+
+  /** The settings that runs can be gathered by. */
+  setSettings(names) {
+    if (names.length === this.settingNames.length) return;
+    this.settingNames = names;
+    const options = [["", "each run"], ...names.map((name) => [name, name])];
+    const choose = (group) => {
+      this.group = group;
+      this.hidden.clear();
+      this.onview({ group });
+    };
+    this.groupBox.replaceChildren(select("mean by", options, this.group, choose));
+  }
+
+  /** chosen: runs that are ticked; rows: all that are shown; settingOf(row, name): a value. */
+  show(rows, chosen, settingOf) {
+    const ticked = rows.filter((row) => chosen.has(row.run)).slice(0, chosenMost);
+    this.rows = ticked.length ? ticked : rows.slice(0, this.group ? chosenMost : filteredMost);
+    this.settingOf = settingOf;
+    const left = (ticked.length ? chosen.size : rows.length) - this.rows.length;
+    say(this.note, left > 0 ? `${left} more: tick those that you want` : "");
+    this.load();
+  }
+
+  async load(anew) {
+    const runs = this.rows.map(({ run, steps }) => `${run} ${steps}`).join();
+    const asked = `${runs} ${this.metric} ${state.x}`;
+    if (!this.rows.length) {
+      this.data = null;
+      this.asked = "";
+      return this.draw();
+    }
+    if (asked === this.asked && !anew) return this.draw();
+    if (anew) this.part = null;
+    this.asked = asked;
+    const names = this.rows.map(({ run }) => run).join();
+    try {
+      const data = await get("curves", { runs: names, metric: this.metric, x: state.x, width });
+      if (asked !== this.asked) return;
+      this.data = data;
+      this.draw();
+    } catch (error) {
+      this.drawNothing(error.message);
+    }
+  }
+
+  lines() {
+    const curves = this.data.runs.map(curveOf);
+    if (!this.group) return curves;
+    const valueOf = (run) => {
+      const row = this.rows.find((one) => one.run === run);
+      return row ? this.settingOf(row, this.group) : null;
+    };
+    return meanLines(curves, this.group, valueOf);
+  }
+
+  draw() {
+    if (!this.data) return this.drawNothing("no run to draw");
+    const lines = this.lines();
+    const wanted = lines.filter((line) => !this.hidden.has(line.label));
+    const shown = this.part ? wanted.map((line) => cut(line, this.part)) : wanted;
+    if (this.asTable) this.numbers.replaceChildren(table(columns, shown, "curves of the runs"));
+    if (!this.chart) {
+      this.body.replaceChildren();
+      this.chart = new Chart(this.body, true);
+    }
+    const none = this.hidden.size ? "all runs are switched off" : "nothing recorded of this metric";
+    const onzoom = (from, to) => this.see(from, to);
+    const axis = state.x;
+    this.chart.set({ lines: shown, unit: lines[0]?.unit, axis, events: [], empty: none, onzoom });
+    this.drawLegend(lines);
+    const kind = this.group ? "groups" : "runs";
+    say(this.caption, `The curves show ${this.metric} of ${shown.length} ${kind}.`);
+  }
+
+  drawNothing(text) {
+    this.chart?.close();
+    this.chart = null;
+    this.body.replaceChildren(empty(text));
+    this.legend.replaceChildren();
+    say(this.caption, "");
+  }
+
+  /** A click hides a run or shows it again, a double click or Shift shows it alone. */
+  drawLegend(lines) {
+    const key = lines.map((line) => `${line.label}${this.hidden.has(line.label)}`).join();
+    if (key === this.legendKey && this.legend.childElementCount) return;
+    this.legendKey = key;
+    const focus = [...this.legend.querySelectorAll("button")].indexOf(document.activeElement);
+    const isolate = (label) => {
+      const others = lines.map((line) => line.label).filter((one) => one !== label);
+      const isAlone = !this.hidden.has(label) && others.every((one) => this.hidden.has(one));
+      this.hidden = new Set(isAlone ? [] : others);
+      this.draw();
+    };
+    const flip = (label) => {
+      if (!this.hidden.delete(label)) this.hidden.add(label);
+      this.draw();
+    };
+    const item = ({ label, color }) => {
+      const swatch = h("i", { class: "swatch", "data-color": color });
+      swatch.style.background = `var(${color})`;
+      const click = (event) => (event.shiftKey ? isolate(label) : flip(label));
+      const title = "hide or show; with Shift: this one alone";
+      const props = { class: "chip", "aria-pressed": String(!this.hidden.has(label)), title };
+      return h("li", {}, button([swatch, label], click, props));
+    };
+    this.legend.replaceChildren(...lines.map(item));
+    if (focus >= 0) this.legend.querySelectorAll("button")[focus]?.focus();
+  }
+}

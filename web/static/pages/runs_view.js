@@ -1,0 +1,35 @@
+// runs_view.js - the view of the table of runs as the query of the address: filter, order, columns,
+// chosen runs, metric and grouping of the chart.
+
+/** What the address says: {filter, sort, ascending, columns, chosen, metric, group, x}. */
+export function viewOfAddress() {
+  const query = new URLSearchParams(location.hash.split("?")[1] || "");
+  const list = (key) => (query.get(key) || "").split(",").filter(Boolean);
+  const columns = { off: list("off"), on: list("on"), metrics: list("metrics") };
+  return {
+    filter: query.get("filter") || "",
+    sort: query.get("sort") || "",
+    ascending: query.has("up"),
+    columns: ["off", "on", "metrics"].some((key) => query.has(key)) ? columns : null,
+    chosen: list("runs").filter((run) => /^[\w.-]+$/.test(run)),
+    metric: query.get("metric") || "",
+    group: query.get("by") || "",
+  };
+}
+
+/** Keeps the view in the address, without a step in the browser's history. */
+export function keepView({ filter, sort, ascending, columns, chosen, metric, group }) {
+  if (!/^#?\/?(runs|$)/.test(location.hash.slice(0, 7))) return;
+  const query = new URLSearchParams();
+  const put = (key, value) => value && query.set(key, value);
+  put("filter", filter);
+  put("sort", sort === "started_s" ? "" : sort);
+  if (ascending) query.set("up", "1");
+  for (const key of ["off", "on", "metrics"]) put(key, (columns[key] || []).join(","));
+  put("runs", chosen.join(","));
+  put("metric", metric === "loss" ? "" : metric);
+  put("by", group);
+  const text = query.toString().replaceAll("%2C", ",").replaceAll("%3D", "=");
+  const hash = `#/runs${text ? `?${text}` : ""}`;
+  if (location.hash !== hash && (location.hash || text)) history.replaceState(null, "", hash);
+}
