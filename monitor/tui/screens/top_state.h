@@ -115,7 +115,7 @@ typedef struct bt_top {
     size_t rows[BT_TOP_ROWS]; /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
     int page; /* rows that fit, for PgUp and PgDn */
-    /* where the mouse finds tabs and rows on the canvas; tab_y -1, list_rows.h 0: nowhere */
+    /* where the mouse finds tabs and rows on the canvas; tab_y -1, rows of no height: nowhere */
     int tab_x[BT_SCREEN_COUNT], tab_end[BT_SCREEN_COUNT], tab_y;
     bt_rect list_rows;
     /* that the current table shows, a bit each: < and > go from one to the next */
