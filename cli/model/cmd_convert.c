@@ -12,11 +12,13 @@
 #include "engine/interop/convert.h"
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/tune/merge.h"
+#include "engine/tune/peft_write.h"
 
 typedef struct convert_cfg {
-    char out[4096], tokenizer[1024], store[1024];
+    char out[4096], tokenizer[1024], store[1024], base[1024];
     int64_t context, threads, shard_bytes;
-    int to, type, scale;
+    int to, type, scale, merge;
     bool verify, json, scale_tensors, any_activation;
 } convert_cfg;
 
@@ -40,6 +42,12 @@ static const bt_opt convert_opts[] = {
      "type of the matrices (auto: the most exact one that fits)"},
     {"scale", "--scale", BT_OPT_ENUM, FIELD(scale), "multiply", 0, 0, "multiply|divide", NULL,
      "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"},
+    {"merge", "--merge", BT_OPT_ENUM, FIELD(merge), "none", 0, 0, "none|dense|latent|keep|fit",
+     NULL,
+     "adapters into their base: as dense weights, or quantised again with a new scale, the base's, "
+     "the one that fits best"},
+    {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
+     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
     {"shard_bytes", "--shard-bytes", BT_OPT_INT, FIELD(shard_bytes), "5000000000", 1, 1e15, NULL,
      "bytes", "longest file of a folder of Hugging Face"},
     {"scale_tensors", "--scale-tensors", BT_OPT_BOOL, FIELD(scale_tensors), "false", 0, 0, NULL,
@@ -71,11 +79,31 @@ typedef struct outcome {
     bt_probe_difference difference;
 } outcome;
 
+static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path[PATH_MAX],
+                       bt_err *err) {
+    static bt_run_cfg trained;
+    if (cfg->base[0]) return bt_trained_folder(cfg->base, cfg->store, path, err);
+    BT_TRY(bt_native_settings(&trained, &s->meta, s->path, err));
+    (void)snprintf(path, PATH_MAX, "%s", trained.base);
+    return BT_OK;
+}
+
+/* adapters become the model that they and their base make */
+static bt_code merge(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
+    char base[PATH_MAX];
+    bt_model_file *adapters = *s;
+    BT_TRY(base_of(adapters, cfg, base, err));
+    return bt_merge_open(s, adapters, base, (bt_merge_kind)cfg->merge, err);
+}
+
 static bt_code open_model(bt_model_file **s, const char *which, const convert_cfg *cfg,
                           bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
     BT_TRY(bt_model_file_open(s, path, err));
+    if (cfg->merge != BT_MERGE_NONE && !(*s)->cfg.lora.rank)
+        return bt_fail(err, BT_ARG, "--merge: '%.200s' holds no adapters", (*s)->path);
+    if (cfg->merge != BT_MERGE_NONE) BT_TRY(merge(s, cfg, err));
     bt_model_file *x = *s;
     if (cfg->tokenizer[0]) {
         if (x->tokenizer)
@@ -157,6 +185,20 @@ static void print(const bt_model_file *s, const convert_cfg *cfg, const outcome 
                o->difference.largest, o->difference.mean, o->difference.same_first, BT_PROBES);
 }
 
+static bt_code write_adapters(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+    char base[PATH_MAX];
+    if (cfg->to != BT_TO_HF)
+        return bt_fail(
+            err, BT_ARG,
+            "'%.200s' holds adapters alone: merge them into their base (--merge dense), or "
+            "write them for PEFT (--to hf)",
+            s->path);
+    if (cfg->verify)
+        return bt_fail(err, BT_ARG, "--verify compares whole models, not adapters (use --merge)");
+    BT_TRY(base_of(s, cfg, base, err));
+    return bt_peft_write(s, cfg->out, base, &o->notes, &o->bytes, err);
+}
+
 static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
     const int64_t began = bt_now_ns();
     const bt_convert_job job = {.to = (bt_convert_to)cfg->to,
@@ -168,7 +210,11 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
                                 .any_activation = cfg->any_activation};
     bt_text_put(&o->notes, bt_text_str(&s->notes));
     const size_t known = s->notes.len;
-    BT_TRY(bt_convert(s, &job, &o->notes, &o->bytes, err));
+    if (s->cfg.lora.rank)
+        BT_TRY(write_adapters(s, cfg, o, err));
+    else
+        BT_TRY(bt_convert(s, &job, &o->notes, &o->bytes, err));
+    if (s->view.read) bt_merge_tell(s, &o->notes);
     o->seconds = (double)(bt_now_ns() - began) / 1e9;
     bt_text_put(&o->notes, bt_text_str(&s->notes) + known);
     return cfg->verify ? verify(s, cfg, o, err) : BT_OK;
@@ -209,6 +255,9 @@ const bt_command bt_cmd_convert = {
         "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3   a checkpoint of a folder of "
         "Hugging Face\n"
         "bitrain convert last --to gguf -o model.gguf --verify       a file for llama.cpp\n"
+        "bitrain convert last --merge dense --to hf -o merged         adapters and their base as "
+        "one "
+        "model\n"
         "bitrain convert last --to hf --type bf16 -o model           a folder for transformers\n",
     .options = options,
     .run = run,

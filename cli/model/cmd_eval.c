@@ -17,9 +17,11 @@
 #include "engine/train/run_data.h"
 
 typedef struct eval_cfg {
-    char data[4096], field[64], store[1024], base[1024], isa[16], shot_data[4096];
+    char data[4096], field[64], chat_template[32], store[1024], base[1024], isa[16],
+        shot_data[4096];
     int64_t tokens, threads, shots, limit;
     int task; /* 0: text */
+    int form; /* 0: as the run, else 1 + data.form */
     bool json, quiet;
 } eval_cfg;
 
@@ -29,6 +31,11 @@ static const bt_opt eval_opts[] = {
      "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"},
     {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
      "field of a JSONL object that holds the text (default: as the run)"},
+    {"form", "--form", BT_OPT_ENUM, FIELD(form), "auto", 0, 0,
+     "auto|text|completion|alpaca|messages|sharegpt", NULL,
+     "what a line of .jsonl data holds (auto: as the run)"},
+    {"template", "--template", BT_OPT_TEXT, FIELD(chat_template), "", 0, 0, NULL, NULL,
+     "chat template of conversations (default: as the run)"},
     {"task", "--task", BT_OPT_ENUM, FIELD(task), "text", 0, 0, "text|" BT_CHOICE_TASKS, NULL,
      "what --data holds: text, or questions (JSON lines) in the form of ARC, HellaSwag, MMLU"},
     {"shots", "--shots", BT_OPT_INT, FIELD(shots), "0", 0, 1000, NULL, NULL,
@@ -212,6 +219,15 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
     return code;
 }
 
+/* of a model that was trained elsewhere, the run's settings say nothing of conversations */
+static void take_form(bt_run_cfg *run, const eval_cfg *cfg) {
+    if (cfg->chat_template[0])
+        (void)snprintf(run->chat_template, sizeof run->chat_template, "%s", cfg->chat_template);
+    if (!cfg->form) return;
+    run->form = cfg->form - 1;
+    run->packing = run->form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     static eval_cfg cfg;
@@ -229,7 +245,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .base = cfg.base,
                                 .threads = cfg.threads};
     if (cfg.task) return run_choices(&how, &cfg, err);
-    bt_code code = bt_trained_load(&t, &how, err);
+    bt_code code = bt_trained_open(&t, &how, err);
+    if (code == BT_OK) take_form(&t.cfg, &cfg);
+    if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = measure(&t, &cfg, &r, err);
     if (code == BT_OK) print(&t, &cfg, &r, (double)(bt_now_ns() - began) / 1e9);

@@ -35,6 +35,12 @@ bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) {
     return *out ? BT_OK : bt_fail(err, BT_ARG, "tune.targets names no layer (use all)");
 }
 
+const char *bt_tune_hf_target(unsigned bit) {
+    for (size_t i = 0; i < N_TARGETS; i++)
+        if (targets[i].bits == bit) return targets[i].hf_name;
+    return NULL;
+}
+
 bt_lora bt_tune_lora(const bt_run_cfg *c) {
     const double r = (double)c->lora_rank;
     bt_lora l = {.rank = (int)c->lora_rank, .scale = c->lora_alpha / (c->rslora ? sqrt(r) : r)};

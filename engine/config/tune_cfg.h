@@ -11,6 +11,8 @@
 /* tune.targets as bits of bt_lora; BT_ARG names what is no layer. The names that the layers have in
  * Hugging Face's models (q_proj, ...) mean the same */
 bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) BT_MUST_CHECK;
+/* the name in Hugging Face's models of the layer of one bit; NULL: there is none */
+const char *bt_tune_hf_target(unsigned bit);
 /* of a configuration that has been resolved; all zero: no adapters */
 bt_lora bt_tune_lora(const bt_run_cfg *c);
 /* Checks tune.* against the model and the layout, and settles what depends on it. After the model's

@@ -47,6 +47,7 @@ bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
 
 void bt_model_file_close(bt_model_file *s) {
     if (!s) return;
+    if (s->view.release) s->view.release(s->view.ctx);
     bt_ckpt_reader_close(s->ckpt);
     bt_ckpt_meta_release(&s->meta);
     bt_stored_release(&s->stored);
@@ -230,6 +231,7 @@ static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
 
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) {
     *scale = 0;
+    if (s->view.scale) return s->view.scale(s->view.ctx, s, i, scale, err);
     if (!s->places || !s->places[i].coded) return BT_OK;
     if (!s->places[i].counted) BT_TRY(count_codes(s, i, err));
     *scale = s->places[i].s;
@@ -267,6 +269,12 @@ static bt_code native_read(bt_model_file *s, const bt_tensor *t, uint64_t first,
 
 bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t count, float *out,
                            bt_err *err) {
+    return s->view.read ? s->view.read(s->view.ctx, s, i, first, count, out, err)
+                        : bt_model_file_read_own(s, i, first, count, out, err);
+}
+
+bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint64_t count,
+                               float *out, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     if (s->ckpt) return native_read(s, t, first, count, out, err);
     while (count > 0) {

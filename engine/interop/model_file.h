@@ -30,7 +30,19 @@ typedef struct bt_stored_place {     /* where one of our tensors lies */
     float s, level;
 } bt_stored_place;
 
-typedef struct bt_model_file {
+typedef struct bt_model_file bt_model_file;
+
+/* what is read of a linear layer's tensor instead of what the file holds (tune/merge.h). All NULL: the
+ * file's */
+typedef struct bt_model_view {
+    void *ctx;
+    bt_code (*read)(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,
+                    float *out, bt_err *err);
+    bt_code (*scale)(void *ctx, bt_model_file *s, size_t i, float *scale, bt_err *err);
+    void (*release)(void *ctx);
+} bt_model_view;
+
+struct bt_model_file {
     bt_container container;
     char path[4096];
     bt_arch arch; /* of a native checkpoint BT_ARCH_COUNT */
@@ -49,7 +61,8 @@ typedef struct bt_model_file {
     /* a native checkpoint */
     bt_ckpt_reader *ckpt;
     bt_ckpt_meta meta;
-} bt_model_file;
+    bt_model_view view;
+};
 
 /* what a path holds, without opening it: a folder with config.json, a GGUF file, or else a native
  * checkpoint */
@@ -59,6 +72,9 @@ void bt_model_file_close(bt_model_file *s); /* accepts NULL */
 /* elements first .. first+count of tensor i of `params` */
 bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t count, float *out,
                            bt_err *err) BT_MUST_CHECK;
+/* the file's own, without the view */
+bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint64_t count,
+                               float *out, bt_err *err) BT_MUST_CHECK;
 /* the scale of a tensor that holds codes, else 0 */
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
 /* all elements into the flat array of a model of this shape */

@@ -10,6 +10,7 @@ _Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
     return (bt_loader_cfg){.paths = c->data,
                            .val_paths = c->val_data,
+                           .mixture = c->mixture,
                            .glob = c->glob,
                            .tokenizer = c->tokenizer,
                            .field = c->field,
@@ -53,4 +54,20 @@ void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cf
         bt_telemetry_event(t, BT_EVENT_WARNING, step, NULL,
                            "%" PRIu64 " document%s left out: nothing of them is learned", f->empty,
                            f->empty == 1 ? "" : "s");
+}
+
+void bt_run_data_shares(const bt_telemetry *t, const bt_loader *l, int64_t steps_done) {
+    uint64_t all = 0;
+    const size_t n = bt_loader_sources(l);
+    for (size_t k = 0; k < n; k++) all += bt_loader_source(l, k, steps_done).sequences;
+    for (size_t k = 0; k < n; k++) {
+        const bt_loader_share s = bt_loader_source(l, k, steps_done);
+        bt_telemetry_event(t, BT_EVENT_DATA, steps_done - 1, NULL,
+                           "source %zu of %zu, '%.160s': %" PRIu64
+                           " sequences so far, %.1f %% of all, "
+                           "%.2f of its epochs",
+                           k + 1, n, s.name, s.sequences,
+                           all ? 100 * (double)s.sequences / (double)all : 0,
+                           (double)s.sequences / (double)s.epoch);
+    }
 }

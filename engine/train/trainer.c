@@ -411,6 +411,7 @@ static bt_code leave(bt_trainer *t, bt_err *err) {
     if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, false, true, err));
     if (t->evaluator && isnan(t->validation.nats) && bt_trainer_at_end(t))
         BT_TRY(bt_trainer_evaluate(t, err));
+    bt_run_data_shares(&t->telemetry, t->loader, t->at.step);
     bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,
                        t->stopped ? "stopped after step %" PRId64 " of %" PRId64
                                   : "finished: %" PRId64 " of %" PRId64 " steps",

@@ -1,10 +1,12 @@
 /* base_weights.c - reads the tensors of the base whole, on every rank, and hashes them. */
 #include "engine/tune/base_weights.h"
 
-#include <string.h>
+#include <stdlib.h>
 #include <xxhash.h>
 
 #include "engine/interop/init_from.h"
+
+enum { PIECE = 1 << 20 }; /* elements */
 
 /* norms that the file lacks stay at one */
 static bt_code read_all(bt_model *m, bt_model_file *file, bt_err *err) {
@@ -20,13 +22,44 @@ static bt_code read_all(bt_model *m, bt_model_file *file, bt_err *err) {
     return BT_OK;
 }
 
+static int64_t as_kept(uint64_t h) { return (int64_t)(h >> 11) + 1; }
+
 static int64_t hash_of(bt_model *m) {
     const bt_params *p = bt_model_base(m);
     uint64_t h = 0;
     for (size_t i = 0; i < p->n; i++)
         h = XXH3_64bits_withSeed(bt_model_base_weights(m) + p->tensors[i].offset,
                                  p->tensors[i].count * sizeof(float), h);
-    return (int64_t)(h >> 11) + 1;
+    return as_kept(h);
+}
+
+/* as hash_of, of the model that has been read from the file */
+static bt_code hash_file(bt_model_file *file, float *piece, XXH3_state_t *state, uint64_t *h,
+                         bt_err *err) {
+    for (size_t i = 0; i < file->params.n; i++) {
+        const uint64_t count = file->params.tensors[i].count;
+        (void)XXH3_64bits_reset_withSeed(state, *h);
+        for (uint64_t at = 0, n; at < count; at += n) {
+            n = count - at < PIECE ? count - at : PIECE;
+            BT_TRY(bt_model_file_read_own(file, i, at, n, piece, err));
+            (void)XXH3_64bits_update(state, piece, n * sizeof *piece);
+        }
+        *h = XXH3_64bits_digest(state);
+    }
+    return BT_OK;
+}
+
+bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) {
+    uint64_t h = 0;
+    float *piece = malloc(PIECE * sizeof *piece);
+    XXH3_state_t *state = XXH3_createState();
+    bt_code code = piece && state
+                       ? hash_file(file, piece, state, &h, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
+    (void)XXH3_freeState(state);
+    free(piece);
+    if (code == BT_OK) b->hash = as_kept(h);
+    return code;
 }
 
 static bt_code check(const bt_model *m, const bt_model_file *file, bt_text *told, bt_err *err) {

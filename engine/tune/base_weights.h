@@ -10,6 +10,7 @@
 #define BT_ENGINE_TUNE_BASE_WEIGHTS_H
 
 #include "engine/ckpt/state.h"
+#include "engine/interop/model_file.h"
 #include "engine/model/net/model.h"
 
 typedef struct bt_base_weights {
@@ -18,6 +19,8 @@ typedef struct bt_base_weights {
     int64_t hash, trained_on;
 } bt_base_weights;
 
+/* hash of the weights in a file, in pieces */
+bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) BT_MUST_CHECK;
 /* Reads the base of m out of a checkpoint, a folder of Hugging Face or a GGUF file, and quantises it;
  * does nothing for a model without adapters. told: a line for each difference that does no harm.
  * BT_ARG: the file holds a model of another shape, or adapters */

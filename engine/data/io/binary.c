@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const bt_binary_kind known[] = {
-    {"\x1f\x8b", 2, "gzip-compressed", "decompress it first"},
-    {"\x28\xb5\x2f\xfd", 4, "zstd-compressed", "decompress it first"},
+    {"\x1f\x8b", 2, "gzip-compressed", "decompress it first, or name it *.gz"},
+    {"\x28\xb5\x2f\xfd", 4, "zstd-compressed", "decompress it first, or name it *.zst"},
     {"\xfd"
      "7zXZ",
      5, "xz-compressed", "decompress it first"},

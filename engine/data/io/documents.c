@@ -1,16 +1,13 @@
 /* documents.c - fills a buffer from a file and cuts documents out of it, plain or JSONL. */
 #include "engine/data/io/documents.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/data/io/binary.h"
-#include "engine/data/io/file_io.h"
+#include "engine/data/io/text_file.h"
 
 enum { PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
 
@@ -18,8 +15,8 @@ struct bt_documents {
     const bt_source *files;
     size_t n_files, at; /* files[at] is open, or about to be */
     const char *field;
-    int fd;
-    uint64_t offset;      /* read from the open file */
+    bt_text_file *file;   /* NULL: none is open */
+    uint64_t offset;      /* bytes of text read from it */
     uint64_t done, total; /* bytes of all files */
     char *buf;
     size_t begin, end, cap; /* unconsumed bytes of the file: buf[begin..end) */
@@ -40,7 +37,6 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
     d->files = files;
     d->n_files = n;
     d->field = field && *field ? field : "text";
-    d->fd = -1;
     d->cap = 2 * PIECE;
     for (size_t i = 0; i < n; i++) d->total += files[i].bytes;
     *out = d;
@@ -49,7 +45,7 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
 
 void bt_documents_close(bt_documents *d) {
     if (!d) return;
-    if (d->fd >= 0) close(d->fd);
+    bt_text_file_close(d->file);
     json_decref(d->object);
     free(d->buf);
     free(d);
@@ -62,11 +58,7 @@ double bt_documents_done(const bt_documents *d) {
 static const char *path_of(const bt_documents *d) { return d->files[d->at].path; }
 
 static bt_code open_file(bt_documents *d, bt_err *err) {
-    d->fd = open(path_of(d), O_RDONLY | O_CLOEXEC);
-    if (d->fd < 0)
-        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
-                             "cannot open data '%s'", path_of(d));
-    (void)posix_fadvise(d->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    BT_TRY(bt_text_file_open(&d->file, path_of(d), err));
     d->offset = d->line = 0;
     d->begin = d->end = 0;
     d->eof = false;
@@ -74,12 +66,13 @@ static bt_code open_file(bt_documents *d, bt_err *err) {
 }
 
 static bt_code close_file(bt_documents *d, bt_err *err) {
-    if (d->offset != d->files[d->at].bytes)
+    const uint64_t taken = bt_text_file_taken(d->file);
+    if (taken != d->files[d->at].bytes)
         return bt_fail(err, BT_BUSY,
                        "data '%s' was changed while it was read (%llu bytes, had %llu)", path_of(d),
-                       (unsigned long long)d->offset, (unsigned long long)d->files[d->at].bytes);
-    close(d->fd);
-    d->fd = -1;
+                       (unsigned long long)taken, (unsigned long long)d->files[d->at].bytes);
+    bt_text_file_close(d->file);
+    d->file = NULL;
     d->at++;
     return BT_OK;
 }
@@ -100,11 +93,12 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
     }
     while (!d->eof && d->end - d->begin < want) {
         size_t got, ask = d->begin + want - d->end;
-        BT_TRY(bt_file_pread(d->fd, path_of(d), d->buf + d->end, ask, d->offset, &got, err));
+        const uint64_t taken = bt_text_file_taken(d->file);
+        BT_TRY(bt_text_file_read(d->file, d->buf + d->end, ask, &got, err));
         d->eof = got < ask;
         d->end += got;
         d->offset += got;
-        d->done += got;
+        d->done += bt_text_file_taken(d->file) - taken;
     }
     return BT_OK;
 }
@@ -307,7 +301,7 @@ bt_code bt_documents_object(bt_documents *d, json_t **object, bool *files_end, b
         return bt_fail(err, BT_ARG,
                        "'%s' is not JSON lines: conversations are read from .jsonl files",
                        path_of(d));
-    if (d->fd < 0) BT_TRY(open_file(d, err));
+    if (!d->file) BT_TRY(open_file(d, err));
     BT_TRY(next_line(d, &ends, err));
     if (!ends) *object = d->object;
     return BT_OK;
@@ -322,7 +316,7 @@ bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {
         *out = (bt_piece){NULL, 0, false, false};
         return BT_OK;
     }
-    if (d->fd < 0) BT_TRY(open_file(d, err));
+    if (!d->file) BT_TRY(open_file(d, err));
     return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json(d, out, err)
                                                    : next_text(d, out, err);
 }

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/data/io/binary.h"
+#include "engine/data/io/text_file.h"
 
 enum { MAX_DEPTH = 32, HEAD = 8192 };
 
@@ -22,9 +22,10 @@ typedef struct walk {
     size_t word;
 } walk;
 
+/* the name, without the ending of a compressed file */
 static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), k = strlen(end);
-    return n > k && strcmp(s + n - k, end) == 0;
+    size_t n = bt_text_file_stem(s), k = strlen(end);
+    return n > k && strncmp(s + n - k, end, k) == 0;
 }
 
 static bt_source_kind kind_of(const char *path) {
@@ -64,12 +65,15 @@ static void skip(bt_sources *s, const char *path, const char *why) {
 /* by its first bytes; a file that cannot be opened is refused when it is read */
 static const char *no_text(const char *path) {
     char head[HEAD];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : 0;
-    if (fd >= 0) close(fd);
-    if (n <= 0) return NULL;
-    const bt_binary_kind *kind = bt_binary_kind_of(head, (size_t)n);
-    return kind ? kind->what : memchr(head, 0, (size_t)n) ? "binary" : NULL;
+    bt_text_file *f;
+    bt_err ignored = BT_ERR_INIT;
+    size_t n = 0;
+    if (bt_text_file_open(&f, path, &ignored) != BT_OK) return NULL;
+    const bt_code code = bt_text_file_read(f, head, sizeof head, &n, &ignored);
+    bt_text_file_close(f);
+    if (code != BT_OK || n == 0) return NULL;
+    const bt_binary_kind *kind = bt_binary_kind_of(head, n);
+    return kind ? kind->what : memchr(head, 0, n) ? "binary" : NULL;
 }
 
 static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err);

@@ -2,7 +2,8 @@
  *
  * A word is a text file, a .jsonl (.ndjson) file, a token shard (.bts), a folder (all of these
  * below it, recursively, in byte order of their paths), "builtin", or synth:NAME. Every other file
- * name counts as plain text; documents.c refuses binary content.
+ * name counts as plain text; documents.c refuses binary content. Text and JSON lines may be compressed:
+ * the name then ends in .gz or .zst behind the rest (text_file.h).
  * Of a folder are passed over: names that begin with a dot or do not fit the glob, sockets and pipes,
  * and, counted as skipped, links that lead nowhere and files that are no text by their first bytes. A
  * file that is named itself is never passed over. */

@@ -11,6 +11,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/data/shards/corpus.h"
+#include "engine/data/shards/mixture.h"
 #include "engine/data/shards/synth.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
@@ -30,9 +31,13 @@ struct bt_loader {
     int64_t step; /* of the next micro-batch the reader makes */
     int64_t base; /* sequence number of step 0's first; not 0 where the data are dealt out */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
-    bt_corpus *corpus; /* NULL: synth */
+    bt_corpus **corpora; /* (n_corpora) 0: synth; several: of a mixture */
+    size_t n_corpora;
+    bt_mixture *mixture; /* NULL: one corpus */
+    char **names;        /* (n_corpora) of a mixture: the first file of each */
+    bt_row_facts facts;  /* of all, where they are packed */
     bt_synth synth;
-    uint64_t n_epoch; /* sequences of an epoch */
+    uint64_t n_epoch; /* sequences of an epoch of all corpora */
     int64_t tokens;   /* -1: endless */
     double bytes_per_token;
     uint64_t hash;
@@ -52,15 +57,23 @@ struct bt_loader {
 
 /* ---- which tokens ---- */
 
-/* the row of the corpus that is sequence number q of the run, counted over all epochs */
-static uint64_t row_of(const bt_loader *l, uint64_t q) {
-    uint64_t epoch = q / l->n_epoch, i = q % l->n_epoch;
-    return l->shuffle ? bt_rng_permute(i, l->n_epoch, bt_rng_u64(l->seed, STREAM_ORDER, epoch)) : i;
+/* sequence number q of the run, counted over all epochs: a corpus, and its row */
+static bt_corpus *row_of(const bt_loader *l, uint64_t q, uint64_t *row) {
+    bt_mixture_pick at = l->mixture ? bt_mixture_at(l->mixture, q) : (bt_mixture_pick){0, q};
+    bt_corpus *c = l->corpora[at.source];
+    uint64_t n = bt_corpus_rows(c), epoch = at.index / n;
+    uint64_t order = bt_rng_u64(l->seed, STREAM_ORDER + at.source, epoch);
+    *row = l->shuffle ? bt_rng_permute(at.index % n, n, order) : at.index % n;
+    return c;
 }
 
 static bt_code read_sequence(bt_loader *l, uint64_t q, const bt_corpus_row *out, bt_err *err) {
     size_t T = (size_t)l->T;
-    if (l->corpus) return bt_corpus_read_row(l->corpus, row_of(l, q), out, err);
+    uint64_t row;
+    if (l->n_corpora) {
+        bt_corpus *c = row_of(l, q, &row);
+        return bt_corpus_read_row(c, row, out, err);
+    }
     bt_synth_read(&l->synth, q * (T + 1), T + 1, l->row);
     memcpy(out->inputs, l->row, T * sizeof *l->row);
     memcpy(out->targets, l->row + 1, T * sizeof *l->row);
@@ -171,7 +184,12 @@ static bt_code check_cfg(const bt_loader_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *name) {
+static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *name, bt_err *err) {
+    if (cfg->mixture && *cfg->mixture)
+        return bt_fail(err, BT_ARG,
+                       "'%s' is one source without end: data.mixture weighs several files or "
+                       "folders of data.path",
+                       name);
     uint64_t facts[2] = {(uint64_t)cfg->V, cfg->split};
     bt_synth_init(&l->synth, name, cfg->V,
                   cfg->split == BT_SPLIT_VAL ? cfg->seed + SYNTH_VAL_SEED : cfg->seed);
@@ -193,26 +211,74 @@ static bt_code too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val,
                    own_val ? "give more --val-data" : "raise data.val_frac or give --val-data");
 }
 
+static void add_facts(bt_row_facts *sum, const bt_row_facts *f) {
+    if (!f) return;
+    sum->documents += f->documents;
+    sum->tokens += f->tokens;
+    sum->counted += f->counted;
+    sum->skipped += f->skipped;
+    sum->truncated += f->truncated;
+    sum->cut += f->cut;
+    sum->empty += f->empty;
+    if (f->longest > sum->longest) sum->longest = f->longest;
+}
+
+/* one corpus of some of the sources */
 static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
-                           bool whole, bt_err *err) {
+                           const bt_tokenizer *t, bool whole, bt_err *err) {
+    bt_corpus **c = &l->corpora[l->n_corpora];
+    BT_TRY(bt_corpus_open(c, sources, cfg, t, whole, err));
+    l->n_corpora++;
+    uint64_t count = bt_corpus_count(*c), rows = bt_corpus_rows(*c), hash = bt_corpus_hash(*c);
+    if (!rows) return too_short(cfg, count, whole, err);
+    double bytes = l->bytes_per_token * (double)l->tokens +
+                   bt_corpus_bytes_per_token(*c) * (double)count;
+    l->tokens += (int64_t)count;
+    l->bytes_per_token = bytes / (double)l->tokens;
+    l->n_epoch += rows;
+    l->hash = l->n_corpora > 1 ? XXH3_64bits_withSeed(&hash, sizeof hash, l->hash) : hash;
+    add_facts(&l->facts, bt_corpus_row_facts(*c));
+    return BT_OK;
+}
+
+/* a corpus for each word of the paths */
+static bt_code open_mixture(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
+                            const bt_tokenizer *t, bt_err *err) {
+    size_t words = sources->items[sources->n - 1].word + 1;
+    l->names = calloc(sources->n, sizeof *l->names);
+    if (!l->names) return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+    BT_TRY(bt_mixture_create(&l->mixture, cfg->mixture, words, cfg->sequences_per_step, err));
+    for (size_t i = 0, next; i < sources->n; i = next) {
+        for (next = i + 1;
+             next < sources->n && sources->items[next].word == sources->items[i].word;)
+            next++;
+        const bt_sources word = {.items = sources->items + i, .n = next - i};
+        l->names[l->n_corpora] = strdup(sources->items[i].path);
+        if (!l->names[l->n_corpora])
+            return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
+        BT_TRY(open_corpus(l, cfg, &word, t, false, err));
+    }
+    return BT_OK;
+}
+
+static bt_code open_corpora(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
+                            bool whole, bt_err *err) {
     bt_tokenizer *t;
     BT_TRY(
         bt_tokenizer_load(&t, cfg->tokenizer && *cfg->tokenizer ? cfg->tokenizer : "bytes", err));
+    bool mixed = cfg->mixture && *cfg->mixture && cfg->split == BT_SPLIT_TRAIN;
     bt_code code = BT_OK;
-    if (bt_tokenizer_vocab(t) > cfg->V)
+    l->corpora = calloc(sources->n, sizeof *l->corpora);
+    if (!l->corpora) code = bt_fail(err, BT_NOMEM, "cannot take memory for the data");
+    if (code == BT_OK && bt_tokenizer_vocab(t) > cfg->V)
         code = bt_fail(err, BT_ARG,
                        "the tokenizer '%s' has %d tokens, the model %d: set model.vocab=%d",
                        cfg->tokenizer, bt_tokenizer_vocab(t), cfg->V, bt_tokenizer_vocab(t));
-    if (code == BT_OK) code = bt_corpus_open(&l->corpus, sources, cfg, t, whole, err);
+    if (code == BT_OK)
+        code = mixed ? open_mixture(l, cfg, sources, t, err)
+                     : open_corpus(l, cfg, sources, t, whole, err);
     bt_tokenizer_free(t);
-    BT_TRY(code);
-    uint64_t count = bt_corpus_count(l->corpus);
-    l->n_epoch = bt_corpus_rows(l->corpus);
-    if (!l->n_epoch) return too_short(cfg, count, whole, err);
-    l->tokens = (int64_t)count;
-    l->bytes_per_token = bt_corpus_bytes_per_token(l->corpus);
-    l->hash = bt_corpus_hash(l->corpus);
-    return BT_OK;
+    return code;
 }
 
 static bt_code open_sources(bt_loader *l, const bt_loader_cfg *cfg, bt_err *err) {
@@ -224,8 +290,8 @@ static bt_code open_sources(bt_loader *l, const bt_loader_cfg *cfg, bt_err *err)
                                                : "",
                                 cfg->glob, cfg->cache_dir ? cfg->cache_dir : "", err));
     bt_code code = sources.items[0].kind == BT_SOURCE_SYNTH
-                       ? open_synth(l, cfg, sources.items[0].path)
-                       : open_corpus(l, cfg, &sources, own_val, err);
+                       ? open_synth(l, cfg, sources.items[0].path, err)
+                       : open_corpora(l, cfg, &sources, own_val, err);
     bt_sources_release(&sources);
     return code;
 }
@@ -312,7 +378,11 @@ bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n
 void bt_loader_close(bt_loader *l) {
     if (!l) return;
     stop_reader(l);
-    bt_corpus_close(l->corpus);
+    for (size_t i = 0; i < l->n_corpora; i++) bt_corpus_close(l->corpora[i]);
+    for (size_t i = 0; l->names && i < l->n_corpora; i++) free(l->names[i]);
+    free(l->names);
+    free(l->corpora);
+    bt_mixture_destroy(l->mixture);
     for (int i = 0; i < 2; i++) free(l->slots[i].inputs);
     free(l->row);
     pthread_cond_destroy(&l->changed);
@@ -329,14 +399,26 @@ double bt_loader_bytes_per_token(const bt_loader *l) { return l->bytes_per_token
 uint64_t bt_loader_hash(const bt_loader *l) { return l->hash; }
 
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l) {
-    return l->corpus ? bt_corpus_row_facts(l->corpus) : NULL;
+    return l->n_corpora && bt_corpus_row_facts(l->corpora[0]) ? &l->facts : NULL;
+}
+
+size_t bt_loader_sources(const bt_loader *l) { return l->mixture ? l->n_corpora : 0; }
+
+bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {
+    return (bt_loader_share){.name = l->names[k],
+                             .sequences = bt_mixture_count(
+                                 l->mixture, k, (uint64_t)step * (uint64_t)l->sequences_per_step),
+                             .epoch = bt_corpus_rows(l->corpora[k])};
 }
 
 int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
     int64_t sum = 0;
     if (!bt_loader_row_facts(l)) return -1;
-    for (int64_t q = begin; q < begin + n; q++)
-        sum += bt_corpus_row_counted(l->corpus, row_of(l, (uint64_t)q));
+    for (int64_t q = begin; q < begin + n; q++) {
+        uint64_t row;
+        const bt_corpus *c = row_of(l, (uint64_t)q, &row);
+        sum += bt_corpus_row_counted(c, row);
+    }
     return sum;
 }
 

@@ -36,6 +36,8 @@ typedef struct bt_loader_cfg {
     const char *paths;
     /* "" : the last val_frac of each file is the validation split */
     const char *val_paths;
+    /* weights of the words of `paths` in training (mixture.h); NULL or "": they follow each other */
+    const char *mixture;
     const char *glob;      /* of folders only files whose name fits; NULL: all */
     const char *tokenizer; /* "bytes" or a tokenizer file */
     const char *field;     /* of JSONL objects */
@@ -75,6 +77,14 @@ uint64_t bt_loader_stall_ns(const bt_loader *l); /* time the trainer waited, sin
 int64_t bt_loader_tokens(const bt_loader *l);    /* tokens of the split; -1: endless */
 /* sequences of one epoch of the split; -1: endless */
 int64_t bt_loader_sequences(const bt_loader *l);
+/* Sources of a mixture; 0: the data are none. What one of them gave to the steps before `step`: its word
+ * of the paths (borrowed), its sequences so far, and those of one epoch of it */
+typedef struct bt_loader_share {
+    const char *name;
+    uint64_t sequences, epoch;
+} bt_loader_share;
+size_t bt_loader_sources(const bt_loader *l);
+bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step);
 /* targets that are learned in a step of all ranks: what its loss is divided by. A function of the
  * data: every rank knows it without asking. -1: all of them (a stream) */
 int64_t bt_loader_counted(const bt_loader *l, int64_t step);

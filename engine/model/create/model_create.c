@@ -14,16 +14,10 @@ static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     return (bt_gain){.tensor = t, .w = m->w + t->offset};
 }
 
-/* the layer's tensor `id` is frozen; rows of params.def: adapters in pairs, in the order of their
- * layers */
+/* of the frozen layer `id` */
 static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
-    static const bt_param_id order[] = {BT_P_ATTN_Q,   BT_P_ATTN_K, BT_P_ATTN_V,  BT_P_ATTN_O,
-                                        BT_P_FFN_GATE, BT_P_FFN_UP, BT_P_FFN_DOWN};
-    size_t k = 0;
-    while (order[k] != id) k++;
-    bt_param_id a = (bt_param_id)(BT_P_ATTN_Q_A + 2 * k), b = (bt_param_id)(a + 1);
-    const bt_tensor *ta = bt_params_get(&m->adapters, layer, a),
-                    *tb = bt_params_get(&m->adapters, layer, b);
+    const bt_tensor *ta = bt_params_get(&m->adapters, layer, bt_adapter_a(id)),
+                    *tb = bt_params_get(&m->adapters, layer, bt_adapter_b(id));
     if (!ta || !tb) return (bt_adapter){0};
     return (bt_adapter){.a_tensor = ta,
                         .b_tensor = tb,

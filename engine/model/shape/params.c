@@ -285,6 +285,7 @@ void bt_params_release(bt_params *p) {
 }
 
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id) {
+    if (id == BT_P_COUNT) return NULL;
     size_t i = p->index[layer + 1][id];
     return i == SIZE_MAX ? NULL : &p->tensors[i];
 }
@@ -294,6 +295,27 @@ const bt_tensor *bt_params_named(const bt_params *p, const char *name) {
         if (strcmp(p->tensors[i].name, name) == 0) return &p->tensors[i];
     }
     return NULL;
+}
+
+/* the linear layers in the order of their adapters' pairs of rows */
+static const bt_param_id adapted[] = {BT_P_ATTN_Q,   BT_P_ATTN_K, BT_P_ATTN_V,  BT_P_ATTN_O,
+                                      BT_P_FFN_GATE, BT_P_FFN_UP, BT_P_FFN_DOWN};
+enum { N_ADAPTED = sizeof adapted / sizeof *adapted };
+
+bt_param_id bt_adapter_a(bt_param_id layer) {
+    for (int k = 0; k < N_ADAPTED; k++)
+        if (adapted[k] == layer) return (bt_param_id)(BT_P_ATTN_Q_A + 2 * k);
+    return BT_P_COUNT;
+}
+
+bt_param_id bt_adapter_b(bt_param_id layer) {
+    const bt_param_id a = bt_adapter_a(layer);
+    return a == BT_P_COUNT ? BT_P_COUNT : (bt_param_id)(a + 1);
+}
+
+bt_param_id bt_adapter_layer(bt_param_id adapter) {
+    const int k = (int)adapter - BT_P_ATTN_Q_A;
+    return k < 0 || k >= 2 * N_ADAPTED ? BT_P_COUNT : adapted[k / 2];
 }
 
 size_t bt_tensor_place(const bt_tensor *t, size_t i) {

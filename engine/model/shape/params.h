@@ -93,6 +93,11 @@ void bt_params_release(bt_params *p);
 /* NULL when absent */
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
+/* the rows A and B of the adapter beside a linear layer's row; BT_P_COUNT: not a linear layer */
+bt_param_id bt_adapter_a(bt_param_id layer);
+bt_param_id bt_adapter_b(bt_param_id layer);
+/* the row of the layer that an adapter's row is beside; BT_P_COUNT: not an adapter */
+bt_param_id bt_adapter_layer(bt_param_id adapter);
 /* element `i` of a block, in the tensor */
 size_t bt_tensor_place(const bt_tensor *t, size_t i);
 /* models of one shape can exchange checkpoints, whatever their slices: hash of every name and whole

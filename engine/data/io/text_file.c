@@ -1,0 +1,181 @@
+/* text_file.c - plain files, and those that zlib or libzstd decompress. */
+#include "engine/data/io/text_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "engine/data/io/file_io.h"
+
+enum { RAW = 1 << 18, GZIP_ONLY = 16 + MAX_WBITS };
+
+/* what a decoder did with f->raw[begin..end): the text it wrote, and whether a member or frame has ended */
+typedef struct decoded {
+    size_t n;
+    bool ends;
+} decoded;
+
+typedef struct decoder {
+    const char *ending, *what;
+    bt_code (*open)(bt_text_file *f, bt_err *err);
+    bt_code (*decode)(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err);
+    void (*close)(bt_text_file *f);
+} decoder;
+
+struct bt_text_file {
+    const char *path;
+    int fd;
+    uint64_t taken;
+    const decoder *how; /* NULL: plain */
+    unsigned char *raw;
+    size_t begin, end; /* raw bytes that are not decoded yet */
+    bool eof;          /* of the raw bytes */
+    bool between;      /* no member or frame has begun */
+    z_stream gzip;
+    ZSTD_DStream *zstd;
+};
+
+/* ---- gzip -------------------------------------------------------------------------------------- */
+
+static bt_code gzip_open(bt_text_file *f, bt_err *err) {
+    if (inflateInit2(&f->gzip, GZIP_ONLY) == Z_OK) return BT_OK;
+    return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
+}
+
+static bt_code gzip_decode(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err) {
+    f->gzip.next_in = f->raw + f->begin;
+    f->gzip.avail_in = (uInt)(f->end - f->begin);
+    f->gzip.next_out = buf;
+    f->gzip.avail_out = n > UINT_MAX ? UINT_MAX : (uInt)n;
+    const uInt room = f->gzip.avail_out;
+    const int rc = inflate(&f->gzip, Z_NO_FLUSH);
+    f->begin = f->end - f->gzip.avail_in;
+    *out = (decoded){room - f->gzip.avail_out, rc == Z_STREAM_END};
+    if (rc == Z_STREAM_END) return inflateReset(&f->gzip) == Z_OK ? BT_OK : BT_FORMAT;
+    if (rc == Z_OK || rc == Z_BUF_ERROR) return BT_OK;
+    return bt_fail(err, BT_FORMAT, "'%s' is damaged, or no gzip data: %s", f->path,
+                   f->gzip.msg ? f->gzip.msg : "the decoder gives no reason");
+}
+
+static void gzip_close(bt_text_file *f) { (void)inflateEnd(&f->gzip); }
+
+/* ---- zstd -------------------------------------------------------------------------------------- */
+
+static bt_code zstd_open(bt_text_file *f, bt_err *err) {
+    f->zstd = ZSTD_createDStream();
+    if (f->zstd) return BT_OK;
+    return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
+}
+
+static bt_code zstd_decode(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err) {
+    ZSTD_inBuffer in = {f->raw + f->begin, f->end - f->begin, 0};
+    ZSTD_outBuffer to = {buf, n, 0};
+    const size_t rc = ZSTD_decompressStream(f->zstd, &to, &in);
+    f->begin += in.pos;
+    *out = (decoded){to.pos, rc == 0};
+    if (!ZSTD_isError(rc)) return BT_OK;
+    return bt_fail(err, BT_FORMAT, "'%s' is damaged, or no zstd data: %s", f->path,
+                   ZSTD_getErrorName(rc));
+}
+
+static void zstd_close(bt_text_file *f) { (void)ZSTD_freeDStream(f->zstd); }
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+static const decoder decoders[] = {{".gz", "gzip", gzip_open, gzip_decode, gzip_close},
+                                   {".zst", "zstd", zstd_open, zstd_decode, zstd_close}};
+
+static const decoder *decoder_of(const char *path) {
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) {
+        const size_t k = strlen(decoders[i].ending);
+        if (n > k && strcmp(path + n - k, decoders[i].ending) == 0) return &decoders[i];
+    }
+    return NULL;
+}
+
+size_t bt_text_file_stem(const char *path) {
+    const decoder *how = decoder_of(path);
+    return strlen(path) - (how ? strlen(how->ending) : 0);
+}
+
+static bt_code begin(bt_text_file *f, bt_err *err) {
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot open data '%s'", f->path);
+    (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    const decoder *how = decoder_of(f->path);
+    if (!how) return BT_OK;
+    f->between = true;
+    f->raw = malloc(RAW);
+    if (!f->raw) return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
+    BT_TRY(how->open(f, err));
+    f->how = how;
+    return BT_OK;
+}
+
+bt_code bt_text_file_open(bt_text_file **out, const char *path, bt_err *err) {
+    bt_text_file *f = *out = calloc(1, sizeof *f);
+    if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    f->path = path;
+    f->fd = -1;
+    bt_code code = begin(f, err);
+    if (code == BT_OK) return BT_OK;
+    bt_text_file_close(f);
+    *out = NULL;
+    return code;
+}
+
+void bt_text_file_close(bt_text_file *f) {
+    if (!f) return;
+    if (f->how) f->how->close(f);
+    if (f->fd >= 0) close(f->fd);
+    free(f->raw);
+    free(f);
+}
+
+uint64_t bt_text_file_taken(const bt_text_file *f) { return f->taken; }
+
+/* more raw bytes, where none are left */
+static bt_code refill(bt_text_file *f, bt_err *err) {
+    size_t got;
+    if (f->begin < f->end || f->eof) return BT_OK;
+    BT_TRY(bt_file_pread(f->fd, f->path, f->raw, RAW, f->taken, &got, err));
+    f->eof = got < RAW;
+    f->begin = 0;
+    f->end = got;
+    f->taken += got;
+    return BT_OK;
+}
+
+static bt_code read_compressed(bt_text_file *f, unsigned char *buf, size_t n, size_t *got,
+                               bt_err *err) {
+    *got = 0;
+    while (*got < n) {
+        decoded d;
+        BT_TRY(refill(f, err));
+        const bool dry = f->begin == f->end && f->eof;
+        if (dry && f->between && f->taken > 0) return BT_OK;
+        const size_t before = f->begin;
+        BT_TRY(f->how->decode(f, buf + *got, n - *got, &d, err));
+        *got += d.n;
+        if (f->begin > before || d.n > 0) f->between = d.ends;
+        if (dry && d.n == 0 && !d.ends)
+            return bt_fail(err, BT_FORMAT,
+                           "'%s' ends in the middle of its %s data: is it complete?", f->path,
+                           f->how->what);
+    }
+    return BT_OK;
+}
+
+bt_code bt_text_file_read(bt_text_file *f, void *buf, size_t n, size_t *got, bt_err *err) {
+    if (f->how) return read_compressed(f, buf, n, got, err);
+    BT_TRY(bt_file_pread(f->fd, f->path, buf, n, f->taken, got, err));
+    f->taken += *got;
+    return BT_OK;
+}

@@ -1,0 +1,220 @@
+/* merge.c - reads a tensor of the base, adds its adapter, and quantises the sum where that is asked for.
+ */
+#include "engine/tune/merge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/interop/out_file.h"
+#include "engine/tune/base_weights.h"
+
+typedef struct merged {
+    bt_model_file *adapters;
+    bt_merge_kind kind;
+    double scale; /* alpha / rank */
+    float *w;     /* the merged tensor `at`; SIZE_MAX: none yet */
+    size_t at;
+    float *scales;            /* [params.n] KEEP, FIT: of the codes; 0: not known yet */
+    uint64_t *turned, *codes; /* [params.n] of tensors that have been read */
+    bool ternary;             /* the base */
+} merged;
+
+static void release(void *ctx) {
+    merged *m = ctx;
+    bt_model_file_close(m->adapters);
+    free(m->w);
+    free(m->scales);
+    free(m->turned);
+    free(m->codes);
+    free(m);
+}
+
+/* ---- one tensor -------------------------------------------------------------------------------- */
+
+static bt_code read_adapter(merged *m, const bt_tensor *t, bt_param_id id, float **out,
+                            size_t *rank, bt_err *err) {
+    const bt_params *p = &m->adapters->params;
+    const bt_tensor *a = bt_params_get(p, t->layer, id);
+    *out = NULL;
+    if (!a) return BT_OK;
+    *rank = id == bt_adapter_a(t->id) ? a->rows : a->cols;
+    *out = malloc(a->count * sizeof **out);
+    if (!*out) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+    return bt_model_file_read(m->adapters, (size_t)(a - p->tensors), 0, a->count, *out, err);
+}
+
+/* w += scale B A */
+static void add_product(const merged *m, const bt_tensor *t, const float *a, const float *b,
+                        size_t rank) {
+    for (size_t n = 0; n < t->rows; n++)
+        for (size_t r = 0; r < rank; r++) {
+            const float s = (float)(m->scale * (double)b[n * rank + r]);
+            for (size_t k = 0; k < t->cols; k++) m->w[n * t->cols + k] += s * a[r * t->cols + k];
+        }
+}
+
+/* as bt_op_tern_codes rounds; inv: 1 / scale */
+static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
+
+/* codes of w with their scale, as weights of which absmean makes both again */
+static void requantise(merged *m, const bt_tensor *t, size_t i, float g) {
+    double along = 0;
+    uint64_t some = 0;
+    for (size_t k = 0; k < t->count; k++) {
+        const float c = code_of(m->w[k], 1 / g);
+        along += (double)m->w[k] * (double)c;
+        some += c != 0;
+        m->w[k] = c;
+    }
+    m->scales[i] = m->kind == BT_MERGE_KEEP || !some || along <= 0 ? g
+                                                                   : (float)(along / (double)some);
+    const float level = some ? (float)((double)m->scales[i] * (double)t->count / (double)some) : 0;
+    for (size_t k = 0; k < t->count; k++) m->w[k] *= level;
+}
+
+static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, const float *a, const float *b,
+                             size_t rank, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    const float g = bt_absmean(t, m->w);
+    int8_t *before = malloc(t->count);
+    if (!before) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+    for (size_t k = 0; k < t->count; k++) {
+        before[k] = (int8_t)code_of(m->w[k], 1 / g);
+        if (m->kind != BT_MERGE_LATENT) m->w[k] = g * (float)before[k];
+    }
+    if (a) add_product(m, t, a, b, rank);
+    if (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT) requantise(m, t, i, g);
+    const float now = m->kind == BT_MERGE_DENSE ? g : bt_absmean(t, m->w);
+    m->turned[i] = 0;
+    m->codes[i] = t->count;
+    for (size_t k = 0; k < t->count; k++)
+        m->turned[i] += (int8_t)code_of(m->w[k], 1 / now) != before[k];
+    free(before);
+    return BT_OK;
+}
+
+static bt_code load(bt_model_file *s, merged *m, size_t i, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    float *a = NULL, *b = NULL;
+    size_t rank = 0;
+    m->at = SIZE_MAX;
+    free(m->w);
+    m->w = malloc(t->count * sizeof *m->w);
+    if (!m->w) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
+    bt_code code = bt_model_file_read_own(s, i, 0, t->count, m->w, err);
+    if (code == BT_OK) code = read_adapter(m, t, bt_adapter_a(t->id), &a, &rank, err);
+    if (code == BT_OK) code = read_adapter(m, t, bt_adapter_b(t->id), &b, &rank, err);
+    if (code == BT_OK && m->ternary)
+        code = merge_ternary(s, m, i, a, b, rank, err);
+    else if (code == BT_OK && a)
+        add_product(m, t, a, b, rank);
+    free(a);
+    free(b);
+    if (code == BT_OK) m->at = i;
+    return code;
+}
+
+static bt_code read_merged(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,
+                           float *out, bt_err *err) {
+    merged *m = ctx;
+    if (!s->params.tensors[i].linear) return bt_model_file_read_own(s, i, first, count, out, err);
+    if (m->at != i) BT_TRY(load(s, m, i, err));
+    memcpy(out, m->w + first, count * sizeof *out);
+    return BT_OK;
+}
+
+static bt_code scale_of(void *ctx, bt_model_file *s, size_t i, float *scale, bt_err *err) {
+    merged *m = ctx;
+    const bool coded = m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT;
+    *scale = 0;
+    if (!coded || !s->params.tensors[i].linear) return BT_OK;
+    if (m->scales[i] == 0) BT_TRY(load(s, m, i, err));
+    *scale = m->scales[i];
+    return BT_OK;
+}
+
+/* ---- the model --------------------------------------------------------------------------------- */
+
+static bt_code check(const bt_model_file *s, const bt_model_file *adapters, bt_merge_kind kind,
+                     bt_err *err) {
+    if (s->cfg.lora.rank)
+        return bt_fail(err, BT_ARG, "'%.200s' holds adapters, and is no base of others", s->path);
+    if (s->cfg.linear == BT_LIN_BITNET1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "adapters of a model with binary weights (model.linear=bitnet1) are not "
+                       "merged");
+    if (s->cfg.linear == BT_LIN_DENSE && kind != BT_MERGE_DENSE)
+        return bt_fail(err, BT_ARG,
+                       "'%.200s' is a dense model, which has no codes (use --merge dense)",
+                       s->path);
+    bt_base_weights base = {.trained_on = bt_base_weights_of(&adapters->meta)};
+    BT_TRY(bt_base_weights_hash(&base, (bt_model_file *)(uintptr_t)s, err));
+    return bt_base_weights_check(&base, s->path, err);
+}
+
+/* the same tensors, in layers of another kind */
+static bt_code become_dense(bt_model_file *s, bt_err *err) {
+    s->cfg.linear = BT_LIN_DENSE;
+    bt_params_release(&s->params);
+    return bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err);
+}
+
+static bt_code view(bt_model_file *s, bt_model_file *adapters, bt_merge_kind kind, bt_err *err) {
+    merged *m = calloc(1, sizeof *m);
+    if (!m) {
+        bt_model_file_close(adapters);
+        return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
+    }
+    const size_t n = s->params.n;
+    *m = (merged){.adapters = adapters,
+                  .kind = kind,
+                  .scale = adapters->cfg.lora.scale,
+                  .at = SIZE_MAX,
+                  .scales = calloc(n, sizeof *m->scales),
+                  .turned = calloc(n, sizeof *m->turned),
+                  .codes = calloc(n, sizeof *m->codes),
+                  .ternary = s->cfg.linear == BT_LIN_BITNET158};
+    s->view = (bt_model_view){.ctx = m, .read = read_merged, .scale = scale_of, .release = release};
+    if (!m->scales || !m->turned || !m->codes)
+        return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
+    return kind == BT_MERGE_DENSE && m->ternary ? become_dense(s, err) : BT_OK;
+}
+
+bt_code bt_merge_open(bt_model_file **out, bt_model_file *adapters, const char *base,
+                      bt_merge_kind kind, bt_err *err) {
+    bt_model_file *s = NULL;
+    *out = NULL;
+    bt_code code = bt_model_file_open(&s, base, err);
+    if (code == BT_OK) code = check(s, adapters, kind, err);
+    if (code != BT_OK) {
+        bt_model_file_close(adapters);
+        bt_model_file_close(s);
+        return code;
+    }
+    code = view(s, adapters, kind, err);
+    if (code != BT_OK)
+        bt_model_file_close(s);
+    else
+        *out = s;
+    return code;
+}
+
+void bt_merge_tell(const bt_model_file *s, bt_text *notes) {
+    const merged *m = s->view.ctx;
+    uint64_t turned = 0, codes = 0;
+    for (size_t i = 0; i < s->params.n; i++) turned += m->turned[i], codes += m->codes[i];
+    bt_text_printf(notes, "adapters of rank %d merged (%zu matrices)\n", m->adapters->cfg.lora.rank,
+                   m->adapters->params.n / 2);
+    if (!codes) return;
+    const double share = 100 * (double)turned / (double)codes;
+    if (m->kind == BT_MERGE_DENSE)
+        bt_text_printf(notes,
+                       "the layers are dense now and read floats: the base's read int8, so the "
+                       "loss may differ a little; compare 'bitrain eval' of both\n");
+    else
+        bt_text_printf(notes,
+                       "%llu of %llu codes turned (%.2f %%): quantising again loses a part of what "
+                       "was learned; compare 'bitrain eval' of both\n",
+                       (unsigned long long)turned, (unsigned long long)codes, share);
+}

@@ -1,0 +1,36 @@
+/* merge.h - adapters added to the weights of the model that they were trained beside, as a model to
+ * read (interop/model_file.h) and so to write in any format.
+ *
+ * With W the latent weights of a ternary layer, c their codes, g their scale (absmean), and
+ * D = scale B A:
+ *     DENSE    g c + D, in a model without quantisers. A dense base: W + D, exactly what was trained.
+ *              Of a ternary base the layers then read floats where they read int8 before
+ *     LATENT   W + D, quantised again by whoever reads it
+ *     KEEP     the codes of (g c + D) / g, and the scale g
+ *     FIT      those codes c', and the scale <g c + D, c'> / <c', c'> that fits them best
+ * Quantising again loses a part of what was learned, since D turns a code only where it reaches g / 2:
+ * bt_merge_tell says how many did.
+ * Cost:     one tensor in memory at a time.
+ * Threads:  one caller. */
+#ifndef BT_ENGINE_TUNE_MERGE_H
+#define BT_ENGINE_TUNE_MERGE_H
+
+#include "engine/interop/model_file.h"
+
+/* order of the words in cli/model/cmd_convert.c */
+typedef enum {
+    BT_MERGE_NONE,
+    BT_MERGE_DENSE,
+    BT_MERGE_LATENT,
+    BT_MERGE_KEEP,
+    BT_MERGE_FIT
+} bt_merge_kind;
+
+/* Takes `adapters`, a checkpoint of them, also after an error. BT_ARG: the base is another one; it is
+ * dense, and kind asks for codes. Close with bt_model_file_close */
+bt_code bt_merge_open(bt_model_file **out, bt_model_file *adapters, const char *base,
+                      bt_merge_kind kind, bt_err *err) BT_MUST_CHECK;
+/* lines on the tensors that have been read: adapters, and codes that turned */
+void bt_merge_tell(const bt_model_file *s, bt_text *notes);
+
+#endif

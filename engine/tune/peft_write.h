@@ -1,0 +1,13 @@
+/* peft_write.h - adapters as a folder that PEFT loads (peft.PeftModel.from_pretrained):
+ * adapter_config.json and adapter_model.safetensors, whose names and shapes PEFT 0.21 writes itself. */
+#ifndef BT_ENGINE_TUNE_PEFT_WRITE_H
+#define BT_ENGINE_TUNE_PEFT_WRITE_H
+
+#include "engine/interop/model_file.h"
+
+/* s: a checkpoint of adapters. base: value of base_model_name_or_path. DEST must not exist (BT_BUSY), and
+ * is gone again after a failure */
+bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_text *notes,
+                      int64_t *bytes, bt_err *err) BT_MUST_CHECK;
+
+#endif

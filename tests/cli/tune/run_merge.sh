@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Adapters merged into their base: a dense base says afterwards what base and adapters said; a ternary one loses little as dense weights,
+# more when it is quantised again, and the codes that turned are told. Adapters alone as PEFT reads them. What cannot be merged.
+# timeout: 200
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
+    printf "{\"messages\": [{\"role\": \"user\", \"content\": \"say %s\"}, {\"role\": \"assistant\", \"content\": \"%s%s\"}]}\n", w, w, i % 5 ? "" : w } }' >chat.jsonl
+chat=(--precision fp32 --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --ranks 1 --eval-every 1000000)
+shape=(--preset nano --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=128 --seq-len 192)
+for kind in bitnet158 dense; do
+    ok train "${shape[@]}" "${chat[@]}" --set model.linear=$kind --steps 30 --name base-$kind --lr 3e-3
+    ok train "${chat[@]}" --tune lora --set tune.rank=4 --set tune.alpha=8 --init-from base-$kind --steps 20 --lr 1e-2 --name lora-$kind
+done
+nats() { b eval "$1" --data chat.jsonl --form messages --json 2>err | grep -o '"nats": *[0-9.]*' | cut -d: -f2; }
+is() { awk "BEGIN { exit !($1) }" || fault "$1 is not so: $2"; }
+
+ok convert lora-dense --merge dense -o merged --verify
+says "adapters of rank 4 merged (14 matrices)"
+base=$(nats base-dense) adapted=$(nats lora-dense) merged=$(nats ./merged)
+is "$adapted < $base - 0.03" "adapted against base"
+is "($merged - $adapted) ^ 2 < 1e-10" "merged against adapted"
+code 2 convert lora-dense --merge keep -o nothing
+says "is a dense model, which has no codes"
+
+base=$(nats base-bitnet158) adapted=$(nats lora-bitnet158)
+for how in dense latent keep fit; do
+    ok convert lora-bitnet158 --merge $how -o t-$how
+    [ $how = dense ] || says "codes turned"
+    eval "$how=\$(nats ./t-$how)"
+done
+is "$dense < $base - 0.03 && ($dense - $adapted) ^ 2 < 0.01" "dense $dense, adapted $adapted, base $base"
+for x in "$latent" "$keep" "$fit"; do is "$x > $adapted && $x < 3 * $base" "quantised again: $latent $keep $fit, adapted $adapted"; done
+ok convert lora-bitnet158 --merge keep --to hf --type packed -o packed --verify
+says "the same after 4 of 4 prompts"
+
+# for PEFT: names, shapes, and the file as long as its header says
+ok convert lora-bitnet158 --to hf -o peft
+grep -qF '"peft_type":"LORA"' peft/adapter_config.json && grep -qF '"r":4,"lora_alpha":8' peft/adapter_config.json || fault "$(cat peft/adapter_config.json)"
+header=$(od -An -t u8 -N 8 peft/adapter_model.safetensors | tr -d ' ')
+head -c $((8 + header)) peft/adapter_model.safetensors | tail -c "$header" >header
+for name in layers.0.self_attn.q_proj.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":\[4,64\] layers.1.mlp.down_proj.lora_B.weight\":{\"dtype\":\"F32\",\"shape\":\[64,4\] \
+            layers.1.mlp.up_proj.lora_B.weight\":{\"dtype\":\"F32\",\"shape\":\[128,4\]; do
+    grep -qF "base_model.model.model.$name" header || fault "the header lacks $name"
+done
+# 2 layers: q k v o 4 x (64 + 64), gate and up 4 x (64 + 128), down 4 x (128 + 64)
+[ "$(stat -c %s peft/adapter_model.safetensors)" = $((8 + header + 4 * 2 * (4 * 512 + 3 * 768))) ] || fault "$(stat -c %s peft/adapter_model.safetensors) bytes, a header of $header"
+
+# what cannot be
+code 4 convert lora-bitnet158 --to hf -o peft
+says "exists already"
+code 2 convert lora-bitnet158 -o nothing
+says "holds adapters alone: merge them"
+code 2 convert lora-bitnet158 --merge dense --base base-dense -o nothing
+says "trained beside another base"
+code 2 convert lora-bitnet158 --merge dense --base lora-dense -o nothing
+says "holds adapters, and is no base"
+code 2 convert base-dense --merge dense -o nothing
+says "holds no adapters"
+[ -e nothing ] && fault "a refused conversion left something"
+rm -rf "$(q "SELECT out_dir FROM runs WHERE run='base-dense'")"
+code 3 eval lora-dense --data chat.jsonl --form messages
+says "say where it is with --base"
+
+[ $faults -eq 0 ] && echo "adapters merge as they should"
+exit $faults

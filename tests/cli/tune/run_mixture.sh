@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Sources by weight: what each gave is counted and told, the losses have the same bits on one rank and two and after a resume; other
+# weights from a step on; compressed files train as plain ones do. What cannot be.
+# timeout: 120
+# mpi: 2
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "the light of day %d was upon the face of the waters\n", i }' >a.txt
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "%d is %d and %d makes %d;\n", 2 * i, i, i, 2 * i }' >b.txt
+gzip -c a.txt >a.txt.gz
+mix=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 64
+     --batch-tokens 512 --threads 1 --steps 8 --eval-every 1000000 --set train.reproducible=true --set train.unit=1)
+ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --name one
+losses one >want
+told() { q "SELECT title FROM events WHERE run='$1' AND kind='data' ORDER BY seq" >told; grep -qF -- "$2" told || fault "$1 does not tell \"$2\": $(cat told)"; }
+# 6 steps of 8 sequences 3:1, 2 steps 1:3
+told one "a.txt': 40 sequences so far, 62.5 % of all"
+told one "b.txt': 24 sequences so far, 37.5 % of all"
+ok train "${mix[@]}" --ranks 2 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --name two
+losses two | cmp -s - want || fault "two ranks differ: $(losses two | head -3)"
+ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --stop-after 5 --name halves
+ok train --resume halves
+losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves | head -3)"
+ok train "${mix[@]}" --ranks 1 --data a.txt.gz b.txt --set data.mixture=3:1,6=1:3 --name compressed
+losses compressed | cmp -s - want || fault "compressed data differ: $(losses compressed | head -3)"
+ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=1:3 --name other
+losses other | cmp -s - want && fault "other weights give the same losses"
+
+code 2 train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=1:2:3
+says "data.mixture: 3 weights in '1:2:3' for 2 sources"
+code 2 train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=0:0
+says "data.mixture: all sources have the weight 0"
+code 2 train "${mix[@]}" --ranks 1 --data synth:chain --set data.mixture=1
+says "is one source without end"
+head -c 700 a.txt.gz >cut.txt.gz
+code 6 train "${mix[@]}" --ranks 1 --data cut.txt.gz
+says "ends in the middle of its gzip data"
+
+[ $faults -eq 0 ] && echo "sources are mixed as they should"
+exit $faults
