@@ -120,7 +120,7 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
  * a head that are shared out, over S shards */
 typedef struct shares {
     double P, T, E, S, L;
-    bool latent, grads, dense, half;
+    bool latent, grads, dense, half, adapters;
     bt_weight_source weight_source;
 } shares;
 
@@ -135,6 +135,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     s.P = (double)p.count;
     s.latent = bt_run_cfg_weight_source(cfg) != BT_WEIGHTS_LOCAL;
     s.dense = cfg->linear == BT_LIN_DENSE;
+    s.adapters = cfg->tune == BT_TUNE_LORA;
     s.half = cfg->precision == BT_PREC_BF16 && bt_kernels_multiply_bf16();
     for (size_t i = 0; i < p.n; i++)
         if (p.tensors[i].linear)
@@ -150,6 +151,8 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
 }
 
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
+    /* of adapters: the base is what fills these, and P are they */
+    if (s->adapters && (strcmp(arena, "params") == 0 || strcmp(arena, "quantised") == 0)) return "";
     char bytes[32], quantised[32];
     bool local = s->weight_source == BT_WEIGHTS_LOCAL;
     /* packed, and a byte for its code; or values as they are read */

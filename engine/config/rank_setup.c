@@ -12,6 +12,7 @@ const char *bt_gather_name(int64_t gather) {
 }
 
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
+    if (c->tune == BT_TUNE_LORA) return BT_WEIGHTS_LOCAL; /* the base does not travel */
     if (c->zero == 0 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
     if (c->gather != BT_GATHER_LAYER) return BT_WEIGHTS_GATHERED;
     return c->zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;

@@ -1,65 +1,69 @@
-/* base_weights.c - reads the tensors of the base whole, on every rank, and hashes them. */
+/* base_weights.c - reads the base tensor by tensor into the form that its model keeps, and hashes it. */
 #include "engine/tune/base_weights.h"
 
 #include <stdlib.h>
 #include <xxhash.h>
 
 #include "engine/interop/init_from.h"
+#include "engine/interop/out_file.h"
 
 enum { PIECE = 1 << 20 }; /* elements */
 
-/* norms that the file lacks stay at one */
-static bt_code read_all(bt_model *m, bt_model_file *file, bt_err *err) {
-    const bt_params *p = bt_model_base(m);
-    float *w = bt_model_base_weights(m);
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *t = &p->tensors[i], *f = bt_params_named(&file->params, t->name);
-        for (size_t k = 0; !f && k < t->count; k++) w[t->offset + k] = 1.0f;
-        if (f)
-            BT_TRY(bt_model_file_read(file, (size_t)(f - file->params.tensors), 0, t->count,
-                                      w + t->offset, err));
-    }
-    return BT_OK;
-}
-
 static int64_t as_kept(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 
-static int64_t hash_of(bt_model *m) {
-    const bt_params *p = bt_model_base(m);
-    uint64_t h = 0;
+/* Tensors pass through `x`, a linear layer's as a whole (its scale is a mean), others in pieces; m NULL:
+ * only the hash is wanted */
+typedef struct reading {
+    bt_model_file *file;
+    bt_model *m;
+    float *x;
+    XXH3_state_t *state;
+    uint64_t h;
+} reading;
+
+static size_t room_for(const bt_params *p) {
+    size_t most = PIECE;
     for (size_t i = 0; i < p->n; i++)
-        h = XXH3_64bits_withSeed(bt_model_base_weights(m) + p->tensors[i].offset,
-                                 p->tensors[i].count * sizeof(float), h);
-    return as_kept(h);
+        if (p->tensors[i].linear && p->tensors[i].count > most) most = p->tensors[i].count;
+    return most;
 }
 
-/* as hash_of, of the model that has been read from the file */
-static bt_code hash_file(bt_model_file *file, float *piece, XXH3_state_t *state, uint64_t *h,
-                         bt_err *err) {
-    for (size_t i = 0; i < file->params.n; i++) {
-        const uint64_t count = file->params.tensors[i].count;
-        (void)XXH3_64bits_reset_withSeed(state, *h);
-        for (uint64_t at = 0, n; at < count; at += n) {
-            n = count - at < PIECE ? count - at : PIECE;
-            BT_TRY(bt_model_file_read_own(file, i, at, n, piece, err));
-            (void)XXH3_64bits_update(state, piece, n * sizeof *piece);
-        }
-        *h = XXH3_64bits_digest(state);
+/* f NULL: a norm that the file lacks, which is one everywhere */
+static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, size_t i,
+                           bt_err *err) {
+    (void)XXH3_64bits_reset_withSeed(r->state, r->h);
+    const uint64_t step = t->linear ? t->count : PIECE;
+    for (uint64_t at = 0, n; at < t->count; at += n) {
+        n = t->count - at < step ? t->count - at : step;
+        for (uint64_t k = 0; !f && k < n; k++) r->x[k] = 1.0f;
+        if (f)
+            BT_TRY(bt_model_file_read_own(r->file, (size_t)(f - r->file->params.tensors), at, n,
+                                          r->x, err));
+        (void)XXH3_64bits_update(r->state, r->x, n * sizeof *r->x);
+        if (r->m) bt_model_base_put(r->m, i, at, n, r->x, t->tern ? bt_absmean(f, r->x) : 0);
     }
+    r->h = XXH3_64bits_digest(r->state);
     return BT_OK;
+}
+
+static bt_code read_all(bt_base_weights *b, bt_model_file *file, bt_model *m, bt_err *err) {
+    const bt_params *p = m ? bt_model_base(m) : &file->params;
+    reading r = {
+        .file = file, .m = m, .x = malloc(room_for(p) * sizeof *r.x), .state = XXH3_createState()};
+    bt_code code = r.x && r.state
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
+    for (size_t i = 0; code == BT_OK && i < p->n; i++)
+        code = read_tensor(&r, &p->tensors[i], bt_params_named(&file->params, p->tensors[i].name),
+                           i, err);
+    (void)XXH3_freeState(r.state);
+    free(r.x);
+    if (code == BT_OK) b->hash = as_kept(r.h);
+    return code;
 }
 
 bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) {
-    uint64_t h = 0;
-    float *piece = malloc(PIECE * sizeof *piece);
-    XXH3_state_t *state = XXH3_createState();
-    bt_code code = piece && state
-                       ? hash_file(file, piece, state, &h, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
-    (void)XXH3_freeState(state);
-    free(piece);
-    if (code == BT_OK) b->hash = as_kept(h);
-    return code;
+    return read_all(b, file, NULL, err);
 }
 
 static bt_code check(const bt_model *m, const bt_model_file *file, bt_text *told, bt_err *err) {
@@ -79,12 +83,10 @@ bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, 
     if (!bt_model_base(m)) return BT_OK;
     bt_code code = bt_model_file_open(&file, path, err);
     if (code == BT_OK) code = check(m, file, told, err);
-    if (code == BT_OK) code = read_all(m, file, err);
+    if (code == BT_OK) code = read_all(b, file, m, err);
     bt_model_file_close(file);
-    BT_TRY(code);
-    b->hash = hash_of(m);
-    bt_model_quantise(m);
-    return BT_OK;
+    if (code == BT_OK) bt_model_base_done(m);
+    return code;
 }
 
 static void save(void *ctx, bt_json *j) {

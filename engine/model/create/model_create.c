@@ -34,7 +34,9 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
 static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
-    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
+    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .tern = t->tern};
+    const bool base = bt_net_keeps_base(&m->setup);
+    l.w = base ? NULL : m->w + t->offset;
     l.values = (bt_table){.f32 = l.w};
     if (!t->tern && m->setup.weight_source != BT_WEIGHTS_LOCAL) {
         l.panel = bt_arena_at(&m->quant_arena, p->packed[i]);
@@ -50,6 +52,7 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
         l.codes = m->setup.weight_source == BT_WEIGHTS_LOCAL
                       ? bt_arena_at(&m->quant_arena, p->codes[i])
                       : NULL;
+        l.kept = base ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
@@ -191,6 +194,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->kv_runs = bt_leaves_kv_runs(c, m->setup.slice, m->setup.leaves);
     m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);
     fill_rope(m);
+    if (bt_net_keeps_base(&m->setup)) bt_net_wire_base(m);
     bt_model_grads_into(m, NULL);
 }
 
@@ -253,6 +257,7 @@ static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
 static bt_code build(bt_model *m, bt_model_memory *p, bt_err *err) {
     const bt_model_setup *s = &m->setup;
     BT_TRY(bt_model_tables(&m->params, &m->adapters, &m->whole, s->slice, err));
+    if (bt_net_keeps_base(s)) bt_net_compact_base(&m->params, s->prec);
     BT_TRY(bt_slice_cfg(&m->setup.cfg, &m->whole, s->slice, err));
     m->first_layer = bt_slice_layers(&m->whole, s->slice).first;
     BT_TRY(allocate(m, p, err));
@@ -272,6 +277,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
     m->setup = *s;
     m->whole = s->cfg;
+    if (bt_net_keeps_base(s)) m->setup.weight_source = bt_net_base_source(s);
     m->tp = &bt_tp_one_rank;
     bt_model_memory p = {0};
     bt_code code = build(m, &p, err);

@@ -5,7 +5,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 
-enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
+enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256, LOGITS_FROZEN = 64 };
 
 static size_t logits_rows(size_t V, size_t M, size_t least) {
     size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
@@ -13,8 +13,9 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
     return rows < M ? rows : M;
 }
 
+/* A frozen head has no gradient, and a second copy of it would be the largest array but one. */
 bool bt_model_head_int8(const bt_model_setup *s) {
-    return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice);
+    return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice) && !bt_net_keeps_base(s);
 }
 
 /* a rank's vocabulary in leaves, each packed by itself */
@@ -76,6 +77,8 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > 0;
         size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
                            ? bt_arena_reserve(&p->quant, t->count, 1)
+                       : bt_net_keeps_base(s)
+                           ? bt_arena_reserve(&p->quant, bt_tern2_row_bytes(t->count), 1)
                            : 0;
         size_t packed = again
                             ? 0
@@ -132,7 +135,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     /* their gradients are sums over these rows */
     if (bt_slice_is_last_stage(s->slice))
         p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
-                                     bt_model_head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);
+                                     bt_net_keeps_base(s)    ? LOGITS_FROZEN
+                                     : bt_model_head_int8(s) ? BT_GRAD_BLOCK
+                                                             : LOGITS_LEAST);
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V),
@@ -171,6 +176,11 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     if (s->B < 1 || bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK ||
         bt_model_tables(&params, &adapters, &s->cfg, s->slice, NULL) != BT_OK)
         return 0;
+    const bool base = bt_net_keeps_base(s);
+    if (base) {
+        local.weight_source = bt_net_base_source(s);
+        bt_net_compact_base(&params, s->prec);
+    }
     bt_model_memory p = {0};
     bt_model_memory_plan(&p, &local, &params, &adapters, &s->cfg);
     bt_params_release(&params);
@@ -180,9 +190,12 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
         "weights as products read them, from their owners: all layers; embedding and head",
         "weights as products read them, from their owners: one layer; embedding and head"};
     const bt_arena_row all[] = {
-        {"params", p.params.bytes, "latent weights, fp32"},
+        {"params", p.params.bytes,
+         base ? "norms of the base, and the adapters, fp32" : "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
-        {"quantised", p.quant.bytes, quantised_why[s->weight_source]},
+        {"quantised", p.quant.bytes,
+         base ? "the base as products read it: ternary codes in 2 bits and one layer's panels"
+              : quantised_why[s->weight_source]},
         {"activations", p.acts.bytes,
          "kept for backward per layer, plus the gradients on the way back"},
         {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},

@@ -15,7 +15,6 @@ const bt_params *bt_model_params(const bt_model *m) {
     return m->adapters.n ? &m->adapters : &m->params;
 }
 const bt_params *bt_model_base(const bt_model *m) { return m->adapters.n ? &m->params : NULL; }
-float *bt_model_base_weights(bt_model *m) { return m->adapters.n ? m->w : NULL; }
 float *bt_model_weights(bt_model *m) { return m->adapters.n ? m->adapter_w : m->w; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }
 void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }

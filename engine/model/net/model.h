@@ -108,10 +108,18 @@ bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
 const bt_params *bt_model_params(const bt_model *m);
 float *bt_model_weights(bt_model *m); /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);   /* (params) */
-/* With adapters (cfg.lora) params, weights and grads are theirs, and the base is frozen: its weights are
- * loaded here, and quantised once. Without: NULL, as params and weights are all there is */
+/* With adapters (cfg.lora) params, weights and grads are theirs, and bt_model_base is the table of the
+ * frozen base; without: NULL, as params and weights are all there is. A base beside which adapters train
+ * is kept as its products read it: ternary layers in 2 bits a weight, from which one layer's panels are
+ * made at a time; dense layers, embedding and head as bf16 where products round to it. Offsets in the
+ * table mean nothing to others. Without training, and for bitnet1, it is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
-float *bt_model_base_weights(bt_model *m);
+/* values first .. first+n of one of its tensors, in any order. Ternary: all of them, and scale is their
+ * absmean */
+void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
+                       float scale);
+/* all tensors are in: the model computes with them */
+void bt_model_base_done(bt_model *m);
 /* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the
  * model's own again. */
 void bt_model_grads_into(bt_model *m, float *grads);

@@ -69,6 +69,8 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     unsigned char *packed;
     /* 2-bit form for single tokens, models without training; NULL otherwise */
     uint8_t *packed2;
+    /* (N K) a frozen base: its codes in 2 bits each, from which `packed` is made; NULL otherwise */
+    uint8_t *kept;
     /* (N) with packed2: one token's output before it is added */
     float *row;
     float scale, mean; /* of |w|; of w, which b1 takes off */
@@ -137,6 +139,13 @@ struct bt_layer {
     bt_glu glu;
 };
 
+/* fills the panels of the layer that is needed from the codes that the model keeps */
+typedef struct bt_frozen_base {
+    bt_layer_source source;
+    bt_model *m;
+    int layer; /* whose panels are there, -1: none */
+} bt_frozen_base;
+
 struct bt_model {
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
@@ -169,6 +178,7 @@ struct bt_model {
     /* codes of one tensor on their way to its packed form; NULL with BT_WEIGHTS_LOCAL */
     int8_t *taken;
     bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: who fills them */
+    bt_frozen_base frozen;
     /* codes hold an earlier quantisation: flips mean something */
     bool quantised;
 
@@ -202,6 +212,19 @@ void bt_net_copy(float *y, const float *x, size_t n);
 enum { BT_ADAPTER_CHUNK = 256 };
 /* a frozen layer, with its adapter or without */
 extern const bt_linear_ops bt_adapter_ops;
+
+/* ---- frozen_base.c ---- */
+/* beside which adapters train, kept as products read it */
+static inline bool bt_net_keeps_base(const bt_model_setup *s) {
+    return s->train && s->cfg.lora.rank > 0 && s->cfg.linear != BT_LIN_BITNET1;
+}
+/* where its weights come from then */
+static inline bt_weight_source bt_net_base_source(const bt_model_setup *s) {
+    return s->cfg.linear == BT_LIN_DENSE ? BT_WEIGHTS_GATHERED : BT_WEIGHTS_PREFETCHED;
+}
+/* the table's offsets: of what stays fp32 alone */
+void bt_net_compact_base(bt_params *p, bt_prec prec);
+void bt_net_wire_base(bt_model *m);
 
 /* ---- linear_input.c ---- */
 /* of an input whose whole rows are here */

@@ -297,8 +297,8 @@ void bt_model_quant_done(bt_model *m) {
 }
 
 void bt_model_quantise(bt_model *m) {
-    assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
     if (m->adapters.n && m->quantised) return; /* a frozen base: once */
+    assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {

@@ -1,0 +1,99 @@
+/* frozen_base.c - the base beside which adapters train: its tensors in, and the panels of one layer out of
+ * the codes that are kept. */
+#include <assert.h>
+#include <string.h>
+
+#include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/ternary.h"
+#include "engine/model/net/net.h"
+
+enum { ALIGN_ELEMS = 16 };
+
+void bt_net_compact_base(bt_params *p, bt_prec prec) {
+    p->total = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        bt_tensor *t = &p->tensors[i];
+        t->offset = p->total;
+        if (!bt_model_shares_out(t, prec))
+            p->total += (t->count + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+    }
+}
+
+static size_t linears_of(bt_layer *l, bt_linear *out[7]) {
+    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    memcpy(out, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static bt_linear *linear_of(bt_model *m, const bt_tensor *t) {
+    bt_linear *all[7];
+    const size_t n = t->layer < 0 ? 0 : linears_of(&m->layers[t->layer - m->first_layer], all);
+    for (size_t i = 0; i < n; i++)
+        if (all[i]->tensor == t) return all[i];
+    return NULL;
+}
+
+/* ---- one layer's panels ------------------------------------------------------------------------ */
+
+static void need(bt_layer_source *s, int layer) {
+    bt_frozen_base *f = (bt_frozen_base *)s;
+    bt_linear *all[7];
+    if (f->layer == layer) return;
+    const size_t n = linears_of(&f->m->layers[layer], all);
+    for (size_t i = 0; i < n; i++) {
+        const size_t tensor = (size_t)(all[i]->tensor - f->m->params.tensors);
+        /* codes that this model has packed itself */
+        bt_code code = bt_model_quant_take(f->m, tensor, 0, all[i]->tensor->count, all[i]->kept,
+                                           NULL);
+        assert(code == BT_OK);
+        (void)code;
+        bt_model_quant_place(f->m, tensor);
+    }
+    f->layer = layer;
+}
+
+static void poll(bt_layer_source *s) { (void)s; }
+
+void bt_net_wire_base(bt_model *m) {
+    m->frozen = (bt_frozen_base){.source = {need, poll}, .m = m, .layer = -1};
+    if (m->setup.weight_source == BT_WEIGHTS_PREFETCHED) m->source = &m->frozen.source;
+}
+
+/* ---- its tensors ------------------------------------------------------------------------------- */
+
+/* `taken` is of the longest tensor's codes */
+static void put_codes(bt_model *m, bt_linear *l, const float *values, float scale) {
+    const size_t n = l->tensor->count;
+    l->scale = scale;
+    bt_op_tern_codes(m->taken, values, 0, 1.0f / scale, false, n);
+    bt_tern2_pack(l->kept, m->taken, 1, n);
+    m->frozen.layer = -1;
+}
+
+static void put_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
+                       const float *values) {
+    if (bt_model_read(l->tensor, m->setup.prec) == BT_READ_BF16)
+        bt_op_save_bf16((uint16_t *)l->panel + first, values, n);
+    else
+        bt_net_copy((float *)l->panel + first, values, n);
+}
+
+void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
+                       float scale) {
+    const bt_tensor *t = &m->params.tensors[tensor];
+    bt_linear *l = t->linear ? linear_of(m, t) : NULL;
+    uint16_t *table = bt_net_keeps_base(&m->setup) ? bt_model_table(m, tensor) : NULL;
+    if (l && l->kept)
+        put_codes(m, l, values, scale);
+    else if (l && l->panel)
+        put_values(m, l, first, n, values);
+    else if (table)
+        bt_op_save_bf16(table + first, values, n);
+    else
+        bt_net_copy(m->w + t->offset + first, values, n);
+}
+
+void bt_model_base_done(bt_model *m) {
+    if (!bt_net_keeps_base(&m->setup)) bt_model_quantise(m);
+    m->quantised = true;
+}
