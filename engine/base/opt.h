@@ -48,6 +48,16 @@ typedef struct bt_opt {
     const char *help;    /* one line */
 } bt_opt;
 
+/* A key that the files of other programs have, at their top level */
+typedef struct bt_opt_alias {
+    const char *key;
+    const char *ours; /* "": it becomes no option */
+    /* "a=b|c=|*": a becomes b, c is taken and changes nothing, all others stay. "a=b;k=v" also makes v the
+     * default of option k */
+    const char *values;
+    const char *why; /* of values that are not among them: the way out, behind "'key: value' " */
+} bt_opt_alias;
+
 enum { BT_OPT_MAX = 320 };
 
 typedef struct bt_opt_set_state { /* origins of one struct's fields */
@@ -57,6 +67,9 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     bt_opt_origin origin[BT_OPT_MAX];
     /* "conf.yaml:12", "--lr", "BITRAIN_OPTIM_LR", "preset nano" */
     char where[BT_OPT_MAX][48];
+    /* set after init: what bt_opts_yaml takes besides the table's keys; NULL: nothing */
+    const bt_opt_alias *aliases;
+    size_t n_aliases;
 } bt_opts;
 
 /* sets defaults */
@@ -68,7 +81,8 @@ bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin
                     const char *where, bt_err *err) BT_MUST_CHECK;
 /* every BITRAIN_<KEY> (BITRAIN_OPTIM_LR) or, after it, BITRAIN_<FLAG> (BITRAIN_LR) that is set */
 bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;
-/* YAML, strict subset: nested mappings of scalars and lists of scalars. No aliases, anchors, tags,
+/* YAML, strict subset: nested mappings of scalars and lists of scalars, and for keys of other programs
+ * lists of flat mappings. No aliases, anchors, tags,
  * duplicates, second document. */
 bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) BT_MUST_CHECK;
 /* argv without the command; consumes options, collects up to max_pos positional words (more is an

@@ -1,7 +1,8 @@
 /* opt_yaml.c - a configuration file into an option table.
  *
  * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars
- * or lists of scalars. Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:"
+ * or lists of scalars. Keys of other programs (bt_opts.aliases) stand at the top level and may hold lists
+ * of flat mappings. Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:"
  * works as well). Scalars stay text; the option's type decides. Anchors, aliases, tags, directives,
  * duplicate keys and further documents are refused with file:line:column. */
 #include "engine/base/opt.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <yaml.h>
 
 #include "engine/base/opt_private.h"
@@ -106,6 +108,128 @@ static bt_code set_value(reader *r, const char *key, const char *text, yaml_mark
     return bt_opts_set(r->o, key, text, BT_FROM_FILE, where, r->err);
 }
 
+/* ---- keys of other programs ---------------------------------------------------------------------- */
+
+static const bt_opt_alias *alias_of(const reader *r, const char *key) {
+    if (bt_opt_find(r->o->table, r->o->n, key) < r->o->n) return NULL;
+    for (size_t i = 0; i < r->o->n_aliases; i++)
+        if (strcmp(r->o->aliases[i].key, key) == 0) return &r->o->aliases[i];
+    return NULL;
+}
+
+/* what a value becomes, in out; false: it is not taken */
+static bool translate(const bt_opt_alias *a, const char *text, char *out, size_t size) {
+    for (const char *item = a->values; *item;) {
+        const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
+        if (n == 1 && *item == '*') {
+            (void)snprintf(out, size, "%s", text);
+            return true;
+        }
+        if (strlen(text) == k && strncasecmp(text, item, k) == 0) {
+            (void)snprintf(out, size, "%.*s", (int)(n - k - 1), item + k + 1);
+            return true;
+        }
+        item += n + (item[n] == '|');
+    }
+    return false;
+}
+
+static bt_code set_alias(reader *r, const bt_opt_alias *a, const char *text, yaml_mark_t mark) {
+    char value[1024], what[400];
+    if (!translate(a, text, value, sizeof value)) {
+        (void)snprintf(what, sizeof what, "'%.60s: %.60s' %.240s", a->key, text, a->why);
+        return fail_at(r, mark, BT_ARG, what);
+    }
+    char *more = strchr(value, ';');
+    if (more) *more++ = '\0';
+    if (*value) BT_TRY(set_value(r, a->ours, value, mark));
+    char *is = more ? strchr(more, '=') : NULL;
+    if (!is) return BT_OK;
+    *is = '\0';
+    return bt_opts_set(r->o, more, is + 1, BT_FROM_PRESET, a->key, r->err);
+}
+
+typedef struct map_list { /* a list of mappings */
+    bt_text paths;
+    const bt_opt_alias *aliases[16];
+    char values[16][64];
+    size_t n;
+} map_list;
+
+/* every mapping of the list says the same of a key besides the path */
+static bt_code keep_item(reader *r, map_list *l, const bt_opt_alias *a, const char *text,
+                         yaml_mark_t mark) {
+    char what[200];
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->aliases[i] != a) continue;
+        if (strcmp(l->values[i], text) == 0) return BT_OK;
+        (void)snprintf(what, sizeof what, "'%.60s' differs between the data sets of one run",
+                       a->key);
+        return fail_at(r, mark, BT_ARG, what);
+    }
+    if (l->n < 16) {
+        l->aliases[l->n] = a;
+        (void)snprintf(l->values[l->n++], sizeof l->values[0], "%s", text);
+    }
+    return set_alias(r, a, text, mark);
+}
+
+/* the current event is the start of a mapping in the list `key`; returns at its end */
+static bt_code read_item(reader *r, const char *key, map_list *l) {
+    char name[MAX_KEY], path[MAX_KEY], what[MAX_KEY + 80];
+    (void)snprintf(path, sizeof path, "%s.path", key);
+    for (;;) {
+        BT_TRY(next(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
+        BT_TRY(plain_only(r));
+        const yaml_mark_t mark = r->event.start_mark;
+        if (r->event.type != YAML_SCALAR_EVENT)
+            return fail_at(r, mark, BT_ARG, "a key must be a plain word");
+        (void)snprintf(name, sizeof name, "%.60s.%.80s", key,
+                       (const char *)r->event.data.scalar.value);
+        const bt_opt_alias *a = alias_of(r, name);
+        BT_TRY(next(r));
+        BT_TRY(plain_only(r));
+        if (!a || r->event.type != YAML_SCALAR_EVENT) {
+            (void)snprintf(what, sizeof what,
+                           "'%s' is not read ('bitrain help options' lists data.*)", name);
+            return fail_at(r, mark, BT_ARG, what);
+        }
+        const char *text = (const char *)r->event.data.scalar.value;
+        if (strcmp(name, path) == 0)
+            bt_text_printf(&l->paths, "%s%s", l->paths.len ? "\n" : "", text);
+        else
+            BT_TRY(keep_item(r, l, a, text, mark));
+    }
+}
+
+/* a list of words, or of mappings with a path */
+static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mark) {
+    map_list l = {.n = 0};
+    bt_code code;
+    const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
+    const char *between = i < r->o->n && r->o->table[i].type == BT_OPT_LIST ? "\n" : ",";
+    while ((code = next(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
+        code = plain_only(r);
+        if (code != BT_OK) break;
+        if (r->event.type == YAML_MAPPING_START_EVENT)
+            code = read_item(r, a->key, &l);
+        else if (r->event.type == YAML_SCALAR_EVENT)
+            bt_text_printf(&l.paths, "%s%s", l.paths.len ? between : "",
+                           (const char *)r->event.data.scalar.value);
+        else
+            code = fail_at(r, r->event.start_mark, BT_ARG, "a list in a list");
+        if (code != BT_OK) break;
+    }
+    if (code == BT_OK && l.paths.failed)
+        code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+    if (code == BT_OK) code = set_alias(r, a, bt_text_str(&l.paths), mark);
+    bt_text_release(&l.paths);
+    return code;
+}
+
+/* ---- the table's keys ---------------------------------------------------------------------------- */
+
 static bt_code read_list(reader *r, const char *key, yaml_mark_t mark) {
     char what[220];
     bt_text items;
@@ -176,7 +300,12 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
         if (n >= MAX_KEY) return fail_at(r, mark, BT_ARG, "the key is too long to be an option");
         BT_TRY(next(r));
         BT_TRY(plain_only(r));
-        if (r->event.type == YAML_SCALAR_EVENT) {
+        const bt_opt_alias *alias = *prefix ? NULL : alias_of(r, key);
+        if (alias && r->event.type == YAML_SCALAR_EVENT) {
+            BT_TRY(set_alias(r, alias, (const char *)r->event.data.scalar.value, mark));
+        } else if (alias && r->event.type == YAML_SEQUENCE_START_EVENT) {
+            BT_TRY(read_alias_list(r, alias, mark));
+        } else if (r->event.type == YAML_SCALAR_EVENT) {
             BT_TRY(set_value(r, key, (const char *)r->event.data.scalar.value, mark));
         } else if (r->event.type == YAML_SEQUENCE_START_EVENT) {
             BT_TRY(read_list(r, key, mark));

@@ -48,6 +48,12 @@ const bt_opt bt_run_opts[] = {
 #undef BT_LIST
 const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
+#define BT_FOREIGN(key, ours, values, why) {key, ours, values, why},
+static const bt_opt_alias foreign[] = {
+#include "engine/config/foreign_keys.def"
+};
+#undef BT_FOREIGN
+
 static bool ends_with(const char *s, const char *end) {
     const size_t n = strlen(s), k = strlen(end);
     return n > k && strcmp(s + n - k, end) == 0;
@@ -78,6 +84,8 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
     BT_TRY(bt_opts_argv(o, argc, argv, &file, 1, &n_files, help, err));
     if (*help) return BT_OK;
+    o->aliases = foreign;
+    o->n_aliases = sizeof foreign / sizeof *foreign;
     if (n_files) BT_TRY(read_file(o, file, err));
     BT_TRY(bt_opts_env(o, err));
     return bt_run_cfg_preset(o, cfg, err);

@@ -265,6 +265,60 @@ static void test_yaml_messages(void **state) {
     assert_int_equal(bt_opts_yaml(&o, "/", &err), BT_IO);
 }
 
+static bt_code foreign(const char *text) {
+    static const bt_opt_alias aliases[] = {
+        {"learning_rate", "optim.lr", "*", ""},
+        {"max_steps", "train.steps", "*", ""},
+        {"bf16", "train.precision", "true=bf16|false=", "is true or false"},
+        {"optimizer", "run.name", "adamw=a;optim.lr=0.5|Lion=l", "is not there (run.name)"},
+        {"modules", "run.name", "*", ""},
+        {"sets", "data.path", "*", ""},
+        {"sets.path", "data.path", "*", ""},
+        {"sets.form", "run.name", "chat=c|text=", "is not there (run.name)"},
+        {"ratio", "", "0=", "is a share: say how many (train.steps)"}};
+    memset(&err, 0, sizeof err);
+    assert_int_equal(setup(NULL), 0);
+    o.aliases = aliases;
+    o.n_aliases = sizeof aliases / sizeof *aliases;
+    return yaml_bytes(text, strlen(text));
+}
+
+static void test_keys_of_other_programs(void **state) {
+    (void)state;
+    assert_int_equal(
+        foreign("learning_rate: 1e-3\nmax_steps: 7\nbf16: TRUE\nratio: 0\nmodules: [a, b]\n"),
+        BT_OK);
+    assert_true(c.lr == 1e-3 && c.steps == 7 && c.precision == 1);
+    assert_string_equal(c.name, "a,b");
+    assert_int_equal(o.origin[LR], BT_FROM_FILE);
+    assert_int_equal(foreign("bf16: false\ntrain.precision: fp32\noptimizer: adamw\n"), BT_OK);
+    assert_int_equal(c.precision, 0);
+    assert_true(c.lr == 0.5); /* a default, which the file overrules */
+    assert_int_equal(foreign("optimizer: adamw\noptim.lr: 2\n"), BT_OK);
+    assert_true(c.lr == 2);
+    assert_int_equal(
+        foreign("sets:\n  - path: a.jsonl\n    form: chat\n  - {form: chat, path: b}\n"), BT_OK);
+    assert_string_equal(c.data, "a.jsonl\nb");
+    assert_string_equal(c.name, "c");
+    assert_int_equal(foreign("sets: [a, b]\n"), BT_OK);
+    assert_string_equal(c.data, "a\nb");
+
+    fails(foreign("ratio: 0.1\n"), "F:1:1: 'ratio: 0.1' is a share: say how many (train.steps)");
+    fails(foreign("optimizer: sgd\n"), "F:1:1: 'optimizer: sgd' is not there (run.name)");
+    fails(foreign("max_steps: 1\ntrain.steps: 2\n"),
+          "F:2:1: 'train.steps' was already set on line 1");
+    fails(foreign("sets: [{path: a, form: chat}, {path: b, form: text}]\n"),
+          "F:1:41: 'sets.form' differs between the data sets of one run");
+    fails(foreign("sets: [{path: a, field: x}]\n"),
+          "F:1:18: 'sets.field' is not read ('bitrain help options' lists data.*)");
+    fails(foreign("sets: [[a]]\n"), "F:1:8: a list in a list");
+    fails(foreign("sets: [{path: [a]}]\n"),
+          "F:1:9: 'sets.path' is not read ('bitrain help options' lists data.*)");
+    assert_int_equal(foreign("train:\n  max_steps: 5\n"), BT_ARG); /* at the top level alone */
+    assert_int_equal(foreign("max_steps:\n  x: 5\n"), BT_ARG);
+    assert_int_equal(foreign("sets: [a\n"), BT_ARG);
+}
+
 static void test_values_read_back(void **state) {
     (void)state;
     assert_int_equal(set("optim.lr", "0.30000000000000004"), BT_OK);
@@ -306,6 +360,7 @@ int main(void) {
         cmocka_unit_test_setup(test_environment, setup),
         cmocka_unit_test_setup(test_yaml, setup),
         cmocka_unit_test_setup(test_yaml_messages, setup),
+        cmocka_unit_test_setup(test_keys_of_other_programs, setup),
         cmocka_unit_test_setup(test_values_read_back, setup),
         cmocka_unit_test_setup(test_help_lists_every_flag, setup),
     };

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The example files of fine-tuning train on a tiny base and learn; files with other tools' keys say the same as ours, or are refused by
+# name.
+# timeout: 200
+# mpi: 2
+. "$BT_SRC/tests/cli/train_lib.sh"
+mkdir -p tests engine
+cp -r "$BT_SRC/tests/examples" tests/
+cp "$BT_SRC/README.md" . && cp "$BT_SRC/engine/README.md" engine/
+
+ok train --preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 256 \
+    --batch-tokens 1024 --threads 1 --ranks 1 --data README.md --steps 3 --name base
+for e in tests/examples/*.yaml; do
+    name=$(basename "$e" .yaml)
+    ok train "$e" --ranks 1 --threads 1 --name "$name"
+    awk -v a="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step < 4")" \
+        -v b="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step >= 36")" 'BEGIN { exit !(a > 0 && b > 0 && b < a - 0.05) }' ||
+        fault "the example $name does not learn: $(losses "$name" | sed -n '1p;$p' | tr '\n' ' ')"
+done
+[ "$(ls tests/examples/*.yaml | wc -l)" -ge 5 ] || fault "there are fewer examples"
+ok train tests/examples/lora.yaml --ranks 2 --threads 1 --name two --steps 2
+
+# what the other tools' keys became
+b train tests/examples/axolotl.yaml --print-config >config 2>err
+for want in 'tune.mode lora' 'tune.rank 8' 'tune.alpha 16' 'tune.targets q_proj,v_proj,up_proj' 'data.form messages' 'data.packing documents' \
+            'data.train_on answers' 'train.recompute full' 'optim.lr 0.002' 'optim.lr_min 0' 'train.steps 40' 'data.val_frac 0.1'; do
+    grep -qE "^(# )?${want% *}: \"?${want##* }\"? " config || fault "not $want: $(grep -F "${want% *}" config | head -2)"
+done
+
+refused() { printf "$1\n" >x.yaml; code 2 train x.yaml --ranks 1; says "$2"; }
+refused 'base_model: base\nnum_epochs: 3' "x.yaml:2:1: 'num_epochs: 3' is not there: say how many steps or tokens (train.steps, train.tokens)"
+refused 'adapter: qlora' "'adapter: qlora' is not there"
+refused 'lora_dropout: 0.05' "'lora_dropout: 0.05' is not there: adapters train without dropout"
+refused 'datasets:\n  - path: a.jsonl\n    type: alpaca' "x.yaml:3:5: 'datasets.type: alpaca' is another rendering than ours"
+refused 'datasets:\n  - path: a.jsonl\n    type: completion\n  - path: b.jsonl\n    type: sharegpt' "'datasets.type' differs between the data sets"
+refused 'datasets:\n  - path: a.jsonl\n    shards: 4' "'datasets.shards' is not read"
+refused 'deepspeed: ds.json' "share optimizer states and weights with mesh.zero"
+refused 'learning_rate: fast' "optim.lr"
+refused 'learning_rate: 1e-3\noptim:\n  lr: 1e-3' "'optim.lr' was already set on line 1"
+refused 'learning_rat: 1e-3' "learning_rat"
+
+[ $faults -eq 0 ] && echo "the examples train as they should"
+exit $faults
