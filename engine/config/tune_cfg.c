@@ -69,6 +69,8 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
 
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
+    if (c->tune != BT_TUNE_LORA && c->adapters[0])
+        return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
     if (c->tune != BT_TUNE_LORA) return BT_OK;
     BT_TRY(bt_tune_targets(c->lora_targets, &bits, err));
     BT_TRY(check_rank(c, bits, err));

@@ -12,11 +12,13 @@
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/interop/init_from.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/memory.h"
 #include "engine/train/measured.h"
 #include "engine/train/run_data.h"
 #include "engine/train/trainer_island.h"
+#include "engine/tune/adapters_read.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
@@ -241,6 +243,18 @@ static bt_code load_base(bt_trainer *t, bt_err *err) {
     return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);
 }
 
+static bt_code fill_adapters(bt_trainer *t, bt_err *err) {
+    bt_model_file *file = NULL;
+    bt_slices all = {0};
+    bt_code code = bt_adapters_open(&file, t->cfg.adapters, bt_model_config(t->model), t->base.hash,
+                                    err);
+    if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_WEIGHTS, &all, err);
+    if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
+    bt_slices_release(&all);
+    bt_model_file_close(file);
+    return code;
+}
+
 /* memory_dir as resume_dir: from the state in memory, which id identifies then */
 static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *memory_dir,
                              bt_memory_id *id, bt_err *err) {
@@ -262,6 +276,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
         bt_update_init_weights(&t->update, (uint64_t)t->cfg.seed);
         if (t->cfg.init_from[0] && !bt_model_base(t->model))
             BT_TRY(bt_saver_init_from(&t->saver, t->cfg.init_from, err));
+        if (t->cfg.adapters[0]) BT_TRY(bt_agree(world, fill_adapters(t, err), err));
     }
     BT_TRY(bt_update_quantise(&t->update, err));
     if (bt_trainer_codec_due(t)) BT_TRY(bt_trainer_make_reducer(t, err));

@@ -12,23 +12,19 @@
 #include "engine/data/io/file_io.h"
 #include "engine/interop/out_file.h"
 
-static const char config_name[] = "adapter_config.json",
-                  weights_name[] = "adapter_model.safetensors";
-
-/* "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight" */
-static void name_of(char out[160], const bt_tensor *t) {
+void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t) {
     char base[BT_FOREIGN_NAME];
     bt_tensor layer = *t;
     layer.id = bt_adapter_layer(t->id);
     bt_name_hf(base, &layer, t->id == bt_adapter_a(layer.id) ? ".lora_A.weight" : ".lora_B.weight");
-    (void)snprintf(out, 160, "base_model.model.%s", base);
+    (void)snprintf(out, BT_PEFT_NAME, "base_model.model.%s", base);
 }
 
 static int by_name(const void *a, const void *b, void *ctx) {
     const bt_params *p = ctx;
-    char x[160], y[160];
-    name_of(x, &p->tensors[*(const size_t *)a]);
-    name_of(y, &p->tensors[*(const size_t *)b]);
+    char x[BT_PEFT_NAME], y[BT_PEFT_NAME];
+    bt_peft_name(x, &p->tensors[*(const size_t *)a]);
+    bt_peft_name(y, &p->tensors[*(const size_t *)b]);
     return strcmp(x, y);
 }
 
@@ -64,8 +60,8 @@ static void put_header(const bt_params *p, const size_t *order, bt_text *out) {
     bt_json_end(&j, '}');
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *t = &p->tensors[order[k]];
-        char name[160];
-        name_of(name, t);
+        char name[BT_PEFT_NAME];
+        bt_peft_name(name, t);
         bt_json_object(&j, name);
         bt_json_str(&j, "dtype", "F32");
         bt_json_array(&j, "shape");
@@ -128,20 +124,20 @@ static bt_code write_folder(bt_model_file *s, const char *folder, const char *ba
     char path[4400];
     bt_text text = {0};
     put_config(s, base, &text);
-    (void)snprintf(path, sizeof path, "%s/%s", folder, config_name);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_CONFIG);
     bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", path)
                                : bt_file_replace(path, bt_text_str(&text), text.len, err);
     *bytes = (int64_t)text.len;
     bt_text_release(&text);
-    (void)snprintf(path, sizeof path, "%s/%s", folder, weights_name);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_WEIGHTS);
     return code == BT_OK ? write_weights(s, path, bytes, err) : code;
 }
 
 static void remove_folder(const char *folder) {
     char path[4400];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, config_name);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_CONFIG);
     unlink(path);
-    (void)snprintf(path, sizeof path, "%s/%s", folder, weights_name);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_WEIGHTS);
     unlink(path);
     rmdir(folder);
 }

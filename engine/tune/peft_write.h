@@ -5,6 +5,13 @@
 
 #include "engine/interop/model_file.h"
 
+#define BT_PEFT_CONFIG "adapter_config.json"
+#define BT_PEFT_WEIGHTS "adapter_model.safetensors"
+
+/* of an adapter's tensor: "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight" */
+enum { BT_PEFT_NAME = 160 };
+void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t);
+
 /* s: a checkpoint of adapters. base: value of base_model_name_or_path. DEST must not exist (BT_BUSY), and
  * is gone again after a failure */
 bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_text *notes,

@@ -46,6 +46,26 @@ done
 # 2 layers: q k v o 4 x (64 + 64), gate and up 4 x (64 + 128), down 4 x (128 + 64)
 [ "$(stat -c %s peft/adapter_model.safetensors)" = $((8 + header + 4 * 2 * (4 * 512 + 3 * 768))) ] || fault "$(stat -c %s peft/adapter_model.safetensors) bytes, a header of $header"
 
+# begun with again, from PEFT's form and from ours: the same first loss, which is not the base's
+on=("${chat[@]}" --tune lora --set tune.rank=4 --set tune.alpha=8 --init-from base-bitnet158 --steps 2 --lr 1e-3)
+ok train "${on[@]}" --set tune.adapters=peft --name from-peft
+ok train "${on[@]}" --set tune.adapters=lora-bitnet158 --name from-run
+ok train "${on[@]}" --name fresh
+losses from-run >want
+losses from-peft | cmp -s - want || fault "from PEFT: $(losses from-peft), from the run: $(cat want)"
+is "$(head -1 want | cut -d, -f2) < $(losses fresh | head -1 | cut -d, -f2) - 0.03" "the first loss with and without adapters"
+code 2 train "${on[@]}" --set tune.adapters=peft --set tune.rank=8
+says "have the rank 4, those of this run 8"
+code 2 train "${on[@]}" --set tune.adapters=peft --set tune.alpha=4
+says "are scaled by 2, those of this run by 1"
+code 2 train "${on[@]}" --set tune.adapters=lora-dense
+says "trained beside another base"
+code 2 train "${on[@]}" --set tune.adapters=base-bitnet158
+says "holds no adapters"
+cp -r peft broken && head -c 900 peft/adapter_model.safetensors >broken/adapter_model.safetensors
+code 6 train "${on[@]}" --set tune.adapters=broken
+says "broken/adapter_model.safetensors"
+
 # what cannot be
 code 4 convert lora-bitnet158 --to hf -o peft
 says "exists already"
