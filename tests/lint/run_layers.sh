@@ -10,7 +10,7 @@ owners='
 mpi(-ext)?\.h                 engine/parallel/.*
 sqlite3\.h                    store/.*
 (n?curses|panel|term)\.h      monitor/tui/draw/term_ncurses\.c
-zlib\.h                       web/http/compress\.c
+zlib\.h                       (web/http/compress|engine/data/io/text_file)\.c
 microhttpd\.h                 web/(http|server|serve)/[^/]*
 [a-z]*mmintrin\.h|x86intrin\.h|immintrin\.h   engine/kernels/isa/isa_[^/]*
 cblas\.h                      engine/kernels/isa/blas\.c
