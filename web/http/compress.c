@@ -1,7 +1,6 @@
-/* compress.c - gzip through zlib, where there is one. */
+/* compress.c - gzip through zlib. */
 #include "web/http/compress.h"
 
-#ifdef BITRAIN_HAVE_ZLIB
 #include <stdlib.h>
 #include <zlib.h>
 
@@ -28,12 +27,3 @@ bool bt_http_gzip(const void *data, size_t n, void **out, size_t *out_n) {
         free(to);
     return whole;
 }
-#else
-bool bt_http_gzip(const void *data, size_t n, void **out, size_t *out_n) {
-    (void)data;
-    (void)n;
-    *out = NULL;
-    *out_n = 0;
-    return false;
-}
-#endif

@@ -8,8 +8,8 @@
 /* below this the headers weigh more than what is saved */
 enum { BT_GZIP_FROM_BYTES = 1024 };
 
-/* *out is freed by the caller. False: it would not be shorter, there is no memory, or this program was
- * built without zlib; then the plain bytes are sent. About 10 ms a MiB of JSON. */
+/* *out is freed by the caller. False: it would not be shorter, or there is no memory; then the plain
+ * bytes are sent. About 10 ms a MiB of JSON. */
 bool bt_http_gzip(const void *data, size_t n, void **out, size_t *out_n);
 
 #endif
