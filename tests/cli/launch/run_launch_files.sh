@@ -44,6 +44,21 @@ SLURM_JOB_NAME=seeds SLURM_ARRAY_TASK_ID=3 BITRAIN_STEPS=3 batch "$files/slurm_a
 [ "$(q "SELECT state, steps FROM runs WHERE run='seeds-3'")" = done,3 ] || fault "the array's task: $(cat a.err | tail -n 3)"
 b show seeds-3 --json 2>/dev/null | grep -q '"seed": *3' || q "SELECT config FROM runs WHERE run='seeds-3'" | grep -q 'run.seed[^0-9]*3' || fault "the array's task has another seed"
 
+# two tasks of an array are the islands of one training
+b hub --keys keys isl-1 isl-2 >/dev/null 2>err || fault "no keys: $(cat err)"
+timeout 60 "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store hub.db --out hub-out --islands 2 >address 2>hub.err &
+started+=($!)
+for i in $(seq 400); do [ -s address ] && break; sleep 0.05; done
+tasks=()
+for n in 1 2; do
+    HUB=$(cat address) SLURM_JOB_NAME=isl SLURM_ARRAY_TASK_ID=$n SLURM_CPUS_PER_TASK=1 BITRAIN_STEPS=4 PATH=$tmp/bin:$PATH CONF=conf.yaml \
+        SLURM_JOB_ID=$n timeout 60 bash "$files/slurm_islands.sbatch" >"isl-$n.out" 2>"isl-$n.err" &
+    tasks+=($!)
+    started+=($!)
+done
+for n in 1 2; do wait ${tasks[n - 1]} || fault "exit $? of island $n: $(tail -n 3 "isl-$n.err" hub.err)"; done
+for n in 1 2; do [ "$(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")" = done,4 ] || fault "island $n: $(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")"; done
+
 # command lines: what is a folder there is one here
 printf 'localhost slots=8\n' >hostfile
 here() { sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%i,unit,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,"; }
