@@ -14,7 +14,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
-#include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/codec_dial.h"
 #include "engine/train/bad_steps/loss_scale.h"
 
 enum {
@@ -442,6 +442,21 @@ static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
                    codec->name);
 }
 
+/* The dial chooses by measured times: another run of the same settings may choose at other steps. */
+static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
+    double rate;
+    BT_TRY(bt_comm_budget_parse(c->comm_budget, &rate, err));
+    if (rate < 0) return BT_OK;
+    if (c->reproducible)
+        return bt_fail(err, BT_ARG,
+                       "train.reproducible with comm.budget %s: measured times would decide when "
+                       "the codec changes, and so the bits of the run (use comm.budget off, and "
+                       "--codec int8, which is exact there)",
+                       c->comm_budget);
+    if (c->codec == BT_CODEC_NONE) c->codec = BT_CODEC_INT8;
+    return BT_OK;
+}
+
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     const bt_preset *p = bt_preset_find(c->preset);
     if (c->tokens) {
@@ -520,6 +535,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(resolve_mesh(c, world_size, err));
     BT_TRY(resolve_batch(c, err));
     BT_TRY(check_sequence(c, err));
+    BT_TRY(resolve_budget(c, err));
     BT_TRY(check_codec(c, err));
     BT_TRY(resolve_length(c, err));
     BT_TRY(resolve_data(c, err));

@@ -130,6 +130,8 @@ bt_code bt_tensor_watch_sample(bt_tensor_watch *w, const bt_telemetry *t, const 
         double *v = bt_sample_add(&w->rows, keys);
         if (x->tern) fill_ternary(w, x, counted, v);
         v[BT_ML_GRAD_NORM] = sqrt(squares[i]);
+        if (s->residual_ratio) v[BT_ML_RESIDUAL] = s->residual_ratio[i];
+        if (s->grad_bits) v[BT_ML_GRAD_BITS] = s->grad_bits[i];
         if (!s->applied)
             v[BT_ML_UPDATE] = 0;
         else if (counted[COUNT_BEFORE] > 0)

@@ -27,6 +27,8 @@ typedef struct bt_sample_step { /* the step that is sampled */
     int64_t step;
     bool applied;
     double unscale; /* 1 / the loss scale of the gradients that are there */
+    /* of the tensors of all stages, NaN: none; NULL: of no tensor. Borrowed for the call */
+    const double *residual_ratio, *grad_bits;
 } bt_sample_step;
 
 bt_code bt_observer_create(bt_observer **out, const bt_observer_cfg *cfg, bt_err *err)

@@ -9,6 +9,7 @@
 #include "engine/config/rank_setup.h"
 #include "engine/micro/micro_schedule.h"
 #include "engine/observe/observer.h"
+#include "engine/parallel/grad/codec_dial.h"
 #include "engine/parallel/grad/reducer.h"
 #include "engine/parallel/grad/unit_accumulator.h"
 #include "engine/parallel/tp/tp_group_create.h"
@@ -52,11 +53,17 @@ static size_t staging(const bt_rank_setup *s, int rank) {
                               .shards = &s->shards,
                               .units = s->units};
     size_t bytes = bt_reducer_staging(&reducer, &s->shape, rank) - bt_residual_bytes(s);
-    /* while the codec warms up */
-    reducer.form.codec = bt_codec_at(BT_CODEC_NONE);
-    return s->cfg->codec_warmup == 0
-               ? bytes
-               : bt_max_size(bytes, bt_reducer_staging(&reducer, &s->shape, rank));
+    /* while the codec warms up, and where the dial chooses another one */
+    const bt_codec_ladder ladder = bt_codec_ladder_to(reducer.form.codec);
+    double rate;
+    const bool dialled = bt_comm_budget_parse(s->cfg->comm_budget, &rate, NULL) == BT_OK &&
+                         rate >= 0;
+    for (int i = 0; i + 1 < ladder.n; i++) {
+        if (!dialled && (i > 0 || s->cfg->codec_warmup == 0)) continue;
+        reducer.form.codec = ladder.at[i];
+        bytes = bt_max_size(bytes, bt_reducer_staging(&reducer, &s->shape, rank));
+    }
+    return bytes;
 }
 
 /* with unequal shares any range of units may come: the worst */

@@ -16,17 +16,11 @@ static bool at_stop(const bt_trainer *t) { return t->stop_at > 0 && t->at.step >
 
 static bool due_codec(const bt_trainer *t, const bt_step_outcome *o) {
     (void)o;
-    return bt_trainer_codec_due(t);
+    return t->codec.ladder.n > 1;
 }
 
 static bt_code run_codec(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
-    (void)o;
-    BT_TRY(bt_trainer_make_reducer(t, err));
-    bt_telemetry_event(
-        &t->telemetry, BT_EVENT_CODEC, t->at.step - 1, NULL,
-        "the warm-up of --codec %s is over: gradients are encoded from the next step",
-        bt_rank_setup_form(&t->setup).codec->name);
-    return BT_OK;
+    return bt_codec_choice_step(t, o, err);
 }
 
 /* ---- balance --------------------------------------------------------------------------------- */
@@ -260,12 +254,11 @@ static bool due_statistics(const bt_trainer *t, const bt_step_outcome *o) {
 }
 
 static bt_code run_statistics(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    bt_sample_step s = {
+        .step = t->at.step - 1, .applied = o->applied, .unscale = 1 / o->loss_scale};
     bt_place_enter(t->place, BT_AT_RECORD, t->at.step - 1);
-    return bt_observer_sample(t->observer,
-                              &(bt_sample_step){.step = t->at.step - 1,
-                                                .applied = o->applied,
-                                                .unscale = 1 / o->loss_scale},
-                              err);
+    BT_TRY(bt_codec_choice_sample(t, o, &s.residual_ratio, &s.grad_bits, err));
+    return bt_observer_sample(t->observer, &s, err);
 }
 
 static bool due_record(const bt_trainer *t, const bt_step_outcome *o) {

@@ -34,6 +34,7 @@ static void record_model(bt_trainer *t) {
 static void record_work(bt_trainer *t) {
     fact(t, "world_size", "%d", bt_comm_size(t->mesh.world));
     fact(t, "codec", "%s", bt_codec_at((bt_codec_id)t->cfg.codec)->name);
+    fact(t, "comm.budget", "%s", t->cfg.comm_budget);
     fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
     fact(t, "steps_total", "%" PRId64, t->cfg.steps);
     fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);

@@ -99,6 +99,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     bt_span_transfer(BT_MR_WAIT, took.wait_ns);
     bt_span_end();
     bt_meter_busy(&t->meter, took.busy_ns);
+    bt_codec_choice_took(&t->codec, &took);
     BT_TRY(bt_weights_end(t->update.weights, err));
     BT_TRY(bt_trainer_codec_agree(t, err));
     BT_TRY(add_losses(t, out, err));

@@ -279,7 +279,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
         if (t->cfg.adapters[0]) BT_TRY(bt_agree(world, fill_adapters(t, err), err));
     }
     BT_TRY(bt_update_quantise(&t->update, err));
-    if (bt_trainer_codec_due(t)) BT_TRY(bt_trainer_make_reducer(t, err));
+    if (bt_trainer_codec_stale(t)) BT_TRY(bt_trainer_make_reducer(t, err));
     return t->schedule->tie(t->schedule, t->model, err);
 }
 

@@ -1,5 +1,5 @@
-/* trainer_codec.c - how the codec of a training comes and goes: its warm-up, the residuals that it
- * keeps, and the quanta of units in reproducible training. */
+/* trainer_codec.c - what the codec of a training keeps: residuals, and the quanta of units in
+ * reproducible training. Which codec it is: codec_choice.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,34 +62,38 @@ static void load_quanta(void *ctx, const bt_state_values *v) {
 
 bt_code bt_trainer_codec_create(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_residual_create(&t->residual, &t->setup, err));
+    BT_TRY(bt_codec_choice_create(t, err));
     return bt_rank_setup_form(&t->setup).codec == &bt_codec_exact ? create_rounding(t, err) : BT_OK;
 }
 
 void bt_trainer_codec_release(bt_trainer *t) {
     bt_residual_release(&t->residual);
     bt_rounding_release(&t->rounding);
+    bt_codec_choice_release(&t->codec);
 }
 
 void bt_trainer_codec_state(bt_trainer *t, bt_state *s) {
+    bt_codec_choice_add_state(t, s); /* which tensors have residuals; so it comes before them */
     bt_residual_add_state(&t->residual, s);
     bt_state_add(
         s, &(bt_state_row){
                .name = "quanta", .ctx = &t->rounding, .save = save_quanta, .load = load_quanta});
 }
 
-static bool coded_now(const bt_trainer *t) { return t->at.step >= t->cfg.codec_warmup; }
-
-bool bt_trainer_codec_due(const bt_trainer *t) { return t->coded != coded_now(t); }
+bool bt_trainer_codec_stale(const bt_trainer *t) {
+    return t->codec.made != bt_codec_choice_now(t) || t->codec.fell_anew;
+}
 
 bt_payload_form bt_trainer_codec_form(bt_trainer *t) {
     bt_payload_form form = bt_rank_setup_form(&t->setup);
-    t->coded = coded_now(t);
-    if (!t->coded) form.codec = bt_codec_at(BT_CODEC_NONE);
+    form.codec = t->codec.made = bt_codec_choice_now(t);
+    t->codec.fell_anew = false;
     return form;
 }
 
 void bt_trainer_codec_begin(bt_trainer *t) {
-    bt_residual_begin(&t->residual, bt_model_grads(t->model), t->loss_scale.value);
+    bt_residual_begin(&t->residual, bt_model_grads(t->model), t->loss_scale.value,
+                      t->codec.made->state_bytes > 0);
     if (t->rounding.n_groups) bt_rounding_begin(&t->rounding, t->at.step, t->loss_scale.value);
 }
 

@@ -12,6 +12,7 @@
 #include "engine/train/bad_steps/guard.h"
 #include "engine/train/bad_steps/loss_scale.h"
 #include "engine/train/bad_steps/skipped_data.h"
+#include "engine/train/codec_choice.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/memory_saver.h"
 #include "engine/train/prediction_check.h"
@@ -79,7 +80,7 @@ struct bt_trainer {
     bt_reducer *reducer;
     bt_residual residual;
     bt_unit_rounding rounding; /* no groups: units are not rounded */
-    bool coded;                /* the reducer's codec is the run's: its warm-up is over */
+    bt_codec_choice codec;
     bt_update update;
     bt_lr_schedule lr;
     bt_loss_scale loss_scale;
@@ -150,13 +151,13 @@ bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
  * have the least validation loss so far; wait: until it is committed */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
 
-/* trainer_codec.c: what the run's codec keeps from step to step. due: the reducer must be made anew,
- * with what bt_trainer_codec_form then says. begin: a step begins, its gradients are zero; agree: they
- * have been exchanged; collective */
+/* trainer_codec.c: what the run's codec keeps from step to step. stale: the reducer must be made
+ * anew, with what bt_trainer_codec_form then says. begin: a step begins, its gradients are zero; agree:
+ * they have been exchanged; collective */
 bt_code bt_trainer_codec_create(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_trainer_codec_release(bt_trainer *t);
 void bt_trainer_codec_state(bt_trainer *t, bt_state *s);
-bool bt_trainer_codec_due(const bt_trainer *t);
+bool bt_trainer_codec_stale(const bt_trainer *t);
 bt_payload_form bt_trainer_codec_form(bt_trainer *t);
 void bt_trainer_codec_begin(bt_trainer *t);
 bt_code bt_trainer_codec_agree(bt_trainer *t, bt_err *err) BT_MUST_CHECK;

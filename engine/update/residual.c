@@ -54,6 +54,9 @@ bt_code bt_residual_create(bt_residual *r, const bt_rank_setup *s, bt_err *err) 
     BT_TRY(hash_layout(r, err));
     BT_TRY(name_states(r, (int)s->dp, err));
     if (!keeps(s)) return BT_OK;
+    r->plain = calloc(s->params.n + 1, sizeof *r->plain);
+    if (!r->plain) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", s->params.n);
+    for (size_t k = 0; k < s->params.n; k++) r->plain[k] = s->payload_tensors[k].plain;
     bt_arena_plan(&r->arena, "residual");
     size_t at = bt_arena_reserve(&r->arena, s->params.total, sizeof(float)),
            before = bt_arena_reserve(&r->arena, s->params.total, sizeof(float));
@@ -75,6 +78,7 @@ void bt_residual_release(bt_residual *r) {
     drop_carried(r);
     bt_arena_release(&r->arena);
     free(r->names);
+    free(r->plain);
     *r = (bt_residual){0};
 }
 
@@ -118,7 +122,7 @@ static void add_slices(const bt_residual *r, int d, float *values, bool own, boo
     for (size_t k = 0; k < s->params.n; k++) {
         const bt_tensor *x = &s->params.tensors[k];
         size_t from = out->n, first = own ? 0 : x->first_counted;
-        if (own && s->payload_tensors[k].plain) continue;
+        if (own && r->plain[k]) continue;
         bt_tensor_slices(x, r->names[d], values + x->offset + first, (bt_range){first, x->count},
                          out);
         for (size_t i = from; i < out->n; i++) out->at[i].optional = optional;
@@ -154,18 +158,26 @@ static void rescale(bt_residual *r, double loss_scale) {
         for (size_t i = 0; i < n; i++) r->carried[c][i] *= by;
 }
 
-void bt_residual_begin(bt_residual *r, float *grads, double loss_scale) {
+void bt_residual_begin(bt_residual *r, float *grads, double loss_scale, bool feedback) {
     const size_t n = r->setup->params.total;
     if (r->given) drop_carried(r);
     rescale(r, loss_scale);
     for (int c = 0; c < r->n_carried; c++) bt_op_add(grads, r->carried[c], n);
     r->given = r->n_carried > 0;
-    if (r->owed) memcpy(r->before, r->owed, n * sizeof *r->owed);
+    r->kept = r->owed && !(r->paid && !feedback);
+    if (!r->kept) return;
+    memcpy(r->before, r->owed, n * sizeof *r->owed);
+    r->paid = !feedback;
+    if (feedback) return;
+    bt_op_add(grads, r->owed, n);
+    memset(r->owed, 0, n * sizeof *r->owed);
 }
 
 void bt_residual_undo(bt_residual *r) {
     r->given = false;
-    if (r->owed) memcpy(r->owed, r->before, r->setup->params.total * sizeof *r->owed);
+    if (!r->kept) return;
+    r->paid = false;
+    memcpy(r->owed, r->before, r->setup->params.total * sizeof *r->owed);
 }
 
 void bt_residual_squares(const bt_residual *r, double *squares) {

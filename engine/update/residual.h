@@ -31,6 +31,10 @@ typedef struct bt_residual {
         carried; /* (n_carried) residuals of a checkpoint of another layout, until a step had them */
     int n_carried;
     bool given; /* a step had them */
+    /* nothing is owed: a step without error feedback had all of it */
+    bool paid;
+    bool kept;   /* `before` is of the step that began last; else nothing was owed then */
+    bool *plain; /* (params.n) of which nothing is ever owed */
 } bt_residual;
 
 /* of a rank, for the memory plan; it takes twice as much */
@@ -39,8 +43,9 @@ bt_code bt_residual_create(bt_residual *r, const bt_rank_setup *s, bt_err *err) 
 void bt_residual_release(bt_residual *r); /* accepts an all-zero struct */
 /* row "residual" */
 void bt_residual_add_state(bt_residual *r, bt_state *s);
-/* A step begins, its gradients are zero: gives them what was carried over. */
-void bt_residual_begin(bt_residual *r, float *grads, double loss_scale);
+/* A step begins, its gradients are zero: gives them what was carried over, and, where the codec that
+ * is in use has no error feedback, what is owed. */
+void bt_residual_begin(bt_residual *r, float *grads, double loss_scale, bool feedback);
 /* The step that began last is not applied, or computed again: what it sent is owed again. */
 void bt_residual_undo(bt_residual *r);
 /* adds the squares of what is owed of each tensor of this rank's model to squares (params.n),

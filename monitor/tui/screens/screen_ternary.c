@@ -23,6 +23,8 @@ enum {
     C_SCALE,
     C_GRAD,
     C_UPDATE,
+    C_WIRE,
+    C_OWED,
     C_COUNT
 };
 static const bt_list_col columns[C_COUNT] = {{"layer", 5, true, false, 0},
@@ -39,7 +41,9 @@ static const bt_list_col columns[C_COUNT] = {{"layer", 5, true, false, 0},
                                              {"bits", 5, true, false, 4},
                                              {"scale", 9, true, false, 3},
                                              {"grad", 9, true, false, 4},
-                                             {"update", 9, true, false, 2}};
+                                             {"update", 9, true, false, 2},
+                                             {"sent", 5, true, false, 8},
+                                             {"owed", 6, true, false, 8}};
 
 static double row_number(bt_top *t, size_t i, int col) {
     const bt_view_layer *x = &t->view->layers.layer[i];
@@ -56,6 +60,8 @@ static double row_number(bt_top *t, size_t i, int col) {
     case C_SCALE: return x->value[BT_ML_SCALE];
     case C_GRAD: return x->value[BT_ML_GRAD_NORM];
     case C_UPDATE: return x->value[BT_ML_UPDATE];
+    case C_WIRE: return x->value[BT_ML_GRAD_BITS];
+    case C_OWED: return x->value[BT_ML_RESIDUAL];
     default: return -(double)i;
     }
 }
@@ -90,6 +96,8 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         break;
     case C_UPDATE: snprintf(buf, size, isnan(v) ? "-" : v > 0 ? "%.2e" : "0", v); break;
     case C_BITS: snprintf(buf, size, isnan(v) ? "-" : "%.3f", v); break;
+    case C_WIRE:
+    case C_OWED: snprintf(buf, size, isnan(v) ? "-" : "%.3g", v); break;
     default: bt_fmt(buf, size, v, BT_UNIT_NONE);
     }
 }

@@ -44,12 +44,15 @@ function shareOfCode(key) {
   return number(label, (row) => percent(row[key]));
 }
 
+const owedHelp = "L2 norm of what the gradient codec has yet to send over that of the gradient";
 const updateHelp = "L2 norm of the step's update over that of the weights: about 1e-3 is usual";
 
 /** Columns of statistics that a run may lack are there when a tensor has them. */
 function columnsOf(rows) {
   const has = (key) => rows.some((row) => typeof row[key] === "number");
   const changes = codeChanges.filter(([key]) => has(key));
+  const wire = number("bits sent", (row) => digits(row.grad_bits, 3), "of each gradient");
+  const owed = number("owed", (row) => digits(row.residual_ratio, 3), owedHelp);
   const update = number("update", (row) => digits(row.update_ratio, 3), updateHelp);
   return [
     text("tensor", tensorName),
@@ -67,6 +70,8 @@ function columnsOf(rows) {
     number("scale", (row) => digits(row.scale, 3)),
     number("gradient", (row) => digits(row.grad_norm, 3), "L2 norm"),
     ...(has("update_ratio") ? [update] : []),
+    ...(has("grad_bits") ? [wire] : []),
+    ...(has("residual_ratio") ? [owed] : []),
   ];
 }
 

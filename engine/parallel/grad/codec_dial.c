@@ -1,0 +1,110 @@
+/* codec_dial.c - rungs, and the arithmetic that chooses one. */
+#include "engine/parallel/grad/codec_dial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <strings.h>
+
+/* ---- rungs ----------------------------------------------------------------------------------- */
+
+double bt_codec_bits(const bt_codec *c) {
+    enum { N = 1 << 16 };
+    static const double EXACT = 9; /* its blocks have as many bits as their largest integer needs */
+    if (!c->bound) return 32;
+    return c == &bt_codec_exact ? EXACT : 8.0 * (double)c->bound(N) / N;
+}
+
+bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
+    bt_codec_ladder l = {.at = {bt_codec_at(BT_CODEC_NONE)}, .n = 1};
+    if (strongest == l.at[0]) return l;
+    /* each of fewer bits than the one before, and more than the last */
+    for (int i = 1; i < BT_CODEC_COUNT && !strongest->order_exact; i++) {
+        const bt_codec *c = bt_codec_at((bt_codec_id)i);
+        if (c != strongest && !c->warms_up && bt_codec_bits(c) < bt_codec_bits(l.at[l.n - 1]) &&
+            bt_codec_bits(c) > bt_codec_bits(strongest))
+            l.at[l.n++] = c;
+    }
+    l.at[l.n++] = strongest;
+    return l;
+}
+
+/* ---- the dial -------------------------------------------------------------------------------- */
+
+typedef struct per_step {
+    double compute_s, busy_s, exposed_s, bytes;
+} per_step;
+
+static double exposed_share(const bt_codec_dial *d, const bt_codec_ladder *l, int now, int rung,
+                            const per_step *s) {
+    const double busy = s->busy_s * bt_codec_bits(l->at[rung]) / bt_codec_bits(l->at[now]),
+                 exposed = fmax(0, busy - d->room_s);
+    return exposed / (s->compute_s + exposed);
+}
+
+/* the first rung that meets the limit; most: none does */
+static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
+                        const per_step *s, double limit) {
+    for (int rung = 0; rung < most; rung++) {
+        if (d->budget > 0 ? s->bytes * bt_codec_bits(l->at[rung]) / bt_codec_bits(l->at[now]) <=
+                                limit * d->budget * s->compute_s
+                          : exposed_share(d, l, now, rung, s) <= limit)
+            return rung;
+    }
+    return most;
+}
+
+/* Compute hid what was not exposed. Where nothing was, it might hide more: then the most that was
+ * ever hidden counts. */
+static void learn_room(bt_codec_dial *d, const per_step *s) {
+    const double hidden = s->busy_s - s->exposed_s;
+    const bool all = s->exposed_s < 0.01 * s->compute_s;
+    d->room_s = all ? fmax(d->room_s, hidden) : hidden;
+}
+
+int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
+                       const bt_dial_window *w, double *share) {
+    const double n = (double)w->steps;
+    const per_step s = {.compute_s = (w->step_s - w->exposed_s) / n,
+                        .busy_s = w->busy_s / n,
+                        .exposed_s = w->exposed_s / n,
+                        .bytes = w->bytes / n};
+    *share = NAN;
+    if (w->steps <= 0 || !(s.compute_s > 0)) return now;
+    learn_room(d, &s);
+    const bool given = d->budget > 0, much = given ? s.bytes > d->budget * s.compute_s
+                                                   : w->exposed_s > BT_DIAL_UP * w->step_s;
+    int up = now, down = now;
+    if (much)
+        up = first_within(d, l, now, most, &s, given ? 1 : BT_DIAL_UP);
+    else
+        down = first_within(d, l, now, now, &s, given ? BT_DIAL_MARGIN : BT_DIAL_DOWN);
+    /* of two windows the more cautious rung */
+    d->calm = down < now ? d->calm + 1 : 0;
+    d->calm_at = d->calm > 1 && d->calm_at > down ? d->calm_at : down;
+    int rung = up > now ? up : d->calm > 1 ? d->calm_at : now;
+    if (rung != now) d->calm = 0;
+    if (!given) *share = exposed_share(d, l, now, rung, &s);
+    return rung;
+}
+
+/* ---- the setting ----------------------------------------------------------------------------- */
+
+bt_code bt_comm_budget_parse(const char *text, double *rate, bt_err *err) {
+    static const struct {
+        const char *word;
+        double bits;
+    } units[] = {{"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
+    char *end;
+    *rate = strcasecmp(text, "auto") == 0 ? 0 : -1;
+    if (*rate == 0 || strcasecmp(text, "off") == 0) return BT_OK;
+    const double x = strtod(text, &end);
+    for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(end, units[i].word) != 0) continue;
+        *rate = x * units[i].bits / 8;
+        if (isfinite(x) && x > 0) return BT_OK;
+    }
+    return bt_fail(err, BT_ARG,
+                   "comm.budget '%.40s' is no budget (use off, auto, or what a rank may send a "
+                   "second, such as 500kbit, 20Mbit or 1Gbit)",
+                   text);
+}

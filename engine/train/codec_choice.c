@@ -1,0 +1,255 @@
+/* codec_choice.c - warm-up, dial and fallbacks of the gradient codec. */
+#include "engine/train/codec_choice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/train/trainer_impl.h"
+
+enum { BAD_STEPS = 2 };
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+bt_code bt_codec_choice_create(bt_trainer *t, bt_err *err) {
+    bt_codec_choice *c = &t->codec;
+    double rate;
+    BT_TRY(bt_comm_budget_parse(t->cfg.comm_budget, &rate, err));
+    c->ladder = t->setup.dp > 1 ? bt_codec_ladder_to(bt_rank_setup_form(&t->setup).codec)
+                                : bt_codec_ladder_to(bt_codec_at(BT_CODEC_NONE));
+    c->dialled = rate >= 0;
+    c->dial.budget = rate > 0 ? rate : 0;
+    c->most = c->ladder.n - 1;
+    c->at = c->dialled ? 0 : c->most;
+    c->n = t->update.table.n;
+    c->fell = calloc(c->n + 1, sizeof *c->fell);
+    c->owed = calloc(3 * c->n + 1, sizeof *c->owed);
+    if (!c->fell || !c->owed)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", c->n);
+    c->ratio = c->owed + c->n;
+    c->bits = c->ratio + c->n;
+    return BT_OK;
+}
+
+void bt_codec_choice_release(bt_codec_choice *c) {
+    free(c->fell);
+    free(c->owed);
+    *c = (bt_codec_choice){0};
+}
+
+/* of this rank's stage; the others' are theirs */
+static void make_plain(bt_trainer *t, size_t tensor) {
+    const bt_params *p = &t->setup.params;
+    t->codec.fell[tensor] = t->codec.fell_anew = true;
+    if (tensor >= p->before && tensor < p->before + p->n)
+        t->setup.payload_tensors[tensor - p->before].plain = true;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static void save(void *ctx, bt_json *j) {
+    const bt_codec_choice *c = &((bt_trainer *)ctx)->codec;
+    if (c->ladder.n < 2) return;
+    bt_json_str(j, "in_use", c->ladder.at[c->at]->name);
+    bt_json_str(j, "most", c->ladder.at[c->most]->name);
+    bt_json_num(j, "room_s", c->dial.room_s);
+    char *fell = calloc(c->n + 1, 1); /* a digit a tensor */
+    for (size_t i = 0; fell && i < c->n; i++) fell[i] = c->fell[i] ? '1' : '0';
+    if (fell) bt_json_str(j, "fell", fell);
+    free(fell);
+}
+
+static int rung_of(const bt_codec_ladder *l, const char *name, int otherwise) {
+    for (int i = 0; name && i < l->n; i++)
+        if (strcmp(l->at[i]->name, name) == 0) return i;
+    return otherwise;
+}
+
+/* A checkpoint of another --codec says nothing about this one's ladder. */
+static void load(void *ctx, const bt_state_values *v) {
+    bt_trainer *t = ctx;
+    bt_codec_choice *c = &t->codec;
+    const char *fell = bt_state_text(v, "fell");
+    c->most = rung_of(&c->ladder, bt_state_text(v, "most"), c->most);
+    if (c->dialled) {
+        const int at = rung_of(&c->ladder, bt_state_text(v, "in_use"), 0);
+        c->at = at < c->most ? at : c->most;
+        c->dial.room_s = bt_state_real(v, "room_s", 0);
+    } else {
+        c->at = c->most;
+    }
+    if (!fell || strlen(fell) != c->n) return;
+    for (size_t i = 0; i < c->n; i++)
+        if (fell[i] == '1') make_plain(t, i);
+}
+
+void bt_codec_choice_add_state(bt_trainer *t, bt_state *s) {
+    bt_state_add(s, &(bt_state_row){.name = "codec", .ctx = t, .save = save, .load = load});
+}
+
+/* ---- now ------------------------------------------------------------------------------------- */
+
+const bt_codec *bt_codec_choice_now(const bt_trainer *t) {
+    const bt_codec_choice *c = &t->codec;
+    const bool warm = t->at.step >= t->cfg.codec_warmup;
+    if (warm) return c->ladder.at[c->at];
+    /* the dial need not wait for codecs that have no warm-up of their own */
+    return c->dialled && !c->ladder.at[c->at]->warms_up ? c->ladder.at[c->at] : c->ladder.at[0];
+}
+
+void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took) {
+    c->window.busy_s += (double)took->busy_ns / 1e9;
+    c->window.exposed_s += (double)took->exposed_ns / 1e9;
+}
+
+/* of a step, sent by a rank on its way to owners and back */
+static double gradient_bytes(const bt_trainer *t) {
+    const double n = (double)t->setup.dp, replicas = t->setup.sharded ? t->setup.replicas : n;
+    return (double)t->setup.params.total * bt_codec_bits(t->codec.made) / 8 *
+           ((n - 1) / n + (replicas - 1) / n);
+}
+
+/* the last rung that does not wait for the end of a warm-up */
+static int last_rung(const bt_trainer *t) {
+    const bt_codec_choice *c = &t->codec;
+    int most = c->most;
+    if (t->at.step < t->cfg.codec_warmup && c->ladder.at[most]->warms_up && most > 0) most--;
+    return most;
+}
+
+/* ---- the dial -------------------------------------------------------------------------------- */
+
+static void tell_dial(bt_trainer *t, int from, double exposed, double share) {
+    const bt_codec_choice *c = &t->codec;
+    const bt_codec *to = c->ladder.at[c->at];
+    char body[240], why[120];
+    if (c->dial.budget > 0)
+        snprintf(why, sizeof why, "comm.budget is %s", t->cfg.comm_budget);
+    else if (c->at > from)
+        snprintf(why, sizeof why, "exchanges hold steps up for %.1f %% of their time",
+                 100 * exposed);
+    else
+        snprintf(why, sizeof why, "the network is fast enough (%.1f %% of a step exposed, at most)",
+                 100 * share);
+    snprintf(body, sizeof body,
+             "{\"codec\":\"%s\",\"before\":\"%s\",\"bits\":%.4g,\"exposed_frac\":%.4g}", to->name,
+             c->ladder.at[from]->name, bt_codec_bits(to), exposed);
+    bt_telemetry_event(
+        &t->telemetry, BT_EVENT_CODEC, t->at.step - 1, body,
+        "%s: gradients travel as %s from the next step, %.4g bits each, before as %s", why,
+        to == c->ladder.at[0] ? "fp32" : to->name, bt_codec_bits(to),
+        from == 0 ? "fp32" : c->ladder.at[from]->name);
+}
+
+static bt_code turn_dial(bt_trainer *t, bt_err *err) {
+    bt_codec_choice *c = &t->codec;
+    double longest[3] = {c->window.step_s, c->window.busy_s, c->window.exposed_s}, share;
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, longest, 3, BT_MAX, err));
+    const bt_dial_window w = {.steps = c->window.steps,
+                              .step_s = longest[0],
+                              .busy_s = longest[1],
+                              .exposed_s = longest[2],
+                              .bytes = gradient_bytes(t) * (double)c->window.steps};
+    const int before = c->at;
+    c->at = bt_codec_dial_turn(&c->dial, &c->ladder, c->at, last_rung(t), &w, &share);
+    if (c->at != before) tell_dial(t, before, w.exposed_s / w.step_s, share);
+    return BT_OK;
+}
+
+/* ---- fallbacks ------------------------------------------------------------------------------- */
+
+/* what all ranks owe of every tensor over its gradient; NaN: nothing */
+static bt_code look_at_residuals(bt_trainer *t, double loss_scale, bt_err *err) {
+    bt_codec_choice *c = &t->codec;
+    const double *squares;
+    const bool feedback = c->made->state_bytes > 0;
+    for (size_t i = 0; i < c->n; i++) c->ratio[i] = NAN;
+    if (!feedback) return BT_OK;
+    BT_TRY(bt_update_tensor_squares(&t->update, 1 / loss_scale, &squares, err));
+    memset(c->owed, 0, c->n * sizeof *c->owed);
+    bt_residual_squares(&t->residual, c->owed + t->setup.params.before);
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, c->owed, c->n, BT_SUM, err));
+    for (size_t i = 0; i < c->n; i++)
+        if (squares[i] > 0 && c->owed[i] > 0) c->ratio[i] = sqrt(c->owed[i] / squares[i]);
+    return BT_OK;
+}
+
+static void tensors_fall(bt_trainer *t) {
+    bt_codec_choice *c = &t->codec;
+    char body[200];
+    for (size_t i = 0; i < c->n; i++) {
+        const char *name = t->update.table.tensors[i].name;
+        if (!(c->ratio[i] > t->cfg.residual_cap) || c->fell[i]) continue;
+        make_plain(t, i);
+        snprintf(body, sizeof body, "{\"tensor\":\"%s\",\"residual_ratio\":%.4g,\"codec\":\"%s\"}",
+                 name, c->ratio[i], c->made->name);
+        bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC_FALLBACK, t->at.step - 1, body,
+                           "%s owes %.3g times the gradient of %s (comm.residual_cap %.3g): it "
+                           "travels as fp32 from the next step",
+                           c->made->name, c->ratio[i], name, t->cfg.residual_cap);
+    }
+}
+
+/* Bad steps are the same on all ranks. Their residuals were taken back; a run of them may be the
+ * codec's doing, which a safer one shows. */
+static void steps_fall(bt_trainer *t, const bt_step_outcome *o) {
+    bt_codec_choice *c = &t->codec;
+    char body[120];
+    if (!o->bad) c->bad_in_row = 0;
+    if (!o->bad || c->made == c->ladder.at[0] || c->made->order_exact) return;
+    if (++c->bad_in_row < BAD_STEPS) return;
+    const int before = c->at;
+    c->bad_in_row = 0;
+    c->most = c->at = c->at - 1;
+    snprintf(body, sizeof body, "{\"codec\":\"%s\",\"before\":\"%s\"}", c->ladder.at[c->at]->name,
+             c->ladder.at[before]->name);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC_FALLBACK, t->at.step - 1, body,
+                       "%d bad steps in a row with --codec %s: gradients travel as %s from now on",
+                       BAD_STEPS, c->ladder.at[before]->name,
+                       c->at == 0 ? "fp32" : c->ladder.at[c->at]->name);
+}
+
+/* ---- after a step ---------------------------------------------------------------------------- */
+
+bt_code bt_codec_choice_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
+    bt_codec_choice *c = &t->codec;
+    const bool look = t->at.step % BT_DIAL_WINDOW == 0,
+               was_cold = t->at.step == t->cfg.codec_warmup;
+    c->window.steps++;
+    c->window.step_s += o->rank_values[BT_MR_STEP_TIME] / 1e3;
+    steps_fall(t, o);
+    if (look && o->applied && t->cfg.residual_cap > 0) {
+        BT_TRY(look_at_residuals(t, o->loss_scale, err));
+        tensors_fall(t);
+    }
+    if (look) {
+        if (c->dialled) BT_TRY(turn_dial(t, err));
+        c->window = (bt_dial_window){0};
+    }
+    if (!bt_trainer_codec_stale(t)) return BT_OK;
+    if (was_cold && !c->dialled)
+        bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC, t->at.step - 1, NULL,
+                           "the warm-up of --codec %s is over: gradients are encoded from the next "
+                           "step",
+                           c->ladder.at[c->at]->name);
+    return bt_trainer_make_reducer(t, err);
+}
+
+bt_code bt_codec_choice_sample(bt_trainer *t, const bt_step_outcome *o, const double **ratio,
+                               const double **bits, bt_err *err) {
+    bt_codec_choice *c = &t->codec;
+    const bt_params *p = &t->setup.params;
+    *ratio = *bits = NULL;
+    if (t->setup.dp == 1) return BT_OK;
+    BT_TRY(look_at_residuals(t, o->loss_scale, err));
+    memset(c->bits, 0, c->n * sizeof *c->bits);
+    for (size_t i = 0; i < p->n; i++) {
+        const bool plain = c->made->state_bytes > 0 && t->setup.payload_tensors[i].plain;
+        c->bits[p->before + i] = plain ? 32 : bt_codec_bits(c->made);
+    }
+    BT_TRY(bt_all_reduce_f64(t->mesh.pp, c->bits, c->n, BT_MAX, err));
+    *ratio = c->ratio;
+    *bits = c->bits;
+    return BT_OK;
+}

@@ -1,0 +1,50 @@
+/* codec_choice.h - which codec gradients travel by at a step, of those up to --codec: none while it
+ * warms up; what the dial says (comm.budget); and a safer one where it loses too much:
+ *
+ *     a tensor     of which all ranks together owe more than comm.residual_cap times its gradient
+ *                  travels as fp32 from then on (looked at every BT_DIAL_WINDOW steps)
+ *     all tensors  go one rung down the ladder, for good, when two steps in a row were bad
+ *
+ * Every change is an event, the same on all ranks at the same step, and part of a checkpoint.
+ * Threads: the training thread. */
+#ifndef BT_ENGINE_TRAIN_CODEC_CHOICE_H
+#define BT_ENGINE_TRAIN_CODEC_CHOICE_H
+
+#include "engine/ckpt/state.h"
+#include "engine/parallel/grad/codec_dial.h"
+#include "engine/parallel/grad/reducer.h"
+
+struct bt_trainer;
+struct bt_step_outcome;
+
+typedef struct bt_codec_choice {
+    bt_codec_ladder ladder; /* one rung: nothing is to be chosen */
+    int at, most;           /* the rung in use after the warm-up; the last that may be */
+    bool dialled;           /* comm.budget is not off; else `at` is `most` */
+    bt_codec_dial dial;
+    bt_dial_window window;
+    const bt_codec *made; /* the reducer's */
+    int bad_in_row;
+    bool fell_anew; /* since the reducer was made */
+    size_t n;       /* tensors of all stages */
+    bool *fell;     /* (n) travels as fp32: too much was owed */
+    /* (n) as of the last look */
+    double *owed, *ratio, *bits;
+} bt_codec_choice;
+
+bt_code bt_codec_choice_create(struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_codec_choice_release(bt_codec_choice *c); /* accepts an all-zero struct */
+/* row "codec" */
+void bt_codec_choice_add_state(struct bt_trainer *t, bt_state *s);
+/* the codec of the next step */
+const bt_codec *bt_codec_choice_now(const struct bt_trainer *t);
+void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took);
+/* after every step; collective over the world. Makes the reducer anew where something changed */
+bt_code bt_codec_choice_step(struct bt_trainer *t, const struct bt_step_outcome *o, bt_err *err)
+    BT_MUST_CHECK;
+/* for the statistics of a step; NULL where a rank is alone. Collective */
+bt_code bt_codec_choice_sample(struct bt_trainer *t, const struct bt_step_outcome *o,
+                               const double **ratio, const double **bits, bt_err *err)
+    BT_MUST_CHECK;
+
+#endif

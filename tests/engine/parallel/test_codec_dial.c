@@ -1,0 +1,152 @@
+/* The dial of gradient codecs: ladders, when it goes up and down and when it stays, budgets. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/parallel/grad/codec_dial.h"
+
+static void names(const bt_codec_ladder *l, const char *const *want) {
+    for (int i = 0; i < l->n; i++) {
+        assert_non_null(want[i]);
+        assert_string_equal(l->at[i]->name, want[i]);
+        if (i > 0) assert_true(bt_codec_bits(l->at[i]) < bt_codec_bits(l->at[i - 1]));
+    }
+    assert_null(want[l->n]);
+}
+
+static void ladders_lead_to_the_strongest(void **state) {
+    (void)state;
+    static const struct {
+        bt_codec_id to;
+        const char *want[6];
+    } rows[] = {{BT_CODEC_NONE, {"none"}},
+                {BT_CODEC_BF16, {"none", "bf16"}},
+                {BT_CODEC_INT8, {"none", "bf16", "int8"}},
+                {BT_CODEC_SIGN, {"none", "bf16", "int8", "sign"}},
+                {BT_CODEC_TOPK, {"none", "bf16", "int8", "topk"}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(rows[i].to));
+        names(&l, rows[i].want);
+    }
+    const bt_codec_ladder exact = bt_codec_ladder_to(&bt_codec_exact);
+    assert_int_equal(exact.n, 2);
+    assert_ptr_equal(exact.at[1], &bt_codec_exact);
+}
+
+/* A network and a computation: fp32 gradients take wire_s, of which compute hides up to room_s. */
+typedef struct world {
+    double compute_s, room_s, wire_s;
+} world;
+
+static bt_dial_window window(const world *w, const bt_codec *c) {
+    const double busy = w->wire_s * bt_codec_bits(c) / 32, exposed = fmax(0, busy - w->room_s);
+    return (bt_dial_window){.steps = 8,
+                            .step_s = 8 * (w->compute_s + exposed),
+                            .busy_s = 8 * busy,
+                            .exposed_s = 8 * exposed,
+                            .bytes = 8 * 1e6 * bt_codec_bits(c) / 32};
+}
+
+static int turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int most, const world *w) {
+    double share;
+    const bt_dial_window win = window(w, l->at[now]);
+    return bt_codec_dial_turn(d, l, now, most, &win, &share);
+}
+
+static void a_fast_network_changes_nothing(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    bt_codec_dial d = {0};
+    /* all hidden, and 4 % that nothing hides */
+    static const world worlds[] = {{1, 0.5, 0.3}, {1, 0.1, 0.14}};
+    for (size_t k = 0; k < 2; k++)
+        for (int i = 0; i < 20; i++) assert_int_equal(turn(&d, &l, 0, 3, &worlds[k]), 0);
+}
+
+/* It goes to the first rung that is fast enough, and stays there: no see-saw on a steady network. */
+static void a_slow_network_takes_as_few_bits_as_it_needs(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    static const struct {
+        world w;
+        int want, most;
+    } rows[] = {{{1, 0.3, 0.6}, 1, 3},  /* bf16 is hidden */
+                {{1, 0.3, 1.2}, 2, 3},  /* bf16 is exposed for 0.3 s, int8 is hidden */
+                {{1, 0.3, 10}, 3, 3},   /* only sign is */
+                {{1, 0.3, 100}, 3, 3},  /* not even sign: the last */
+                {{1, 0.3, 100}, 2, 2}}; /* --codec int8 */
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        bt_codec_dial d = {0};
+        int at = 0;
+        for (int i = 0; i < 20; i++) {
+            at = turn(&d, &l, at, rows[k].most, &rows[k].w);
+            assert_int_equal(at, rows[k].want);
+        }
+    }
+}
+
+static void a_network_that_recovers_gets_fp32_again(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_INT8));
+    const world slow = {1, 0.3, 1.2}, fast = {1, 0.3, 0.2};
+    bt_codec_dial d = {0};
+    int at = turn(&d, &l, 0, 2, &slow);
+    assert_int_equal(at, 2);
+    assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* one window is not enough */
+    assert_int_equal(turn(&d, &l, at, 2, &slow), 2);
+    assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* in a row */
+    assert_int_equal(turn(&d, &l, at, 2, &fast), 0);
+}
+
+static void a_budget_is_kept(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    const world w = {2, 1, 0.1}; /* 1 MB as fp32 in 2 s of compute, all hidden */
+    static const struct {
+        double budget;
+        int from, want;
+    } rows[] = {{1e9, 0, 0}, {0.4e6, 0, 1}, {0.2e6, 0, 2},  {0.1e6, 0, 3},
+                {1e3, 0, 3}, {0.4e6, 3, 1}, {0.55e6, 1, 1}, {0.7e6, 1, 0}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        bt_codec_dial d = {.budget = rows[k].budget};
+        int at = rows[k].from;
+        for (int i = 0; i < 3; i++) at = turn(&d, &l, at, 3, &w);
+        assert_int_equal(at, rows[k].want);
+    }
+}
+
+static void budgets_are_words_or_rates(void **state) {
+    (void)state;
+    double rate;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_comm_budget_parse("off", &rate, &err), BT_OK);
+    assert_true(rate < 0);
+    assert_int_equal(bt_comm_budget_parse("auto", &rate, &err), BT_OK);
+    assert_true(rate == 0);
+    assert_int_equal(bt_comm_budget_parse("20Mbit", &rate, &err), BT_OK);
+    assert_true(rate == 2.5e6);
+    assert_int_equal(bt_comm_budget_parse("0.5gbit", &rate, &err), BT_OK);
+    assert_true(rate == 62.5e6);
+    static const char *const bad[] = {"",      "fast", "20",      "20M",     "-3Mbit",
+                                      "0kbit", "Mbit", "nanMbit", "infMbit", "20Mbit/s"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(bt_comm_budget_parse(bad[i], &rate, &err), BT_ARG);
+        assert_non_null(strstr(err.msg, "20Mbit or"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ladders_lead_to_the_strongest),
+        cmocka_unit_test(a_fast_network_changes_nothing),
+        cmocka_unit_test(a_slow_network_takes_as_few_bits_as_it_needs),
+        cmocka_unit_test(a_network_that_recovers_gets_fp32_again),
+        cmocka_unit_test(a_budget_is_kept),
+        cmocka_unit_test(budgets_are_words_or_rates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

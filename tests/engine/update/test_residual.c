@@ -1,0 +1,62 @@
+/* Residuals when the codec in use changes: where it has no error feedback, the next step's gradients
+ * get all that is owed, once; a step that is not applied owes it again. */
+#include "engine/update/residual.h"
+
+#include "tests/tiny_run.h"
+
+static float *grads;
+static size_t n;
+
+/* all gradients are i times k */
+static bool are(const float *x, float k) {
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != k * (float)i) return false;
+    return true;
+}
+
+static void step(bt_residual *r, bool feedback) {
+    memset(grads, 0, n * sizeof *grads);
+    bt_residual_begin(r, grads, 1, feedback);
+}
+
+static void what_is_owed_is_paid_once(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    bt_rank_setup s;
+    bt_residual r;
+    bt_err err = BT_ERR_INIT;
+    static const char *const words[] = {"--codec", "int8", NULL};
+    tiny_cfg_for(&cfg, words, 2);
+    assert_int_equal(bt_rank_setup_init(&s, &cfg, 0, &err), BT_OK);
+    assert_int_equal(bt_residual_create(&r, &s, &err), BT_OK);
+    n = s.params.total;
+    grads = calloc(n, sizeof *grads);
+    assert_non_null(grads);
+
+    for (size_t i = 0; i < n; i++) r.owed[i] = (float)i;
+    step(&r, true);
+    assert_true(are(grads, 0) && are(r.owed, 1));
+    step(&r, false); /* another codec from here on */
+    assert_true(are(grads, 1) && are(r.owed, 0));
+    bt_residual_undo(&r);
+    assert_true(are(r.owed, 1));
+    step(&r, false);
+    assert_true(are(grads, 1) && are(r.owed, 0));
+    step(&r, false);
+    assert_true(are(grads, 0) && are(r.owed, 0));
+    bt_residual_undo(&r); /* of a step that paid nothing */
+    assert_true(are(r.owed, 0));
+    step(&r, true); /* and back */
+    for (size_t i = 0; i < n; i++) r.owed[i] = 3 * (float)i;
+    step(&r, true);
+    assert_true(are(grads, 0) && are(r.owed, 3));
+
+    bt_residual_release(&r);
+    bt_rank_setup_release(&s);
+    free(grads);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_owed_is_paid_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* mpi: 2
+ * Which codec a training uses: what a network that is fast enough leaves as it is, bit for bit; what a
+ * budget asks for, and that a resumed run goes on with it; a tensor of which too much is owed
+ * travels as fp32 from then on. */
+#include <unistd.h>
+
+#include "engine/parallel/grad/codec_dial.h"
+#include "tests/mpi/layouts.h"
+
+static int count(const fake_sink *f, const char *kind, const char *with) {
+    int n = 0;
+    for (size_t i = 0; i < f->n_events; i++)
+        n += strcmp(f->events[i].kind, kind) == 0 && strstr(f->events[i].title, with) != NULL;
+    return n;
+}
+
+static bool same(const fake_sink *a, size_t from, const fake_sink *b, size_t first, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (a->steps[from + i].v[BT_MS_LOSS] != b->steps[first + i].v[BT_MS_LOSS]) return false;
+    return true;
+}
+
+static fake_sink first, none;
+
+static void a_wide_budget_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const wide[] = {"--codec", "sign", "--comm-budget", "1000000Gbit", NULL};
+    (void)layout_run(&none, NULL, NULL);
+    (void)layout_run(&together, wide, NULL);
+    assert_true(same(&none, 0, &together, 0, LAYOUT_STEPS));
+    assert_int_equal(count(&together, "codec", ""), 0);
+    assert_string_equal(fake_fact(&together, "comm.budget"), "1000000Gbit");
+}
+
+/* The first window travels as fp32, then as what is left when nothing is narrow enough. */
+static void a_narrow_budget_takes_the_strongest(void **state) {
+    (void)state;
+    static const char *const narrow[] = {"--comm-budget", "0.001kbit", NULL};
+    (void)layout_run(&together, narrow, NULL);
+    assert_true(same(&none, 0, &together, 0, BT_DIAL_WINDOW));
+    assert_false(same(&none, 0, &together, 0, LAYOUT_STEPS));
+    assert_int_equal(count(&together, "codec", "gradients travel as int8"), 1);
+    for (size_t i = 0; i < together.n_layers; i++) {
+        const double bits = together.layers[i].v[BT_ML_GRAD_BITS],
+                     ratio = together.layers[i].v[BT_ML_RESIDUAL];
+        const bool plain = bits == 32;
+        assert_true(plain || fabs(bits - 8.125) < 0.01);
+        assert_true(plain ? isnan(ratio) : ratio > 0 && ratio < 1);
+    }
+    for (size_t i = 0; i < LAYOUT_STEPS; i++)
+        layout_near(none.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3, "loss", i);
+}
+
+static void a_resumed_run_goes_on_as_it_was(void **state) {
+    (void)state;
+    char dir[64];
+    static fake_sink rest;
+    const char *whole[] = {"--steps", "14", "--comm-budget", "0.001kbit", NULL};
+    const char *part[] = {
+        "--steps", "14", "--comm-budget", "0.001kbit", "--stop-after", "10", "--out", dir, NULL};
+    layout_folder(dir);
+    layout_part(&together, whole, "");
+    layout_part(&first, part, "");
+    layout_part(&rest, whole, dir);
+    assert_int_equal(rest.n_steps, 4);
+    assert_true(same(&together, 10, &rest, 0, 4));
+    assert_int_equal(count(&rest, "codec", ""), 0);
+    layout_remove(dir);
+}
+
+static void a_tensor_that_owes_too_much_travels_as_fp32(void **state) {
+    (void)state;
+    static const char *const strict[] = {"--codec", "int8", "--set", "comm.residual_cap=1e-6",
+                                         NULL},
+                             *const lenient[] = {"--codec", "int8", "--set", "comm.residual_cap=0",
+                                                 NULL};
+    (void)layout_run(&first, lenient, NULL);
+    (void)layout_run(&together, strict, NULL);
+    assert_int_equal(count(&first, "codec_fallback", ""), 0);
+    int coded = 0;
+    for (size_t i = 0; i < first.n_layers; i++) coded += first.layers[i].v[BT_ML_GRAD_BITS] < 32;
+    assert_true(coded > 0);
+    assert_int_equal(count(&together, "codec_fallback", "travels as fp32"), coded);
+    for (size_t i = 0; i < together.n_layers; i++)
+        assert_true(together.layers[i].v[BT_ML_GRAD_BITS] == 32);
+    assert_true(same(&first, 0, &together, 0, BT_DIAL_WINDOW));
+    /* what was owed came with the first step after */
+    for (size_t i = 0; i < LAYOUT_STEPS; i++)
+        layout_near(first.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3, "loss", i);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wide_budget_changes_no_bit),
+        cmocka_unit_test(a_narrow_budget_takes_the_strongest),
+        cmocka_unit_test(a_resumed_run_goes_on_as_it_was),
+        cmocka_unit_test(a_tensor_that_owes_too_much_travels_as_fp32),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed) bt_comm_abort(1);
+    bt_comm_finalize();
+    return failed;
+}
