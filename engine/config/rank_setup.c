@@ -38,6 +38,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .grad_int8 = c->grad == BT_GRAD_INT8,
                         .sequence = c->sequence,
                         .leaves = (int)c->parts,
+                        .stages_bf16 = c->pipe_codec == BT_PIPE_BF16,
                         .weight_source = bt_run_cfg_weight_source(c),
                         .documents = c->packing > BT_PACKED_STREAM};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);

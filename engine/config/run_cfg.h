@@ -37,6 +37,8 @@ enum { BT_LAYOUT_GIVEN, BT_LAYOUT_AUTO };
 /* parallel.gather */
 enum { BT_GATHER_LAYER, BT_GATHER_STEP, BT_GATHER_FLIPS };
 const char *bt_gather_name(int64_t gather); /* the setting's word */
+/* comm.pipe */
+enum { BT_PIPE_FP32, BT_PIPE_BF16 };
 enum { BT_CKPT_MEMORY_AUTO, BT_CKPT_MEMORY_OFF };
 
 extern const bt_opt bt_run_opts[];

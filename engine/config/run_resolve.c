@@ -433,6 +433,10 @@ static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
 
 /* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
 static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
+    if (c->reproducible && c->pipe_codec == BT_PIPE_BF16)
+        return bt_fail(err, BT_ARG,
+                       "train.reproducible with comm.pipe bf16: what stages send is rounded, and "
+                       "another number of stages sends other values (use comm.pipe fp32)");
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->codec);
     if (!c->reproducible || codec->order_exact || codec->reproducible) return BT_OK;
     return bt_fail(err, BT_ARG,
@@ -476,9 +480,9 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         c->warmup = p && p->warmup < tenth ? p->warmup : tenth;
     }
     if (c->codec_warmup < 0) {
-        int64_t tenth = c->steps / 10;
+        int64_t quarter = c->steps / 4; /* as 1-bit Adam has it */
         bool warms_up = bt_codec_at((bt_codec_id)c->codec)->warms_up;
-        c->codec_warmup = !warms_up ? 0 : c->warmup > tenth ? c->warmup : tenth;
+        c->codec_warmup = !warms_up ? 0 : c->warmup > quarter ? c->warmup : quarter;
     }
     if (!c->eval_every) {
         int64_t tenth = c->steps / 10;

@@ -162,7 +162,7 @@ bt_code bt_schedule_1f1b_create(bt_micro_schedule **out, const bt_model_setup *s
     p->positions = calloc((size_t)p->slots * p->tokens, sizeof *p->positions);
     p->head_grads = p->first ? calloc(p->tied + 1, sizeof *p->head_grads) : NULL;
     bt_code code = p->inputs && p->positions && (!p->first || p->head_grads)
-                       ? bt_pipe_create(&p->base.pipe, mesh, bt_stage_elems(s), err)
+                       ? bt_pipe_create(&p->base.pipe, mesh, bt_stage_elems(s), s->stages_bf16, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for a pipeline stage");
     if (code != BT_OK) {
         destroy(&p->base);

@@ -37,8 +37,9 @@ typedef struct bt_optim_cfg { /* settings of all rules; each reads its own */
 
 typedef struct bt_optim_update { /* one update, the same for all tensors but the decay */
     int64_t t;                   /* 1-based: bias correction */
-    float grad_scale;            /* gradients are multiplied by it first */
-    float lr, decay;             /* decay: decoupled, of tensors that decay */
+    int64_t held_at;  /* AdamW: the second moment stays that of this update; 0: it follows */
+    float grad_scale; /* gradients are multiplied by it first */
+    float lr, decay;  /* decay: decoupled, of tensors that decay */
 } bt_optim_update;
 
 /* n elements of one tensor: weights, gradients and states begin at the same element */

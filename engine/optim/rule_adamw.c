@@ -8,20 +8,21 @@ typedef struct correction {
     float c1, c2; /* 1 - beta^t */
 } correction;
 
-static correction correct(const bt_optim_cfg *cfg, int64_t t) {
-    return (correction){(float)(1.0 - pow(cfg->beta1, (double)t)),
-                        (float)(1.0 - pow(cfg->beta2, (double)t))};
+static correction correct(const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    return (correction){(float)(1.0 - pow(cfg->beta1, (double)u->t)),
+                        (float)(1.0 - pow(cfg->beta2, (double)(u->held_at ? u->held_at : u->t)))};
 }
 
 static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    correction c = correct(cfg, u->t);
+    correction c = correct(cfg, u);
+    const float beta2 = u->held_at ? 1.0f : (float)cfg->beta2;
     bt_op_adamw(e->w, e->g, e->state[0], e->state[1], u->grad_scale, u->lr, (float)cfg->beta1,
-                (float)cfg->beta2, (float)cfg->eps, u->decay, c.c1, c.c2, e->n);
+                beta2, (float)cfg->eps, u->decay, c.c1, c.c2, e->n);
 }
 
 static void undo(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
                  const bt_optim_update *u) {
-    correction c = correct(cfg, u->t);
+    correction c = correct(cfg, u);
     bt_k()->adamw_undo(change, before, e->w, e->state[0], e->state[1], e->n,
                        1.0f - u->lr * u->decay, u->lr / c.c1, 1.0f / sqrtf(c.c2), (float)cfg->eps);
 }

@@ -59,7 +59,7 @@ static size_t staging(const bt_rank_setup *s, int rank) {
     const bool dialled = bt_comm_budget_parse(s->cfg->comm_budget, &rate, NULL) == BT_OK &&
                          rate >= 0;
     for (int i = 0; i + 1 < ladder.n; i++) {
-        if (!dialled && (i > 0 || s->cfg->codec_warmup == 0)) continue;
+        if (!dialled && (s->cfg->codec_warmup == 0 || ladder.at[i]->state_bytes > 0)) continue;
         reducer.form.codec = ladder.at[i];
         bytes = bt_max_size(bytes, bt_reducer_staging(&reducer, &s->shape, rank));
     }

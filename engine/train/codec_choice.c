@@ -22,6 +22,7 @@ bt_code bt_codec_choice_create(bt_trainer *t, bt_err *err) {
     c->dial.budget = rate > 0 ? rate : 0;
     c->most = c->ladder.n - 1;
     c->at = c->dialled ? 0 : c->most;
+    c->held_by = c->ladder.at[0];
     c->n = t->update.table.n;
     c->fell = calloc(c->n + 1, sizeof *c->fell);
     c->owed = calloc(3 * c->n + 1, sizeof *c->owed);
@@ -54,6 +55,8 @@ static void save(void *ctx, bt_json *j) {
     bt_json_str(j, "in_use", c->ladder.at[c->at]->name);
     bt_json_str(j, "most", c->ladder.at[c->most]->name);
     bt_json_num(j, "room_s", c->dial.room_s);
+    bt_json_str(j, "held_by", c->held_by->name);
+    bt_json_int(j, "held_at", c->held_at);
     char *fell = calloc(c->n + 1, 1); /* a digit a tensor */
     for (size_t i = 0; fell && i < c->n; i++) fell[i] = c->fell[i] ? '1' : '0';
     if (fell) bt_json_str(j, "fell", fell);
@@ -79,6 +82,11 @@ static void load(void *ctx, const bt_state_values *v) {
     } else {
         c->at = c->most;
     }
+    const int held_by = rung_of(&c->ladder, bt_state_text(v, "held_by"), -1);
+    if (held_by >= 0) {
+        c->held_by = c->ladder.at[held_by];
+        c->held_at = bt_state_int(v, "held_at", 0);
+    }
     if (!fell || strlen(fell) != c->n) return;
     for (size_t i = 0; i < c->n; i++)
         if (fell[i] == '1') make_plain(t, i);
@@ -90,17 +98,44 @@ void bt_codec_choice_add_state(bt_trainer *t, bt_state *s) {
 
 /* ---- now ------------------------------------------------------------------------------------- */
 
-const bt_codec *bt_codec_choice_now(const bt_trainer *t) {
+/* The last rung until the warm-up is over: of a codec that has one of its own the last without error
+ * feedback, from whose gradients AdamW's second moment can be told; and where a codec was given one,
+ * none. */
+static int last_rung(const bt_trainer *t) {
     const bt_codec_choice *c = &t->codec;
-    const bool warm = t->at.step >= t->cfg.codec_warmup;
-    if (warm) return c->ladder.at[c->at];
-    /* the dial need not wait for codecs that have no warm-up of their own */
-    return c->dialled && !c->ladder.at[c->at]->warms_up ? c->ladder.at[c->at] : c->ladder.at[0];
+    const bool waits = c->ladder.at[c->most]->warms_up;
+    if (t->at.step >= t->cfg.codec_warmup || (c->dialled && !waits)) return c->most;
+    int rung = waits ? c->most : 0;
+    while (rung > 0 && c->ladder.at[rung]->state_bytes > 0) rung--;
+    return rung;
 }
 
-void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took) {
-    c->window.busy_s += (double)took->busy_ns / 1e9;
-    c->window.exposed_s += (double)took->exposed_ns / 1e9;
+const bt_codec *bt_codec_choice_now(const bt_trainer *t) {
+    const bt_codec_choice *c = &t->codec;
+    const int last = last_rung(t);
+    return c->ladder.at[c->at < last ? c->at : last];
+}
+
+void bt_codec_choice_made(bt_trainer *t, const bt_codec *codec) {
+    bt_codec_choice *c = &t->codec;
+    c->made = codec;
+    c->fell_anew = false;
+    if (codec == c->held_by) return;
+    /* int8 sends nothing of a small gradient for steps: its second moment would be held at zero */
+    const bool known = c->held_by->state_bytes == 0;
+    c->held_by = codec;
+    c->held_at = codec->holds_variance && known ? t->at.updates : 0;
+}
+
+void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took) { c->took = *took; }
+
+static void add_to_window(bt_codec_choice *c, double step_s) {
+    bt_dial_window *w = &c->window;
+    const double exposed_s = (double)c->took.exposed_ns / 1e9;
+    if (w->steps++ > 0 && exposed_s * w->step_s >= w->exposed_s * step_s) return;
+    w->step_s = step_s;
+    w->busy_s = (double)c->took.busy_ns / 1e9;
+    w->exposed_s = exposed_s;
 }
 
 /* of a step, sent by a rank on its way to owners and back */
@@ -108,14 +143,6 @@ static double gradient_bytes(const bt_trainer *t) {
     const double n = (double)t->setup.dp, replicas = t->setup.sharded ? t->setup.replicas : n;
     return (double)t->setup.params.total * bt_codec_bits(t->codec.made) / 8 *
            ((n - 1) / n + (replicas - 1) / n);
-}
-
-/* the last rung that does not wait for the end of a warm-up */
-static int last_rung(const bt_trainer *t) {
-    const bt_codec_choice *c = &t->codec;
-    int most = c->most;
-    if (t->at.step < t->cfg.codec_warmup && c->ladder.at[most]->warms_up && most > 0) most--;
-    return most;
 }
 
 /* ---- the dial -------------------------------------------------------------------------------- */
@@ -150,7 +177,7 @@ static bt_code turn_dial(bt_trainer *t, bt_err *err) {
                               .step_s = longest[0],
                               .busy_s = longest[1],
                               .exposed_s = longest[2],
-                              .bytes = gradient_bytes(t) * (double)c->window.steps};
+                              .bytes = gradient_bytes(t)};
     const int before = c->at;
     c->at = bt_codec_dial_turn(&c->dial, &c->ladder, c->at, last_rung(t), &w, &share);
     if (c->at != before) tell_dial(t, before, w.exposed_s / w.step_s, share);
@@ -216,8 +243,7 @@ bt_code bt_codec_choice_step(bt_trainer *t, const bt_step_outcome *o, bt_err *er
     bt_codec_choice *c = &t->codec;
     const bool look = t->at.step % BT_DIAL_WINDOW == 0,
                was_cold = t->at.step == t->cfg.codec_warmup;
-    c->window.steps++;
-    c->window.step_s += o->rank_values[BT_MR_STEP_TIME] / 1e3;
+    add_to_window(c, o->rank_values[BT_MR_STEP_TIME] / 1e3);
     steps_fall(t, o);
     if (look && o->applied && t->cfg.residual_cap > 0) {
         BT_TRY(look_at_residuals(t, o->loss_scale, err));

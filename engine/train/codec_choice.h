@@ -1,5 +1,5 @@
-/* codec_choice.h - which codec gradients travel by at a step, of those up to --codec: none while it
- * warms up; what the dial says (comm.budget); and a safer one where it loses too much:
+/* codec_choice.h - which codec gradients travel by at a step, of those up to --codec: while it
+ * warms up bf16, or none; what the dial says (comm.budget); and a safer one where it loses too much:
  *
  *     a tensor     of which all ranks together owe more than comm.residual_cap times its gradient
  *                  travels as fp32 from then on (looked at every BT_DIAL_WINDOW steps)
@@ -22,8 +22,12 @@ typedef struct bt_codec_choice {
     int at, most;           /* the rung in use after the warm-up; the last that may be */
     bool dialled;           /* comm.budget is not off; else `at` is `most` */
     bt_codec_dial dial;
-    bt_dial_window window;
-    const bt_codec *made; /* the reducer's */
+    bt_dial_window window; /* of this rank, so far */
+    bt_reduce_times took;  /* by the step's exchange */
+    const bt_codec *made;  /* the reducer's */
+    /* the codec that holds AdamW's second moment, or does not; optimizer updates before it came */
+    const bt_codec *held_by;
+    int64_t held_at; /* 0: it is not held */
     int bad_in_row;
     bool fell_anew; /* since the reducer was made */
     size_t n;       /* tensors of all stages */
@@ -38,6 +42,8 @@ void bt_codec_choice_release(bt_codec_choice *c); /* accepts an all-zero struct 
 void bt_codec_choice_add_state(struct bt_trainer *t, bt_state *s);
 /* the codec of the next step */
 const bt_codec *bt_codec_choice_now(const struct bt_trainer *t);
+/* the reducer is made with this codec */
+void bt_codec_choice_made(struct bt_trainer *t, const bt_codec *codec);
 void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took);
 /* after every step; collective over the world. Makes the reducer anew where something changed */
 bt_code bt_codec_choice_step(struct bt_trainer *t, const struct bt_step_outcome *o, bt_err *err)

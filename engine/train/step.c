@@ -150,6 +150,7 @@ static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     double unscale = 1 / t->loss_scale.value,
            clip = t->cfg.clip / (out->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
     bt_optim_update how = {.t = t->at.updates + 1,
+                           .held_at = t->codec.held_at,
                            .grad_scale = (float)(t->cfg.clip > 0 && clip < 1 ? clip * unscale
                                                                              : unscale),
                            .lr = (float)out->lr,

@@ -86,8 +86,8 @@ bool bt_trainer_codec_stale(const bt_trainer *t) {
 
 bt_payload_form bt_trainer_codec_form(bt_trainer *t) {
     bt_payload_form form = bt_rank_setup_form(&t->setup);
-    form.codec = t->codec.made = bt_codec_choice_now(t);
-    t->codec.fell_anew = false;
+    form.codec = bt_codec_choice_now(t);
+    bt_codec_choice_made(t, form.codec);
     return form;
 }
 

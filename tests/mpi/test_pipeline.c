@@ -96,22 +96,42 @@ static void reproducible_keeps_the_bits(void **state) {
 /* A micro-batch's residual (M, C) leaves every stage but the last, its gradient every stage but the
  * first; once a step the first and the last send each other the tied table (V, C): gradients up,
  * weights down. All in fp32. */
-static void bytes_follow_the_formula(void **state) {
-    (void)state;
+static void check_bytes(const tp_layout *l, double bytes) {
     double steps = 4, M = 4 * 32, C = 32, V = 64, micros = 4;
-    tp_run(&together, &shapes[0],
-           &(tp_layout){"pp 4",
-                        0,
-                        {"--pp", "4", "--micro-batch", "4", "--set", "train.stats_every=4",
-                         "--eval-every", "100"}});
+    tp_run(&together, &shapes[0], l);
     for (int r = 0; r < 4; r++) {
         const double *v = layout_op("send", "pp", r);
         assert_non_null(v);
-        double want = 4 * micros * M * C * ((r < 3) + (r > 0)) + 4 * V * C * (r == 0 || r == 3);
-        if (v[BT_MC_BYTES_WIRE] != steps * want)
-            fail_msg("stage %d: %.0f bytes in %.0f steps, the formula says %.0f", r,
+        double table = 4 * V * C * (r == 0 || r == 3),
+               passed = micros * M * C * ((r < 3) + (r > 0)), want = bytes * passed + table,
+               plain = 4 * passed + table;
+        if (v[BT_MC_BYTES_WIRE] != steps * want || v[BT_MC_BYTES_LOGICAL] != steps * plain)
+            fail_msg("%s: stage %d: %.0f bytes in %.0f steps, the formula says %.0f", l->name, r,
                      v[BT_MC_BYTES_WIRE], steps, steps * want);
     }
+}
+
+#define FOUR_STAGES \
+    "--pp", "4", "--micro-batch", "4", "--set", "train.stats_every=4", "--eval-every", "100"
+
+static void bytes_follow_the_formula(void **state) {
+    (void)state;
+    check_bytes(&(tp_layout){"pp 4", 0, {FOUR_STAGES}}, 4);
+}
+
+/* comm.pipe=bf16: half of what is passed on, and losses near those of fp32 */
+static void residuals_travel_as_bf16_where_asked(void **state) {
+    (void)state;
+    static fake_sink plain;
+    tp_run(&plain, &shapes[0], &(tp_layout){"pp 4", 0, {FOUR_STAGES}});
+    check_bytes(&(tp_layout){"pp 4, bf16", 0, {FOUR_STAGES, "--set", "comm.pipe=bf16"}}, 2);
+    bool differs = false;
+    for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+        const double a = plain.steps[i].v[BT_MS_LOSS], b = together.steps[i].v[BT_MS_LOSS];
+        layout_near(a, b, 2e-2, "loss", i);
+        differs |= a != b;
+    }
+    assert_true(differs);
 }
 
 static void one_checkpoint_goes_on_in_other_layouts(void **state) {
@@ -136,6 +156,7 @@ int main(void) {
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(reproducible_keeps_the_bits),
         cmocka_unit_test(bytes_follow_the_formula),
+        cmocka_unit_test(residuals_travel_as_bf16_where_asked),
         cmocka_unit_test(one_checkpoint_goes_on_in_other_layouts),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

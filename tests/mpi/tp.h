@@ -32,6 +32,8 @@ static inline void tp_same_tensors(void) {
     for (size_t i = 0; i < together.n_layers; i++) {
         for (int v = 0; v < BT_ML_COUNT; v++) {
             double a = alone.layers[i].v[v], b = together.layers[i].v[v];
+            /* what is sent, and one rank sends nothing */
+            if (v == BT_ML_RESIDUAL || v == BT_ML_GRAD_BITS) continue;
             assert_true(isnan(a) == isnan(b));
             if (!isnan(a))
                 layout_near(a, b, v == BT_ML_UPDATE ? 1e-3 : 1e-5, together.layers[i].tensor,

@@ -84,7 +84,8 @@ typedef struct bt_model_setup {
     /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
-    bool documents; /* bt_model_documents will be called */
+    bool documents;   /* bt_model_documents will be called */
+    bool stages_bf16; /* residuals and their gradients travel between stages as bf16 */
 } bt_model_setup;
 
 /* tokens of M whose residual this slice holds */

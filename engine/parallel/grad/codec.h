@@ -29,6 +29,9 @@ typedef struct bt_codec {
     bool sealed;
     /* loses so much at first that a run begins without it (parallel.codec_warmup) */
     bool warms_up;
+    /* decoded values say little of each gradient's magnitude: meanwhile AdamW divides by the second
+     * moment of the warm-up (1-bit Adam, arXiv:2102.02888) */
+    bool holds_variance;
     /* what takes its place in reproducible training; NULL: nothing */
     const struct bt_codec *reproducible;
 

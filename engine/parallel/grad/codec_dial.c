@@ -63,11 +63,10 @@ static void learn_room(bt_codec_dial *d, const per_step *s) {
 
 int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
                        const bt_dial_window *w, double *share) {
-    const double n = (double)w->steps;
-    const per_step s = {.compute_s = (w->step_s - w->exposed_s) / n,
-                        .busy_s = w->busy_s / n,
-                        .exposed_s = w->exposed_s / n,
-                        .bytes = w->bytes / n};
+    const per_step s = {.compute_s = w->step_s - w->exposed_s,
+                        .busy_s = w->busy_s,
+                        .exposed_s = w->exposed_s,
+                        .bytes = w->bytes};
     *share = NAN;
     if (w->steps <= 0 || !(s.compute_s > 0)) return now;
     learn_room(d, &s);

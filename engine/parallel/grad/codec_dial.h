@@ -1,8 +1,9 @@
 /* codec_dial.h - which of the run's codecs gradients travel by, from what their exchange has cost.
  *
  * A ladder holds the codecs that the run may use, the one that loses nothing first, each next one
- * with fewer bits. Training begins at the first. After every window of steps the dial is told the
- * time that exchanges were in flight and the part that no compute hid, and says which rung to use:
+ * with fewer bits. Training begins at the first. After every window of steps the dial is told,
+ * of its least delayed step, the time that exchanges were in flight and the part that no compute hid,
+ * and says which rung to use:
  *
  *     exposed(c) = max(0, busy * bits(c) / bits(now) - room)
  *
@@ -36,8 +37,10 @@ bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest);
 /* bits a gradient of long payloads, each way; of a codec whose payloads vary in length, a guess */
 double bt_codec_bits(const bt_codec *c);
 
-typedef struct bt_dial_window { /* sums over the steps of a window */
-    int64_t steps;
+/* the step of a window that was held up least: what other work on the machine delays now and then
+ * is no matter of the network */
+typedef struct bt_dial_window {
+    int64_t steps; /* of the window; 0: nothing is known */
     double step_s, busy_s, exposed_s;
     double bytes; /* of gradients, sent by a rank */
 } bt_dial_window;

@@ -8,6 +8,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
 enum { DEPTH = 2, TAG = 30400, COPY_TAG = 30410, COPY_MOST = 1 << 30, POLL_NS = 50000 };
@@ -22,6 +23,7 @@ typedef struct channel { /* one way to or from one neighbour */
 struct bt_pipe {
     const bt_mesh *mesh;
     size_t elems;
+    bool bf16;
     channel in[2], out[2]; /* by way */
     float *memory;
     int64_t polled_at, busy_ns;
@@ -56,7 +58,7 @@ static float *open_channel(channel *c, int peer, float *memory, size_t elems) {
     return memory;
 }
 
-bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bt_err *err) {
+bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bool bf16, bt_err *err) {
     int n = bt_comm_size(mesh->pp), me = bt_comm_rank(mesh->pp);
     *out = NULL;
     if (elems > INT_MAX)
@@ -68,6 +70,7 @@ bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bt_err 
     if (p)
         *p = (bt_pipe){.mesh = mesh,
                        .elems = elems,
+                       .bf16 = bf16,
                        .memory = malloc(bt_pipe_bytes(&mesh->shape, me, elems) + 1)};
     if (!p || !p->memory) {
         bt_pipe_destroy(p);
@@ -92,10 +95,31 @@ void bt_pipe_destroy(bt_pipe *p) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+static size_t message_bytes(const bt_pipe *p) {
+    return p->elems * (p->bf16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* elements of this type; their number is that of floats */
+static MPI_Datatype message_type(const bt_pipe *p) { return p->bf16 ? MPI_UINT16_T : MPI_FLOAT; }
+
+static void pack(const bt_pipe *p, void *message, const float *from) {
+    if (p->bf16)
+        bt_k()->to_bf16(message, from, p->elems);
+    else
+        memcpy(message, from, message_bytes(p));
+}
+
+static void unpack(const bt_pipe *p, float *to, const void *message) {
+    if (p->bf16)
+        bt_k()->from_bf16(to, message, p->elems);
+    else
+        memcpy(to, message, message_bytes(p));
+}
+
 static bt_code post(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
     while (c->started < c->expected && c->started < c->done + DEPTH) {
         int k = (int)(c->started++ % DEPTH);
-        int rc = MPI_Irecv(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way,
+        int rc = MPI_Irecv(c->buf[k], (int)p->elems, message_type(p), c->peer, TAG + (int)way,
                            p->mesh->pp->mpi, &c->requests[k]);
         BT_TRY(bt_mpi_check(rc, "receiving from a pipeline stage", err));
     }
@@ -138,11 +162,11 @@ static int64_t end_move(bt_pipe *p, int64_t start) {
     return took;
 }
 
-static void count_sent(const bt_pipe *p, uint64_t bytes, int64_t took_ns) {
-    bt_comm_count(bytes, bytes);
+static void count_sent(const bt_pipe *p, uint64_t logical, uint64_t bytes, int64_t took_ns) {
+    bt_comm_count(logical, bytes);
     bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis,
                    &(bt_traffic){.calls = 1,
-                                 .bytes_logical = (int64_t)bytes,
+                                 .bytes_logical = (int64_t)logical,
                                  .bytes_wire = (int64_t)bytes,
                                  .busy_ns = took_ns,
                                  .exposed_ns = took_ns});
@@ -162,10 +186,10 @@ bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) {
     int64_t waited;
     BT_TRY(wait_for(&c->requests[k], &waited, "receiving from a pipeline stage", err));
     int64_t start = begin_move();
-    memcpy(to, c->buf[k], p->elems * sizeof *to);
+    unpack(p, to, c->buf[k]);
     c->done++;
     BT_TRY(post(p, c, way, err));
-    count_received(p, c->peer, p->elems * sizeof *to, waited, end_move(p, start));
+    count_received(p, c->peer, message_bytes(p), waited, end_move(p, start));
     return BT_OK;
 }
 
@@ -175,11 +199,11 @@ bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err
     /* the message before the last */
     BT_TRY(wait_for(&c->requests[k], NULL, "sending to a pipeline stage", err));
     int64_t start = begin_move();
-    memcpy(c->buf[k], from, p->elems * sizeof *from);
-    int rc = MPI_Isend(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way,
+    pack(p, c->buf[k], from);
+    int rc = MPI_Isend(c->buf[k], (int)p->elems, message_type(p), c->peer, TAG + (int)way,
                        p->mesh->pp->mpi, &c->requests[k]);
     BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
-    count_sent(p, p->elems * sizeof *from, end_move(p, start));
+    count_sent(p, p->elems * sizeof *from, message_bytes(p), end_move(p, start));
     return BT_OK;
 }
 
@@ -214,7 +238,7 @@ bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err
     }
     int64_t took = end_move(p, start);
     if (me == from)
-        count_sent(p, n, took);
+        count_sent(p, n, n, took);
     else
         count_received(p, from, n, 0, took);
     return BT_OK;

@@ -18,8 +18,9 @@
 typedef struct bt_pipe bt_pipe;
 typedef enum { BT_PIPE_DOWN, BT_PIPE_UP } bt_pipe_way;
 
-/* elems: floats of a message */
-bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bt_err *err) BT_MUST_CHECK;
+/* elems: floats of a message; bf16: they travel rounded to bf16 (half to even), copies and sums do not */
+bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bool bf16, bt_err *err)
+    BT_MUST_CHECK;
 /* that create takes; 0 for one stage */
 size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, size_t elems);
 void bt_pipe_destroy(bt_pipe *p); /* accepts NULL */

@@ -44,10 +44,13 @@ typedef struct element {
     double w, m, v;
 } element;
 
+static int held_at; /* from the next update on the second moment stays; 0: never */
+
 static void adamw_formula(element *e, double g, double lr, double decay, int t) {
     e->m = 0.9 * e->m + 0.1 * g;
-    e->v = 0.95 * e->v + 0.05 * g * g;
-    double mhat = e->m / (1 - pow(0.9, t)), vhat = e->v / (1 - pow(0.95, t));
+    const bool held = held_at && t > held_at;
+    if (!held) e->v = 0.95 * e->v + 0.05 * g * g;
+    double mhat = e->m / (1 - pow(0.9, t)), vhat = e->v / (1 - pow(0.95, held ? held_at : t));
     e->w -= lr * (mhat / (sqrt(vhat) + 1e-8) + decay * e->w);
 }
 
@@ -72,6 +75,7 @@ static void follows(bt_optim_id kind,
     bt_optim_update u = {.grad_scale = 0.5f, .lr = 1e-2f, .decay = 0.1f};
     for (u.t = 1; u.t <= 5; u.t++) {
         float *g = normals(10 + (uint64_t)u.t, 1.0f);
+        u.held_at = u.t > held_at ? held_at : 0;
         bt_optim_step(o, w, g, &u);
         for (size_t i = 0; i < N; i++)
             if (i < 100 || i >= 112)
@@ -99,6 +103,9 @@ static void rules_follow_their_formulas(void **state) {
     (void)state;
     follows(BT_OPTIM_ADAMW, adamw_formula);
     follows(BT_OPTIM_LION, lion_formula);
+    held_at = 3;
+    follows(BT_OPTIM_ADAMW, adamw_formula);
+    held_at = 0;
 }
 
 /* states, names and bytes are those of each span's rule */

@@ -62,6 +62,22 @@ static void sign_loop(float *y, const float *v, size_t n) {
     }
 }
 
+static void ternary_loop(float *y, const float *v, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        size_t first = i / 256 * 256, end = first + 256 < n ? first + 256 : n, large = 0;
+        double sum = 0, of_large = 0;
+        for (size_t k = first; k < end; k++) sum += fabs((double)v[k]);
+        float threshold = 0.7f * (float)(sum / (double)(end - first));
+        for (size_t k = first; k < end; k++) {
+            if (!(fabsf(v[k]) > threshold)) continue;
+            of_large += fabs((double)v[k]);
+            large++;
+        }
+        float scale = large ? (float)(of_large / (double)large) : 0;
+        y[i] = !(fabsf(v[i]) > threshold) ? 0 : v[i] < 0 ? -scale : scale;
+    }
+}
+
 /* what is sent: fewer than the block's share are larger, or as large and before it */
 static void topk_loop(float *y, const float *v, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -76,6 +92,7 @@ static loop loop_of(const bt_codec *c) {
     if (strcmp(c->name, "bf16") == 0) return bf16_loop;
     if (strcmp(c->name, "int8") == 0) return int8_loop;
     if (strcmp(c->name, "sign") == 0) return sign_loop;
+    if (strcmp(c->name, "ternary") == 0) return ternary_loop;
     if (strcmp(c->name, "topk") == 0) return topk_loop;
     fail_msg("%s: a new codec needs its loop here", c->name);
     return NULL;

@@ -26,6 +26,7 @@ static void ladders_lead_to_the_strongest(void **state) {
     } rows[] = {{BT_CODEC_NONE, {"none"}},
                 {BT_CODEC_BF16, {"none", "bf16"}},
                 {BT_CODEC_INT8, {"none", "bf16", "int8"}},
+                {BT_CODEC_TERNARY, {"none", "bf16", "int8", "ternary"}},
                 {BT_CODEC_SIGN, {"none", "bf16", "int8", "sign"}},
                 {BT_CODEC_TOPK, {"none", "bf16", "int8", "topk"}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -45,10 +46,10 @@ typedef struct world {
 static bt_dial_window window(const world *w, const bt_codec *c) {
     const double busy = w->wire_s * bt_codec_bits(c) / 32, exposed = fmax(0, busy - w->room_s);
     return (bt_dial_window){.steps = 8,
-                            .step_s = 8 * (w->compute_s + exposed),
-                            .busy_s = 8 * busy,
-                            .exposed_s = 8 * exposed,
-                            .bytes = 8 * 1e6 * bt_codec_bits(c) / 32};
+                            .step_s = w->compute_s + exposed,
+                            .busy_s = busy,
+                            .exposed_s = exposed,
+                            .bytes = 1e6 * bt_codec_bits(c) / 32};
 }
 
 static int turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int most, const world *w) {

@@ -51,21 +51,26 @@ static void a_narrow_budget_takes_the_strongest(void **state) {
         layout_near(none.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3, "loss", i);
 }
 
+/* The dial's codec; and the second moment that AdamW holds since the warm-up, three steps here. */
 static void a_resumed_run_goes_on_as_it_was(void **state) {
     (void)state;
     char dir[64];
     static fake_sink rest;
-    const char *whole[] = {"--steps", "14", "--comm-budget", "0.001kbit", NULL};
-    const char *part[] = {
-        "--steps", "14", "--comm-budget", "0.001kbit", "--stop-after", "10", "--out", dir, NULL};
-    layout_folder(dir);
-    layout_part(&together, whole, "");
-    layout_part(&first, part, "");
-    layout_part(&rest, whole, dir);
-    assert_int_equal(rest.n_steps, 4);
-    assert_true(same(&together, 10, &rest, 0, 4));
-    assert_int_equal(count(&rest, "codec", ""), 0);
-    layout_remove(dir);
+    static const char *const how[][2] = {{"--comm-budget", "0.001kbit"}, {"--codec", "ternary"}};
+    for (size_t k = 0; k < 2; k++) {
+        const char *whole[] = {"--steps", "14", how[k][0], how[k][1], NULL},
+                   *part[] = {"--steps", "14",    how[k][0], how[k][1], "--stop-after",
+                              "10",      "--out", dir,       NULL};
+        layout_folder(dir);
+        layout_part(&together, whole, "");
+        layout_part(&first, part, "");
+        layout_part(&rest, whole, dir);
+        assert_int_equal(rest.n_steps, 4);
+        assert_true(same(&together, 10, &rest, 0, 4));
+        assert_int_equal(count(&together, "codec", ""), 1);
+        assert_int_equal(count(&rest, "codec", ""), 0);
+        layout_remove(dir);
+    }
 }
 
 static void a_tensor_that_owes_too_much_travels_as_fp32(void **state) {

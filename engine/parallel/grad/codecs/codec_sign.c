@@ -82,6 +82,7 @@ const bt_codec bt_codec_sign = {
     .state_bytes = sizeof(float),
     .sealed = true,
     .warms_up = true,
+    .holds_variance = true,
     .bound = bound,
     .encode = encode,
     .decode = decode,

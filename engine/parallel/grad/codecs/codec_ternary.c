@@ -1,0 +1,135 @@
+/* codec_ternary.c - gradients as -1, 0 or +1, in blocks of 256 under a scale of their own, with error
+ * feedback: v = x + e; c = s v / |v| where |v| > 0.7 mean|v|, else 0; e becomes v - c. s is the mean
+ * magnitude of the first (ternary weight networks, arXiv:1605.04711, whose threshold this is). 1.75 bits a
+ * gradient, half a bit more than signs; and what is small next to its neighbours is not sent as noise.
+ *
+ *     payload   | scale, fp32 | five gradients in a byte, in base 3: 0, 1, 2 for 0, +s, -s | scale | ...
+ *
+ * A block with an infinity or a NaN becomes NaN as a whole, and its state stays. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/parallel/grad/codec.h"
+
+enum { BLOCK = 256, DIGITS = 5, VALUES = 243 };
+static const float THRESHOLD = 0.7f;
+
+static size_t digit_bytes(size_t n) { return (n + DIGITS - 1) / DIGITS; }
+static size_t block_bytes(size_t n) { return sizeof(float) + digit_bytes(n); }
+
+static size_t bound(size_t n) {
+    return n / BLOCK * block_bytes(BLOCK) + (n % BLOCK ? block_bytes(n % BLOCK) : 0);
+}
+
+/* the block's values with what is owed, and the magnitude that stands for the large ones */
+static float scale_of(float *v, const float *x, const float *owed, size_t n, float *threshold) {
+    double sum = 0, large = 0;
+    size_t n_large = 0;
+    for (size_t i = 0; i < n; i++) v[i] = x[i] + owed[i];
+    for (size_t i = 0; i < n; i++) sum += (double)fabsf(v[i]);
+    if (!isfinite(sum)) return NAN;
+    *threshold = THRESHOLD * (float)(sum / (double)n);
+    for (size_t i = 0; i < n; i++) {
+        const bool is = fabsf(v[i]) > *threshold;
+        large += is ? (double)fabsf(v[i]) : 0;
+        n_large += is;
+    }
+    return n_large ? (float)(large / (double)n_large) : 0;
+}
+
+static void encode_block(unsigned char *bytes, const float *v, float *owed, size_t n, float scale,
+                         float threshold) {
+    unsigned char digit[BLOCK + DIGITS] = {0};
+    for (size_t k = 0; k < n; k++) {
+        const bool large = fabsf(v[k]) > threshold;
+        digit[k] = (unsigned char)(large ? 1 + (v[k] < 0) : 0);
+        owed[k] = v[k] - (large ? copysignf(scale, v[k]) : 0);
+    }
+    for (size_t k = 0; k < n; k += DIGITS)
+        bytes[k / DIGITS] = (unsigned char)(digit[k] + 3 * digit[k + 1] + 9 * digit[k + 2] +
+                                            27 * digit[k + 3] + 81 * digit[k + 4]);
+}
+
+static size_t encode(void *payload, const float *x, size_t n, void *state) {
+    unsigned char *to = payload;
+    float *owed = state, v[BLOCK];
+    for (size_t i = 0; i < n; i += BLOCK) {
+        const size_t m = bt_min_size(BLOCK, n - i);
+        float threshold = 0;
+        const float scale = scale_of(v, x + i, owed + i, m, &threshold);
+        memcpy(to, &scale, sizeof scale);
+        memset(to + sizeof scale, 0, digit_bytes(m));
+        if (scale == scale) encode_block(to + sizeof scale, v, owed + i, m, scale, threshold);
+        to += block_bytes(m);
+    }
+    return bound(n);
+}
+
+/* n gradients in these bytes; digits beyond the last gradient are zero */
+static bool valid_digits(const unsigned char *bytes, size_t n) {
+    static const unsigned char most[DIGITS] = {VALUES - 1, 2, 8, 26, 80};
+    for (size_t k = 0; k < digit_bytes(n); k++)
+        if (bytes[k] >= VALUES) return false;
+    return n == 0 || bytes[digit_bytes(n) - 1] <= most[n % DIGITS];
+}
+
+static bool valid(const unsigned char *from, size_t n, size_t bytes) {
+    if (bytes != bound(n)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        const size_t m = bt_min_size(BLOCK, n - i);
+        if (!valid_digits(from + sizeof(float), m)) return false;
+        from += block_bytes(m);
+    }
+    return true;
+}
+
+static void decode_block(float y[BLOCK + DIGITS], const unsigned char *from, size_t n) {
+    float scale;
+    memcpy(&scale, from, sizeof scale);
+    const float value[3] = {scale == scale ? 0 : NAN, scale, -scale};
+    from += sizeof scale;
+    for (size_t k = 0; k < n; k += DIGITS) {
+        unsigned byte = from[k / DIGITS];
+        for (size_t d = 0; d < DIGITS; d++, byte /= 3) y[k + d] = value[byte % 3];
+    }
+}
+
+static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+    const unsigned char *from = payload;
+    float y[BLOCK + DIGITS];
+    if (!valid(from, n, bytes)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        const size_t m = bt_min_size(BLOCK, n - i);
+        decode_block(y, from, m);
+        memcpy(x + i, y, m * sizeof *y);
+        from += block_bytes(m);
+    }
+    return true;
+}
+
+static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+    const unsigned char *from = payload;
+    float y[BLOCK + DIGITS];
+    if (!valid(from, n, bytes)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        const size_t m = bt_min_size(BLOCK, n - i);
+        decode_block(y, from, m);
+        for (size_t k = 0; k < m; k++) into[i + k] += y[k];
+        from += block_bytes(m);
+    }
+    return true;
+}
+
+const bt_codec bt_codec_ternary = {
+    .name = "ternary",
+    .state_bytes = sizeof(float),
+    .sealed = true,
+    .warms_up = true,
+    .holds_variance = true,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};
