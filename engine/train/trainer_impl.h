@@ -12,7 +12,7 @@
 #include "engine/train/bad_steps/guard.h"
 #include "engine/train/bad_steps/loss_scale.h"
 #include "engine/train/bad_steps/skipped_data.h"
-#include "engine/train/codec_choice.h"
+#include "engine/train/codec/codec_choice.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/memory_saver.h"
 #include "engine/train/prediction_check.h"
