@@ -185,12 +185,11 @@ static bt_top_cfg config(bt_db *db, uint32_t *dice) {
 static void in_a_grid(scribe *s, uint32_t seed) {
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
-    monkey m = {.base = {{(bt_chars)(seed % 3), (bt_color_depth)(seed / 3 % 3), true},
-                         monkey_size,
-                         monkey_key,
-                         monkey_present,
-                         NULL,
-                         monkey_close},
+    monkey m = {.base = {.caps = {(bt_chars)(seed % 3), (bt_color_depth)(seed / 3 % 3), true},
+                         .size = monkey_size,
+                         .key = monkey_key,
+                         .present = monkey_present,
+                         .close = monkey_close},
                 .dice = seed * 7919u,
                 .left = KEYS,
                 .w = 80,
