@@ -44,8 +44,7 @@ static const bt_opt convert_opts[] = {
      "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"},
     {"merge", "--merge", BT_OPT_ENUM, FIELD(merge), "none", 0, 0, "none|dense|latent|keep|fit",
      NULL,
-     "adapters into their base: as dense weights, or quantised again with a new scale, the base's, "
-     "the one that fits best"},
+     "adapters into their base: dense, or ternary with a new scale, the base's, the best one"},
     {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
      "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
     {"shard_bytes", "--shard-bytes", BT_OPT_INT, FIELD(shard_bytes), "5000000000", 1, 1e15, NULL,
