@@ -44,12 +44,16 @@ foreach(file IN LISTS found)
 endforeach()
 
 # What only people read goes: comments that begin a line or follow its code (without quotes, so that they are no part of a text),
-# and blanks before lines.
+# blanks before lines, and the ends of lines that an expression goes on behind.
 function(strip code out)
   string(REGEX REPLACE "(^|\n)[ \t]*/\\*\\*([^*]|\\*+[^*/])*\\*+/" "\\1" code "${code}")
   string(REGEX REPLACE "(^|\n)[ \t]*// [^\n]*" "\\1" code "${code}")
   string(REGEX REPLACE "([;{},>])[ \t]+// [^\n\"'`]*\n" "\\1\n" code "${code}")
   string(REGEX REPLACE "\n[ \t\n]+" "\n" code "${code}")
+  if(code MATCHES "[ \t]//[^\n]*[;{,(]\n")         # it would swallow the line after it
+    message(FATAL_ERROR "a comment behind code ends like code: '${CMAKE_MATCH_0}'")
+  endif()
+  string(REGEX REPLACE "([;{,(])\n" "\\1" code "${code}")
   set(${out} "${code}" PARENT_SCOPE)
 endfunction()
 

@@ -209,7 +209,7 @@ export async function walked(page, what) {
   await page.evaluate(() => {
     window.reached = new Set();
   });
-  for (let i = 0, ends = 0; i < 500 && ends < 2; i++) {
+  for (let i = 0, ends = 0; i < 2000 && ends < 2; i++) {
     await page.keyboard.press("Tab");
     const found = await page.evaluate(lookAtFocus);
     if (found === "twice") break;
