@@ -9,6 +9,7 @@
 
 #include "cli/model/sampling_opts.h"
 #include "engine/base/clock.h"
+#include "engine/data/chat/instruct.h"
 
 enum { MAX_MESSAGES = 4096 };
 
@@ -25,13 +26,18 @@ typedef struct session {
     size_t n_stops;
 } session;
 
-bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_tokenizer *t,
+bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_trained *t,
                        bool quiet, bt_err *err) {
+    const bool trained = !*name && t->cfg.form > BT_FORM_COMPLETION;
+    if (trained) name = t->cfg.chat_template;
     if (*name) {
         const bt_code code = bt_chat_find(out, name, err);
+        if (trained && !quiet && code == BT_OK)
+            fprintf(stderr, "chat template '%s', as in training; --template chooses another\n",
+                    (*out)->name);
         return code == BT_NOTFOUND ? err->code = BT_ARG : code;
     }
-    *out = bt_chat_of_tokenizer(t);
+    *out = bt_chat_of_tokenizer(t->tokenizer);
     if (!quiet)
         fprintf(stderr, "chat template '%s', %s; --template chooses another\n", (*out)->name,
                 (*out)->marks ? "by the tokenizer's special tokens"
@@ -171,7 +177,7 @@ bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *e
     s->t = t;
     bt_chat_session_cfg own = *cfg;
     s->cfg = &own;
-    bt_code code = bt_chat_choose(&s->template, cfg->template, t->tokenizer, cfg->json, err);
+    bt_code code = bt_chat_choose(&s->template, cfg->template, t, cfg->json, err);
     if (code == BT_OK) {
         own.write.end = bt_chat_end_token(s->template, t->tokenizer);
         own.write.quiet = cfg->json;

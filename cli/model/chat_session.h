@@ -15,9 +15,9 @@ typedef struct bt_chat_session_cfg {
     bool json; /* one object an answer */
 } bt_chat_session_cfg;
 
-/* The row of that name, "": by tokens, which standard error is told unless quiet. BT_ARG lists the
- * names. */
-bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_tokenizer *t,
+/* The row of that name; "": what the model's conversations were trained in, or, where it had none, by
+ * the tokenizer's tokens, which standard error is told unless quiet. BT_ARG lists the names. */
+bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_trained *t,
                        bool quiet, bt_err *err) BT_MUST_CHECK;
 bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 #endif

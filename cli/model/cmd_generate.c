@@ -31,7 +31,7 @@ static const bt_opt generate_opts[] = {
     {"system", "--system", BT_OPT_TEXT, FIELD(system), "", 0, 0, NULL, NULL,
      "system message of a conversation"},
     {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
-     "chat template (default: by the tokenizer's special tokens)"},
+     "chat template (default: as in training, or by the tokenizer's special tokens)"},
     {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "256", 1, 1e9, NULL, "tokens",
      "how many to write at most"},
     {"stop", "--stop", BT_OPT_LIST, FIELD(stop), "", 0, 0, NULL, NULL,

@@ -34,7 +34,7 @@ static const bt_opt serve_opts[] = {
     {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
      "of the model, for clients (default: the run's)"},
     {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
-     "chat template (default: by the tokenizer's special tokens)"},
+     "chat template (default: as in training, or by the tokenizer's special tokens)"},
     {"parallel", "--parallel", BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "texts",
      "written at once (0: 64, or what a quarter of the memory holds)"},
     {"queue", "--queue", BT_OPT_INT, FIELD(queue), "1024", 0, 1000000, NULL, "texts",
@@ -182,7 +182,7 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     const char *name = c->name[0] ? c->name : t->meta.run[0] ? t->meta.run : "model";
     bt_batch *b = NULL;
     bt_openai *o = NULL;
-    BT_TRY(bt_chat_choose(&template, c->template, t->tokenizer, c->json, err));
+    BT_TRY(bt_chat_choose(&template, c->template, t, c->json, err));
     const bt_batch_cfg batch = {.model = t->model,
                                 .tokenizer = t->tokenizer,
                                 .slots = (int)parallel_of(c, m),

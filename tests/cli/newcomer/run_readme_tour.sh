@@ -76,6 +76,12 @@ done < <(commands)
 [ -z "$two_hosts" ] || [ "$(bitrain query "SELECT state FROM runs WHERE run='far'" --csv | tail -1)" = done ] || fault "the run on two machines is $(bitrain runs far)"
 [ -z "$two_hosts" ] || [ "$(bitrain query "SELECT count(DISTINCT rank) FROM rank_steps WHERE run='far'" --csv | tail -1)" = 4 ] || fault "the run on two machines has not 4 ranks"
 
+# the adapters have learned their only answer, and generate asks in the words of training
+answer=$(bitrain generate answers --chat --message "Which licence?" --tokens 20 2>"$tmp/said")
+[ "$answer" = "The GNU General Public License." ] || fault "the tuned model answers '$answer'"
+grep -q "as in training" "$tmp/said" || fault "the template is not that of training: $(cat "$tmp/said")"
+[ -s answers-hf/model.safetensors ] || fault "no merged model"
+
 # the commands inside sentences: each names a command that there is, with flags that it has
 inline=$(grep -oE '`(bitrain|\./bootstrap) [^`]*`' "$src/README.md" | tr -d '`' | sort -u)
 [ "$(wc -l <<<"$inline")" -ge 8 ] || fault "only $(wc -l <<<"$inline") commands inside sentences"
