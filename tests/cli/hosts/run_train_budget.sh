@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --comm-budget between two hosts: a network of 20 Mbit/s holds steps up, so gradients travel as int8 after the first window, which the run's
 # events and metrics tell; a wide budget decides nothing. Needs root.
+# soak: yes
 # timeout: 120
 # labels: mpi net
 # mpi: 2
