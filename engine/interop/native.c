@@ -75,22 +75,6 @@ static bt_code produce(void *ctx, const bt_ckpt_slice *slice, uint64_t first, ui
     return bt_model_file_read(s, (size_t)(t - s->params.tensors), first, count, out, err);
 }
 
-static void put_settings(bt_run_cfg *cfg, bt_text *out) {
-    bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = cfg};
-    bt_json j;
-    bt_text value;
-    bt_text_init(&value);
-    bt_json_begin(&j, out);
-    bt_json_object(&j, NULL);
-    for (size_t i = 0; i < o.n; i++) {
-        bt_text_clear(&value);
-        bt_opt_value(&o, i, &value);
-        bt_json_str(&j, o.table[i].key, bt_text_str(&value));
-    }
-    bt_json_end(&j, '}');
-    bt_text_release(&value);
-}
-
 /* DEST/tokenizer.json, by its whole path: training takes it from there */
 static bt_code write_tokenizer(const bt_model_file *s, const char *dest, char path[1024],
                                bt_text *tokenizer, bt_err *err) {
@@ -139,7 +123,7 @@ static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *byt
     if (code == BT_OK) {
         snprintf(cfg.name, sizeof cfg.name, "%.63s", meta.run);
         snprintf(cfg.out, sizeof cfg.out, "%.1023s", dest);
-        put_settings(&cfg, &meta.config);
+        bt_run_cfg_texts(&cfg, &meta.config);
     }
     for (size_t i = 0; code == BT_OK && i < s->params.n; i++) {
         const bt_tensor *t = &s->params.tensors[i];
