@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# islands_modes.sh - what the modes of islands cost in validation loss at equal tokens, and in bytes: two islands of one rank on this machine.
+# islands_modes.sh - what the modes of islands cost in validation loss at equal tokens, and in bytes: two islands of one
+# rank on this machine.
 #
 #     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS go to `bitrain train` (default: nano, 2048 tokens a step and island)
 # One line a mode and seed: validation loss of island a at the end, nats; bytes of all messages, both ways.
@@ -25,7 +26,8 @@ one() {                                         # MODE SEED WORDS...
             --name isl-$i --store $i.db --out out-$i --quiet "$@" >$i.out 2>&1 &
     done
     wait
-    "$bitrain" query --csv --store a.db "SELECT '$mode', $seed, round(val_loss, 4) FROM steps WHERE val_loss IS NOT NULL ORDER BY step DESC LIMIT 1" |
+    "$bitrain" query --csv --store a.db \
+        "SELECT '$mode', $seed, round(val_loss, 4) FROM steps WHERE val_loss IS NOT NULL ORDER BY step DESC LIMIT 1" |
         tail -n 1 | tr -d '"' | tr '\n' ','
     "$bitrain" query --csv --store hub.db "SELECT value FROM facts WHERE key = 'islands.bytes_both_ways'" | tail -n 1
 }

@@ -74,9 +74,11 @@ def main():
     cores = os.cpu_count()
     rows = []
     print(f"load {os.getloadavg()[0]:.1f} on {cores} cores; {a.preset}, {a.batch_tokens} tokens a step, {a.steps} steps each")
-    print(f"{'ranks':>5} {'layout':<38} {'planned':>8} {'peak':>8} {'memory':>7} {'predicted':>10} {'measured':>9} {'wall':>6} {'relative':>8}")
+    print(f"{'ranks':>5} {'layout':<38} {'planned':>8} {'peak':>8} {'memory':>7} {'predicted':>10} "
+          f"{'measured':>9} {'wall':>6} {'relative':>8}")
     for ranks in [int(r) for r in a.ranks.split(",")]:
-        base = ["--preset", a.preset, "--ranks", str(ranks), "--threads", "1", "--batch-tokens", a.batch_tokens, "--data", "synth:chain"] + more
+        base = ["--preset", a.preset, "--ranks", str(ranks), "--threads", "1", "--batch-tokens", a.batch_tokens]
+        base += ["--data", "synth:chain"] + more
         if ranks == 3:
             base[base.index("--batch-tokens") + 1] = str(int(a.batch_tokens) // 2 * 3)
         plan, told = run(["plan", "--rows", "1000", "--json", "--store", store] + base + QUIET)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# slow_network.sh [RATE...] - training over a slow network: two network namespaces joined by a veth pair that tc's tbf limits to RATE each way
-# (none, or a rate of tc such as 1gbit, 100mbit, 20mbit; all four unless named), one rank in each; for every way of sending gradients one line:
-# milliseconds of a step and the share of it that exchanges held up, medians over the last steps, bytes of a step (both ranks), the loss of the last
-# step, and what the dial decided. Rates and ways take turns ROUNDS times, and each line is the median round. Needs root, iproute2, and
-# BITRAIN=path/to/bitrain.
+# slow_network.sh [RATE...] - training over a slow network: two network namespaces joined by a veth pair that tc's tbf
+# limits to RATE each way (none, or a rate of tc such as 1gbit, 100mbit, 20mbit; all four unless named), one rank in each.
+# For every way of sending gradients one line: milliseconds of a step and the share of it that exchanges held up, medians
+# over the last steps; bytes of a step (both ranks); the loss of the last step; what the dial decided. Rates and ways take
+# turns ROUNDS times, and each line is the median round. Needs root, iproute2, and BITRAIN=path/to/bitrain.
 #
 #     PRESET=small BATCH=32768 STEPS=24 ROUNDS=3 BITRAIN=build/bitrain tests/bench/slow_network.sh none 1gbit 100mbit
 BT_SRC=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -14,8 +14,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 command -v tc >/dev/null || skip "no 'tc' (iproute2)"
 preset=${PRESET:-nano} batch=${BATCH:-8192} steps=${STEPS:-24} rounds=${ROUNDS:-1} last=${LAST:-8}
 [ $# -gt 0 ] || set -- none 1gbit 100mbit 20mbit
-ways=("none" "int8" "sign" "int8 --zero 1 --set parallel.gather=flips" "none --set train.reproducible=true" "int8 --set train.reproducible=true"
-      "int8 --comm-budget auto" "sign --comm-budget auto")
+ways=("none" "int8" "sign" "int8 --zero 1 --set parallel.gather=flips"
+      "none --set train.reproducible=true" "int8 --set train.reproducible=true" "int8 --comm-budget auto" "sign --comm-budget auto")
 [ -n "${WAYS:-}" ] && IFS=';' read -ra ways <<<"$WAYS"
 
 limit() {
@@ -26,7 +26,9 @@ limit() {
     done
 }
 # the median of a column of steps over the last steps
-median() { q "SELECT $2 FROM steps WHERE run='$1' AND step >= $((steps - last)) ORDER BY 1" | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+median() { q "SELECT $2 FROM steps WHERE run='$1' AND step >= $((steps - last)) ORDER BY 1" |
+    awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+newest() { q "$1 ORDER BY $2 DESC LIMIT 1"; }
 
 hosts 1 1
 uptime | sed 's/.*load/# load/'
@@ -36,12 +38,14 @@ for round in $(seq "$rounds"); do
         for i in "${!ways[@]}"; do
             name=r$round-$rate-$i
             # shellcheck disable=SC2086
-            timeout 1800 "${here[@]}" "$BITRAIN" train --preset "$preset" --ranks 2 --threads 1 --batch-tokens "$batch" --steps "$steps" --eval-every 1000000 \
-                --set ckpt.final=false --set train.eval_tokens=4096 --set parallel.codec_warmup=0 --hosts hosts.txt --name "$name" \
-                --codec ${ways[$i]} >out 2>err || { fault "exit $? of ${ways[$i]} at $rate"; tail -n 3 err; continue; }
+            timeout 1800 "${here[@]}" "$BITRAIN" train --preset "$preset" --ranks 2 --threads 1 --batch-tokens "$batch" \
+                --steps "$steps" --eval-every 1000000 --set ckpt.final=false --set train.eval_tokens=4096 --set parallel.codec_warmup=0 \
+                --hosts hosts.txt --name "$name" --codec ${ways[$i]} >out 2>err || { fault "exit $? of ${ways[$i]} at $rate"; tail -n 3 err; continue; }
             printf '%s\t%s\t%s\t%.1f\t%.1f\t%.0f\t%s\t%s\n' "$rate" "${ways[$i]}" "$round" "$(median "$name" step_ms)" \
-                "$(median "$name" '100 * comm_overhead')" "$(median "$name" bytes_wire)" "$(q "SELECT loss FROM steps WHERE run='$name' ORDER BY step DESC LIMIT 1")" \
-                "$(q "SELECT step || ': ' || title FROM events WHERE run='$name' AND kind LIKE 'codec%' ORDER BY seq DESC LIMIT 1" | cut -c1-90)" >>lines
+                "$(median "$name" '100 * comm_overhead')" "$(median "$name" bytes_wire)" \
+                "$(newest "SELECT loss FROM steps WHERE run='$name'" step)" \
+                "$(newest "SELECT step || ': ' || title FROM events WHERE run='$name' AND kind LIKE 'codec%'" seq |
+                    cut -c1-90)" >>lines
             tail -n 1 lines >&2
         done
     done
