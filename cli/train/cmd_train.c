@@ -19,6 +19,7 @@
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/islands/rules/job_settings.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/launch/detach.h"
@@ -58,6 +59,16 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
                r.moved_to, (long long)(r.rows + r.rows_of_backups),
                r.incomplete_tables ? ", some lost" : "");
     return BT_OK;
+}
+
+/* what only an island does would be left out without a word */
+static bt_code check_islands(const bt_run_cfg *c, bt_err *err) {
+    if (c->hub[0] || (c->mode == BT_ISLANDS_SYNC && !c->hub_keys[0])) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "%s is of an island: give its hub as well (--hub HOST:PORT; 'bitrain hub --help' "
+        "tells how to start one)",
+        c->hub_keys[0] ? "--keys" : "--mode");
 }
 
 static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
@@ -114,6 +125,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (!p->resume && !p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
     BT_TRY(bt_train_vocab(p, err));
     BT_TRY(bt_train_alerts(p, err));
+    BT_TRY(check_islands(&p->cfg, err));
     if (world)
         p->ranks = world;
     else

@@ -268,7 +268,8 @@ static bt_code unknown_group(const reader *r, const char *prefix, yaml_mark_t ma
     char what[260], groups[BT_OPT_MAX][32];
     const char *names[BT_OPT_MAX];
     if (bt_opt_find(r->o->table, r->o->n, prefix) < r->o->n) {
-        snprintf(what, sizeof what, "'%.100s' is a value, not a group", prefix);
+        snprintf(what, sizeof what, "'%.100s' is a value, not a group: write '%.100s: VALUE'",
+                 prefix, prefix);
         return fail_at(r, mark, BT_ARG, what);
     }
     for (size_t i = 0; i < r->o->n; i++) {

@@ -18,6 +18,10 @@ code 2 hub
 says '--listen HOST:PORT'
 code 2 hub --listen 127.0.0.1:0
 says '--keys DIR'
+code 2 train "${part[@]}" --ranks 1 --mode ps
+says "--mode is of an island: give its hub as well (--hub HOST:PORT"
+code 2 train "${part[@]}" --ranks 1 --keys keys/a.key
+says "--keys is of an island"
 code 3 hub --listen 127.0.0.1:0 --keys nowhere/hub.key
 says 'nowhere/hub.key'
 

@@ -237,7 +237,8 @@ static void test_yaml_messages(void **state) {
     fails(yaml("train:\n  steps: many\n"),
           "F:2: train.steps must be a whole number from 0 to 1000000000000 steps, not 'many'");
     fails(yaml("optm:\n  lr: 5\n"), "F:1:1: unknown group 'optm' (did you mean 'optim'?)");
-    fails(yaml("optim:\n  lr:\n    x: 5\n"), "F:2:3: 'optim.lr' is a value, not a group");
+    fails(yaml("optim:\n  lr:\n    x: 5\n"),
+          "F:2:3: 'optim.lr' is a value, not a group: write 'optim.lr: VALUE'");
     fails(yaml("optim.lr: 1\noptim:\n  lr: 2\n"), "F:3:3: 'optim.lr' was already set on line 1");
     fails(yaml("optim: {lr: [1, 2]}\n"), "F:1:9: 'optim.lr' takes one value, not a list");
     fails(yaml("data:\n  path: [[a]]\n"), "F:2:10: a list holds plain one-line values only");
