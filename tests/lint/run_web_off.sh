@@ -14,14 +14,17 @@ failed=0
 bad() { echo "FAIL: $*"; failed=1; }
 PATH=$dir/bin:$PATH cmake -S "$BT_SRC" -B "$dir/b" -G "$generator" -DBITRAIN_WEB=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 "-DCMAKE_C_COMPILER_LAUNCHER=$launcher" >"$dir/log" 2>&1 || { tail -20 "$dir/log"; exit 1; }
 grep -q "dashboard: off, BITRAIN_WEB is OFF" "$dir/log" || bad "configuring does not say that the dashboard is off"
-# The engine, the store and the monitor are the same with and without: where this build is plain and by Ninja, its archives
-# are linked instead of being made again.
+# Only the dashboard's archive and the sources that ask whether it is there differ: where this build is plain and by Ninja, the
+# objects and archives of all else are linked instead of being made again.
 build() {
-    local link
+    local link asks object
     if [ "$generator" = Ninja ] && ! grep -qE '^BITRAIN_(SANITIZE|FUZZ|COVERAGE):BOOL=ON' "$BT_BIN/CMakeCache.txt"; then
-        link=$(ninja -C "$dir/b" -t commands bitrain | tail -1 | sed -E "s#(^| )((engine|engine/kernels|store|monitor)/lib[a-z_]+\\.a)#\\1$BT_BIN/\\2#g") || return 1
-        ninja -C "$dir/b" -j2 $(ninja -C "$dir/b" -t query bitrain | grep -o 'cli/CMakeFiles/[^ ]*\.o' | sort -u) web/libbt_web.a &&
-            (cd "$dir/b" && eval "$link")
+        asks=$(cd "$BT_SRC" && grep -rlE '\<BITRAIN_HAVE_WEB\>' cli --include='*.c' | sed 's#^cli/#cli/CMakeFiles/bitrain.dir/#; s#$#.o#')
+        (cd "$BT_SRC" && ! grep -rnE '\<BITRAIN_(HAVE_)?WEB\>' cli --include='*.h' && ! grep -rnE '\<BITRAIN_(HAVE_)?WEB\>' engine store monitor --include='*.[ch]') || return 1
+        link=$(ninja -C "$dir/b" -t commands bitrain | tail -1 |
+            sed -E "s#(^| )((engine|engine/kernels|store|monitor)/lib[a-z_]+\\.a|cli/CMakeFiles/[^ ]*\\.o)#\\1$BT_BIN/\\2#g") || return 1
+        for object in $asks; do link=${link//"$BT_BIN/$object"/$object}; done
+        ninja -C "$dir/b" -j2 web/libbt_web.a $asks && (cd "$dir/b" && eval "$link")
     else
         cmake --build "$dir/b" -j2 --target bitrain
     fi
