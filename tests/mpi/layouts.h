@@ -1,6 +1,7 @@
-/* layouts.h - the same global batch on one rank and on all of them. Each process first runs the
- * whole batch alone (before MPI starts it is a world of one), then takes part in the distributed
- * run. What rank 0's sink heard is given to all ranks, so that all compare and fail alike.
+/* layouts.h - the same global batch on one rank and on all of them. Rank 0 first runs the whole
+ * batch alone (before MPI starts it is a world of one) while the others wait in layout_begin, which
+ * gives them what it found; then all take part in the distributed run. What rank 0's sink heard is
+ * given to all ranks, so that all compare and fail alike.
  * The learning rate is small because ternary training is chaotic: one code that rounds the other
  * way after a sum in another order is a different model, and at 3e-3 the curves part by 1e-3 within
  * ten steps (test_parting.c shows the code). Of eight seeds five with tp 2 and three with two
@@ -27,7 +28,55 @@ static fake_sink alone, together;
     "--lr", "3e-4", "--steps", "20", "--set", "train.stats_every=4", "--set", "data.val_frac=0.1", \
         "--set", "train.eval_every=6", "--set", "train.eval_tokens=480", "--check-weights", "6"
 
-/* runs and leaves what rank 0 heard in f, on every rank */
+/* ---- before MPI starts: what rank 0 alone finds out ------------------------------------------- */
+
+/* LAYOUT_ALL_ALONE, defined before this header: each process does for itself what comes before MPI */
+#ifdef LAYOUT_ALL_ALONE
+enum { LAYOUT_ALONE = 0 };
+#else
+enum { LAYOUT_ALONE = 16 };
+#endif
+static struct {
+    void *at;        /* what rank 0 has there the others get */
+    float **weights; /* or memory of its own, which layout_run took */
+    size_t bytes;
+} layout_found[LAYOUT_ALONE + 1];
+static size_t layout_n_found;
+
+static inline bool layout_started(void) { return bt_comm_size(bt_comm_world()) > 1; }
+
+/* whether this process does what is done before MPI starts, which mpirun numbered already */
+static inline bool layout_mine(void) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    return layout_started() || LAYOUT_ALONE == 0 || !rank || atoi(rank) == 0;
+}
+
+static inline void layout_find(void *at, float **weights, size_t bytes) {
+    if (layout_started() || LAYOUT_ALONE == 0) return;
+    assert_true(layout_n_found != LAYOUT_ALONE);
+    layout_found[layout_n_found].at = at;
+    layout_found[layout_n_found].weights = weights;
+    layout_found[layout_n_found++].bytes = bytes;
+}
+
+/* starts MPI, and gives every rank what rank 0 found; false: not so many ranks (0: two or more) */
+static inline bool layout_begin(int ranks) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return false;
+    int size = bt_comm_size(bt_comm_world());
+    if (ranks ? size != ranks : size < 2) return false;
+    for (size_t i = 0; i < layout_n_found; i++) {
+        size_t bytes = layout_found[i].bytes;
+        if (bt_broadcast(bt_comm_world(), &bytes, sizeof bytes, 0, &err) != BT_OK) return false;
+        if (layout_found[i].weights && !*layout_found[i].weights)
+            *layout_found[i].weights = malloc(bytes);
+        void *at = layout_found[i].weights ? *layout_found[i].weights : layout_found[i].at;
+        if (!at || bt_broadcast(bt_comm_world(), at, bytes, 0, &err) != BT_OK) return false;
+    }
+    return true;
+}
+
+/* runs and leaves what rank 0 heard in f, on every rank; before layout_begin: from there on */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
     const char *all[64] = {LAYOUT_BASE};
     size_t n = 0;
@@ -36,17 +85,25 @@ static inline bt_train_result layout_run(fake_sink *f, const char *const *words,
     bt_run_cfg cfg;
     tiny_cfg(&cfg, all);
     memset(f, 0, sizeof *f);
+    size_t bytes = 0;
+    if (!layout_mine()) {
+        layout_find(f, NULL, offsetof(fake_sink, last_checkpoint));
+        if (weights) layout_find(NULL, weights, bytes);
+        return (bt_train_result){0};
+    }
     bt_trainer *t = tiny_create(&cfg, f, NULL, "");
     bt_train_result r;
     bt_err err = BT_ERR_INIT;
     if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
     if (weights) {
-        size_t bytes = bt_model_params(bt_trainer_model(t))->total * sizeof(float);
+        bytes = bt_model_params(bt_trainer_model(t))->total * sizeof(float);
         *weights = realloc(*weights, bytes);
         memcpy(*weights, bt_model_weights(bt_trainer_model(t)), bytes);
     }
     bt_trainer_destroy(t);
     bt_threads_release();
+    layout_find(f, NULL, offsetof(fake_sink, last_checkpoint));
+    if (weights) layout_find(NULL, weights, bytes);
     assert_int_equal(
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
     /* medians are known to rank 0 */
@@ -162,13 +219,17 @@ static inline void layout_same_gradients(const fake_sink *lonely) {
     "--set", "model.d_model=128", "--set", "model.d_ff=384", "--set", "train.stats_every=0", \
         "--set", "data.val_frac=0", "--set", "train.bucket_bytes=65536"
 
-/* the trainer stays, with its gradients (scaled by nothing: clipping is the update's) */
-static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
+static inline void layout_wide_cfg(bt_run_cfg *cfg, const char *const *words) {
     const char *all[64] = {LAYOUT_WIDE, "--steps", "1", "--micro-batch", "2"};
     size_t n = 0;
     while (all[n]) n++;
     while (*words) all[n++] = *words++;
     tiny_cfg(cfg, all);
+}
+
+/* the trainer stays, with its gradients (scaled by nothing: clipping is the update's) */
+static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
+    layout_wide_cfg(cfg, words);
     bt_trainer *t = tiny_create(cfg, NULL, NULL, "");
     bt_train_result r;
     bt_err err = BT_ERR_INIT;
@@ -185,11 +246,14 @@ static inline layout_grads layout_lonely_grads(const char *const *words) {
     bt_run_cfg cfg;
     bt_model_cfg m;
     layout_grads g;
-    bt_trainer *t = layout_one_step(&cfg, words);
+    bt_trainer *t = layout_mine() ? layout_one_step(&cfg, words) : NULL;
+    if (!t) layout_wide_cfg(&cfg, words);
     bt_run_cfg_model(&cfg, &m);
     assert_int_equal(bt_params_init(&g.params, &m, (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
     g.x = malloc(g.params.total * sizeof *g.x);
     assert_non_null(g.x);
+    layout_find(g.x, NULL, g.params.total * sizeof *g.x);
+    if (!t) return g;
     memcpy(g.x, bt_model_grads(bt_trainer_model(t)), g.params.total * sizeof *g.x);
     bt_trainer_destroy(t);
     bt_threads_release();

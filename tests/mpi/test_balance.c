@@ -83,11 +83,10 @@ static void a_slow_rank_gets_less(void **state) {
 }
 
 int main(void) {
-    bt_err err = BT_ERR_INIT;
     static const char *const one_step[] = {"--steps", "1", NULL};
     layout_run(&alone, NULL, NULL);
     layout_run(&alone_first, one_step, NULL);
-    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 3) return 1;
+    if (!layout_begin(3)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_story_as_one_rank),
         cmocka_unit_test(gradients_equal_tensor_by_tensor),

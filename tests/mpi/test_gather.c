@@ -186,9 +186,8 @@ static void memory_is_that_of_one_layer(void **state) {
 }
 
 int main(void) {
-    bt_err err = BT_ERR_INIT;
     layout_run(&alone, NULL, NULL);
-    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != RANKS) return 1;
+    if (!layout_begin(RANKS)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_come_in_every_walk),
         cmocka_unit_test(once_a_step_has_the_same_bits),

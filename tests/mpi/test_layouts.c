@@ -282,10 +282,9 @@ static void a_checkpoint_goes_on_with_another_codec(void **state) {
 }
 
 int main(void) {
-    bt_err err = BT_ERR_INIT;
     lonely_grads = layout_lonely_grads((const char *const[]){NULL});
     layout_run(&alone, NULL, NULL);
-    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 4) return 1;
+    if (!layout_begin(4)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(bytes_follow_the_formula),

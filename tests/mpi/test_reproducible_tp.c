@@ -262,9 +262,8 @@ static void without_parts_the_bits_differ(void **state) {
 }
 
 int main(void) {
-    bt_err err = BT_ERR_INIT;
     for (int s = 0; s < N_SHAPES; s++) run(&lonely[s], s, NULL, &lonely_weights[s]);
-    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != RANKS) return 1;
+    if (!layout_begin(RANKS)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_rank),          cmocka_unit_test(over_messages_too),
         cmocka_unit_test(resumed_by_another_layout),     cmocka_unit_test(int8_gradients_without),

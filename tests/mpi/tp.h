@@ -94,9 +94,8 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
 
 /* The runs of one rank come before MPI starts. */
 static inline int tp_begin(const tp_shape *shapes, size_t n, int ranks) {
-    bt_err err = BT_ERR_INIT;
     for (size_t i = 0; i < n; i++) tp_run(&tp_lonely[i].run, &shapes[i], NULL);
-    return bt_comm_init(&err) == BT_OK && bt_comm_size(bt_comm_world()) == ranks;
+    return layout_begin(ranks);
 }
 
 static inline int tp_end(int failed) {

@@ -117,9 +117,8 @@ static void a_checkpoint_goes_on_bit_for_bit(void **state) {
 }
 
 int main(void) {
-    bt_err err = BT_ERR_INIT;
     (void)layout_run(&alone, words_of(layouts[0].words), NULL);
-    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != RANKS) return 1;
+    if (!layout_begin(RANKS)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_bits_of_one_rank),
         cmocka_unit_test(it_rounds),

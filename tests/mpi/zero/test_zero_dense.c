@@ -187,14 +187,13 @@ static void a_checkpoint_goes_on_in_every_layout(void **state) {
 }
 
 int main(void) {
-    bt_err err = BT_ERR_INIT;
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
         if (!here(s)) continue;
         words_of(words, s, NULL);
         layout_run(&lonely[s], words, NULL);
     }
-    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 4) return 1;
+    if (!layout_begin(4)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_rank),
         cmocka_unit_test(latent_weights_lie_with_their_owner_only),
