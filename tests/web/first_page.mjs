@@ -100,6 +100,8 @@ async function chartShowsTheRun(page, url) {
 
 /** The newest value is exact; a bucket says of which steps it is the mean, and what is smoothed. */
 async function readoutTellsBuckets(page, url) {
+  const answers = [];
+  page.on("response", (r) => /runs\/long\/series\?.*metric=loss/.test(r.url()) && answers.push(r));
   await page.goto(`${url}/#/run/long/overview`);
   await drawn(page, "a run of many steps");
   const loss = figure(page, "Loss");
@@ -109,6 +111,9 @@ async function readoutTellsBuckets(page, url) {
   assert(newest.startsWith(`step ${last.step + 1}`), newest);
   assert(newest.includes(`training ${last.loss.toFixed(4)}`), newest);
   assert.match(newest, /over 60 steps/, "2 % of 3000 steps");
+  const { series } = await answers.at(-1).json();
+  const average = averageOf(series.find((one) => one.metric === "loss"), 60);
+  assert(newest.includes(`, ${average.toFixed(4)} over 60 steps`), `${newest}, not ${average}`);
   await loss.focus();
   await page.keyboard.press("Home");
   const first = truth("SELECT loss FROM steps WHERE run = 'long' AND step = 0");
@@ -123,6 +128,18 @@ async function readoutTellsBuckets(page, url) {
   assert((await text()).includes(`training ${mean.toFixed(4)}`), `${await text()}, not ${mean}`);
   await smoothsByShare(page, loss);
   await zoomedSentence(page, loss);
+}
+
+/** What is left at the end of means that stand for n steps each, averaged over `window` steps. */
+function averageOf({ mean, n }, window) {
+  let [sum, weights, weight] = [0, 0, 1];
+  for (let i = mean.length - 1; i >= 0; i--) {
+    const after = weight * Math.exp(-n[i] / window); // all before this point has this weight
+    sum += (weight - after) * mean[i];
+    weights += weight - after;
+    weight = after;
+  }
+  return sum / weights;
 }
 
 async function smoothsByShare(page, loss) {

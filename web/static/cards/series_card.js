@@ -117,6 +117,7 @@ function lineOf({ label, color, sparse, smooth, hatch, best }, one, stacked) {
     unit: one.unit,
     x: at(placesOf(one)),
     y: stacked ? at(one.mean) : exactEnds(at(one.mean), at(one.first), at(one.last)),
+    mean: at(one.mean),
     low: stacked ? null : one.low,
     high: stacked ? null : one.high,
     best: best ? at(one.min) : null,

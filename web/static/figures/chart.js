@@ -127,7 +127,8 @@ class Layers {
     }
     const raw = { stroke: `${tone}77`, width: 1, points: noPoints, spanGaps: false };
     if (keep > 0) this.push(values, { ...raw, paths: linePath });
-    const drawn = keep > 0 ? this.spread(exponentialAverage(line.y, keep, line.n), i) : values;
+    const averaged = () => exponentialAverage(line.mean || line.y, keep, line.n);
+    const drawn = keep > 0 ? this.spread(averaged(), i) : values;
     const few = line.x.length < 3 || (line.sparse && line.x.length <= 40);
     this.push(drawn, {
       stroke: tone,

@@ -4,7 +4,7 @@
 /**
  * Exponential average: of each step `keep` of the average before remains. A point that stands for n
  * steps counts n times, so that a curve looks alike at every zoom. The average is corrected for its
- * start, where there is nothing before.
+ * start, where there is nothing before. As bt_view_ema in store/view.
  */
 export function exponentialAverage(values, keep, n) {
   let sum = 0;
@@ -27,9 +27,13 @@ export function keepOf(share, steps) {
   return window >= 2 ? Math.exp(-1 / window) : 0;
 }
 
-/** How many steps the points of a line stand for. */
-export function stepsCovered({ n, y }) {
-  return n ? n.reduce((sum, count) => sum + Math.max(1, count || 1), 0) : y.length;
+/**
+ * How many steps a line covers: those that were not recorded between its points count as well. As
+ * bt_view_steps_shown in store/view.
+ */
+export function stepsCovered({ step, n, y }) {
+  if (!step || !n) return y.length;
+  return step.length ? step[step.length - 1] - step[0] + n[0] : 0;
 }
 
 /** The range in which the usual values of all lines lie, as the server tells; null: not known. */

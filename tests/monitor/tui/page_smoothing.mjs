@@ -1,0 +1,19 @@
+// page_smoothing.mjs SERIES.json - the averages that charts of the page draw, for test_smoothing.c: the stops
+// of its slider on the first line, then for each series and each stop the share that is kept of the average at
+// a step, and the average at each point ("nan": none). The page's files are read from BT_SRC.
+import { readFileSync } from "node:fs";
+
+const page = (name) => readFileSync(`${process.env.BT_SRC}/web/static/${name}`, "utf8");
+// it imports nothing, so its text is a module; by its path, Node.js would take it for a script
+const lines = encodeURIComponent(page("figures/chart_lines.js"));
+const { keepOf, stepsCovered, exponentialAverage } = await import(`data:text/javascript,${lines}`);
+const stops = /^const smoothings = \[(.*)\];$/m.exec(page("frame/header.js"))[1];
+const shares = stops.split(",").map(Number);
+console.log(shares.join(" "));
+for (const { step, n, mean } of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
+  for (const share of shares) {
+    const keep = keepOf(share, stepsCovered({ step, n, y: mean }));
+    const averages = exponentialAverage(mean, keep, n).map((value) => value ?? "nan");
+    console.log(keep, averages.join(" "));
+  }
+}
