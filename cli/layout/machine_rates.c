@@ -225,11 +225,16 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
     return code;
 }
 
+void bt_machine_rates_file(const bt_rates *r, const char *store, char *out, size_t size) {
+    char folder[PATH_MAX];
+    data_folder(store, folder, sizeof folder);
+    bt_rates_path(r, folder, out, size);
+}
+
 bt_code bt_machine_rates(const bt_rates_wanted *w, bt_rates *out, bt_text *told, bt_err *err) {
-    char folder[PATH_MAX], path[PATH_MAX + 64], refused[240];
-    data_folder(w->store, folder, sizeof folder);
+    char path[PATH_MAX + 64], refused[240];
     BT_TRY(bt_rates_identify(out, w->cfg, bt_rates_concurrent(w->cfg, w->ranks_per_host), err));
-    bt_rates_path(out, folder, path, sizeof path);
+    bt_machine_rates_file(out, w->store, path, sizeof path);
     BT_TRY(bt_rates_load(out, path, refused, sizeof refused, err));
     if (refused[0] && told)
         bt_text_printf(told, "rates      those in '%s' are not used: %s\n", path, refused);

@@ -27,6 +27,9 @@ typedef struct bt_rates_wanted {
 bt_code bt_machine_rates(const bt_rates_wanted *w, bt_rates *out, bt_text *told, bt_err *err)
     BT_MUST_CHECK;
 
+/* the file in which the rates of an identified machine, build and use are kept (bt_rates_identify) */
+void bt_machine_rates_file(const bt_rates *r, const char *store, char *out, size_t size);
+
 /* what a rank of that job does: `bitrain plan rates-probe ...`, words after rates-probe */
 #define BT_RATES_PROBE_WORD "rates-probe"
 bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err) BT_MUST_CHECK;

@@ -3,8 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "cli/layout/choose_layout.h"
+#include "cli/train/train_direct.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
@@ -30,11 +33,23 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                        "--layout auto measures the machine before ranks start, and these have been "
                        "started already ('bitrain plan --ranks %d' tells the layout to give)",
                        p->world);
-    const bt_layout_job job = {
-        .opts = &p->opts, .cfg = &p->cfg, .ranks = p->ranks, .store = p->store};
-    BT_TRY(bt_layout_choose(&choice, &job, &p->layout_notes, err));
+    const bt_layout_job job = {.opts = &p->opts,
+                               .cfg = &p->cfg,
+                               .ranks = p->ranks,
+                               .store = p->store,
+                               .never = bt_train_only_prints(p)};
+    bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
+    if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */
+        *err = (bt_err)BT_ERR_INIT;
+        bt_text_printf(&p->layout_notes,
+                       "layout     not chosen: --layout auto needs rates of this machine, which "
+                       "'bitrain plan' and the run itself measure; what follows is the layout "
+                       "without it\n");
+        return BT_OK;
+    }
+    BT_TRY(code);
     tell(p, choice);
-    bt_code code = bt_layout_apply(&p->opts, &choice->layouts.at[0], "--layout auto", err);
+    code = bt_layout_apply(&p->opts, &choice->layouts.at[0], "--layout auto", err);
     snprintf(ms, sizeof ms, "%.9g", 1e3 * choice->layouts.at[0].time.step.step_s);
     if (code == BT_OK)
         code = bt_opts_set(&p->opts, "launch.predicted_ms", ms, BT_FROM_FLAG, "--layout auto", err);
@@ -42,9 +57,19 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     return code;
 }
 
-/* With rates that are known: measuring is `plan`'s. */
-bool bt_train_predict(const bt_train_plan *p, bt_prediction *out) {
-    bt_err ignored = BT_ERR_INIT;
+/* "'FILE', 2026-11-22 17:40" */
+static void tell_rates(const bt_train_plan *p, const bt_rates *rates, bt_text *from) {
+    char path[PATH_MAX + 64], when[32] = "";
+    struct stat st;
+    struct tm tm;
+    bt_machine_rates_file(rates, p->store, path, sizeof path);
+    if (stat(path, &st) == 0 && localtime_r(&st.st_mtime, &tm))
+        strftime(when, sizeof when, ", %Y-%m-%d %H:%M", &tm);
+    bt_text_printf(from, "'%s'%s", path, when);
+}
+
+bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from) {
+    bt_err why = BT_ERR_INIT;
     bt_rates *rates = malloc(sizeof *rates);
     bool known = false;
     if (rates) {
@@ -54,8 +79,12 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out) {
                                         .ranks_per_host = cluster.ranks_per_host,
                                         .store = p->store,
                                         .never = true};
-        known = bt_machine_rates(&wanted, rates, NULL, &ignored) == BT_OK &&
-                bt_time_predict(&p->cfg, rates, &cluster, out, &ignored) == BT_OK;
+        known = bt_machine_rates(&wanted, rates, from, &why) == BT_OK &&
+                bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;
+        if (known) {
+            bt_text_clear(from);
+            tell_rates(p, rates, from);
+        }
     }
     free(rates);
     return known;

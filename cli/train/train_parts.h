@@ -98,8 +98,9 @@ bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_
 /* train_layout.c: --layout auto sets what the user left open to the planner's first choice. After the
  * ranks are known, before the settings are settled */
 bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* the time of a settled plan; false: no rates of this machine are known */
-bool bt_train_predict(const bt_train_plan *p, bt_prediction *out);
+/* The time of a settled plan, by rates that are known: nothing is measured. `from` takes the file of
+ * the rates and when they were measured; false: why there are none, or nothing. */
+bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from);
 /* the choice as an event, its prediction as facts; nothing without --layout auto */
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink);
 

@@ -60,36 +60,76 @@ static void print_data(const bt_train_plan *p, const bt_train_data *data) {
     }
 }
 
-static void print_time(const bt_train_plan *p) {
-    bt_train_speed speed;
-    char time[32], rate[32];
-    bt_train_speed_here(p, &speed);
+/* the steps that are left, and how that is known */
+typedef struct work_time {
+    bt_train_speed speed; /* of a recorded run; run "": none */
     bt_prediction predicted;
-    if (!speed.run[0] && bt_train_predict(p, &predicted)) {
-        double seconds = (double)(p->cfg.steps - p->from.step) * predicted.step.step_s;
-        bt_duration(time, sizeof time, seconds);
-        bt_metric_format(rate, sizeof rate, predicted.tokens_per_s, BT_UNIT_COUNT);
-        printf(
-            "time       about %s at %s tokens/s: a prediction, by this machine's measured rates\n",
-            time, rate);
+    bool by_rates, has_rates;
+    bt_text rates;                /* their file, or why they are not used */
+    double seconds, tokens_per_s; /* NaN: not known */
+} work_time;
+
+/* by a run of the same work, else by the planner's rates, else by a run of other work */
+static void time_of(const bt_train_plan *p, work_time *t) {
+    *t = (work_time){.seconds = NAN, .tokens_per_s = NAN};
+    bt_text_init(&t->rates);
+    bt_train_speed_here(p, &t->speed);
+    t->has_rates = bt_train_predict(p, &t->predicted, &t->rates);
+    t->by_rates = t->has_rates && !(t->speed.run[0] && t->speed.same);
+    if (t->by_rates) {
+        t->seconds = (double)(p->cfg.steps - p->from.step) * t->predicted.step.step_s;
+        t->tokens_per_s = t->predicted.tokens_per_s;
+    } else if (t->speed.run[0]) {
+        t->seconds = t->speed.seconds;
+        t->tokens_per_s = t->speed.tokens_per_s;
+    }
+}
+
+/* `bitrain plan` of the same settings: its rates are those that this plan asks for */
+static void print_plan_command(const bt_train_plan *p) {
+    static const char dry[] = " --dry-run", train[] = "bitrain train";
+    const char *words = bt_text_str(&p->argv), *cut = strstr(words, dry);
+    if (p->resume || strncmp(words, train, strlen(train)) != 0) {
+        printf("bitrain plan --preset %s --ranks %d\n", p->cfg.preset, p->ranks);
         return;
     }
-    if (!speed.run[0]) {
-        printf("time       not known: no run on %d rank%s x %" PRId64
-               " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks "
-               "%d, or bitrain plan\n",
-               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
-        return;
+    words += strlen(train);
+    printf("bitrain plan%.*s%s\n", cut ? (int)(cut - words) : (int)strlen(words), words,
+           cut ? cut + strlen(dry) : "");
+}
+
+static void print_time(const bt_train_plan *p) {
+    work_time t;
+    char time[32], rate[32];
+    time_of(p, &t);
+    if (isfinite(t.seconds)) {
+        bt_duration(time, sizeof time, t.seconds);
+        bt_metric_format(rate, sizeof rate, t.tokens_per_s, BT_UNIT_COUNT);
     }
-    bt_duration(time, sizeof time, speed.seconds);
-    bt_metric_format(rate, sizeof rate, speed.tokens_per_s, BT_UNIT_COUNT);
-    if (speed.same)
+    if (t.by_rates)
+        printf("time       about %s at %s tokens/s: a prediction, by this machine's measured rates "
+               "(%s)\n",
+               time, rate, bt_text_str(&t.rates));
+    else if (t.speed.run[0] && t.speed.same)
         printf("time       about %s at %s tokens/s, the speed of run '%s' here\n", time, rate,
-               speed.run);
-    else
+               t.speed.run);
+    else if (t.speed.run[0])
         printf("time       roughly %s at %s tokens/s, if it computes as fast as run '%s', another "
                "model, did here\n",
-               time, rate, speed.run);
+               time, rate, t.speed.run);
+    else
+        printf("time       not known: no run on %d rank%s x %" PRId64
+               " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks "
+               "%d\n",
+               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
+    if (!t.has_rates) {
+        fputs(bt_text_str(&t.rates), stdout); /* a line of its own */
+        printf("prediction none: the planner has no rates of this machine for %d rank%s x %" PRId64
+               "; to measure them: ",
+               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads);
+        print_plan_command(p);
+    }
+    bt_text_release(&t.rates);
 }
 
 static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
@@ -278,7 +318,7 @@ static void put_rank(bt_json *j, const rank_plan *r, int rank) {
 
 static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
                           const bt_train_data *data, bt_err *err) {
-    bt_train_speed speed;
+    work_time t;
     bt_model_cfg m;
     bt_text out;
     bt_json j;
@@ -293,13 +333,14 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_int(&j, "batch_tokens", cfg->batch_tokens);
     bt_json_int(&j, "micro_batch", cfg->micro_batch);
     bt_json_int(&j, "accum", cfg->accum);
-    bt_train_speed_here(p, &speed);
+    time_of(p, &t);
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
-    bt_json_num(&j, "seconds", speed.run[0] ? speed.seconds : NAN);
-    bt_prediction predicted;
-    bool known = bt_train_predict(p, &predicted);
-    bt_json_num(&j, "predicted_step_ms", known ? 1e3 * predicted.step.step_s : NAN);
+    bt_json_num(&j, "seconds", t.seconds);
+    bt_json_str(&j, "seconds_from", t.by_rates ? "rates" : t.speed.run);
+    bt_json_num(&j, "predicted_step_ms", t.has_rates ? 1e3 * t.predicted.step.step_s : NAN);
+    bt_json_str(&j, "rates", t.has_rates ? bt_text_str(&t.rates) : "");
+    bt_text_release(&t.rates);
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_array(&j, "ranks");
     for (int r = 0; r < p->ranks; r++) {

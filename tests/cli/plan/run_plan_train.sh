@@ -6,15 +6,30 @@
 # against its prediction; --dry-run predicts where no run is recorded.
 . "$(dirname "$0")/../train_lib.sh"
 
-ok train "${tiny[@]}" --dry-run
+# a plan that is only printed measures nothing: it says what does, and that runs as printed
+ok train "${tiny[@]}" --layout auto --dry-run
 says "time       not known"
+says "layout     not chosen: --layout auto needs rates of this machine"
+rates=$(dirname "$BITRAIN_STORE")/rates
+[ ! -e "$rates" ] || fault "a dry run has measured: $(ls "$rates")"
+measure=$(sed -n 's/^prediction none: .*to measure them: bitrain \(plan .*\)/\1/p' out)
+eval "ok $measure"
+ok train "${tiny[@]}" --layout auto --dry-run
+says "a prediction, by this machine's measured rates ('$rates/"
+grep -qE "\.json', 20[0-9]{2}-[0-9]{2}-[0-9]{2} " out || fault "it is not told when: $(grep '^time' out)"
+# rates of another build are not used, and it is said why
+for f in "$rates"/*.json; do cp "$f" "$f.kept"; sed -i 's/"build":"[0-9a-f]*"/"build":"0"/' "$f"; done
+ok train "${tiny[@]}" --dry-run
+says "are not used: they were measured with another build of this program"
+says "prediction none"
+for f in "$rates"/*.json; do mv "$f.kept" "$f"; done
 ok train "${tiny[@]}" --layout auto --steps 60 --name auto --set train.stats_every=0
 grep -q "^layout     pp [12] x dp [12].*predicted" out err || fault "no line tells the layout: $(cat out err | head)"
 [ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout' AND title LIKE '%predicted%'")" = 1 ] || fault "no event tells the layout"
 [ "$(q "SELECT count(*) FROM facts WHERE run='auto' AND key LIKE 'plan.%_ms' AND CAST(value AS REAL) >= 0")" -ge 8 ] || fault "no facts of the prediction"
 [ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 60 ] || fault "steps have no plan_ratio"
 ok train "${tiny[@]}" --dry-run --steps 70 --batch-tokens 512
-says "time "
+says "a prediction, by this machine's"          # the run that is recorded did other work
 rm -f "$BITRAIN_STORE"*
 ok train "${tiny[@]}" --dry-run
 says "a prediction, by this machine's measured rates"
