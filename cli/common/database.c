@@ -99,7 +99,7 @@ const char *bt_cli_when(char buf[32], double epoch_s) {
 
 const char *bt_cli_state(const char *state, const char *host, double pid) {
     char here[BT_HOST_MAX] = "";
-    if (strcmp(state, "running") != 0 || !(pid > 0)) return state;
+    if ((strcmp(state, "running") != 0 && strcmp(state, "paused") != 0) || !(pid > 0)) return state;
     if (gethostname(here, sizeof here - 1) != 0 || strcmp(here, host) != 0) return state;
     return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? "lost" : state;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/tables/derived.h"
+#include "engine/base/tables/event.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/tables/time_part.h"
 
@@ -111,12 +112,28 @@ static const char *phase_title(int p) { return bt_phases[p].title; }
 static const char *time_key(int p) { return bt_times[p].key; }
 static const char *time_title(int p) { return bt_times[p].title; }
 
+/* the row-th kind of event that begins, pauses, continues or ends training; those that pause */
+static const char *pace_kind(int row) {
+    for (int k = 0; k < BT_EVENT_COUNT; k++)
+        if (bt_events[k].effect >= BT_EFFECT_BEGINS && bt_events[k].effect <= BT_EFFECT_ENDS &&
+            row-- == 0)
+            return bt_events[k].name;
+    return NULL;
+}
+static const char *pause_kind(int row) {
+    for (int k = 0; k < BT_EVENT_COUNT; k++)
+        if (bt_events[k].effect == BT_EFFECT_PAUSES && row-- == 0) return bt_events[k].name;
+    return NULL;
+}
+
 static const struct list {
     const char *name;
     int n;
     const char *(*key)(int row), *(*title)(int row);
 } lists[] = {{"phases", BT_PHASE_COUNT, phase_key, phase_title},
-             {"times", BT_TIME_PARTS, time_key, time_title}};
+             {"times", BT_TIME_PARTS, time_key, time_title},
+             {"paces", BT_EVENT_COUNT, pace_kind, pace_kind},
+             {"pauses", BT_EVENT_COUNT, pause_kind, pause_kind}};
 
 static const struct list *list_at(const char *brace) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
@@ -128,7 +145,7 @@ static bt_code put_list(bt_text *out, const struct list *l, const char **sql, bt
     const char *between = *sql + 1 + strlen(l->name), *body = strchr(between, '|'),
                *end = body ? strchr(body, '}') : NULL;
     if (!end) return bt_fail(err, BT_ARG, "'{%s' is not closed by '|...}'", l->name);
-    for (int row = 0; row < l->n; row++) {
+    for (int row = 0; row < l->n && l->key(row); row++) {
         if (row) bt_text_putn(out, between, (size_t)(body - between));
         for (const char *c = body + 1; c < end; c++) {
             if (*c == '@')

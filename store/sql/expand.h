@@ -5,6 +5,8 @@
  *                                                "{phases" and "|" separates; @ is the phase's column,
  *                                                # its name in full
  *     {times + |@_s}                             the same, once a part of times.def
+ *     {paces, |'@'}, {pauses, |'@'}              once a kind of events.def that begins, pauses, goes on
+ *                                                with or ends training; once a kind that pauses it
  *
  * Any other brace stays as it is. */
 #ifndef BT_STORE_SQL_EXPAND_H

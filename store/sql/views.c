@@ -36,7 +36,11 @@ static const view fixed[] = {
      " CASE p.column1 {phases |WHEN '#' THEN k.@} END AS ms", -1,
      " FROM rank_steps k CROSS JOIN (VALUES {phases, |('#')}) p"},
     {"runs",
-     "r.name AS run, r.state AS state, r.world AS ranks, r.last_step + 1 AS steps, r.tokens AS tokens,"
+     /* a paused run's row says only that it is running */
+     "r.name AS run, CASE WHEN r.state = 'running' AND (SELECT e.kind FROM event e WHERE e.run = r.id"
+     " AND e.kind IN ({paces, |'@'}) ORDER BY e.seq DESC LIMIT 1) IN ({pauses, |'@'})"
+     " THEN 'paused' ELSE r.state END AS state,"
+     " r.world AS ranks, r.last_step + 1 AS steps, r.tokens AS tokens,"
      " r.loss AS loss, r.val_loss AS val_loss, r.best_val AS best_val, r.best_val_step AS best_val_step,"
      " r.tokens_per_s AS tokens_per_s, r.step_us / 1e3 AS step_ms, r.mfu AS mfu, r.comm_overhead AS comm_overhead,"
      " r.bytes_wire AS bytes_wire, r.rss_kib / 1024.0 AS rss_mib,"

@@ -80,6 +80,7 @@ bt_run_state bt_view_state(const char *state, const char *host, int pid, double 
     if (!process_alive(host, pid))
         return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
     if (attempt_ended) return BT_STATE_RESTARTING;
+    if (strcmp(state, bt_run_states[BT_STATE_PAUSED].name) == 0) return BT_STATE_PAUSED;
     return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
 }
 
@@ -323,32 +324,6 @@ typedef struct last_attempt {
     int number;
 } last_attempt;
 
-static bool on_pause(void *ctx, const bt_row *r) {
-    bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
-    *(bool *)ctx = kind < BT_EVENT_COUNT && bt_events[kind].effect == BT_EFFECT_PAUSES;
-    return false;
-}
-
-/* what the newest event that begins or ends a pause was; the row of the run says only that it is
- * running */
-static bt_code load_pause(bt_view *v, bt_err *err) {
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_put(&sql, "SELECT kind FROM events WHERE run = ?1 AND kind IN ('");
-    for (int k = 0, n = 0; k < BT_EVENT_COUNT; k++) {
-        bt_event_effect e = bt_events[k].effect;
-        if (e < BT_EFFECT_BEGINS || e > BT_EFFECT_ENDS) continue;
-        bt_text_printf(&sql, "%s%s", n++ ? "', '" : "", bt_events[k].name);
-    }
-    bt_text_put(&sql, "') ORDER BY seq DESC LIMIT 1");
-    v->impl->paused = false;
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
-                              : bt_vq_rows(v->impl, bt_text_str(&sql), v->head.run, NULL, 0,
-                                           on_pause, &v->impl->paused, err);
-    bt_text_release(&sql);
-    return code;
-}
-
 /* An evaluation during a pause gives a step that was read before its validation loss: what is kept
  * of steps is read again. */
 static bt_code forget_late_validation(bt_view *v, bt_err *err) {
@@ -390,7 +365,6 @@ static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
         m->warnings = (int)bt_whole(x[0], 0);
         m->errors = (int)bt_whole(x[1], 0);
         m->alerts = (int)bt_whole(x[2], 0);
-        BT_TRY(load_pause(v, err));
         BT_TRY(forget_late_validation(v, err));
         m->events_at = m->event_newest;
     }
@@ -492,7 +466,5 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->live = bt_run_states[h->state].live;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, last.ended);
-    if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED))
-        h->state = BT_STATE_PAUSED;
     return load_times(v, err);
 }

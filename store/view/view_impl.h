@@ -130,7 +130,6 @@ typedef struct bt_view_impl {
     /* seq of the run's newest event; what follows was read when it was events_at (-1: nothing) */
     int64_t event_newest, events_at;
     int warnings, errors, alerts;
-    bool paused;
     bt_ledger ledger, other;    /* of the run in view; of one of the list */
     int64_t validated_at;       /* seq of the newest evaluation that was seen */
     int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */

@@ -17,10 +17,14 @@ sleep 0.5
 b show a --json >paused.json
 late=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
 awk "BEGIN { exit !($late < $early) }" || fault "the goodput of a paused run stays at $early, $late"
+# a run that waits is paused in every list, not running in one and paused in another
+[ "$(q "SELECT state FROM runs WHERE run='a'")" = paused ] || fault "a paused run's state is $(q "SELECT state FROM runs WHERE run='a'")"
+for list in "runs" "show a" "runs state:paused"; do b $list | grep -qE '^a +paused' || fault "$list: $(b $list | grep '^a ')"; done
 ok ctl a eval
 sleep 0.7
 ok ctl a resume
 wait_step a 40
+[ "$(q "SELECT state FROM runs WHERE run='a'")" = running ] || fault "a run that goes on is $(q "SELECT state FROM runs WHERE run='a'")"
 b top a --once --json >top.json
 head_of() { grep -o "\"$1\":[^,}]*" top.json | head -n 1 | cut -d: -f2; }
 left=$(head_of elapsed_s)
