@@ -33,8 +33,10 @@ ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet --set trai
 # and what it looked at more often has changed nothing: tensors, links, who got what from whom
 [ "$(q "SELECT count(DISTINCT step), min(update_ratio) > 0, max(update_ratio) < 0.5 FROM layers WHERE run='second'")" = 6,1,1 ] || fault "updates of tensors are missing"
 [ "$(q "SELECT group_concat(DISTINCT step), count(*), min(bytes_wire) > 0, min(flight_ms) > 0 FROM comm_pairs WHERE run='second'")" = "2,10,4,1,1" ] || fault "pairs of ranks are missing"
-[ "$(q "SELECT count(*) > 0 FROM comm_ops WHERE run='second' AND op='all_reduce' AND axis='dp' AND model_ms > 0")" = 1 ] || fault "no exchange is held against the link"
-[ "$(q "SELECT count(*) FROM facts WHERE run='second' AND key IN ('link.dp.latency_s', 'link.dp.bytes_per_s') AND value > 0")" = 2 ] || fault "the link was not measured"
+# a busy machine may hide what its link can do: then the run says so
+measured=$(q "SELECT count(*) = 0 FROM facts WHERE run='second' AND key = 'link.dp.measured'")
+[ "$(q "SELECT count(*) > 0 FROM comm_ops WHERE run='second' AND op='all_reduce' AND axis='dp' AND model_ms > 0")" = "$measured" ] || fault "no exchange is held against the link"
+[ "$(q "SELECT count(*) FROM facts WHERE run='second' AND key IN ('link.dp.latency_s', 'link.dp.bytes_per_s') AND value > 0")" = $((2 * measured)) ] || fault "the link was not measured"
 code 4 train "${tiny[@]}" --steps 12 --name first
 says "holds checkpoints already"
 
