@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Judges seeded mutants of C sources by the tests of tests.txt; run.sh prepares what it needs and documents its use.
+
+A mutant is compiled alone, with its file's own command and without debugging information. One whose object equals that of the
+unchanged file, or that of an earlier mutant, does the same by proof and is passed over. The object is then linked before the
+libraries into each test program in turn, so neither the tree nor the build folder is touched, and the first test that fails
+ends the matter. Tests of the row's first column come first; within a column those named like the file, then the quickest.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|/\*.*?\*/|//[^\n]*', re.S)
+TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
+SAYS = re.compile(r"\b(bt_fail|bt_fail_errno|bt_sql_fail|bt_log|bt_run_note|tell|note|say)\s*\(")
+SKIPPED = 77
+
+
+def squeeze(text):
+    return " ".join(text.split())
+
+
+def without_comments(text):
+    return "".join(COMMENT.sub(lambda m: m.group(1) or " ", text).split())
+
+
+class Build:
+    """The build folder's commands: how a file is compiled, how a program is linked, how a test is run."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.compile = {}
+        for row in json.loads((folder / "compile_commands.json").read_text()):
+            self.compile.setdefault(row["file"], shlex.split(row["command"]))   # the first: that of the library
+        shown = subprocess.run(["ctest", "--show-only=json-v1"], cwd=folder, capture_output=True, text=True, check=True)
+        self.tests = {}
+        for test in json.loads(shown.stdout)["tests"]:
+            values = {p["name"]: p["value"] for p in test.get("properties", [])}
+            self.tests[test["name"]] = {"command": test["command"], "env": values.get("ENVIRONMENT", []),
+                                        "cwd": values["WORKING_DIRECTORY"], "limit": values.get("TIMEOUT", 120)}
+        self.links = {}
+        self.symbols = {}
+        self.lock = threading.Lock()
+
+    def program(self, test):
+        """The program a test is about, and the target that builds it: its own, or bitrain for a script."""
+        for word in self.tests[test]["command"]:
+            if Path(word).name.startswith("t.") and str(self.folder) in word:
+                return Path(word)
+        return self.folder / "bitrain"
+
+    def link(self, target):
+        with self.lock:
+            if target not in self.links:
+                out = subprocess.run(["ninja", "-t", "commands", target], cwd=self.folder, capture_output=True, text=True)
+                line = out.stdout.strip().splitlines()[-1]
+                words = shlex.split(line)
+                self.links[target] = words[words.index(":") + 2:len(words) - 2] if words[0] == ":" else words
+            return self.links[target]
+
+    def defined(self, file):
+        """Names of functions that others may call which an object or a program defines; in a program they may be local."""
+        with self.lock:
+            if file not in self.symbols:
+                kind = ["-g"] if file.endswith(".o") else []
+                out = subprocess.run(["nm", "--defined-only", *kind, file], cwd=self.folder, capture_output=True, text=True).stdout
+                self.symbols[file] = {line.split()[-1] for line in out.splitlines() if line}
+            return self.symbols[file]
+
+
+class Judge:
+    def __init__(self, build, work):
+        self.build, self.work = build, work
+        self.baseline_file = work / "baseline.json"
+        self.baseline = json.loads(self.baseline_file.read_text()) if self.baseline_file.exists() else {}
+        self.count = 0
+        self.lock = threading.Lock()
+
+    def folder(self):
+        with self.lock:
+            self.count += 1
+            name = self.work / f"m{os.getpid()}.{self.count}"
+        name.mkdir(parents=True)
+        return name
+
+    def run(self, test, program, folder, limit):
+        """Exit status of a test that uses `program`; None when it ran longer than `limit` seconds."""
+        row = self.build.tests[test]
+        own = str(self.build.program(test))
+        command = [str(program) if word == own else word for word in row["command"]]
+        env = dict(os.environ, **dict(pair.split("=", 1) for pair in row["env"]))
+        mark = f"{folder.name}.{test}"
+        env.update(BITRAIN=str(program) if own.endswith("/bitrain") else env.get("BITRAIN", ""), BT_MUTANT=mark)
+        scratch = Path("/tmp") / f"{folder.name}"
+        scratch.mkdir(exist_ok=True)
+        env["TMPDIR"] = str(scratch)
+
+        def limits():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        child = subprocess.Popen(command, cwd=row["cwd"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits)
+        try:
+            return child.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            child.wait()
+            self.end_left_over(mark)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    @staticmethod
+    def end_left_over(mark):
+        """Ends what the test has started and not waited for: it carries the mark in its environment."""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    if f"BT_MUTANT={mark}\0".encode() in (entry / "environ").read_bytes() + b"\0":
+                        os.kill(int(entry.name), signal.SIGKILL)
+                except OSError:
+                    pass
+
+    def seconds(self, test):
+        """What the test takes without a mutation, None when it does not pass. Measured once for a build of its program."""
+        program = self.build.program(test)
+        stamp = program.stat().st_mtime
+        known = self.baseline.get(test)
+        if not known or known["stamp"] != stamp:
+            folder = self.folder()
+            begin = time.monotonic()
+            status = self.run(test, program, folder, self.build.tests[test]["limit"] * 2)
+            known = {"stamp": stamp, "seconds": time.monotonic() - begin if status == 0 else None}
+            folder.rmdir()
+            if status not in (0, SKIPPED):
+                print(f"{test} fails without a mutation (status {status}): it judges nothing", flush=True)
+            with self.lock:
+                self.baseline[test] = known
+                self.baseline_file.write_text(json.dumps(self.baseline))
+        return known["seconds"]
+
+    def order(self, file, tiers, object_file):
+        """The tests that judge a file, in the order in which they are run."""
+        words = set(re.split(r"[_.]", Path(file).stem))
+        ordered = []
+        for tier in tiers:
+            names = [t for t in self.build.tests if re.search(tier, t) and t not in ordered]
+            targets = sorted({self.build.program(t).name for t in names})
+            if targets:
+                made = subprocess.run(["cmake", "--build", self.build.folder, "--target", *targets], capture_output=True, text=True)
+                if made.returncode:
+                    sys.exit(made.stdout[-2000:])
+            own = self.build.defined(object_file)
+            names = [t for t in names if self.build.defined(str(self.build.program(t))) & own]
+            timed = [(t, self.seconds(t)) for t in names]
+            near = lambda t: -len(words & set(re.split(r"[_.]", t)))
+            ordered += [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
+        return ordered
+
+
+def candidates(file, seed):
+    """All mutants of a file that could do something else: (line, new text of the line), in the order of the seed."""
+    from universalmutator import mutator
+    quiet, sys.stdout = sys.stdout, open(os.devnull, "w")
+    try:
+        text = (ROOT / file).read_text()
+        lines = text.splitlines(keepends=True)
+        rows = mutator.mutants_regexp(lines, ["universal.rules", "c_like.rules", "c.rules"], ignorePatterns=[])
+    finally:
+        sys.stdout.close()
+        sys.stdout = quiet
+    plain = without_comments(text)
+    seen, found = set(), []
+    for row in rows:
+        number, new = row[0], row[1]
+        old = lines[number - 1]
+        if (number, squeeze(new)) in seen or "#include" in old or "_Static_assert" in old:
+            continue
+        seen.add((number, squeeze(new)))
+        if TEXT.sub('""', new) == TEXT.sub('""', old):   # another text: of an error or a report it is for the eye only
+            begin = number - 1
+            while begin > 0 and not re.search(r"[;{}]\s*(/\*.*\*/\s*)?$", lines[begin - 1]):
+                begin -= 1
+            if SAYS.search("".join(lines[begin:number])):
+                continue
+        found.append((number, new))
+    random.Random(f"{seed}:{file}").shuffle(found)
+    for number, new in found:
+        changed = "".join(lines[:number - 1]) + new + "".join(lines[number:])
+        if without_comments(changed) != plain:
+            yield number, lines[number - 1], new, changed
+
+
+def sample_files(room, count, seed):
+    """`count` files of a folder, the long ones more likely: a table's lines and comments weigh nothing."""
+    files = subprocess.run(["git", "ls-files", f"{room.rstrip('/')}/*.c"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    dice = random.Random(f"{seed}:{room}")
+    weight = {f: len(re.findall(r"\b(if|for|while|switch|return)\b|\?|&&|\|\|", (ROOT / f).read_text())) for f in files}
+    return sorted(sorted((f for f in files if weight[f]), key=lambda f: dice.random() ** (1 / weight[f]), reverse=True)[:count])
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("-n", type=int, default=8)
+    args.add_argument("-f", type=int, default=3)
+    args.add_argument("-s", default="1")
+    args.add_argument("-j", type=int, default=1)
+    args.add_argument("-v", action="store_true")
+    args.add_argument("paths", nargs="+")
+    o = args.parse_args()
+    work = Path(os.environ["BT_MUTATION"])
+    build = Build(Path(os.environ["BT_BIN"]))
+    judge = Judge(build, work)
+    rows = [line.split() for line in (HERE / "tests.txt").read_text().splitlines() if line.strip() and line[0] != "#"]
+    equivalent = {" | ".join(line.split(" | ")[:2]) for line in (HERE / "equivalent.txt").read_text().splitlines() if " | " in line}
+    files = []
+    for path in o.paths:
+        path = os.path.relpath(ROOT / path, ROOT)
+        files += sample_files(path, o.f, o.s) if (ROOT / path).is_dir() else [path]
+    totals = {}
+
+    def compile_to(file, text, folder):
+        source, result = folder / Path(file).name, folder / "mutant.o"
+        source.write_text(text)
+        words = list(build.compile[str(ROOT / file)])
+        words[words.index("-o") + 1], words[-1] = str(result), str(source)
+        made = subprocess.run([w for w in words if w != "-g"] + ["-g0"], cwd=build.folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL)
+        return result.read_bytes() if made.returncode == 0 else None
+
+    def judge_mutant(file, tests, folder):
+        command = build.compile[str(ROOT / file)]
+        own_object = command[command.index("-o") + 1]
+        for test in tests:
+            program = build.program(test)
+            mutated = folder / program.name
+            if not mutated.exists():
+                words = list(build.link(program.name))
+                at = words.index("-o")
+                words[at + 1] = str(mutated)
+                if own_object in words:
+                    words[words.index(own_object)] = str(folder / "mutant.o")
+                else:
+                    words.insert(at + 2, str(folder / "mutant.o"))
+                linked = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
+                if linked.returncode:
+                    return "does not link"
+            status = judge.run(test, mutated, folder, 30 + 6 * judge.seconds(test))
+            if status not in (0, SKIPPED):
+                return f"{test}{' (time)' if status is None else ''}"
+        return None
+
+    for file in files:
+        row = next((r for r in rows if file.startswith(r[0])), None)
+        if not row:
+            print(f"{file}: no row in tests.txt")
+            continue
+        command = build.compile[str(ROOT / file)]
+        object_file = command[command.index("-o") + 1]
+        library = subprocess.run(["cmake", "--build", build.folder, "--target", object_file], capture_output=True, text=True)
+        if library.returncode:
+            sys.exit(library.stdout[-2000:])
+        tests = judge.order(file, row[1:], object_file)
+        if not tests:
+            print(f"{file}: none of the tests in its row uses it")
+            continue
+        folder = judge.folder()
+        objects = {compile_to(file, (ROOT / file).read_text(), folder)}
+        shutil.rmtree(folder)
+        same = broken = 0
+        drawn = []
+        for number, old, new, text in candidates(file, o.s):
+            if len(drawn) == o.n:
+                break
+            folder = judge.folder()
+            made = compile_to(file, text, folder)
+            if made is None or made in objects:
+                broken, same = broken + (made is None), same + (made is not None)
+                shutil.rmtree(folder)
+                continue
+            objects.add(made)
+            drawn.append((number, squeeze(old), squeeze(new), folder))
+        killed = known = survived = 0
+        begin = time.monotonic()
+        with ThreadPoolExecutor(o.j) as pool:
+            for (number, old, new, folder), by in zip(drawn, pool.map(lambda d: judge_mutant(file, tests, d[3]), drawn)):
+                shutil.rmtree(folder)
+                if by:
+                    killed += 1
+                elif f"{file} | {new}" in equivalent:
+                    known += 1
+                else:
+                    survived += 1
+                verdict = f"killed by {by}" if by else "known" if f"{file} | {new}" in equivalent else "SURVIVED"
+                if verdict == "SURVIVED" or o.v:
+                    print(f"{verdict} {file}:{number}: {old}  ->  {new}", flush=True)
+        print(f"{file}: {killed} of {killed + survived} killed, {known} known to be equivalent; passed over: {same} with the same object, "
+              f"{broken} that do not compile; {len(tests)} tests, {time.monotonic() - begin:.0f} s", flush=True)
+        sums = totals.setdefault(row[0], [0, 0, 0])
+        sums[0], sums[1], sums[2] = sums[0] + killed, sums[1] + survived, sums[2] + known
+    print(f"seed {o.s}:")
+    for room, (killed, survived, known) in sorted(totals.items()) + [("all", [sum(t[i] for t in totals.values()) for i in range(3)])]:
+        if killed + survived:
+            print(f"  {room:24} killed {killed:3} of {killed + survived:3}  {100 * killed / (killed + survived):5.1f} %  (besides {known} known)")
+    return 1 if any(t[1] for t in totals.values()) else 0
+
+
+sys.exit(main())
