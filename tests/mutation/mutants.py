@@ -223,6 +223,7 @@ def main():
     args.add_argument("-f", type=int, default=3)
     args.add_argument("-s", default="1")
     args.add_argument("-j", type=int, default=1)
+    args.add_argument("-t", type=int, default=99)
     args.add_argument("-v", action="store_true")
     args.add_argument("paths", nargs="+")
     o = args.parse_args()
@@ -263,7 +264,7 @@ def main():
                 linked = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
                 if linked.returncode:
                     return "does not link"
-            status = judge.run(test, mutated, folder, 30 + 6 * judge.seconds(test))
+            status = judge.run(test, mutated, folder, 20 + 5 * judge.seconds(test))
             if status not in (0, SKIPPED):
                 return f"{test}{' (time)' if status is None else ''}"
         return None
@@ -278,7 +279,7 @@ def main():
         library = subprocess.run(["cmake", "--build", build.folder, "--target", object_file], capture_output=True, text=True)
         if library.returncode:
             sys.exit(library.stdout[-2000:])
-        tests = judge.order(file, row[1:], object_file)
+        tests = judge.order(file, row[1:1 + o.t], object_file)
         if not tests:
             print(f"{file}: none of the tests in its row uses it")
             continue

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Seeded mutations of source files against their tests (tests.txt): which faults would nobody notice?
-#     tests/mutation/run.sh [-n MUTANTS] [-f FILES] [-s SEED] [-j JOBS] [-v] [FILE | FOLDER]...
-# -n mutants of each file (8); of a folder -f files (3), the long ones more likely; without any, the files that the last commit
-# changed. -v prints those that were killed too, and by which test. mutants.py makes them with universalmutator (PyPI) and judges
-# them; equivalent.txt names those that do the same as the program. Prints the survivors and the share that was killed, ends with 1
-# when there is a survivor. Not in CI: a mutant takes what its tests take. Needs a build in build/ (BT_BIN names another one),
-# python3-venv, and a network for the first run.
+#     tests/mutation/run.sh [-n MUTANTS] [-f FILES] [-s SEED] [-j JOBS] [-t COLUMNS] [-v] [FILE | FOLDER]...
+# -n mutants of each file (8); of a folder -f files (3), the long ones more likely; without any, the files that the last
+# commit changed. -t: only the tests of the first columns of tests.txt, for a first look. -v prints those that were killed
+# too, and by which test. mutants.py makes them with universalmutator (PyPI) and judges them; equivalent.txt names those that
+# do the same as the program. Prints the survivors and the share that was killed, ends with 1 when there is a survivor. Not in
+# CI: a mutant takes what its tests take. Needs a build in build/ (BT_BIN names another one), python3-venv, and a network for
+# the first run.
 set -u
 options=()
-while getopts n:f:s:j:v option; do
-    case $option in v) options+=(-v) ;; [nfsj]) options+=("-$option" "$OPTARG") ;; *) exit 2 ;; esac
+while getopts n:f:s:j:t:v option; do
+    case $option in v) options+=(-v) ;; [nfsjt]) options+=("-$option" "$OPTARG") ;; *) exit 2 ;; esac
 done
 shift $((OPTIND - 1))
 here=$(cd "$(dirname "$0")" && pwd)
