@@ -112,7 +112,10 @@ async function readoutTellsBuckets(page, url) {
   assert(newest.includes(`training ${last.loss.toFixed(4)}`), newest);
   assert.match(newest, /over 60 steps/, "2 % of 3000 steps");
   const { series } = await answers.at(-1).json();
-  const average = averageOf(series.find((one) => one.metric === "loss"), 60);
+  const average = averageOf(
+    series.find((one) => one.metric === "loss"),
+    60,
+  );
   assert(newest.includes(`, ${average.toFixed(4)} over 60 steps`), `${newest}, not ${average}`);
   await loss.focus();
   await page.keyboard.press("Home");
