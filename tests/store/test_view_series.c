@@ -288,6 +288,20 @@ static void long_runs_are_read_from_summaries(void **state) {
     assert_int_equal(v->series[0].n, 100);
     NEAR(v->series[0].mean[0], 1000);
     bt_view_close(v);
+    /* too many narrow buckets: of each of 8 steps the first 6 are read, and it is said */
+    OK(bt_view_open(&v, db, err));
+    a.step0 = a.step1 = 0;
+    a.columns = 16384;
+    OK(bt_view_load(v, &a, err));
+    const bt_view_series *narrow = &v->series[0];
+    assert_false(narrow->exact);
+    assert_int_equal(narrow->n, STEPS / 8);
+    for (size_t i = 0; i < narrow->n; i++) {
+        NEAR(narrow->first[i], 8 * (double)i);
+        assert_int_equal(narrow->count[i], 6);
+        NEAR(narrow->mean[i], 8 * (double)i + 2.5);
+    }
+    bt_view_close(v);
     bt_db_close(db);
 }
 

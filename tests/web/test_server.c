@@ -4,6 +4,7 @@
  * outlive their deadline. */
 #include <errno.h>
 
+#include "web/server/server_impl.h"
 #include "web/web.h"
 #include "web_client.h"
 #include "web_test.h"
@@ -140,11 +141,15 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     bt_web *w = serve(t, 50000000, 0, false);
     ask(&c, w, live, "");
     hear(&c, 0, "Content-Type: text/event-stream");
+    hear(&c, 0, "Cache-Control: no-store");
     hear(&c, 0, "retry: 2000\n\n");
     const char *id = hear(&c, 0, "id: 0.59.");
     hear(&c, 0, "event: tick\ndata: {");
     hear(&c, 0, "\"newest_step\":59");
-    hear(&c, 0, ": hb\n\n"); /* alive, nothing to say */
+    const char *beat = hear(&c, 0, ": hb\n\n"); /* alive, nothing to say */
+    const unsigned long long wakes = atomic_load(&w->wakes);
+    for (int i = 0; i < 8; i++) beat = hear(&c, (size_t)(beat - c.text) + 1, ": hb\n\n");
+    assert_int_equal(atomic_load(&w->wakes), wakes); /* nobody is woken when nothing is new */
     snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
     hang_up(&c);
     snprintf(more, sizeof more, "Last-Event-ID: %s\r\n", last);
