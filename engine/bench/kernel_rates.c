@@ -137,7 +137,8 @@ static void run_xent(const work *w) {
     bt_k()->softmax_xent(w->f[1], w->f[0], w->index, 0.001f, w->M, w->K);
 }
 static void run_gemv(const work *w) {
-    bt_op_tern_gemv(w->f[0], w->xq, 0.5f, w->packed, 0.5f, w->N, w->K);
+    const bt_tern2 packed = {w->packed, 0.5f, w->N, w->K};
+    bt_op_tern_gemv(w->f[0], w->N, w->xq, w->scale, &packed, w->M, 0);
 }
 
 #define SHAPES "512x768x768 1024x2048x768 4096x192x192 4096x512x512 4096x1408x512 4096x2560x2560"
@@ -171,7 +172,7 @@ static const kcase cases[] = {
     {"tern_codes", BYTES, 6, run_tern_codes, 1, ROWS},
     {"tern_pack", BYTES, 5, run_tern_pack, 1, "8192x1x2560"},
     {"w8_pack", BYTES, 5, run_w8_pack, 1, "8192x1x512"},
-    {"tern_gemv", BYTES, 0.25, run_gemv, 1, "1x131072x2560"},
+    {"tern_gemv", BYTES, 0.25, run_gemv, 1, "1x131072x2560 4x131072x2560 16x131072x2560"},
 };
 
 /* ---- memory of one case ---------------------------------------------------------------------- */

@@ -12,44 +12,10 @@
 
 #include "engine/interop/formats.h"
 #include "engine/kernels/table/half.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 
-enum { Q8 = 32, TQ = 256, TQ2_CODES = 64, TQ1_CODES = 52 };
-
-static uint32_t bits_of(float x) {
-    uint32_t b;
-    memcpy(&b, &x, sizeof b);
-    return b;
-}
-
-static float float_of(uint32_t b) {
-    float x;
-    memcpy(&x, &b, sizeof x);
-    return x;
-}
-
-uint16_t bt_float_to_half(float x) {
-    const uint32_t b = bits_of(bt_half(x)), size = b & 0x7fffffffu, sign = b >> 16 & 0x8000u;
-    if (size > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-    if (size == 0x7f800000u) return (uint16_t)(sign | 0x7c00u);
-    if (size < 0x38800000u) return (uint16_t)(sign | (uint32_t)(float_of(size) * 0x1p24f));
-    return (uint16_t)(sign | (size - 0x38000000u) >> 13);
-}
-
-float bt_half_to_float(uint16_t x) {
-    const uint32_t sign = (uint32_t)(x & 0x8000u) << 16, size = x & 0x7fffu;
-    if (size >= 0x7c00u) return float_of(sign | 0x7f800000u | (size & 0x3ffu) << 13);
-    if (size < 0x400u) return copysignf((float)size * 0x1p-24f, float_of(sign | 0x3f800000u));
-    return float_of(sign | ((size << 13) + 0x38000000u));
-}
-
-uint16_t bt_float_to_bf16(float x) {
-    const uint32_t b = bits_of(x);
-    if ((b & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(b >> 16 | 0x40u);
-    return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
-}
-
-float bt_bf16_to_float(uint16_t x) { return float_of((uint32_t)x << 16); }
+enum { Q8 = 32, TQ = 256, TQ2_CODES = 64, TQ1_CODES = 52, SOME = 2048 };
 
 static uint16_t u16_at(const unsigned char *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static void put_u16(unsigned char *p, uint16_t v) {
@@ -58,6 +24,16 @@ static void put_u16(unsigned char *p, uint16_t v) {
 }
 
 /* ---- to floats ------------------------------------------------------------------------------- */
+
+/* files put two bytes anywhere */
+static void decode_16(bt_number t, float *out, const unsigned char *in, size_t n) {
+    uint16_t some[SOME];
+    for (size_t i = 0, k; i < n; i += k) {
+        k = n - i < SOME ? n - i : SOME;
+        memcpy(some, in + 2 * i, 2 * k);
+        (t == BT_NUM_F16 ? bt_k()->from_half : bt_k()->from_bf16)(out + i, some, k);
+    }
+}
 
 static void decode_q8(float *out, const unsigned char *in, size_t n) {
     for (size_t b = 0; b < n / Q8; b++, in += 34) {
@@ -99,11 +75,7 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
     switch (t) {
     case BT_NUM_F32: memcpy(out, in, n * sizeof *out); break;
     case BT_NUM_F16:
-        for (size_t i = 0; i < n; i++) out[i] = bt_half_to_float(u16_at(in + 2 * i));
-        break;
-    case BT_NUM_BF16:
-        for (size_t i = 0; i < n; i++) out[i] = bt_bf16_to_float(u16_at(in + 2 * i));
-        break;
+    case BT_NUM_BF16: decode_16(t, out, in, n); break;
     case BT_NUM_Q8_0: decode_q8(out, in, n); break;
     case BT_NUM_TQ2_0: return decode_tq2(out, in, n, err);
     case BT_NUM_TQ1_0: decode_tq1(out, in, n); break;
@@ -113,6 +85,15 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
 }
 
 /* ---- from floats ----------------------------------------------------------------------------- */
+
+static void encode_16(bt_number t, unsigned char *out, const float *in, size_t n) {
+    uint16_t some[SOME];
+    for (size_t i = 0, k; i < n; i += k) {
+        k = n - i < SOME ? n - i : SOME;
+        (t == BT_NUM_F16 ? bt_k()->to_half : bt_k()->to_bf16)(some, in + i, k);
+        memcpy(out + 2 * i, some, 2 * k);
+    }
+}
 
 /* as the packers of ggml: 1/d of the unrounded d, halves away from zero */
 static void encode_q8(unsigned char *out, const float *in, size_t n) {
@@ -128,10 +109,7 @@ static void encode_q8(unsigned char *out, const float *in, size_t n) {
 
 void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n) {
     if (t == BT_NUM_F32) memcpy(out, in, n * sizeof *in);
-    if (t == BT_NUM_F16)
-        for (size_t i = 0; i < n; i++) put_u16(out + 2 * i, bt_float_to_half(in[i]));
-    if (t == BT_NUM_BF16)
-        for (size_t i = 0; i < n; i++) put_u16(out + 2 * i, bt_float_to_bf16(in[i]));
+    if (t == BT_NUM_F16 || t == BT_NUM_BF16) encode_16(t, out, in, n);
     if (t == BT_NUM_Q8_0) encode_q8(out, in, n);
 }
 

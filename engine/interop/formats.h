@@ -62,10 +62,6 @@ void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suf
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 
 /* ---- elements ---- */
-uint16_t bt_float_to_half(float x); /* nearest, ties to even */
-float bt_half_to_float(uint16_t x);
-uint16_t bt_float_to_bf16(float x); /* nearest, ties to even */
-float bt_bf16_to_float(uint16_t x);
 /* n elements, whole blocks; PACKED is not among them (its rows are interleaved). BT_FORMAT: a code
  * that stands for nothing */
 bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_t n, bt_err *err)

@@ -1,4 +1,4 @@
-/* isa_amx_ops.h - the eight tile operations that the AMX set is written in: the instructions, or
+/* isa_amx_ops.h - the nine tile operations that the AMX set is written in: the instructions, or
  * (BT_AMX_EMULATED) the same in software, bit for bit for integers and by the manual's order of
  * sums for bf16, so that everything above them is tested on machines without AMX. The emulation
  * traps where the processor would fault: a shape that does not fit, a tile not configured. */
@@ -28,6 +28,7 @@ static void amx_configure(const amx_config *c) {
 #define amx_load(t, p, stride) _tile_loadd(t, p, stride)
 #define amx_store(t, p, stride) _tile_stored(t, p, stride)
 #define amx_dot_su8(c, a, b) _tile_dpbsud(c, a, b)
+#define amx_dot_us8(c, a, b) _tile_dpbusd(c, a, b)
 #define amx_dot_bf16(c, a, b) _tile_dpbf16ps(c, a, b)
 
 #else
@@ -77,6 +78,18 @@ static void amx_dot_su8(int c, int a, int b) {
             memcpy(&sum, amx.tile[c][m] + 4 * n, 4);
             for (size_t k = 0; k < amx.cfg.colsb[a]; k++)
                 sum += (uint32_t)((int8_t)amx.tile[a][m][k] * amx.tile[b][k / 4][4 * n + k % 4]);
+            memcpy(amx.tile[c][m] + 4 * n, &sum, 4);
+        }
+}
+/* TDPBUSD: four products of unsigned a and signed b a dword, wrapping */
+static void amx_dot_us8(int c, int a, int b) {
+    amx_fit(c, a, b);
+    for (size_t m = 0; m < amx.cfg.rows[c]; m++)
+        for (size_t n = 0; n < amx.cfg.colsb[c] / 4u; n++) {
+            uint32_t sum;
+            memcpy(&sum, amx.tile[c][m] + 4 * n, 4);
+            for (size_t k = 0; k < amx.cfg.colsb[a]; k++)
+                sum += (uint32_t)(amx.tile[a][m][k] * (int8_t)amx.tile[b][k / 4][4 * n + k % 4]);
             memcpy(amx.tile[c][m] + 4 * n, &sum, 4);
         }
 }

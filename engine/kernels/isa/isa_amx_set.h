@@ -2,7 +2,7 @@
  * (software tiles, tests only).
  *
  * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32
- * in vectors. Forward and int8 gradients run on tdpbsud, bf16 products and attention on tdpbf16ps;
+ * in vectors. Forward and int8 gradients run on tdpbsud, few rows by 2-bit weights on tdpbusd (isa_amx_gemv.h), bf16 products and attention on tdpbf16ps;
  * fp32 operands stay on vectors; rows come from avx512.
  *
  * Blocking (isa_products.h, isa_int8.h), from the probe of a Xeon with 2 MiB of L2 and 48 KiB of L1
@@ -20,6 +20,7 @@
 
 /* vector tiles that the shared headers define for the other sets */
 #pragma GCC diagnostic ignored "-Wunused-function"
+#include "engine/kernels/isa/isa_amx_gemv.h"
 #include "engine/kernels/isa/isa_attention.h"
 #include "engine/kernels/isa/isa_int8.h"
 #include "engine/kernels/isa/isa_products.h"
@@ -86,7 +87,10 @@ static void amx_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
 }
 
 static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
-    size_t own = most(attn_dwords(T, D) * 4, most(product_scratch(), int8_scratch(most(K, N))));
+    size_t longest = most(K, N),
+           products = most(product_scratch(),
+                           most(int8_scratch(longest), amx_gemv_scratch(longest))),
+           own = most(attn_dwords(T, D) * 4, products);
     return most(own, bt_kernels_avx512.scratch_bytes(M, N, K, T, D));
 }
 
@@ -95,7 +99,7 @@ static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
         .name = set_name, .row_grain = MR, .gemm = amx_gemm, .multiplies_bf16 = prod_bf16, \
         .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, .tern_dx = amx_tern_dx, \
         .tern_dw = amx_tern_dw, BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, .attn_bwd = amx_attn_bwd, \
-        .peak_ops = peak_ops, .scratch_bytes = amx_scratch \
+        .tern_gemv = amx_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = amx_scratch \
     }
 
 #endif /* __AVX512F__ */

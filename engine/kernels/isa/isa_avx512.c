@@ -51,7 +51,9 @@ static double peak_ops(bt_peak kind, size_t rounds) {
 
 static size_t avx512_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
     (void)M;
-    return most(attn_dwords(T, D) * 4, most(product_scratch(), int8_scratch(most(K, N))));
+    size_t longest = most(K, N),
+           products = most(product_scratch(), most(int8_scratch(longest), gemv_scratch(longest)));
+    return most(attn_dwords(T, D) * 4, products);
 }
 
 const bt_kernels bt_kernels_avx512 = {
@@ -61,7 +63,7 @@ const bt_kernels bt_kernels_avx512 = {
     BT_PRODUCT_SLOTS,
     BT_INT8_SLOTS,
     BT_ATTENTION_SLOTS,
-    .tern_gemv = prod_tern_gemv,
+    BT_GEMV_SLOTS,
     .peak_ops = peak_ops,
     .scratch_bytes = avx512_scratch,
 };

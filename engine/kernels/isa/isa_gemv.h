@@ -1,13 +1,14 @@
-/* isa_gemv.h - decoding: int8 vector x 2-bit ternary matrix. Included once by each set's file.
+/* isa_gemv.h - decoding: few rows of inputs x matrices that are read once, straight from memory: 2-bit
+ * ternary weights x int8, and the head (fp32, bf16, fp16) x fp32. Included once by each set's file.
  *
- * A row is blocks of 32 bytes for 128 inputs: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i +
- * j (kernels/table/ternary.h), so a shift and a mask give 32 consecutive unsigned operands. sum w x
- * = sum (w + 1) x - sum x.
+ * A ternary row is blocks of 32 bytes for 128 inputs: bits 2i, 2i+1 of byte j hold code + 1 of input
+ * 32 i + j (kernels/table/ternary.h), so a shift and a mask give 32 consecutive unsigned operands.
+ * sum w x = sum (w + 1) x - sum x.
  *
  * Roofline: one byte carries four weights; a core that reads B bytes/s multiplies 4 B weights/s.
- *           AVX-512 with VNNI, per 64
- * bytes: 4 masks, 4 vpdpbusd; four rows share the loads of x. That is ~3 cycles, above what memory
- * delivers to one core. */
+ *           AVX-512 with VNNI, one row of inputs, per 64 bytes: 4 masks, 4 vpdpbusd, ~3 cycles, above
+ *           what memory delivers to one core. With more rows of inputs four rows of weights are
+ *           unpacked once for four rows of inputs, and stay in L1 for the next four. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 
@@ -15,6 +16,13 @@
 
 #if defined(__AVX2__)
 
+/* (float)sum * s (+ y) */
+BT_INLINE void gemv_put(float *y, int32_t sum, float s, int acc) {
+    const float v = (float)sum * s;
+    *y = acc ? *y + v : v;
+}
+
+/* ---- 2-bit ternary weights, 32 bytes at a time ------------------------------------------------- */
 /* the first `have` bytes, zeros beyond */
 BT_INLINE __m256i load_32(const int8_t *x, size_t have) {
     if (have >= 32) return bytes32(x);
@@ -57,33 +65,83 @@ BT_INLINE void gemv_rows_256(const int rows, int32_t *sum, const int8_t *xq, con
     BT_UNROLL for (int r = 0; r < rows; r++) sum[r] = hsum_i32(total[r]);
 }
 
-static void gemv_four(int32_t sum[4], const int8_t *xq, const uint8_t *w, size_t stride, size_t K,
-                      size_t rows) {
-    if (rows == 4)
-        gemv_rows_256(4, sum, xq, w, stride, K);
-    else
-        for (size_t r = 0; r < rows; r++) gemv_rows_256(1, sum + r, xq, w + r * stride, stride, K);
+/* a product of M rows of inputs and some outputs, which begin at y and w */
+typedef struct few_rows {
+    float *y;
+    size_t ldy, M, K, N;
+    const int8_t *xq;
+    const float *dq;
+    const uint8_t *w;
+    float scale;
+    int acc;
+    int32_t all[BT_FEW_ROWS]; /* sums of the rows of inputs */
+} few_rows;
+
+static void gemv_256(const few_rows *p) {
+    const size_t stride = up(p->K, 128) / 4;
+    int32_t sum[4];
+    for (size_t n = 0; n < p->N; n += 4) {
+        const size_t rows = least(4, p->N - n);
+        const uint8_t *w = p->w + n * stride;
+        for (size_t m = 0; m < p->M; m++) {
+            const int8_t *xq = p->xq + m * p->K;
+            if (rows == 4)
+                gemv_rows_256(4, sum, xq, w, stride, p->K);
+            else
+                for (size_t r = 0; r < rows; r++)
+                    gemv_rows_256(1, sum + r, xq, w + r * stride, stride, p->K);
+            for (size_t r = 0; r < rows; r++)
+                gemv_put(p->y + m * p->ldy + n + r, sum[r] - p->all[m], p->dq[m] * p->scale,
+                         p->acc);
+        }
+    }
 }
+
+/* bytes of the inputs in the order in which 64 bytes of weights meet them */
+static size_t few_stride(size_t K) { return up(K, 256); }
 
 #if defined(__AVX512F__)
 /* rows are too short for the hardware to see a stream */
 enum { GEMV_AHEAD = 4096 };
-/* inputs put in order on the stack; longer rows go the other way */
-enum { GEMV_K = 16384 };
 
-/* xs: two blocks of x side by side, so that one load serves bits 2i, 2i+1 of 64 packed bytes. The
- * two bits stay where they are: place i counts 4^i, in an accumulator of its own that is shifted
- * down at the end (every term is a multiple) */
-BT_INLINE void gemv_rows_512(const int rows, int32_t *sum, const int8_t *xs, const uint8_t *w,
-                             size_t stride, size_t steps) {
+/* Two blocks of x side by side, so that one load serves bits 2i, 2i+1 of 64 packed bytes; zeros
+ * beyond K. */
+static void few_inputs(int8_t *xs, const int8_t *xq, size_t K) {
+    const size_t whole = K / 256 * 256;
+    int8_t last[256] = {0};
+    memcpy(last, xq + whole, K - whole);
+    for (size_t k = 0; k < K; k += 256, xs += 256) {
+        const int8_t *x = k < whole ? xq + k : last;
+        for (size_t i = 0; i < 4; i++) {
+            memcpy(xs + 64 * i, x + 32 * i, 32);
+            memcpy(xs + 64 * i + 32, x + 32 * i + 128, 32);
+        }
+    }
+}
+
+/* 64 bytes of a row of `stride` bytes; of its last half step the 32 that are there: a weight of 0 by
+ * an input of 0 */
+BT_INLINE __m512i few_weights(const uint8_t *w, size_t at, size_t stride) {
+    return at + 64 <= stride ? dwords(w + at) : _mm512_maskz_loadu_epi32(0x00ff, w + at);
+}
+
+BT_INLINE int32_t hsum_512(__m512i v) {
+    return hsum_i32(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
+}
+
+/* One row of inputs: the two bits stay where they are; place i counts 4^i, in an accumulator of its
+ * own that is shifted down at the end (every term is a multiple). */
+BT_INLINE void gemv_one_512(const int rows, int32_t *sum, const int8_t *xs, const uint8_t *w,
+                            size_t stride) {
     __m512i acc[4][4], place[4];
     BT_UNROLL for (int i = 0; i < 4; i++) {
         place[i] = _mm512_set1_epi8((char)(3 << 2 * i));
         BT_UNROLL for (int r = 0; r < rows; r++) acc[r][i] = _mm512_setzero_si512();
     }
-    for (size_t k = 0; k < steps; k++, w += 64, xs += 256) {
+    for (size_t at = 0; at < stride; at += 64, xs += 256) {
         __m512i v[4];
-        BT_UNROLL for (int r = 0; r < rows; r++) v[r] = dwords(w + (size_t)r * stride);
+        BT_UNROLL for (int r = 0; r < rows; r++)
+            v[r] = few_weights(w + (size_t)r * stride, at, stride);
         BT_UNROLL for (int i = 0; i < 4; i++) {
             __m512i x = dwords(xs + 64 * i);
             BT_UNROLL for (int r = 0; r < rows; r++)
@@ -93,55 +151,184 @@ BT_INLINE void gemv_rows_512(const int rows, int32_t *sum, const int8_t *xs, con
     BT_UNROLL for (int r = 0; r < rows; r++) {
         BT_UNROLL for (int i = 1; i < 4; i++) acc[r][0] =
             _mm512_add_epi32(acc[r][0], _mm512_srai_epi32(acc[r][i], (unsigned)(2 * i)));
-        sum[r] = hsum_i32(_mm256_add_epi32(_mm512_castsi512_si256(acc[r][0]),
-                                           _mm512_extracti64x4_epi64(acc[r][0], 1)));
+        sum[r] = hsum_512(acc[r][0]);
     }
 }
 
-static void gemv_512(float *y, const int8_t *xq, int32_t all, float s, const uint8_t *w, size_t K,
-                     size_t rows) {
-    size_t stride = up(K, 128) / 4, steps = K / 256, rest = steps * 256;
-    int8_t xs[GEMV_K];
-    for (size_t k = 0; k < rest; k += 256) {
-        for (size_t i = 0; i < 4; i++) {
-            memcpy(xs + k + 64 * i, xq + k + 32 * i, 32);
-            memcpy(xs + k + 64 * i + 32, xq + k + 32 * i + 128, 32);
+/* `few` rows of inputs: weights are unpacked once for all; sum[m * 4 + r] */
+BT_INLINE void gemv_few_512(const int rows, const int few, int32_t *sum, const int8_t *xs,
+                            size_t ldx, const uint8_t *w, size_t stride) {
+    const __m512i three = _mm512_set1_epi8(3);
+    __m512i acc[4][4];
+    BT_UNROLL for (int r = 0; r < rows; r++) BT_UNROLL for (int m = 0; m < few; m++)
+        acc[r][m] = _mm512_setzero_si512();
+    for (size_t at = 0; at < stride; at += 64, xs += 256) {
+        __m512i v[4];
+        BT_UNROLL for (int r = 0; r < rows; r++)
+            v[r] = few_weights(w + (size_t)r * stride, at, stride);
+        BT_UNROLL for (int i = 0; i < 4; i++) {
+            __m512i u[4];
+            BT_UNROLL for (int r = 0; r < rows; r++) {
+                u[r] = _mm512_and_si512(v[r], three);
+                v[r] = _mm512_srli_epi16(v[r], 2);
+            }
+            BT_UNROLL for (int m = 0; m < few; m++) {
+                __m512i x = dwords(xs + (size_t)m * ldx + 64 * i);
+                BT_UNROLL for (int r = 0; r < rows; r++) acc[r][m] = x_dpbusd(acc[r][m], u[r], x);
+            }
         }
     }
-    for (size_t n = 0; n < rows; n += 4, w += 4 * stride) {
-        size_t have = least(4, rows - n);
-        int32_t sum[4], more[4] = {0};
+    BT_UNROLL for (int m = 0; m < few; m++) BT_UNROLL for (int r = 0; r < rows; r++)
+        sum[m * 4 + r] = hsum_512(acc[r][m]);
+}
+
+BT_INLINE void gemv_some_512(const int rows, size_t few, int32_t *sum, const int8_t *xs, size_t ldx,
+                             const uint8_t *w, size_t stride) {
+    switch (few) {
+    case 1: gemv_one_512(rows, sum, xs, w, stride); break;
+    case 2: gemv_few_512(rows, 2, sum, xs, ldx, w, stride); break;
+    case 3: gemv_few_512(rows, 3, sum, xs, ldx, w, stride); break;
+    default: gemv_few_512(rows, 4, sum, xs, ldx, w, stride); break;
+    }
+}
+
+static void gemv_512(const few_rows *p, int8_t *xs) {
+    const size_t stride = up(p->K, 128) / 4, ldx = few_stride(p->K);
+    for (size_t m = 0; m < p->M; m++) few_inputs(xs + m * ldx, p->xq + m * p->K, p->K);
+    for (size_t n = 0; n < p->N; n += 4) {
+        const size_t rows = least(4, p->N - n);
+        const uint8_t *w = p->w + n * stride;
+        int32_t sum[16];
         /* may lie beyond the end */
         for (size_t o = 0; o < 4 * stride; o += 64)
             _mm_prefetch((const char *)w + o + GEMV_AHEAD, _MM_HINT_T0);
-        if (have == 4)
-            gemv_rows_512(4, sum, xs, w, stride, steps);
-        else
-            for (size_t r = 0; r < have; r++)
-                gemv_rows_512(1, sum + r, xs, w + r * stride, stride, steps);
-        if (rest < K) gemv_four(more, xq + rest, w + rest / 4, stride, K - rest, have);
-        for (size_t r = 0; r < have; r++) y[n + r] = (float)(sum[r] + more[r] - all) * s;
+        for (size_t m = 0; m < p->M; m += 4) {
+            const size_t few = least(4, p->M - m);
+            if (rows == 4)
+                gemv_some_512(4, few, sum, xs + m * ldx, ldx, w, stride);
+            else
+                for (size_t r = 0; r < rows; r++)
+                    gemv_some_512(1, few, sum + r, xs + m * ldx, ldx, w + r * stride, stride);
+            for (size_t i = 0; i < few; i++)
+                for (size_t r = 0; r < rows; r++)
+                    gemv_put(p->y + (m + i) * p->ldy + n + r, sum[i * 4 + r] - p->all[m + i],
+                             p->dq[m + i] * p->scale, p->acc);
+        }
     }
 }
 #endif
 
-static void prod_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2,
-                           float scale, size_t K, size_t n0, size_t n1) {
-    size_t stride = up(K, 128) / 4;
-    int32_t all = sum_i8(xq, K), sum[4];
-    float s = dq * scale;
+static size_t gemv_scratch(size_t K) { return BT_FEW_ROWS * few_stride(K); }
+
+static few_rows few_rows_of(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
+                            const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
+                            int flags) {
+    few_rows p = {.y = y + n0,
+                  .ldy = ldy,
+                  .M = M,
+                  .K = K,
+                  .N = n1 - n0,
+                  .xq = xq,
+                  .dq = dq,
+                  .w = packed2 + n0 * (up(K, 128) / 4),
+                  .scale = scale,
+                  .acc = flags & BT_ACC};
+    for (size_t m = 0; m < M; m++) p.all[m] = sum_i8(xq + m * K, K);
+    return p;
+}
+
+static void prod_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
+                           const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
+                           int flags, void *scratch) {
+    const few_rows p = few_rows_of(y, ldy, xq, dq, M, packed2, scale, K, n0, n1, flags);
 #if defined(__AVX512F__)
-    if (bt_cpu_get()->avx512_vnni && K <= GEMV_K) {
-        gemv_512(y + n0, xq, all, s, packed2 + n0 * stride, K, n1 - n0);
+    if (bt_cpu_get()->avx512_vnni) {
+        gemv_512(&p, scratch);
         return;
     }
 #endif
+    (void)scratch;
+    gemv_256(&p);
+}
+
+/* ---- the head ---------------------------------------------------------------------------------- */
+/* rows of inputs that share four rows of weights in registers */
+enum { FEW = VL == 16 ? 4 : 2 };
+
+BT_INLINE vf head_weights(const void *w, size_t i, const bt_stored_as as) {
+    if (as == BT_AS_F32) return v_load((const float *)w + i);
+    const uint16_t *h = (const uint16_t *)w + i;
+    return as == BT_AS_F16 ? v_load_half(h) : v_bits(vi_sll(vi_from_u16(h), 16));
+}
+
+/* n < VL of them, zeros beyond */
+BT_INLINE vf head_weights_n(const void *w, size_t i, size_t n, const bt_stored_as as) {
+    if (as == BT_AS_F32) return v_load_n((const float *)w + i, n);
+    uint16_t some[VL] = {0};
+    memcpy(some, (const uint16_t *)w + i, n * sizeof *some);
+    return head_weights(some, 0, as);
+}
+
+/* one sum an element, over K in ascending order: the same bits whatever shares the registers */
+BT_INLINE void head_block(const int rows, const int few, const bt_stored_as as, float *y,
+                          size_t ldy, const void *w, size_t first, const float *x, size_t K) {
+    vf acc[4][FEW], v[FEW];
+    BT_UNROLL for (int r = 0; r < rows; r++) BT_UNROLL for (int m = 0; m < few; m++)
+        acc[r][m] = v_set(0);
+    size_t k = 0;
+    for (; k + VL <= K; k += VL) {
+        BT_UNROLL for (int m = 0; m < few; m++) v[m] = v_load(x + (size_t)m * K + k);
+        BT_UNROLL for (int r = 0; r < rows; r++) {
+            vf a = head_weights(w, first + (size_t)r * K + k, as);
+            BT_UNROLL for (int m = 0; m < few; m++) acc[r][m] = v_fma(a, v[m], acc[r][m]);
+        }
+    }
+    if (k < K) {
+        BT_UNROLL for (int m = 0; m < few; m++) v[m] = v_load_n(x + (size_t)m * K + k, K - k);
+        BT_UNROLL for (int r = 0; r < rows; r++) {
+            vf a = head_weights_n(w, first + (size_t)r * K + k, K - k, as);
+            BT_UNROLL for (int m = 0; m < few; m++) acc[r][m] = v_fma(a, v[m], acc[r][m]);
+        }
+    }
+    BT_UNROLL for (int m = 0; m < few; m++) BT_UNROLL for (int r = 0; r < rows; r++)
+        y[(size_t)m * ldy + (size_t)r] = v_hsum(acc[r][m]);
+}
+
+BT_INLINE void head_rows(const int rows, size_t few, const bt_stored_as as, float *y, size_t ldy,
+                         const void *w, size_t first, const float *x, size_t K) {
+    if (few == 1) head_block(rows, 1, as, y, ldy, w, first, x, K);
+    if (few == 2) head_block(rows, 2, as, y, ldy, w, first, x, K);
+#if defined(__AVX512F__)
+    if (few == 3) head_block(rows, 3, as, y, ldy, w, first, x, K);
+    if (few == 4) head_block(rows, 4, as, y, ldy, w, first, x, K);
+#endif
+}
+
+BT_INLINE void head_as(const bt_stored_as as, float *y, size_t ldy, const void *w, const float *x,
+                       size_t M, size_t K, size_t n0, size_t n1) {
     for (size_t n = n0; n < n1; n += 4) {
-        size_t rows = least(4, n1 - n);
-        gemv_four(sum, xq, packed2 + n * stride, stride, K, rows);
-        for (size_t r = 0; r < rows; r++) y[n + r] = (float)(sum[r] - all) * s;
+        const size_t rows = least(4, n1 - n);
+        for (size_t m = 0; m < M; m += FEW) {
+            const size_t few = least(FEW, M - m);
+            if (rows == 4)
+                head_rows(4, few, as, y + m * ldy + n, ldy, w, n * K, x + m * K, K);
+            else
+                for (size_t r = 0; r < rows; r++)
+                    head_rows(1, few, as, y + m * ldy + n + r, ldy, w, (n + r) * K, x + m * K, K);
+        }
     }
 }
+
+static void prod_gemv(float *y, size_t ldy, const void *w, bt_stored_as as, const float *x,
+                      size_t M, size_t K, size_t n0, size_t n1) {
+    switch (as) {
+    case BT_AS_BF16: head_as(BT_AS_BF16, y, ldy, w, x, M, K, n0, n1); break;
+    case BT_AS_F16: head_as(BT_AS_F16, y, ldy, w, x, M, K, n0, n1); break;
+    default: head_as(BT_AS_F32, y, ldy, w, x, M, K, n0, n1); break;
+    }
+}
+
+#define BT_GEMV_SLOTS .tern_gemv = prod_tern_gemv, .gemv = prod_gemv
 
 #endif /* __AVX2__ */
 #endif

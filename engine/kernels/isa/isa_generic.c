@@ -8,6 +8,7 @@
 
 #include "engine/kernels/isa/isa_exact.h"
 #include "engine/kernels/isa/isa_stats.h"
+#include "engine/kernels/table/half.h"
 
 static float row_rstd(const float *x, float eps, size_t C) {
     double sum = 0;
@@ -167,6 +168,14 @@ static void from_bf16(float *y, const uint16_t *x, size_t n) {
     }
 }
 
+static void to_half(uint16_t *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] = bt_float_to_half(x[i]);
+}
+
+static void from_half(float *y, const uint16_t *x, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] = bt_half_to_float(x[i]);
+}
+
 static double sum_squares(const float *x, size_t n) {
     double s = 0;
     for (size_t i = 0; i < n; i++) s += (double)x[i] * x[i];
@@ -211,12 +220,22 @@ static bt_tern_stats tern_codes(int8_t *codes, const float *w, float mean, float
     return st;
 }
 
-static void gemv(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1) {
-    for (size_t n = n0; n < n1; n++) {
-        double s = 0;
-        for (size_t k = 0; k < K; k++) s += (double)w[n * K + k] * (double)x[k];
-        y[n] = (float)s;
+static double weight_at(const void *w, bt_stored_as as, size_t i) {
+    switch (as) {
+    case BT_AS_BF16: return (double)bt_bf16_to_float(((const uint16_t *)w)[i]);
+    case BT_AS_F16: return (double)bt_half_to_float(((const uint16_t *)w)[i]);
+    default: return (double)((const float *)w)[i];
     }
+}
+
+static void gemv(float *y, size_t ldy, const void *w, bt_stored_as as, const float *x, size_t M,
+                 size_t K, size_t n0, size_t n1) {
+    for (size_t m = 0; m < M; m++)
+        for (size_t n = n0; n < n1; n++) {
+            double s = 0;
+            for (size_t k = 0; k < K; k++) s += weight_at(w, as, n * K + k) * (double)x[m * K + k];
+            y[m * ldy + n] = (float)s;
+        }
 }
 
 /* independent chains of whatever vectors the baseline has; the values stay finite: x -> 0.5 x +
@@ -255,6 +274,8 @@ const bt_kernels bt_kernels_generic = {
     .scale = scale,
     .to_bf16 = to_bf16,
     .from_bf16 = from_bf16,
+    .to_half = to_half,
+    .from_half = from_half,
     .sum_squares = sum_squares,
     .sum_abs = sum_abs,
     .sum = sum,

@@ -36,8 +36,9 @@ void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, c
 void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
                          const float *lse, const float *q, const float *k, const float *v,
                          const bt_attn_shape *s, bt_prec prec, void *scratch);
-void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
-                          size_t K, size_t n0, size_t n1);
+void bt_generic_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
+                          const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
+                          int flags, void *scratch);
 size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D);
 
 /* isa_generic_split.c */

@@ -218,16 +218,20 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
 
 /* block of 128 inputs in 32 bytes: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j
  * (kernels/table/ternary.h) */
-void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
-                          size_t K, size_t n0, size_t n1) {
+void bt_generic_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
+                          const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
+                          int flags, void *scratch) {
     size_t row_bytes = (K + 127) / 128 * 32;
-    for (size_t n = n0; n < n1; n++) {
-        const uint8_t *w = packed2 + n * row_bytes;
-        int32_t s = 0;
-        for (size_t k = 0; k < K; k++)
-            s += ((w[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1) * xq[k];
-        y[n] = (float)s * (dq * scale);
-    }
+    (void)scratch;
+    for (size_t m = 0; m < M; m++, xq += K, y += ldy)
+        for (size_t n = n0; n < n1; n++) {
+            const uint8_t *w = packed2 + n * row_bytes;
+            int32_t s = 0;
+            for (size_t k = 0; k < K; k++)
+                s += ((w[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1) * xq[k];
+            float v = (float)s * (dq[m] * scale);
+            y[n] = flags & BT_ACC ? y[n] + v : v;
+        }
 }
 
 size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D) {

@@ -320,8 +320,22 @@ static void rows_from_bf16(float *y, const uint16_t *x, size_t count) {
     if (i < count) bt_kernels_generic.from_bf16(y + i, x + i, count - i);
 }
 
-static void rows_gemv(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1) {
-    for (size_t n = n0; n < n1; n++) y[n] = row_dot(w + n * K, x, K);
+static void rows_to_half(uint16_t *y, const float *x, size_t count) {
+    size_t i = 0;
+    for (; i + VL <= count; i += VL) {
+        vf v = v_load(x + i);
+        if (v_any_nan(v))
+            bt_kernels_generic.to_half(y + i, x + i, VL);
+        else
+            v_store_half(y + i, v);
+    }
+    if (i < count) bt_kernels_generic.to_half(y + i, x + i, count - i);
+}
+
+static void rows_from_half(float *y, const uint16_t *x, size_t count) {
+    size_t i = 0;
+    for (; i + VL <= count; i += VL) v_store(y + i, v_load_half(x + i));
+    if (i < count) bt_kernels_generic.from_half(y + i, x + i, count - i);
 }
 
 #define SUM_SLOT(name, term) \
@@ -436,9 +450,9 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
     .quant_rows = rows_quant, .rmsnorm_quant = rows_rmsnorm_quant, .rope = rows_rope, \
     .glu = rows_glu, .glu_bwd = rows_glu_bwd, .softmax_xent = rows_softmax_xent, .add = rows_add, \
     .scale = rows_scale, .to_bf16 = rows_to_bf16, .from_bf16 = rows_from_bf16, \
-    .sum_squares = rows_sum_squares, .sum_abs = rows_sum_abs, .sum = rows_sum, \
-    .adamw = rows_adamw, .gemv = rows_gemv, .tern_codes = rows_tern_codes, BT_EXACT_SLOTS, \
-    BT_STATS_SLOTS
+    .to_half = rows_to_half, .from_half = rows_from_half, .sum_squares = rows_sum_squares, \
+    .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .tern_codes = rows_tern_codes, \
+    BT_EXACT_SLOTS, BT_STATS_SLOTS
 
 #endif /* __AVX2__ */
 #endif

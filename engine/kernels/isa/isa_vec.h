@@ -64,6 +64,13 @@ BT_INLINE vf v_rint(vf a) {
 }
 /* rounded to fp16 */
 BT_INLINE vf v_half(vf a) { return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
+BT_INLINE vf v_load_half(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+BT_INLINE void v_store_half(uint16_t *p, vf a) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+BT_INLINE int v_any_nan(vf a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
 /* half to even, saturated to int8 */
 /* whole vectors without a mask: bytes under one are slow on some processors */
 BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
@@ -170,6 +177,13 @@ BT_INLINE vf v_rint(vf a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 BT_INLINE vf v_half(vf a) { return _mm256_cvtph_ps(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
+BT_INLINE vf v_load_half(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+BT_INLINE void v_store_half(uint16_t *p, vf a) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+}
+BT_INLINE int v_any_nan(vf a) { return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0; }
 /* n in [-126, 127], a whole number */
 BT_INLINE vf v_pow2(vf x, vf n) {
     __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)),

@@ -98,10 +98,18 @@ void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const 
                     float scale, size_t M, size_t N, size_t K, const bt_noise *noise, int flags);
 void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
                     size_t M, size_t N, size_t K, const bt_noise *noise);
-/* one token against 2-bit weights (kernels/table/ternary.h) */
-void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
-                     size_t N, size_t K);
-void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K);
+/* a ternary matrix (N, K) in 2 bits (kernels/table/ternary.h) and its scale */
+typedef struct bt_tern2 {
+    const uint8_t *packed;
+    float scale;
+    size_t N, K;
+} bt_tern2;
+/* the bits of bt_op_tern_fwd for M <= BT_FEW_ROWS rows */
+void bt_op_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_tern2 *w,
+                     size_t M, int flags);
+/* y (M, N) of few rows x (M, K) */
+void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t M, size_t N,
+                size_t K);
 /* A table of weights as it is read: fp32 values; fp32 values each of which is rounded to bf16 as it
  * is read; or stored as bf16. The last two give the same bits everywhere: ranks that hold the
  * values compute as ranks that were sent them. */

@@ -213,28 +213,49 @@ void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt
     bt_ops_timed("w8_dx8", 2.0 * product(M, N, K), 0, M, product_grain(), do_w8_dx8, &j);
 }
 
+/* ---- few rows: weights are read once, outputs are what threads share ------------------------- */
+enum { GEMV_GRAIN = 64 };
+
 static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    (void)thread;
-    bt_k()->tern_gemv(j->y, j->xq, j->dq[0], j->packed_in, j->scale, j->K, a, b);
+    bt_k()->tern_gemv(j->y, j->ldy, j->xq, j->dq, j->M, j->packed_in, j->scale, j->K, a, b,
+                      j->flags, bt_ops_scratch(thread));
 }
 
-void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
-                     size_t N, size_t K) {
-    product_job j = {.y = y, .xq = xq, .dq = &dq, .packed_in = packed2, .scale = scale, .K = K};
-    bt_ops_timed("tern_gemv", 2.0 * product(1, N, K), product(N, K, 1) / 4, N, 64, do_tern_gemv,
-                 &j);
+void bt_op_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_tern2 *w,
+                     size_t M, int flags) {
+    product_job j = {.y = y,
+                     .ldy = ldy,
+                     .xq = xq,
+                     .dq = dq,
+                     .packed_in = w->packed,
+                     .scale = w->scale,
+                     .M = M,
+                     .K = w->K,
+                     .flags = flags};
+    bt_ops_timed("tern_gemv", 2.0 * product(M, w->N, w->K), product(w->N, w->K, 1) / 4, w->N,
+                 GEMV_GRAIN, do_tern_gemv, &j);
 }
+
+typedef struct gemv_job {
+    float *y;
+    size_t ldy, M, K;
+    const void *w;
+    bt_stored_as as;
+    const float *x;
+} gemv_job;
 
 static void do_gemv(void *ctx, int thread, size_t a, size_t b) {
-    const product_job *j = ctx;
+    const gemv_job *j = ctx;
     (void)thread;
-    bt_k()->gemv(j->y, j->b, j->x, j->K, a, b);
+    bt_k()->gemv(j->y, j->ldy, j->w, j->as, j->x, j->M, j->K, a, b);
 }
 
-void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K) {
-    product_job j = {.y = y, .b = w, .x = x, .K = K};
-    bt_ops_timed("gemv", 2.0 * product(1, N, K), 4.0 * product(N, K, 1), N, 64, do_gemv, &j);
+void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t M, size_t N,
+                size_t K) {
+    gemv_job j = {y, N, M, K, w, as, x};
+    bt_ops_timed("gemv", 2.0 * product(M, N, K), (as == BT_AS_F32 ? 4.0 : 2.0) * product(N, K, 1),
+                 N, GEMV_GRAIN, do_gemv, &j);
 }
 
 /* ---- dense products -------------------------------------------------------------------------- */

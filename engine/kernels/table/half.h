@@ -1,5 +1,6 @@
-/* half.h - a float rounded to the nearest fp16 value (IEEE 754 binary16, ties to even), without an
- * instruction for it. Beyond 65504 infinity, below 2^-14 multiples of 2^-24; NaN stays NaN. */
+/* half.h - floats, fp16 (IEEE 754 binary16) and bf16, rounded to the nearest, ties to even, without
+ * an instruction for it. fp16 is infinity beyond 65504, below 2^-14 multiples of 2^-24; NaN stays
+ * NaN. */
 #ifndef BT_ENGINE_KERNELS_TABLE_HALF_H
 #define BT_ENGINE_KERNELS_TABLE_HALF_H
 
@@ -20,5 +21,41 @@ static inline float bt_half(float x) {
     memcpy(&x, &bits, sizeof x);
     return x;
 }
+
+static inline float bt_float_of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint16_t bt_float_to_half(float x) {
+    const float near = bt_half(x);
+    uint32_t b;
+    memcpy(&b, &near, sizeof b);
+    const uint32_t size = b & 0x7fffffffu, sign = b >> 16 & 0x8000u;
+    if (size > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (size == 0x7f800000u) return (uint16_t)(sign | 0x7c00u);
+    if (size < 0x38800000u) return (uint16_t)(sign | (uint32_t)(bt_float_of_bits(size) * 0x1p24f));
+    return (uint16_t)(sign | (size - 0x38000000u) >> 13);
+}
+
+static inline float bt_half_to_float(uint16_t x) {
+    const uint32_t sign = (uint32_t)(x & 0x8000u) << 16, size = x & 0x7fffu;
+    if (size > 0x7c00u) /* a NaN is quiet, as processors make it */
+        return bt_float_of_bits(sign | 0x7fc00000u | (size & 0x3ffu) << 13);
+    if (size == 0x7c00u) return bt_float_of_bits(sign | 0x7f800000u);
+    if (size < 0x400u)
+        return copysignf((float)size * 0x1p-24f, bt_float_of_bits(sign | 0x3f800000u));
+    return bt_float_of_bits(sign | ((size << 13) + 0x38000000u));
+}
+
+static inline uint16_t bt_float_to_bf16(float x) {
+    uint32_t b;
+    memcpy(&b, &x, sizeof b);
+    if ((b & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(b >> 16 | 0x40u);
+    return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
+}
+
+static inline float bt_bf16_to_float(uint16_t x) { return bt_float_of_bits((uint32_t)x << 16); }
 
 #endif

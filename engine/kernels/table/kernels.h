@@ -39,6 +39,9 @@ typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
  * sets with `multiplies_bf16` */
 enum { BT_ACC = 1, BT_B_BF16 = 2 };
 
+/* how the weights of `gemv` are stored: float, or uint16_t that stand for bf16 or fp16 */
+typedef enum { BT_AS_F32, BT_AS_BF16, BT_AS_F16 } bt_stored_as;
+
 typedef struct bt_code_seen {
     uint64_t flips, sign_flips, back;
 } bt_code_seen;
@@ -164,6 +167,9 @@ typedef struct bt_kernels {
     /* half to even; NaN stays NaN, the same bits on every set */
     void (*to_bf16)(uint16_t *y, const float *x, size_t n);
     void (*from_bf16)(float *y, const uint16_t *x, size_t n); /* exact */
+    /* the same two with fp16: half.h */
+    void (*to_half)(uint16_t *y, const float *x, size_t n);
+    void (*from_half)(float *y, const uint16_t *x, size_t n);
     /* callers pass blocks of fixed size */
     double (*sum_squares)(const float *x, size_t n);
     double (*sum_abs)(const float *x, size_t n);
@@ -253,13 +259,17 @@ typedef struct bt_kernels {
                      const float *lse, const float *q, const float *k, const float *v,
                      const bt_attn_shape *s, bt_prec prec, void *scratch);
 
-    /* ---- decoding: one token ----------------------------------------------------------------- */
-    /* y[n] = dq * scale * sum_k xq[k] w[n, k], n0..n1, from 2-bit packed weights (tern2 layout of
-     * kernels/table/ternary.h) */
-    void (*tern_gemv)(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
-                      size_t K, size_t n0, size_t n1);
-    /* y[n] = sum_k w[n, k] x[k], n0..n1: the head of one token */
-    void (*gemv)(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1);
+    /* ---- decoding: few rows, bound by reading weights ------------------------------------------ */
+    /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] w[n, k] for M <= BT_FEW_ROWS rows, outputs n0..n1,
+     * from 2-bit packed weights (tern2 layout of kernels/table/ternary.h); the sums are exact in
+     * int32: the bits of tern_fwd */
+    void (*tern_gemv)(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
+                      const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
+                      int flags, void *scratch);
+    /* y[m, n] = sum_k w[n, k] x[m, k] for M rows of x, outputs n0..n1: the head. The sum for one
+     * element does not depend on M */
+    void (*gemv)(float *y, size_t ldy, const void *w, bt_stored_as as, const float *x, size_t M,
+                 size_t K, size_t n0, size_t n1);
 
     /* ---- measuring --------------------------------------------------------------------------- */
     /* multiply-adds of one kind out of registers alone, `rounds` times a fixed number; returns the
@@ -274,6 +284,8 @@ typedef struct bt_kernels {
 enum { BT_TERN_ROWS = 64 };
 /* queries of an attention tile */
 enum { BT_ATTN_ROWS = 64 };
+/* rows of tern_gemv at most */
+enum { BT_FEW_ROWS = 32 };
 /* fixed block of sums that are split over threads */
 enum { BT_SUM_BLOCK = 4096 };
 

@@ -55,7 +55,6 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
         l.kept = base ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
-        l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
         l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
     }
     l.ops = bt_linear_ops_of(&l);

@@ -154,7 +154,6 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
         p->head_xq = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->C, 1);
         p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
     }
-    p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
     if (adapters->n) plan_adapters(p, s);
     if (bt_tp_needed(s)) bt_tp_reserve(&p->tp, &p->scratch, s, whole);
 }

@@ -12,7 +12,7 @@ typedef struct bt_model_memory {
     /* per tensor; NULL when only sizes are wanted. packed: its packed weights, or the values that its
      * owners send */
     size_t *codes, *packed, *packed2;
-    size_t row, taken;
+    size_t taken;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, documents, lora_x,
         lora_u, lora_du, adapter_w, noise_rows;

@@ -3,17 +3,20 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/arena.h"
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/ternary.h"
+#include "engine/model/net/cache_attention.h"
 #include "engine/model/net/net.h"
 
 /* rows that go through the head at once; that read it as they are */
-enum { LOGITS_BLOCK = 64, HEAD_ROWS = 8 };
+enum { LOGITS_BLOCK = 64, HEAD_ROWS = BT_FEW_ROWS };
 
 typedef struct row { /* of a step */
     int slot;
@@ -27,8 +30,9 @@ struct bt_decoder {
     float *k, *v;  /* (slots, L, T, KV * D) */
     float *scores; /* (threads, T) */
     float *wanted; /* (logits_rows, C) normed rows whose logits are wanted */
-    /* (V, C) the head as bf16, where products round it to that anyway; NULL: fp32 is read */
-    uint16_t *head;
+    /* (V, C) the head in 16 bits, where that loses nothing that products do not; else the model's */
+    const void *head;
+    bt_stored_as head_as;
     row *rows;      /* (M) */
     size_t *length; /* (slots) */
 };
@@ -37,9 +41,44 @@ size_t bt_decoder_slot_bytes(const bt_model_cfg *c) {
     return 2 * (size_t)c->L * (size_t)c->T * (size_t)c->KV * (size_t)c->D * sizeof(float);
 }
 
-/* a model that trains keeps its memory, and its head may change */
-static bool copies_head(const bt_model *m) {
-    return !m->setup.train && m->head.f32 && m->head.rounded;
+/* ---- the head in 16 bits ---------------------------------------------------------------------- */
+typedef struct narrow_job {
+    uint16_t *to; /* NULL: only looks */
+    const float *x;
+    bt_stored_as as;
+    atomic_bool other; /* some value is none of this type */
+} narrow_job;
+
+enum { NARROW = 4096 };
+
+static void narrow_range(void *ctx, int thread, size_t begin, size_t end) {
+    narrow_job *j = ctx;
+    uint16_t some[NARROW];
+    float back[NARROW];
+    (void)thread;
+    for (size_t i = begin, n; i < end; i += n) {
+        n = bt_min_size(NARROW, end - i);
+        uint16_t *to = j->to ? j->to + i : some;
+        (j->as == BT_AS_F16 ? bt_k()->to_half : bt_k()->to_bf16)(to, j->x + i, n);
+        if (j->to) continue;
+        if (atomic_load_explicit(&j->other, memory_order_relaxed)) return;
+        (j->as == BT_AS_F16 ? bt_k()->from_half : bt_k()->from_bf16)(back, to, n);
+        if (memcmp(back, j->x + i, n * sizeof *back) != 0) atomic_store(&j->other, true);
+    }
+}
+
+static bool all_are(const bt_model *m, bt_stored_as as) {
+    narrow_job j = {.x = m->head.f32, .as = as};
+    bt_parallel_for((size_t)m->setup.cfg.V * (size_t)m->setup.cfg.C, NARROW, narrow_range, &j);
+    return !atomic_load(&j.other);
+}
+
+/* Half of the bytes, where products round the head to bf16 anyway, or where all its values come from
+ * a file that held 16 bits each. A model that trains keeps its memory, and its head may change. */
+static bt_stored_as head_form(const bt_model *m) {
+    if (m->setup.train || !m->head.f32) return BT_AS_F32;
+    if (m->head.rounded || all_are(m, BT_AS_BF16)) return BT_AS_BF16;
+    return all_are(m, BT_AS_F16) ? BT_AS_F16 : BT_AS_F32;
 }
 
 bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) {
@@ -55,8 +94,9 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     if (!d) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
     d->m = m;
     d->slots = slots;
+    d->head_as = head_form(m);
     const bt_model_cfg *c = &m->setup.cfg;
-    const size_t T = (size_t)c->T, M = bt_decoder_rows(d),
+    const size_t T = (size_t)c->T, M = bt_decoder_rows(d), VC = (size_t)c->V * (size_t)c->C,
                  cache = (size_t)slots * bt_decoder_slot_bytes(c) / 2;
     bt_arena_plan(&d->arena, "generation");
     const size_t k = bt_arena_reserve(&d->arena, cache, 1),
@@ -65,9 +105,8 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
                                            sizeof(float)),
                  wanted = bt_arena_reserve(&d->arena, m->logits_rows * (size_t)c->C, sizeof(float)),
                  rows = bt_arena_reserve(&d->arena, M, sizeof(row)),
-                 head = copies_head(m) ? bt_arena_reserve(&d->arena, (size_t)c->V * (size_t)c->C,
-                                                          sizeof(uint16_t))
-                                       : 0,
+                 head = d->head_as != BT_AS_F32 ? bt_arena_reserve(&d->arena, VC, sizeof(uint16_t))
+                                                : 0,
                  length = bt_arena_reserve(&d->arena, (size_t)slots, sizeof(size_t));
     bt_code code = bt_arena_commit(&d->arena, err);
     if (code != BT_OK) {
@@ -81,9 +120,11 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     d->rows = bt_arena_at(&d->arena, rows);
     d->length = bt_arena_at(&d->arena, length);
     memset(d->length, 0, (size_t)slots * sizeof *d->length);
-    if (copies_head(m)) {
-        d->head = bt_arena_at(&d->arena, head);
-        bt_op_save_bf16(d->head, m->head.f32, (size_t)c->V * (size_t)c->C);
+    d->head = m->head.f32;
+    if (d->head_as != BT_AS_F32) {
+        narrow_job j = {bt_arena_at(&d->arena, head), m->head.f32, d->head_as, false};
+        bt_parallel_for(VC, NARROW, narrow_range, &j);
+        d->head = j.to;
     }
     *out = d;
     return BT_OK;
@@ -107,7 +148,7 @@ size_t bt_decoder_rows(const bt_decoder *d) {
 
 void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head) {
     const bt_model *m = d->m;
-    const size_t word = d->head ? sizeof(uint16_t) : sizeof(float);
+    const size_t word = d->head_as == BT_AS_F32 ? sizeof(float) : sizeof(uint16_t);
     *ternary = 0;
     *head = word * (size_t)m->setup.cfg.V * (size_t)m->setup.cfg.C;
     for (size_t i = 0; i < m->params.n; i++) {
@@ -117,51 +158,6 @@ void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head)
 }
 
 /* ---- attention over the cache ---------------------------------------------------------------- */
-/* One token leaves a matrix product nothing to reuse: rows are read once, straight from memory, in
- * sixteen lanes that compilers turn into vectors without being allowed to reorder sums. So every
- * processor computes the same bits, and each takes the widest vectors that it has. */
-enum { LANES = 16 };
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WIDEST
-#endif
-
-WIDEST static float dot(const float *a, const float *b, size_t n) {
-    float lane[LANES] = {0}, sum = 0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (size_t j = 0; j < LANES; j++) lane[j] += a[i + j] * b[i + j];
-    }
-    for (; i < n; i++) sum += a[i] * b[i];
-    for (size_t j = 0; j < LANES; j++) sum += lane[j];
-    return sum;
-}
-
-/* y[0..n) = sum over t of p[t] * v[t * ld + 0..n) */
-WIDEST static void weighted_sum(float *y, const float *p, const float *v, size_t ld, size_t rows,
-                                size_t n) {
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        float lane[LANES] = {0};
-        for (size_t t = 0; t < rows; t++) {
-            for (size_t j = 0; j < LANES; j++) lane[j] += p[t] * v[t * ld + i + j];
-        }
-        memcpy(y + i, lane, sizeof lane);
-    }
-    for (; i < n; i++) {
-        y[i] = 0;
-        for (size_t t = 0; t < rows; t++) y[i] += p[t] * v[t * ld + i];
-    }
-}
-
-static void softmax_row(float *s, size_t n) {
-    float top = s[0], sum = 0;
-    for (size_t i = 1; i < n; i++) top = fmaxf(top, s[i]);
-    for (size_t i = 0; i < n; i++) sum += s[i] = expf(s[i] - top);
-    for (size_t i = 0; i < n; i++) s[i] /= sum;
-}
-
 static size_t cache_stride(const bt_decoder *d) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     return (size_t)c->T * (size_t)c->KV * (size_t)c->D;
@@ -186,16 +182,16 @@ static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     const bt_model_cfg *c = &d->m->setup.cfg;
     const size_t D = (size_t)c->D, KVD = (size_t)c->KV * D, H = (size_t)c->H,
                  group = (size_t)(c->H / c->KV);
-    const float scale = 1.0f / sqrtf((float)D);
-    float *s = d->scores + (size_t)thread * (size_t)c->T;
+    float *weights = d->scores + (size_t)thread * (size_t)c->T;
     for (size_t i = begin; i < end; i++) {
         const row *r = &d->rows[j->first + i / H];
         const size_t h = i % H, at = (j->first + i / H) * H * D + h * D;
-        const float *k = cache_at(d, d->k, r->slot, j->layer) + h / group * D,
-                    *v = cache_at(d, d->v, r->slot, j->layer) + h / group * D;
-        for (size_t t = 0; t < r->seen; t++) s[t] = scale * dot(j->q + at, k + t * KVD, D);
-        softmax_row(s, r->seen);
-        weighted_sum(j->o + at, s, v, KVD, r->seen, D);
+        const bt_cached head = {.k = cache_at(d, d->k, r->slot, j->layer) + h / group * D,
+                                .v = cache_at(d, d->v, r->slot, j->layer) + h / group * D,
+                                .ld = KVD,
+                                .seen = r->seen,
+                                .D = D};
+        bt_cache_attend(j->o + at, j->q + at, &head, weights);
     }
 }
 
@@ -271,84 +267,15 @@ static void embed(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     }
 }
 
-/* one row w of the head */
-static float from_bf16(uint16_t w) {
-    const uint32_t bits = (uint32_t)w << 16;
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-WIDEST static float dot_bf16(const uint16_t *w, const float *x, size_t C) {
-    float lane[LANES] = {0}, sum = 0;
-    size_t i = 0;
-    for (; i + LANES <= C; i += LANES)
-        for (size_t j = 0; j < LANES; j++) lane[j] += from_bf16(w[i + j]) * x[i + j];
-    for (; i < C; i++) sum += from_bf16(w[i]) * x[i];
-    for (size_t j = 0; j < LANES; j++) sum += lane[j];
-    return sum;
-}
-
-/* four rows, so that sums need not wait for each other */
-WIDEST static void dot_bf16_4(float y[4], const uint16_t *w, const float *x, size_t C) {
-    float a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, d[LANES] = {0}, sum[4] = {0};
-    size_t i = 0;
-    for (; i + LANES <= C; i += LANES) {
-        for (size_t j = 0; j < LANES; j++) {
-            const float v = from_bf16(w[i + j]);
-            a[j] += v * x[i + j];
-            b[j] += v * x[C + i + j];
-            c[j] += v * x[2 * C + i + j];
-            d[j] += v * x[3 * C + i + j];
-        }
-    }
-    for (; i < C; i++)
-        for (size_t r = 0; r < 4; r++) sum[r] += from_bf16(w[i]) * x[r * C + i];
-    for (size_t j = 0; j < LANES; j++) {
-        sum[0] += a[j];
-        sum[1] += b[j];
-        sum[2] += c[j];
-        sum[3] += d[j];
-    }
-    memcpy(y, sum, sizeof sum);
-}
-
-typedef struct head_job {
-    const bt_decoder *d;
-    const float *x;
-    size_t n;
-} head_job;
-
-static void head_range(void *ctx, int thread, size_t begin, size_t end) {
-    const head_job *j = ctx;
-    const bt_model *m = j->d->m;
-    const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
-    float y[4];
-    (void)thread;
-    for (size_t v = begin; v < end; v++) {
-        const uint16_t *w = j->d->head + v * C;
-        size_t r = 0;
-        for (; r + 4 <= j->n; r += 4) {
-            dot_bf16_4(y, w, j->x + r * C, C);
-            for (size_t k = 0; k < 4; k++) m->logits[(r + k) * V + v] = y[k];
-        }
-        for (; r < j->n; r++) m->logits[r * V + v] = dot_bf16(w, j->x + r * C, C);
-    }
-}
-
-/* Logits of normed rows x (n, C) -> the model's (n, V). Few rows are bound by reading the head, in
- * bf16 half of the bytes; many, and all rows of a prompt that is scored, by the products. */
+/* Logits of normed rows x (n, C) -> the model's (n, V). Few rows are bound by reading the head; many,
+ * and all rows of a prompt that is scored, by the products. */
 static void head(bt_decoder *d, const float *x, size_t n, bool all) {
     bt_model *m = d->m;
     const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
-    if (!all && d->head && n <= HEAD_ROWS) {
-        head_job j = {d, x, n};
-        bt_ops_run("head_gemv", 2.0 * (double)V * (double)C, V, 64, head_range, &j);
-    } else if (n == 1) {
-        bt_op_gemv(m->logits, m->head.f32, x, V, C);
-    } else {
+    if (d->head && !all && n <= HEAD_ROWS)
+        bt_op_gemv(m->logits, d->head, d->head_as, x, n, V, C);
+    else
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, n, V, C, m->setup.prec, 0);
-    }
 }
 
 typedef struct wanted {

@@ -36,16 +36,15 @@ static const bt_linear_ops ternary = {tern_fwd, tern_dx, tern_dw};
 
 /* ---- ternary, decoding ----------------------------------------------------------------------- */
 
-/* A single token is bound by reading weights: 2 bits each are a quarter of the bytes. */
+/* Few tokens are bound by reading weights: 2 bits each are a quarter of the bytes. The same bits. */
 static void decode_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows, int flags) {
-    if (rows != 1) {
+    if (rows > BT_FEW_ROWS) {
         tern_fwd(l, y, in, src, r0, rows, flags);
         return;
     }
-    float *out = flags & BT_ACC ? l->row : y;
-    bt_op_tern_gemv(out, in->xq + r0 * l->K, in->dq[r0], l->packed2, l->scale, l->N, l->K);
-    if (flags & BT_ACC) bt_op_add(y, out, l->N);
+    const bt_tern2 w = {l->packed2, l->scale, l->N, l->K};
+    bt_op_tern_gemv(y, l->N, in->xq + r0 * l->K, in->dq + r0, &w, rows, flags);
 }
 
 static const bt_linear_ops decoding = {.fwd = decode_fwd};

@@ -67,12 +67,10 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     size_t packed_bytes; /* of one range */
     /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
     unsigned char *packed;
-    /* 2-bit form for single tokens, models without training; NULL otherwise */
+    /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
     /* (N K) a frozen base: its codes in 2 bits each, from which `packed` is made; NULL otherwise */
     uint8_t *kept;
-    /* (N) with packed2: one token's output before it is added */
-    float *row;
     float scale, mean; /* of |w|; of w, which b1 takes off */
     bt_tern_stats counts;
     size_t counted; /* weights that counts are of */

@@ -2,6 +2,7 @@
  * there and back. */
 #include <float.h>
 
+#include "engine/kernels/table/half.h"
 #include "tests/engine/interop/interop_fixture.h"
 #include "tests/engine/interop/packers.h"
 

@@ -252,6 +252,12 @@ static void flat(const bt_kernels *k) {
         same_bits("from_bf16", y, want, n * 4);
         k->to_bf16(small, y, n);
         same_bits("a bf16 value stays", small, want_small, n * 2);
+        k->to_half(small, x, n);
+        G->to_half(want_small, x, n);
+        same_bits("to_half", small, want_small, n * 2);
+        k->from_half(y, small, n);
+        G->from_half(want, small, n);
+        same_bits("from_half", y, want, n * 4);
         drop_all("bf16");
         x = floats(n);
         double abs = G->sum_abs(x, n) + 1e-30, sq = G->sum_squares(x, n) + 1e-30;

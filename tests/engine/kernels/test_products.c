@@ -231,22 +231,37 @@ static void tern_gemv(const bt_kernels *k, shape s) {
         for (int j = 0; j < 4; j++) v |= (int)(unit() * 3) << (2 * j);
         p[i] = (uint8_t)v;
     }
-    int8_t *x = bytes_in(s.K, -128, 127);
-    float *y = filled(s.N, 9), *want = filled(s.N, 9);
-    size_t n0 = s.N / 4;
-    k->tern_gemv(y, x, 0.02f, p, 0.37f, s.K, n0, s.N);
-    G->tern_gemv(want, x, 0.02f, p, 0.37f, s.K, n0, s.N);
-    same_bits("tern_gemv", y, want, s.N * 4);
+    size_t M = s.M < BT_FEW_ROWS ? s.M : BT_FEW_ROWS, n0 = s.N / 4, ldy = s.N + 3;
+    int8_t *x = bytes_in(M * s.K, -128, 127);
+    float *y = floats(M * ldy), *want = copy_of(y, M * ldy), *dq = filled(M, 0.02f);
+    for (size_t m = 0; m < M; m++) dq[m] += 0.001f * (float)m;
+    for (int flags = 0; flags <= BT_ACC; flags++) {
+        k->tern_gemv(y, ldy, x, dq, M, p, 0.37f, s.K, n0, s.N, flags,
+                     scratch_for(k, M, s.N, s.K, 1, 1));
+        G->tern_gemv(want, ldy, x, dq, M, p, 0.37f, s.K, n0, s.N, flags, NULL);
+        same_bits("tern_gemv", y, want, M * ldy * 4);
+    }
 }
 
+/* of weights in each form, and the same bits for a row by itself */
 static void gemv(const bt_kernels *k, shape s) {
-    float *w = floats(s.N * s.K), *x = floats(s.K), *y = filled(s.N, 9), *want = filled(s.N, 9),
-          *size = filled(s.N, 9), *aw = abs_of(w, s.N * s.K), *ax = abs_of(x, s.K);
-    size_t n0 = s.N / 4;
-    k->gemv(y, w, x, s.K, n0, s.N);
-    G->gemv(want, w, x, s.K, n0, s.N);
-    G->gemv(size, aw, ax, s.K, n0, s.N);
-    near_scaled("gemv", y, want, size, 2e-6, s.N);
+    size_t M = s.M < BT_FEW_ROWS ? s.M : BT_FEW_ROWS, n0 = s.N / 4, n = s.N * s.K;
+    float *w = floats(n), *x = floats(M * s.K), *aw = abs_of(w, n), *ax = abs_of(x, M * s.K);
+    uint16_t *half[3] = {NULL, take(n * 2, 4), take(n * 2, 4)};
+    G->to_bf16(half[BT_AS_BF16], w, n);
+    G->to_half(half[BT_AS_F16], w, n);
+    for (int as = BT_AS_F32; as <= BT_AS_F16; as++) {
+        const void *from = as == BT_AS_F32 ? (const void *)w : half[as];
+        float *y = filled(M * s.N, 9), *want = filled(M * s.N, 9), *size = filled(M * s.N, 9);
+        k->gemv(y, s.N, from, (bt_stored_as)as, x, M, s.K, n0, s.N);
+        G->gemv(want, s.N, from, (bt_stored_as)as, x, M, s.K, n0, s.N);
+        G->gemv(size, s.N, aw, BT_AS_F32, ax, M, s.K, n0, s.N);
+        near_scaled("gemv", y, want, size, 2e-6, M * s.N);
+        for (size_t m = 0; m < M; m++) {
+            k->gemv(want + m * s.N, s.N, from, (bt_stored_as)as, x + m * s.K, 1, s.K, n0, s.N);
+            same_bits("gemv of one row", want + m * s.N, y + m * s.N, s.N * 4);
+        }
+    }
 }
 
 /* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06

@@ -87,7 +87,7 @@ static void test_gemv_of_packed(void **state) {
     for (size_t i = 0; i < K; i++) x[i] = (int8_t)((int)(bt_rng_u64(5, 6, i) % 255) - 127);
     bt_tern2_pack(packed, codes, N, K);
     bt_kernels_generic.tern_fwd(want, N, x, &dq, codes, 0.5f, 0, 1, N, K, 0, NULL);
-    bt_kernels_generic.tern_gemv(y, x, dq, packed, 0.5f, K, 0, N);
+    bt_kernels_generic.tern_gemv(y, N, x, &dq, 1, packed, 0.5f, K, 0, N, 0, NULL);
     assert_memory_equal(y, want, sizeof y);
 }
 

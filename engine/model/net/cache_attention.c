@@ -1,0 +1,100 @@
+/* cache_attention.c - a query against cached keys and values, in lanes. */
+#include "engine/model/net/cache_attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/kernels/table/kernels.h"
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define WIDEST
+#endif
+
+/* KEYS at a time, so that sums need not wait for each other; COLUMNS of the output likewise */
+enum { LANES = 16, KEYS = 4, COLUMNS = 4 };
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+
+#define LOAD(v, p) memcpy(&(v), p, sizeof(lanes))
+
+/* halves added to halves */
+static inline float sum_of(const lanes *v) {
+    float s[LANES];
+    memcpy(s, v, sizeof s);
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++) s[j] += s[j + half];
+    return s[0];
+}
+
+static inline float rest_of(const float *q, const float *k, size_t from, size_t D) {
+    float s = 0;
+    for (size_t i = from; i < D; i++) s += q[i] * k[i];
+    return s;
+}
+
+/* s[t] = scale * q k[t] */
+WIDEST static void scores(float *s, const float *q, const bt_cached *c, float scale) {
+    const size_t D = c->D, whole = D / LANES * LANES;
+    size_t t = 0;
+    for (; t + KEYS <= c->seen; t += KEYS) {
+        const float *k = c->k + t * c->ld;
+        lanes sum[KEYS] = {{0}, {0}, {0}, {0}}, a, b;
+        for (size_t i = 0; i < whole; i += LANES) {
+            LOAD(a, q + i);
+            for (size_t j = 0; j < KEYS; j++) {
+                LOAD(b, k + j * c->ld + i);
+                sum[j] += a * b;
+            }
+        }
+        for (size_t j = 0; j < KEYS; j++)
+            s[t + j] = scale * (sum_of(&sum[j]) + rest_of(q, k + j * c->ld, whole, D));
+    }
+    for (; t < c->seen; t++) {
+        const float *k = c->k + t * c->ld;
+        lanes sum = {0}, a, b;
+        for (size_t i = 0; i < whole; i += LANES) {
+            LOAD(a, q + i);
+            LOAD(b, k + i);
+            sum += a * b;
+        }
+        s[t] = scale * (sum_of(&sum) + rest_of(q, k, whole, D));
+    }
+}
+
+/* o = sum over t of w[t] v[t] */
+WIDEST static void weighted_sum(float *o, const float *w, const bt_cached *c) {
+    size_t i = 0;
+    for (; i + COLUMNS * LANES <= c->D; i += COLUMNS * LANES) {
+        lanes sum[COLUMNS] = {{0}, {0}, {0}, {0}}, b;
+        for (size_t t = 0; t < c->seen; t++) {
+            for (size_t j = 0; j < COLUMNS; j++) {
+                LOAD(b, c->v + t * c->ld + i + j * LANES);
+                sum[j] += w[t] * b;
+            }
+        }
+        memcpy(o + i, sum, sizeof sum);
+    }
+    for (; i + LANES <= c->D; i += LANES) {
+        lanes sum = {0}, b;
+        for (size_t t = 0; t < c->seen; t++) {
+            LOAD(b, c->v + t * c->ld + i);
+            sum += w[t] * b;
+        }
+        memcpy(o + i, &sum, sizeof sum);
+    }
+    for (; i < c->D; i++) {
+        o[i] = 0;
+        for (size_t t = 0; t < c->seen; t++) o[i] += w[t] * c->v[t * c->ld + i];
+    }
+}
+
+void bt_cache_attend(float *o, const float *q, const bt_cached *c, float *weights) {
+    const int32_t none = -1;
+    bt_row_stat stat;
+    scores(weights, q, c, 1.0f / sqrtf((float)c->D));
+    bt_k()->row_lse(&stat, weights, &none, 1, c->seen);
+    const float share = (float)(1.0 / stat.sum);
+    bt_k()->row_softmax(weights, &stat.a, &share, &none, 0, 1, c->seen);
+    weighted_sum(o, weights, c);
+}

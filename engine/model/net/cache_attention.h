@@ -1,0 +1,20 @@
+/* cache_attention.h - one query of one head against the keys and values of a cache.
+ *
+ * One token leaves a matrix product nothing to reuse: keys are read once, straight from memory, in
+ * sixteen lanes that compilers turn into vectors without being allowed to reorder sums. So every
+ * processor computes the same sums, and each takes the widest vectors that it has.
+ * Threads: pure functions. */
+#ifndef BT_ENGINE_MODEL_NET_CACHE_ATTENTION_H
+#define BT_ENGINE_MODEL_NET_CACHE_ATTENTION_H
+
+#include <stddef.h>
+
+typedef struct bt_cached { /* of one head */
+    const float *k, *v;    /* (seen, D), rows `ld` apart */
+    size_t ld, seen, D;
+} bt_cached;
+
+/* o (D) = softmax(q k^T / sqrt(D)) v; weights: memory of `seen` floats */
+void bt_cache_attend(float *o, const float *q, const bt_cached *c, float *weights);
+
+#endif
