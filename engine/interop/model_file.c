@@ -2,13 +2,18 @@
 #include "engine/interop/model_file.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { RAW_BYTES = 1 << 20, CHUNK = 1 << 20 };
+#include "engine/base/small.h"
+#include "engine/base/threads.h"
+
+/* PIECE: elements of a row or more that one thread reads at a time */
+enum { RAW_BYTES = 1 << 18, PIECE = 1 << 16, CHUNK = 1 << 20 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -55,7 +60,6 @@ void bt_model_file_close(bt_model_file *s) {
     bt_tokenizer_free(s->tokenizer);
     bt_text_release(&s->notes);
     free(s->places);
-    free(s->raw);
     free(s->row);
     free(s);
 }
@@ -66,9 +70,8 @@ bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) {
     for (size_t i = 0; i < s->params.n; i++)
         if (s->params.tensors[i].cols > longest) longest = s->params.tensors[i].cols;
     s->places = calloc(s->params.n, sizeof *s->places);
-    s->raw = malloc(RAW_BYTES > 4 * longest ? RAW_BYTES : 4 * longest);
     s->row = malloc(longest * sizeof *s->row);
-    if (s->places && s->raw && s->row) return BT_OK;
+    if (s->places && s->row) return BT_OK;
     return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", s->path);
 }
 
@@ -125,54 +128,129 @@ static uint64_t turned(const bt_model_file *s, uint64_t row) {
     return row - in + in % (D / 2) * 2 + in / (D / 2);
 }
 
-static bt_code bytes_of(bt_model_file *s, const bt_stored *f, uint64_t at, size_t n, bt_err *err) {
-    return bt_foreign_read(&s->stored.files[f->file], s->raw, n, f->at + at, err);
+static bt_code bytes_of(bt_model_file *s, const bt_stored *f, uint64_t at, unsigned char *raw,
+                        size_t n, bt_err *err) {
+    return bt_foreign_read(&s->stored.files[f->file], raw, n, f->at + at, err);
 }
 
-static bt_code plain_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
-                          float *out, bt_err *err) {
-    const bt_stored *f = p->stored;
+/* raw: memory of raw_bytes(f) */
+static size_t raw_bytes(const bt_stored *f) {
+    return bt_max_size(RAW_BYTES, bt_number_bytes(f->number, (size_t)f->cols));
+}
+
+static bt_code plain_rows(bt_model_file *s, const bt_stored *f, uint64_t row, size_t n, float *out,
+                          unsigned char *raw, bt_err *err) {
     const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols),
-                 most = RAW_BYTES / row_bytes > 0 ? RAW_BYTES / row_bytes : 1;
+                 most = raw_bytes(f) / row_bytes;
     for (size_t done = 0, k; done < n; done += k) {
-        k = n - done < most ? n - done : most;
-        BT_TRY(bytes_of(s, f, (row + done) * row_bytes, k * row_bytes, err));
+        k = bt_min_size(n - done, most);
+        BT_TRY(bytes_of(s, f, (row + done) * row_bytes, raw, k * row_bytes, err));
         bt_err why = BT_ERR_INIT;
-        if (bt_number_decode(f->number, out + done * cols, s->raw, k * cols, &why) != BT_OK)
+        if (bt_number_decode(f->number, out + done * cols, raw, k * cols, &why) != BT_OK)
             return bt_fail(err, BT_FORMAT, "tensor '%s', rows from %llu: %s", f->name,
                            (unsigned long long)(row + done), why.msg);
     }
     return BT_OK;
 }
 
-static bt_code packed_row(bt_model_file *s, const bt_stored_place *p, uint64_t row, float *out,
-                          bt_err *err) {
-    const bt_stored *f = p->stored;
+static bt_code packed_row(bt_model_file *s, const bt_stored *f, uint64_t row, float *out,
+                          unsigned char *raw, bt_err *err) {
     const unsigned shift = (unsigned)(row / f->rows) * 2;
-    BT_TRY(bytes_of(s, f, row % f->rows * f->cols, (size_t)f->cols, err));
+    unsigned wrong = 0;
+    BT_TRY(bytes_of(s, f, row % f->rows * f->cols, raw, (size_t)f->cols, err));
     for (size_t i = 0; i < f->cols; i++) {
-        const unsigned code = (unsigned)s->raw[i] >> shift & 3u;
-        if (code == 3)
+        const unsigned code = (unsigned)raw[i] >> shift & 3u;
+        wrong |= code & code >> 1;
+        out[i] = (float)(int)code - 1.0f;
+    }
+    for (size_t i = 0; wrong && i < f->cols; i++) {
+        if (((unsigned)raw[i] >> shift & 3u) == 3)
             return bt_fail(err, BT_FORMAT,
                            "tensor '%s', row %llu, input %zu holds the code 3, which no ternary "
                            "weight has",
                            f->name, (unsigned long long)row, i);
-        out[i] = (float)(int)code - 1.0f;
     }
     return BT_OK;
 }
 
 /* as stored: values, or codes */
 static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
-                           float *out, bt_err *err) {
-    if (p->order == BT_ROWS_PLAIN) return plain_rows(s, p, row, n, out, err);
-    for (size_t k = 0; k < n; k++, out += p->stored->cols) {
+                           float *out, unsigned char *raw, bt_err *err) {
+    const bt_stored *f = p->stored;
+    if (p->order == BT_ROWS_PLAIN) return plain_rows(s, f, row, n, out, raw, err);
+    for (size_t k = 0; k < n; k++, out += f->cols) {
         if (p->order == BT_ROWS_TURNED)
-            BT_TRY(plain_rows(s, p, turned(s, row + k), 1, out, err));
+            BT_TRY(plain_rows(s, f, turned(s, row + k), 1, out, raw, err));
         else
-            BT_TRY(packed_row(s, p, row + k, out, err));
+            BT_TRY(packed_row(s, f, row + k, out, raw, err));
     }
     return BT_OK;
+}
+
+/* ---- rows, over the thread pool --------------------------------------------------------------- */
+
+typedef struct rows_job {
+    bt_model_file *s;
+    const bt_stored_place *p;
+    uint64_t row;
+    float *out;
+    bool weights; /* codes become latent weights, values are checked */
+    pthread_mutex_t lock;
+    bt_code code; /* of the first rows that fail, and why */
+    size_t failed;
+    bt_err *err;
+} rows_job;
+
+static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t elems, bt_err *err) {
+    const bt_stored_place *p = j->p;
+    for (size_t k = 0; p->coded && k < elems; k++)
+        out[k] = out[k] > 0 ? p->level : out[k] < 0 ? -p->level : 0;
+    unsigned wrong = 0; /* x - x is 0 for every number but infinities */
+    for (size_t k = 0; k < elems; k++) wrong |= out[k] - out[k] != 0;
+    if (!wrong) return BT_OK;
+    size_t k = 0;
+    while (isfinite(out[k])) k++;
+    return bt_fail(err, BT_FORMAT, "tensor '%s' holds %g in its rows from %llu", p->stored->name,
+                   (double)out[k], (unsigned long long)row);
+}
+
+static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
+    rows_job *j = ctx;
+    const bt_stored *f = j->p->stored;
+    const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols);
+    unsigned char *raw = malloc(raw_bytes(f));
+    bt_err why = BT_ERR_INIT;
+    bt_code code = raw ? BT_OK
+                       : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
+    (void)thread;
+    for (size_t r = begin, n; r < end && code == BT_OK; r += n) { /* pieces that stay in cache */
+        n = bt_min_size(step, end - r);
+        code = stored_rows(j->s, j->p, j->row + r, n, j->out + r * cols, raw, &why);
+        if (code == BT_OK && j->weights)
+            code = finish_rows(j, j->row + r, j->out + r * cols, n * cols, &why);
+    }
+    free(raw);
+    if (code == BT_OK) return;
+    pthread_mutex_lock(&j->lock);
+    if (j->code == BT_OK || begin < j->failed) {
+        j->code = code;
+        j->failed = begin;
+        if (j->err) *j->err = why;
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+static bt_code read_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+                         float *out, bool weights, bt_err *err) {
+    rows_job j = {.s = s,
+                  .p = p,
+                  .row = row,
+                  .out = out,
+                  .weights = weights,
+                  .lock = PTHREAD_MUTEX_INITIALIZER,
+                  .err = err};
+    bt_parallel_for(n, bt_max_size(1, PIECE / (size_t)p->stored->cols), rows_range, &j);
+    return j.code;
 }
 
 /* ---- codes ----------------------------------------------------------------------------------- */
@@ -180,8 +258,9 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t 
 static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt_err *err) {
     *scale = 1;
     if (!p->scale) return BT_OK;
-    BT_TRY(bytes_of(s, p->scale, 0, (size_t)p->scale->bytes, err));
-    BT_TRY(bt_number_decode(p->scale->number, scale, s->raw, 1, err));
+    unsigned char raw[sizeof(float)];
+    BT_TRY(bytes_of(s, p->scale, 0, raw, (size_t)p->scale->bytes, err));
+    BT_TRY(bt_number_decode(p->scale->number, scale, raw, 1, err));
     if (!isfinite(*scale) || *scale <= 0)
         return bt_fail(err, BT_FORMAT, "tensor '%s' is %g, not a positive number", p->scale->name,
                        (double)*scale);
@@ -193,6 +272,26 @@ static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt
                        p->scale->name, (double)*scale, p->inverse ? "divides" : "multiplies");
     }
     if (p->inverse) *scale = 1 / *scale;
+    return BT_OK;
+}
+
+/* how many codes are not zero; all have one size, `most` (0: not known yet) */
+static bt_code count_piece(const bt_stored_place *p, const float *x, size_t n, float *most,
+                           uint64_t *some, bt_err *err) {
+    size_t zero = 0, same = 0, first = 0;
+    while (*most == 0 && first < n) *most = fabsf(x[first++]);
+    for (size_t k = 0; k < n; k++) {
+        zero += x[k] == 0;
+        same += fabsf(x[k]) == *most;
+    }
+    if (*most == 0) return BT_OK;
+    *some += n - zero;
+    if (zero + same == n) return BT_OK;
+    for (size_t k = 0; k < n; k++)
+        if (x[k] != 0 && fabsf(x[k]) != *most)
+            return bt_fail(err, BT_FORMAT,
+                           "tensor '%s' holds %g and %g: a ternary tensor has one scale",
+                           p->stored->name, (double)*most, (double)fabsf(x[k]));
     return BT_OK;
 }
 
@@ -209,17 +308,8 @@ static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
     if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN; /* any order counts alike */
     for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
         const size_t n = t->rows - row < step ? t->rows - row : step;
-        code = stored_rows(s, &stored, row, n, x, err);
-        for (size_t k = 0; code == BT_OK && k < n * t->cols; k++) {
-            const float size = fabsf(x[k]);
-            if (!(size > 0)) continue;
-            if (most == 0) most = size;
-            if (size != most)
-                code = bt_fail(err, BT_FORMAT,
-                               "tensor '%s' holds %g and %g: a ternary tensor has one scale",
-                               p->stored->name, (double)most, (double)size);
-            some++;
-        }
+        code = read_rows(s, &stored, row, n, x, false, err);
+        if (code == BT_OK) code = count_piece(p, x, n * t->cols, &most, &some, err);
     }
     free(x);
     BT_TRY(code);
@@ -244,15 +334,7 @@ static bt_code model_rows(bt_model_file *s, size_t i, uint64_t row, size_t n, fl
                           bt_err *err) {
     bt_stored_place *p = &s->places[i];
     if (p->coded && !p->counted) BT_TRY(count_codes(s, i, err));
-    BT_TRY(stored_rows(s, p, row, n, out, err));
-    const size_t elems = n * (size_t)s->params.tensors[i].cols;
-    for (size_t k = 0; p->coded && k < elems; k++)
-        out[k] = out[k] > 0 ? p->level : out[k] < 0 ? -p->level : 0;
-    float wrong = 0; /* x - x is 0 for every number but infinities */
-    for (size_t k = 0; k < elems; k++) wrong = out[k] - out[k] == 0 ? wrong : out[k];
-    if (isfinite(wrong) && wrong == 0) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "tensor '%s' holds %g in its rows from %llu", p->stored->name,
-                   (double)wrong, (unsigned long long)row);
+    return read_rows(s, p, row, n, out, true, err);
 }
 
 static bt_code native_read(bt_model_file *s, const bt_tensor *t, uint64_t first, uint64_t count,

@@ -55,7 +55,6 @@ struct bt_model_file {
     /* foreign files */
     bt_stored_list stored;
     bt_stored_place *places; /* [params.n] */
-    unsigned char *raw;
     float *row;
     bool doubted; /* a note says that scales look wrong */
     /* a native checkpoint */

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/small.h"
+#include "engine/base/threads.h"
 #include "engine/data/io/file_io.h"
 #include "engine/kernels/ops/ops.h"
 
@@ -61,16 +63,38 @@ uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form) {
     return (uint64_t)t->rows * bt_number_bytes(form->number, t->cols);
 }
 
-/* in the blocks of the flat array in which the model adds (model/net/quantise.c) */
+/* ---- absmean: in the blocks of the flat array in which the model adds (model/net/quantise.c) ---- */
+
+typedef struct sum_job {
+    const float *x;
+    double *sums;
+    size_t offset, end, first; /* of the flat array; the block of sums[0] */
+} sum_job;
+
+static void sum_blocks(void *ctx, int thread, size_t begin, size_t end) {
+    const sum_job *j = ctx;
+    (void)thread;
+    for (size_t b = begin; b < end; b++) {
+        const size_t block = j->first + b, from = bt_max_size(block * BT_SUM_BLOCK, j->offset),
+                     to = bt_min_size((block + 1) * BT_SUM_BLOCK, j->end);
+        j->sums[b] = bt_k()->sum_abs(j->x + (from - j->offset), to - from);
+    }
+}
+
 float bt_absmean(const bt_tensor *t, const float *x) {
-    double sum = 0;
-    for (size_t at = t->offset, end = t->offset + t->count, next; at < end; at = next) {
-        next = (at / BT_SUM_BLOCK + 1) * BT_SUM_BLOCK;
-        if (next > end) next = end;
-        sum += bt_k()->sum_abs(x + (at - t->offset), next - at);
+    enum { BLOCKS = 256 }; /* at a time */
+    double sums[BLOCKS], sum = 0;
+    sum_job j = {x, sums, t->offset, t->offset + t->count, t->offset / BT_SUM_BLOCK};
+    const size_t last = (j.end - 1) / BT_SUM_BLOCK;
+    for (size_t n; j.first <= last; j.first += n) {
+        n = bt_min_size(BLOCKS, last - j.first + 1);
+        bt_parallel_for(n, 16, sum_blocks, &j);
+        for (size_t b = 0; b < n; b++) sum += sums[b];
     }
     return fmaxf((float)(sum / (double)t->count), 1e-5f);
 }
+
+/* ---- a piece of a tensor, over the thread pool -------------------------------------------------- */
 
 /* rows of whole heads from ours to pairs (model_file.h) */
 static void turn(unsigned char *out, const unsigned char *in, size_t rows, size_t row_bytes,
@@ -93,44 +117,75 @@ typedef struct tensor_job {
     float scale;
 } tensor_job;
 
+/* rows of a piece that begins at row `row` of the tensor */
+typedef struct piece {
+    const tensor_job *j;
+    size_t row;
+} piece;
+
+/* codes, to blocks or to floats */
+static void encode_codes(const tensor_job *j, unsigned char *out, float *x, const int8_t *codes,
+                         size_t elems) {
+    const float scale = j->form->unit ? 1 : j->scale;
+    if (bt_number_at(j->form->number)->coded) {
+        bt_number_encode_codes(j->form->number, out, codes, scale, elems);
+        return;
+    }
+    for (size_t k = 0; k < elems; k++) x[k] = scale * (float)codes[k];
+    bt_number_encode(j->form->number, out, x, elems);
+}
+
+static void encode_rows(void *ctx, int thread, size_t begin, size_t end) {
+    const piece *p = ctx;
+    const tensor_job *j = p->j;
+    const size_t cols = j->t->cols, row_bytes = bt_number_bytes(j->form->number, cols);
+    (void)thread;
+    for (size_t r = begin, n; r < end; r += n) { /* whole heads */
+        n = bt_min_size(j->D, end - r);
+        unsigned char *out = j->bytes + r * row_bytes;
+        if (j->codes)
+            encode_codes(j, out, j->x + r * cols, j->codes + (p->row + r) * cols, n * cols);
+        else
+            bt_number_encode(j->form->number, out, j->x + r * cols, n * cols);
+        if (j->form->order == BT_ROWS_TURNED)
+            turn(j->turned + r * row_bytes, out, n, row_bytes, j->D);
+    }
+}
+
 static bt_code put_rows(tensor_job *j, size_t row, size_t n, bt_err *err) {
     const size_t row_bytes = bt_number_bytes(j->form->number, j->t->cols);
-    const unsigned char *out = j->bytes;
-    if (j->form->order == BT_ROWS_TURNED) {
-        turn(j->turned, j->bytes, n, row_bytes, j->D);
-        out = j->turned;
-    }
+    const unsigned char *out = j->form->order == BT_ROWS_TURNED ? j->turned : j->bytes;
+    piece p = {j, row};
+    bt_parallel_for(n, j->D, encode_rows, &p);
     return bt_out_put(j->f, out, n * row_bytes, j->at + row * row_bytes, err);
 }
 
-/* a piece of codes, to blocks or to floats */
-static void encode_codes(tensor_job *j, size_t row, size_t n) {
-    const size_t elems = n * j->t->cols;
-    const int8_t *codes = j->codes + row * j->t->cols;
-    const float scale = j->form->unit ? 1 : j->scale;
-    if (bt_number_at(j->form->number)->coded) {
-        bt_number_encode_codes(j->form->number, j->bytes, codes, scale, elems);
-        return;
+/* ---- packed: four rows in a byte: r, r + rows/4, ... -------------------------------------------- */
+
+static void pack_range(void *ctx, int thread, size_t begin, size_t end) {
+    const piece *p = ctx;
+    const size_t cols = p->j->t->cols, quarter = p->j->t->rows / 4 * cols;
+    const int8_t *codes = p->j->codes + p->row * cols;
+    (void)thread;
+    for (size_t k = begin; k < end; k++) {
+        unsigned b = 0;
+        for (size_t q = 0; q < 4; q++) b |= (unsigned)(codes[q * quarter + k] + 1) << 2 * q;
+        p->j->bytes[k] = (unsigned char)b;
     }
-    for (size_t k = 0; k < elems; k++) j->x[k] = scale * (float)codes[k];
-    bt_number_encode(j->form->number, j->bytes, j->x, elems);
 }
 
-/* four rows in a byte: r, r + rows/4, ... */
 static bt_code put_packed(tensor_job *j, bt_err *err) {
     const size_t cols = j->t->cols, quarter = j->t->rows / 4;
-    for (size_t row = 0; row < quarter; row += j->step) {
-        const size_t n = quarter - row < j->step ? quarter - row : j->step;
-        for (size_t k = 0; k < n * cols; k++) {
-            const int8_t *c = j->codes + row * cols + k;
-            unsigned b = 0;
-            for (size_t q = 0; q < 4; q++) b |= (unsigned)(c[q * quarter * cols] + 1) << 2 * q;
-            j->bytes[k] = (unsigned char)b;
-        }
+    for (size_t row = 0, n; row < quarter; row += n) {
+        piece p = {j, row};
+        n = bt_min_size(j->step, quarter - row);
+        bt_parallel_for(n * cols, 65536, pack_range, &p);
         BT_TRY(bt_out_put(j->f, j->bytes, n * cols, j->at + row * cols, err));
     }
     return BT_OK;
 }
+
+/* ---- a tensor ------------------------------------------------------------------------------------ */
 
 static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
@@ -141,8 +196,9 @@ static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
                        : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
     if (code == BT_OK) code = bt_model_file_scale(s, i, &j->scale, err);
     if (code == BT_OK) {
-        if (j->scale == 0) j->scale = bt_absmean(t, x);
-        bt_op_tern_codes(j->codes, x, 0, 1.0f / bt_absmean(t, x), false, t->count);
+        const float mean = bt_absmean(t, x);
+        if (j->scale == 0) j->scale = mean;
+        bt_op_tern_codes(j->codes, x, 0, 1.0f / mean, false, t->count);
     }
     free(x);
     return code;
@@ -152,14 +208,9 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     const bt_tensor *t = j->t;
     if (j->form->quantise) BT_TRY(make_codes(s, i, j, err));
     if (j->form->order == BT_ROWS_PACKED) return put_packed(j, err);
-    for (size_t row = 0; row < t->rows; row += j->step) {
-        const size_t n = t->rows - row < j->step ? t->rows - row : j->step;
-        if (j->codes)
-            encode_codes(j, row, n);
-        else {
-            BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
-            bt_number_encode(j->form->number, j->bytes, j->x, n * t->cols);
-        }
+    for (size_t row = 0, n; row < t->rows; row += n) {
+        n = bt_min_size(j->step, t->rows - row);
+        if (!j->codes) BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
         BT_TRY(put_rows(j, row, n, err));
     }
     return BT_OK;
