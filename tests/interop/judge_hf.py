@@ -1,41 +1,66 @@
-"""judge_hf.py - folders of Hugging Face in transformers against what our reader says of the same folder.
+"""judge_hf.py - folders of Hugging Face in transformers against what our reader says of the same folder; rows of a table.
 
-    judge_hf.py LOG_PROBS FOLDER...       LOG_PROBS: the program tests/interop/log_probs
+    judge_hf.py LOG_PROBS TEXTS FOLDER...       LOG_PROBS: the program tests/interop/log_probs; TEXTS: hostile_tokens.json
 
-Prints the largest difference of log probabilities per folder and fails above the bound: 1e-4 where nothing is rounded, the
-median of the prompts where activations are rounded to int8 (a tie that falls the other way costs up to 0.1).
+Fails above the bound: 1e-4 where nothing is rounded, the median of the prompts where activations are rounded to int8 (a tie that falls the other way
+costs up to 0.1).
 """
-import json, os, random, statistics, subprocess, sys
+import json, os, random, shutil, statistics, subprocess, sys, tempfile
 os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 BOUND = 1e-4
-TEXTS = ["In the beginning God created the heaven and the earth.", "don't  stop\n\n 1234 \u00e9\u4e2d\u6587 \U0001f600 x\u0301", "  "]
 
-def ours(program, folder, ids):
-    out = subprocess.run([program, folder], input=" ".join(map(str, ids)), capture_output=True, text=True)
+def ours(program, folder, text, *how):
+    out = subprocess.run([program, folder, *how], input=text, capture_output=True, text=True)
     if out.returncode: sys.exit(out.stderr)
-    return torch.tensor(json.loads(out.stdout)["log_probs"])
+    return out.stdout.strip()
+
+# The classes of packed weights compute in the type of the folder, whatever is asked for: a copy that says fp32.
+def in_fp32(folder, copies):
+    config = json.load(open(os.path.join(folder, "config.json")))
+    if config.get("quantization_config", {}).get("quantization_mode") != "offline": return folder
+    copy = os.path.join(copies, os.path.basename(os.path.normpath(folder)))
+    shutil.copytree(folder, copy)
+    config["dtype"] = config["torch_dtype"] = "float32"
+    os.unlink(os.path.join(copy, "config.json"))
+    json.dump(config, open(os.path.join(copy, "config.json"), "w"))
+    return copy
+
+def judge(program, texts, folder):
+    with tempfile.TemporaryDirectory() as copies:
+        m = AutoModelForCausalLM.from_pretrained(in_fp32(folder, copies), dtype=torch.float32, attn_implementation="eager").eval()
+    r, worst = random.Random(1), []
+    for n in (1, 3, 17, 64):
+        ids = [r.randrange(256) for _ in range(n)]
+        with torch.no_grad(): want = m(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+        said = torch.tensor(json.loads(ours(program, folder, " ".join(map(str, ids))))["log_probs"])
+        worst.append(float((want - said).abs().max()))
+    rounds = getattr(m.config, "quantization_config", None) is not None
+    figure = statistics.median_low(worst) if rounds else max(worst)
+    tokens, same = "no tokenizer", True
+    if os.path.exists(os.path.join(folder, "tokenizer.json")):
+        tok = AutoTokenizer.from_pretrained(folder)
+        lines = ours(program, folder, "\0".join(texts), "--encode").split("\n")
+        right = sum(tok(t, add_special_tokens=False)["input_ids"] == json.loads(line) for t, line in zip(texts, lines))
+        tokens, same = f"{right} of {len(texts)}", right == len(texts)
+    ok = figure < BOUND and same
+    name = "/".join(os.path.normpath(folder).split("/")[-2:])
+    print(f"| {name} | transformers, {type(m).__name__} | {figure:.2g}{' (median)' if rounds else ''} | {BOUND:g} | {tokens} | {'yes' if ok else 'NO'} |", flush=True)
+    return ok
 
 def main():
-    program, folders, failed = sys.argv[1], sys.argv[2:], False
+    program, hostile, folders, failed = sys.argv[1], sys.argv[2], sys.argv[3:], False
+    texts = json.load(open(hostile))["texts"]
     for folder in folders:
-        m = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-        tok = AutoTokenizer.from_pretrained(folder)
-        r, worst = random.Random(1), []
-        for n in (1, 3, 17, 64):
-            ids = [r.randrange(len(tok)) for _ in range(n)]
-            with torch.no_grad(): want = m(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
-            worst.append(float((want - ours(program, folder, ids)).abs().max()))
-        rounds = getattr(m.config, "quantization_config", None) is not None
-        figure = statistics.median_low(worst) if rounds else max(worst)
-        same = all(tok(t, add_special_tokens=False)["input_ids"] == json.loads(subprocess.run(
-            [program, folder, "--encode"], input=t, capture_output=True, text=True, check=True).stdout) for t in TEXTS)
-        print(f"{folder}: {type(m).__name__}, log probabilities differ by {figure:.2g} ({' '.join(f'{w:.2g}' for w in worst)}), "
-              f"tokens {'the same' if same else 'DIFFER'}")
-        failed |= not (figure < BOUND and same)
+        try:
+            failed |= not judge(program, texts, folder)
+        except Exception as e:                          # the others are judged all the same
+            print(f"| {folder} | transformers | {str(e)[:80]} | {BOUND:g} | | NO |", flush=True)
+            failed = True
     sys.exit(1 if failed else 0)
 
 main()

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # judges.sh - what `bitrain convert` writes, judged by transformers and by llama.cpp: development only, because both are fetched.
 #
-#     tests/interop/judges.sh [FOLDER]      FOLDER keeps a Python environment and node modules (default: build/judges)
+#     tests/interop/judges.sh [FOLDER [GOLDEN]]      FOLDER keeps a Python environment and node modules (default: build/judges)
 #
-# The small models of tests/engine/interop/golden are written in every format and type; each judge compares log probabilities of
-# the next token and ids of hostile texts with what our own reader says of the same file. Bounds: 1e-4 where nothing is rounded
-# (transformers; f32 files), 5e-3 for f16, 0.5 where bf16, q8_0 or a ternary type rounds weights or activations in another way.
+# The small models of tests/engine/interop/golden are written in every format and type, and so are those of GOLDEN, a folder of further models
+# (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also judged as they are. Each judge compares log probabilities of the next token and ids of
+# 140 hostile texts with what our own reader says of the same file. Bounds: 1e-4 where nothing is rounded (transformers; f32 files), 5e-3 for f16,
+# 0.5 where bf16, q8_0 or a ternary type rounds weights or activations in another way; prints a table.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 at=${1:-$root/build/judges}
+more=${2:-}
 bitrain=$root/build/bitrain
 say=$root/build/tests/log_probs
 golden=$root/tests/engine/interop/golden
+texts=$root/tests/engine/data/hostile_tokens.json
 mkdir -p "$at/node"
 [ -x "$at/venv/bin/python" ] || python3 -m venv "$at/venv"
 "$at/venv/bin/python" -c 'import torch, transformers, accelerate' 2>/dev/null ||
@@ -20,23 +23,68 @@ mkdir -p "$at/node"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-convert() { "$bitrain" convert "$golden/$1" --to "$2" --type "$3" -o "$work/$4" "${@:5}" >/dev/null; }
-convert bitnet/hf hf f32 bitnet
-convert bitnet/hf hf packed packed
-convert bitnet/hf hf packed packed-divide --scale divide
-convert llama/llama-f32.gguf hf f32 llama
-convert qwen3/hf hf f16 qwen3
-"$at/venv/bin/python" "$root/tests/interop/judge_hf.py" "$say" "$work"/*/
-
+faults=0
+convert() { # SOURCE FORMAT TYPE NAME OPTION...
+    "$bitrain" convert "$1" --to "$2" --type "$3" -o "$work/$4" "${@:5}" >/dev/null || { echo "| $4 | convert | | | | NO |"; faults=1; }
+}
+transformers() { "$at/venv/bin/python" "$root/tests/interop/judge_hf.py" "$say" "$texts" "$@" || faults=1; }
 cp "$root/tests/interop/judge_gguf.mjs" "$at/node/"
-judge() { (cd "$at/node" && node judge_gguf.mjs "$say" "$@"); }
-for model in llama qwen3; do
-    for type in f32 f16 bf16 q8_0; do convert $model/hf gguf $type $model-$type.gguf; done
+llama_cpp() { (cd "$at/node" && node judge_gguf.mjs "$say" "$texts" "$@") || faults=1; }
+# dense SOURCE NAME, ternary SOURCE NAME: every type from one source
+dense() {
+    for type in f32 f16 bf16 q8_0; do convert "$1" gguf $type "$2-$type.gguf"; done
+    for type in f32 bf16 f16; do convert "$1" hf $type "$2-$type"; done
+    folders+=("$work/$2-"{f32,bf16,f16})
+    exact+=("$work/$2-f32.gguf") half+=("$work/$2-f16.gguf") loose+=("$work/$2-"{bf16,q8_0}.gguf)
+}
+ternary() { # SOURCE NAME TYPE...
+    for type in "${@:3}"; do
+        convert "$1" gguf "$type" "$2-$type.gguf"
+        loose+=("$work/$2-$type.gguf")
+    done
+    convert "$1" hf f32 "$2-hf"
+    convert "$1" hf packed "$2-packed"
+    convert "$1" hf packed "$2-packed-divide" --scale divide
+    folders+=("$work/$2-"{hf,packed,packed-divide})
+}
+folders=() exact=() half=() loose=()
+convert "$golden/bitnet/hf" hf f32 bitnet # relu2, which llama.cpp does not compute
+convert "$golden/bitnet/hf" hf packed packed
+convert "$golden/bitnet/hf" hf packed packed-divide --scale divide
+folders+=("$work/"{bitnet,packed,packed-divide})
+dense "$golden/llama/llama-f32.gguf" llama
+dense "$golden/qwen3/hf" qwen3
+ternary "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" bitnet f32 f16 q8_0 tq1_0 tq2_0
+convert "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" gguf tq2_0 bitnet-tq2_0-scale.gguf --scale-tensors
+loose+=("$work/bitnet-tq2_0-scale.gguf")
+for model in ${more:+"$more"/*/}; do
+    name=$(basename "$model")
+    [ -d "$model/hf" ] || continue
+    folders+=("$model"hf*)
+    case $name in
+    *relu2*) # judged by transformers alone
+        convert "$model/hf" hf packed "golden-$name-packed"
+        folders+=("$work/golden-$name-packed")
+        continue
+        ;;
+    *small) ternary "$model/hf" "golden-$name" f32 f16 q8_0 ;;
+    bitnet*) ternary "$model/hf" "golden-$name" f32 f16 q8_0 tq1_0 tq2_0 ;;
+    *) dense "$model/hf" "golden-$name" ;;
+    esac
+    for file in "$model"*.gguf; do
+        case $file in
+        */bitnet*) loose+=("$file") ;;
+        *-f32.gguf) exact+=("$file") ;;
+        *-f16.gguf) half+=("$file") ;;
+        *) loose+=("$file") ;;
+        esac
+    done
 done
-tq=bitnet-tq/bitnet-tq-tq1_0.gguf
-for type in f32 f16 q8_0 tq1_0 tq2_0; do convert $tq gguf $type bitnet-$type.gguf; done
-convert $tq gguf tq2_0 bitnet-tq2_0-scale.gguf --scale-tensors
-judge 1e-4 "$work"/llama-f32.gguf "$work"/qwen3-f32.gguf
-judge 5e-3 "$work"/llama-f16.gguf "$work"/qwen3-f16.gguf
-judge 0.5 "$work"/*-bf16.gguf "$work"/*-q8_0.gguf "$work"/bitnet-*.gguf
-echo "the judges agree"
+echo "| file | judge | log probabilities differ by | bound | hostile texts with the same ids | holds |"
+echo "|---|---|---|---|---|---|"
+transformers "${folders[@]}"
+llama_cpp 1e-4 "${exact[@]}"
+llama_cpp 5e-3 "${half[@]}"
+llama_cpp 0.5 "${loose[@]}"
+[ "$faults" -eq 0 ] && echo "the judges agree"
+exit "$faults"

@@ -1,6 +1,6 @@
 /* log_probs.c - what a model in any format says, for the judges beside this file: log_probs MODEL < ids
- * prints {"log_probs": [...]} of the token after them; log_probs MODEL --encode < text prints its
- * ids. */
+ * prints {"log_probs": [...]} of the token after them; log_probs MODEL --encode < texts, with a NUL
+ * byte between two, prints the ids of each on a line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,12 +35,20 @@ static bt_code say(bt_model_file *s, char *words, bt_err *err) {
 
 static bt_code encode(bt_model_file *s, const char *text, size_t n, bt_err *err) {
     int32_t *ids = NULL;
-    size_t count = 0, cap = 0;
+    size_t cap = 0;
+    bt_code code = BT_OK;
     if (!s->tokenizer) return bt_fail(err, BT_NOTFOUND, "%s", s->no_tokenizer.msg);
-    bt_code code = bt_tokenizer_encode(s->tokenizer, text, n, &ids, &count, &cap, err);
-    printf("[");
-    for (size_t i = 0; i < count; i++) printf("%s%d", i ? "," : "", (int)ids[i]);
-    printf("]\n");
+    for (const char *end = text + n, *next; code == BT_OK; text = next + 1) {
+        size_t count = 0;
+        next = memchr(text, '\0', (size_t)(end - text));
+        if (!next) next = end;
+        code = bt_tokenizer_encode(s->tokenizer, text, (size_t)(next - text), &ids, &count, &cap,
+                                   err);
+        printf("[");
+        for (size_t i = 0; i < count; i++) printf("%s%d", i ? "," : "", (int)ids[i]);
+        printf("]\n");
+        if (next == end) break;
+    }
     free(ids);
     return code;
 }

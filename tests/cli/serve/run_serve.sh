@@ -37,7 +37,7 @@ started+=($pid)
 for _ in $(seq 200); do [ -s serve.out ] && break; sleep 0.05; done
 [ -s serve.out ] || { fault "serve does not start: $(cat serve.err)"; finish; }
 [ "$(stat -c %a "$tmp/bitrain"/serve-*.token)" = 600 ] || fault "the token's file is not its owner's alone"
-timeout 200 node "$client" "$(cat serve.out)" $pid || fault "a client was not answered as it should"
+timeout "${SLOW:-200}" node "$client" "$(cat serve.out)" $pid || fault "a client was not answered as it should"
 kill -TERM $pid
 for _ in $(seq 100); do kill -0 $pid 2>/dev/null || break; sleep 0.05; done
 kill -0 $pid 2>/dev/null && fault "SIGTERM does not end it within 5 s"
