@@ -2,8 +2,9 @@
  * (software tiles, tests only).
  *
  * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32
- * in vectors. Forward and int8 gradients run on tdpbsud, few rows by 2-bit weights on tdpbusd (isa_amx_gemv.h), bf16 products and attention on tdpbf16ps;
- * fp32 operands stay on vectors; rows come from avx512.
+ * in vectors. Forward and int8 gradients run on tdpbsud, few rows by 2-bit weights on tdpbusd
+ * (isa_amx_gemv.h), bf16 products and attention on tdpbf16ps; fp32 operands stay on vectors; rows
+ * come from avx512.
  *
  * Blocking (isa_products.h, isa_int8.h), from the probe of a Xeon with 2 MiB of L2 and 48 KiB of L1
  * a core: operands as tiles of 1 KiB on end (74-81 % of peak from L2 against about 50 % for rows

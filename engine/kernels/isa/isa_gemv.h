@@ -279,7 +279,11 @@ BT_INLINE void head_block(const int rows, const int few, const bt_stored_as as, 
     for (; k + VL <= K; k += VL) {
         BT_UNROLL for (int m = 0; m < few; m++) v[m] = v_load(x + (size_t)m * K + k);
         BT_UNROLL for (int r = 0; r < rows; r++) {
-            vf a = head_weights(w, first + (size_t)r * K + k, as);
+            const size_t at = first + (size_t)r * K + k;
+            /* the next rows, which may lie beyond the end */
+            _mm_prefetch((const char *)w + (at + (size_t)rows * K) * (as == BT_AS_F32 ? 4 : 2),
+                         _MM_HINT_T0);
+            vf a = head_weights(w, at, as);
             BT_UNROLL for (int m = 0; m < few; m++) acc[r][m] = v_fma(a, v[m], acc[r][m]);
         }
     }
