@@ -17,8 +17,9 @@
  *           failed save leaves nothing behind and every older checkpoint untouched.
  * Load:     newest (attempt, step) that all ranks together can verify, by agreement: every rank
  *           checks heads and indices of all files, file i is read whole by rank i mod world size,
- *           and what a rank loads it hashes again. Why others were passed over goes to the caller.
- *           Any rank reads any slice.
+ *           and what a rank loads it hashes again. Ranks that are given one checkpoint, which their
+ *           supervisor has verified, read it once: what they load, hashed. Why others were passed
+ *           over goes to the caller. Any rank reads any slice.
  * Versions: 2 is written; 1 (without element types and the state registry) is read as well.
  * Keep:     the newest `keep` by (attempt, step), and the best; older ones go only after the new one was
  *           read back and committed.

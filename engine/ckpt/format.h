@@ -83,10 +83,19 @@ bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generati
 /* elements from the first to the last of a slice or section, those between its rows included; 0:
  * impossible */
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride);
+/* a head that fits its tensor, with data of at most `room` bytes. Whatever reads one asks before it uses
+ * a field: a right hash says only who wrote it */
+bool ckpt_section_possible(const section_head *h, uint64_t room);
 /* every byte against the manifest's hash; a mismatch is located (section, byte range, likely
  * cause) */
 bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
                          bt_err *err) BT_MUST_CHECK;
+typedef struct ckpt_reading {
+    const _Atomic bool *stop; /* BT_STOPPED soon after it becomes true; NULL: never */
+    bool from_disk;           /* what the file cache holds of it is dropped first */
+} ckpt_reading;
+bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t generation,
+                             int64_t step, const ckpt_reading *how, bt_err *err) BT_MUST_CHECK;
 
 /* ---- manifest.c ---- */
 typedef struct ckpt_manifest {

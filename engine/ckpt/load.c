@@ -14,12 +14,12 @@
 /* ---- verification ---------------------------------------------------------------------------- */
 
 /* this rank's share: heads and indices of all files, every byte of file i when i mod size ==
- * rank */
+ * rank; size 0: of no file */
 static bt_code verify_share(const char *folder, int rank, int size, ckpt_manifest *m, bt_err *err) {
     BT_TRY(ckpt_manifest_read(folder, m, err));
     bt_code code = BT_OK;
     for (size_t i = 0; i < m->n_files && code == BT_OK; i++) {
-        if (i % (size_t)size == (size_t)rank)
+        if (size > 0 && i % (size_t)size == (size_t)rank)
             code = ckpt_file_verify(folder, &m->files[i], m->generation, m->meta.step, err);
         else
             code = ckpt_file_open(folder, &m->files[i], m->generation, m->meta.step, NULL, NULL,
@@ -46,11 +46,11 @@ static bt_code broadcast(bt_comm *c, void *x, size_t bytes, bt_err *err) {
     return c ? bt_broadcast(c, x, bytes, 0, err) : BT_OK;
 }
 
-static bt_code try_one(bt_comm *c, const char *folder, ckpt_manifest *m, bt_err *err) {
+static bt_code try_one(bt_comm *c, const char *folder, bool chosen, ckpt_manifest *m, bt_err *err) {
     memset(m, 0, sizeof *m);
     char seal[40] = {0};
     bool mine = false;
-    bt_code code = verify_share(folder, rank_of(c), size_of(c), m, err);
+    bt_code code = verify_share(folder, rank_of(c), chosen ? 0 : size_of(c), m, err);
     mine = code == BT_OK;
     if (mine) memcpy(seal, m->seal, 33);
     BT_TRY(broadcast(c, seal, sizeof seal, err));
@@ -108,7 +108,9 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         if (code != BT_OK || !folder[0]) continue;
         any = true;
         last = (bt_err)BT_ERR_INIT;
-        if (try_one(c, folder, m, &last) == BT_OK) {
+        /* ranks that are given one checkpoint: who chose it has read all of it, and they hash what they
+         * load */
+        if (try_one(c, folder, c && plan.direct, m, &last) == BT_OK) {
             snprintf(path, path_size, "%s", folder);
             done = true;
         } else

@@ -36,9 +36,7 @@ static bool is_whole(const mapped *s) {
     if (h->table_hash != XXH3_64bits(table, h->n_sections * sizeof *table)) return false;
     uint64_t at = memory_data_begin(h->n_sections);
     for (size_t i = 0; i < h->n_sections; i++) {
-        if (table[i].elem_bytes == 0 || table[i].elem_bytes > sizeof(float) ||
-            table[i].count > (s->bytes - at) / table[i].elem_bytes)
-            return false;
+        if (!ckpt_section_possible(&table[i], s->bytes - at)) return false;
         at = memory_next(at, &table[i]);
         if (at > s->bytes) return false;
     }

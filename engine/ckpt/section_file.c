@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,15 @@ static bt_code read_index(int fd, const char *path, const ckpt_file *f, uint64_t
     return BT_OK;
 }
 
+bool ckpt_section_possible(const section_head *h, uint64_t room) {
+    const uint64_t span = ckpt_span(h->count, h->width, h->stride);
+    return h->type < BT_CKPT_TYPES && h->elem_bytes == bt_ckpt_type_bytes(h->type) &&
+           h->count <= CKPT_SECTION_ELEMS && h->count * h->elem_bytes <= room &&
+           h->first <= h->tensor_elems && span <= h->tensor_elems - h->first &&
+           (h->count == 0 || span > 0) && !h->tensor[sizeof h->tensor - 1] &&
+           !h->state[sizeof h->state - 1];
+}
+
 static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const uint64_t *index,
                              uint64_t index_offset, ckpt_section *out, bt_err *err) {
     uint64_t expected = sizeof(file_head); /* sections lie without holes */
@@ -304,13 +314,7 @@ static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const
                            (unsigned long long)index[i],
                            (unsigned long long)(index[i] + sizeof *h - 1), (unsigned long long)i);
         out[i].data_offset = index[i] + sizeof *h;
-        if (h->type >= BT_CKPT_TYPES || h->elem_bytes != bt_ckpt_type_bytes(h->type) ||
-            h->count > CKPT_SECTION_ELEMS ||
-            h->count * h->elem_bytes > index_offset - out[i].data_offset ||
-            h->first > h->tensor_elems ||
-            ckpt_span(h->count, h->width, h->stride) > h->tensor_elems - h->first ||
-            (h->count > 0 && ckpt_span(h->count, h->width, h->stride) == 0) ||
-            h->tensor[sizeof h->tensor - 1] || h->state[sizeof h->state - 1])
+        if (!ckpt_section_possible(h, index_offset - out[i].data_offset))
             return bt_fail(err, BT_FORMAT, "'%s': section %llu describes an impossible slice", path,
                            (unsigned long long)i);
         expected = out[i].data_offset + h->count * h->elem_bytes;
@@ -395,6 +399,11 @@ static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_s
 
 bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
                          bt_err *err) {
+    return ckpt_file_read_whole(folder, f, generation, step, &(ckpt_reading){0}, err);
+}
+
+bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t generation,
+                             int64_t step, const ckpt_reading *how, bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", folder, f->name);
     int fd = -1;
@@ -408,7 +417,12 @@ bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t genera
         goto done;
     }
     XXH3_128bits_reset(hash);
+    if (how->from_disk) (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     for (uint64_t at = 0; at < f->bytes;) {
+        if (how->stop && atomic_load(how->stop)) {
+            code = bt_fail(err, BT_STOPPED, "'%s' was not read to its end", path);
+            goto done;
+        }
         size_t k = f->bytes - at < VERIFY_BYTES ? (size_t)(f->bytes - at) : VERIFY_BYTES;
         code = ckpt_read_all(fd, buf, k, at, path, err);
         if (code != BT_OK) goto done;

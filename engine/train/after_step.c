@@ -349,6 +349,19 @@ static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     return postpone(t, o) ? BT_OK : bt_trainer_save(t, o->best, last_step(t, o), err);
 }
 
+/* ---- verification ------------------------------------------------------------------------------ */
+
+static bool due_verify(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return t->cfg.ckpt_verify && bt_comm_rank(t->mesh.world) == 0;
+}
+
+static bt_code run_verify(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o, (void)err;
+    bt_saver_check(&t->saver, false);
+    return BT_OK;
+}
+
 /* ---- control --------------------------------------------------------------------------------- */
 
 static void control_event(bt_trainer *t, const char *what) {
@@ -392,6 +405,8 @@ static bt_code act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *e
     return BT_OK;
 }
 
+static void while_paused(void *ctx) { bt_saver_check(&((bt_trainer *)ctx)->saver, true); }
+
 static bt_code pause_here(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
     BT_TRY(bt_saver_finish(&t->saver, err));
@@ -400,7 +415,8 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
     bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
     while (!t->stop) {
         bt_control c;
-        BT_TRY(bt_control_wait(t->mesh.world, t->requests, &c, err));
+        const bt_control_idle idle = {while_paused, t};
+        BT_TRY(bt_control_wait(t->mesh.world, t->requests, &idle, &c, err));
         BT_TRY(act(t, &c, false, err));
         BT_TRY(bt_saver_finish(&t->saver, err));
         if (c.verbs & BT_REQ_RESUME) break;

@@ -28,14 +28,17 @@ bt_control bt_control_take(bt_request_box *box) {
 }
 
 /* A blocking broadcast would burn every core for the length of the pause. */
-bt_code bt_control_wait(bt_comm *world, bt_request_box *box, bt_control *out, bt_err *err) {
+bt_code bt_control_wait(bt_comm *world, bt_request_box *box, const bt_control_idle *idle,
+                        bt_control *out, bt_err *err) {
     int64_t asked[2] = {0, 0};
     bt_request r;
     while (bt_comm_rank(world) == 0 && asked[0] == 0) {
         *out = bt_control_take(box);
         asked[0] = out->verbs;
         asked[1] = out->lr_bits;
-        if (asked[0] == 0) bt_sleep_ns(PAUSE_POLL_NS);
+        if (asked[0] != 0) break;
+        idle->work(idle->ctx);
+        bt_sleep_ns(PAUSE_POLL_NS);
     }
     BT_TRY(bt_all_reduce_i64_start(world, asked, 2, BT_MAX, &r, err));
     for (bool done = false;;) {

@@ -19,9 +19,13 @@ typedef struct bt_control { /* asked for, the same on all ranks once agreed */
 /* takes what is in the box; nothing where there is no box */
 bt_control bt_control_take(bt_request_box *box);
 double bt_control_lr_factor(const bt_control *c);
+typedef struct bt_control_idle { /* rank 0's work between two looks */
+    void (*work)(void *ctx);
+    void *ctx;
+} bt_control_idle;
 /* while a run is paused: waits until rank 0 is asked for something. All ranks sleep between looks.
  * Collective over world */
-bt_code bt_control_wait(bt_comm *world, bt_request_box *box, bt_control *out, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_control_wait(bt_comm *world, bt_request_box *box, const bt_control_idle *idle,
+                        bt_control *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -47,7 +47,7 @@ bool bt_saver_validated(bt_saver *s, double loss) {
 }
 
 void bt_saver_init(bt_saver *s) {
-    s->step = -1;
+    s->step = s->checked_step = -1;
     s->best = INFINITY;
     s->interval.most_s = 60 * s->cfg->ckpt_minutes;
     bt_state_add(&s->state,
@@ -82,7 +82,9 @@ static void tell_interval(bt_saver *s) {
 
 void bt_saver_release(bt_saver *s) {
     bt_ckpt_async_destroy(s->async);
+    bt_ckpt_reread_destroy(s->check);
     s->async = NULL;
+    s->check = NULL;
 }
 
 static bt_code make_async(bt_saver *s, size_t bytes, bt_err *err) {
@@ -113,6 +115,7 @@ bt_code bt_saver_start(bt_saver *s, bt_err *err) {
 
 bool bt_saver_due(const bt_saver *s) {
     const int64_t now = bt_now_ns();
+    if (s->damaged && !bt_saver_pending(s)) return true;
     return by_clock(s) && !bt_saver_pending(s) &&
            (double)(now - s->saved_ns) / 1e9 >= bt_ckpt_interval_s(&s->interval, now);
 }
@@ -211,6 +214,7 @@ bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
     s->began_ns = bt_now_ns();
     s->pending_step = s->at->step;
     s->pending_best = best;
+    s->damaged = false;
     s->interval.closing = wait;
     bt_code code = collect(s, &meta, &mine, err);
     if (code == BT_OK) {
@@ -249,6 +253,50 @@ bt_code bt_saver_advance(bt_saver *s, bt_err *err) {
 bt_code bt_saver_finish(bt_saver *s, bt_err *err) {
     while (bt_saver_pending(s)) BT_TRY(bt_saver_advance(s, err));
     return BT_OK;
+}
+
+/* ---- again from the disk ----------------------------------------------------------------------- */
+
+/* SETTLED_S: a checkpoint that is replaced sooner is not worth the reading. CHECK_SHARE: of the time */
+static const double SETTLED_S = 2, CHECK_SHARE = 0.01;
+
+static void begin_check(bt_saver *s, bool idle) {
+    bt_err why = BT_ERR_INIT;
+    const int64_t now = bt_now_ns();
+    if (!s->cfg->ckpt_verify || s->step < 0 || s->step == s->checked_step || bt_saver_pending(s) ||
+        !s->path[0])
+        return;
+    if (!idle && (now < s->next_check_ns || (double)(now - s->saved_ns) / 1e9 < SETTLED_S)) return;
+    s->check_step = s->checked_step = s->step;
+    if (bt_ckpt_reread_start(&s->check, s->path, &why) != BT_OK) bt_log(BT_LOG_INFO, "%s", why.msg);
+}
+
+static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
+    char body[80];
+    snprintf(body, sizeof body, "{\"step\":%" PRId64 ",\"read_ms\":%.3f}", s->check_step,
+             1e3 * found->took_s);
+    if (found->code == BT_OK)
+        bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_VERIFIED, s->at->step - 1, body,
+                           "checkpoint after step %" PRId64
+                           " read again from the disk: whole (%.1f MiB in %.2f s)",
+                           s->check_step, (double)found->bytes / 1048576.0, found->took_s);
+    else if (s->step == s->check_step) { /* else it had to go for a newer one */
+        s->damaged = true;
+        bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_DAMAGED, s->at->step - 1, body,
+                           "checkpoint after step %" PRId64
+                           " has become damaged on the disk, another is written: %s",
+                           s->check_step, found->err.msg);
+    }
+}
+
+void bt_saver_check(bt_saver *s, bool idle) {
+    bt_ckpt_checked found;
+    if (!s->check) begin_check(s, idle);
+    if (!s->check || !bt_ckpt_reread_done(s->check, &found)) return;
+    bt_ckpt_reread_destroy(s->check);
+    s->check = NULL;
+    s->next_check_ns = bt_now_ns() + (int64_t)(found.took_s / CHECK_SHARE * 1e9);
+    told_checked(s, &found);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/save_async.h"
 #include "engine/ckpt/state.h"
+#include "engine/ckpt/verify_idle.h"
 #include "engine/config/run_cfg.h"
 #include "engine/observe/telemetry.h"
 #include "engine/train/ckpt_interval.h"
@@ -43,8 +44,13 @@ typedef struct bt_saver {
     bt_ckpt_interval interval; /* where ckpt.every is 0 */
     double told_interval_s;    /* as the fact has it; 0: not yet */
     double best;               /* least validation loss so far; infinite: none */
-    char path[1024];           /* newest, "" when none */
-    char trouble[240];         /* why the newest save failed, "" when it did not */
+    /* the newest checkpoint is read again when the machine is idle (rank 0): the one that is read, of
+     * which step, which was read last, when the next may be; damaged: another is wanted */
+    bt_ckpt_reread *check;
+    int64_t check_step, checked_step, next_check_ns;
+    bool damaged;
+    char path[1024];   /* newest, "" when none */
+    char trouble[240]; /* why the newest save failed, "" when it did not */
 } bt_saver;
 
 /* adds the rows "progress", "best" and "failures" */
@@ -71,6 +77,9 @@ bool bt_saver_busy(const bt_saver *s);
 bt_code bt_saver_advance(bt_saver *s, bt_err *err) BT_MUST_CHECK;
 /* until it is committed or has failed */
 bt_code bt_saver_finish(bt_saver *s, bt_err *err) BT_MUST_CHECK;
+/* Begins to read the newest checkpoint again, or tells what was found of it; rank 0, once a step or while
+ * the run waits (idle: at once). Damage is an event, and makes a checkpoint due */
+void bt_saver_check(bt_saver *s, bool idle);
 /* newest checkpoint below dir that all ranks can read: state and progress */
 bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;
 /* the newest state in shared memory, which the supervisor found in dir; id receives which it was */

@@ -1,5 +1,6 @@
 /* fuzz_checkpoint.c - any bytes as manifest.json (first byte even) or as a data file (odd) of a checkpoint.
- * Bits 1 of the first byte: the hashes are made right, so that the checks behind them are reached too. */
+ * Bit 1 of the first byte: the hashes are made right, so that the checks behind them are reached too. Bit 2:
+ * the bytes are a state in memory, its head cut to 256 bytes, that a rank left behind. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "engine/ckpt/format.h"
+#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -119,6 +121,68 @@ static void read_file(const uint8_t *data, size_t n, bool sealed) {
     free(copy);
 }
 
+/* HEAD: the fields of a memory_head before its texts, and a little of them */
+enum { HEAD = 256 };
+_Static_assert(offsetof(memory_head, values) < HEAD + 64, "the fields are inside");
+
+static void read_memory(const uint8_t *data, size_t n, bool sealed) {
+    static float embed[100], middle[10], columns[8];
+    bt_memory_id id = {0};
+    bt_ckpt_meta meta;
+    bt_err err = BT_ERR_INIT;
+    if (n < HEAD) return;
+    const size_t bytes = sizeof(memory_head) + n - HEAD;
+    uint8_t *segment = calloc(1, bytes);
+    memory_head *h = (memory_head *)segment;
+    memcpy(h, data, HEAD);
+    memcpy(segment + sizeof *h, data + HEAD, n - HEAD);
+    if (sealed) {
+        memcpy(h->magic, MEMORY_MAGIC, sizeof h->magic);
+        h->version = 1;
+        h->bytes = bytes;
+        h->rank = 0;
+        h->world_size = 1;
+        const size_t room = (bytes - sizeof *h) / sizeof(section_head);
+        if (h->n_sections > room) h->n_sections %= room + 1;
+        section_head *table = (section_head *)(h + 1);
+        uint64_t at = memory_data_begin(h->n_sections);
+        for (size_t i = 0; i < h->n_sections && at <= bytes; i++) {
+            if (!ckpt_section_possible(&table[i], bytes - at)) break;
+            table[i].data_hash = XXH3_64bits(segment + at, table[i].count * table[i].elem_bytes);
+            at = memory_next(at, &table[i]);
+        }
+        h->table_hash = XXH3_64bits(h + 1, h->n_sections * sizeof(section_head));
+        h->self_hash = seal(h, sizeof *h);
+    }
+    put(MEMORY_PREFIX "one", segment, bytes);
+    free(segment);
+    if (bt_memory_state_find(folder, &id, &meta)) {
+        const bt_ckpt_slice want[] = {{.tensor = "embed",
+                                       .state = "weight",
+                                       .tensor_elems = 100,
+                                       .count = 100,
+                                       .data = embed},
+                                      {.tensor = "embed",
+                                       .state = "weight",
+                                       .tensor_elems = 100,
+                                       .first = 45,
+                                       .count = 10,
+                                       .data = middle},
+                                      {.tensor = "embed",
+                                       .state = "weight",
+                                       .tensor_elems = 100,
+                                       .count = 8,
+                                       .data = columns,
+                                       .width = 2,
+                                       .stride = 10}};
+        for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+            if (bt_memory_state_load(folder, &id, &want[i], 1, &err) != BT_OK && !err.msg[0])
+                abort();
+    }
+    bt_ckpt_meta_release(&meta);
+    bt_memory_state_drop(folder);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (!folder[0]) {
         strcpy(folder, "/dev/shm/bt-fuzz-XXXXXX");
@@ -126,7 +190,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         atexit(remove_folder);
     }
     if (n == 0) return 0;
-    if (data[0] & 1)
+    if (data[0] & 4)
+        read_memory(data + 1, n - 1, data[0] & 2);
+    else if (data[0] & 1)
         read_file(data + 1, n - 1, data[0] & 2);
     else
         read_manifest(data + 1, n - 1, data[0] & 2);

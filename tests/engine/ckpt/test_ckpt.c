@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "engine/base/clock.h"
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/state.h"
+#include "engine/ckpt/verify_idle.h"
 
 static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path, bt_err *err) {
     bt_ckpt_slice slices[] = {
@@ -101,6 +103,19 @@ static void test_long_tensor(void **state) {
     free(y);
 }
 
+/* ---- again, when the machine is idle --------------------------------------------------------- */
+
+static bt_ckpt_checked check_again(const char *path) {
+    bt_ckpt_reread *c;
+    bt_ckpt_checked found = {0};
+    bt_err err = BT_ERR_INIT;
+    check_ok(bt_ckpt_reread_start(&c, path, &err), &err);
+    for (int i = 0; i < 30000 && !bt_ckpt_reread_done(c, &found); i++) bt_sleep_ns(2000000);
+    assert_true(bt_ckpt_reread_done(c, &found));
+    bt_ckpt_reread_destroy(c);
+    return found;
+}
+
 /* ---- damage ---------------------------------------------------------------------------------- */
 
 static void data_file(const char *folder, char *out, size_t size) {
@@ -125,6 +140,30 @@ static void spill(const char *path, const char *data, size_t n) {
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, n, f), n);
     fclose(f);
+}
+
+static void test_checked_again(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], file[PATH_MAX];
+    size_t n;
+    check_ok(save_at(s, 100, 0, 2, path, &err), &err);
+    data_file(path, file, sizeof file);
+    char *data = slurp(file, &n);
+    bt_ckpt_checked found = check_again(path);
+    check_ok(found.code, &found.err);
+    assert_int_equal(found.bytes, n);
+    data[n / 2] ^= 4;
+    spill(file, data, n);
+    found = check_again(path);
+    assert_int_equal(found.code, BT_FORMAT);
+    assert_non_null(strstr(found.err.msg, "bytes"));
+    unlink(file);
+    assert_int_not_equal(check_again(path).code, BT_OK);
+    bt_ckpt_reread *c;
+    check_ok(bt_ckpt_reread_start(&c, path, &err), &err);
+    bt_ckpt_reread_destroy(c); /* before its end */
+    free(data);
 }
 
 /* the newest is rejected with a reason that names it, the older one taken */
@@ -494,6 +533,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_tensor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_checked_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_bit_flip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage_after_the_look, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pipes, set_up, tear_down),

@@ -1,0 +1,83 @@
+/* verify_idle.c - the thread, and its priorities. */
+#include "engine/ckpt/verify_idle.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/ckpt/format.h"
+
+struct bt_ckpt_reread {
+    char path[PATH_MAX];
+    pthread_t thread;
+    _Atomic bool stop, over;
+    bt_ckpt_checked found; /* valid when it is over */
+};
+
+static void become_idle(void) {
+    enum { WHO_THREAD = 1, CLASS_IDLE = 3, CLASS_SHIFT = 13 }; /* ioprio_set(2) */
+    const struct sched_param none = {0};
+    (void)sched_setscheduler((pid_t)syscall(SYS_gettid), SCHED_IDLE, &none);
+    (void)syscall(SYS_ioprio_set, WHO_THREAD, 0, CLASS_IDLE << CLASS_SHIFT);
+}
+
+static bt_code read_all(bt_ckpt_reread *c, bt_err *err) {
+    ckpt_manifest m;
+    memset(&m, 0, sizeof m);
+    BT_TRY(ckpt_manifest_read(c->path, &m, err));
+    const ckpt_reading how = {.stop = &c->stop, .from_disk = true};
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < m.n_files && code == BT_OK; i++) {
+        code = ckpt_file_read_whole(c->path, &m.files[i], m.generation, m.meta.step, &how, err);
+        c->found.bytes += (int64_t)m.files[i].bytes;
+    }
+    ckpt_manifest_release(&m);
+    return code;
+}
+
+static void *in_thread(void *arg) {
+    bt_ckpt_reread *c = arg;
+    const int64_t began = bt_now_ns();
+    become_idle();
+    c->found.code = read_all(c, &c->found.err);
+    c->found.took_s = (double)(bt_now_ns() - began) / 1e9;
+    atomic_store_explicit(&c->over, true, memory_order_release);
+    return NULL;
+}
+
+bt_code bt_ckpt_reread_start(bt_ckpt_reread **out, const char *path, bt_err *err) {
+    sigset_t all, old;
+    bt_ckpt_reread *c = *out = calloc(1, sizeof *c);
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s' again", path);
+    c->found.err = (bt_err)BT_ERR_INIT;
+    snprintf(c->path, sizeof c->path, "%s", path);
+    sigfillset(&all); /* signals belong to the other threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int rc = pthread_create(&c->thread, NULL, in_thread, c);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc == 0) return BT_OK;
+    free(c);
+    *out = NULL;
+    return bt_fail_errno(err, BT_NOMEM, rc, "cannot start a thread to read '%s' again", path);
+}
+
+bool bt_ckpt_reread_done(bt_ckpt_reread *c, bt_ckpt_checked *out) {
+    if (!atomic_load_explicit(&c->over, memory_order_acquire)) return false;
+    *out = c->found;
+    return true;
+}
+
+void bt_ckpt_reread_destroy(bt_ckpt_reread *c) {
+    if (!c) return;
+    atomic_store(&c->stop, true);
+    pthread_join(c->thread, NULL);
+    free(c);
+}

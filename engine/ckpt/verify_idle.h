@@ -1,0 +1,28 @@
+/* verify_idle.h - reads a checkpoint again from the disk, in a thread that runs when nobody else wants the
+ * processor, and compares every byte with its hashes.
+ *
+ * What was read back when it was written came from the file cache; a disk that has lost or changed bytes
+ * since shows only to a reading that does not. The cached pages are dropped first (posix_fadvise), which
+ * the kernel may decline. Priorities: SCHED_IDLE, and the idle class of input and output.
+ * Order:    start -> done* -> destroy. One process, no MPI. Threads: one caller. */
+#ifndef BT_ENGINE_CKPT_VERIFY_IDLE_H
+#define BT_ENGINE_CKPT_VERIFY_IDLE_H
+
+#include "engine/ckpt/ckpt.h"
+
+typedef struct bt_ckpt_reread bt_ckpt_reread;
+
+typedef struct bt_ckpt_checked {
+    bt_code code; /* BT_OK: whole. BT_FORMAT: damaged. BT_IO: it could not be read */
+    bt_err err;
+    int64_t bytes; /* read */
+    double took_s;
+} bt_ckpt_checked;
+
+/* path: folder of one checkpoint */
+bt_code bt_ckpt_reread_start(bt_ckpt_reread **out, const char *path, bt_err *err) BT_MUST_CHECK;
+/* false: it still reads */
+bool bt_ckpt_reread_done(bt_ckpt_reread *c, bt_ckpt_checked *out);
+void bt_ckpt_reread_destroy(bt_ckpt_reread *c); /* ends the reading. Accepts NULL */
+
+#endif
