@@ -11,6 +11,7 @@
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/health/rank_progress.h"
 #include "monitor/job/launch/output.h"
+#include "monitor/job/spare_socket.h"
 #include "store/wire/wire.h"
 
 static bt_request_box box;
@@ -33,12 +34,18 @@ static void on_lost(void *ctx) {
 }
 
 typedef struct words {
-    const char *wire, *resume_from, *ring, *places, *kept, *memory;
+    const char *wire, *resume_from, *ring, *places, *kept, *memory, *spare;
     int attempt, fence;
 } words;
 
 static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
-    *w = (words){.wire = "", .resume_from = "", .ring = "", .places = "", .kept = "", .memory = ""};
+    *w = (words){.wire = "",
+                 .resume_from = "",
+                 .ring = "",
+                 .places = "",
+                 .kept = "",
+                 .memory = "",
+                 .spare = ""};
     while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
         const char *name = (*argv)[0], *value = (*argv)[1];
         if (strcmp(name, "--wire") == 0)
@@ -53,6 +60,8 @@ static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
             w->kept = value;
         else if (strcmp(name, "--memory") == 0)
             w->memory = value;
+        else if (strcmp(name, "--spare") == 0)
+            w->spare = value;
         else if (strcmp(name, "--attempt") == 0)
             w->attempt = atoi(value);
         else if (strcmp(name, "--fence") == 0)
@@ -83,6 +92,44 @@ static void tell_result(const bt_sink *sink, const bt_train_result *r, const bt_
     bt_text_release(&text);
 }
 
+static bt_code connect_wire(const words *w, const bt_run_cfg *cfg, bt_wire **wire, bt_err *err) {
+    if (bt_comm_rank(bt_comm_world()) != 0 || !w->wire[0]) return BT_OK;
+    const bt_wire_handlers handlers = {.control = on_control, .on_lost = on_lost};
+    bt_code code = bt_wire_connect(wire, w->wire, w->attempt, &handlers, err);
+    if (code != BT_OK && cfg->hosts[0])
+        code = bt_fail(err, BT_IO,
+                       "rank 0 cannot reach 'bitrain train' at '%s': name this host first in "
+                       "the host file",
+                       w->wire);
+    bt_err why = BT_ERR_INIT;
+    if (code == BT_OK && w->ring[0] && bt_wire_keep(*wire, w->ring, &why) != BT_OK)
+        bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
+    return code;
+}
+
+typedef struct waiting { /* of a rank of a hot spare */
+    const bt_run_cfg *cfg;
+    words words;
+    bt_spare_go go;
+    bt_wire **wire;
+} waiting;
+
+static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
+    waiting *w = ctx;
+    bt_code code = bt_spare_wait(w->words.spare, &w->go, err);
+    if (code == BT_STOPPED)
+        _exit(0); /* not needed: no rank is, and nothing is to be put in order */
+    BT_TRY(code);
+    w->words.attempt = w->go.attempt;
+    BT_TRY(connect_wire(&w->words, w->cfg, w->wire, err));
+    *start = (bt_trainer_start){.resume_dir = w->go.resume_from,
+                                .attempt = w->go.fence,
+                                .number = w->go.attempt,
+                                .sink = *w->wire && !w->cfg->no_monitor ? bt_wire_sink(*w->wire)
+                                                                        : NULL};
+    return BT_OK;
+}
+
 static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_opts opts;
@@ -98,18 +145,8 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
     BT_TRY(bt_rank_prepare(&cfg, err));
 
     bt_wire *wire = NULL;
-    if (bt_comm_rank(world) == 0 && w->wire[0]) {
-        const bt_wire_handlers handlers = {.control = on_control, .on_lost = on_lost};
-        code = bt_wire_connect(&wire, w->wire, w->attempt, &handlers, err);
-        if (code != BT_OK && cfg.hosts[0])
-            code = bt_fail(err, BT_IO,
-                           "rank 0 cannot reach 'bitrain train' at '%s': name this host first in "
-                           "the host file",
-                           w->wire);
-        bt_err why = BT_ERR_INIT;
-        if (code == BT_OK && w->ring[0] && bt_wire_keep(wire, w->ring, &why) != BT_OK)
-            bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
-    }
+    waiting beside = {.cfg = &cfg, .words = *w, .wire = &wire};
+    if (!w->spare[0]) code = connect_wire(w, &cfg, &wire, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) {
         bt_train_result result;
@@ -124,7 +161,9 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
                                  .attempt = w->fence,
                                  .number = w->attempt,
                                  .kept_dir = w->kept,
-                                 .memory_dir = w->memory};
+                                 .memory_dir = w->memory,
+                                 .wait = w->spare[0] ? wait_beside : NULL,
+                                 .wait_ctx = &beside};
         code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);
         bt_text_release(&sample);

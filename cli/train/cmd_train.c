@@ -71,6 +71,12 @@ static bt_code check_islands(const bt_run_cfg *c, bt_err *err) {
         c->hub_keys[0] ? "--keys" : "--mode");
 }
 
+static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
+    if (!c->hot_spare || (!c->hosts[0] && !c->hub[0])) return BT_OK;
+    return bt_fail(err, BT_ARG, "--hot-spare waits beside a run on one host: not with %s",
+                   c->hosts[0] ? "--hosts" : "--hub");
+}
+
 static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
     char given[PATH_MAX];
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
@@ -126,6 +132,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_train_vocab(p, err));
     BT_TRY(bt_train_alerts(p, err));
     BT_TRY(check_islands(&p->cfg, err));
+    BT_TRY(check_spare(&p->cfg, err));
     if (world)
         p->ranks = world;
     else
@@ -269,6 +276,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                       .mpirun_args = p->cfg.mpirun_args,
                       .max_restarts = p->cfg.max_restarts,
                       .hang_s = p->cfg.hang_s,
+                      .hot_spare = p->cfg.hot_spare,
                       .lr = p->cfg.lr,
                       .from = p->from,
                       .resume_point = resume_point,

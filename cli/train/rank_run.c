@@ -116,7 +116,9 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
                                     .number = r->number,
                                     .kept_dir = r->kept_dir,
                                     .memory_dir = r->memory_dir,
-                                    .measure_peak = true};
+                                    .measure_peak = true,
+                                    .wait = r->wait,
+                                    .wait_ctx = r->wait_ctx};
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);
     *in_step = code != BT_OK;

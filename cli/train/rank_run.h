@@ -23,6 +23,9 @@ typedef struct bt_rank_run {
     int number;             /* of the attempt in the run's record */
     const char *memory_dir; /* for the newest states (trainer.h); NULL: none */
     const char *kept_dir;   /* folder that outlives the attempt; NULL: none */
+    /* of a job that waits beside another (trainer.h); NULL: it begins at once */
+    bt_code (*wait)(void *ctx, bt_trainer_start *start, bt_err *err);
+    void *wait_ctx;
 } bt_rank_run;
 
 /* create, run, on rank 0 a sample of text; sample may be NULL. in_step: it failed after the first

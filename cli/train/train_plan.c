@@ -282,6 +282,9 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
         printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "",
                alike, replica);
     printf("%11s %s\n", "all ranks", bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
+    if (cfg->hot_spare)
+        printf("%11s %s at most, beside them\n", "hot spare",
+               bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
 }
 
 static void print_launch(const bt_train_plan *p) {

@@ -1,7 +1,8 @@
 /* run_control.h - what people ask of a running training, known to all ranks at the same step.
  *
  * Rank 0 takes the request box (run_request.h) once a step; what it finds travels to all ranks with
- * the step's gradient exchange, as two of its notes. Acting on it is the trainer's.
+ * the step's gradient exchange, as two of its notes. Of the other ranks' boxes one bit counts: a signal
+ * told that rank to leave. Acting on it is the trainer's.
  * Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_RUN_CONTROL_H
 #define BT_ENGINE_TRAIN_RUN_CONTROL_H

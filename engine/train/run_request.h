@@ -1,5 +1,6 @@
 /* run_request.h - what people ask of a running training: set from any thread or signal handler,
- * read once per step by rank 0's training thread, which tells the other ranks. One-way,
+ * read once per step by rank 0's training thread, which tells the other ranks; of another rank's box STOP
+ * counts, which all then learn. One-way,
  * lock-free. */
 #ifndef BT_ENGINE_TRAIN_RUN_REQUEST_H
 #define BT_ENGINE_TRAIN_RUN_REQUEST_H

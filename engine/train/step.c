@@ -73,6 +73,15 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
+/* The machine of a rank is about to be taken away (a batch system's or a cloud's notice): all save and
+ * leave together. The supervisor knows what to do without that machine. */
+static void heed_notice(bt_trainer *t, bt_step_outcome *out, int rank) {
+    char title[80];
+    out->control.verbs |= BT_REQ_STOP;
+    snprintf(title, sizeof title, "a signal told rank %d to leave: all ranks save and leave", rank);
+    bt_telemetry_event_of(&t->telemetry, BT_EVENT_RANK_LEAVES, rank, t->at.step, NULL, title);
+}
+
 /* Waits until every rank holds the summed gradients, and until all know what rank 0 was asked. */
 static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t notes[NOTE_COUNT] = {0};
@@ -80,7 +89,8 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
         bt_control asked = bt_control_take(t->requests);
         notes[NOTE_CONTROL] = asked.verbs | (bt_saver_due(&t->saver) ? REQ_CKPT_DUE : 0);
         notes[NOTE_LR] = asked.lr_bits;
-    }
+    } else if (bt_control_take(t->requests).verbs & BT_REQ_STOP)
+        notes[NOTE_LEAVE] = 1 + bt_comm_rank(t->mesh.world);
     notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
     if (isfinite(out->loss)) memcpy(&notes[NOTE_LOSS], &out->loss, sizeof out->loss);
     notes[NOTE_CKPT_BUSY] = bt_saver_busy(&t->saver);
@@ -104,6 +114,8 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     BT_TRY(bt_trainer_codec_agree(t, err));
     BT_TRY(add_losses(t, out, err));
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
+    if (notes[NOTE_LEAVE] && !(out->control.verbs & BT_REQ_STOP))
+        heed_notice(t, out, (int)notes[NOTE_LEAVE] - 1);
     out->ckpt_busy = notes[NOTE_CKPT_BUSY] != 0;
     out->loss_bad = notes[NOTE_BAD_LOSS] != 0;
     t->memory.every = notes[NOTE_MEMORY_EVERY];

@@ -63,12 +63,13 @@ static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
                : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
 }
 
-static bt_code check_memory(bt_trainer *t, bt_err *err) {
+static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
     bt_memory_room room;
     bt_comm *world = t->mesh.world;
     bt_err why = BT_ERR_INIT;
     bt_memory_room_of(&room);
     const int rank = bt_comm_rank(world), local = bt_comm_local_size();
+    if (spare) return bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, err), err);
     if (t->memory.wanted) {
         if (bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, &why), &why) == BT_OK)
             return BT_OK;
@@ -158,7 +159,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&shape, bt_comm_size(world), err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
     BT_TRY(bt_agree(world, make_tp_group(t, err), err));
-    BT_TRY(check_memory(t, err));
+    BT_TRY(check_memory(t, s->wait != NULL, err));
 
     bt_code code = bt_rank_setup_init(&t->setup, &t->cfg, bt_comm_rank(world), err);
     if (code == BT_OK) code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
@@ -283,7 +284,19 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
     return t->schedule->tie(t->schedule, t->model, err);
 }
 
+/* a job beside another: until it is to go on */
+static bt_code wait_for_turn(bt_trainer *t, const bt_trainer_setup *s, bt_trainer_start *start,
+                             bt_err *err) {
+    if (!s->wait) return BT_OK;
+    BT_TRY(bt_agree(t->mesh.world, s->wait(s->wait_ctx, start, err), err));
+    t->saver.attempt = start->attempt;
+    t->number = start->number;
+    if (start->sink && bt_comm_rank(t->mesh.world) == 0) t->telemetry.sink = *start->sink;
+    return BT_OK;
+}
+
 bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) {
+    bt_trainer_start start = {s->resume_dir, s->sink, s->attempt, s->number};
     *out = NULL;
     bt_trainer *t = calloc(1, sizeof *t);
     bt_code code = t ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the trainer");
@@ -310,11 +323,12 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->validation = (bt_eval_result){.nats = NAN, .bits_per_byte = NAN};
         code = build(t, s, err);
         if (code == BT_OK) code = measure(t, s, err);
+        if (code == BT_OK) code = wait_for_turn(t, s, &start, err);
     }
     if (code == BT_OK) {
         register_state(t);
         bt_memory_id from = {0};
-        code = start_weights(t, s->resume_dir, s->memory_dir, &from, err);
+        code = start_weights(t, start.resume_dir, s->memory_dir, &from, err);
         t->from_memory = from.attempt > 0 || from.number > 0;
         if (code == BT_OK)
             code = bt_memory_saver_open(t, s->memory_dir, t->from_memory ? &from : NULL, err);

@@ -15,6 +15,13 @@
 
 typedef struct bt_trainer bt_trainer;
 
+/* what a job that waited beside another learns when it goes on */
+typedef struct bt_trainer_start {
+    const char *resume_dir; /* as in the setup; borrowed */
+    const bt_sink *sink;
+    int attempt, number;
+} bt_trainer_start;
+
 typedef struct bt_trainer_setup {
     const bt_run_cfg *cfg; /* resolved: no "auto" values left (bt_run_cfg_resolve) */
     /* for the record; NULL: the ranks made none. Borrowed until the run is over */
@@ -35,6 +42,11 @@ typedef struct bt_trainer_setup {
     /* folder in memory for the state of the newest steps (memory_state.h), the same for all ranks;
      * NULL or "": no state is kept. As resume_dir it means the newest state in it */
     const char *memory_dir;
+    /* Returns when this job is to begin, on every rank: what create does before needs no state. It comes
+     * with the setup's start and may change it. Such a job takes all the memory it plans, or fails. NULL:
+     * begin at once */
+    bt_code (*wait)(void *ctx, bt_trainer_start *start, bt_err *err);
+    void *wait_ctx;
 } bt_trainer_setup;
 
 typedef struct bt_train_result {

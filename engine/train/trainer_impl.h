@@ -38,6 +38,7 @@ enum {
     NOTE_GRAD_FINGERPRINT,
     NOTE_GRAD_FINGERPRINT_NEG,
     NOTE_MEMORY_EVERY, /* steps between two states in memory: the most cautious rank decides */
+    NOTE_LEAVE, /* 1 + the highest rank, beside rank 0, that a signal told to leave; 0: none */
     NOTE_COUNT
 };
 /* beside the bits of run_request.h: rank 0's clock says a checkpoint is due */

@@ -13,6 +13,8 @@
 static const double GRACE_S = 2.3;
 /* no step for this long, and the hosts are asked whether they are there */
 static const double QUIET_S = 0.5;
+/* from a cloud's notice to the end of the machine pass 30 to 120 s */
+static const int64_t NOTICE_AWAY_NS = 150 * (int64_t)1000000000;
 /* an answer takes 0.1 to 9 ms */
 static const double FIRST_ASK_S = 0.3;
 
@@ -154,6 +156,39 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
             bt_job_event(job, BT_EVENT_HOST_LOST, -1, "host %.60s is set aside: %s",
                          h->host[i].name, h->host[i].why);
     bt_job_want_hosts(job, "host %.60s is away", name);
+    return true;
+}
+
+/* mpirun's --map-by slot fills a host before the next, in the order of the file */
+static bt_host *host_of_rank(bt_job *job, int rank) {
+    int before = 0;
+    for (int i = 0; i < job->hosts.n; i++) {
+        bt_host *h = &job->hosts.host[i];
+        if (h->aside) continue;
+        if (h->slots == 0) return NULL; /* the file does not say how many it takes */
+        before += h->slots;
+        if (rank < before) return h;
+    }
+    return NULL;
+}
+
+bool bt_job_hosts_left(bt_job *job) {
+    bt_job_layout l = {0};
+    bt_err err = BT_ERR_INIT;
+    bt_host *host = job->leaving >= 0 ? host_of_rank(job, job->leaving) : NULL;
+    if (!host || host->here || !elastic(job) || job->stop_asked) return false;
+    bt_hosts_set_aside(host, "a signal told its rank to leave", bt_now_ns());
+    if (layout_of_hosts(job, &l, &err) != BT_OK) {
+        bt_job_event(job, BT_EVENT_WARNING, -1, "host %.60s is to be left, but: %s", host->name,
+                     err.msg);
+        host->aside = false;
+        return false;
+    }
+    /* it answers for as long as its machine still runs */
+    host->next_look_ns = bt_now_ns() + NOTICE_AWAY_NS;
+    bt_job_event(job, BT_EVENT_HOST_LOST, -1, "host %.60s is set aside for %d s: %s", host->name,
+                 (int)(NOTICE_AWAY_NS / 1000000000), host->why);
+    bt_job_want_hosts(job, "host %.60s is to be left", host->name);
     return true;
 }
 

@@ -14,9 +14,21 @@
 #include "monitor/job/launch/output.h"
 #include "monitor/job/launch/rank_watch.h"
 #include "monitor/job/launch/viewer_process.h"
+#include "monitor/job/spare_socket.h"
 #include "monitor/job/supervisor.h"
 
 enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_REMOTE_RANKS = 64 };
+
+/* hot_spare.c */
+typedef struct bt_job_spare {
+    bt_child child; /* pid 0: none */
+    bt_spare_socket socket;
+    bt_rank_progress places;
+    bt_output output;
+    int ranks, folder;
+    int started, failed; /* of the run; in a row by themselves */
+    bool told;           /* all its ranks wait */
+} bt_job_spare;
 
 struct bt_job {
     const bt_job_setup *s;
@@ -33,12 +45,14 @@ struct bt_job {
     int64_t hang_look_ns;    /* when to look next */
     bt_restart_history history;
     bt_child child; /* pid 0: none runs */
+    int folder;     /* number of its folder in the scratch: the attempt's, or a spare's */
+    bt_job_spare spare;
     /* the ranks of this host, where they told who they are and this kernel has pidfds */
     bt_rank_watch watch;
     bool ended_by_us; /* a rank was killed, and we ended the others and mpirun */
     /* the attempt before, until its records are kept and its folder is gone; session 0: it is */
     struct {
-        int attempt;
+        int folder;
         pid_t session;
     } past;
     bt_viewer viewer;
@@ -59,6 +73,7 @@ struct bt_job {
 
     bt_hosts hosts;     /* of --hosts */
     bt_host *lost_host; /* for whose silence this attempt was ended; NULL: none */
+    int leaving;        /* rank that a signal told to leave in this attempt; -1: none */
 
     char where[200]; /* the ranks of this host were when the attempt ended; "": not known */
 
@@ -94,6 +109,14 @@ struct bt_job {
 };
 
 /* ---- job_attempt.c ---- */
+typedef struct bt_job_ranks { /* how a job of ranks is launched */
+    int folder;
+    int attempt, fence;      /* of the run's record, of its checkpoints */
+    const char *resume_from; /* with spare these come later, down the socket of that name */
+    const char *spare;       /* "": they train at once */
+} bt_job_ranks;
+bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
+                      bt_rank_progress *places, bt_err *err) BT_MUST_CHECK;
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
 void bt_job_show_attempt(const bt_job *job);
 /* the ranks have told who they are: from here on their deaths are seen without mpirun */
@@ -109,6 +132,14 @@ void bt_job_end_record(bt_job *job, const char *state, const char *kind, int sta
  * away */
 bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err)
     BT_MUST_CHECK;
+
+/* hot_spare.c. tick: starts one where launch.hot_spare says so and the run has got on; sees its end. serve:
+ * takes the ranks that wait. take: the spare is the next attempt's job, which begins at job->from; false:
+ * there is none, or none of this layout */
+void bt_job_spare_tick(bt_job *job);
+void bt_job_spare_serve(bt_job *job);
+bool bt_job_spare_take(bt_job *job);
+void bt_job_spare_end(bt_job *job);
 
 /* alerts.c: the setup's rules against what the run says, does and has room for */
 void bt_job_alerts_open(bt_job *job);
@@ -161,6 +192,9 @@ void bt_job_hosts_tick(bt_job *job, int64_t now); /* asks those set aside */
 void bt_job_hosts_checkpoint(bt_job *job);        /* takes back those that answer */
 /* true: hosts were set aside, and the run goes on at once without them */
 bool bt_job_hosts_ended(bt_job *job, const bt_end *end);
+/* the ranks left because one of them was told to: with --elastic its host is set aside, and the run goes
+ * on at once without it (true) */
+bool bt_job_hosts_left(bt_job *job);
 void bt_job_hosts_begin(bt_job *job); /* before an attempt's layout is chosen */
 /* list: room for all hosts */
 bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list);

@@ -27,7 +27,7 @@ static bool ring_path(const bt_job *job, const char *name, char *out, size_t siz
 
 void bt_job_attempt_over(bt_job *job) {
     char from[PATH_MAX], to[PATH_MAX];
-    job->past.attempt = job->attempt;
+    job->past.folder = job->folder;
     job->past.session = job->child.pid;
     job->child.pid = 0;
     bt_rank_progress_close(&job->places);
@@ -56,7 +56,7 @@ void bt_job_clear_away(bt_job *job) {
     recover_records(job);
     if (bt_proc_kill_session(job->past.session, 2) > 0)
         bt_job_event(job, BT_EVENT_WARNING, -1, "processes of the ranks do not end");
-    bt_job_dirs_attempt_end(&job->scratch, job->past.attempt);
+    bt_job_dirs_attempt_end(&job->scratch, job->past.folder);
     job->past.session = 0;
 }
 
@@ -141,35 +141,48 @@ static void watch_for_hangs(bt_job *job) {
     h->found = found;
 }
 
-bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
+bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
+                      bt_rank_progress *places, bt_err *err) {
     const bt_job_setup *s = job->s;
-    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], places[300];
-    BT_TRY(bt_job_dirs_attempt(&job->scratch, job->attempt, tmp, shm, err));
+    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], boxes[300];
+    BT_TRY(bt_job_dirs_attempt(&job->scratch, how->folder, tmp, shm, err));
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
-    snprintf(number, sizeof number, "%d", job->attempt);
-    snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
-    snprintf(places, sizeof places, "%s/places", tmp);
+    snprintf(number, sizeof number, "%d", how->attempt);
+    snprintf(fence, sizeof fence, "%d", how->fence);
+    snprintf(boxes, sizeof boxes, "%s/places", tmp);
     bt_err why = BT_ERR_INIT;
     /* whoever cleans temporary folders may have taken it */
     if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
         job->map[0] = '\0';
-    if (bt_rank_progress_open(&job->places, places, job->world_size, &why) != BT_OK)
+    if (bt_rank_progress_open(places, boxes, job->world_size, &why) != BT_OK)
         bt_log(BT_LOG_DEBUG, "%s", why.msg);
     if (!ring_path(job, BT_JOB_RING, ring, sizeof ring)) ring[0] = '\0';
-    /* of a run of that name before; those worth something were recovered */
-    else
-        unlink(ring);
-    const char *own[] = {
-        "rank",           "--wire",      wire,       "--attempt", number,     "--fence", fence,
-        "--resume-from",  job->from.dir, "--ring",   ring,        "--places", places,    "--kept",
-        job->scratch.tmp, "--memory",    job->memory};
+    const char *own[] = {"rank",
+                         "--wire",
+                         wire,
+                         "--attempt",
+                         number,
+                         "--fence",
+                         fence,
+                         "--resume-from",
+                         how->resume_from ? how->resume_from : "",
+                         "--ring",
+                         ring,
+                         "--places",
+                         boxes,
+                         "--kept",
+                         job->scratch.tmp,
+                         "--memory",
+                         job->memory,
+                         "--spare",
+                         how->spare};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
     memcpy(words, own, sizeof own);
     memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
     char hosts[PATH_MAX];
-    BT_TRY(bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err));
+    bt_code code = bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err);
     bt_launch l = {.ranks = job->world_size,
                    .hosts = hosts,
                    .mpirun_args = s->mpirun_args,
@@ -182,8 +195,15 @@ bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
     const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
+    if (code == BT_OK) code = bt_launch_start(&l, child, err);
+    free(words);
+    return code;
+}
+
+/* nothing is known yet of the job that begins */
+static void begin_to_watch(bt_job *job) {
     job->where[0] = '\0';
-    job->last_step = -1;
+    job->last_step = job->leaving = -1;
     job->n_ranks = job->n_remote = 0;
     job->connected = job->complete = job->hung = job->restarting = job->ended_by_us = false;
     job->stopped_ns = job->stopped_look_ns = 0;
@@ -191,9 +211,21 @@ bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
     job->started_ns = bt_now_ns();
     bt_health_start(&job->health);
     watch_for_hangs(job);
-    bt_code code = bt_launch_start(&l, &job->child, err);
-    free(words);
-    return code;
+}
+
+bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
+    char ring[PATH_MAX];
+    /* of a run of that name before; those worth something were recovered */
+    if (ring_path(job, BT_JOB_RING, ring, sizeof ring)) unlink(ring);
+    begin_to_watch(job);
+    if (bt_job_spare_take(job)) return BT_OK;
+    job->folder = job->attempt;
+    const bt_job_ranks how = {.folder = job->folder,
+                              .attempt = job->attempt,
+                              .fence = job->s->fence(job->s->resume_ctx, job->attempt),
+                              .resume_from = job->from.dir,
+                              .spare = ""};
+    return bt_job_launch(job, &how, &job->child, &job->places, err);
 }
 
 void bt_job_show_attempt(const bt_job *job) {
@@ -211,7 +243,7 @@ static void end_launched(bt_job *job) {
     if (job->child.out >= 0) close(job->child.out);
     job->child = (bt_child){.out = -1};
     bt_rank_progress_close(&job->places);
-    bt_job_dirs_attempt_end(&job->scratch, job->attempt);
+    bt_job_dirs_attempt_end(&job->scratch, job->folder);
 }
 
 /* The record of the attempt that has just been launched. Its number is the store's: where that begins
@@ -247,6 +279,8 @@ static void tell_next(bt_job *job, const bt_text *why, const char *reason) {
         why->data[strcspn(why->data, "\n")] = '\0';
         bt_job_event(job, BT_EVENT_WARNING, -1, "%s", why->data);
     }
+    if (job->folder != job->attempt)
+        bt_job_event(job, BT_EVENT_SPARE, -1, "attempt %d is that of the hot spare", job->attempt);
     if (reason)
         bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
                      job->attempt, (long long)job->from.step, reason);
@@ -260,6 +294,7 @@ bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, 
     const int ranks_before = job->world_size;
     bt_job_hosts_begin(job);
     const bool other = code == BT_OK && bt_job_take_layout(job, layout, sizeof layout);
+    if (other) bt_job_spare_end(job); /* it has the layout of before */
     job->attempt++;
     bt_output_reset(&job->output, job->attempt);
     if (code == BT_OK) code = bt_job_start_attempt(job, err);

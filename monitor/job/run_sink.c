@@ -48,6 +48,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
 static void on_event(void *ctx, const bt_event *e) {
     bt_job *job = ctx;
     bt_health_sign(&job->health, bt_now_ns());
+    if (e->kind == BT_EVENT_RANK_LEAVES) job->leaving = e->rank;
     if (job->alerts.n && e->kind == BT_EVENT_EVALUATION) bt_job_alerts_evaluation(job, e);
     if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, e);
 }

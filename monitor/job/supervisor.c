@@ -253,7 +253,7 @@ static void hear_viewer(bt_job *job) {
 /* One round of waiting. until_ns: no longer than this. */
 static void wait_once(bt_job *job, int64_t until_ns) {
     const bt_job_ui *ui = &job->s->ui;
-    struct pollfd p[7];
+    struct pollfd p[9];
     int wires[2], n_wires = bt_wire_poll_fds(job->wire, wires);
     p[0] = (struct pollfd){job->signals, POLLIN, 0};
     p[1] = (struct pollfd){job->child.pid > 0 ? job->child.out : -1, POLLIN, 0};
@@ -262,8 +262,11 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     p[4] = (struct pollfd){job->no_input ? -1 : ui->input_fd, POLLIN, 0};
     p[5] = (struct pollfd){job->viewer.out, POLLIN, 0};
     p[6] = (struct pollfd){job->watch.epoll, POLLIN, 0};
+    const bool spare = job->spare.child.pid > 0;
+    p[7] = (struct pollfd){spare ? job->spare.child.out : -1, POLLIN, 0};
+    p[8] = (struct pollfd){spare ? job->spare.socket.listen : -1, POLLIN, 0};
     int64_t wait = until_ns - bt_now_ns();
-    if (poll(p, 7, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
+    if (poll(p, 9, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
     if (p[6].revents) bt_job_hear_deaths(job);
     if (p[0].revents) take_signals(job);
     if (p[1].revents && !bt_output_drain(&job->output, job->child.out)) {
@@ -275,6 +278,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
     if (p[5].revents) hear_viewer(job);
+    if (p[7].revents || p[8].revents) bt_job_spare_serve(job);
     if (p[4].revents & POLLIN && ui->input)
         ui->input(ui->ctx, job);
     else if (p[4].revents)
@@ -287,6 +291,7 @@ static void tick(bt_job *job, int64_t *next) {
     *next = now + TICK_NS;
     bt_job_hosts_tick(job, now);
     bt_job_alerts_tick(job, now);
+    bt_job_spare_tick(job);
     bt_job_view v;
     bt_job_look(job, &v);
     if (job->s->ui.tick) job->s->ui.tick(job->s->ui.ctx, &v);
@@ -386,10 +391,13 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             continue;
         }
         if (bt_job_left_unasked(job, &end)) {
-            if (wait_for_restart(job, NOTICE_S)) return BT_OK;
+            /* a notice to one machine among several is for that machine */
+            const bool without_it = bt_job_hosts_left(job);
+            if (!without_it && wait_for_restart(job, NOTICE_S)) return BT_OK;
             bt_job_end_record(job, "stopped", "signal", 0);
-            BT_TRY(bt_job_next_attempt(job, "a signal told the ranks to stop, but not the run",
-                                       NULL, err));
+            BT_TRY(bt_job_next_attempt(
+                job, without_it ? NULL : "a signal told the ranks to stop, but not the run", NULL,
+                err));
             job->result->restarts++;
             continue;
         }
@@ -463,6 +471,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
 
 static void close_job(bt_job *job) {
     bt_viewer_stop(&job->viewer);
+    bt_job_spare_end(job);
     bt_hosts_close(&job->hosts);
     bt_rank_progress_close(&job->places);
     bt_hang_close(&job->hang);
@@ -482,7 +491,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     job->result = out;
     job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock =
         -1;
-    job->watch.epoll = -1;
+    job->watch.epoll = job->spare.socket.listen = job->spare.child.out = -1;
     job->attempt = s->attempt;
     job->world_size = s->ranks;
     job->words = s->words;

@@ -97,6 +97,7 @@ typedef struct bt_job_setup {
     bt_code (*layout)(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out, bt_err *err);
     void *layout_ctx;
     int64_t max_restarts;
+    bool hot_spare;    /* a second job waits, to go on when this one dies; not with hosts */
     double hang_s;     /* restart after this long without a step; 0: never */
     double lr;         /* peak learning rate, for `set lr=` */
     bt_writer *writer; /* attempt already begun; NULL: record nothing */

@@ -34,7 +34,7 @@
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
-enum { BT_NOTES_MAX = 8, BT_STRIPES_IN_FLIGHT = 4 };
+enum { BT_NOTES_MAX = 9, BT_STRIPES_IN_FLIGHT = 4 };
 
 typedef struct bt_reducer bt_reducer;
 

@@ -35,6 +35,10 @@ const bt_launch_row bt_launch_rows[] = {
      "oob_tcp_keepalive_probes 4",
      "mpirun notices a dead link after 4 to 6 s instead of 491 s; one that is gone for 2 s ends "
      "nothing"},
+    {BT_LAUNCH_HOSTS, "--mca orte_launch_agent {daemon}",
+     "a notice to leave that comes to every process of a host ends no daemon: the ranks, which "
+     "start with "
+     "an empty mask, save and leave"},
     {BT_LAUNCH_LOCAL, "--oversubscribe", "more ranks than cores is allowed, on this host"},
     {BT_LAUNCH_CROWDED, "--mca mpi_yield_when_idle 1",
      "more ranks than cores: a waiting rank gives its core away"},
@@ -113,6 +117,7 @@ static void put_filled(words *w, const bt_launch *l, const char *s, size_t n) {
                  {"{hosts}", l->hosts},
                  {"{shm}", l->shm},
                  {"{tmp}", l->tmp},
+                 {"{daemon}", "env --block-signal=TERM orted"},
                  {"{map}", l->map ? l->map : ""}};
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
         if (strlen(holes[i].name) == n && strncmp(s, holes[i].name, n) == 0) {

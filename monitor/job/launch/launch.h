@@ -28,7 +28,8 @@ typedef enum {
 
 typedef struct bt_launch_row {
     bt_launch_when when;
-    /* separated by blanks; {ranks} {hosts} {shm} {tmp} {map} are filled in; NAME=... is environment */
+    /* separated by blanks; {ranks} {hosts} {shm} {tmp} {map} {daemon} are filled in, each as one word;
+     * NAME=... is environment */
     const char *words;
     const char *reason;
 } bt_launch_row;

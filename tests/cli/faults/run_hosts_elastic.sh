@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # --elastic on two hosts (network namespaces): the link to one goes away, and the run goes on without it; the host answers again and
-# takes part after the next checkpoint; the losses are those of one rank that nobody disturbed. A link that is gone for 2 s costs no
+# takes part after the next checkpoint; a notice tells it to leave, and the run goes on without it; the losses are those of one rank that nobody disturbed. A link that is gone for 2 s costs no
 # restart. Without --elastic the run waits for its host. Needs root.
 # timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
@@ -45,10 +45,19 @@ if wait_step away 15; then
     until_row 30 "events WHERE run='away' AND kind='host_back'"
     until_row 30 "attempts WHERE run='away' AND attempt > 1 AND world_size = 2"
     until_row 30 "steps WHERE run='away' AND attempt > 1"
+    # a notice to leave, to the far host's rank and its daemon (not to the ssh session): the ranks save and leave, and the run goes on
+    # without that host
+    for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted' /proc/$p/comm && kill -TERM $p; done
+    until_row 30 "steps WHERE run='away' AND attempt > 2"
+    [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "nobody says which rank was told to leave"
+    [ "$(count "events WHERE run='away' AND kind='host_lost' AND title LIKE 'host 10.77.$id.2 is set aside for 150 s: a signal told%'")" = 1 ] ||
+        fault "after a notice: $(q "SELECT kind, title FROM events WHERE run='away' AND kind IN ('host_lost', 'failure')")"
+    [ "$(q "SELECT a.from_step - 1 - max(s.step) FROM attempts a JOIN steps s ON s.run=a.run AND s.attempt=2 WHERE a.run='away' AND a.attempt=3")" = 0 ] ||
+        fault "steps are done again after a notice"
     ok ctl away stop
     wait $job || { fault "exit $? of a run that lost a host and took it back"; tail -n 5 a.err; }
     same_as_calm away
-    [ "$(count "events WHERE run='away' AND kind='resized'")" = 2 ] || fault "$(q "SELECT kind, title FROM events WHERE run='away' AND kind<>'checkpoint'")"
+    [ "$(count "events WHERE run='away' AND kind='resized'")" = 3 ] || fault "$(q "SELECT kind, title FROM events WHERE run='away' AND kind<>'checkpoint'")"
 fi
 
 # a link gone for 2 s: no restart

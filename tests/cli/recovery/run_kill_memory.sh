@@ -2,7 +2,7 @@
 # Ranks are killed at any moment, in every layout: the run goes on from the state in shared memory, at most a few steps are done
 # again, and the losses are those of a run that nobody disturbed, bit for bit. Where there is no such state, or a damaged one, it
 # goes on from the disk.
-# timeout: 240
+# timeout: 400
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_SLOW=0:6
@@ -61,6 +61,37 @@ layout dp
 layout zero --zero 3
 layout tensor --tp 2
 layout pipe --pp 2 --micro-batch 4
+
+# a hot spare waits, and goes on: twice, from the state in memory. One that is killed itself is replaced
+ok train "${tiny[@]}" --hot-spare --dry-run --name plan
+says "at most, beside them"
+printf 'localhost slots=2\n' >hosts.txt
+code 2 train "${tiny[@]}" --hot-spare --hosts hosts.txt --name plan
+says "beside a run on one host"
+waits() { # how many spares have waited so far
+    local i
+    for i in $(seq 400); do
+        [ "$(q "SELECT count(*) FROM events WHERE run='spare' AND kind='spare' AND title LIKE 'a hot spare waits: 2 ranks,%'")" -ge "$1" ] && break
+        sleep 0.05
+    done
+    [ $i -lt 400 ] || fault "no hot spare waits: $(q "SELECT kind, title FROM events WHERE run='spare'")"
+}
+start spare 4 --hot-spare
+ok ctl spare pause                              # the run does not end meanwhile
+waits 1
+kill -9 $(pgrep -f -- "bitrain rank .*--spare $TMPDIR" | tail -n 1)
+waits 2
+ok ctl spare resume
+kill_one spare
+wait_step spare 20
+ok ctl spare pause
+waits 3
+ok ctl spare resume
+kill_one spare
+same spare dp.txt
+[ "$(q "SELECT count(*) FROM events WHERE run='spare' AND kind='spare' AND title LIKE 'attempt _ is that of the hot spare'")" = 2 ] ||
+    fault "the spare did not go on: $(q "SELECT kind, title FROM events WHERE run='spare'")"
+[ "$(q "SELECT count(*) FROM events WHERE run='spare' AND kind='resumed' AND title LIKE '%from memory%'")" = 2 ] || fault "the spare did not begin from memory"
 
 # switched off: from the disk, that is here from the beginning
 start off 8 --set ckpt.memory=off
