@@ -435,7 +435,6 @@ static bt_code check_words(const drill_cfg *c, bt_elastic *range, bt_err *err) {
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
     bt_opts o;
     size_t n = 0;
     bool help = false;
@@ -459,7 +458,13 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
             print_json(d, ok);
         else if (d->n_rows)
             print_table(d);
-        if (code != BT_OK)
+        if (told &&
+            code !=
+                BT_OK) { /* told as an error is, but with the signal's exit code: nothing was shown */
+            fprintf(stderr, "bitrain drill: %s\n", why.msg[0] ? why.msg : "stopped");
+            *exit_status = 128 + (int)told;
+            code = BT_OK;
+        } else if (code != BT_OK)
             *err = why;
         else if (failed)
             code = bt_fail(err, BT_CHECK,

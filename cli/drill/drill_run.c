@@ -134,7 +134,9 @@ static bool is_ours(const bt_drill_run *r, int pid) {
     const bool named = fgets(name, sizeof name, f) != NULL;
     fclose(f);
     name[strcspn(name, "\n")] = '\0';
-    bool known = false;
+    /* the program may have been given another name; the kernel keeps 15 bytes of it */
+    const char *own = strrchr(r->program, '/');
+    bool known = named && own && own[1] && strncmp(name, own + 1, 15) == 0;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         known |= named && strcmp(name, programs[i]) == 0;
     snprintf(path, sizeof path, "/proc/%d/cmdline", pid);

@@ -24,5 +24,9 @@ code 2 drill --elastic 4
 code 2 drill --elastic 1:4 --steps 30
 says "need 80 steps or more"
 TMPDIR=/nonexistent code 1 drill --quick
+# one that is stopped has shown nothing
+timeout --preserve-status -s TERM 3 "$BITRAIN" drill --quick >out 2>err
+[ $? -eq 143 ] || { fault "a drill that was stopped did not exit with 143"; tail -n 3 out err; }
+[ -z "$(ls -d "$TMPDIR"/bitrain-drill-* 2>/dev/null)" ] || fault "the folder of a stopped drill is left"
 kill -0 $bystander || fault "a drill ended a process that is not its own"
 finish
