@@ -294,8 +294,8 @@ bool ckpt_section_possible(const section_head *h, uint64_t room) {
     return h->type < BT_CKPT_TYPES && h->elem_bytes == bt_ckpt_type_bytes(h->type) &&
            h->count <= CKPT_SECTION_ELEMS && h->count * h->elem_bytes <= room &&
            h->first <= h->tensor_elems && span <= h->tensor_elems - h->first &&
-           (h->count == 0 || span > 0) && !h->tensor[sizeof h->tensor - 1] &&
-           !h->state[sizeof h->state - 1];
+           (h->count == 0 || span > 0) && h->width <= h->stride &&
+           !h->tensor[sizeof h->tensor - 1] && !h->state[sizeof h->state - 1];
 }
 
 static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const uint64_t *index,
