@@ -66,6 +66,25 @@ static void gathers(bt_tp_group *t, size_t rows) {
     free(c);
 }
 
+/* a row is as long as a message: more messages than may be under way, and ranks that have one less */
+static void gathers_wide(bt_tp_group *t) {
+    enum { ROWS = 41, WIDE = 256 << 10 };
+    unsigned char *x[2] = {calloc(ROWS, WIDE), calloc(ROWS, WIDE)}, *want = malloc(WIDE);
+    const size_t first = bt_tp_first_row(ROWS, me, n), end = bt_tp_first_row(ROWS, me + 1, n);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t r = first; r < end; r++) memset(x[k] + r * WIDE, (int)(1 + r + 100 * k), WIDE);
+    const bt_tp_rows both[] = {{x[0], WIDE}, {x[1], WIDE}};
+    t->all_gather_rows(t, both, 2, ROWS);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t r = 0; r < ROWS; r++) {
+            memset(want, (int)(1 + r + 100 * k), WIDE);
+            assert_memory_equal(x[k] + r * WIDE, want, WIDE);
+        }
+    free(x[0]);
+    free(x[1]);
+    free(want);
+}
+
 static void reduces(bt_tp_group *t, size_t rows) {
     for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
     t->reduce_scatter_rows(t, rows, COLS);
@@ -126,6 +145,7 @@ static void exchanges(bool messages) {
         shares_and_sums(t, rows);
         assert_true(bt_tp_group_take_busy_ns(t) > 0 && bt_tp_group_take_busy_ns(t) == 0);
     }
+    gathers_wide(t);
     shares_and_sums(t, LONG);
     charges(t, messages);
     assert_int_equal(bt_tp_group_check(t, &err), BT_OK);

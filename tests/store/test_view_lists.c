@@ -279,6 +279,121 @@ static void a_reader_that_stands_still_holds_nobody_up(void **state) {
     bt_writer_close(s.w);
 }
 
+static double value_of(bt_db *db, const char *sql) {
+    double x = NAN;
+    OK(bt_db_value(db, sql, "s", &x, err));
+    return x;
+}
+
+/* every metric of every panel, held against SQL's own words for its newest sample */
+static void a_panel_tells_each_metric(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    size_t known = 0, keys = 0;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.parts = BT_VIEW_HEAD | BT_VIEW_PANEL;
+    a.panel = BT_PANEL_COUNT;
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->panel.n > 50);
+    for (size_t i = 0; i < v->panel.n; i++) {
+        const bt_view_metric *x = &v->panel.metric[i];
+        const bt_scope_row *scope = &bt_scopes[x->scope];
+        const char *key = scope->metric[x->metric].key;
+        static const char *const what[] = {"avg", "min", "max"};
+        const double told[] = {x->mean, x->least, x->most};
+        char sql[200];
+        if (x->step < 0) continue;
+        known++;
+        for (int k = 0; k < 3; k++) {
+            snprintf(sql, sizeof sql, "SELECT %s(\"%s\") FROM %s WHERE run = ?1 AND step = %lld",
+                     what[k], key, scope->view, (long long)x->step);
+            near(told[k], value_of(db, sql), 1e-9 * fabs(told[k]), sql);
+        }
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM %s WHERE run = ?1 AND step = %lld",
+                 scope->view, (long long)x->step);
+        near((double)x->rows, value_of(db, sql), 0, sql);
+    }
+    assert_true(known > 30);
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_view_panel_json(&v->panel, &j);
+    bt_json_end(&j, '}');
+    for (const char *p = bt_text_str(&out); (p = strstr(p, "\"key\":")); p++) keys++;
+    assert_int_equal(keys, v->panel.n);
+    bt_text_release(&out);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void a_level_is_that_of_its_kind(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    int seen[BT_EV_LEVELS] = {0};
+    OK(bt_synth_make(t->db, &s, err));
+    for (int k = 0; k < BT_EVENT_COUNT; k++) {
+        char sql[240];
+        snprintf(sql, sizeof sql,
+                 "INSERT INTO event(run, t_us, kind, level, title) SELECT id, last_us, '%s', %d, "
+                 "'told' FROM run",
+                 bt_events[k].name, bt_events[k].level);
+        run_sql(t->db, sql);
+    }
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.max_events = BT_EVENT_COUNT;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n, BT_EVENT_COUNT);
+    for (size_t i = 0; i < v->events.n; i++) {
+        const bt_view_event *e = &v->events.event[i];
+        assert_int_equal(e->level, bt_events[bt_event_find(e->kind)].level);
+        seen[e->level]++;
+    }
+    for (int l = 0; l < BT_EV_LEVELS; l++) assert_true(seen[l] > 0);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* the row of a live run ends with its newest record; the list knows better, of each */
+static void every_live_run_is_listed_up_to_now(void **state) {
+    const bt_tmp *t = *state;
+    static const char *const names[] = {"a", "b", "c"};
+    bt_db *db = NULL;
+    bt_view_ask a = ask_all(names[0]);
+    double duration[3], goodput[3];
+    for (int i = 0; i < 3; i++) {
+        bt_synth s = bt_synth_default(names[i]);
+        s.live = true;
+        s.start_us += i * INT64_C(1000000);
+        a.now_us = s.start_us + INT64_C(100000000);
+        OK(bt_synth_make(t->db, &s, err));
+    }
+    bt_view *v = open_view(t->db, &db);
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->runs.n, 3);
+    for (int i = 0; i < 3; i++) {
+        const bt_view_run *x = &v->runs.run[2 - i]; /* the newest comes first */
+        assert_string_equal(x->run, names[i]);
+        assert_true(bt_run_states[x->state].live);
+        duration[i] = x->duration_s;
+        goodput[i] = x->goodput;
+    }
+    for (int i = 0; i < 3; i++) {
+        a.run = names[i];
+        OK(bt_view_load(v, &a, err));
+        NEAR(duration[i], v->head.elapsed_s);
+        NEAR(goodput[i], v->head.goodput);
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void json_says_what_the_structs_say(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -325,6 +440,9 @@ int main(void) {
         cmocka_unit_test(statistics_of_small_arrays),
         T(a_reader_that_stands_still_holds_nobody_up),
         T(json_says_what_the_structs_say),
+        T(a_panel_tells_each_metric),
+        T(a_level_is_that_of_its_kind),
+        T(every_live_run_is_listed_up_to_now),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,7 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         {"/api/v1/curves", NULL, "runs=base,../x", BT_ARG, "run names"},
         {"/api/v1/curves", NULL, "runs=base&metric=mood", BT_ARG, "no metric 'mood'"},
         {"/api/v1/settings", NULL, "metric=mood", BT_ARG, "no metric 'mood'"},
+        {"/api/v1/settings", NULL, "name=optim.lr'--", BT_ARG, "must name a setting"},
         {"/api/v1/query", NULL, "sql=SELECT 1; SELECT 2", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=DELETE FROM run", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=ATTACH '/etc/passwd' AS x", BT_ARG, ""},

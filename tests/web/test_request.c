@@ -73,6 +73,8 @@ static void origins(void **state) {
     assert_true(bt_req_origin_ok(NULL, "same-origin", "127.0.0.1", "", 80));
     assert_true(bt_req_origin_ok("http://localhost:80", "same-origin", "127.0.0.1", "", 80));
     assert_false(bt_req_origin_ok("http://localhost:80", "cross-site", "127.0.0.1", "", 80));
+    assert_true(bt_req_origin_ok("https://localhost:80", NULL, "127.0.0.1", "", 80));
+    assert_false(bt_req_origin_ok("https://localhost.evil:80", NULL, "127.0.0.1", "", 80));
     static const char *const bad[] = {"null",
                                       "",
                                       "http://evil.example",

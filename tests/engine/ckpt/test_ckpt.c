@@ -177,6 +177,7 @@ static void expect_fallback(world *s, const char *what, size_t at) {
     if (code != BT_OK) fail_msg("%s at %zu: %s", what, at, err.msg);
     if (meta.step != 100 || !strstr(bt_text_str(&why), "step-000000000200 passed over"))
         fail_msg("%s at byte %zu was accepted (step %lld)", what, at, (long long)meta.step);
+    if (strstr(bt_text_str(&why), "(rank -1)")) fail_msg("no rank is named: %s", bt_text_str(&why));
     bt_ckpt_meta_release(&meta);
     bt_text_release(&why);
 }
@@ -524,6 +525,21 @@ static void test_names(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(ckpt_file_name_ok(bad[i]));
 }
 
+/* elements from the first to the last of a block's rows; 0: it is no block */
+static void test_span(void **state) {
+    (void)state;
+    assert_int_equal(ckpt_span(7, 0, 0), 7);
+    assert_int_equal(ckpt_span(7, 0, 1), 0);
+    assert_int_equal(ckpt_span(12, 4, 10), 24);
+    assert_int_equal(ckpt_span(4, 4, 4), 4);
+    assert_int_equal(ckpt_span(0, 4, 10), 0);
+    assert_int_equal(ckpt_span(13, 4, 10), 0);
+    assert_int_equal(ckpt_span(12, 11, 10), 0);
+    /* no wrap: the last row would end beyond what 64 bits count */
+    assert_int_equal(ckpt_span((UINT64_C(1) << 40) + 1, 1, 1 << 24), 0);
+    assert_true(ckpt_span(UINT64_C(1) << 40, 1, 1 << 24) == UINT64_MAX - (1 << 24) + 2);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) {
@@ -544,6 +560,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_cannot_write, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_types, set_up, tear_down),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_span),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

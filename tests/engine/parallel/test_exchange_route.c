@@ -132,11 +132,27 @@ static void the_memory_plan_is_the_formula(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
+/* even shares by themselves; shares that are given lie behind each other */
+static void units_lie_behind_each_other(void **state) {
+    (void)state;
+    const int64_t shares[] = {3, 1, 0, 4};
+    const int64_t first[] = {0, 3, 4, 4}, even[] = {0, 2, 4, 6};
+    for (int d = 0; d < 4; d++) {
+        bt_unit_run r = bt_unit_run_of(8, shares, 4, d);
+        assert_int_equal(r.first, first[d]);
+        assert_int_equal(r.count, shares[d]);
+        r = bt_unit_run_of(8, NULL, 4, d);
+        assert_int_equal(r.first, even[d]);
+        assert_int_equal(r.count, 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_part_goes_to_its_owner_and_back_once),
         cmocka_unit_test(relays_share_the_work),
         cmocka_unit_test(the_memory_plan_is_the_formula),
+        cmocka_unit_test(units_lie_behind_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,10 @@ static void bad_rules_are_named(void **state) {
 
 static void a_limit_tells_once_until_it_did_not_hold(void **state) {
     (void)state;
-    bt_alert_rules r = rules_of("loss > 3 for 2");
+    bt_alert_rules r = rules_of("loss<3 for 2"); /* without blanks */
+    assert_int_equal(r.rule[0].kind, BT_ALERT_BELOW);
+    assert_true(r.rule[0].limit == 3);
+    r = rules_of("loss > 3 for 2");
     const double losses[] = {4, 2, 4, 5, 6, 2, 4, NAN};
     for (int i = 0; i < 8; i++) bt_alert_value(&r, BT_MS_LOSS, losses[i], i);
     assert_string_equal(bt_text_str(&heard), "loss > 3 for 2: it is 5.0000 at step 4\n"

@@ -220,13 +220,17 @@ static void test_scratch(void **state) {
     struct stat st;
     assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_OK);
     assert_int_equal(bt_job_dirs_attempt(&a, 0, tmp, shm, &err), BT_OK);
+    snprintf(path, sizeof path, "%s/session", tmp);
+    assert_int_equal(mkdir(path, 0700), 0); /* of mpirun */
     snprintf(path, sizeof path, "%s/vader_segment.x", shm);
     close(open(path, O_CREAT | O_WRONLY, 0600));
     bt_job_dirs_sweep(); /* held: stays */
     assert_int_equal(stat(path, &st), 0);
     bt_job_dirs_attempt_end(&a, 0);
     assert_int_equal(stat(shm, &st), -1);
+    assert_int_equal(stat(tmp, &st), -1);
     assert_int_equal(stat(a.shm, &st), 0);
+    assert_int_equal(stat(a.tmp, &st), 0);
 
     /* both holders die: the next sweep takes it */
     assert_int_equal(bt_job_dirs_create(&b, 2, &err), BT_OK);
@@ -236,8 +240,13 @@ static void test_scratch(void **state) {
     assert_int_equal(stat(b.tmp, &st), -1);
     assert_int_equal(stat(b.shm, &st), -1);
     assert_int_equal(stat(a.tmp, &st), 0);
+    const bt_job_dirs gone = a;
     bt_job_dirs_remove(&a);
     assert_int_equal(a.lock, -1);
+    assert_string_equal(a.tmp, "");
+    assert_int_equal(stat(gone.tmp, &st), -1);
+    assert_int_equal(stat(gone.shm, &st), -1);
+    assert_int_equal(bt_job_dirs_attempt(&gone, 1, tmp, shm, &err), BT_IO);
     bt_job_dirs none = {0};
     bt_job_dirs_remove(&none);
 }
