@@ -15,8 +15,9 @@
 #include "engine/model/net/cache_attention.h"
 #include "engine/model/net/net.h"
 
-/* rows that go through the head at once; that read it as they are */
-enum { LOGITS_BLOCK = 64, HEAD_ROWS = BT_FEW_ROWS };
+/* rows that go through the head at once; that read it as it is stored: more are faster by the
+ * products, where these are of bf16 */
+enum { LOGITS_BLOCK = 64, HEAD_ROWS = 16 };
 
 typedef struct row { /* of a step */
     int slot;
