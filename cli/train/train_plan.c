@@ -39,7 +39,7 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
 
 static double epochs(const bt_train_plan *p, const bt_train_data *data) {
     return data->seen && data->tokens > 0
-               ? (double)p->cfg.steps * (double)p->cfg.batch_tokens / (double)data->tokens
+               ? (double)bt_run_cfg_tokens(&p->cfg) / (double)data->tokens
                : NAN;
 }
 
@@ -144,10 +144,8 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
            bt_train_setting_where(p, "model.vocab"), counts.params);
     printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps,
            p->cfg.batch_tokens,
-           bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens,
-                            BT_UNIT_COUNT));
-    printf(" tokens, %.3g FLOP\n",
-           counts.flop_token * (double)p->cfg.steps * (double)p->cfg.batch_tokens);
+           bt_metric_format(buf, sizeof buf, (double)bt_run_cfg_tokens(&p->cfg), BT_UNIT_COUNT));
+    printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)bt_run_cfg_tokens(&p->cfg));
     printf(
         "layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64
         " micro-batch%s of %" PRId64 " sequence%s a step\n",

@@ -40,7 +40,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .leaves = (int)c->parts,
                         .stages_bf16 = c->pipe_codec == BT_PIPE_BF16,
                         .weight_source = bt_run_cfg_weight_source(c),
-                        .documents = c->packing > BT_PACKED_STREAM};
+                        .documents = c->packing > BT_PACKED_STREAM || c->seq_ramp[0]};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1)
         s.slice = (bt_model_slice){
@@ -123,9 +123,19 @@ bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *c) {
                             .weight_decay = c->weight_decay};
 }
 
-void bt_params_spans(bt_optim_span *spans, const bt_params *p) {
+static double lr_factor_of(const bt_tensor *x, const bt_run_cfg *c) {
+    if (x->id == BT_P_EMBED) return c->embed_lr;
+    if (x->id == BT_P_HEAD) return c->head_lr;
+    return x->linear ? c->matrix_lr : 1;
+}
+
+void bt_params_spans(bt_optim_span *spans, const bt_params *p, const bt_run_cfg *c) {
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay, x->linear};
+        spans[i] = (bt_optim_span){.begin = x->offset,
+                                   .end = x->offset + x->count,
+                                   .decay = x->decay,
+                                   .matrix = x->linear,
+                                   .lr_factor = (float)lr_factor_of(x, c)};
     }
 }

@@ -50,6 +50,6 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *cfg, int rank);
 bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *cfg);
 bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *cfg);
 /* (p->n) one span a tensor */
-void bt_params_spans(bt_optim_span *spans, const bt_params *p);
+void bt_params_spans(bt_optim_span *spans, const bt_params *p, const bt_run_cfg *cfg);
 
 #endif

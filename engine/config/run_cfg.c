@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/config/ramp.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec.h"
@@ -197,6 +198,22 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
+int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
+    bt_ramp r;
+    bt_err ignored;
+    if (bt_ramp_read(&r, "", cfg->batch_ramp, cfg->steps, &ignored) != BT_OK) return 0;
+    return bt_ramp_sum(&r, cfg->batch_tokens, cfg->steps);
+}
+
+bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
+    return step < cfg->dense_steps && cfg->linear != BT_LIN_DENSE;
+}
+
+void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
+    cfg->linear = BT_LIN_DENSE;
+    cfg->grad = BT_GRAD_FLOAT;
+}
+
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
     *out = (bt_model_cfg){
         .L = (int)cfg->n_layers,
@@ -215,6 +232,9 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .rope_theta = cfg->rope_theta,
         .norm_eps = cfg->norm_eps,
         .init_std = cfg->init_std,
+        .init_out = (bt_init_out)cfg->init_out,
+        .logit_cap = cfg->logit_cap,
+        .z_loss = cfg->z_loss,
         .lora = bt_tune_lora(cfg),
     };
 }

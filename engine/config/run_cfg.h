@@ -65,6 +65,12 @@ int bt_run_cfg_ranks(const bt_run_cfg *cfg, int cores);
 void bt_run_cfg_json(const bt_opts *o, bt_text *out);
 /* {"optim.lr": "0.002", ...}, every setting as text: in checkpoints */
 void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
+/* of all steps of a resolved run */
+int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
+/* before this step (0-based) linear layers are still dense (train.dense_steps); the settings as they are
+ * then */
+bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
+void bt_run_cfg_make_dense(bt_run_cfg *cfg);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out);
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/config/run_cfg.h"
+#include "engine/config/ramp.h"
+#include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -18,52 +19,8 @@
 #include "engine/train/bad_steps/loss_scale.h"
 
 enum {
-    MICRO_TOKENS = 2048, /* of an automatic micro-batch at most, */
-    /* and their residual's elements: its activations stay near the second-level caches */
-    MICRO_RESIDUAL = 2048 * 512,
-    /* of an automatic unit of reproducible training at most: four in a default batch */
-    UNIT_TOKENS = 1024,
-    /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
-    PIPE_MICROS = 4,
-    /* micro-batches of a rank at least, where their number may differ between ranks */
-    UNEVEN_MICROS = 4,
     EVAL_APART = 25, /* steps between automatic validations at least */
 };
-
-/* ---- arithmetic of layouts ------------------------------------------------------------------- */
-
-/* the largest divisor of n that is <= most; 1 <= most */
-static int64_t divisor_below(int64_t n, int64_t most) {
-    for (int64_t d = most < n ? most : n; d > 1; d--)
-        if (n % d == 0) return d;
-    return 1;
-}
-
-/* the smallest divisor of n that is >= least; n when least > n */
-static int64_t divisor_above(int64_t n, int64_t least) {
-    for (int64_t d = least; d < n; d++)
-        if (n % d == 0) return d;
-    return n;
-}
-
-/* "4" or "4 or 6": the multiples of `unit` next to x */
-static const char *multiples(char *buf, size_t size, int64_t x, int64_t unit) {
-    int64_t below = x / unit * unit, above = below + unit;
-    if (below > 0)
-        snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
-    else
-        snprintf(buf, size, "%" PRId64, above);
-    return buf;
-}
-
-static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
-    int64_t below = divisor_below(n, x < 1 ? 1 : x), above = divisor_above(n, x);
-    if (below != above)
-        snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
-    else
-        snprintf(buf, size, "%" PRId64, below);
-    return buf;
-}
 
 /* ---- single topics --------------------------------------------------------------------------- */
 
@@ -171,7 +128,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
                            "model.heads %" PRId64 " does not divide model.d_model %" PRId64
                            " (use %s heads, or set model.head_dim)",
                            c->n_heads, c->d_model,
-                           divisors(buf, sizeof buf, c->d_model, c->n_heads));
+                           bt_divisors(buf, sizeof buf, c->d_model, c->n_heads));
         c->head_dim = c->d_model / c->n_heads;
     }
     if (c->n_heads % c->n_kv_heads != 0)
@@ -179,7 +136,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
                        "model.kv_heads %" PRId64 " does not divide model.heads %" PRId64
                        " (use %s kv_heads)",
                        c->n_kv_heads, c->n_heads,
-                       divisors(buf, sizeof buf, c->n_heads, c->n_kv_heads));
+                       bt_divisors(buf, sizeof buf, c->n_heads, c->n_kv_heads));
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
@@ -228,7 +185,7 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
                    c->pp > 1   ? "a pipeline stage"
                    : c->tp > 1 ? "a tensor-parallel rank"
                                : "the model",
-                   blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));
+                   blocks, bt_divisor_below(c->dp_replicate * c->dp_shard, blocks));
 }
 
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
@@ -257,7 +214,7 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
                        "--zero %" PRId64 " with --dp-replicate %" PRId64
                        " leaves one shard, which shares nothing out (use --dp-shard %" PRId64
                        ", or leave --dp-replicate out)",
-                       c->zero, c->dp_replicate, divisor_above(c->dp_replicate, 2));
+                       c->zero, c->dp_replicate, bt_divisor_above(c->dp_replicate, 2));
     /* a stage goes forward and back in turn: layers would come for every half pass */
     if (c->pp > 1 && c->zero >= 3 && c->gather == BT_GATHER_LAYER) c->gather = BT_GATHER_STEP;
     if (c->pp > 1 && c->reproducible && c->parts <= 1)
@@ -267,149 +224,6 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
                        "not share out (use --pp 1)",
                        c->pp);
     return check_shards(c, err);
-}
-
-/* Reproducible training works in units that depend on the batch alone: the number of ranks,
- * --micro-batch and --accum change who works on which units, and no bit. */
-static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp,
-                             bt_err *err) {
-    char buf[64];
-    int64_t least = to_move && dp > 1 ? 2 * dp : dp;
-    if (c->unit == 0) {
-        int64_t most = UNIT_TOKENS / c->seq_len;
-        c->unit = divisor_below(sequences, most < 1 ? 1 : most);
-    }
-    if (sequences % c->unit != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.unit %" PRId64 " does not divide the %" PRId64
-                       " sequences of a step (use %s)",
-                       c->unit, sequences, divisors(buf, sizeof buf, sequences, c->unit));
-    int64_t units = sequences / c->unit;
-    if (units < least && sequences < least)
-        return bt_fail(err, BT_ARG,
-                       "parallel.balance=auto: %" PRId64
-                       " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
-                       " are needed (use parallel.balance=even)",
-                       sequences, dp, least);
-    if (units < least)
-        return bt_fail(err, BT_ARG,
-                       "train.reproducible: %" PRId64 " unit%s of %" PRId64
-                       " sequences a step %s too few for %" PRId64
-                       " data-parallel ranks%s (set train.unit=%" PRId64
-                       ", the same for every run to be compared)",
-                       units, units == 1 ? "" : "s", c->unit, units == 1 ? "is" : "are", dp,
-                       to_move ? " of unlike speed" : "",
-                       divisor_below(sequences, sequences / least));
-    c->micro_batch = c->unit;
-    c->accum = (units + dp - 1) / dp;
-    return BT_OK;
-}
-
-static int64_t micro_tokens(const bt_run_cfg *c) {
-    int64_t wide = MICRO_RESIDUAL / c->d_model;
-    return wide < MICRO_TOKENS ? wide : MICRO_TOKENS;
-}
-
-/* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be
- * something to share out. */
-static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp,
-                              bt_err *err) {
-    char buf[64];
-    int64_t least = kind == BT_BALANCE_AUTO ? 2 * dp : dp;
-    if (!c->micro_batch) {
-        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS,
-                cached = micro_tokens(c) / c->seq_len;
-        if (!c->accum && most > cached) most = cached;
-        c->micro_batch = divisor_below(sequences, most < 1 ? 1 : most);
-    }
-    if (sequences % c->micro_batch != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.micro_batch %" PRId64 " does not divide the %" PRId64
-                       " sequences of a step (use %s)",
-                       c->micro_batch, sequences,
-                       divisors(buf, sizeof buf, sequences, c->micro_batch));
-    int64_t micros = sequences / c->micro_batch, mean = (micros + dp - 1) / dp;
-    if (micros < least)
-        return bt_fail(err, BT_ARG,
-                       "parallel.balance=%.32s: %" PRId64
-                       " micro-batches a step are too few for %" PRId64
-                       " data-parallel ranks, %" PRId64 " are needed (use --batch-tokens %" PRId64
-                       "%s, or parallel.balance=even)",
-                       c->balance, micros, dp, least, least * c->micro_batch * c->seq_len,
-                       sequences >= least ? " or a smaller --micro-batch" : "");
-    if (c->accum && c->accum != mean)
-        return bt_fail(err, BT_ARG,
-                       "micro_batch %" PRId64 " makes %" PRId64 " micro-batches for %" PRId64
-                       " ranks, %" PRId64 " each on average, but train.accum is %" PRId64
-                       " (leave it out)",
-                       c->micro_batch, micros, dp, mean, c->accum);
-    c->accum = mean;
-    return BT_OK;
-}
-
-static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
-    char a[64], b[64];
-    int64_t dp = c->dp_replicate * c->dp_shard, T = c->seq_len;
-    if (c->batch_tokens == 0) {
-        if (!c->micro_batch || !c->accum)
-            return bt_fail(err, BT_ARG,
-                           "train.batch_tokens 0 needs train.micro_batch and train.accum: the "
-                           "batch is their product over the ranks");
-        if (c->micro_batch * c->accum > 1000000000 / T / dp)
-            return bt_fail(err, BT_ARG,
-                           "micro_batch %" PRId64 " x accum %" PRId64 " x %" PRId64
-                           " ranks x seq_len %" PRId64 " is above 1e9 tokens a step",
-                           c->micro_batch, c->accum, dp, T);
-        c->batch_tokens = c->micro_batch * c->accum * dp * T;
-    }
-    if (c->batch_tokens % T != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.batch_tokens %" PRId64 " is not a multiple of model.seq_len %" PRId64
-                       " (use --batch-tokens %s)",
-                       c->batch_tokens, T, multiples(a, sizeof a, c->batch_tokens, T));
-    int64_t sequences = c->batch_tokens / T;
-    if (sequences < dp)
-        return bt_fail(err, BT_ARG,
-                       "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64
-                       " = train.batch_tokens %" PRId64 " / model.seq_len %" PRId64
-                       "): use at most %" PRId64 " rank%s, or --batch-tokens %" PRId64,
-                       dp, sequences, c->batch_tokens, T, sequences, sequences == 1 ? "" : "s",
-                       dp * T);
-    bt_balance_kind balance;
-    BT_TRY(bt_balance_parse(c->balance, &balance, NULL, (size_t)dp, err));
-    if (c->reproducible) return resolve_units(c, balance == BT_BALANCE_AUTO, sequences, dp, err);
-    if (balance != BT_BALANCE_EVEN) return resolve_uneven(c, balance, sequences, dp, err);
-    if (sequences % dp != 0)
-        return bt_fail(err, BT_ARG,
-                       "%" PRId64 " data-parallel ranks do not divide the %" PRId64
-                       " sequences of a step (train.batch_tokens %" PRId64
-                       " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s",
-                       dp, sequences, c->batch_tokens, T, divisors(a, sizeof a, sequences, dp),
-                       multiples(b, sizeof b, c->batch_tokens, dp * T));
-    int64_t mine = sequences / dp;
-    if (!c->micro_batch && !c->accum) {
-        /* a pipeline is empty for its first and last few */
-        int64_t most = micro_tokens(c) / T, many = c->pp > 1 ? mine / (PIPE_MICROS * c->pp) : most;
-        if (many < most) most = many;
-        c->micro_batch = divisor_below(mine, most < 1 ? 1 : most);
-    }
-    int64_t given = c->micro_batch ? c->micro_batch : c->accum;
-    if (mine % given != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.%s %" PRId64 " does not divide the %" PRId64
-                       " sequences of a rank's step (use %s)",
-                       c->micro_batch ? "micro_batch" : "accum", given, mine,
-                       divisors(a, sizeof a, mine, given));
-    if (!c->micro_batch) c->micro_batch = mine / c->accum;
-    if (!c->accum) c->accum = mine / c->micro_batch;
-    if (c->micro_batch * c->accum != mine)
-        return bt_fail(err, BT_ARG,
-                       "micro_batch %" PRId64 " x accum %" PRId64 " = %" PRId64
-                       " sequences, but a rank's step has %" PRId64 " (use --accum %" PRId64
-                       ", or --batch-tokens %" PRId64 ")",
-                       c->micro_batch, c->accum, c->micro_batch * c->accum, mine,
-                       mine / c->micro_batch, c->micro_batch * c->accum * dp * T);
-    return BT_OK;
 }
 
 /* Every rank of a tensor-parallel group has tokens of its own. */
@@ -464,7 +278,9 @@ static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     const bt_preset *p = bt_preset_find(c->preset);
     if (c->tokens) {
-        int64_t steps = (c->tokens + c->batch_tokens - 1) / c->batch_tokens;
+        int64_t steps;
+        BT_TRY(bt_ramp_steps(&steps, "train.batch_ramp", c->batch_ramp, c->batch_tokens, c->tokens,
+                             err));
         if (c->steps && c->steps != steps)
             return bt_fail(err, BT_ARG,
                            "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64
@@ -488,6 +304,25 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         int64_t tenth = c->steps / 10;
         c->eval_every = tenth > EVAL_APART ? tenth : EVAL_APART;
     }
+    return BT_OK;
+}
+
+static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
+    if (!c->dense_steps) return BT_OK;
+    if (c->linear == BT_LIN_DENSE)
+        return bt_fail(err, BT_ARG,
+                       "train.dense_steps %" PRId64
+                       " with model.linear=dense: the layers stay dense, there is no switch (leave "
+                       "one of them out)",
+                       c->dense_steps);
+    if (c->dense_steps >= c->steps)
+        return bt_fail(err, BT_ARG,
+                       "train.dense_steps %" PRId64 ": the switch would come after the end of the "
+                       "run, which has %" PRId64 " steps (use fewer, or model.linear=dense)",
+                       c->dense_steps, c->steps);
+    if (c->tune == BT_TUNE_LORA || c->hub[0])
+        return bt_fail(err, BT_ARG, "train.dense_steps with %s is not possible (leave it out)",
+                       c->hub[0] ? "--hub" : "--tune lora");
     return BT_OK;
 }
 
@@ -537,11 +372,13 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(check_numbers(c, err));
     BT_TRY(resolve_model(c, err));
     BT_TRY(resolve_mesh(c, world_size, err));
-    BT_TRY(resolve_batch(c, err));
+    BT_TRY(bt_resolve_batch(c, err));
+    BT_TRY(bt_check_seq_ramp(c, err));
     BT_TRY(check_sequence(c, err));
     BT_TRY(resolve_budget(c, err));
     BT_TRY(check_codec(c, err));
     BT_TRY(resolve_length(c, err));
+    BT_TRY(check_dense_steps(c, err));
     BT_TRY(resolve_data(c, err));
     resolve_threads(c, world_size);
     return BT_OK;

@@ -31,6 +31,7 @@ bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char
             code = bt_opts_set(&o, key, json_string_value(v), BT_FROM_FILE, "the checkpoint", err);
     }
     json_decref(config);
+    if (code == BT_OK && bt_run_cfg_dense(out, meta->step)) bt_run_cfg_make_dense(out);
     return code;
 }
 
@@ -55,6 +56,8 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->rope_theta = m->rope_theta;
     out->norm_eps = m->norm_eps;
     out->init_std = m->init_std;
+    out->init_out = (int)m->init_out;
+    out->logit_cap = m->logit_cap;
     out->precision = BT_PREC_FP32;
     out->micro_batch = 1;
     out->batch_tokens = m->T;

@@ -9,25 +9,42 @@
 #include "engine/base/testing/testing.h"
 #include "engine/parallel/tp/tp_group_create.h"
 
-size_t bt_micro_bytes(int64_t micros) { return (size_t)micros * sizeof(double); }
+size_t bt_micro_bytes(int64_t micros, int64_t rows) {
+    return (size_t)micros * sizeof(double) + (size_t)rows * sizeof(int32_t);
+}
 
 bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) {
     m->losses = calloc((size_t)micros, sizeof *m->losses);
-    if (!m->losses)
+    if (m->stretch) m->positions = calloc((size_t)m->rows, sizeof *m->positions);
+    if (!m->losses || (m->stretch && !m->positions))
         return bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches", micros);
     m->slowdown = bt_testing_slowness(bt_comm_rank(bt_comm_world()));
     return BT_OK;
 }
 
-void bt_micro_release(bt_micro *m) { free(m->losses); }
+void bt_micro_release(bt_micro *m) {
+    free(m->losses);
+    free(m->positions);
+}
 
 double *bt_micro_loss(const bt_micro *m, int64_t i) { return m->losses + m->plan->first + i; }
+
+/* positions begin again at every stretch of a sequence, or of a document in it */
+static void cut(bt_micro *m, bt_batch *batch) {
+    if (!m->stretch || m->stretch == m->seq_len) return;
+    for (int64_t i = 0; i < m->rows; i++) {
+        const int64_t at = batch->positions ? batch->positions[i] : i % m->seq_len;
+        m->positions[i] = (int32_t)(at < 0 ? at : at % m->stretch);
+    }
+    batch->positions = m->positions;
+}
 
 bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
     bt_place_enter(m->place, BT_AT_DATA, m->step);
     bt_span_begin(BT_MR_DATA);
     BT_TRY(bt_loader_next(m->loader, out, err));
     for (int64_t i = 0; out->positions && i < m->rows; i++) m->counted += out->targets[i] >= 0;
+    cut(m, out);
     bt_span_end();
     bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
     return BT_OK;

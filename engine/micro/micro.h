@@ -27,6 +27,10 @@ typedef struct bt_micro {
 
     bool reproducible; /* every micro-batch is a unit of its own, added up in a fixed tree */
     int64_t rows;      /* tokens of a micro-batch */
+    /* Tokens that attention sees together; shorter than a sequence, sequences fall into so many documents. 0:
+     * whole sequences, always */
+    int64_t stretch, seq_len;
+    int32_t *positions; /* (rows) of tokens in their stretch; NULL: stretch is 0 */
     uint64_t seed;
     int64_t before_rows; /* of the same step, that other islands compute: for the noise */
     int64_t step;        /* the step that is computed */
@@ -38,7 +42,8 @@ typedef struct bt_micro {
 
 bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) BT_MUST_CHECK;
 void bt_micro_release(bt_micro *m);
-size_t bt_micro_bytes(int64_t micros); /* that create takes */
+/* that create takes; rows: with a stretch, else 0 */
+size_t bt_micro_bytes(int64_t micros, int64_t rows);
 
 /* this rank's i-th micro-batch of the step, 0 <= i < plan->n; its loss goes here */
 double *bt_micro_loss(const bt_micro *m, int64_t i);

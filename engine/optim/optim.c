@@ -21,6 +21,13 @@ const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *spa
     return span->matrix ? infos[kind].matrices : infos[kind].rest;
 }
 
+bt_optim_update bt_optim_update_of(const bt_optim_span *s, const bt_optim_update *u) {
+    bt_optim_update own = *u;
+    if (!s->decay) own.decay = 0;
+    if (s->lr_factor > 0) own.lr *= s->lr_factor;
+    return own;
+}
+
 struct bt_optim {
     bt_optim_cfg cfg;
     const bt_optim_span *spans;
@@ -116,18 +123,12 @@ static bt_optim_elems elems_of(const bt_optim *o, size_t i, bt_range r, float *w
     return e;
 }
 
-static bt_optim_update update_of(const bt_optim_span *s, const bt_optim_update *u) {
-    bt_optim_update own = *u;
-    if (!s->decay) own.decay = 0;
-    return own;
-}
-
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u) {
     for (size_t i = o->first; i < o->first + o->n; i++) {
         bt_range r = clip(&o->spans[i], o->range);
         if (r.begin == r.end) continue;
         bt_optim_elems e = elems_of(o, i, r, w, g);
-        bt_optim_update own = update_of(&o->spans[i], u);
+        bt_optim_update own = bt_optim_update_of(&o->spans[i], u);
         bt_optim_rule_of(o->cfg.kind, &o->spans[i])->step(&e, &o->cfg, &own);
     }
 }
@@ -169,7 +170,7 @@ void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const fl
     if (!rule->undo || r.begin >= r.end) return;
     change_job j = {.rule = rule,
                     .cfg = &o->cfg,
-                    .u = update_of(&o->spans[i], u),
+                    .u = bt_optim_update_of(&o->spans[i], u),
                     .e = elems_of(o, i, r, w, g)};
     bt_parallel_for(PARTS, j.e.n < PARTS * BT_OPTIM_UNDO ? PARTS : 1, change_of_parts, &j);
     for (size_t s = 0; s < PARTS; s++) {

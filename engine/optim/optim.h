@@ -79,7 +79,8 @@ const bt_optim_info *bt_optim_info_of(bt_optim_id id);
 typedef struct bt_optim_span {
     size_t begin, end;
     bool decay;
-    bool matrix; /* a weight matrix of a layer */
+    bool matrix;     /* a weight matrix of a layer */
+    float lr_factor; /* of the learning rate, and with it of the decay; 0: one */
 } bt_optim_span;
 
 typedef struct bt_optim bt_optim;
@@ -91,6 +92,8 @@ void bt_optim_destroy(bt_optim *o); /* accepts NULL */
 /* that create takes */
 size_t bt_optim_bytes(bt_optim_id kind, const bt_optim_span *spans, size_t n, bt_range range);
 const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span);
+/* the update as this tensor takes it: its own learning rate and decay */
+bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_update *u);
 
 /* the rules' step for every span clipped to the range; w and g are the flat arrays' beginnings */
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);

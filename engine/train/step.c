@@ -32,7 +32,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     if (t->island) BT_TRY(bt_trainer_island_data(t, err));
     const int64_t counted = t->island ? bt_trainer_island_counted(t)
                                       : bt_loader_counted(t->loader, t->at.step);
-    out->counted = counted < 0 ? t->cfg.batch_tokens : counted;
+    out->counted = counted < 0 ? t->step_tokens : counted;
     double scale = t->loss_scale.value / (double)out->counted, sum = 0, began = compute_seconds();
     t->micro.step = t->at.step;
     t->micro.counted = 0;
@@ -229,7 +229,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_meter_busy(&t->meter, bt_tp_group_take_busy_ns(t->update.tp_group));
     if (t->schedule->pipe) bt_meter_busy(&t->meter, bt_pipe_take_busy_ns(t->schedule->pipe));
     t->at.step++;
-    t->at.tokens += t->cfg.batch_tokens;
+    t->at.tokens += t->step_tokens;
     bt_replica_check_test_flip(&t->replica_check, t->at.step);
     return BT_OK;
 }

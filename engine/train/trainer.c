@@ -63,34 +63,44 @@ static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
                : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
 }
 
+/* both as it begins and as it ends */
+static bt_code plan_fits(bt_trainer *t, int rank, int local, const bt_memory_room *room,
+                         bt_err *err) {
+    if (t->now.linear != t->cfg.linear) {
+        t->now.ckpt_memory = t->cfg.ckpt_memory;
+        t->now.ckpt_async = t->cfg.ckpt_async;
+        BT_TRY(bt_memory_check(&t->now, rank, local, room, err));
+    }
+    return bt_memory_check(&t->cfg, rank, local, room, err);
+}
+
 static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
     bt_memory_room room;
     bt_comm *world = t->mesh.world;
     bt_err why = BT_ERR_INIT;
     bt_memory_room_of(&room);
     const int rank = bt_comm_rank(world), local = bt_comm_local_size();
-    if (spare) return bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, err), err);
+    if (spare) return bt_agree(world, plan_fits(t, rank, local, &room, err), err);
     if (t->memory.wanted) {
-        if (bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, &why), &why) == BT_OK)
-            return BT_OK;
+        if (bt_agree(world, plan_fits(t, rank, local, &room, &why), &why) == BT_OK) return BT_OK;
         /* the states in memory are the first thing to do without */
         t->memory.wanted = false;
         snprintf(t->memory.why, sizeof t->memory.why, "%.190s", why.msg);
     }
     const int asked = t->cfg.ckpt_memory;
     t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
-    bt_code code = bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, &why), &why);
+    bt_code code = bt_agree(world, plan_fits(t, rank, local, &room, &why), &why);
     if (code == BT_NOMEM && t->cfg.ckpt_async) { /* the copy for checkpoints is the second */
         t->cfg.ckpt_async = false;
         t->ckpt_copy_too_large = true;
     }
-    if (code != BT_OK)
-        code = bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, err), err);
+    if (code != BT_OK) code = bt_agree(world, plan_fits(t, rank, local, &room, err), err);
     t->cfg.ckpt_memory = asked; /* a checkpoint records what was asked for */
     return code;
 }
 
-static bt_code build_model(bt_trainer *t, bt_err *err) {
+bt_code bt_trainer_build_compute(bt_trainer *t, bt_err *err) {
+    BT_TRY(bt_rank_setup_init(&t->setup, &t->now, bt_comm_rank(t->mesh.world), err));
     bt_model_setup setup = t->setup.model;
     setup.tp_group = t->tp_group;
     BT_TRY(bt_model_create(&t->model, &setup, err));
@@ -101,6 +111,20 @@ static bt_code build_model(bt_trainer *t, bt_err *err) {
     return bt_replica_check_init(&t->replica_check, &t->update, err);
 }
 
+void bt_trainer_release_compute(bt_trainer *t) {
+    bt_reducer_destroy(t->reducer);
+    t->reducer = NULL;
+    bt_observer_destroy(t->observer);
+    t->observer = NULL;
+    bt_replica_check_release(&t->replica_check);
+    bt_update_release(&t->update);
+    bt_micro_schedule_destroy(t->schedule);
+    t->schedule = NULL;
+    bt_model_destroy(t->model);
+    t->model = NULL;
+    bt_rank_setup_release(&t->setup);
+}
+
 static bt_code build_micro(bt_trainer *t, bt_err *err) {
     t->micro = (bt_micro){.model = t->model,
                           .update = &t->update,
@@ -109,11 +133,13 @@ static bt_code build_micro(bt_trainer *t, bt_err *err) {
                           .plan = &t->micro_plan,
                           .reproducible = t->cfg.reproducible,
                           .rows = t->cfg.micro_batch * t->cfg.seq_len,
+                          .seq_len = t->cfg.seq_len,
+                          .stretch = t->seq_ramp.n > 0 ? t->cfg.seq_len : 0,
                           .seed = (uint64_t)t->cfg.seed};
     return bt_micro_create(&t->micro, t->micro_plan.micros, err);
 }
 
-static bt_code build_observer(bt_trainer *t, bt_err *err) {
+bt_code bt_trainer_build_observer(bt_trainer *t, bt_err *err) {
     const bt_observer_cfg cfg = {.setup = &t->setup,
                                  .mesh = &t->mesh,
                                  .model = t->model,
@@ -161,13 +187,13 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_agree(world, make_tp_group(t, err), err));
     BT_TRY(check_memory(t, s->wait != NULL, err));
 
-    bt_code code = bt_rank_setup_init(&t->setup, &t->cfg, bt_comm_rank(world), err);
+    bt_code code = bt_trainer_ramp_read(t, err);
     if (code == BT_OK) code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
-    if (code == BT_OK) code = build_model(t, err);
+    if (code == BT_OK) code = bt_trainer_build_compute(t, err);
     if (code == BT_OK) code = bt_trainer_codec_create(t, err);
     if (code == BT_OK) code = build_micro(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
-    if (code == BT_OK) code = build_observer(t, err);
+    if (code == BT_OK) code = bt_trainer_build_observer(t, err);
     if (code == BT_OK) code = open_data(t, err);
     if (code == BT_OK) code = open_validation(t, err);
     BT_TRY(bt_agree(world, code, err));
@@ -303,6 +329,8 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         t->cfg = *s->cfg;
+        t->now = *s->cfg;
+        if (bt_run_cfg_dense(&t->cfg, 0)) bt_run_cfg_make_dense(&t->now);
         t->memory_dir = s->memory_dir;
         t->memory.wanted = t->cfg.out[0] && s->memory_dir && s->memory_dir[0] &&
                            t->cfg.ckpt_memory == BT_CKPT_MEMORY_AUTO;
@@ -419,6 +447,8 @@ static bt_code train(bt_trainer *t, bt_err *err) {
     bt_meter_open(&t->meter);
     while (t->at.step < last && !t->stop) {
         bt_step_outcome o;
+        BT_TRY(bt_trainer_phase(t, err));
+        BT_TRY(bt_trainer_ramp(t, t->at.step == t->first_step, err));
         BT_TRY(bt_train_step(t, &o, err));
         if (o.left) break;
         bt_meter_close(&t->meter, o.rank_values);
@@ -457,8 +487,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
     out->flop_token = t->telemetry.flop_token;
     out->peak_flops = t->telemetry.peak_flops;
-    double per_s = bt_derived_tokens_per_s((double)t->cfg.batch_tokens,
-                                           out->step_ms[BT_MR_STEP_TIME]);
+    double per_s = bt_derived_tokens_per_s((double)t->step_tokens, out->step_ms[BT_MR_STEP_TIME]);
     out->steps = t->at.step;
     out->tokens = t->at.tokens;
     out->loss = t->telemetry.last_loss;

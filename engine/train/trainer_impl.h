@@ -3,6 +3,7 @@
 #ifndef BT_ENGINE_TRAIN_TRAINER_IMPL_H
 #define BT_ENGINE_TRAIN_TRAINER_IMPL_H
 
+#include "engine/config/ramp.h"
 #include "engine/config/rank_setup.h"
 #include "engine/islands/island/island.h"
 #include "engine/micro/micro_schedule.h"
@@ -65,7 +66,8 @@ typedef struct bt_step_outcome {
 
 struct bt_trainer {
     bt_run_cfg cfg;
-    bt_rank_setup setup;         /* of this rank */
+    bt_run_cfg now;      /* as the model computes in this step: dense before train.dense_steps */
+    bt_rank_setup setup; /* of this rank */
     const bt_isa_agreement *isa; /* NULL: the ranks made none */
     bt_mesh mesh;
     bt_request_box *requests;
@@ -84,6 +86,8 @@ struct bt_trainer {
     bt_codec_choice codec;
     bt_update update;
     bt_lr_schedule lr;
+    bt_ramp batch_ramp, seq_ramp; /* n 0: steps, sequences of one size */
+    int64_t step_tokens;          /* of all ranks in the step that is computed */
     bt_loss_scale loss_scale;
     bt_guard guard;
     bt_skipped skipped;
@@ -151,6 +155,19 @@ bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* collective: a checkpoint, of weights in which the replicas agree. best: they
  * have the least validation loss so far; wait: until it is committed */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
+
+/* trainer_ramp.c: read the settings; before a step, the first of an attempt or another one: what it has of
+ * another size; collective. The number of the step's first sequence */
+bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bt_code bt_trainer_ramp(bt_trainer *t, bool first, bt_err *err) BT_MUST_CHECK;
+int64_t bt_trainer_first_sequence(const bt_trainer *t);
+
+/* trainer_phase.c: before a step, the one after which linear layers are no longer dense; collective */
+bt_code bt_trainer_phase(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* trainer.c: model, schedule and update of t->now; release: they and what is made of them */
+bt_code bt_trainer_build_compute(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bt_code bt_trainer_build_observer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_trainer_release_compute(bt_trainer *t);
 
 /* trainer_codec.c: what the run's codec keeps from step to step. stale: the reducer must be made
  * anew, with what bt_trainer_codec_form then says. begin: a step begins, its gradients are zero; agree:

@@ -257,8 +257,8 @@ typedef struct rates {
 
 static rates rates_of(const bt_matrix_update *m, size_t k, const bt_optim_update *u) {
     const bt_tensor *x = &m->map.params[0].tensors[k];
-    float decay = m->cfg.spans[k].decay ? u->decay : 0;
-    return (rates){1 - u->lr * decay, u->lr * bt_muon_scale(x->whole_rows, x->whole_cols)};
+    const bt_optim_update own = bt_optim_update_of(&m->cfg.spans[k], u);
+    return (rates){1 - own.lr * own.decay, own.lr * bt_muon_scale(x->whole_rows, x->whole_cols)};
 }
 
 enum { CHUNK = 512 };

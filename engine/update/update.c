@@ -21,7 +21,7 @@ static bt_code take_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     u->optims = calloc(stripes, sizeof *u->optims);
     if (!u->spans || !u->pieces || !u->optims)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
-    bt_params_spans(u->spans, p);
+    bt_params_spans(u->spans, p, c);
     for (u->n_pieces = 0; u->n_pieces < stripes; u->n_pieces++) {
         bt_range *piece = &u->pieces[u->n_pieces];
         *piece = bt_shards_piece(&u->shards, u->n_pieces,
@@ -124,7 +124,7 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
                              .work = bt_norm_bytes(p->total, ranks)};
     bt_optim_span *spans = calloc(p->n, sizeof *spans);
     if (!spans) return sizes;
-    bt_params_spans(spans, p);
+    bt_params_spans(spans, p, s->cfg);
     for (size_t i = 0; i < s->shards.n_stripes; i++)
         sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer, spans, p->n,
                                           bt_shards_piece(&s->shards, i, s->shard));

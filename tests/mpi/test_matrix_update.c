@@ -12,7 +12,8 @@
 static const tp_shape shapes[] = {
     {"muon", {MUON}},
     {"muon, eight heads, two kv heads",
-     {MUON, "--set", "model.heads=8", "--set", "model.kv_heads=2", "--set", "model.qk_norm=true"}},
+     {MUON, "--set", "model.heads=8", "--set", "model.kv_heads=2", "--set", "model.qk_norm=true",
+      "--set", "optim.matrix_lr=0.5", "--set", "model.init_out=zero"}},
     {"muon, dense",
      {MUON, "--set", "model.linear=dense", "--set", "model.tied=false", "--precision", "bf16"}},
 };

@@ -31,7 +31,7 @@
 enum { STEPS = 12 };
 
 typedef struct shape {
-    const char *name, *words[26];
+    const char *name, *words[34];
 } shape;
 typedef struct layout {
     const char *name;
@@ -55,6 +55,10 @@ static const shape shapes[] = {
     {"vocabulary, width and tokens of odd cuts",
      {MODEL ODD_CUTS, "--precision", "bf16", "--seq-len", "37", "--batch-tokens", "592", "--set",
       "train.unit=1"}},
+    {"a run that changes, int8 gradients",
+     {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.logit_cap=4", "--set",
+      "train.z_loss=1e-3", "--set", "model.init_out=plain", "--set", "optim.embed_lr=2", "--set",
+      "train.batch_ramp=0.2", "--set", "train.seq_ramp=0.4", "--set", "train.dense_steps=6"}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -101,6 +105,8 @@ static const layout layouts[] = {
     {"replicas", 4, {NULL}},
     {"replicas", 6, {NULL}},
     {"zero 3", 2, {"--zero", "3"}},
+    {"tp", 8, {"--tp", TP}},
+    {"zero 3", 8, {"--zero", "3", "--recompute", "full"}},
 #endif
 #endif
 };

@@ -6,7 +6,7 @@
 
 #include "tests/mpi/layouts.h"
 
-enum { TP_SHAPE = 16, TP_WORDS = 16, TP_SHAPES = 8 };
+enum { TP_SHAPE = 20, TP_WORDS = 16, TP_SHAPES = 8 };
 
 typedef struct tp_shape {
     const char *name, *words[TP_SHAPE];

@@ -28,8 +28,9 @@ struct bt_loader {
     int B, T;
     bool shuffle;
     uint64_t seed;
-    int64_t step; /* of the next micro-batch the reader makes */
-    int64_t base; /* sequence number of step 0's first; not 0 where the data are dealt out */
+    int64_t step;   /* of the next micro-batch the reader makes */
+    int64_t base;   /* sequence number of step 0's first; not 0 where the data are dealt out */
+    int64_t origin; /* of loader_steps */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
     bt_corpus **corpora; /* (n_corpora) 0: synth; several: of a mixture */
     size_t n_corpora;
@@ -322,6 +323,7 @@ bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
     l->seed = cfg->seed;
     l->step = cfg->first_step;
     l->sequences_per_step = cfg->sequences_per_step;
+    l->base = l->origin = cfg->origin;
     l->first_sequence = cfg->first_sequence;
     l->n_sequences = cfg->n_sequences;
     pthread_mutex_init(&l->lock, NULL);
@@ -347,12 +349,8 @@ static void stop_reader(bt_loader *l) {
     l->started = false;
 }
 
-bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences,
-                       bt_err *err) {
-    BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
-    stop_reader(l);
+static bt_code go_on(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) {
     l->step = step;
-    l->base = 0;
     l->first_sequence = first_sequence;
     l->n_sequences = n_sequences;
     l->done_sequences = l->give = 0;
@@ -361,18 +359,28 @@ bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_seq
     return start_reader(l, err);
 }
 
+bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences,
+                       bt_err *err) {
+    BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
+    stop_reader(l);
+    l->base = l->origin;
+    return go_on(l, step, first_sequence, n_sequences, err);
+}
+
+bt_code bt_loader_resize(bt_loader *l, const bt_loader_steps *s, bt_err *err) {
+    BT_TRY(check_share(s->first_sequence, s->n_sequences, s->sequences_per_step, l->B, err));
+    stop_reader(l);
+    l->sequences_per_step = s->sequences_per_step;
+    l->base = l->origin = s->origin;
+    return go_on(l, s->step, s->first_sequence, s->n_sequences, err);
+}
+
 bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err) {
     BT_TRY(check_share(first, n, stride, l->B, err));
     stop_reader(l);
-    l->step = 0;
     l->base = begin;
     l->sequences_per_step = stride;
-    l->first_sequence = first;
-    l->n_sequences = n;
-    l->done_sequences = l->give = 0;
-    l->failed = BT_OK;
-    l->held = l->quit = l->slots[0].full = l->slots[1].full = false;
-    return start_reader(l, err);
+    return go_on(l, 0, first, n, err);
 }
 
 void bt_loader_close(bt_loader *l) {
@@ -405,10 +413,11 @@ const bt_row_facts *bt_loader_row_facts(const bt_loader *l) {
 size_t bt_loader_sources(const bt_loader *l) { return l->mixture ? l->n_corpora : 0; }
 
 bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {
-    return (bt_loader_share){.name = l->names[k],
-                             .sequences = bt_mixture_count(
-                                 l->mixture, k, (uint64_t)step * (uint64_t)l->sequences_per_step),
-                             .epoch = bt_corpus_rows(l->corpora[k])};
+    return (bt_loader_share){
+        .name = l->names[k],
+        .sequences = bt_mixture_count(l->mixture, k,
+                                      (uint64_t)(l->origin + step * l->sequences_per_step)),
+        .epoch = bt_corpus_rows(l->corpora[k])};
 }
 
 int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
@@ -423,5 +432,5 @@ int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
 }
 
 int64_t bt_loader_counted(const bt_loader *l, int64_t step) {
-    return bt_loader_counted_in(l, step * l->sequences_per_step, l->sequences_per_step);
+    return bt_loader_counted_in(l, l->origin + step * l->sequences_per_step, l->sequences_per_step);
 }

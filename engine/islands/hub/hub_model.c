@@ -67,7 +67,7 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
     if (!m->spans || !m->counted || !m->theta || !m->mean || !m->work || !m->published ||
         !m->update || (m->cfg.mode == BT_ISLANDS_DILOCO && !m->momentum))
         return bt_fail(err, BT_NOMEM, "cannot take memory for a model of %zu elements", m->n);
-    bt_params_spans(m->spans, p);
+    bt_params_spans(m->spans, p, &m->cfg);
     BT_TRY(check_optimizer(m, err));
     const bt_optim_cfg optim = bt_run_cfg_optim(&m->cfg);
     BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->whole, err));

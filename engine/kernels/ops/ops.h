@@ -173,19 +173,48 @@ typedef struct bt_head_targets {
     const int32_t *index;
     size_t from, to;
     float dscale;
+    const float *slopes; /* (rows) dscale is multiplied by them; NULL: ones */
     size_t rows, C;
 } bt_head_targets;
 void bt_op_head_targets(const bt_head_targets *j);
+/* What happens to logits before the softmax, and a term of the gradient beside the cross-entropy's */
+typedef struct bt_head_form {
+    float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: they stay */
+    float z; /* the gradient has that of z log^2(sum of exp) too (PaLM, arXiv:2204.02311); 0: not */
+    float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */
+} bt_head_form;
+/* what exp(logit - the largest) is multiplied by in the gradient, the target's own term apart; sum: of
+ * those exps, lse: log(sum) + the largest */
+static inline float bt_head_softmax_scale(const bt_head_form *form, float dscale, double sum,
+                                          double lse) {
+    if (!(form->z > 0)) return (float)((double)dscale / sum);
+    return (float)((double)dscale * (1 + 2 * (double)form->z * lse) / sum);
+}
+/* logits (rows, V) every ld floats := cap tanh(logits / cap) */
+void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V);
+/* row_softmax of logits that soft_cap made, and its gradient with respect to what soft_cap was given;
+ * slopes (rows): soft_cap's derivative at the target, 0 where target < 0 */
+typedef struct bt_capped_rows {
+    float *logits;
+    size_t ld;
+    const float *top, *k;
+    const int32_t *targets;
+    float dscale, cap;
+    float *slopes;
+    size_t rows, V;
+} bt_capped_rows;
+void bt_op_row_softmax_capped(const bt_capped_rows *j);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C));
  * loss summed in fixed order in double; when dscale != 0: dx (M, C) written, dE (V, C) added to, in
- * int8 where int8 is given. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)),
+ * int8 where int8 is given; the loss is the cross-entropy whatever form says. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)),
  * every row's loss in `row_loss` (M): the caller's memory. */
 /* floats from one row of logits to the next: dE reads them by columns, which a power of two would
  * send to one set of the cache */
 static inline size_t bt_ops_logits_ld(size_t V) { return V % 256 ? V : V + 16; }
 double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const int32_t *targets,
                        float dscale, float *logits, size_t chunk, float *row_loss, size_t M,
-                       size_t V, size_t C, bt_prec prec, const bt_head8 *int8);
+                       size_t V, size_t C, bt_prec prec, const bt_head8 *int8,
+                       const bt_head_form *form);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens
  * (tensor parallelism) */
 /* leaves: equal ranges of columns, up to BT_ROW_LEAVES; their results are joined as a tree in their

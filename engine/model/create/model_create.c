@@ -177,6 +177,11 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
+    m->head_form = (bt_head_form){.cap = (float)c->logit_cap,
+                                  .z = (float)c->z_loss,
+                                  .slopes = m->setup.train && c->logit_cap > 0
+                                                ? bt_arena_at(&m->scratch_arena, p->head_slopes)
+                                                : NULL};
     if (bt_model_head_int8(&m->setup)) {
         bt_arena *a = &m->scratch_arena;
         m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)},

@@ -49,7 +49,7 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
             init_job j = {w + from, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
             bt_parallel_for(to - from, 4096, init_range, &j);
         } else {
-            for (size_t k = from; k < to; k++) w[k] = 1.0f;
+            for (size_t k = from; k < to; k++) w[k] = t->zero ? 0.0f : 1.0f;
         }
     }
 }

@@ -186,6 +186,7 @@ struct bt_model {
     size_t logits_rows;
     /* w.packed is NULL: the head's gradients are in the precision of its logits */
     bt_head8 head8;
+    bt_head_form head_form;
     float *rope_cos, *rope_sin; /* (T, D/2) */
     int32_t *pos;               /* (M) position of each token in its sequence or document */
     /* (n_documents) of the passes to come; room for M, NULL without setup.documents */

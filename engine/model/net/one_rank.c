@@ -84,13 +84,14 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_
     return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets,
                            dscale, m->logits, m->logits_rows, m->row_loss, M,
                            (size_t)m->setup.cfg.V, (size_t)m->setup.cfg.C, m->setup.prec,
-                           m->head8.w.packed ? &m->head8 : NULL);
+                           m->head8.w.packed ? &m->head8 : NULL, &m->head_form);
 }
 
 static int32_t draw(bt_model *m, const bt_draw *how, size_t M) {
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
     bt_op_gemm_table(m->logits, V, m->layers[0].a.xn + (M - 1) * C, C, m->head, C, 1, 1, V, C,
                      m->setup.prec, 0);
+    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, 1, V);
     return (int32_t)bt_net_draw(m->logits, V, 0, how).token;
 }
 

@@ -13,6 +13,9 @@
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
 
+/* of attn_o and ffn_down: deviation init_std / sqrt(2 L), init_std, or zeros; options.def's order */
+typedef enum { BT_INIT_OUT_DEPTH, BT_INIT_OUT_PLAIN, BT_INIT_OUT_ZERO } bt_init_out;
+
 /* Low-rank adapters beside frozen linear layers: y = base(x) + scale B (A x), A (rank, inputs), B
  * (outputs, rank) (arXiv:2106.09685). All zero: there are none, the whole model trains */
 typedef struct bt_lora {
@@ -42,6 +45,10 @@ typedef struct bt_model_cfg {
     bt_linear_kind linear;
     bool tied, qk_norm;
     double rope_theta, norm_eps, init_std;
+    bt_init_out init_out;
+    /* logits become logit_cap tanh(logits / logit_cap), 0: they stay; training has z_loss log^2(sum of
+     * exp(logits)) beside the cross-entropy, which alone is reported */
+    double logit_cap, z_loss;
     bt_lora lora;
 } bt_model_cfg;
 

@@ -95,6 +95,11 @@ static bool in_stage(const table *b, const param_row *r, int layer) {
                                : bt_slice_is_last_stage(b->slice);
 }
 
+static double deviation(const param_row *r, const bt_model_cfg *c) {
+    if (r->init != RESID || c->init_out == BT_INIT_OUT_PLAIN) return c->init_std;
+    return c->init_out == BT_INIT_OUT_ZERO ? 0 : c->init_std / sqrt(2.0 * c->L);
+}
+
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
@@ -123,9 +128,8 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->shard = r->shard;
     t->adapter = adapter;
     t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)r->cols)) : 0.0f;
-    t->init_std = r->init == ONE || adapter
-                      ? 0.0f
-                      : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
+    t->init_std = r->init == ONE || adapter ? 0.0f : (float)deviation(r, c);
+    t->zero = r->init == RESID && c->init_out == BT_INIT_OUT_ZERO;
     p->index[layer + 1][r->id] = p->n++;
     size_t end = 0, whole;
     if (__builtin_mul_overflow(t->whole_rows, t->whole_cols, &whole) ||

@@ -44,7 +44,8 @@ typedef struct bt_tensor {
      * twice: none, all, or those of a kv head */
     size_t first_counted;
     size_t offset;  /* elements, in the flat arrays */
-    float init_std; /* 0: initialised to one, unless `adapter` */
+    float init_std; /* 0: initialised to one, unless `adapter` or `zero` */
+    bool zero;      /* initialised to zero */
     bool adapter;   /* initialised uniformly within `spread` (0: to zero) */
     float spread;
     bool decay, tern; /* tern is false for linear = dense */

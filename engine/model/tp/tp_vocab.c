@@ -44,9 +44,31 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
     for (size_t r = 0; r < rows; r++) {
         bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
         p->a[r] = row.a;
-        p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / row.sum);
-        row_loss[r] = targets[r] < 0 ? 0.0f : (float)(log(row.sum) + (double)row.a - (double)row.b);
+        const double lse = log(row.sum) + (double)row.a;
+        p->b[r] = targets[r] < 0 ? 0.0f
+                                 : bt_head_softmax_scale(&m->head_form, dscale, row.sum, lse);
+        row_loss[r] = targets[r] < 0 ? 0.0f : (float)(lse - (double)row.b);
     }
+}
+
+/* logits of `rows` rows -> their gradient; with int8 gradients without the targets' own terms */
+static void part_gradients(bt_model *m, float dscale, size_t rows) {
+    const bt_tp_state *p = m->tp_state;
+    const size_t V = (size_t)m->setup.cfg.V;
+    const float at_target = m->head8.w.packed ? 0 : dscale;
+    if (m->head_form.cap > 0)
+        bt_op_row_softmax_capped(&(bt_capped_rows){.logits = m->logits,
+                                                   .ld = V,
+                                                   .top = p->a,
+                                                   .k = p->b,
+                                                   .targets = p->index,
+                                                   .dscale = at_target,
+                                                   .cap = m->head_form.cap,
+                                                   .slopes = m->head_form.slopes,
+                                                   .rows = rows,
+                                                   .V = V});
+    else
+        bt_op_row_softmax(m->logits, p->a, p->b, p->index, at_target, rows, V);
 }
 
 double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
@@ -62,12 +84,13 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
         size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
         const float *x = a->xn + r0 * C;
         bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, rows, V, C, prec, 0);
+        if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, rows, V);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
-        bt_op_row_softmax(m->logits, m->tp_state->a, m->tp_state->b, m->tp_state->index,
-                          h.w.packed ? 0 : dscale, rows, V);
+        part_gradients(m, dscale, rows);
         if (h.w.packed) {
             const int32_t *index = m->tp_state->index;
+            const float *slopes = m->head_form.cap > 0 ? m->head_form.slopes : NULL;
             bt_tp_depth_product(m, a->dxn + r0 * C,
                                 &(bt_depth_product){.a = m->logits,
                                                     .b = m->head,
@@ -78,13 +101,15 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                     .vocab = true,
                                                     .int8 = &h,
                                                     .index = index,
-                                                    .dscale = dscale});
+                                                    .dscale = dscale,
+                                                    .slopes = slopes});
             bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
             bt_op_head_targets(&(bt_head_targets){.dE = m->d_head,
                                                   .x = x,
                                                   .index = index,
                                                   .to = V,
                                                   .dscale = dscale,
+                                                  .slopes = slopes,
                                                   .rows = rows,
                                                   .C = C});
             continue;
@@ -115,6 +140,7 @@ int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M) {
                   "a draw takes no more room than a row's statistics");
     if (p->sequence) bt_tp_gather_residual(m, xn, M);
     bt_op_gemm_table(m->logits, V, xn + (M - 1) * C, C, m->head, C, 1, 1, V, C, m->setup.prec, 0);
+    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, 1, V);
     mine = bt_net_draw(m->logits, V, (int64_t)p->vocab0, how);
     p->group->all_gather(p->group, &mine, all, sizeof mine);
     for (int i = 0; i < p->group->size; i++) {

@@ -139,7 +139,7 @@ static void tell(bt_trainer *t, const bad_step *b, bt_event_kind kind, const cha
         bt_json_num(&j, "median", b->spike.median);
         bt_json_num(&j, "z", b->spike.z);
     }
-    bt_json_int(&j, "first_sequence", t->at.step * t->micro_plan.sequences);
+    bt_json_int(&j, "first_sequence", bt_trainer_first_sequence(t));
     bt_json_int(&j, "sequences", t->micro_plan.sequences);
     bt_json_end(&j, '}');
     bt_telemetry_event_of(&t->telemetry, kind, b->ranks.first, t->at.step, bt_text_str(&body),
@@ -209,7 +209,7 @@ static bt_code check_weights(bt_trainer *t, bt_err *err) {
 
 static bt_code skip(bt_trainer *t, const bad_step *b, bool *apply, bt_err *err) {
     char title[512];
-    const int64_t n = t->micro_plan.sequences, first = t->at.step * n;
+    const int64_t n = t->micro_plan.sequences, first = bt_trainer_first_sequence(t);
     bt_guard_bad(&t->guard);
     if (b->verdict != BT_STEP_NOT_FINITE && t->guard.in_row >= t->guard.patience) {
         snprintf(title, sizeof title,

@@ -52,7 +52,7 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_attn_fwd(r->o, r->lse, q, k, v, &s, B, H, KV, prec);
     bt_op_attn_bwd(r->dq, r->dk, r->dv, go, r->o, r->lse, q, k, v, &s, B, H, KV, 1, prec);
     r->loss = bt_op_head_loss(r->hx, r->hE, x, (bt_table){.f32 = E}, targets, 0.01f, r->logits, 32,
-                              r->row_loss, M, V, K, prec, NULL);
+                              r->row_loss, M, V, K, prec, NULL, NULL);
     memcpy(r->w, w, sizeof r->w);
     bt_op_adamw(r->w, r->dw, r->m, r->v, 0.9f, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, N * K);
     int32_t tokens[M];
@@ -186,12 +186,14 @@ typedef struct head {
     double loss;
 } head;
 
+static bt_head_form form; /* all zero: none */
+
 static void head_run(head *h, const float *x, const float *E, const int32_t *targets,
                      bt_head8 *int8) {
     static float logits[HCHUNK * HV];
     memset(h->dE, 0, sizeof h->dE);
     h->loss = bt_op_head_loss(h->dx, h->dE, x, (bt_table){.f32 = E}, targets, 0.01f, logits, HCHUNK,
-                              h->row, HM, HV, HC, BT_PREC_FP32, int8);
+                              h->row, HM, HV, HC, BT_PREC_FP32, int8, &form);
 }
 
 static double apart(const float *a, const float *b, size_t n) { /* |a - b| / |b| */
@@ -247,6 +249,10 @@ static void test_head_int8(void **state) {
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(bt_threads_init(1, &err), BT_OK);
         if (bt_kernels_select(isas[i], &err) == BT_OK) head_int8();
+        static float slopes[HM];
+        form = (bt_head_form){.cap = 3, .z = 0.01f, .slopes = slopes};
+        if (i == 0) head_int8();
+        form = (bt_head_form){0};
     }
 }
 

@@ -300,6 +300,9 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) 
     ref_add(d, pre ? ref_norm_bwd(r, &l->attn_norm, dn) : dn, M * C);
 }
 
+/* of the newest ref_run: the sum of z_loss log^2(sum of exp), which is no part of the loss */
+static double ref_z_total;
+
 /* Sum of token losses; with g, adds gradients of scale * that sum. logits (M, V) may be NULL. */
 static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w,
                       const int32_t *inputs, const int32_t *targets, size_t B, double scale,
@@ -311,6 +314,7 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
     size_t M = B * (size_t)c->T, C = (size_t)c->C, V = (size_t)c->V;
     size_t embed = bt_params_get(p, -1, BT_P_EMBED)->offset,
            head = c->tied ? embed : bt_params_get(p, -1, BT_P_HEAD)->offset;
+    ref_z_total = 0;
     double *x = ref_take(r, M * C), *dn = ref_take(r, M * C), *row = ref_take(r, V), total = 0;
     for (size_t i = 0; i < M * C; i++) x[i] = w[embed + (size_t)inputs[i / C] * C + i % C];
     for (int i = 0; i < c->L; i++) x = ref_layer_fwd(r, &layers[i], i, x, B);
@@ -321,14 +325,19 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         for (size_t v = 0; v < V; v++) {
             row[v] = 0;
             for (size_t k = 0; k < C; k++) row[v] += n[m * C + k] * w[head + v * C + k];
+            if (c->logit_cap > 0) row[v] = c->logit_cap * tanh(row[v] / c->logit_cap);
             top = fmax(top, row[v]);
             if (logits) logits[m * V + v] = row[v];
         }
         for (size_t v = 0; v < V; v++) sum += exp(row[v] - top);
         if (targets[m] < 0) continue;
-        total += log(sum) + top - row[targets[m]];
+        double lse = log(sum) + top;
+        total += lse - row[targets[m]];
+        ref_z_total += c->z_loss * lse * lse;
         for (size_t v = 0; v < V && g; v++) {
-            double d = (exp(row[v] - top) / sum - (v == (size_t)targets[m])) * scale;
+            double q = exp(row[v] - top) / sum,
+                   d = (q - (v == (size_t)targets[m]) + 2 * c->z_loss * lse * q) * scale;
+            if (c->logit_cap > 0) d *= 1 - row[v] / c->logit_cap * (row[v] / c->logit_cap);
             for (size_t k = 0; k < C; k++) {
                 dn[m * C + k] += d * w[head + v * C + k];
                 g[head + v * C + k] += d * n[m * C + k];

@@ -65,7 +65,7 @@ static void follows(bt_optim_id kind,
                     void (*formula)(element *e, double g, double lr, double decay, int t)) {
     /* 100..112: padding, never touched */
     const bt_optim_span spans[] = {
-        {0, 100, false, false}, {112, 5000, true, true}, {5000, N, false, true}};
+        {0, 100, false, false, 1}, {112, 5000, true, true, 1}, {5000, N, false, true, 0.25f}};
     bt_optim *o = optim_of(kind, spans, 3, 0, N);
     float *w = normals(1, 0.1f), padding[12];
     element *want = calloc(N, sizeof *want);
@@ -79,8 +79,8 @@ static void follows(bt_optim_id kind,
         bt_optim_step(o, w, g, &u);
         for (size_t i = 0; i < N; i++)
             if (i < 100 || i >= 112)
-                formula(&want[i], (double)g[i] * 0.5, 1e-2, i >= 112 && i < 5000 ? 0.1 : 0,
-                        (int)u.t);
+                formula(&want[i], (double)g[i] * 0.5, i < 5000 ? 1e-2 : 0.25e-2,
+                        i >= 112 && i < 5000 ? 0.1 : 0, (int)u.t);
         free(g);
     }
     assert_memory_equal(padding, w + 100, sizeof padding);
@@ -111,7 +111,7 @@ static void rules_follow_their_formulas(void **state) {
 /* states, names and bytes are those of each span's rule */
 static void states_are_those_of_the_rule(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {{0, 4096, true, true}, {4096, 8192, false, false}};
+    const bt_optim_span spans[] = {{0, 4096, true, true, 1}, {4096, 8192, false, false, 1}};
     for (int k = 0; k < BT_OPTIM_COUNT; k++) {
         const bt_optim_info *info = bt_optim_info_of((bt_optim_id)k);
         size_t elems = 4096 * (info->matrices->n_states + info->rest->n_states);
@@ -135,7 +135,7 @@ static void states_are_those_of_the_rule(void **state) {
 /* the change told from the states is the change that was made */
 static void an_update_can_be_told_afterwards(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {{0, 5000, true, false}, {5000, N, false, false}};
+    const bt_optim_span spans[] = {{0, 5000, true, false, 1}, {5000, N, false, false, 1}};
     const struct {
         size_t span, begin, end;
     } looks[] = {{0, 1000, 5000}, {1, 5000, N}, {0, 1001, 1002}, {1, 7000, 7000}};
@@ -173,7 +173,7 @@ static void an_update_can_be_told_afterwards(void **state) {
 static void ranges_equal_the_whole(void **state) {
     (void)state;
     const bt_optim_span spans[] = {
-        {0, 3000, true, true}, {3008, 7000, false, true}, {7008, N, true, false}};
+        {0, 3000, true, true, 1}, {3008, 7000, false, true, 1}, {7008, N, true, false, 1}};
     const size_t cuts[] = {0, 3333, 6500, N};
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++) {
         float *whole = normals(1, 0.1f), *sliced = normals(1, 0.1f);

@@ -97,6 +97,43 @@ static void resumed_equals_uninterrupted(void **state) {
     free(weights);
 }
 
+/* before, at and after every change of a run that changes: steps grow at 2 and 4, sequences at 3, layers
+ * become ternary at 6 */
+static void a_changing_run_goes_on(void **state) {
+    (void)state;
+    static const int after[] = {1, 2, 3, 5, 6, 8};
+    float *weights = calloc(1 << 20, sizeof *weights), *want = calloc(1 << 20, sizeof *want);
+    for (size_t k = 0; k <= sizeof after / sizeof *after; k++) {
+        bt_run_cfg cfg;
+        char command[256];
+        snprintf(command, sizeof command, "rm -rf '%s'", out_path);
+        assert_int_equal(system(command), 0);
+        const int n = k ? after[k - 1] : 0;
+        for (int part = k ? 0 : 1; part < 2; part++) {
+            TINY(&cfg, "--set", "model.vocab=256", "--out", out_path, "--set",
+                 "train.batch_ramp=0.2,0.4", "--set", "train.seq_ramp=0.3", "--set",
+                 "train.dense_steps=6", "--set", "model.logit_cap=8", "--set", "train.z_loss=1e-3",
+                 "--set", "optim.embed_lr=2", "--optimizer", "muon");
+            snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
+            cfg.stop_after = part ? 0 : n;
+            run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
+        }
+        if (k == 0) {
+            straight = second;
+            memcpy(want, weights, n_weights * sizeof *want);
+            /* an event at the beginning, one for each change */
+            assert_int_equal(fake_events_of(&straight, "ramp"), 5);
+            assert_true(straight.steps[9].v[BT_MS_TOKENS] == 2 * 128 + 2 * 256 + 6 * 512);
+        }
+        assert_int_equal(second.n_steps, STEPS - n);
+        for (int i = 0; i < STEPS; i++)
+            same_step(&straight.steps[i], i < n ? &first.steps[i] : &second.steps[i - n]);
+        assert_memory_equal(weights, want, n_weights * sizeof *weights);
+    }
+    free(weights);
+    free(want);
+}
+
 static void checkpoints_come_at_their_interval(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -218,6 +255,7 @@ int main(void) {
         cmocka_unit_test(another_model_or_other_data_are_refused),
         cmocka_unit_test(init_from_takes_the_weights_only),
         cmocka_unit_test(version_1_goes_on),
+        cmocka_unit_test(a_changing_run_goes_on),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -1,0 +1,261 @@
+/* resolve_batch.c - the tokens of a step shared out: micro-batches, units of reproducible training, and
+ * the small steps that a ramp begins with. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/config/ramp.h"
+#include "engine/config/resolve_impl.h"
+#include "engine/micro/balance.h"
+
+enum {
+    MICRO_TOKENS = 2048, /* of an automatic micro-batch at most, */
+    /* and their residual's elements: its activations stay near the second-level caches */
+    MICRO_RESIDUAL = 2048 * 512,
+    /* of an automatic unit of reproducible training at most: four in a default batch */
+    UNIT_TOKENS = 1024,
+    /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
+    PIPE_MICROS = 4,
+    /* micro-batches of a rank at least, where their number may differ between ranks */
+    UNEVEN_MICROS = 4,
+};
+
+/* ---- arithmetic of layouts ------------------------------------------------------------------- */
+
+/* the largest divisor of n that is <= most; 1 <= most */
+int64_t bt_divisor_below(int64_t n, int64_t most) {
+    for (int64_t d = most < n ? most : n; d > 1; d--)
+        if (n % d == 0) return d;
+    return 1;
+}
+
+/* the smallest divisor of n that is >= least; n when least > n */
+int64_t bt_divisor_above(int64_t n, int64_t least) {
+    for (int64_t d = least; d < n; d++)
+        if (n % d == 0) return d;
+    return n;
+}
+
+/* "4" or "4 or 6": the multiples of `unit` next to x */
+const char *bt_multiples(char *buf, size_t size, int64_t x, int64_t unit) {
+    int64_t below = x / unit * unit, above = below + unit;
+    if (below > 0)
+        snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
+    else
+        snprintf(buf, size, "%" PRId64, above);
+    return buf;
+}
+
+const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x) {
+    int64_t below = bt_divisor_below(n, x < 1 ? 1 : x), above = bt_divisor_above(n, x);
+    if (below != above)
+        snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
+    else
+        snprintf(buf, size, "%" PRId64, below);
+    return buf;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* Reproducible training works in units that depend on the batch alone: the number of ranks,
+ * --micro-batch and --accum change who works on which units, and no bit. */
+static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp,
+                             bt_err *err) {
+    char buf[64];
+    int64_t least = to_move && dp > 1 ? 2 * dp : dp;
+    if (c->unit == 0) {
+        int64_t most = UNIT_TOKENS / c->seq_len;
+        c->unit = bt_divisor_below(sequences, most < 1 ? 1 : most);
+    }
+    if (sequences % c->unit != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.unit %" PRId64 " does not divide the %" PRId64
+                       " sequences of a step (use %s)",
+                       c->unit, sequences, bt_divisors(buf, sizeof buf, sequences, c->unit));
+    int64_t units = sequences / c->unit;
+    if (units < least && sequences < least)
+        return bt_fail(err, BT_ARG,
+                       "parallel.balance=auto: %" PRId64
+                       " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
+                       " are needed (use parallel.balance=even)",
+                       sequences, dp, least);
+    if (units < least)
+        return bt_fail(err, BT_ARG,
+                       "train.reproducible: %" PRId64 " unit%s of %" PRId64
+                       " sequences a step %s too few for %" PRId64
+                       " data-parallel ranks%s (set train.unit=%" PRId64
+                       ", the same for every run to be compared)",
+                       units, units == 1 ? "" : "s", c->unit, units == 1 ? "is" : "are", dp,
+                       to_move ? " of unlike speed" : "",
+                       bt_divisor_below(sequences, sequences / least));
+    c->micro_batch = c->unit;
+    c->accum = (units + dp - 1) / dp;
+    return BT_OK;
+}
+
+static int64_t micro_tokens(const bt_run_cfg *c) {
+    int64_t wide = MICRO_RESIDUAL / c->d_model;
+    return wide < MICRO_TOKENS ? wide : MICRO_TOKENS;
+}
+
+/* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be
+ * something to share out. */
+static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp,
+                              bt_err *err) {
+    char buf[64];
+    int64_t least = kind == BT_BALANCE_AUTO ? 2 * dp : dp;
+    if (!c->micro_batch) {
+        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS,
+                cached = micro_tokens(c) / c->seq_len;
+        if (!c->accum && most > cached) most = cached;
+        c->micro_batch = bt_divisor_below(sequences, most < 1 ? 1 : most);
+    }
+    if (sequences % c->micro_batch != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.micro_batch %" PRId64 " does not divide the %" PRId64
+                       " sequences of a step (use %s)",
+                       c->micro_batch, sequences,
+                       bt_divisors(buf, sizeof buf, sequences, c->micro_batch));
+    int64_t micros = sequences / c->micro_batch, mean = (micros + dp - 1) / dp;
+    if (micros < least)
+        return bt_fail(err, BT_ARG,
+                       "parallel.balance=%.32s: %" PRId64
+                       " micro-batches a step are too few for %" PRId64
+                       " data-parallel ranks, %" PRId64 " are needed (use --batch-tokens %" PRId64
+                       "%s, or parallel.balance=even)",
+                       c->balance, micros, dp, least, least * c->micro_batch * c->seq_len,
+                       sequences >= least ? " or a smaller --micro-batch" : "");
+    if (c->accum && c->accum != mean)
+        return bt_fail(err, BT_ARG,
+                       "micro_batch %" PRId64 " makes %" PRId64 " micro-batches for %" PRId64
+                       " ranks, %" PRId64 " each on average, but train.accum is %" PRId64
+                       " (leave it out)",
+                       c->micro_batch, micros, dp, mean, c->accum);
+    c->accum = mean;
+    return BT_OK;
+}
+
+static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
+    char a[64], b[64];
+    int64_t dp = c->dp_replicate * c->dp_shard, T = c->seq_len;
+    if (c->batch_tokens == 0) {
+        if (!c->micro_batch || !c->accum)
+            return bt_fail(err, BT_ARG,
+                           "train.batch_tokens 0 needs train.micro_batch and train.accum: the "
+                           "batch is their product over the ranks");
+        if (c->micro_batch * c->accum > 1000000000 / T / dp)
+            return bt_fail(err, BT_ARG,
+                           "micro_batch %" PRId64 " x accum %" PRId64 " x %" PRId64
+                           " ranks x seq_len %" PRId64 " is above 1e9 tokens a step",
+                           c->micro_batch, c->accum, dp, T);
+        c->batch_tokens = c->micro_batch * c->accum * dp * T;
+    }
+    if (c->batch_tokens % T != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.batch_tokens %" PRId64 " is not a multiple of model.seq_len %" PRId64
+                       " (use --batch-tokens %s)",
+                       c->batch_tokens, T, bt_multiples(a, sizeof a, c->batch_tokens, T));
+    int64_t sequences = c->batch_tokens / T;
+    if (sequences < dp)
+        return bt_fail(err, BT_ARG,
+                       "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64
+                       " = train.batch_tokens %" PRId64 " / model.seq_len %" PRId64
+                       "): use at most %" PRId64 " rank%s, or --batch-tokens %" PRId64,
+                       dp, sequences, c->batch_tokens, T, sequences, sequences == 1 ? "" : "s",
+                       dp * T);
+    bt_balance_kind balance;
+    BT_TRY(bt_balance_parse(c->balance, &balance, NULL, (size_t)dp, err));
+    if (c->reproducible) return resolve_units(c, balance == BT_BALANCE_AUTO, sequences, dp, err);
+    if (balance != BT_BALANCE_EVEN) return resolve_uneven(c, balance, sequences, dp, err);
+    if (sequences % dp != 0)
+        return bt_fail(err, BT_ARG,
+                       "%" PRId64 " data-parallel ranks do not divide the %" PRId64
+                       " sequences of a step (train.batch_tokens %" PRId64
+                       " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s",
+                       dp, sequences, c->batch_tokens, T, bt_divisors(a, sizeof a, sequences, dp),
+                       bt_multiples(b, sizeof b, c->batch_tokens, dp * T));
+    int64_t mine = sequences / dp;
+    if (!c->micro_batch && !c->accum) {
+        /* a pipeline is empty for its first and last few */
+        int64_t most = micro_tokens(c) / T, many = c->pp > 1 ? mine / (PIPE_MICROS * c->pp) : most;
+        if (many < most) most = many;
+        c->micro_batch = bt_divisor_below(mine, most < 1 ? 1 : most);
+    }
+    int64_t given = c->micro_batch ? c->micro_batch : c->accum;
+    if (mine % given != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.%s %" PRId64 " does not divide the %" PRId64
+                       " sequences of a rank's step (use %s)",
+                       c->micro_batch ? "micro_batch" : "accum", given, mine,
+                       bt_divisors(a, sizeof a, mine, given));
+    if (!c->micro_batch) c->micro_batch = mine / c->accum;
+    if (!c->accum) c->accum = mine / c->micro_batch;
+    if (c->micro_batch * c->accum != mine)
+        return bt_fail(err, BT_ARG,
+                       "micro_batch %" PRId64 " x accum %" PRId64 " = %" PRId64
+                       " sequences, but a rank's step has %" PRId64 " (use --accum %" PRId64
+                       ", or --batch-tokens %" PRId64 ")",
+                       c->micro_batch, c->accum, c->micro_batch * c->accum, mine,
+                       mine / c->micro_batch, c->micro_batch * c->accum * dp * T);
+    return BT_OK;
+}
+
+/* A batch ramp begins with `halvings` times halved steps, which everything must divide: the layout is
+ * that of these, with more micro-batches later. */
+bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
+    char buf[64];
+    bt_ramp r;
+    bt_err why = BT_ERR_INIT;
+    BT_TRY(bt_ramp_read(&r, "train.batch_ramp", c->batch_ramp, c->steps, err));
+    if (r.n == 0) return resolve_batch(c, err);
+    const int64_t parts = (int64_t)1 << r.n, T = c->seq_len;
+    if (c->hub[0])
+        return bt_fail(err, BT_ARG,
+                       "train.batch_ramp with --hub: the hub deals out steps of one size (leave "
+                       "one of them out)");
+    if (strcmp(c->balance, "even") != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.batch_ramp with parallel.balance=%.32s: small steps have too few "
+                       "micro-batches to share out (use parallel.balance=even)",
+                       c->balance);
+    if (strchr(c->mixture, '='))
+        return bt_fail(err, BT_ARG,
+                       "train.batch_ramp with a data.mixture that changes at a step: what a step "
+                       "has changes too (use one of them)");
+    if (c->accum % parts != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.batch_ramp '%s' begins with 1/%" PRId64
+                       " of a step, which train.accum %" PRId64 " does not divide into (use %s)",
+                       c->batch_ramp, parts, c->accum,
+                       bt_multiples(buf, sizeof buf, c->accum, parts));
+    if (c->batch_tokens % (parts * T) != 0)
+        return bt_fail(err, BT_ARG,
+                       "train.batch_ramp '%s' begins with 1/%" PRId64
+                       " of train.batch_tokens %" PRId64
+                       ", which is not whole sequences of %" PRId64 " tokens (use --batch-tokens "
+                       "%s, or fewer doublings)",
+                       c->batch_ramp, parts, c->batch_tokens, T,
+                       bt_multiples(buf, sizeof buf, c->batch_tokens, parts * T));
+    c->batch_tokens /= parts;
+    c->accum /= parts;
+    bt_code code = resolve_batch(c, &why);
+    c->batch_tokens *= parts;
+    c->accum *= parts;
+    if (code != BT_OK)
+        return bt_fail(err, code, "train.batch_ramp begins with 1/%" PRId64 " of a step: %s", parts,
+                       why.msg);
+    return BT_OK;
+}
+
+bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) {
+    bt_ramp r;
+    char buf[64];
+    BT_TRY(bt_ramp_read(&r, "train.seq_ramp", c->seq_ramp, c->steps, err));
+    const int64_t parts = (int64_t)1 << r.n;
+    if (c->seq_len % parts == 0) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "train.seq_ramp '%s' begins with 1/%" PRId64 " of model.seq_len %" PRId64
+                   ", which is not whole tokens (use --seq-len %s, or fewer doublings)",
+                   c->seq_ramp, parts, c->seq_len,
+                   bt_multiples(buf, sizeof buf, c->seq_len, parts));
+}

@@ -1,0 +1,19 @@
+/* resolve_impl.h - what the files of run_resolve.c share. Private to engine/config. */
+#ifndef BT_ENGINE_CONFIG_RESOLVE_IMPL_H
+#define BT_ENGINE_CONFIG_RESOLVE_IMPL_H
+
+#include "engine/config/run_cfg.h"
+
+/* the largest divisor of n that is <= most; 1 <= most */
+int64_t bt_divisor_below(int64_t n, int64_t most);
+/* the smallest divisor of n that is >= least; n when least > n */
+int64_t bt_divisor_above(int64_t n, int64_t least);
+/* "4" or "4 or 6": the multiples of `unit`, the divisors of n, next to x */
+const char *bt_multiples(char *buf, size_t size, int64_t x, int64_t unit);
+const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
+
+/* batch_tokens, micro_batch, accum, unit; of a batch ramp so that its smallest step has them too */
+bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
+bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,108 @@
+/* trainer_phase.c - full precision first, then ternary (train.dense_steps; arXiv:2502.11895): linear layers
+ * are dense until so many steps are done, and then what computes with them is made anew around the same
+ * weights and optimizer states. A resumed run begins as it would at the first step and turns at once, if
+ * it is past the switch: the same code either way. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/train/trainer_impl.h"
+
+typedef struct kept_state {
+    bt_state rows;  /* weights and optimizer */
+    bt_slices at;   /* where they are now */
+    char *bytes;    /* their values */
+    size_t n_bytes; /* of all */
+} kept_state;
+
+static size_t slice_bytes(const bt_ckpt_slice *s) {
+    return (size_t)s->count * bt_ckpt_type_bytes(s->type);
+}
+
+static void move_values(const kept_state *k, bool back) {
+    char *at = k->bytes;
+    for (size_t i = 0; i < k->at.n; i++) {
+        const bt_ckpt_slice *s = &k->at.at[i];
+        const size_t n = slice_bytes(s);
+        if (back)
+            memcpy(s->data, at, n);
+        else
+            memcpy(at, s->data, n);
+        at += n;
+    }
+}
+
+static bt_code find_slices(kept_state *k, bt_err *err) {
+    BT_TRY(bt_state_slices(&k->rows, BT_STATE_RESUME, &k->at, err));
+    k->n_bytes = 0;
+    for (size_t i = 0; i < k->at.n; i++) k->n_bytes += slice_bytes(&k->at.at[i]);
+    return BT_OK;
+}
+
+static bt_code keep(kept_state *k, bt_trainer *t, bt_err *err) {
+    bt_update_add_state(&t->update, &k->rows);
+    BT_TRY(find_slices(k, err));
+    k->bytes = malloc(k->n_bytes + 1);
+    if (!k->bytes)
+        return bt_fail(err, BT_NOMEM,
+                       "cannot take %zu bytes for the weights at the switch of train.dense_steps",
+                       k->n_bytes);
+    move_values(k, false);
+    bt_slices_release(&k->at);
+    return BT_OK;
+}
+
+static bt_code restore(kept_state *k, bt_err *err) {
+    const size_t before = k->n_bytes;
+    BT_TRY(find_slices(k, err));
+    if (k->n_bytes != before)
+        return bt_fail(err, BT_FORMAT, "dense and ternary layers keep %zu and %zu bytes of state",
+                       before, k->n_bytes);
+    move_values(k, true);
+    return BT_OK;
+}
+
+/* tensors that a codec has sent as fp32 from some step on stay so */
+static bt_code rebuild(bt_trainer *t, bt_err *err) {
+    const size_t n = t->setup.params.n;
+    bool *plain = calloc(n + 1, sizeof *plain);
+    if (!plain) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", n);
+    for (size_t i = 0; i < n; i++) plain[i] = t->setup.payload_tensors[i].plain;
+    bt_trainer_release_compute(t);
+    t->now = t->cfg;
+    bt_code code = bt_trainer_build_compute(t, err);
+    for (size_t i = 0; code == BT_OK && i < n; i++) t->setup.payload_tensors[i].plain |= plain[i];
+    if (code == BT_OK) code = bt_trainer_build_observer(t, err);
+    free(plain);
+    return code;
+}
+
+static bt_code turn(bt_trainer *t, kept_state *k, bt_err *err) {
+    bt_comm *world = t->mesh.world;
+    bt_memory_saver_close(&t->memory);
+    BT_TRY(bt_agree(world, keep(k, t, err), err));
+    BT_TRY(bt_agree(world, rebuild(t, err), err));
+    BT_TRY(bt_agree(world, restore(k, err), err));
+    t->micro.model = t->model;
+    BT_TRY(bt_trainer_make_reducer(t, err));
+    BT_TRY(bt_update_quantise(&t->update, err));
+    BT_TRY(t->schedule->tie(t->schedule, t->model, err));
+    BT_TRY(bt_memory_saver_open(t, t->memory_dir, NULL, err));
+    bt_observer_begin(t->observer, t->at.step - 1);
+    return BT_OK;
+}
+
+bt_code bt_trainer_phase(bt_trainer *t, bt_err *err) {
+    if (t->now.linear == t->cfg.linear || bt_run_cfg_dense(&t->cfg, t->at.step)) return BT_OK;
+    kept_state k = {0};
+    BT_TRY(bt_saver_finish(&t->saver, err));
+    bt_code code = turn(t, &k, err);
+    bt_slices_release(&k.at);
+    free(k.bytes);
+    BT_TRY(code);
+    bt_guard_forget(&t->guard); /* the loss has another level */
+    bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
+                       "from step %" PRId64 " on linear layers are %s", t->at.step + 1,
+                       t->cfg.linear == BT_LIN_BITNET1 ? "binary" : "ternary");
+    return BT_OK;
+}
