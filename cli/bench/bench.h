@@ -13,6 +13,7 @@ typedef struct bt_bench_verb {
 
 bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_decode(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_comm(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err);

@@ -8,6 +8,7 @@
 static const bt_bench_verb verbs[] = {
     {"kernels", "every kernel slot against the machine's peaks", bt_bench_kernels_verb},
     {"train", "whole training steps", bt_bench_train},
+    {"learn", "minutes and tokens until a validation loss, recipe beside recipe", bt_bench_learn},
     {"comm", "the link between ranks, and every codec on it", bt_bench_comm},
     {"decode", "generation, token by token", bt_bench_decode},
     {"store", "writing and reading the metrics database", bt_bench_store},
@@ -41,12 +42,14 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
-    .summary = "measure kernels, training, the link between ranks, generation, the metrics "
-               "database or the dashboard on "
-               "this machine",
-    .args = "kernels|train|comm|decode|store|http [OPTIONS]",
+    .summary =
+        "measure kernels, training, recipes, the link between ranks, generation, the metrics "
+        "database or the dashboard on this machine",
+    .args = "kernels|train|learn|comm|decode|store|http [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"
+                "bitrain bench learn --recipe default: 'muon: optim.name=muon' --goal 1.88 --with "
+                "train.steps=1000\n"
                 "bitrain bench comm --ranks 2 --json\n"
                 "bitrain bench kernels --isa auto --slot tern\n"
                 "bitrain bench decode --preset base --threads 1\n"

@@ -65,6 +65,28 @@ awk -v exact="$(sent "exchange/int8 exact")" -v flips="$(sent gather/flips)" 'BE
 awk 'BEGIN {RS = "}"} /"ms":/ && !/"ms":[0-9]/ {exit 1}' <<<"$rows" || fault "comm: a row without a time: $rows"
 "$BITRAIN" bench comm $tiny --ranks 1 >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 2 ] && grep -q "needs --ranks 2 or more" "$tmp/err" || fault "comm on one rank: $(cat "$tmp/err")"
+# bench learn: two recipes on a corpus; a curve's last point is the run's last validation; runs that are recorded are not done again
+seq 1 6000 | sed 's/$/ is a number/' >"$tmp/words.txt"
+learn() {
+    "$BITRAIN" bench learn --seeds 1 --goal "$1" --recipe 'default:' 'muon: optim.name=muon train.batch_ramp=0.5' --corpus words="$tmp/words.txt" --store "$tmp/learn.db" \
+        --with model.layers=2 model.d_model=64 model.heads=4 model.kv_heads=2 model.d_ff=128 model.seq_len=32 train.batch_tokens=256 train.steps=4 \
+        train.eval_every=2 train.eval_tokens=512 launch.ranks=1 launch.threads=1 "${@:2}"
+}
+learn 99 --json >"$tmp/out" 2>"$tmp/err" || fault "learn: exit $?: $(cat "$tmp/err")"
+[ "$(grep -o '"recipe":"[a-z]*","settings"' "$tmp/out" | wc -l)" -eq 2 ] && [ "$(grep -o '"tokens":[0-9]*' "$tmp/out" | tr -d '\n')" = '"tokens":512"tokens":1024"tokens":256"tokens":768' ] ||
+    fault "learn: $(cat "$tmp/out")"
+want=$("$BITRAIN" query --store "$tmp/learn.db" --json "SELECT val_loss / ln(2) AS bits FROM steps WHERE run = 'muon.words.1' AND step = 3" | grep -o '[0-9]\.[0-9]*' | head -1)
+awk -v got="$(grep -o '"bits_per_byte":[0-9.]*' "$tmp/out" | tail -1)" -v want="$want" 'BEGIN {sub(/.*:/, "", got); d = got - want; exit !(want > 1 && d < 1e-6 && -d < 1e-6)}' ||
+    fault "learn: its last loss is not the recorded $want: $(cat "$tmp/out")"
+learn 99 --json 2>"$tmp/err" | cmp -s - "$tmp/out" || fault "learn: another answer of the same records: $(cat "$tmp/err")"
+[ "$("$BITRAIN" query --store "$tmp/learn.db" "SELECT 'n', count(*) FROM runs" | tail -1 | tr -dc 0-9)" = 2 ] || fault "learn did its runs again"
+learn 0.5 >"$tmp/out" 2>"$tmp/err" || fault "learn, a table: exit $?"
+grep -Eq '^muon +words +[0-9.]+ +- +[0-9.]+ \|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
+refused() { [ "$1" -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "$2" "$tmp/err" || fault "learn, '$2': exit $1, $(cat "$tmp/err")"; }
+"$BITRAIN" bench learn --recipe muon 2>"$tmp/err"; refused $? "is not 'NAME: key=value"
+"$BITRAIN" bench learn --recipe 'a:' 'a: x=1' 2>"$tmp/err"; refused $? "'a' is there twice"
+"$BITRAIN" bench learn --corpus perl 2>"$tmp/err"; refused $? "is not NAME=PATH"
+"$BITRAIN" bench learn --recipe 'b: optim.nam=muon' 2>"$tmp/err"; refused $? "recipe 'b': .*optim.nam"
 "$BITRAIN" bench decode --preset nano --tokens 8 --json >"$tmp/out" 2>"$tmp/err" || fault "decode: exit $?: $(cat "$tmp/err")"
 awk -v t="$(value tokens_per_s)" -v p="$(value packed_ms)" -v all="$(value token_ms)" -v b="$(value packed_bytes)" 'BEGIN {exit !(t > 1 && p > 0 && p < all && b == 6 * (4 * 192 * 64 + 2 * 512 * 64 + 192 * 128))}' ||
     fault "decode: figures that cannot be: $(cat "$tmp/out")"

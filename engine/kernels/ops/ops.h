@@ -206,8 +206,8 @@ typedef struct bt_capped_rows {
 void bt_op_row_softmax_capped(const bt_capped_rows *j);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C));
  * loss summed in fixed order in double; when dscale != 0: dx (M, C) written, dE (V, C) added to, in
- * int8 where int8 is given; the loss is the cross-entropy whatever form says. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)),
- * every row's loss in `row_loss` (M): the caller's memory. */
+ * int8 where int8 is given; the loss is the cross-entropy alone. chunk rows of logits live in `logits`
+ * (chunk, bt_ops_logits_ld(V)), every row's loss in `row_loss` (M): the caller's memory. */
 /* floats from one row of logits to the next: dE reads them by columns, which a power of two would
  * send to one set of the cache */
 static inline size_t bt_ops_logits_ld(size_t V) { return V % 256 ? V : V + 16; }

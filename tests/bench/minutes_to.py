@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""minutes_to.py: minutes until a validation loss, bitrain's recipes beside the PyTorch twin in its best form.
+
+  tests/bench/minutes_to.py --bitrain build/bitrain --python python3 --goal 1.88 --corpus kjv=cache/builtin-kjv.txt --corpus perl=perl.txt \\
+      --recipe 'default:' --recipe 'muon: optim.name=muon optim.embed_lr=3' --lrs 1e-3,2e-3,4e-3 --steps 1500 --peer-steps 1000 --json minutes.json
+
+A corpus is one file of bytes; both programs validate on its last twentieth, in stretches of 256 bytes. bitrain's side is
+`bitrain bench learn` on --threads threads (or --ranks ranks of one thread each); the twin is peer_torch.py's model, quantisers and AdamW
+with warm-up and cosine to a tenth, `pre` or `subln`, eager or compiled, at each of --lrs. Its learning rate and form are chosen by the first
+seed (the earliest at the goal, else the lowest loss at the end), and the other seeds run with them. Minutes are those of training
+steps alone; the goal is crossed on the straight line between two validations. Each figure is a mean over seeds with its standard error.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+VAL, T = 0.05, 256
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--bitrain", default="build/bitrain")
+    p.add_argument("--python", default=sys.executable, help="a Python that has torch and numpy")
+    p.add_argument("--corpus", action="append", default=[], help="NAME=FILE")
+    p.add_argument("--recipe", action="append", default=[], help="of bitrain: 'NAME: key=value ...'")
+    p.add_argument("--workload", default="nano", choices=["nano"], help="vocabulary of bytes")
+    p.add_argument("--goal", type=float, default=1.88)
+    p.add_argument("--seeds", type=int, default=3)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--ranks", type=int, default=1, help="of bitrain, with --threads 1")
+    p.add_argument("--steps", type=int, default=1500, help="of bitrain: the schedule's horizon")
+    p.add_argument("--peer-steps", type=int, default=1500, help="of the twin: the same of its schedule")
+    p.add_argument("--every", type=int, default=50, help="steps between validations")
+    p.add_argument("--eval-tokens", type=int, default=65536)
+    p.add_argument("--lrs", default="1e-3,2e-3,4e-3")
+    p.add_argument("--forms", default="subln,pre", help="of the twin: norms")
+    p.add_argument("--compile", action="store_true", help="the twin under torch.compile as well")
+    p.add_argument("--dtype", default="bf16", choices=["fp32", "bf16"])
+    p.add_argument("--json", default="", help="keeps every curve")
+    p.add_argument("--twin", default="", help=argparse.SUPPRESS)    # internal: one run of the twin, its settings as JSON
+    return p.parse_args()
+
+
+# ---- one run of the twin, in a process of its own --------------------------------------------------
+def twin(o):
+    sys.argv = ["peer_torch.py", "--workload", o["workload"], "--dtype", o["dtype"], "--threads", str(o["threads"])] + \
+        (["--subln"] if o["form"] == "subln" else [])
+    sys.path.insert(0, HERE)
+    import peer_torch as P
+    import numpy as np
+    import torch
+    torch.set_num_threads(o["threads"])
+    torch.set_flush_denormal(True)
+    torch.manual_seed(o["seed"])
+    c = P.WORKLOADS[o["workload"]]
+    data = np.fromfile(o["file"], dtype=np.uint8).astype(np.int64)
+    cut = int(len(data) * (1 - VAL))
+    train, val = torch.from_numpy(data[:cut]), torch.from_numpy(data[cut:])
+    if len(val) <= T:
+        sys.exit("%s is shorter than one validation sequence" % o["file"])
+    B = c["batch"] // T
+    rows = (len(train) - 1) // T
+    order = np.random.default_rng(o["seed"])
+    at = np.empty(0, dtype=np.int64)
+    net = P.Model(c, P.ARGS)
+    model = torch.compile(net) if o["compile"] else net
+    opt = P.make_optimizer(net, o["lr"])
+    n_val = min((len(val) - 1) // T, o["eval_tokens"] // T)
+
+    def batch(x, starts):
+        return torch.stack([x[s * T:s * T + T] for s in starts]), torch.stack([x[s * T + 1:s * T + T + 1] for s in starts])
+
+    def validate():
+        nats = 0.0
+        with torch.no_grad(), P.autocast(o["dtype"] == "bf16"):
+            for i in range(0, n_val, B):
+                some = range(i, min(i + B, n_val))
+                if len(some) < B:               # one shape for a compiled model
+                    break
+                nats += float(model(*batch(val, some)))
+        return nats / (n_val // B) / math.log(2)
+
+    curve, seconds, warm = [], 0.0, max(1, min(100, o["steps"] // 10))
+    for s in range(o["steps"]):
+        if len(at) < B:
+            at = order.permutation(rows)
+        x, y = batch(train, at[:B])
+        at = at[B:]
+        t0 = time.perf_counter()
+        done = (s + 1 - warm) / max(1, o["steps"] - warm)
+        rate = o["lr"] * ((s + 1) / warm if s + 1 < warm else 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, max(0.0, done)))))
+        for g in opt.param_groups:
+            g["lr"] = rate
+        with P.autocast(o["dtype"] == "bf16"):
+            loss = model(x, y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        seconds += time.perf_counter() - t0
+        if (s + 1) % o["every"] == 0 or s + 1 == o["steps"]:
+            curve.append(dict(minutes=seconds / 60, tokens=(s + 1) * c["batch"], bits_per_byte=validate()))
+            if o["stop_at_goal"] and curve[-1]["bits_per_byte"] <= o["goal"]:
+                break
+    print(json.dumps(curve))
+
+
+# ---- both sides -------------------------------------------------------------------------------------
+def crossing(curve, goal):
+    for i, b in enumerate(curve):
+        if b["bits_per_byte"] <= goal:
+            a = curve[i - 1] if i else b
+            fall = a["bits_per_byte"] - b["bits_per_byte"]
+            return a["minutes"] + (b["minutes"] - a["minutes"]) * ((a["bits_per_byte"] - goal) / fall if fall > 0 else 1)
+    return math.inf
+
+
+def run_twin(a, path, seed, lr, form, compiled):
+    o = dict(workload=a.workload, dtype=a.dtype, threads=a.threads * a.ranks, form=form, seed=seed, file=path, compile=compiled, lr=lr,
+             steps=a.peer_steps, every=a.every, eval_tokens=a.eval_tokens, goal=a.goal, stop_at_goal=True)
+    out = subprocess.run([a.python, os.path.abspath(__file__), "--twin", json.dumps(o)], capture_output=True, text=True)
+    if out.returncode:
+        sys.exit("the twin failed: " + out.stderr.strip()[-2000:])
+    return json.loads(out.stdout.strip().splitlines()[-1])
+
+
+def best_twin(a, path):
+    """The form and rate that the first seed is best with, and every seed's curve with them."""
+    tried = []
+    for form in a.forms.split(","):
+        for compiled in ([False, True] if a.compile else [False]):
+            for lr in (float(x) for x in a.lrs.split(",")):
+                curve = run_twin(a, path, 1, lr, form, compiled)
+                tried.append((crossing(curve, a.goal), curve[-1]["bits_per_byte"], form, compiled, lr, curve))
+                print(f"  PyTorch {form}{' compiled' if compiled else ''} lr {lr:g}: {tried[-1][1]:.4f} bits, goal after {tried[-1][0]:.2f} min",
+                      file=sys.stderr, flush=True)
+    _, _, form, compiled, lr, first = min(tried, key=lambda x: x[:2])
+    return dict(form=form, compiled=compiled, lr=lr, curves=[first] + [run_twin(a, path, s, lr, form, compiled) for s in range(2, a.seeds + 1)])
+
+
+def ours(a):
+    cmd = [a.bitrain, "bench", "learn", "--json", "--goal", str(a.goal), "--seeds", str(a.seeds), "--recipe"] + (a.recipe or ["default:"]) + ["--corpus"] + a.corpus
+    cmd += ["--with", f"model.preset={a.workload}", f"train.steps={a.steps}", f"train.eval_every={a.every}", f"train.eval_tokens={a.eval_tokens}",
+            f"launch.ranks={a.ranks}", f"launch.threads={a.threads}"]
+    out = subprocess.run(cmd, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit("bitrain failed: " + out.stderr.strip()[-2000:])
+    return json.loads(out.stdout)
+
+
+def told(minutes):
+    if any(math.isinf(m) for m in minutes):
+        return math.inf, f"{sum(math.isfinite(m) for m in minutes)} of {len(minutes)} runs"
+    mean = statistics.mean(minutes)
+    return mean, f"{mean:.2f}" + (f" +- {statistics.stdev(minutes) / math.sqrt(len(minutes)):.2f}" if len(minutes) > 1 else "")
+
+
+def main():
+    a = parse()
+    if a.twin:
+        twin(json.loads(a.twin))
+        return
+    if not a.corpus or any("=" not in c for c in a.corpus):
+        sys.exit("--corpus NAME=FILE, once for each corpus")
+    mine, everything = ours(a), []
+    print(f"| corpus | recipe | minutes to {a.goal} bits per byte | x PyTorch |\n|---|---|---|---|")
+    for corpus in a.corpus:
+        name, path = corpus.split("=", 1)
+        peer = best_twin(a, path)
+        theirs, words = told([crossing(c, a.goal) for c in peer["curves"]])
+        print(f"| {name} | PyTorch, {peer['form']}{', compiled' if peer['compiled'] else ''}, lr {peer['lr']:g} | {words} | |", flush=True)
+        for s in (s for s in mine["summary"] if s["corpus"] == name):
+            runs = [r for r in mine["runs"] if r["corpus"] == name and r["recipe"] == s["recipe"]]
+            mean, words = told([crossing(r["curve"], a.goal) for r in runs])
+            print(f"| {name} | bitrain, {s['recipe']} | {words} | {theirs / mean:.1f} |" if math.isfinite(mean) and math.isfinite(theirs) else
+                  f"| {name} | bitrain, {s['recipe']} | {words} | - |", flush=True)
+        everything.append(dict(corpus=name, peer=peer))
+    if a.json:
+        with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(os.path.abspath(a.json)), delete=False) as f:
+            json.dump(dict(goal=a.goal, bitrain=mine, peers=everything), f, indent=1)
+        os.replace(f.name, a.json)
+
+
+main()
