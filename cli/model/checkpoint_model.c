@@ -9,6 +9,7 @@
 
 #include "cli/common/database.h"
 #include "engine/base/threads.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -121,10 +122,12 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
                             .prec = (bt_prec)t->cfg.precision,
                             .train = false,
                             .documents = t->cfg.packing > BT_PACKED_STREAM,
+                            .pairs = t->cfg.form == BT_FORMED_PREFERENCE,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
     BT_TRY(bt_model_create(&t->model, &setup, err));
+    bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(bt_model_file_weights(t->file, bt_model_weights(t->model), err));
     if (bt_model_base(t->model))
         BT_TRY(load_base(t, how, err));

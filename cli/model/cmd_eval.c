@@ -32,7 +32,7 @@ static const bt_opt eval_opts[] = {
     {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
      "field of a JSONL object that holds the text (default: as the run)"},
     {"form", "--form", BT_OPT_ENUM, FIELD(form), "auto", 0, 0,
-     "auto|text|completion|alpaca|messages|sharegpt", NULL,
+     "auto|text|completion|alpaca|messages|sharegpt|preference", NULL,
      "what a line of .jsonl data holds (auto: as the run)"},
     {"template", "--template", BT_OPT_TEXT, FIELD(chat_template), "", 0, 0, NULL, NULL,
      "chat template of conversations (default: as the run)"},
@@ -113,6 +113,11 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     bt_progress bar;
     bt_progress_begin(&bar, cfg->quiet);
     const bt_model_cfg *m = bt_model_config(t->model);
+    if (t->cfg.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
+        return bt_fail(err, BT_ARG,
+                       "'%.100s' has no adapters: preferences are judged by what adapters change "
+                       "in the probabilities of their base",
+                       t->meta.run);
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
     /* a model that was not trained here has no cache folder yet */
@@ -142,6 +147,14 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
 
 static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
                   double seconds) {
+    const bool pairs = t->cfg.form == BT_FORMED_PREFERENCE;
+    if (!cfg->json && pairs) {
+        printf("%s, step %lld: %.4f nats per preference, %.1f %% right, reward margin %.4f (%lld "
+               "preferences of %s)\n",
+               t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->margin,
+               (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+        return;
+    }
     if (!cfg->json) {
         printf("%s, step %lld: %.4f nats per token, perplexity %.3f, %.4f bits per byte (%lld "
                "tokens of %s)\n",
@@ -158,9 +171,15 @@ static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result
     bt_json_str(&j, "checkpoint", t->path);
     bt_json_int(&j, "step", t->meta.step);
     bt_json_num(&j, "nats", r->nats);
-    bt_json_num(&j, "perplexity", exp(r->nats));
-    bt_json_num(&j, "bits_per_byte", r->bits_per_byte);
-    bt_json_int(&j, "tokens", r->tokens);
+    if (pairs) {
+        bt_json_num(&j, "accuracy", r->accuracy);
+        bt_json_num(&j, "reward_margin", r->margin);
+        bt_json_int(&j, "preferences", r->tokens);
+    } else {
+        bt_json_num(&j, "perplexity", exp(r->nats));
+        bt_json_num(&j, "bits_per_byte", r->bits_per_byte);
+        bt_json_int(&j, "tokens", r->tokens);
+    }
     bt_json_num(&j, "tokens_per_s", seconds > 0 ? (double)r->tokens / seconds : NAN);
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 
 const char *bt_gather_name(int64_t gather) {
@@ -40,6 +41,8 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .leaves = (int)c->parts,
                         .stages_bf16 = c->pipe_codec == BT_PIPE_BF16,
                         .weight_source = bt_run_cfg_weight_source(c),
+                        .fades = bt_tune_fades(c),
+                        .pairs = c->form == BT_FORMED_PREFERENCE,
                         .documents = c->packing > BT_PACKED_STREAM || c->seq_ramp[0]};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1)

@@ -30,6 +30,8 @@ typedef struct bt_run_cfg {
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* tune.mode */
 enum { BT_TUNE_FULL, BT_TUNE_LORA };
+/* data.form, as bt_form_kind of engine/data */
+enum { BT_FORMED_TEXT, BT_FORMED_PREFERENCE = 5 };
 /* data.packing; never AUTO once resolved. As bt_packing of engine/data */
 enum { BT_PACKED_AUTO, BT_PACKED_STREAM, BT_PACKED_PAD, BT_PACKED_DOCUMENTS };
 /* launch.layout */

@@ -380,6 +380,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(resolve_length(c, err));
     BT_TRY(check_dense_steps(c, err));
     BT_TRY(resolve_data(c, err));
+    BT_TRY(bt_tune_check_lambda(c, err));
     resolve_threads(c, world_size);
     return BT_OK;
 }

@@ -1,6 +1,8 @@
 /* tune_cfg.c - reads and checks the settings of fine-tuning. */
 #include "engine/config/tune_cfg.h"
 
+#include "engine/config/rank_setup.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,8 +69,61 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
     return BT_OK;
 }
 
+bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
+    return (bt_dpo){.on = c->form == BT_FORMED_PREFERENCE,
+                    .beta = c->dpo_beta,
+                    .sft_share = c->dpo_sft,
+                    .smoothing = c->dpo_smoothing};
+}
+
+bool bt_tune_fades(const bt_run_cfg *c) { return c->dense_steps + c->lambda_steps > 0; }
+
+double bt_tune_lambda(const bt_run_cfg *c, int64_t step) {
+    const int64_t risen = step - c->dense_steps;
+    if (risen < 0) return 0;
+    return risen < c->lambda_steps ? (double)risen / (double)c->lambda_steps : 1;
+}
+
+bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) {
+    const int64_t before = c->dense_steps + c->lambda_steps;
+    if (!bt_tune_fades(c)) return BT_OK;
+    if (c->linear == BT_LIN_DENSE)
+        return bt_fail(err, BT_ARG,
+                       "train.dense_steps and train.lambda_steps lead to ternary layers, and "
+                       "model.linear=dense has none (set model.linear=bitnet158)");
+    if (c->tune == BT_TUNE_LORA)
+        return bt_fail(err, BT_ARG,
+                       "train.dense_steps and train.lambda_steps change the weights that "
+                       "tune.mode=lora leaves as they are (use tune.mode=full)");
+    if (bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "train.dense_steps and train.lambda_steps need the latent weights on every "
+                       "rank: they work with --zero 0, and with --zero 1 and 2 under "
+                       "parallel.gather=layer, not with --zero 3");
+    if (before < c->steps) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "train.dense_steps + train.lambda_steps = %" PRId64 " leave none of the %" PRId64
+                   " steps to the ternary model (lower them, or raise --steps)",
+                   before, c->steps);
+}
+
+/* the base without its adapters is what preferences are judged against */
+static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
+    if (c->form != BT_FORMED_PREFERENCE) return BT_OK;
+    if (c->tune != BT_TUNE_LORA)
+        return bt_fail(err, BT_ARG,
+                       "data.form=preference trains adapters: the reference is the base without "
+                       "them (set tune.mode=lora and model.init_from)");
+    if (c->mixture[0])
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "data.form=preference takes no data.mixture: give the files one after the "
+                       "other in data.path");
+    return BT_OK;
+}
+
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
+    BT_TRY(check_preference(c, err));
     if (c->tune != BT_TUNE_LORA && c->adapters[0])
         return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
     if (c->tune != BT_TUNE_LORA) return BT_OK;

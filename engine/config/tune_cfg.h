@@ -4,6 +4,7 @@
 #define BT_ENGINE_CONFIG_TUNE_CFG_H
 
 #include "engine/config/run_cfg.h"
+#include "engine/model/net/model.h"
 
 /* learning rate of adapters where none is given: what the tools for fine-tuning take for LoRA */
 #define BT_LORA_LR 2e-4
@@ -15,6 +16,14 @@ bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) BT_MUST_CH
 const char *bt_tune_hf_target(unsigned bit);
 /* of a configuration that has been resolved; all zero: no adapters */
 bt_lora bt_tune_lora(const bt_run_cfg *c);
+bt_dpo bt_tune_dpo(const bt_run_cfg *c);
+/* lambda of a step (from 0), a function of the settings alone: 0 for train.dense_steps, then evenly up to
+ * 1, as min(step / train.lambda_steps, 1) */
+double bt_tune_lambda(const bt_run_cfg *c, int64_t step);
+/* it is below 1 at some step */
+bool bt_tune_fades(const bt_run_cfg *c);
+/* Checks train.dense_steps and train.lambda_steps against model, layout and length, all resolved */
+bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 /* Checks tune.* against the model and the layout, and settles what depends on it. After the model's
  * shape is known */
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;

@@ -43,7 +43,7 @@ bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
     bt_place_enter(m->place, BT_AT_DATA, m->step);
     bt_span_begin(BT_MR_DATA);
     BT_TRY(bt_loader_next(m->loader, out, err));
-    for (int64_t i = 0; out->positions && i < m->rows; i++) m->counted += out->targets[i] >= 0;
+    if (out->positions) m->counted += out->counted;
     cut(m, out);
     bt_span_end();
     bt_place_enter(m->place, BT_AT_COMPUTE, m->step);

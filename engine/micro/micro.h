@@ -34,9 +34,11 @@ typedef struct bt_micro {
     uint64_t seed;
     int64_t before_rows; /* of the same step, that other islands compute: for the noise */
     int64_t step;        /* the step that is computed */
-    int64_t counted; /* targets that are learned in this rank's micro-batches of the step so far */
-    double *losses;  /* (plan->micros) sums of token losses, at the micro-batch's place */
-    double slowdown; /* 1, or more: sleep as if the processor were so much slower */
+    /* what the loss of this rank's micro-batches of the step so far is divided by: learned targets, or
+     * pairs of preferences */
+    int64_t counted;
+    double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's place */
+    double slowdown;     /* 1, or more: sleep as if the processor were so much slower */
     int64_t computed_ns; /* forward and backward of this step, when the pass began */
 } bt_micro;
 

@@ -6,6 +6,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/span.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/train/trainer_impl.h"
 
 static bool every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
@@ -117,9 +118,16 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     snprintf(body, sizeof body,
              "{\"val_loss\":%s,\"bits_per_byte\":%s,\"tokens\":%" PRId64 ",\"took_ms\":%.3f}", nats,
              bits, r->tokens, (double)(bt_now_ns() - start) / 1e6);
-    bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1, body,
-                       "validation %.4f nats per token, %.4f bits per byte (%" PRId64 " tokens)",
-                       r->nats, r->bits_per_byte, r->tokens);
+    if (t->setup.model.pairs)
+        bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1, body,
+                           "validation %.4f nats per preference, %.1f %% right, reward margin %.3f "
+                           "(%" PRId64 " preferences)",
+                           r->nats, 100 * r->accuracy, r->margin, r->tokens);
+    else
+        bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1, body,
+                           "validation %.4f nats per token, %.4f bits per byte (%" PRId64
+                           " tokens)",
+                           r->nats, r->bits_per_byte, r->tokens);
     if (t->sample_text) BT_TRY(write_sample_text(t, err));
     (void)bt_weights_take_busy_ns(w); /* of no step */
     if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
@@ -136,7 +144,8 @@ static bt_code run_evaluation(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_code code = bt_trainer_evaluate(t, err);
     bt_profile_hold(false);
     o->evaluated = true;
-    o->best = code == BT_OK && bt_saver_validated(&t->saver, t->validation.nats);
+    /* a checkpoint is a ternary model's: a loss of another says nothing about it */
+    o->best = code == BT_OK && t->lambda >= 1 && bt_saver_validated(&t->saver, t->validation.nats);
     return code;
 }
 
@@ -280,6 +289,11 @@ static bt_code run_record(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     values[BT_MS_WEIGHT_DECAY] = o->weight_decay;
     values[BT_MS_LOSS_SCALE] = o->loss_scale;
     values[BT_MS_SKIPPED] = !o->applied;
+    if (o->score.n > 0) values[BT_MS_ACCURACY] = o->score.right / o->score.n;
+    if (t->setup.model.pairs) values[BT_MS_REWARD_MARGIN] = o->score.margin / o->score.n;
+    if (o->evaluated) values[BT_MS_VAL_ACCURACY] = t->validation.accuracy;
+    if (o->evaluated) values[BT_MS_VAL_MARGIN] = t->validation.margin;
+    values[BT_MS_LAMBDA] = bt_tune_fades(&t->cfg) ? o->lambda : NAN;
     if (o->evaluated) values[BT_MS_VAL_LOSS] = t->validation.nats;
     return bt_telemetry_post(&t->telemetry, t->at.step - 1, values, o->rank_values, err);
 }

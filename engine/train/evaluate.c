@@ -10,6 +10,7 @@
 struct bt_evaluator {
     bt_comm *dp;
     int B, T;
+    bool pairs; /* the loss is one of pairs of documents */
     uint64_t hash;
     int64_t n_micro; /* of this rank */
     /* (ranks * n_micro) token losses of every micro-batch, in order */
@@ -67,6 +68,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     e->dp = dp;
     e->B = data->B;
     e->T = data->T;
+    e->pairs = data->form.kind == BT_FORM_PREFERENCE;
 
     /* one look at the split tells how many sequences there are */
     bt_loader_cfg cfg = *data;
@@ -121,6 +123,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     double *mine = e->sums + (size_t)e->n_micro * (size_t)bt_comm_rank(e->dp), nats = 0;
     int64_t tokens = 0;
     memset(e->sums, 0, all * sizeof *e->sums);
+    (void)bt_model_take_score(m);
     if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro, 0, err));
     for (int64_t i = 0; i < e->n_micro; i++) {
         const int32_t *targets = e->targets + (size_t)i * per_micro;
@@ -135,9 +138,14 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));
     BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));
     for (size_t i = 0; i < all; i++) nats += e->sums[i];
+    bt_score score = bt_model_take_score(m);
+    BT_TRY(bt_all_reduce_f64(e->dp, &score.n, sizeof score / sizeof score.n, BT_SUM, err));
+    if (e->pairs) tokens = (int64_t)score.n;
     out->nats = nats / (double)tokens;
-    out->bits_per_byte = out->nats / M_LN2 / e->bytes_per_token;
+    out->bits_per_byte = e->pairs ? NAN : out->nats / M_LN2 / e->bytes_per_token;
     out->tokens = tokens;
+    out->accuracy = score.n > 0 ? score.right / score.n : NAN;
+    out->margin = e->pairs ? score.margin / score.n : NAN;
     return BT_OK;
 }
 

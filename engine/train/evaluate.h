@@ -16,7 +16,9 @@ typedef struct bt_evaluator bt_evaluator;
 
 typedef struct bt_eval_result {
     double nats, bits_per_byte;
-    int64_t tokens;
+    int64_t tokens; /* that were predicted; of preferences pairs */
+    /* of what is judged right or wrong, else NaN: share that is right; mean reward margin */
+    double accuracy, margin;
 } bt_eval_result;
 
 /* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use,

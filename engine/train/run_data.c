@@ -6,6 +6,8 @@
 _Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
                    (int)BT_PACKED_STREAM == (int)BT_PACKING_STREAM,
                "settings and data count packings alike");
+_Static_assert((int)BT_FORMED_PREFERENCE == (int)BT_FORM_PREFERENCE,
+               "settings and data count forms alike");
 
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
     return (bt_loader_cfg){.paths = c->data,

@@ -6,6 +6,7 @@
 
 #include "engine/base/span.h"
 #include "engine/base/testing/testing.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/trainer_island.h"
 
@@ -38,6 +39,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     t->micro.counted = 0;
     bt_span_begin(BT_MR_BWD);
     bt_update_zero_grads(&t->update);
+    (void)bt_model_take_score(t->model);
     bt_trainer_codec_begin(t);
     bt_reducer_begin(t->reducer);
     put_test_nan(t);
@@ -47,6 +49,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     BT_TRY(t->schedule->run(t->schedule, &t->micro, scale, err));
     out->seconds_per_micro = (compute_seconds() - began) / (double)plan->n;
     for (int64_t i = 0; i < plan->n; i++) sum += *bt_micro_loss(&t->micro, i);
+    out->score = bt_model_take_score(t->model);
     int64_t mine = counted < 0 ? plan->n * t->micro.rows : t->micro.counted;
     out->loss = mine ? sum / (double)mine : 0; /* of no token: without weight in the mean */
     /* ranks with more micro-batches still need this rank's weights */
@@ -82,6 +85,16 @@ static void heed_notice(bt_trainer *t, bt_step_outcome *out, int rank) {
     bt_telemetry_event_of(&t->telemetry, BT_EVENT_RANK_LEAVES, rank, t->at.step, NULL, title);
 }
 
+/* what the micro-batches of all ranks were right about */
+static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    if (!t->setup.model.pairs) return BT_OK;
+    bt_span_begin(BT_MR_COMM_EXPOSED);
+    BT_TRY(bt_all_reduce_f64(t->mesh.dp, &out->score.n, sizeof out->score / sizeof out->score.n,
+                             BT_SUM, err));
+    bt_span_end();
+    return BT_OK;
+}
+
 /* Waits until every rank holds the summed gradients, and until all know what rank 0 was asked. */
 static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t notes[NOTE_COUNT] = {0};
@@ -113,6 +126,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     BT_TRY(bt_weights_end(t->update.weights, err));
     BT_TRY(bt_trainer_codec_agree(t, err));
     BT_TRY(add_losses(t, out, err));
+    BT_TRY(add_scores(t, out, err));
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
     if (notes[NOTE_LEAVE] && !(out->control.verbs & BT_REQ_STOP))
         heed_notice(t, out, (int)notes[NOTE_LEAVE] - 1);
@@ -215,8 +229,15 @@ bt_code bt_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
+void bt_trainer_lambda(bt_trainer *t) {
+    const double lambda = bt_tune_lambda(&t->cfg, t->at.step);
+    if (lambda != t->lambda) bt_guard_forget(&t->guard);
+    t->lambda = lambda;
+    bt_model_lambda(t->model, lambda);
+}
+
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    *out = (bt_step_outcome){0};
+    *out = (bt_step_outcome){.lambda = t->lambda};
     /* exchanges of an evaluation are no part of this step */
     (void)bt_tp_group_take_busy_ns(t->update.tp_group);
     BT_TRY(bt_step_gradients(t, out, err));
@@ -230,6 +251,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (t->schedule->pipe) bt_meter_busy(&t->meter, bt_pipe_take_busy_ns(t->schedule->pipe));
     t->at.step++;
     t->at.tokens += t->step_tokens;
+    bt_trainer_lambda(t);
     bt_replica_check_test_flip(&t->replica_check, t->at.step);
     return BT_OK;
 }

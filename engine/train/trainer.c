@@ -12,6 +12,7 @@
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/interop/init_from.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/memory.h"
@@ -104,6 +105,7 @@ bt_code bt_trainer_build_compute(bt_trainer *t, bt_err *err) {
     bt_model_setup setup = t->setup.model;
     setup.tp_group = t->tp_group;
     BT_TRY(bt_model_create(&t->model, &setup, err));
+    bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(bt_micro_schedule_create(&t->schedule, &setup, &t->mesh, err));
     const bt_update_cfg update = {
         .setup = &t->setup, .model = t->model, .mesh = &t->mesh, .tp_group = t->tp_group};
@@ -270,6 +272,23 @@ static bt_code load_base(bt_trainer *t, bt_err *err) {
     return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);
 }
 
+/* Preferences are judged against the base without adapters: they must begin as nothing. */
+static bt_code check_reference(const bt_trainer *t, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    for (size_t i = 0; t->setup.model.pairs && i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        if (!x->adapter || x->spread > 0) continue; /* B alone begins at zero */
+        for (size_t k = 0; k < x->count; k++)
+            if (bt_model_weights(t->model)[x->offset + k] != 0)
+                return bt_fail(err, BT_ARG,
+                               "tune.adapters with data.form=preference: '%.100s' are trained, and "
+                               "the reference would be their base without them (merge them first: "
+                               "bitrain convert RUN --merge dense)",
+                               t->cfg.adapters);
+    }
+    return BT_OK;
+}
+
 static bt_code fill_adapters(bt_trainer *t, bt_err *err) {
     bt_model_file *file = NULL;
     bt_slices all = {0};
@@ -277,6 +296,7 @@ static bt_code fill_adapters(bt_trainer *t, bt_err *err) {
                                     err);
     if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_WEIGHTS, &all, err);
     if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
+    if (code == BT_OK) code = check_reference(t, err);
     bt_slices_release(&all);
     bt_model_file_close(file);
     return code;
@@ -305,6 +325,8 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
             BT_TRY(bt_saver_init_from(&t->saver, t->cfg.init_from, err));
         if (t->cfg.adapters[0]) BT_TRY(bt_agree(world, fill_adapters(t, err), err));
     }
+    t->lambda = bt_tune_lambda(&t->cfg, t->at.step);
+    bt_trainer_lambda(t);
     BT_TRY(bt_update_quantise(&t->update, err));
     if (bt_trainer_codec_stale(t)) BT_TRY(bt_trainer_make_reducer(t, err));
     return t->schedule->tie(t->schedule, t->model, err);

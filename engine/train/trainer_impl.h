@@ -50,8 +50,9 @@ typedef struct bt_step_outcome {
     double loss;        /* this rank's mean over those of its tokens that are learned */
     double worst_loss;  /* the largest of all ranks' */
     double global_loss; /* of all ranks, added in a fixed order; NaN when not reproducible */
-    double grad_norm, lr, weight_decay, loss_scale;
-    bool loss_bad; /* the loss of some rank is not finite */
+    double grad_norm, lr, weight_decay, loss_scale, lambda;
+    bt_score score; /* of all ranks; n 0: nothing is judged */
+    bool loss_bad;  /* the loss of some rank is not finite */
     bool applied;
     bool ckpt_busy;                  /* some rank has work left of a checkpoint's stage */
     bool bad;                        /* skipped: by no overflow of fp16 */
@@ -113,6 +114,7 @@ struct bt_trainer {
 
     bt_progress at;
     bool from_memory;    /* this attempt began from a state in memory */
+    double lambda;       /* the model's, of bt_tune_lambda */
     double step_s;       /* of the step before, 0: none yet */
     int number;          /* of this attempt in the run's record */
     int64_t measured_by; /* number of the attempt that measured the links and the peak */
@@ -135,6 +137,9 @@ typedef struct bt_own_digest {
     uint64_t losses; /* of its micro-batches */
 } bt_own_digest;
 
+/* step.c: the model's lambda is that of the step to come; where it changes, what steps before had is no
+ * measure of those that follow */
+void bt_trainer_lambda(bt_trainer *t);
 /* step.c: the gradients of the global batch and their norm; nothing is changed but they */
 bt_code bt_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
 bt_step_facts bt_step_facts_of(const bt_trainer *t, const bt_step_outcome *o);

@@ -169,6 +169,81 @@ static bt_code messages(const bt_form *f, json_t *o, conversation *c, bt_err *er
     return BT_OK;
 }
 
+/* ---- preference: prompt, chosen, rejected ------------------------------------------------------ */
+
+static bt_code list_of(conversation *c, json_t *list, const char *field, bt_err *err) {
+    json_t *m;
+    size_t i;
+    if (!json_is_array(list)) return wrong(err, field, "is not a list of messages");
+    json_array_foreach(list, i, m) BT_TRY(message(c, m, i, err));
+    return BT_OK;
+}
+
+/* the answer under the first of two names that is there */
+static json_t *side_of(json_t *o, int which, const char **field) {
+    static const char *const names[2][2] = {{"chosen", "chosen_response"},
+                                            {"rejected", "rejected_response"}};
+    json_t *v = json_object_get(o, *field = names[which][0]);
+    if (!v || json_is_null(v)) v = json_object_get(o, *field = names[which][1]);
+    if (!v) *field = names[which][0];
+    return v;
+}
+
+static bool whole(json_t *answer) { return json_is_array(answer) && json_array_size(answer) > 1; }
+
+/* what comes before the answer: a text, or messages; in the fields of several tools */
+static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answered, bt_err *err) {
+    static const char *const lists[] = {"messages", "conversations", "conversation"};
+    const char *system, *text;
+    json_t *prompt = json_object_get(o, "prompt");
+    (void)f;
+    BT_TRY(optional_text(o, "system", &system, err));
+    if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
+    if (json_is_array(prompt)) return list_of(c, prompt, "prompt", err);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(o, lists[i]);
+        if (!list) continue;
+        BT_TRY(list_of(c, list, lists[i], err));
+        /* 'messages' that end in the chosen answer, beside a 'rejected_response' */
+        if (!answered && c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT) c->n--;
+        return BT_OK;
+    }
+    BT_TRY(optional_text(o, "prompt", &text, err));
+    if (!text) BT_TRY(optional_text(o, "question", &text, err));
+    if (text) return add_text(c, BT_CHAT_USER, text, err);
+    const char *instruction, *input;
+    BT_TRY(optional_text(o, "instruction", &instruction, err));
+    BT_TRY(optional_text(o, "input", &input, err));
+    if (!instruction && !input)
+        return wrong(err, "prompt", "is missing (or 'messages', 'question', 'instruction')");
+    BT_TRY(history(c, json_object_get(o, "history"), err));
+    bt_text_printf(&c->joined[0], "%s%s%s", instruction ? instruction : "",
+                   instruction && input ? "\n" : "", input ? input : "");
+    if (c->joined[0].failed) return bt_fail(err, BT_NOMEM, "cannot take memory for a question");
+    return add(c, BT_CHAT_USER, bt_text_str(&c->joined[0]), c->joined[0].len, err);
+}
+
+static bt_code preference(const bt_form *f, json_t *o, int which, conversation *c, bt_err *err) {
+    const char *field, *other;
+    json_t *answer = side_of(o, which, &field);
+    /* the chosen answer may be the last of 'messages' */
+    const bool last = which == 0 && !answer && side_of(o, 1, &other);
+    if (!answer && !last) return wrong(err, field, "is missing");
+    if (!whole(answer)) BT_TRY(question(f, o, c, last, err));
+    if (json_is_string(answer))
+        BT_TRY(
+            add(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer), err));
+    else if (json_is_array(answer))
+        BT_TRY(list_of(c, answer, field, err));
+    else if (json_is_object(answer))
+        BT_TRY(message(c, answer, c->n, err));
+    else if (answer)
+        return wrong(err, field, "is neither a text, nor a message, nor a conversation");
+    return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
+               ? BT_OK
+               : wrong(err, field, "does not end in an answer of the assistant");
+}
+
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt_err *err);
@@ -197,21 +272,19 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
 
 void bt_form_release(bt_form *f) { bt_chat_encoder_release(&f->encoder); }
 
-int bt_form_documents(const bt_form *f) {
-    (void)f;
-    return 1;
-}
+int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFERENCE ? 2 : 1; }
 
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
-    (void)which;
+    const bool pair = f->cfg.kind == BT_FORM_PREFERENCE;
     if (f->cfg.kind == BT_FORM_COMPLETION) return completion(f, object, out, err);
     conversation *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
-    bt_code code = readers[f->cfg.kind](f, object, c, err);
+    bt_code code = pair ? preference(f, object, which, c, err)
+                        : readers[f->cfg.kind](f, object, c, err);
     if (code == BT_OK)
-        code = bt_chat_encode(&f->encoder, c->m, c->n, false, f->cfg.learn == BT_LEARN_LAST, out,
-                              err);
-    if (code == BT_OK && f->cfg.learn == BT_LEARN_ALL) memset(out->learned, 1, out->n);
+        code = bt_chat_encode(&f->encoder, c->m, c->n, false, pair || f->cfg.learn == BT_LEARN_LAST,
+                              out, err);
+    if (code == BT_OK && !pair && f->cfg.learn == BT_LEARN_ALL) memset(out->learned, 1, out->n);
     for (int i = 0; i < 2; i++) bt_text_release(&c->joined[i]);
     free(c);
     return code;

@@ -16,6 +16,7 @@ typedef enum {
     BT_FORM_ALPACA,
     BT_FORM_MESSAGES,
     BT_FORM_SHAREGPT,
+    BT_FORM_PREFERENCE, /* a question, the answer that is preferred and one that is not */
     BT_FORM_COUNT
 } bt_form_kind;
 /* data.train_on */

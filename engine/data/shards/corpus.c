@@ -112,6 +112,7 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
                              const char *name, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
     const uint64_t *ends = bt_shard_document_ends(s);
+    const bool pairs = cfg->form.kind == BT_FORM_PREFERENCE;
     uint64_t at = 0, d = 0, facts[4] = {info->content_hash, info->tables_hash, cfg->packing, c->T};
     if (!info->has_documents)
         return bt_fail(err, BT_UNSUPPORTED,
@@ -122,7 +123,13 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
         uint64_t count, bytes, from = d;
         bt_shard_segment(s, i, &count, &bytes);
         for (at += count; d < info->documents && ends[d] <= at;) d++;
-        uint64_t val = whole ? 0 : (uint64_t)((double)(d - from) * cfg->val_frac);
+        if (pairs && (d - from) % 2)
+            return bt_fail(err, BT_ARG,
+                           "token shard '%.100s' has an odd number of documents: preferences are "
+                           "pairs of them (data.form says preference)",
+                           bt_shard_name(s));
+        uint64_t each = pairs ? 2 : 1,
+                 val = whole ? 0 : (uint64_t)((double)((d - from) / each) * cfg->val_frac) * each;
         bool train = cfg->split == BT_SPLIT_TRAIN;
         BT_TRY(bt_row_set_add(c->rows, s, (uint32_t)(c->n_shards - 1),
                               whole || train ? from : d - val, whole || !train ? d : d - val, name,
@@ -194,7 +201,8 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
                        : bt_fail(err, BT_NOMEM, "cannot take memory for %zu data files",
                                  sources->n);
     if (code == BT_OK && cfg->packing > BT_PACKING_STREAM)
-        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long, err);
+        code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long,
+                                 cfg->form.kind == BT_FORM_PREFERENCE, err);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
         code = open_next(&s, sources, i, &next, cfg, tokenizer, err);

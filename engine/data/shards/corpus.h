@@ -33,7 +33,8 @@ typedef struct bt_corpus_row {
 } bt_corpus_row;
 bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err)
     BT_MUST_CHECK;
-uint32_t bt_corpus_row_counted(const bt_corpus *c, uint64_t row); /* targets that are learned */
+/* what a loss is divided by: targets that are learned, or pairs of preferences */
+uint32_t bt_corpus_row_counted(const bt_corpus *c, uint64_t row);
 /* source bytes of a learned token, on average */
 double bt_corpus_bytes_per_token(const bt_corpus *c);
 const bt_row_facts *bt_corpus_row_facts(const bt_corpus *c); /* NULL of a stream */

@@ -21,7 +21,8 @@ enum { STREAM_ORDER = 0x6461746f };
 
 typedef struct slot {                      /* one micro-batch */
     int32_t *inputs, *targets, *positions; /* (B, T) each, in one block */
-    bool full;                             /* guarded by the lock */
+    int64_t counted;
+    bool full; /* guarded by the lock */
 } slot;
 
 struct bt_loader {
@@ -83,6 +84,9 @@ static bt_code read_sequence(bt_loader *l, uint64_t q, const bt_corpus_row *out,
 
 static bt_code make_batch(bt_loader *l, slot *s, bt_err *err) {
     size_t T = (size_t)l->T;
+    const int64_t begin = l->step * l->sequences_per_step + l->base + l->first_sequence +
+                          l->done_sequences;
+    s->counted = bt_loader_counted_in(l, begin, l->B);
     for (size_t b = 0; b < (size_t)l->B; b++) {
         uint64_t g = (uint64_t)l->base + (uint64_t)l->first_sequence + (uint64_t)l->done_sequences +
                      b;
@@ -156,7 +160,8 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
         if (err) *err = l->why;
         return l->failed;
     }
-    *out = (bt_batch){s->inputs, s->targets, bt_loader_row_facts(l) ? s->positions : NULL};
+    *out = (bt_batch){s->inputs, s->targets, bt_loader_row_facts(l) ? s->positions : NULL,
+                      s->counted};
     return BT_OK;
 }
 

@@ -27,6 +27,8 @@ typedef struct bt_batch {
     /* (B, T) of each token in its document, -1 behind the last one; NULL: sequences are not made of
      * documents */
     const int32_t *positions;
+    /* what a loss of these is divided by: learned targets, or pairs of preferences; of a stream -1 */
+    int64_t counted;
 } bt_batch;
 
 typedef enum { BT_SPLIT_TRAIN, BT_SPLIT_VAL } bt_split;
@@ -94,7 +96,7 @@ typedef struct bt_loader_share {
 } bt_loader_share;
 size_t bt_loader_sources(const bt_loader *l);
 bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step);
-/* targets that are learned in a step of all ranks: what its loss is divided by. A function of the
+/* targets that are learned, or pairs, in a step of all ranks: what its loss is divided by. A function of the
  * data: every rank knows it without asking. -1: all of them (a stream) */
 int64_t bt_loader_counted(const bt_loader *l, int64_t step);
 /* the same of the sequences [begin, begin + n) */

@@ -13,6 +13,7 @@ struct bt_row_set {
     uint32_t T;
     bt_packing packing;
     bt_too_long too_long;
+    bool pairs;
     bt_row_piece *pieces;
     row *rows;
     size_t n_pieces, pieces_cap, n_rows, rows_cap;
@@ -21,10 +22,10 @@ struct bt_row_set {
 };
 
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
-                          bt_err *err) {
+                          bool pairs, bt_err *err) {
     bt_row_set *r = *out = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the data");
-    *r = (bt_row_set){.T = (uint32_t)T, .packing = packing, .too_long = too_long};
+    *r = (bt_row_set){.T = (uint32_t)T, .packing = packing, .too_long = too_long, .pairs = pairs};
     return BT_OK;
 }
 
@@ -89,33 +90,76 @@ static bt_code grow(void **items, size_t *cap, size_t used, size_t each, bt_err 
     return BT_OK;
 }
 
+/* learned targets of a document: its first token follows nothing and is none */
+static uint64_t targets_of(const bt_shard *s, uint64_t first, uint64_t n) {
+    return n > 1 ? count_learned(s, first + 1, first + n) : 0;
+}
+
+/* the last row, or the next, has room for n tokens more */
+static bt_code make_room(bt_row_set *r, uint64_t n, bt_err *err) {
+    if (r->n_rows && r->packing != BT_PACKING_PAD && r->used + n <= r->T) return BT_OK;
+    void *items = r->rows;
+    BT_TRY(grow(&items, &r->rows_cap, r->n_rows, sizeof *r->rows, err));
+    r->rows = items;
+    r->rows[r->n_rows++] = (row){.first = r->n_pieces};
+    r->used = 0;
+    return BT_OK;
+}
+
+static bt_code add_piece(bt_row_set *r, bt_row_piece p, uint32_t counts, bt_err *err) {
+    void *items = r->pieces;
+    BT_TRY(grow(&items, &r->pieces_cap, r->n_pieces, sizeof *r->pieces, err));
+    r->pieces = items;
+    row *last = &r->rows[r->n_rows - 1];
+    r->pieces[r->n_pieces++] = p;
+    last->n++;
+    last->counted += counts;
+    r->used += p.n;
+    r->facts.documents++;
+    r->facts.tokens += p.n;
+    r->facts.counted += p.counted;
+    return BT_OK;
+}
+
 static bt_code put_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
                          uint32_t n, bt_err *err) {
-    /* a document's first token follows nothing: it is no target */
-    uint64_t counted = n > 1 ? count_learned(s, first + 1, first + n) : 0;
+    const uint32_t counted = (uint32_t)targets_of(s, first, n);
     if (!counted) {
         r->facts.empty++;
         return BT_OK;
     }
-    void *items = r->pieces;
-    BT_TRY(grow(&items, &r->pieces_cap, r->n_pieces, sizeof *r->pieces, err));
-    r->pieces = items;
-    if (!r->n_rows || r->packing == BT_PACKING_PAD || r->used + n > r->T) {
-        items = r->rows;
-        BT_TRY(grow(&items, &r->rows_cap, r->n_rows, sizeof *r->rows, err));
-        r->rows = items;
-        r->rows[r->n_rows++] = (row){.first = r->n_pieces};
-        r->used = 0;
+    BT_TRY(make_room(r, n, err));
+    return add_piece(r, (bt_row_piece){first, shard, n, counted}, counted, err);
+}
+
+/* of two documents that follow each other */
+static bt_code put_pair(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t d,
+                        const char *name, bt_err *err) {
+    const uint64_t *ends = bt_shard_document_ends(s), first = d ? ends[d - 1] : 0,
+                   n[2] = {ends[d] - first, ends[d + 1] - ends[d]};
+    const uint64_t counted[2] = {targets_of(s, first, n[0]), targets_of(s, ends[d], n[1])};
+    for (int i = 0; i < 2; i++)
+        if (n[i] > r->facts.longest) r->facts.longest = n[i];
+    if (n[0] + n[1] > r->T) {
+        if (r->too_long == BT_TOO_LONG_REFUSE)
+            return bt_fail(err, BT_ARG,
+                           "preference %llu of '%.100s' has %llu tokens, the chosen and the "
+                           "rejected answer together, and a sequence %u (raise model.seq_len, or "
+                           "set data.too_long=skip)",
+                           (unsigned long long)d / 2 + 1, name, (unsigned long long)(n[0] + n[1]),
+                           r->T);
+        r->facts.skipped += 2;
+        return BT_OK;
     }
-    row *last = &r->rows[r->n_rows - 1];
-    r->pieces[r->n_pieces++] = (bt_row_piece){first, shard, n, (uint32_t)counted};
-    last->n++;
-    last->counted += (uint32_t)counted;
-    r->used += n;
-    r->facts.documents++;
-    r->facts.tokens += n;
-    r->facts.counted += counted;
-    return BT_OK;
+    if (!counted[0] || !counted[1]) {
+        r->facts.empty += 2;
+        return BT_OK;
+    }
+    BT_TRY(make_room(r, n[0] + n[1], err));
+    BT_TRY(
+        add_piece(r, (bt_row_piece){first, shard, (uint32_t)n[0], (uint32_t)counted[0]}, 0, err));
+    return add_piece(r, (bt_row_piece){ends[d], shard, (uint32_t)n[1], (uint32_t)counted[1]}, 1,
+                     err);
 }
 
 static bt_code put_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
@@ -129,7 +173,9 @@ static bt_code put_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint
 bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
                        const char *name, bt_err *err) {
     const uint64_t *ends = bt_shard_document_ends(s);
-    for (uint64_t d = from; d < to; d++) {
+    for (uint64_t d = from; r->pairs && d + 1 < to; d += 2)
+        BT_TRY(put_pair(r, s, shard, d, name, err));
+    for (uint64_t d = from; !r->pairs && d < to; d++) {
         uint64_t first = d ? ends[d - 1] : 0, n = ends[d] - first;
         if (n > r->facts.longest) r->facts.longest = n;
         if (n <= r->T) {

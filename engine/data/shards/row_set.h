@@ -4,7 +4,8 @@
  * it is learned; a conversation is refused, left out, or cut to its beginning, as data.too_long says.
  * Documents of which nothing is learned are left out. What is left out or cut is counted.
  * In their order (next fit): a row ends where the next document does not fit whole. So a row is a
- * function of its number and the data alone.
+ * function of its number and the data alone. Of preferences two documents that follow each other are a
+ * pair, the chosen answer first: both are in one row, or neither is.
  * Memory: 24 bytes a document, 16 a row.
  * Threads: one caller; constant after finish. */
 #ifndef BT_ENGINE_DATA_SHARDS_ROW_SET_H
@@ -41,13 +42,14 @@ typedef struct bt_row_facts {
 typedef struct bt_row_set bt_row_set;
 
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
-                          bt_err *err) BT_MUST_CHECK;
+                          bool pairs, bt_err *err) BT_MUST_CHECK;
 /* documents [from, to) of shard number `shard`; `name` of the data, for messages */
 bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
                        const char *name, bt_err *err) BT_MUST_CHECK;
 bt_code bt_row_set_finish(bt_row_set *r, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_row_set_rows(const bt_row_set *r);
-uint32_t bt_row_set_counted(const bt_row_set *r, uint64_t row); /* targets that are learned */
+/* what a loss is divided by: targets that are learned, or pairs */
+uint32_t bt_row_set_counted(const bt_row_set *r, uint64_t row);
 const bt_row_piece *bt_row_set_pieces(const bt_row_set *r, uint64_t row, size_t *n);
 const bt_row_facts *bt_row_set_facts(const bt_row_set *r);
 void bt_row_set_destroy(bt_row_set *r); /* accepts NULL */

@@ -164,6 +164,9 @@ static void wire(bt_model *m, const bt_model_memory *p) {
                         ? bt_arena_at(&m->scratch_arena, p->noise_rows)
                         : NULL;
     m->acts_plan = p->acts_plan;
+    m->reference = m->setup.pairs ? bt_arena_at(&m->scratch_arena, p->reference) : NULL;
+    m->lambda = 1;
+    m->fade.panel = m->setup.fades ? bt_arena_at(&m->quant_arena, p->fade) : NULL;
     m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;

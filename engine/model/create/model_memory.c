@@ -120,6 +120,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     bt_arena_plan(&p->quant, "quantised");
     plan_ternary(p, s, params);
     plan_values(p, s, params);
+    if (s->fades) p->fade = bt_arena_reserve(&p->quant, bt_net_fade_elems(params), sizeof(float));
     if (bt_model_tied_copy(s)) {
         bool half = bt_model_tied_bf16(s);
         p->tied = bt_arena_reserve(half ? &p->quant : &p->params, (size_t)c->V * (size_t)c->C,
@@ -148,6 +149,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->documents = s->documents ? bt_arena_reserve(&p->scratch, M, sizeof(bt_attn_document)) : 0;
+    p->reference = s->pairs ? bt_arena_reserve(&p->scratch, M, sizeof(double)) : 0;
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
                                              : 0;
     if (bt_model_head_int8(s)) {

@@ -78,3 +78,12 @@ static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, c
 }
 
 const bt_linear_ops bt_adapter_ops = {fwd, dx, dw};
+
+void bt_net_adapters(bt_model *m, bool on) {
+    for (int i = 0; i < m->setup.cfg.L; i++) {
+        bt_layer *l = &m->layers[i];
+        bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            all[k]->ops = on ? &bt_adapter_ops : all[k]->frozen;
+    }
+}

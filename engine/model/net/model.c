@@ -30,7 +30,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     bt_acts *a = &l->a;
     float *xn;
     bt_acts_point(a, &m->acts_plan, &m->acts_arena, (size_t)(slot * m->setup.cfg.L + layer));
-    xn = m->setup.cfg.linear != BT_LIN_DENSE ? NULL : a->xn;
+    xn = m->setup.cfg.linear != BT_LIN_DENSE && !m->setup.fades ? NULL : a->xn;
     if (m->dxn) a->dxn = m->dxn;
     if (layer > 0) m->layers[layer - 1].x_out = a->x;
     /* the last layer's; others are wired by the next */
@@ -90,10 +90,24 @@ static void final_norm(bt_model *m, size_t M) {
 }
 
 /* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
-static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
+double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
     final_norm(m, M);
     return m->tp->head_loss(m, targets, dscale, M);
+}
+
+/* forward, and the loss's gradient in a.dxn */
+static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                                double grad_scale) {
+    if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, grad_scale);
+    bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
+    bt_span_begin(BT_MR_BWD);
+    int64_t begin = bt_span_ns(BT_MR_BWD);
+    double loss = bt_net_head_loss(m, targets, (float)grad_scale);
+    /* of the head's three products one is forward */
+    bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
+    bt_span_end();
+    return loss;
 }
 
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
@@ -101,12 +115,8 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &m->layers[0].a;
     size_t B = (size_t)m->setup.B, T = (size_t)c->T;
-    bt_net_forward(m, inputs, B, T);
+    double loss = loss_and_gradient(m, inputs, targets, grad_scale);
     bt_span_begin(BT_MR_BWD);
-    int64_t begin = bt_span_ns(BT_MR_BWD);
-    double loss = head_loss(m, targets, (float)grad_scale);
-    /* of the head's three products one is forward */
-    bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
     if (!c->tied && !m->adapters.n)
         bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
     m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &m->final_norm,
@@ -122,8 +132,20 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
 }
 
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets) {
+    if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, 0);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
-    return head_loss(m, targets, 0.0f);
+    return bt_net_head_loss(m, targets, 0.0f);
+}
+
+void bt_model_dpo(bt_model *m, bt_dpo how) {
+    m->dpo = how;
+    m->dpo.on = how.on && m->reference && m->adapters.n;
+}
+
+bt_score bt_model_take_score(bt_model *m) {
+    bt_score s = m->score;
+    m->score = (bt_score){0};
+    return s;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

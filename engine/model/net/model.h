@@ -84,7 +84,9 @@ typedef struct bt_model_setup {
     /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
+    bool fades;       /* bt_model_lambda will be called; ternary, BT_WEIGHTS_LOCAL, no adapters */
     bool documents;   /* bt_model_documents will be called */
+    bool pairs;       /* and bt_model_dpo: the loss is one of pairs of documents */
     bool stages_bf16; /* residuals and their gradients travel between stages as bf16 */
 } bt_model_setup;
 
@@ -128,6 +130,12 @@ void bt_model_grads_into(bt_model *m, float *grads);
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);
 /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 void bt_model_init_weights(bt_model *m, uint64_t seed);
+
+/* From the next pass on ternary layers compute with x + lambda (Q(x) - x) and W + lambda (Q(W) - W),
+ * straight-through, 0 <= lambda <= 1 (arXiv:2502.11895 and the conversions of Hugging Face's 1.58-bit
+ * models): 0 is the dense twin, bit for bit, 1, which a model begins with, the ternary model. Other
+ * values than 1 need setup.fades. Collective in no layout: every rank calls it with the same value. */
+void bt_model_lambda(bt_model *m, double lambda);
 
 /* per ternary tensor (a slice's block), of the last quantise; the fractions are of the n weights
  * that were quantised here. mean: what b1 takes off, 0 otherwise */
@@ -176,6 +184,23 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
  * document, -1 behind the last one of a sequence; attention stays inside documents. NULL: each
  * sequence is one. Before the forward and before the backward pass of a micro-batch. */
 void bt_model_documents(bt_model *m, const int32_t *positions);
+
+/* Direct preference optimisation (arXiv:2305.18290): documents are pairs, the chosen answer, then the
+ * rejected one. The loss of a pair is -log sigmoid(beta m), m = (log p(c) - log ref(c)) - (log p(r) -
+ * log ref(r)), p the summed log-probabilities of learned targets, ref those of the base without its
+ * adapters; to which sft_share times the mean loss of the chosen answer's targets is added.
+ * smoothing: the share of pairs taken to be the wrong way round. Needs setup.pairs and adapters. */
+typedef struct bt_dpo {
+    bool on; /* otherwise the loss is that of tokens */
+    double beta, sft_share, smoothing;
+} bt_dpo;
+void bt_model_dpo(bt_model *m, bt_dpo how);
+/* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
+ * reward above the rejected one's), and the sum of the reward margins beta m */
+typedef struct bt_score {
+    double n, right, margin;
+} bt_score;
+bt_score bt_model_take_score(bt_model *m);
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
  * grad_scale * (sum of token losses); returns the sum of token losses. grad_scale is not 0. grads

@@ -100,12 +100,14 @@ struct bt_linear_input {
     const bt_input_ops *ops;
     size_t K;
     bool normed, tern;
+    float fade; /* lambda of fade.c where the floats are on their way to int8, else 0 */
     bt_gain gain;
     float eps;
     float *rstd; /* (M) */
     int8_t *xq;  /* (M, K) */
     float *dq;   /* (M) */
-    /* (M, K) dense: the floats; shared by all layers, so backward restores them */
+    /* (M, K) dense, or a model that fades: the floats; shared by all layers, so backward restores
+     * them */
     float *xn;
     size_t whole_K; /* columns of whole rows; K are here */
     /* whose rows they are, where K < whole_K; NULL otherwise */
@@ -144,6 +146,14 @@ typedef struct bt_frozen_base {
     int layer; /* whose panels are there, -1: none */
 } bt_frozen_base;
 
+/* makes the weights of the layer that is needed from latent weights and codes (fade.c) */
+typedef struct bt_fade {
+    bt_layer_source source;
+    bt_model *m;
+    int layer;    /* whose weights are in the panel, -1: none */
+    float *panel; /* one layer's linear weights */
+} bt_fade;
+
 struct bt_model {
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
@@ -177,6 +187,11 @@ struct bt_model {
     int8_t *taken;
     bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: who fills them */
     bt_frozen_base frozen;
+    bt_fade fade;
+    bt_dpo dpo;
+    double *reference; /* (M) of each document: summed log-probabilities of the base */
+    bt_score score;
+    double lambda; /* of bt_model_lambda, 1 without it */
     /* codes hold an earlier quantisation: flips mean something */
     bool quantised;
 
@@ -212,6 +227,15 @@ enum { BT_ADAPTER_CHUNK = 256 };
 /* a frozen layer, with its adapter or without */
 extern const bt_linear_ops bt_adapter_ops;
 
+/* the layers with their adapters, or the base alone */
+void bt_net_adapters(bt_model *m, bool on);
+
+/* ---- preference.c ---- */
+/* sum of the pairs' losses of one micro-batch; with grad_scale not 0 a.dxn is the gradient of its
+ * grad_scale-fold, and the activations are those of the adapted model */
+double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                              double grad_scale);
+
 /* ---- frozen_base.c ---- */
 /* beside which adapters train, kept as products read it */
 static inline bool bt_net_keeps_base(const bt_model_setup *s) {
@@ -224,6 +248,16 @@ static inline bt_weight_source bt_net_base_source(const bt_model_setup *s) {
 /* the table's offsets: of what stays fp32 alone */
 void bt_net_compact_base(bt_params *p, bt_prec prec);
 void bt_net_wire_base(bt_model *m);
+
+/* ---- fade.c ---- */
+/* of one layer's linear weights */
+size_t bt_net_fade_elems(const bt_params *p);
+/* x' from the floats and the codes of rows r0 .. r0+rows */
+void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows);
+/* the products of linear layers read codes now */
+static inline bool bt_net_ternary(const bt_model *m) {
+    return m->setup.cfg.linear != BT_LIN_DENSE && m->lambda >= 1;
+}
 
 /* ---- linear_input.c ---- */
 /* of an input whose whole rows are here */
@@ -238,6 +272,8 @@ static inline const float *bt_input_floats(const bt_linear_input *in, const floa
 bt_glu bt_glu_of(const bt_layer *l);
 
 /* ---- model.c ---- */
+/* final norm, head and loss of the pass before; see bt_tp_ops.head_loss */
+double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
 /* the layer's activations and inputs to those of a micro-batch in flight */
 void bt_net_point(bt_model *m, int layer, int slot);
 /* where a tensor lies in a flat array; NULL if either is */

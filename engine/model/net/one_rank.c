@@ -44,7 +44,9 @@ size_t bt_one_rank_dx_rows(const bt_model *m) {
 
 void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows) {
     size_t C = (size_t)m->setup.cfg.C,
-           block = m->noise_rows ? bt_one_rank_dx_rows(m) * (size_t)bt_threads_count() : rows;
+           block = m->noise_rows && bt_net_ternary(m)
+                       ? bt_one_rank_dx_rows(m) * (size_t)bt_threads_count()
+                       : rows;
     for (size_t at = 0; at < rows; at += block) {
         size_t some = rows - at < block ? rows - at : block;
         for (size_t i = 0; i < n; i++) {

@@ -310,6 +310,7 @@ void bt_model_quantise(bt_model *m) {
         pack(l, l->codes);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
+    m->fade.layer = -1;
     bt_model_quant_done(m);
 }
 

@@ -32,7 +32,7 @@ static void poll(const bt_model *m) {
 
 /* Dense layers make their inputs from the residual again and therefore keep its floats. */
 static void load_residual(const bt_model *m, float *x, const uint16_t *saved, size_t n) {
-    if (m->setup.cfg.linear != BT_LIN_DENSE) bt_acts_load(&m->setup, x, saved, n);
+    if (bt_net_ternary(m)) bt_acts_load(&m->setup, x, saved, n);
 }
 
 /* own rows of the residual x -> input rows of all tokens */

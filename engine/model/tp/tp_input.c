@@ -23,6 +23,7 @@ static double whole_dot(const double *of, size_t rows, int first, int n) {
 static void columns_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     const bt_tp_state *p = in->tp;
     bt_tp_group *t = p->group;
+    const bool codes = in->tern || in->fade > 0;
     bt_op_row_stats(p->mine, x, in->gain.w, rows, in->K, p->leaves);
     t->all_gather(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
@@ -31,11 +32,12 @@ static void columns_fwd(const bt_linear_input *in, const float *x, size_t r0, si
         if (in->normed)
             in->rstd[r0 + r] = rstd =
                 (float)(1.0 / sqrt(row.sum / (double)in->whole_K + (double)in->eps));
-        if (in->tern) in->dq[r0 + r] = row.a * rstd * row.b;
+        if (codes) in->dq[r0 + r] = row.a * rstd * row.b;
     }
-    bt_op_row_apply(in->tern ? in->xq + r0 * in->K : NULL, in->tern ? in->dq + r0 : NULL,
+    bt_op_row_apply(codes ? in->xq + r0 * in->K : NULL, codes ? in->dq + r0 : NULL,
                     in->tern ? NULL : in->xn + r0 * in->K, x, in->gain.w,
                     in->normed ? in->rstd + r0 : NULL, rows, in->K);
+    if (in->fade > 0) bt_net_fade_rows(in, r0, rows);
 }
 
 static void columns_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
@@ -54,7 +56,9 @@ static void columns_bwd(const bt_linear_input *in, float *dx, const float *dy, c
 
 static void columns_restore(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     if (in->tern) return;
-    bt_op_row_apply(NULL, NULL, in->xn + r0 * in->K, x, in->gain.w, in->rstd + r0, rows, in->K);
+    bt_op_row_apply(NULL, NULL, in->xn + r0 * in->K, x, in->gain.w,
+                    in->normed ? in->rstd + r0 : NULL, rows, in->K);
+    if (in->fade > 0) bt_net_fade_rows(in, r0, rows);
 }
 
 const bt_input_ops bt_tp_input_ops = {columns_fwd, columns_restore, columns_bwd};

@@ -10,6 +10,8 @@ cp "$BT_SRC/README.md" . && cp "$BT_SRC/engine/README.md" engine/
 
 ok train --preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 256 \
     --batch-tokens 1024 --threads 1 --ranks 1 --data README.md --steps 3 --name base
+ok train --preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 256 \
+    --batch-tokens 1024 --threads 1 --ranks 1 --data README.md --steps 3 --name dense --set model.linear=dense
 for e in tests/examples/*.yaml; do
     name=$(basename "$e" .yaml)
     ok train "$e" --ranks 1 --threads 1 --name "$name"
@@ -17,7 +19,7 @@ for e in tests/examples/*.yaml; do
         -v b="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step >= 36")" 'BEGIN { exit !(a > 0 && b > 0 && b < a - 0.05) }' ||
         fault "the example $name does not learn: $(losses "$name" | sed -n '1p;$p' | tr '\n' ' ')"
 done
-[ "$(ls tests/examples/*.yaml | wc -l)" -ge 5 ] || fault "there are fewer examples"
+[ "$(ls tests/examples/*.yaml | wc -l)" -ge 7 ] || fault "there are fewer examples"
 ok train tests/examples/lora.yaml --ranks 2 --threads 1 --name two --steps 2
 
 # what the other tools' keys became

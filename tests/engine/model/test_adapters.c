@@ -247,6 +247,74 @@ static void every_adapter_is_reported(void **state) {
     bt_model_destroy(adapted);
 }
 
+/* each sequence is one pair; the chosen answer's documents are of other lengths than the rejected one's */
+static void fill_pairs(int32_t *positions, int32_t *answers) {
+    static const int lengths[B][2] = {{70, 40}, {33, 90}};
+    for (int i = 0; i < M; i++) positions[i] = answers[i] = -1;
+    for (int b = 0; b < B; b++)
+        for (int k = 0, at = b * T; k < 2; at += lengths[b][k++])
+            for (int i = 0; i < lengths[b][k]; i++) {
+                positions[at + i] = i;
+                if (i > 10 && i + 1 < lengths[b][k]) answers[at + i] = inputs[at + i + 1];
+            }
+}
+
+static bt_model *preferring_model(bt_model *full, bt_dpo how) {
+    bt_err err;
+    bt_model *m;
+    bt_model_setup s = setup_of(BT_LIN_DENSE, BT_LORA_ALL);
+    s.documents = s.pairs = true;
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 5);
+    share_base(full, m);
+    bt_model_dpo(m, how);
+    return m;
+}
+
+static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void **state) {
+    (void)state;
+    static int32_t positions[M], answers[M];
+    bt_model *full = model_of(BT_LIN_DENSE, 0),
+             *m = preferring_model(full, (bt_dpo){.on = true, .beta = 0.3});
+    fill_pairs(positions, answers);
+    bt_model_documents(m, positions);
+    bt_model_zero_grads(m);
+    double first = bt_model_train_micro(m, inputs, answers, 1, NULL, NULL);
+    if (!(fabs(first - 2 * M_LN2) < 1e-12)) fail_msg("B is zero, and the loss %.17g", first);
+    assert_true(bt_model_take_score(m).n == 2);
+    random_b(m);
+    const bt_dpo hows[] = {{.on = true, .beta = 0.3},
+                           {.on = true, .beta = 0.05, .sft_share = 0.7, .smoothing = 0.2}};
+    for (int k = 0; k < 2; k++) {
+        bt_model_dpo(m, hows[k]);
+        bt_model_zero_grads(m);
+        (void)bt_model_take_score(m);
+        double loss = bt_model_train_micro(m, inputs, answers, 0.01, NULL, NULL), side[2];
+        bt_score s = bt_model_take_score(m);
+        assert_true(s.n == 2 && s.right <= 2 && s.margin != 0);
+        const size_t n = bt_model_params(m)->total;
+        const double h = 2e-4;
+        float *w = bt_model_weights(m), *kept = malloc(n * sizeof *kept),
+              *way = malloc(n * sizeof *way);
+        double slope = 0;
+        bt_rng_normal(way, n, 0, 1.0f, 17, 4);
+        for (size_t i = 0; i < n; i++) slope += (double)way[i] * (double)bt_model_grads(m)[i];
+        memcpy(kept, w, n * sizeof *kept);
+        for (int i = 0; i < 2; i++) {
+            for (size_t x = 0; x < n; x++) w[x] = kept[x] + (float)(i ? h : -h) * way[x];
+            side[i] = 0.01 * bt_model_eval_micro(m, inputs, answers);
+        }
+        memcpy(w, kept, n * sizeof *kept);
+        const double measured = (side[1] - side[0]) / (2 * h);
+        if (!(fabs(measured - slope) < 3e-3 * fabs(slope)))
+            fail_msg("the loss %g changes by %g, the gradients say %g", loss, measured, slope);
+        free(kept);
+        free(way);
+    }
+    bt_model_destroy(full);
+    bt_model_destroy(m);
+}
+
 static int setup(void **state) {
     (void)state;
     bt_err err;
@@ -269,6 +337,7 @@ int main(void) {
         cmocka_unit_test(dense_gradients_equal_finite_differences),
         cmocka_unit_test(ternary_adapters_see_the_base_as_it_computes),
         cmocka_unit_test(every_adapter_is_reported),
+        cmocka_unit_test(preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients),
         cmocka_unit_test(gradients_of_adapters_alone_take_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

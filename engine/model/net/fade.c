@@ -1,0 +1,154 @@
+/* fade.c - layers on their way from full precision to ternary: y = x' W'^T with
+ * x' = x + lambda (Q(x) - x), W' = W + lambda (Q(W) - W); gradients pass straight through on x' and W'.
+ * lambda 0 is the dense twin, bit for bit; lambda 1 is the ternary layer of linear.c; between them the
+ * dense products read x' and W', of which one layer's are made at a time. */
+#include <assert.h>
+
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+enum { ALIGN_ELEMS = 16 };
+
+static size_t linears_of(bt_layer *l, bt_linear *out[7]) {
+    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) out[i] = all[i];
+    return sizeof all / sizeof *all;
+}
+
+static size_t aligned(size_t n) { return (n + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS; }
+
+size_t bt_net_fade_elems(const bt_params *p) {
+    size_t longest = 0, n = 0;
+    int layer = -1;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        if (!t->linear) continue;
+        n = (t->layer == layer ? n : 0) + aligned(t->count);
+        layer = t->layer;
+        if (n > longest) longest = n;
+    }
+    return longest;
+}
+
+/* ---- x' -------------------------------------------------------------------------------------- */
+
+typedef struct mix_job {
+    float *x;
+    const int8_t *xq;
+    const float *dq;
+    float lambda;
+    size_t K;
+} mix_job;
+
+static void mix_rows(void *ctx, int thread, size_t begin, size_t end) {
+    const mix_job *j = ctx;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        float *x = j->x + r * j->K;
+        for (size_t k = 0; k < j->K; k++)
+            x[k] += j->lambda * ((float)j->xq[r * j->K + k] * j->dq[r] - x[k]);
+    }
+}
+
+void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows) {
+    mix_job j = {in->xn + r0 * in->K, in->xq + r0 * in->K, in->dq + r0, in->fade, in->K};
+    bt_parallel_for(rows, 8, mix_rows, &j);
+}
+
+/* of the same input as floats */
+static const bt_input_ops *floats_of(const bt_linear_input *in) {
+    bt_linear_input dense = *in;
+    dense.tern = false;
+    return bt_input_ops_of(&dense);
+}
+
+static void fade_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    floats_of(in)->fwd(in, x, r0, rows);
+    bt_op_quant(in->xq + r0 * in->K, in->dq + r0, in->xn + r0 * in->K, rows, in->K);
+    bt_net_fade_rows(in, r0, rows);
+}
+
+/* the codes are kept from forward */
+static void fade_restore(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    floats_of(in)->restore(in, x, r0, rows);
+    bt_net_fade_rows(in, r0, rows);
+}
+
+static void fade_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
+                     size_t r0, size_t rows) {
+    floats_of(in)->bwd(in, dx, dy, x, r0, rows);
+}
+
+static const bt_input_ops fading = {fade_fwd, fade_restore, fade_bwd};
+
+/* ---- W' of one layer --------------------------------------------------------------------------- */
+
+typedef struct weights_job {
+    float *out;
+    const float *w;
+    const int8_t *codes;
+    float lambda, scale;
+} weights_job;
+
+static void mix_weights(void *ctx, int thread, size_t begin, size_t end) {
+    const weights_job *j = ctx;
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        j->out[i] = j->w[i] + j->lambda * (j->scale * (float)j->codes[i] - j->w[i]);
+}
+
+static void need(bt_layer_source *s, int layer) {
+    bt_fade *f = (bt_fade *)s;
+    bt_linear *all[7];
+    if (f->layer == layer) return;
+    const size_t n = linears_of(&f->m->layers[layer], all);
+    for (size_t i = 0; i < n; i++) {
+        const bt_linear *l = all[i];
+        weights_job j = {(float *)(uintptr_t)l->values.f32, l->w, l->codes, (float)f->m->lambda,
+                         l->scale};
+        bt_parallel_for(l->N * l->K, 4096, mix_weights, &j);
+    }
+    f->layer = layer;
+}
+
+static void poll(bt_layer_source *s) { (void)s; }
+
+/* ---- lambda ------------------------------------------------------------------------------------ */
+
+static void wire_inputs(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
+    bt_linear_input *inputs[] = {&l->attn_in, &l->o_in, &l->ffn_in, &l->down_in};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        bt_linear_input *in = inputs[i];
+        in->tern = ternary;
+        in->fade = mixed ? (float)m->lambda : 0;
+        if (!in->tp) in->ops = mixed ? &fading : bt_input_ops_of(in);
+    }
+}
+
+static void wire_linears(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
+    float *panel = m->fade.panel;
+    bt_linear *all[7];
+    const size_t n = linears_of(l, all);
+    for (size_t i = 0; i < n; i++) {
+        all[i]->tern = ternary;
+        all[i]->values = (bt_table){.f32 = mixed ? panel : all[i]->w};
+        all[i]->ops = bt_linear_ops_of(all[i]);
+        panel += aligned(all[i]->N * all[i]->K);
+    }
+}
+
+void bt_model_lambda(bt_model *m, double lambda) {
+    assert(m->setup.fades || lambda == 1);
+    if (!m->setup.fades || lambda == m->lambda) return;
+    const bool ternary = lambda >= 1, mixed = !ternary && lambda > 0;
+    m->lambda = lambda;
+    m->fade = (bt_fade){.source = {need, poll}, .m = m, .layer = -1, .panel = m->fade.panel};
+    m->source = mixed ? &m->fade.source : NULL;
+    for (int i = 0; i < m->setup.cfg.L; i++) {
+        bt_layer *l = &m->layers[i];
+        wire_inputs(m, l, ternary, mixed);
+        wire_linears(m, l, ternary, mixed);
+        l->glu = bt_glu_of(l);
+    }
+}

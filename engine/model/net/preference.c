@@ -1,0 +1,79 @@
+/* preference.c - direct preference optimisation: the loss of pairs of answers, and its gradient by what
+ * each answer's tokens weigh in it (arXiv:2305.18290, equations 7 and 8). */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/span.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+/* log-probability of the learned targets of a document, of the pass before */
+static double log_prob(const bt_model *m, const bt_attn_document *d) {
+    double sum = 0;
+    for (size_t i = 0; i < d->n; i++) sum -= (double)m->row_loss[d->row + i];
+    return sum;
+}
+
+static size_t learned_of(const bt_attn_document *d, const int32_t *targets) {
+    size_t n = 0;
+    for (size_t i = 0; i < d->n; i++) n += targets[d->row + i] >= 0;
+    return n;
+}
+
+/* log(1 + e^x) without overflow */
+static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static void scale_rows(bt_model *m, const bt_attn_document *d, double by) {
+    const size_t C = (size_t)m->setup.cfg.C;
+    bt_op_scale(m->layers[0].a.dxn + d->row * C, (float)by, d->n * C);
+}
+
+/* one pair, documents i and i + 1; gradients of a.dxn so far are those of the summed losses */
+static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad) {
+    const bt_attn_document *c = &m->documents[i], *r = c + 1;
+    const bt_dpo *how = &m->dpo;
+    const size_t n = learned_of(c, targets);
+    const double chosen = log_prob(m, c), rejected = log_prob(m, r),
+                 margin = how->beta *
+                          ((chosen - m->reference[i]) - (rejected - m->reference[i + 1])),
+                 wrong = sigmoid(-margin), weight = how->beta * (wrong - how->smoothing);
+    if (grad) {
+        scale_rows(m, c, weight + how->sft_share / (double)n);
+        scale_rows(m, r, -weight);
+    }
+    m->score.n++;
+    m->score.right += margin > 0;
+    m->score.margin += margin;
+    return (1 - how->smoothing) * softplus(-margin) + how->smoothing * softplus(margin) -
+           how->sft_share * chosen / (double)n;
+}
+
+/* Pairs without a learned target are the padding of a validation: they count nothing. */
+static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
+    double sum = 0;
+    for (size_t i = 0; i + 1 < m->n_documents; i++) {
+        if (m->documents[i].padding) continue;
+        if (learned_of(&m->documents[i], targets)) sum += pair_loss(m, i, targets, grad);
+        i++; /* its rejected answer */
+    }
+    return sum;
+}
+
+double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                              double grad_scale) {
+    const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T;
+    bt_net_adapters(m, false);
+    bt_net_forward(m, inputs, B, T);
+    bt_span_begin(BT_MR_FWD);
+    bt_net_head_loss(m, targets, 0);
+    for (size_t i = 0; i < m->n_documents; i++) m->reference[i] = log_prob(m, &m->documents[i]);
+    bt_span_end();
+    bt_net_adapters(m, true);
+    bt_net_forward(m, inputs, B, T);
+    bt_span_begin(BT_MR_BWD);
+    bt_net_head_loss(m, targets, (float)grad_scale);
+    double loss = all_pairs(m, targets, grad_scale != 0);
+    bt_span_end();
+    return loss;
+}

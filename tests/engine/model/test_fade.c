@@ -1,0 +1,147 @@
+/* test_fade.c - layers on their way from full precision to ternary: lambda 0 is the dense twin, bit for
+ * bit, 1 the ternary model; between them the loss goes from one to the other and no call before matters. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
+
+enum { B = 2, T = 96, V = 37, M = B * T };
+
+static int32_t inputs[M], targets[M];
+
+static bt_model *model_of(bt_linear_kind linear, bt_norm_kind norm, bt_prec prec, bool fades) {
+    bt_model *m = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_model_setup s = {.cfg = {.L = 2,
+                                .C = 32,
+                                .H = 4,
+                                .KV = 2,
+                                .D = 8,
+                                .F = 48,
+                                .T = T,
+                                .V = V,
+                                .norm = norm,
+                                .act = BT_ACT_RELU2,
+                                .linear = linear,
+                                .tied = true,
+                                .rope_theta = 100,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.3},
+                        .B = B,
+                        .prec = prec,
+                        .train = true,
+                        .fades = fades,
+                        .n_threads = 2};
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 5);
+    bt_model_quantise(m);
+    return m;
+}
+
+/* loss, and gradients into a copy that the caller frees */
+static double pass(bt_model *m, float **grads) {
+    const size_t n = bt_model_params(m)->total;
+    bt_model_zero_grads(m);
+    const double loss = bt_model_train_micro(m, inputs, targets, 1.0 / M, NULL, NULL);
+    *grads = malloc(n * sizeof **grads);
+    memcpy(*grads, bt_model_grads(m), n * sizeof **grads);
+    return loss;
+}
+
+static double far(const float *a, const float *b, size_t n) {
+    double diff = 0, all = 0;
+    for (size_t i = 0; i < n; i++) {
+        diff += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        all += (double)b[i] * b[i];
+    }
+    return sqrt(diff / all);
+}
+
+static void ends_are_the_dense_and_the_ternary_model(void **state) {
+    (void)state;
+    for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
+        for (int prec = 0; prec < 2; prec++) {
+            const bt_prec p = prec ? BT_PREC_BF16 : BT_PREC_FP32;
+            bt_model *fading = model_of(BT_LIN_BITNET158, (bt_norm_kind)norm, p, true);
+            const bt_linear_kind kinds[] = {BT_LIN_DENSE, BT_LIN_BITNET158};
+            for (int k = 0; k < 2; k++) {
+                bt_model *want = model_of(kinds[k], (bt_norm_kind)norm, p, false);
+                float *a, *b;
+                bt_model_lambda(fading, 0.4); /* what was before leaves nothing behind */
+                (void)bt_model_eval_micro(fading, inputs, targets);
+                bt_model_lambda(fading, k);
+                const double x = pass(want, &a), y = pass(fading, &b);
+                if (memcmp(&x, &y, sizeof x) != 0)
+                    fail_msg("norm %d, lambda %d: loss %.17g, not %.17g", norm, k, y, x);
+                assert_memory_equal(a, b, bt_model_params(want)->total * sizeof *a);
+                free(a);
+                free(b);
+                bt_model_destroy(want);
+            }
+            bt_model_destroy(fading);
+        }
+    }
+}
+
+static void between_them_it_goes_from_one_to_the_other(void **state) {
+    (void)state;
+    bt_model *m = model_of(BT_LIN_BITNET158, BT_NORM_SUBLN, BT_PREC_FP32, true);
+    const size_t n = bt_model_params(m)->total;
+    float *ternary, *almost, *half, *again, *dense;
+    const double one = pass(m, &ternary);
+    bt_model_lambda(m, 1 - 1e-6);
+    const double near_one = pass(m, &almost);
+    bt_model_lambda(m, 0);
+    const double zero = pass(m, &dense);
+    bt_model_lambda(m, 0.5);
+    const double middle = pass(m, &half);
+    assert_true(fabs(near_one - one) < 1e-4 * one);
+    assert_true(far(almost, ternary, n) < 1e-3);
+    assert_true(far(half, ternary, n) > 0.02 && far(half, dense, n) > 0.02);
+    assert_true(middle != zero && middle != one);
+    bt_model_quantise(m); /* new weights, were they other ones, are read by the next pass */
+    const double same = pass(m, &again);
+    assert_true(same == middle);
+    assert_memory_equal(again, half, n * sizeof *half);
+    float *w = bt_model_weights(m);
+    for (size_t i = 0; i < n; i++) w[i] *= 1.5f;
+    bt_model_quantise(m);
+    free(again);
+    assert_true(pass(m, &again) != middle);
+    free(ternary), free(almost), free(half), free(again), free(dense);
+    bt_model_destroy(m);
+}
+
+static int setup(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    for (int i = 0; i < M; i++) {
+        inputs[i] = (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V);
+        targets[i] = (int32_t)(bt_rng_u64(3, 2, (uint64_t)i) % V);
+    }
+    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    bt_threads_release();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ends_are_the_dense_and_the_ternary_model),
+        cmocka_unit_test(between_them_it_goes_from_one_to_the_other),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
