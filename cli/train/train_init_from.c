@@ -41,19 +41,20 @@ static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err
 }
 
 /* RUN, or a path, becomes a path that any rank finds */
-static bt_code find_adapters(bt_train_plan *p, bt_err *err) {
+static bt_code find_model(bt_train_plan *p, const char *key, const char *given, bt_err *err) {
     char found[PATH_MAX], folder[PATH_MAX];
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "tune.adapters");
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
     char where[sizeof p->opts.where[0]];
-    if (!p->cfg.adapters[0]) return BT_OK;
+    if (!given[0]) return BT_OK;
     memcpy(where, p->opts.where[i], sizeof where);
-    BT_TRY(bt_trained_folder(p->cfg.adapters, p->store, found, err));
+    BT_TRY(bt_trained_folder(given, p->store, found, err));
     BT_TRY(bt_train_absolute(found, folder, err));
-    return bt_opts_set(&p->opts, "tune.adapters", folder, p->opts.origin[i], where, err);
+    return bt_opts_set(&p->opts, key, folder, p->opts.origin[i], where, err);
 }
 
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     char found[PATH_MAX], folder[PATH_MAX];
+    BT_TRY(find_model(p, "tune.teacher", p->cfg.teacher, err));
     if (!p->cfg.init_from[0]) return BT_OK;
     BT_TRY(bt_trained_folder(p->cfg.init_from, p->store, found, err));
     BT_TRY(bt_train_absolute(found, folder, err));
@@ -62,7 +63,7 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     if (p->cfg.tune == BT_TUNE_LORA && !p->cfg.base[0])
         BT_TRY(
             bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
-    BT_TRY(find_adapters(p, err));
+    BT_TRY(find_model(p, "tune.adapters", p->cfg.adapters, err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

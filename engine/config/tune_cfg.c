@@ -121,9 +121,25 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
+    if (!c->teacher[0]) return BT_OK;
+    if (c->form == BT_FORMED_PREFERENCE)
+        return bt_fail(err, BT_ARG,
+                       "tune.teacher with data.form=preference: a run learns from preferences or "
+                       "from a teacher (leave one out)");
+    if (c->tp > 1 || (c->pp > 1 && c->reproducible))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "tune.teacher compares whole rows of logits: it works with --dp-replicate, "
+                       "--dp-shard, --zero and --pp, not with --tp, nor with --pp in reproducible "
+                       "training");
+    c->parts = 1; /* of tensor parallelism, which there is none of */
+    return BT_OK;
+}
+
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
     BT_TRY(check_preference(c, err));
+    BT_TRY(check_teacher(c, err));
     if (c->tune != BT_TUNE_LORA && c->adapters[0])
         return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
     if (c->tune != BT_TUNE_LORA) return BT_OK;

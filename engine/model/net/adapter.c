@@ -1,6 +1,6 @@
 /* adapter.c - linear layers whose weights are frozen: no gradient for them, and a low-rank adapter
  * beside some, u = scale x A^T, y += u B^T. Backward: dB += dy^T u, du = scale dy B, dA += du^T x,
- * dx += du A (arXiv:2106.09685). Products of adapters are in fp32. */
+ * dx += du A (arXiv:2106.09685). Products of adapters are in the precision of dense layers. */
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/model/net/net.h"
@@ -31,8 +31,7 @@ static const float *input_rows(const bt_linear *l, const bt_linear_input *in, co
 
 static void times_a(const bt_linear *l, const float *x, size_t n) {
     const bt_adapter *a = &l->adapter;
-    bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, BT_PREC_FP32,
-               0);
+    bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, l->prec, 0);
 }
 
 static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
@@ -43,7 +42,7 @@ static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const f
         n = bt_min_size(a->chunk, rows - at);
         times_a(l, input_rows(l, in, src, r0 + at, n), n);
         bt_op_gemm(y + at * l->N, l->N, a->u, a->rank, 0, a->b, a->rank, 1, 1, n, l->N, a->rank,
-                   BT_PREC_FP32, BT_ACC);
+                   l->prec, BT_ACC);
     }
 }
 
@@ -55,9 +54,9 @@ static void dx(const bt_linear *l, size_t range, float *dx_out, const float *dy,
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
         bt_op_gemm(a->du, a->rank, dy + at * l->N + col, l->N, 0, a->b + col * a->rank, a->rank, 0,
-                   a->scale, n, a->rank, N, BT_PREC_FP32, 0);
+                   a->scale, n, a->rank, N, l->prec, 0);
         bt_op_gemm(dx_out + at * l->K, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank,
-                   BT_PREC_FP32, BT_ACC);
+                   l->prec, BT_ACC);
     }
 }
 
@@ -68,11 +67,11 @@ static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, c
         n = bt_min_size(a->chunk, rows - at);
         const float *x = input_rows(l, in, src, r0 + at, n), *d = dy + at * l->N;
         times_a(l, x, n);
-        bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, BT_PREC_FP32,
+        bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, l->prec,
                    BT_ACC);
         bt_op_gemm(a->du, a->rank, d, l->N, 0, a->b, a->rank, 0, a->scale, n, a->rank, l->N,
-                   BT_PREC_FP32, 0);
-        bt_op_gemm(a->da, l->K, a->du, a->rank, 1, x, l->K, 0, 1, a->rank, l->K, n, BT_PREC_FP32,
+                   l->prec, 0);
+        bt_op_gemm(a->da, l->K, a->du, a->rank, 1, x, l->K, 0, 1, a->rank, l->K, n, l->prec,
                    BT_ACC);
     }
 }

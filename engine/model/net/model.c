@@ -81,8 +81,7 @@ void bt_model_grads_into(bt_model *m, float *grads) {
 
 /* ---- one micro-batch ------------------------------------------------------------------------- */
 
-/* x_final -> own rows of a.xn */
-static void final_norm(bt_model *m, size_t M) {
+void bt_net_final_norm(bt_model *m, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_rows own = m->tp->own_rows(m, M);
     bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
@@ -92,7 +91,7 @@ static void final_norm(bt_model *m, size_t M) {
 /* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
-    final_norm(m, M);
+    bt_net_final_norm(m, M);
     return m->tp->head_loss(m, targets, dscale, M);
 }
 
@@ -100,6 +99,7 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
 static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
                                 double grad_scale) {
     if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, grad_scale);
+    if (m->distil.teacher) return bt_net_distil_loss(m, inputs, targets, grad_scale);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);
@@ -156,7 +156,7 @@ void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n) {
 }
 
 int32_t bt_model_draw(bt_model *m, const bt_draw *how, size_t n) {
-    final_norm(m, n);
+    bt_net_final_norm(m, n);
     return m->tp->draw(m, how, n);
 }
 

@@ -195,6 +195,15 @@ typedef struct bt_dpo {
     double beta, sft_share, smoothing;
 } bt_dpo;
 void bt_model_dpo(bt_model *m, bt_dpo how);
+/* Distillation: the loss of a learned token is (1 - mix) times its cross-entropy and mix times tau^2
+ * KL(teacher || student), of softmaxes of logits over tau. The teacher has the same vocabulary, B, T and
+ * documents, and adapters that are left out; borrowed. NULL: none. A whole model, or a last stage, on
+ * one tensor-parallel rank. Evaluations have the cross-entropy alone. */
+typedef struct bt_distil {
+    bt_model *teacher;
+    double mix, tau;
+} bt_distil;
+void bt_model_distil(bt_model *m, bt_distil how);
 /* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
  * reward above the rejected one's), and the sum of the reward margins beta m */
 typedef struct bt_score {

@@ -189,6 +189,7 @@ struct bt_model {
     bt_frozen_base frozen;
     bt_fade fade;
     bt_dpo dpo;
+    bt_distil distil;
     double *reference; /* (M) of each document: summed log-probabilities of the base */
     bt_score score;
     double lambda; /* of bt_model_lambda, 1 without it */
@@ -236,6 +237,11 @@ void bt_net_adapters(bt_model *m, bool on);
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale);
 
+/* ---- distil.c ---- */
+/* sum of the tokens' losses, and in a.dxn the gradient of its grad_scale-fold */
+double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                          double grad_scale);
+
 /* ---- frozen_base.c ---- */
 /* beside which adapters train, kept as products read it */
 static inline bool bt_net_keeps_base(const bt_model_setup *s) {
@@ -272,6 +278,8 @@ static inline const float *bt_input_floats(const bt_linear_input *in, const floa
 bt_glu bt_glu_of(const bt_layer *l);
 
 /* ---- model.c ---- */
+/* x_final -> own rows of a.xn */
+void bt_net_final_norm(bt_model *m, size_t M);
 /* final norm, head and loss of the pass before; see bt_tp_ops.head_loss */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
 /* the layer's activations and inputs to those of a micro-batch in flight */

@@ -41,6 +41,38 @@ val=$(q "SELECT printf('%.6f', val_loss) FROM steps WHERE run='one' AND val_loss
 awk -v a="$val" -v b="$nats" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 1e-4) }' || fault "eval says $nats, the run $val"
 ok generate one --prompt hi --tokens 4
 
+# preferences: ln 2 while the adapters are nothing; the same bits on 2 ranks and after a resume; from a teacher
+awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
+    printf "{\"prompt\": \"say %s\", \"chosen\": \"%s\", \"rejected\": \"%s\"}\n", w, w, toupper(w) } }' >pairs.jsonl
+dpo=("${lora[@]}" --data pairs.jsonl --form preference --batch-tokens 768)
+ok train "${dpo[@]}" --ranks 1 --name dpo
+losses dpo >want
+case $(head -1 want) in 0,0.693147*) ;; *) fault "the first loss of preferences is $(head -1 want)" ;; esac
+ok train "${dpo[@]}" --ranks 2 --name dpo2 --stop-after 3
+ok train --resume dpo2 --ranks 2
+losses dpo2 | cmp -s - want || fault "preferences on 2 ranks after a resume: $(losses dpo2 | head -4)"
+q "SELECT accuracy > 0.5 AND reward_margin > 0 AND val_accuracy >= 0 FROM steps WHERE run='dpo' AND step = 5" | grep -qx 1 ||
+    fault "preferences are not learned: $(q "SELECT accuracy, reward_margin, val_accuracy FROM steps WHERE run='dpo' AND step = 5")"
+ok eval dpo
+says "nats per preference"
+{ head -3 pairs.jsonl; echo '{"prompt": "a", "chosen": "b"}'; } >bad.jsonl
+code 6 train "${dpo[@]}" --data bad.jsonl --ranks 1
+says "bad.jsonl' line 4: field 'rejected' is missing"
+code 2 train "${dpo[@]}" --ranks 1 --tune full
+says "data.form=preference trains adapters"
+code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
+says "are trained, and the reference would be their base without them"
+taught=(--init-from base --teacher other --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --steps 4 --set train.reproducible=true --set train.unit=1)
+ok train "${shape[@]}" --data synth:chain --steps 3 --name other --seed 2 --set model.linear=dense
+ok train "${taught[@]}" --ranks 1 --name taught
+ok train "${taught[@]}" --ranks 2 --zero 1 --name taught2 --stop-after 2
+ok train --resume taught2 --ranks 2
+[ "$(losses taught)" = "$(losses taught2)" ] || fault "from a teacher, on 2 ranks after a resume: $(losses taught2 | head -4)"
+code 1 train "${taught[@]}" --ranks 2 --tp 2
+says "tune.teacher compares whole rows of logits"
+code 2 train "${taught[@]}" --ranks 1 --teacher one
+says "holds adapters alone"
+
 # what cannot be
 code 2 train --tune lora --data chat.jsonl --form messages --ranks 1
 says "tune.mode=lora needs a base"
@@ -56,8 +88,8 @@ code 3 train "${lora[@]}" --ranks 1 --init-from nobody
 says "no run 'nobody'"
 code 2 train "${lora[@]}" --ranks 1 --init-from one
 says "holds adapters alone"
-ok train "${shape[@]}" --data synth:chain --steps 3 --name other --seed 2
-other=$(q "SELECT out_dir FROM runs WHERE run='other'")
+ok train "${shape[@]}" --data synth:chain --steps 3 --name another --seed 2
+other=$(q "SELECT out_dir FROM runs WHERE run='another'")
 code 2 train --resume one --steps 9 --set tune.base="$other"
 says "trained beside another base"
 code 2 eval one --base "$other"

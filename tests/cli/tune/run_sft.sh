@@ -41,6 +41,24 @@ near zero
 ok train "${plain[@]}" --ranks 2 --tp 2 --micro-batch 4 --name tp
 near tp
 
+# from full precision to ternary in the same run: the same bits on other ranks and after a resume in the middle of the way
+fade=("${sft[@]}" --init-from base --set train.dense_steps=1 --set train.lambda_steps=3)
+ok train "${fade[@]}" --ranks 1 --name fade
+losses fade >want
+[ "$(q "SELECT printf('%.4f', lambda) FROM steps WHERE run='fade'" | tr '\n' ' ')" = "0.0000 0.0000 0.3333 0.6667 1.0000 1.0000 " ] ||
+    fault "lambda: $(q "SELECT lambda FROM steps WHERE run='fade'" | tr '\n' ' ')"
+ok train "${fade[@]}" --ranks 2 --tp 2 --name fade-tp
+losses fade-tp | cmp -s - want || fault "the way to ternary differs with --tp 2: $(losses fade-tp | head -4)"
+ok train "${fade[@]}" --ranks 2 --zero 1 --name fade-zero --stop-after 3
+ok train --resume fade-zero --ranks 2
+losses fade-zero | cmp -s - want || fault "the way to ternary differs on 2 ranks after a resume: $(losses fade-zero | head -4)"
+code 2 train "${fade[@]}" --ranks 1 --set model.linear=dense
+says "and model.linear=dense has none"
+code 2 train "${fade[@]}" --ranks 1 --set train.lambda_steps=5
+says "leave none of the 6 steps to the ternary model"
+code 1 train "${fade[@]}" --ranks 2 --zero 3
+says "not with --zero 3"
+
 # validation, generation and evaluation of it
 ok eval one --json
 says '"nats"'

@@ -1,0 +1,102 @@
+/* distil.c - distillation: of the learned tokens (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau
+ * a softmax of logits over tau (arXiv:1503.02531). Logits of both models are there in chunks of rows; the
+ * gradient takes the place of the student's. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/span.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+void bt_model_distil(bt_model *m, bt_distil how) { m->distil = how; }
+
+typedef struct rows_job {
+    float *student;
+    const float *teacher;
+    const int32_t *targets;
+    float *loss;
+    bt_distil how;
+    double dscale;
+    size_t V, ld;
+} rows_job;
+
+/* log of the sum of exp(x / tau) */
+static double log_sum(const float *x, size_t n, double tau) {
+    float most = x[0];
+    double sum = 0;
+    for (size_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
+    for (size_t i = 0; i < n; i++) sum += exp(((double)x[i] - (double)most) / tau);
+    return (double)most / tau + log(sum);
+}
+
+static void one_row(const rows_job *j, float *s, const float *t, int32_t target, float *loss) {
+    const double tau = j->how.tau, mix = j->how.mix, plain = log_sum(s, j->V, 1),
+                 soft = log_sum(s, j->V, tau), taught = log_sum(t, j->V, tau);
+    double kl = 0, ce = plain - (double)s[target];
+    for (size_t i = 0; i < j->V; i++) {
+        const double x = (double)s[i], lt = (double)t[i] / tau - taught, ls = x / tau - soft,
+                     p = exp(lt);
+        kl += p * (lt - ls);
+        s[i] = (float)(j->dscale * ((1 - mix) * exp(x - plain) + mix * tau * (exp(ls) - p)));
+    }
+    s[target] -= (float)(j->dscale * (1 - mix));
+    *loss = (float)((1 - mix) * ce + mix * tau * tau * kl);
+}
+
+static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
+    const rows_job *j = ctx;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        j->loss[r] = 0;
+        if (j->targets[r] < 0)
+            memset(j->student + r * j->ld, 0, j->V * sizeof *j->student);
+        else
+            one_row(j, j->student + r * j->ld, j->teacher + r * j->ld, j->targets[r], j->loss + r);
+    }
+}
+
+/* the teacher sees what the student sees */
+static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, size_t B, size_t T) {
+    const size_t M = B * T;
+    teacher->n_documents = m->n_documents;
+    if (m->n_documents)
+        memcpy(teacher->documents, m->documents, m->n_documents * sizeof *m->documents);
+    if (m->n_documents) memcpy(teacher->pos, m->pos, M * sizeof *m->pos);
+    bt_net_adapters(teacher, false);
+    bt_net_forward(teacher, inputs, B, T);
+    bt_net_final_norm(teacher, M);
+}
+
+double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                          double grad_scale) {
+    bt_model *t = m->distil.teacher;
+    const bt_acts *a = &m->layers[0].a, *ta = &t->layers[0].a;
+    const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T, M = B * T,
+                 V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C,
+                 TC = (size_t)t->setup.cfg.C, ld = bt_ops_logits_ld(V),
+                 chunk = m->logits_rows < t->logits_rows ? m->logits_rows : t->logits_rows;
+    const bt_prec prec = m->setup.prec;
+    double loss = 0;
+    teach(m, t, inputs, B, T);
+    bt_net_forward(m, inputs, B, T);
+    bt_span_begin(BT_MR_BWD);
+    bt_net_final_norm(m, M);
+    for (size_t at = 0, n; at < M; at += n) {
+        n = M - at < chunk ? M - at : chunk;
+        const float *x = a->xn + at * C;
+        float *dx = a->dxn + at * C;
+        bt_op_gemm_table(m->logits, ld, x, C, m->head, C, 1, n, V, C, prec, 0);
+        bt_op_gemm_table(t->logits, ld, ta->xn + at * TC, TC, t->head, TC, 1, n, V, TC,
+                         t->setup.prec, 0);
+        rows_job j = {m->logits, t->logits, targets + at, m->row_loss + at, m->distil, grad_scale,
+                      V,         ld};
+        bt_parallel_for(n, 1, do_rows, &j);
+        bt_op_gemm_table(dx, C, m->logits, ld, m->head, C, 0, n, C, V, prec, 0);
+        if (m->d_head)
+            bt_op_gemm(m->d_head, C, m->logits, ld, 1, x, C, 0, 1.0f, V, C, n, prec, BT_ACC);
+    }
+    for (size_t i = 0; i < M; i++) loss += (double)m->row_loss[i];
+    bt_span_end();
+    return loss;
+}

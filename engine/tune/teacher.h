@@ -1,0 +1,21 @@
+/* teacher.h - the model that another learns from: out of any model file, kept as the base of adapters is
+ * (ternary layers in 2 bits a weight, dense ones, embedding and head as products read them), forward only.
+ * Threads: the training thread. */
+#ifndef BT_ENGINE_TUNE_TEACHER_H
+#define BT_ENGINE_TUNE_TEACHER_H
+
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/model/net/model.h"
+
+typedef struct bt_teacher {
+    bt_model *model; /* NULL: none */
+    int64_t hash;    /* of its weights */
+} bt_teacher;
+
+/* For the micro-batches of `student`, whose tokens are those of the tokenizer. told: lines about the
+ * file. BT_ARG: another tokenizer or vocabulary, or adapters alone */
+bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *student,
+                        const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) BT_MUST_CHECK;
+void bt_teacher_release(bt_teacher *t); /* accepts an all-zero struct */
+
+#endif

@@ -1,0 +1,146 @@
+/* test_distil.c - learning from a teacher: the gradient is the slope of the loss, a teacher of the same
+ * weights has nothing to teach, and without a share the loss is that of the data. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
+
+enum { B = 2, T = 70, V = 37, M = B * T };
+
+static int32_t inputs[M], targets[M], positions[M];
+
+static bt_model *model_of(int width, unsigned lora, uint64_t seed) {
+    bt_err err;
+    bt_model *m;
+    bt_model_setup s = {.cfg = {.L = 2,
+                                .C = width,
+                                .H = 4,
+                                .KV = 2,
+                                .D = width / 4,
+                                .F = 40,
+                                .T = T,
+                                .V = V,
+                                .norm = BT_NORM_SUBLN,
+                                .act = BT_ACT_RELU2,
+                                .linear = BT_LIN_DENSE,
+                                .tied = true,
+                                .rope_theta = 100,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.3},
+                        .B = B,
+                        .prec = BT_PREC_FP32,
+                        .train = true,
+                        .documents = true,
+                        .n_threads = 2};
+    if (lora) s.cfg.lora = (bt_lora){.rank = 1, .scale = 1, .targets = lora};
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, seed);
+    if (!lora) bt_model_quantise(m);
+    bt_model_documents(m, positions);
+    return m;
+}
+
+/* weights of a model of this width and seed, as the base of adapters that are never used */
+static bt_model *teacher_of(int width, uint64_t seed) {
+    bt_model *full = model_of(width, 0, seed), *t = model_of(width, BT_LORA_Q, seed);
+    const bt_params *p = bt_model_params(full);
+    for (size_t i = 0; i < p->n; i++)
+        bt_model_base_put(t, i, 0, p->tensors[i].count,
+                          bt_model_weights(full) + p->tensors[i].offset, 0);
+    bt_model_base_done(t);
+    bt_model_destroy(full);
+    return t;
+}
+
+static double pass(bt_model *m) {
+    bt_model_zero_grads(m);
+    return bt_model_train_micro(m, inputs, targets, 0.01, NULL, NULL);
+}
+
+static void the_gradient_is_the_slope_of_the_loss(void **state) {
+    (void)state;
+    bt_model *m = model_of(24, 0, 5), *t = teacher_of(32, 6);
+    bt_model_distil(m, (bt_distil){.teacher = t, .mix = 0.7, .tau = 2});
+    const size_t n = bt_model_params(m)->total;
+    const double h = 2e-4;
+    float *w = bt_model_weights(m), *kept = malloc(n * sizeof *kept),
+          *way = malloc(n * sizeof *way);
+    double slope = 0, side[2];
+    pass(m);
+    bt_rng_normal(way, n, 0, 0.3f, 17, 4);
+    for (size_t i = 0; i < n; i++) slope += (double)way[i] * (double)bt_model_grads(m)[i];
+    memcpy(kept, w, n * sizeof *kept);
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < n; i++) w[i] = kept[i] + (float)(k ? h : -h) * way[i];
+        bt_model_quantise(m);
+        side[k] = 0.01 * pass(m);
+    }
+    const double measured = (side[1] - side[0]) / (2 * h);
+    if (!(fabs(measured - slope) < 5e-3 * fabs(slope)))
+        fail_msg("the loss changes by %g, the gradients say %g", measured, slope);
+    free(kept);
+    free(way);
+    bt_model_destroy(m);
+    bt_model_destroy(t);
+}
+
+static double norm_of_gradients(bt_model *m) {
+    double sum = 0;
+    for (size_t i = 0; i < bt_model_params(m)->total; i++)
+        sum += (double)bt_model_grads(m)[i] * (double)bt_model_grads(m)[i];
+    return sqrt(sum);
+}
+
+static void shares_of_the_loss(void **state) {
+    (void)state;
+    bt_model *m = model_of(24, 0, 5), *same = teacher_of(24, 5), *other = teacher_of(32, 6);
+    const double plain = pass(m), plain_norm = norm_of_gradients(m);
+    bt_model_distil(m, (bt_distil){.teacher = same, .mix = 1, .tau = 2});
+    assert_true(fabs(pass(m)) < 1e-5 * plain && norm_of_gradients(m) < 1e-5 * plain_norm);
+    bt_model_distil(m, (bt_distil){.teacher = same, .mix = 0.25, .tau = 2});
+    assert_true(fabs(pass(m) - 0.75 * plain) < 1e-5 * plain);
+    assert_true(fabs(norm_of_gradients(m) - 0.75 * plain_norm) < 1e-5 * plain_norm);
+    bt_model_distil(m, (bt_distil){.teacher = other, .mix = 0, .tau = 2});
+    assert_true(fabs(pass(m) - plain) < 1e-5 * plain);
+    bt_model_distil(m, (bt_distil){.teacher = other, .mix = 1, .tau = 2});
+    assert_true(fabs(pass(m) - plain) > 1e-2 * plain);
+    bt_model_destroy(m);
+    bt_model_destroy(same);
+    bt_model_destroy(other);
+}
+
+static int setup(void **state) {
+    (void)state;
+    bt_err err;
+    for (int i = 0; i < M; i++) {
+        inputs[i] = (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V);
+        targets[i] = i % 3 ? (int32_t)(bt_rng_u64(3, 2, (uint64_t)i) % V) : -1;
+        positions[i] = i % T < 40 ? i % T : i % T < 62 ? i % T - 40 : -1;
+        if (positions[i] < 0) targets[i] = -1;
+    }
+    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    bt_threads_release();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_gradient_is_the_slope_of_the_loss),
+        cmocka_unit_test(shares_of_the_loss),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
