@@ -43,7 +43,8 @@ static void on_result(void *ctx, const char *json) {
 }
 static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     (void)ctx;
-    said += strlen(c->path) + strlen(c->hash);
+    /* texts may be absent from a record */
+    said += (c->path ? strlen(c->path) : 0) + (c->hash ? strlen(c->hash) : 0);
 }
 static const bt_sink look = {.step = on_step,
                              .event = on_event,

@@ -37,6 +37,9 @@ static seen look(const bt_place *p) {
     s.step = atomic_load_explicit(&p->step, memory_order_relaxed);
     s.since_ns = atomic_load_explicit(&p->since_ns, memory_order_relaxed);
     if (s.at < 0 || s.at >= BT_AT_COUNT) s.at = BT_AT_NOWHERE;
+    /* a dying rank may have written half of it: times and steps that can be reckoned with */
+    if (s.since_ns < 0) s.since_ns = 0;
+    if (s.step < -1 || s.step == INT64_MAX) s.step = -1;
     return s;
 }
 
