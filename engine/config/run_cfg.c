@@ -206,7 +206,7 @@ int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
 }
 
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
-    return step < cfg->dense_steps && cfg->linear != BT_LIN_DENSE;
+    return step < cfg->dense_steps && !cfg->lambda_steps && cfg->linear != BT_LIN_DENSE;
 }
 
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {

@@ -69,8 +69,8 @@ void bt_run_cfg_json(const bt_opts *o, bt_text *out);
 void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
 /* of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
-/* before this step (0-based) linear layers are still dense (train.dense_steps); the settings as they are
- * then */
+/* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
+ * model has ternary layers that fade in); the settings as they are then */
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
 void bt_run_cfg_make_dense(bt_run_cfg *cfg);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);

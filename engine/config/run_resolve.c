@@ -308,7 +308,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
-    if (!c->dense_steps) return BT_OK;
+    if (!c->dense_steps || c->lambda_steps) return BT_OK; /* bt_tune_check_lambda */
     if (c->linear == BT_LIN_DENSE)
         return bt_fail(err, BT_ARG,
                        "train.dense_steps %" PRId64

@@ -76,7 +76,7 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
                     .smoothing = c->dpo_smoothing};
 }
 
-bool bt_tune_fades(const bt_run_cfg *c) { return c->dense_steps + c->lambda_steps > 0; }
+bool bt_tune_fades(const bt_run_cfg *c) { return c->lambda_steps > 0; }
 
 double bt_tune_lambda(const bt_run_cfg *c, int64_t step) {
     const int64_t risen = step - c->dense_steps;
@@ -89,17 +89,17 @@ bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) {
     if (!bt_tune_fades(c)) return BT_OK;
     if (c->linear == BT_LIN_DENSE)
         return bt_fail(err, BT_ARG,
-                       "train.dense_steps and train.lambda_steps lead to ternary layers, and "
-                       "model.linear=dense has none (set model.linear=bitnet158)");
+                       "train.lambda_steps leads to ternary layers, and model.linear=dense has "
+                       "none (set model.linear=bitnet158)");
     if (c->tune == BT_TUNE_LORA)
         return bt_fail(err, BT_ARG,
-                       "train.dense_steps and train.lambda_steps change the weights that "
-                       "tune.mode=lora leaves as they are (use tune.mode=full)");
+                       "train.lambda_steps changes the weights that tune.mode=lora leaves as they "
+                       "are (use tune.mode=full)");
     if (bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "train.dense_steps and train.lambda_steps need the latent weights on every "
-                       "rank: they work with --zero 0, and with --zero 1 and 2 under "
-                       "parallel.gather=layer, not with --zero 3");
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "train.lambda_steps needs the latent weights on every rank: it works with "
+            "--zero 0, and with --zero 1 and 2 under parallel.gather=layer, not with --zero 3");
     if (before < c->steps) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "train.dense_steps + train.lambda_steps = %" PRId64 " leave none of the %" PRId64

@@ -20,9 +20,10 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c);
 /* lambda of a step (from 0), a function of the settings alone: 0 for train.dense_steps, then evenly up to
  * 1, as min(step / train.lambda_steps, 1) */
 double bt_tune_lambda(const bt_run_cfg *c, int64_t step);
-/* it is below 1 at some step */
+/* it is between 0 and 1 at some step (train.lambda_steps): layers fade in. train.dense_steps alone makes
+ * the model anew instead (bt_run_cfg_dense), in any layout */
 bool bt_tune_fades(const bt_run_cfg *c);
-/* Checks train.dense_steps and train.lambda_steps against model, layout and length, all resolved */
+/* Checks train.lambda_steps against model, layout and length, all resolved */
 bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 /* Checks tune.* against the model and the layout, and settles what depends on it. After the model's
  * shape is known */

@@ -233,7 +233,7 @@ void bt_trainer_lambda(bt_trainer *t) {
     const double lambda = bt_tune_lambda(&t->cfg, t->at.step);
     if (lambda != t->lambda) bt_guard_forget(&t->guard);
     t->lambda = lambda;
-    bt_model_lambda(t->model, lambda);
+    if (bt_tune_fades(&t->cfg)) bt_model_lambda(t->model, lambda);
 }
 
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
