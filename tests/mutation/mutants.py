@@ -59,6 +59,8 @@ class Build:
         shown = subprocess.run(["ctest", "--show-only=json-v1"], cwd=folder, capture_output=True, text=True, check=True)
         self.tests = {}
         for test in json.loads(shown.stdout)["tests"]:
+            if "command" not in test:
+                sys.exit(f"{test['name']} is not built yet: cmake --build {folder}")
             values = {p["name"]: p["value"] for p in test.get("properties", [])}
             self.tests[test["name"]] = {"command": test["command"], "env": values.get("ENVIRONMENT", []),
                                         "cwd": values["WORKING_DIRECTORY"], "limit": values.get("TIMEOUT", 120)}
