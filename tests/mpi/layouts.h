@@ -34,7 +34,7 @@ static fake_sink alone, together;
 #ifdef LAYOUT_ALL_ALONE
 enum { LAYOUT_ALONE = 0 };
 #else
-enum { LAYOUT_ALONE = 16 };
+enum { LAYOUT_ALONE = 64 };
 #endif
 static struct {
     void *at;        /* what rank 0 has there the others get */

@@ -10,6 +10,8 @@ start() {
     job=$!
     started+=($job)
     wait_step $run_name 15
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='$run_name'")" = 1 ] ||
+        fault "nobody did anything to $run_name, and it was restarted: $(q "SELECT step, kind, title, body FROM events WHERE run='$run_name'")"
     # written beside training: committed some steps after it was begun
     local i
     for i in $(seq 200); do [ "$(q "SELECT count(*) > 0 FROM checkpoints WHERE run='$run_name'")" = 1 ] && return 0; sleep 0.05; done
