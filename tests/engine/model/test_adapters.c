@@ -1,20 +1,6 @@
 /* test_adapters.c - low-rank adapters beside a frozen base: what they add is the merged model's, their
  * gradients are those of the full weights seen through A and B, and the base has none. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "engine/base/rng.h"
-#include "engine/base/threads.h"
-#include "engine/kernels/ops/ops.h"
-#include "engine/model/net/model.h"
+#include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 150, V = 37, M = B * T, R = 3 };
 #define SCALE 1.5
@@ -22,36 +8,15 @@ enum { B = 2, T = 150, V = 37, M = B * T, R = 3 };
 static int32_t inputs[M], targets[M];
 
 static bt_model_setup setup_of(bt_linear_kind linear, unsigned lora) {
-    bt_model_setup s = {.cfg = {.L = 2,
-                                .C = 24,
-                                .H = 4,
-                                .KV = 2,
-                                .D = 6,
-                                .F = 40,
-                                .T = T,
-                                .V = V,
-                                .norm = BT_NORM_SUBLN,
-                                .act = BT_ACT_RELU2,
-                                .linear = linear,
-                                .tied = true,
-                                .rope_theta = 100,
-                                .norm_eps = 1e-5,
-                                .init_std = 0.3},
-                        .B = B,
-                        .prec = BT_PREC_FP32,
-                        .train = true,
-                        .n_threads = 2};
+    bt_model_setup s = small_setup(B, T, V, 24, 40);
+    s.cfg.linear = linear;
     if (lora) s.cfg.lora = (bt_lora){.rank = R, .scale = SCALE, .targets = lora};
     return s;
 }
 
 static bt_model *model_of(bt_linear_kind linear, unsigned lora) {
-    bt_err err;
-    bt_model *m;
-    bt_model_setup s = setup_of(linear, lora);
-    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_model_init_weights(m, 5);
-    return m;
+    const bt_model_setup s = setup_of(linear, lora);
+    return small_model(&s, 5);
 }
 
 /* the weights of `full` become the base of `adapted` */

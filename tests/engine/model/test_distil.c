@@ -1,50 +1,16 @@
 /* test_distil.c - learning from a teacher: the gradient is the slope of the loss, a teacher of the same
  * weights has nothing to teach, and without a share the loss is that of the data. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "engine/base/rng.h"
-#include "engine/base/threads.h"
-#include "engine/kernels/ops/ops.h"
-#include "engine/model/net/model.h"
+#include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 70, V = 37, M = B * T };
 
 static int32_t inputs[M], targets[M], positions[M];
 
 static bt_model *model_of(int width, unsigned lora, uint64_t seed) {
-    bt_err err;
-    bt_model *m;
-    bt_model_setup s = {.cfg = {.L = 2,
-                                .C = width,
-                                .H = 4,
-                                .KV = 2,
-                                .D = width / 4,
-                                .F = 40,
-                                .T = T,
-                                .V = V,
-                                .norm = BT_NORM_SUBLN,
-                                .act = BT_ACT_RELU2,
-                                .linear = BT_LIN_DENSE,
-                                .tied = true,
-                                .rope_theta = 100,
-                                .norm_eps = 1e-5,
-                                .init_std = 0.3},
-                        .B = B,
-                        .prec = BT_PREC_FP32,
-                        .train = true,
-                        .documents = true,
-                        .n_threads = 2};
+    bt_model_setup s = small_setup(B, T, V, width, 40);
+    s.documents = true;
     if (lora) s.cfg.lora = (bt_lora){.rank = 1, .scale = 1, .targets = lora};
-    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_model_init_weights(m, seed);
+    bt_model *m = small_model(&s, seed);
     if (!lora) bt_model_quantise(m);
     bt_model_documents(m, positions);
     return m;

@@ -1,49 +1,18 @@
 /* test_fade.c - layers on their way from full precision to ternary: lambda 0 is the dense twin, bit for
  * bit, 1 the ternary model; between them the loss goes from one to the other and no call before matters. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "engine/base/rng.h"
-#include "engine/base/threads.h"
-#include "engine/kernels/ops/ops.h"
-#include "engine/model/net/model.h"
+#include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 96, V = 37, M = B * T };
 
 static int32_t inputs[M], targets[M];
 
 static bt_model *model_of(bt_linear_kind linear, bt_norm_kind norm, bt_prec prec, bool fades) {
-    bt_model *m = NULL;
-    bt_err err = BT_ERR_INIT;
-    bt_model_setup s = {.cfg = {.L = 2,
-                                .C = 32,
-                                .H = 4,
-                                .KV = 2,
-                                .D = 8,
-                                .F = 48,
-                                .T = T,
-                                .V = V,
-                                .norm = norm,
-                                .act = BT_ACT_RELU2,
-                                .linear = linear,
-                                .tied = true,
-                                .rope_theta = 100,
-                                .norm_eps = 1e-5,
-                                .init_std = 0.3},
-                        .B = B,
-                        .prec = prec,
-                        .train = true,
-                        .fades = fades,
-                        .n_threads = 2};
-    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_model_init_weights(m, 5);
+    bt_model_setup s = small_setup(B, T, V, 32, 48);
+    s.cfg.linear = linear;
+    s.cfg.norm = norm;
+    s.prec = prec;
+    s.fades = fades;
+    bt_model *m = small_model(&s, 5);
     bt_model_quantise(m);
     return m;
 }

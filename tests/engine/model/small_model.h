@@ -1,0 +1,54 @@
+/* small_model.h - a model of two layers in fp32, with gradients, for tests of what a loss is made of. */
+#ifndef BT_TESTS_SMALL_MODEL_H
+#define BT_TESTS_SMALL_MODEL_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
+
+/* of `sequences` of `tokens` each, over `words` words; four heads, a test changes the rest */
+static inline bt_model_setup small_setup(int sequences, int tokens, int words, int width,
+                                         int feed_forward) {
+    return (bt_model_setup){.cfg = {.L = 2,
+                                    .C = width,
+                                    .H = 4,
+                                    .KV = 2,
+                                    .D = width / 4,
+                                    .F = feed_forward,
+                                    .T = tokens,
+                                    .V = words,
+                                    .norm = BT_NORM_SUBLN,
+                                    .act = BT_ACT_RELU2,
+                                    .linear = BT_LIN_DENSE,
+                                    .tied = true,
+                                    .rope_theta = 100,
+                                    .norm_eps = 1e-5,
+                                    .init_std = 0.3},
+                            .B = sequences,
+                            .prec = BT_PREC_FP32,
+                            .train = true,
+                            .n_threads = 2};
+}
+
+/* with weights of a seed; destroyed by the caller */
+static inline bt_model *small_model(const bt_model_setup *s, uint64_t seed) {
+    bt_model *m = NULL;
+    bt_err err = BT_ERR_INIT;
+    if (bt_model_create(&m, s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, seed);
+    return m;
+}
+
+#endif
