@@ -4,7 +4,8 @@
     tests/bench/convert_rate.py build/bitrain [--layers 30] [--folder /tmp/convert_rate] [--threads N] [--rounds 2]
 
 Rate: bytes of the source and of the result, a second, with the result synced to the disk. Memory: the largest resident set, beside the
-largest tensor of the model as it is stored. Processor seconds are those of all threads: on a machine that does other things they tell more. Needs about three times the model's 4.8 GB of disk (fewer --layers need less), removed at the end.
+largest tensor of the model as it is stored. Processor seconds are those of all threads: on a machine that does other things they tell more.
+Needs about three times the model's 4.8 GB of disk (fewer --layers need less), removed at the end.
 """
 import argparse, json, os, shutil, subprocess, sys, time
 

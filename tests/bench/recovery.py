@@ -4,9 +4,10 @@
   tests/bench/recovery.py --bitrain build/bitrain [--kills 20] [--rounds 1] [--json FILE] [-- WORDS OF bitrain train]
 
 A run of 2 ranks with one thread each (1.0 M parameters, a checkpoint every 10 steps) trains on; whenever it has done 12 to 22 new
-steps, SIGKILL ends one of its ranks, drawn by chance (--seed); with --hot-spare once a spare waits as well. The times come from the records in the database: a step counts when
-it is done. Several programs, separated by commas, take turns (--rounds), so that a change can be held against the program before it
-under the same load; words after a + are of that program alone: now=build/bitrain,spare=build/bitrain+--hot-spare. --once: three kills of a smaller model, to see that the script works.
+steps, SIGKILL ends one of its ranks, drawn by chance (--seed); with --hot-spare once a spare waits as well. The times come from the
+records in the database: a step counts when it is done. Several programs, separated by commas, take turns (--rounds), so that a change can be held against the program before it
+under the same load; words after a + are of that program alone: now=build/bitrain,spare=build/bitrain+--hot-spare.
+--once: three kills of a smaller model, to see that the script works.
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --elastic on two hosts (network namespaces): the link to one goes away, and the run goes on without it; the host answers again and
-# takes part after the next checkpoint; a notice tells it to leave, and the run goes on without it; the losses are those of one rank that nobody disturbed. A link that is gone for 2 s costs no
-# restart. Without --elastic the run waits for its host. Needs root.
+# takes part after the next checkpoint; a notice tells it to leave, and the run goes on without it; the losses are those of one rank
+# that nobody disturbed. A link that is gone for 2 s costs no restart. Without --elastic the run waits for its host. Needs root.
 # timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"

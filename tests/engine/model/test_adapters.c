@@ -1,5 +1,6 @@
 /* test_adapters.c - low-rank adapters beside a frozen base: what they add is the merged model's, their
  * gradients are those of the full weights seen through A and B, and the base has none. */
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 150, V = 37, M = B * T, R = 3 };
@@ -281,19 +282,11 @@ static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void
 }
 
 static int setup(void **state) {
-    (void)state;
-    bt_err err;
     for (int i = 0; i < M; i++) {
         inputs[i] = (int32_t)(bt_rng_u64(3, 0, (uint64_t)i) % V);
         targets[i] = i % 5 ? (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V) : -1;
     }
-    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    bt_threads_release();
-    return 0;
+    return engine_start(state);
 }
 
 int main(void) {
@@ -305,5 +298,5 @@ int main(void) {
         cmocka_unit_test(preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients),
         cmocka_unit_test(gradients_of_adapters_alone_take_memory),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, engine_stop);
 }

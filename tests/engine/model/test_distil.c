@@ -1,5 +1,6 @@
 /* test_distil.c - learning from a teacher: the gradient is the slope of the loss, a teacher of the same
  * weights has nothing to teach, and without a share the loss is that of the data. */
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 70, V = 37, M = B * T };
@@ -86,21 +87,13 @@ static void shares_of_the_loss(void **state) {
 }
 
 static int setup(void **state) {
-    (void)state;
-    bt_err err;
     for (int i = 0; i < M; i++) {
         inputs[i] = (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V);
         targets[i] = i % 3 ? (int32_t)(bt_rng_u64(3, 2, (uint64_t)i) % V) : -1;
         positions[i] = i % T < 40 ? i % T : i % T < 62 ? i % T - 40 : -1;
         if (positions[i] < 0) targets[i] = -1;
     }
-    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    bt_threads_release();
-    return 0;
+    return engine_start(state);
 }
 
 int main(void) {
@@ -108,5 +101,5 @@ int main(void) {
         cmocka_unit_test(the_gradient_is_the_slope_of_the_loss),
         cmocka_unit_test(shares_of_the_loss),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, engine_stop);
 }

@@ -1,5 +1,6 @@
 /* test_fade.c - layers on their way from full precision to ternary: lambda 0 is the dense twin, bit for
  * bit, 1 the ternary model; between them the loss goes from one to the other and no call before matters. */
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 96, V = 37, M = B * T };
@@ -92,19 +93,11 @@ static void between_them_it_goes_from_one_to_the_other(void **state) {
 }
 
 static int setup(void **state) {
-    (void)state;
-    bt_err err = BT_ERR_INIT;
     for (int i = 0; i < M; i++) {
         inputs[i] = (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V);
         targets[i] = (int32_t)(bt_rng_u64(3, 2, (uint64_t)i) % V);
     }
-    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    bt_threads_release();
-    return 0;
+    return engine_start(state);
 }
 
 int main(void) {
@@ -112,5 +105,5 @@ int main(void) {
         cmocka_unit_test(ends_are_the_dense_and_the_ternary_model),
         cmocka_unit_test(between_them_it_goes_from_one_to_the_other),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, engine_stop);
 }

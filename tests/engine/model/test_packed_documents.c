@@ -1,5 +1,6 @@
 /* test_packed_documents.c - documents packed into a sequence: each one's loss has the bits that it
  * has alone, gradients agree, and no document sees another. */
+#include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 96, V = 53, M = B * T };
@@ -118,23 +119,11 @@ static void gradients_are_the_sum_of_the_documents(void **state) {
     }
 }
 
-static int setup(void **state) {
-    (void)state;
-    bt_err err;
-    return bt_kernels_select("auto", &err) == BT_OK && bt_threads_init(2, &err) == BT_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    bt_threads_release();
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_losses_are_those_of_each_document_alone),
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(gradients_are_the_sum_of_the_documents),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }
