@@ -19,6 +19,10 @@
 /* given may be "" */
 bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;
 
+/* Appends " --store PATH", quoted for a shell, to a command that is printed, unless every shell of this
+ * user finds the database `path` without it. */
+void bt_store_flag(bt_text *out, const char *path);
+
 /* what the place of a database is like, for `bitrain doctor`; nothing is created */
 typedef struct bt_store_look {
     const char *sqlite; /* version of the library */

@@ -265,7 +265,7 @@ static void delta_cell(bt_table *t, double v, double base) {
 
 static void print_results(comparison *c) {
     bt_table t;
-    char b[64], x[64];
+    char b[64], x[64], y[24] = "";
     bt_table_init(&t);
     const char *heads[] = {"RUN",      "STEPS",    "TOKENS",  c->cfg->metric, "NOISE", "AGAINST",
                            "BEST VAL", "TOKENS/S", "AGAINST", "STEP TIME",    "MFU",   "STATE"};
@@ -296,9 +296,15 @@ static void print_results(comparison *c) {
         bt_table_cell(&t, r->state);
         bt_table_end_row(&t);
     }
-    printf("results: %s at %s %s, mean of %lld records; %s, %s and %s of each run's %s\n",
+    int least = c->runs[0].level.n, most = least;
+    for (size_t i = 1; i < c->n; i++) {
+        least = c->runs[i].level.n < least ? c->runs[i].level.n : least;
+        most = c->runs[i].level.n > most ? c->runs[i].level.n : most;
+    }
+    if (least < most) snprintf(y, sizeof y, "%d to ", least);
+    printf("results: %s at %s %s, mean of %s%d record%s; %s, %s and %s of each run's %s\n",
            c->cfg->metric, bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT),
-           axis_words[c->at.axis], (long long)c->cfg->window,
+           axis_words[c->at.axis], y, most, most == 1 ? "" : "s",
            bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
            bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
     bt_table_print(&t, stdout, "  ");

@@ -40,14 +40,30 @@ typedef struct shown {
     bt_table table;
     double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT];
     int worst_rank[BT_PHASE_COUNT], n_ranks;
-    double goodput; /* up to now */
+    double phase_steps; /* that the means of the phases are of: those of the rank that has most */
+    double steps;       /* of the run */
+    double recent;      /* of those that figures of span RECENT are of */
+    double goodput;     /* up to now */
 } shown;
+
+/* "all 36 steps", "newest 128 steps"; of a run that records only some of its steps "12 recorded steps" */
+static const char *which_steps(char *buf, size_t size, double n, const shown *s) {
+    const char *many = n == 1 ? "" : "s";
+    if (n >= s->steps && n > 1)
+        snprintf(buf, size, "all %.0f steps", n);
+    else if (n < BT_RECENT_STEPS)
+        snprintf(buf, size, "%.0f recorded step%s", n, many);
+    else
+        snprintf(buf, size, "newest %.0f steps", n);
+    return buf;
+}
 
 /* ---- phases ---- */
 
-/* rank, step_ms, one column a phase */
+/* rank, step_ms, one column a phase, steps */
 static bool phase_row(void *ctx, const bt_row *row) {
     shown *s = ctx;
+    s->phase_steps = fmax(s->phase_steps, row->nums[2 + BT_PHASE_COUNT]);
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         double ms = row->nums[i + 2];
         if (isnan(ms)) ms = 0;
@@ -69,10 +85,11 @@ static bt_code load_phases(shown *s, bt_err *err) {
     bt_text_put(&sql, "SELECT rank, avg(step_ms)");
     for (int i = 0; i < BT_PHASE_COUNT; i++)
         bt_text_printf(&sql, ", avg(%s)", bt_rank_metrics[bt_phases[i].metric].key);
-    bt_text_printf(&sql,
-                   " FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE "
-                   "run = ?1) - %d GROUP BY rank",
-                   BT_RECENT_STEPS + 1);
+    bt_text_printf(
+        &sql,
+        ", count(*) FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE "
+        "run = ?1) - %d GROUP BY rank",
+        BT_RECENT_STEPS + 1);
     bt_code code = bt_db_query(
         s->db, &(bt_question){.sql = bt_text_str(&sql), .params = &s->run, .n_params = 1},
         phase_row, s, err);
@@ -102,8 +119,8 @@ static void print_phases(const shown *s) {
     bt_table_cell(&t, "step");
     bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms, BT_UNIT_MS));
     bt_table_end_row(&t);
-    printf("\nwhere a step goes (mean of the newest %d steps and of %d rank%s)\n", BT_RECENT_STEPS,
-           s->n_ranks, s->n_ranks == 1 ? "" : "s");
+    printf("\nwhere a step goes (mean of %s and of %d rank%s)\n",
+           which_steps(b, sizeof b, s->phase_steps, s), s->n_ranks, s->n_ranks == 1 ? "" : "s");
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
 }
@@ -126,7 +143,7 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
         printf("%s%s %s", between, f->label, bt_metric_format(text, sizeof text, v, unit));
         between = ", ";
     }
-    if (span == BT_SPAN_RECENT) printf(" (%s)", bt_figure_span_name(span));
+    if (span == BT_SPAN_RECENT) printf(" (%s)", which_steps(text, sizeof text, s->recent, s));
     fputc('\n', stdout);
 }
 
@@ -298,7 +315,14 @@ static bt_code print_trouble(const shown *s, bt_err *err) {
 }
 
 static bt_code print_text(shown *s, bt_err *err) {
+    char recent[120];
     BT_TRY(load_goodput(s, err));
+    BT_TRY(bt_db_value(s->db, "SELECT steps FROM runs WHERE run = ?1", s->run, &s->steps, err));
+    snprintf(recent, sizeof recent,
+             "SELECT count(*) FROM (SELECT 1 FROM steps WHERE run = ?1 AND step_ms IS NOT NULL "
+             "LIMIT %d)",
+             BT_RECENT_STEPS);
+    BT_TRY(bt_db_value(s->db, recent, s->run, &s->recent, err));
     BT_TRY(bt_db_query(s->db,
                        &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
                                       .params = &s->run,

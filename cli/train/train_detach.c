@@ -25,11 +25,15 @@ static void tell(const bt_train_plan *p) {
         bt_text_release(&out);
         return;
     }
+    bt_text store;
+    bt_text_init(&store);
+    bt_store_flag(&store, p->store);
     printf("run %s trains in the background and goes on when this terminal is closed\n"
-           "  watch it     bitrain top %s\n"
-           "  stop it      bitrain ctl %s stop      (it saves a checkpoint first)\n"
+           "  watch it     bitrain top %s%s\n"
+           "  stop it      bitrain ctl %s stop%s      (it saves a checkpoint first)\n"
            "  its log      %s/log.txt\n",
-           p->run, p->run, p->run, p->out);
+           p->run, p->run, bt_text_str(&store), p->run, bt_text_str(&store), p->out);
+    bt_text_release(&store);
 }
 
 bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_err *err) {

@@ -153,15 +153,21 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
     const char *done = strcmp(state, "done") == 0 ? "yes" : NULL;
     if (sample && sample[0] && done && !p->cfg.quiet) print_sample(sample);
     if (!p->cfg.quiet && ckpt && ckpt[0]) {
+        bt_text store;
+        bt_text_init(&store);
+        bt_store_flag(&store, p->store);
+        const char *in = bt_text_str(&store);
         printf("\ntry next:\n");
         if (done)
-            printf("  bitrain show %s\n  bitrain generate %s --prompt 'In the beginning'\n", p->run,
-                   p->run);
+            printf("  bitrain show %s%s\n  bitrain generate %s%s --prompt 'In the beginning'\n",
+                   p->run, in, p->run, in);
         else
-            printf("  bitrain train --resume %s\n  bitrain show %s\n", p->run, p->run);
-        printf("  bitrain query \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER "
-               "BY step DESC LIMIT 5\"\n",
-               p->run);
+            printf("  bitrain train --resume %s%s\n  bitrain show %s%s\n", p->run, in, p->run, in);
+        printf(
+            "  bitrain query%s \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER "
+            "BY step DESC LIMIT 5\"\n",
+            in, p->run);
+        bt_text_release(&store);
     }
     json_decref(r);
 }

@@ -32,6 +32,33 @@ bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) {
     return BT_OK;
 }
 
+/* as one word of a shell command */
+static void shell_word(bt_text *out, const char *word) {
+    if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "_./:@%+=,-") == strlen(word)) {
+        bt_text_put(out, word);
+        return;
+    }
+    bt_text_put(out, "'");
+    for (const char *p = word; *p; p++)
+        if (*p == '\'')
+            bt_text_put(out, "'\\''");
+        else
+            bt_text_putn(out, p, 1);
+    bt_text_put(out, "'");
+}
+
+void bt_store_flag(bt_text *out, const char *path) {
+    char usual[BT_PATH_BYTES];
+    const char *env = getenv("BITRAIN_STORE");
+    bt_err ignored = BT_ERR_INIT;
+    if (!(env && env[0]) && bt_store_path(usual, sizeof usual, "", &ignored) == BT_OK &&
+        strcmp(usual, path) == 0)
+        return;
+    bt_text_put(out, " --store ");
+    shell_word(out, path);
+}
+
 /* SQLite's WAL needs shared memory between all processes: one host, one kernel
  * (sqlite.org/wal.html) */
 const char *bt_fs_refusal(long f_type) {

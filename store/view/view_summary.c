@@ -227,35 +227,12 @@ static void phrase(char *out, size_t size, const char *text) {
     snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
 }
 
-/* as one word of a shell command */
-static void shell_word(bt_text *out, const char *word) {
-    if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-                                "_./:@%+=,-") == strlen(word)) {
-        bt_text_put(out, word);
-        return;
-    }
-    bt_text_put(out, "'");
-    for (const char *p = word; *p; p++)
-        if (*p == '\'')
-            bt_text_put(out, "'\\''");
-        else
-            bt_text_putn(out, p, 1);
-    bt_text_put(out, "'");
-}
-
 /* "bitrain train --resume NAME"; names the database where another shell would not find it */
 static void command_of(bt_view *v, const char *before, const char *after, char *out, size_t size) {
-    char usual[BT_PATH_BYTES];
-    bt_err ignored = BT_ERR_INIT;
-    const char *path = bt_db_path(v->impl->db), *env = getenv("BITRAIN_STORE");
     bt_text text;
     bt_text_init(&text);
     bt_text_printf(&text, "bitrain %s %s%s", before, v->head.run, after);
-    if ((env && env[0]) || bt_store_path(usual, sizeof usual, "", &ignored) != BT_OK ||
-        strcmp(usual, path) != 0) {
-        bt_text_put(&text, " --store ");
-        shell_word(&text, path);
-    }
+    bt_store_flag(&text, bt_db_path(v->impl->db));
     snprintf(out, size, "%s", text.failed || text.len >= size ? "" : bt_text_str(&text));
     bt_text_release(&text);
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,31 +14,101 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "store/sql/sql.h"
 
 static const int64_t PATIENCE_NS = 5000000000;
+enum { ANSWER_BYTES = 16 * BT_CONTROL_LINE };
 
-bt_code bt_control_find(bt_db *db, const char *run, char *path, size_t size, bt_err *err) {
-    char name[BT_NAME_MAX], out[PATH_MAX] = "", file[PATH_MAX + 16];
-    BT_TRY(bt_db_run(db, run, name, err));
-    BT_TRY(bt_db_run_folder(db, name, out, sizeof out, err));
-    snprintf(file, sizeof file, "%s/control", out);
-    FILE *f = out[0] ? fopen(file, "re") : NULL;
+/* ---- who is there to be asked ---------------------------------------------------------------- */
+
+typedef struct record {
+    char out[PATH_MAX], state[32], host[BT_HOST_MAX];
+    int pid;
+    long long steps;
+} record;
+
+static bool take_record(void *ctx, const bt_row *row) {
+    record *r = ctx;
+    if (row->cells[0] && strlen(row->cells[0]) < sizeof r->out) strcpy(r->out, row->cells[0]);
+    snprintf(r->state, sizeof r->state, "%s", row->cells[1] ? row->cells[1] : "");
+    snprintf(r->host, sizeof r->host, "%s", row->cells[2] ? row->cells[2] : "");
+    r->pid = row->cells[3] ? (int)row->nums[3] : 0;
+    r->steps = row->cells[4] ? (long long)row->nums[4] : 0;
+    return false;
+}
+
+static bt_code read_record(bt_db *db, const char *name, record *r, bt_err *err) {
+    *r = (record){0};
+    return bt_db_query(
+        db,
+        &(bt_question){.sql = "SELECT out_dir, state, host, pid, steps FROM runs WHERE run = ?1",
+                       .params = &name,
+                       .n_params = 1,
+                       .max_rows = 1,
+                       .max_s = 5},
+        take_record, r, err);
+}
+
+/* Why nobody answers for the run, and what fits its state. */
+static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *err) {
+    char here[BT_HOST_MAX] = "";
+    bt_text store;
+    bt_text_init(&store);
+    bt_store_flag(&store, bt_db_path(db));
+    const char *flag = bt_text_str(&store), *s = r->steps == 1 ? "" : "s";
+    const bool ended = strcmp(r->state, "running") != 0 && strcmp(r->state, "paused") != 0;
+    gethostname(here, sizeof here - 1);
+    if (strcmp(r->state, "done") == 0)
+        bt_fail(err, BT_BUSY,
+                "run '%s' is not live: it has done its %lld step%s (to train it for as many again: "
+                "bitrain train --resume %s --steps %lld%s)",
+                name, r->steps, s, name, 2 * r->steps, flag);
+    else if (ended)
+        bt_fail(err, BT_BUSY,
+                "run '%s' is not live: it %s after %lld step%s (to go on with it: bitrain train "
+                "--resume %s%s)",
+                name, strcmp(r->state, "failed") == 0 ? "failed" : "was stopped", r->steps, s, name,
+                flag);
+    else if (r->pid <= 0 || strcmp(here, r->host) != 0)
+        bt_fail(
+            err, BT_BUSY,
+            "run '%s' is not live on this host: its supervisor takes requests on host '%s' only",
+            name, r->host);
+    else if (kill(r->pid, 0) == 0 || errno != ESRCH)
+        bt_fail(
+            err, BT_BUSY,
+            "run '%s' takes no requests now: its process %d begins or ends at this moment, or has "
+            "no supervisor, as when mpirun starts 'bitrain train' (to stop it with a checkpoint: "
+            "kill %d)",
+            name, r->pid, r->pid);
+    else
+        bt_fail(err, BT_BUSY,
+                "run '%s' is not live: its process %d is gone (to go on with it: bitrain train "
+                "--resume %s%s)",
+                name, r->pid, name, flag);
+    bt_text_release(&store);
+    return BT_BUSY;
+}
+
+static bt_code find(bt_db *db, const char *name, const record *r, char *path, size_t size,
+                    bt_err *err) {
+    char file[PATH_MAX + 16];
+    snprintf(file, sizeof file, "%s/control", r->out);
+    FILE *f = r->out[0] ? fopen(file, "re") : NULL;
     char line[PATH_MAX] = "";
     if (f) {
         if (!fgets(line, sizeof line, f)) line[0] = '\0';
         fclose(f);
     }
     line[strcspn(line, "\n")] = '\0';
-    if (!line[0])
-        return bt_fail(err, BT_BUSY,
-                       "run '%s' is not live (nothing controls it now; continue it with 'bitrain "
-                       "train --resume %s')",
-                       name, name);
+    if (!line[0]) return not_live(db, name, r, err);
     if (strlen(line) >= size)
         return bt_fail(err, BT_FORMAT, "'%s' names a socket that is too long", file);
     memcpy(path, line, strlen(line) + 1);
     return BT_OK;
 }
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
 
 static bt_code wait_for(int fd, short what, int64_t until, const char *path, bt_err *err) {
     for (;;) {
@@ -75,24 +146,26 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
     return bt_fail(err, BT_FORMAT, "the answer from '%s' is too long", path);
 }
 
-bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,
-                        bt_err *err) {
+/* BT_NOTFOUND: nobody listens there */
+static bt_code ask(const char *path, const char *request, char *line, size_t size, bt_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof a.sun_path)
         return bt_fail(err, BT_ARG, "socket path '%s' is too long", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create a socket");
-    char line[16 * BT_CONTROL_LINE];
     bt_code code;
-    if (connect(fd, (const struct sockaddr *)&a, sizeof a) != 0) {
-        bool gone = errno == ENOENT || errno == ECONNREFUSED;
-        code = gone ? bt_fail(err, BT_BUSY, "the run is not live: nobody listens at '%s'", path)
-                    : bt_fail_errno(err, BT_IO, errno, "cannot connect to '%s'", path);
-    } else
-        code = exchange(fd, path, request, line, sizeof line, err);
+    if (connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
+        code = exchange(fd, path, request, line, size, err);
+    else if (errno == ENOENT || errno == ECONNREFUSED)
+        code = bt_fail(err, BT_NOTFOUND, "the run is not live: nobody listens at '%s'", path);
+    else
+        code = bt_fail_errno(err, BT_IO, errno, "cannot connect to '%s'", path);
     close(fd);
-    BT_TRY(code);
+    return code;
+}
+
+static bt_code judge(const char *line, char *reply, size_t size, bt_err *err) {
     int refused = 0, at = 0;
     if (strncmp(line, "ok", 2) == 0 && (line[2] == ' ' || line[2] == '\0')) {
         snprintf(reply, size, "%s", line[2] ? line + 3 : "");
@@ -104,9 +177,25 @@ bt_code bt_control_call(const char *path, const char *request, char *reply, size
     return bt_fail(err, BT_FORMAT, "the run answered something else than 'ok' or 'no'");
 }
 
+bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,
+                        bt_err *err) {
+    char line[ANSWER_BYTES];
+    const bt_code code = ask(path, request, line, sizeof line, err);
+    if (code == BT_NOTFOUND && err) err->code = BT_BUSY;
+    if (code != BT_OK) return code == BT_NOTFOUND ? BT_BUSY : code;
+    return judge(line, reply, size, err);
+}
+
 bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply,
                            size_t size, bt_err *err) {
-    char path[PATH_MAX];
-    BT_TRY(bt_control_find(db, run, path, sizeof path, err));
-    return bt_control_call(path, request, reply, size, err);
+    char name[BT_NAME_MAX], path[PATH_MAX], line[ANSWER_BYTES];
+    record r;
+    BT_TRY(bt_db_run(db, run, name, err));
+    BT_TRY(read_record(db, name, &r, err));
+    BT_TRY(find(db, name, &r, path, sizeof path, err));
+    const bt_code code = ask(path, request, line, sizeof line, err);
+    /* a supervisor that was killed leaves its file behind */
+    if (code == BT_NOTFOUND) return not_live(db, name, &r, err);
+    BT_TRY(code);
+    return judge(line, reply, size, err);
 }

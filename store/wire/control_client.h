@@ -16,13 +16,12 @@
 
 enum { BT_CONTROL_LINE = 1024 };
 
-/* socket of a run's supervisor. BT_NOTFOUND: no such run; BT_BUSY: it is not live */
-bt_code bt_control_find(bt_db *db, const char *run, char *path, size_t size, bt_err *err)
-    BT_MUST_CHECK;
-/* reply receives TEXT; a refusal is returned as its code and message */
+/* Asks at a socket. reply receives TEXT; a refusal is returned as its code and message. BT_BUSY:
+ * nobody listens there. */
 bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,
                         bt_err *err) BT_MUST_CHECK;
-/* both in one: run may be "last" */
+/* Asks the supervisor of a run; run may be "last". BT_NOTFOUND: no such run; BT_BUSY: nobody answers for
+ * it, with what fits its state: to resume a stopped one, to ask on another host, ... */
 bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply,
                            size_t size, bt_err *err) BT_MUST_CHECK;
 

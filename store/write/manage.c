@@ -78,6 +78,17 @@ static bt_code run_text(session *s, const char *sql, const char *const *texts, i
 
 /* ---- rm ---- */
 
+static bt_code being_trained(const session *s, const char *run, int pid, bt_err *err) {
+    bt_text store;
+    bt_text_init(&store);
+    bt_store_flag(&store, s->path);
+    bt_fail(err, BT_BUSY,
+            "run '%s' is being trained by pid %d (stop it first: bitrain ctl %s stop%s)", run, pid,
+            run, bt_text_str(&store));
+    bt_text_release(&store);
+    return BT_BUSY;
+}
+
 static bt_code may_remove(session *s, const char *run, bt_err *err) {
     sqlite3_stmt *st = NULL;
     char here[BT_HOST_MAX] = "";
@@ -95,10 +106,7 @@ static bt_code may_remove(session *s, const char *run, bt_err *err) {
         bool elsewhere = host && strcmp(host, here) != 0;
         if (state && strcmp(state, "running") == 0 && pid > 0 && !elsewhere &&
             (kill(pid, 0) == 0 || errno == EPERM))
-            code =
-                bt_fail(err, BT_BUSY,
-                        "run '%s' is being trained by pid %d (stop it first: bitrain ctl %s stop)",
-                        run, pid, run);
+            code = being_trained(s, run, pid, err);
     }
     sqlite3_finalize(st);
     return code;

@@ -96,7 +96,8 @@ near communication "$(row comm_overhead)" "$(q "SELECT sum((r.comm_exposed_ms + 
 near "communication of top" "$(head_of comm_overhead)" "$(row comm_overhead)" 1e-6
 ok show a
 says "communication and wait $(percent "$(row comm_overhead)")"
-says "(newest 128 steps)"
+says "(all 120 steps)"
+says "(mean of all 120 steps and of"
 says "step 120, "
 table=$(awk '$1 == "communication" || $1 == "wait" { sum += $4 } END { print sum / 100 }' out)
 near "communication and waiting in the table of phases" "$table" "$(row comm_overhead)" 0.02

@@ -63,6 +63,9 @@ expect 0 "^  world_size +4 +2" "$BITRAIN" compare base-1 slow
 "$BITRAIN" compare base-1 slow --json | grep -E "peak_flops" && fail "what was measured is no difference of the runs"
 expect 0 "the same losses to the last bit in all 200 common steps" "$BITRAIN" compare base-1 abl-3
 expect 0 "abl-3 +200 .* -4.24 % +118 ms" "$BITRAIN" compare base-1 abl-3
+expect 0 "mean of 20 records; " "$BITRAIN" compare base-1 abl-3
+expect 0 "mean of 1 record; " "$BITRAIN" compare base-1 abl-3 --at step=0
+expect 0 "newest 128 steps" "$BITRAIN" show base-1
 expect 5 "1 check failed" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -1%'
 expect 0 "passes" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -5%'
 expect 2 "run 'base-1' has only 1.23 M tokens: it cannot be compared at 2.00 M" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M'
@@ -110,6 +113,8 @@ for lens in $("$BITRAIN" query --lenses --json | tr ',' '\n' | sed -n 's/.*"name
 done
 [ $n -ge 8 ] || fail "only $n lenses"
 expect 0 "^2,118.0,3.28,0.0,15.0," "$BITRAIN" query --lens slow-ranks abl-3 --csv
+expect 0 "^1,20," "$BITRAIN" query --lens comm abl-3 --csv
+expect 0 "^[0-9]+,200," "$BITRAIN" query --lens loss abl-3 --csv
 mkdir "$d/lenses"
 printf -- '-- how many steps\nSELECT count(*) AS steps FROM steps WHERE run = ?1\n' > "$d/lenses/goodput.sql"
 BITRAIN_LENSES=$d/lenses expect 0 "^200$" "$BITRAIN" query --lens goodput abl-3 --csv

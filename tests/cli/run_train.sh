@@ -205,5 +205,6 @@ fi
 ok generate first --prompt abc --tokens 20 --temperature 0 --repeat-penalty 50 --min-p 0.5
 code 3 generate none
 code 4 ctl first pause
-says "not live"
+says "not live: it has done its"
+says "bitrain train --resume first --steps "
 finish

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "store/record/wire_frame.h"
+#include "store/wire/control_client.h"
 #include "store/wire/wire.h"
 #include "store_test.h"
 
@@ -385,6 +386,101 @@ static void records_check_every_length(void **state) {
     }
 }
 
+/* ---- asking a run ---------------------------------------------------------------------------- */
+
+/* what is said to who asks the run `r` for something */
+static const char *answer_of(const char *db_path) {
+    static bt_err why;
+    bt_db *db = NULL;
+    char reply[64];
+    OK(bt_db_open(&db, db_path, err));
+    assert_int_equal(bt_control_request(db, "r", "pause", reply, sizeof reply, &why), BT_BUSY);
+    assert_int_equal(why.code, BT_BUSY);
+    bt_db_close(db);
+    return why.msg;
+}
+
+static void start_run(bt_writer *w, const char *folder, const char *host, int pid, bool again) {
+    bt_run_start s = bt_fake_run("r");
+    int attempt;
+    s.out_dir = folder;
+    s.host = host;
+    s.pid = pid;
+    s.resume = again;
+    OK(bt_writer_begin(w, &s, &attempt, err));
+}
+
+/* Nobody answers: what is told fits the run's state, and its commands name the database. */
+static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_fake f;
+    char here[BT_HOST_MAX] = "", want[480], path[100];
+    gethostname(here, sizeof here - 1);
+    OK(bt_writer_open(&w, t->db, 1, err));
+    start_run(w, t->dir, here, (int)getpid(), false);
+    snprintf(
+        want, sizeof want,
+        "run 'r' takes no requests now: its process %d begins or ends at this moment, or has no "
+        "supervisor, as when mpirun starts 'bitrain train' (to stop it with a checkpoint: kill "
+        "%d)",
+        (int)getpid(), (int)getpid());
+    assert_string_equal(answer_of(t->db), want);
+    bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 0, 2));
+    OK(bt_writer_end(w, "stopped", "", 0, err));
+    snprintf(want, sizeof want,
+             "run 'r' is not live: it was stopped after 1 step (to go on with it: bitrain train "
+             "--resume r --store %s)",
+             t->db);
+    assert_string_equal(answer_of(t->db), want);
+
+    start_run(w, t->dir, "elsewhere", (int)getpid(), true);
+    assert_string_equal(answer_of(t->db), "run 'r' is not live on this host: its supervisor takes "
+                                          "requests on host 'elsewhere' only");
+    bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 1, 2));
+    OK(bt_writer_end(w, "failed", "error", 1, err));
+    assert_non_null(strstr(answer_of(t->db), "is not live: it failed after 2 steps (to go on"));
+
+    /* a supervisor that was killed leaves the path of its socket behind */
+    snprintf(path, sizeof path, "%s/control", t->dir);
+    FILE *left = fopen(path, "w");
+    assert_non_null(left);
+    fprintf(left, "%s/nobody\n", t->dir);
+    fclose(left);
+    start_run(w, t->dir, here, 0x7ffffff0, true); /* no process has this number */
+    snprintf(want, sizeof want,
+             "run 'r' is not live: its process %d is gone (to go on with it: bitrain train "
+             "--resume r --store %s)",
+             0x7ffffff0, t->db);
+    assert_string_equal(answer_of(t->db), want);
+    for (int64_t step = 2; step < 36; step++)
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 2));
+    OK(bt_writer_end(w, "done", "", 0, err));
+    snprintf(
+        want, sizeof want,
+        "run 'r' is not live: it has done its 36 steps (to train it for as many again: bitrain "
+        "train --resume r --steps 72 --store %s)",
+        t->db);
+    assert_string_equal(answer_of(t->db), want);
+    bt_writer_close(w);
+
+    setenv("HOME", t->dir, 1); /* the usual place needs no name */
+    unsetenv("XDG_DATA_HOME");
+    unsetenv("BITRAIN_STORE");
+    char usual[160];
+    bt_text flag;
+    snprintf(usual, sizeof usual, "%s/.local/share/bitrain/bitrain.db", t->dir);
+    bt_text_init(&flag);
+    bt_store_flag(&flag, usual);
+    assert_string_equal(bt_text_str(&flag), "");
+    setenv("BITRAIN_STORE", usual, 1); /* another shell may not have it */
+    bt_store_flag(&flag, usual);
+    snprintf(want, sizeof want, " --store %s", usual);
+    assert_string_equal(bt_text_str(&flag), want);
+    unsetenv("BITRAIN_STORE");
+    bt_text_release(&flag);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(everything_arrives_both_ways, bt_tmp_make, bt_tmp_drop),
@@ -394,6 +490,8 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(garbage_is_survived, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(records_check_every_length),
+        cmocka_unit_test_setup_teardown(a_run_that_cannot_be_asked_says_what_fits, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

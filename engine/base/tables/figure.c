@@ -17,6 +17,6 @@ const char *bt_figure_span_name(bt_figure_span span) {
     static const char *const names[] = {
         "newest step", "newest evaluation", "average of about 10 steps",
         // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one text in two lines
-        "newest " NUMBER_TEXT(BT_RECENT_STEPS) " steps", "whole run"};
+        "newest steps, at most " NUMBER_TEXT(BT_RECENT_STEPS), "whole run"};
     return (unsigned)span <= BT_SPAN_RUN ? names[span] : "";
 }

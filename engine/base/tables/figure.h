@@ -27,7 +27,8 @@ typedef struct bt_figure_row {
 } bt_figure_row;
 extern const bt_figure_row bt_figures[BT_FIGURES];
 
-/* "newest step", "newest evaluation", "average of about 10 steps", "newest 128 steps", "whole run" */
+/* "newest step", "newest evaluation", "average of about 10 steps", "newest steps, at most 128",
+ * "whole run" */
 const char *bt_figure_span_name(bt_figure_span span);
 
 #endif
