@@ -1,12 +1,10 @@
 /* train_init_foreign.c - what a training that begins with a model of another program takes from it: the
  * shape, unless a preset or a setting was given, and the tokenizer, unless one was given. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
-#include "engine/data/io/file_io.h"
 #include "engine/interop/native.h"
 
 static bool given(const bt_train_plan *p, const char *key) {
@@ -36,26 +34,6 @@ static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
     return code;
 }
 
-/* beside the database, by its content: where training and later runs find it */
-static bt_code keep_tokenizer(bt_train_plan *p, const bt_tokenizer *t, char *path, size_t size,
-                              bt_err *err) {
-    char folder[PATH_MAX];
-    bt_text json = {0};
-    snprintf(folder, sizeof folder, "%s", p->store);
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = '\0';
-    strncat(folder, "/cache", sizeof folder - strlen(folder) - 1);
-    if (snprintf(path, size, "%s/tokenizer-%016" PRIx64 ".json", folder, bt_tokenizer_hash(t)) >=
-        (int)size)
-        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", folder);
-    BT_TRY(bt_file_mkdirs(folder, err));
-    bt_tokenizer_save(t, &json);
-    bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer")
-                               : bt_file_replace(path, json.data, json.len, err);
-    bt_text_release(&json);
-    return code;
-}
-
 static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *err) {
     char path[sizeof p->cfg.tokenizer];
     bt_tokenizer *own = NULL;
@@ -68,7 +46,8 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
     }
     if (!given(p, "data.tokenizer")) {
         if (strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0) return BT_OK;
-        BT_TRY(keep_tokenizer(p, s->tokenizer, path, sizeof path, err));
+        BT_TRY(bt_train_keep_tokenizer(p, s->tokenizer, bt_tokenizer_hash(s->tokenizer), path,
+                                       sizeof path, err));
         return bt_opts_set(&p->opts, "data.tokenizer", path, BT_FROM_PRESET, "as model.init_from",
                            err);
     }

@@ -8,6 +8,7 @@
 #include "engine/config/elastic.h"
 #include "engine/config/job_agreement.h"
 #include "engine/config/run_cfg.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/plan/time_model.h"
 #include "engine/train/trainer.h"
 #include "monitor/job/health/alert_rules.h"
@@ -68,6 +69,17 @@ bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p)
 bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err)
     BT_MUST_CHECK;
 
+/* train_tokenizer.c: data.tokenizer=auto and bpe:N become "bytes" or the file of a tokenizer that was learned
+ * from the data (its part that is trained on) and is kept in the cache; a file that is no more there is
+ * written again from the checkpoint that the run goes on from. After the settings are read, before
+ * bt_train_vocab */
+bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* tokens of the vocabulary that `auto` learns from so many bytes of text; 0: none, bytes are the tokens */
+int bt_train_auto_vocab(uint64_t bytes);
+/* beside the other things that are kept of data, under a key: where ranks and later runs find it */
+bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
+                                char *path, size_t size, bt_err *err) BT_MUST_CHECK;
+
 /* train_vocab.c: model.vocab, unless it was given, becomes the number of tokens of the tokenizer, or
  * of the weights that model.init_from names. After the settings are read, before they are settled */
 /* model.init_from: a run's name becomes its folder; settings of the model and the tokenizer that nobody
@@ -81,6 +93,8 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* --out, else runs/RUN beside the store */
 bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err)
     BT_MUST_CHECK;
+/* data.cache, else cache/ beside the store */
+bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 /* out and cache folders, as settings too */
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* out exists and nobody else trains there; once. Ranks but the first, and plans that are only

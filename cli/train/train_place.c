@@ -44,7 +44,8 @@ static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
     char *rest = NULL;
     for (char *w = old.len ? strtok_r(old.data, "\n", &rest) : NULL; w && code == BT_OK;
          w = strtok_r(NULL, "\n", &rest)) {
-        const bool word = strcmp(w, "builtin") == 0 || strcmp(w, "bytes") == 0;
+        const bool word = strcmp(w, "builtin") == 0 || strcmp(w, "bytes") == 0 ||
+                          strcmp(w, "auto") == 0;
         if (word || access(w, F_OK) != 0)
             snprintf(path, sizeof path, "%s", w);
         else
@@ -66,6 +67,14 @@ static void store_folder(const bt_train_plan *p, char out[PATH_MAX]) {
     if (slash) *slash = '\0';
 }
 
+bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) {
+    char folder[PATH_MAX];
+    if (p->cfg.cache[0]) return bt_train_absolute(p->cfg.cache, out, err);
+    store_folder(p, folder);
+    if (snprintf(out, PATH_MAX, "%s/cache", folder) < (int)sizeof p->cfg.cache) return BT_OK;
+    return bt_fail(err, BT_ARG, "folder '%.200s' is too long", folder);
+}
+
 bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err) {
     char folder[PATH_MAX], path[PATH_MAX + 96];
     if (p->cfg.out[0]) return bt_train_absolute(p->cfg.out, out, err);
@@ -82,14 +91,13 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
                                         "data.cache", "model.init_from", "tune.base"};
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !p->cfg.print_config; i++)
         BT_TRY(make_absolute(p, files[i], err));
-    char folder[PATH_MAX], path[PATH_MAX + 96];
-    store_folder(p, folder);
+    char cache[PATH_MAX];
     if (!p->out[0]) BT_TRY(bt_train_out(p, p->run, p->out, err));
     BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
     BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
     if (p->cfg.cache[0]) return BT_OK;
-    snprintf(path, sizeof path, "%s/cache", folder);
-    return bt_opts_set(&p->opts, "data.cache", path, BT_FROM_FLAG, "auto", err);
+    BT_TRY(bt_train_cache(p, cache, err));
+    return bt_opts_set(&p->opts, "data.cache", cache, BT_FROM_FLAG, "auto", err);
 }
 
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
@@ -109,9 +117,11 @@ static bool names_builtin(const char *list) {
 }
 
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
-    char path[PATH_MAX];
-    if (!names_builtin(p->cfg.data) && !names_builtin(p->cfg.val_data)) return BT_OK;
-    bt_builtin_path(path, sizeof path, p->cfg.cache);
+    char path[PATH_MAX], cache[PATH_MAX];
+    if (p->cfg.data[0] && !names_builtin(p->cfg.data) && !names_builtin(p->cfg.val_data))
+        return BT_OK;
+    BT_TRY(bt_train_cache(p, cache, err));
+    bt_builtin_path(path, sizeof path, cache);
     return bt_builtin_make(path, err);
 }
 

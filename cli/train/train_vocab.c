@@ -12,6 +12,7 @@
 
 static bt_code of_tokenizer(const bt_run_cfg *c, long long *vocab, bt_err *err) {
     bt_tokenizer *t;
+    if (sscanf(c->tokenizer, "bpe:%lld", vocab) == 1) return BT_OK; /* of a plan that is printed */
     BT_TRY(bt_tokenizer_load(&t, c->tokenizer[0] ? c->tokenizer : "bytes", err));
     *vocab = bt_tokenizer_vocab(t);
     bt_tokenizer_free(t);

@@ -343,6 +343,8 @@ static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
     BT_TRY(bt_tune_resolve(c, err));
     BT_TRY(resolve_packing(c, synthetic, err));
     if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
+    /* `train` has looked at the text by now; nobody else learns a tokenizer */
+    if (strcmp(c->tokenizer, "auto") == 0) memcpy(c->tokenizer, "bytes", sizeof "bytes");
     if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)
         return bt_fail(
             err, BT_ARG,

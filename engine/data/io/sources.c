@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "engine/data/io/binary.h"
 #include "engine/data/io/text_file.h"
@@ -199,6 +200,19 @@ bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glo
             code = bt_fail(err, BT_ARG, "'%s' cannot be mixed with other data", out->items[i].path);
     if (code != BT_OK) bt_sources_release(out);
     return code;
+}
+
+uint64_t bt_sources_hash(const bt_source *files, size_t n, const char *field, uint64_t h) {
+    for (size_t i = 0; i < n; i++) {
+        const bt_source *f = &files[i];
+        char full[PATH_MAX];
+        const char *path = realpath(f->path, full) ? full : f->path;
+        uint64_t facts[3] = {f->bytes, (uint64_t)f->mtime_ns, f->kind};
+        h = XXH3_64bits_withSeed(path, strlen(path), h);
+        h = XXH3_64bits_withSeed(facts, sizeof facts, h);
+        if (f->kind == BT_SOURCE_JSONL && field) h = XXH3_64bits_withSeed(field, strlen(field), h);
+    }
+    return h;
 }
 
 void bt_sources_release(bt_sources *s) {

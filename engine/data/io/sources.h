@@ -39,6 +39,9 @@ bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_di
 /* the same; of folders only files whose name fits the shell pattern `glob` ("" or NULL: all) */
 bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
                              const char *cache_dir, bt_err *err) BT_MUST_CHECK;
+/* of what files are (path, size, time of change, kind; of JSON lines the field that is read): the key of
+ * what is kept of them in a cache. Continues from h */
+uint64_t bt_sources_hash(const bt_source *files, size_t n, const char *field, uint64_t h);
 void bt_sources_release(bt_sources *s); /* accepts an all-zero struct */
 
 /* where the text of "builtin" is expected; bt_builtin_make (monitor/job/launch/builtin.h) puts it

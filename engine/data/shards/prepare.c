@@ -198,16 +198,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
 
 static uint64_t cache_key(const bt_prepare_cfg *cfg) {
     uint64_t h = XXH3_64bits_withSeed(NULL, 0, CACHE_VERSION + bt_tokenizer_hash(cfg->tokenizer));
-    for (size_t i = 0; i < cfg->n_files; i++) {
-        const bt_source *f = &cfg->files[i];
-        char full[PATH_MAX];
-        const char *path = realpath(f->path, full) ? full : f->path;
-        uint64_t facts[3] = {f->bytes, (uint64_t)f->mtime_ns, f->kind};
-        h = XXH3_64bits_withSeed(path, strlen(path), h);
-        h = XXH3_64bits_withSeed(facts, sizeof facts, h);
-        if (f->kind == BT_SOURCE_JSONL && cfg->field)
-            h = XXH3_64bits_withSeed(cfg->field, strlen(cfg->field), h);
-    }
+    h = bt_sources_hash(cfg->files, cfg->n_files, cfg->field, h);
     return has_form(cfg) ? h ^ bt_form_hash(cfg->form) : h;
 }
 

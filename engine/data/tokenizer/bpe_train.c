@@ -122,21 +122,56 @@ static bt_code count_text(trainer *t, const char *s, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code count_files(trainer *t, const bt_sources *sources, bt_err *err) {
+/* bytes of text in every file; what a compressed or JSON file holds is known when it has been read */
+static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64_t *bytes,
+                             bt_err *err) {
     bt_documents *docs;
-    for (size_t i = 0; i < sources->n; i++)
-        if (sources->items[i].kind != BT_SOURCE_TEXT && sources->items[i].kind != BT_SOURCE_JSONL)
-            return bt_fail(err, BT_ARG, "a tokenizer is trained on text, not on '%s'",
-                           sources->items[i].path);
-    BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
     bt_code code;
     bt_piece p;
+    size_t file = 0;
+    BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
     while ((code = bt_documents_next(docs, &p, err)) == BT_OK && p.text) {
-        if ((code = count_text(t, p.text, p.n, err)) != BT_OK) break;
+        bytes[file] += p.n;
+        file += p.file_ends;
+    }
+    bt_documents_close(docs);
+    return code;
+}
+
+/* bytes: of every file that are counted; NULL: all of them */
+static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t *bytes,
+                           bt_err *err) {
+    bt_documents *docs;
+    bt_code code;
+    bt_piece p;
+    size_t file = 0;
+    uint64_t at = 0;
+    BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
+    while ((code = bt_documents_next(docs, &p, err)) == BT_OK && p.text) {
+        const uint64_t left = !bytes ? p.n : at < bytes[file] ? bytes[file] - at : 0;
+        if ((code = count_text(t, p.text, left < p.n ? (size_t)left : p.n, err)) != BT_OK) break;
+        at += p.n;
+        if (p.file_ends) file++, at = 0;
         if (t->cfg->progress)
             t->cfg->progress(t->cfg->ctx, bt_documents_done(docs) * 0.5, "counting words");
     }
     bt_documents_close(docs);
+    return code;
+}
+
+static bt_code count_sources(trainer *t, const bt_sources *sources, bt_err *err) {
+    const double share = t->cfg->share;
+    for (size_t i = 0; i < sources->n; i++)
+        if (sources->items[i].kind != BT_SOURCE_TEXT && sources->items[i].kind != BT_SOURCE_JSONL)
+            return bt_fail(err, BT_ARG, "a tokenizer is trained on text, not on '%s'",
+                           sources->items[i].path);
+    if (share <= 0 || share >= 1) return count_files(t, sources, NULL, err);
+    uint64_t *bytes = calloc(sources->n, sizeof *bytes);
+    if (!bytes) return no_memory(err);
+    bt_code code = measure_files(t, sources, bytes, err);
+    for (size_t i = 0; i < sources->n; i++) bytes[i] = (uint64_t)((double)bytes[i] * share);
+    if (code == BT_OK) code = count_files(t, sources, bytes, err);
+    free(bytes);
     return code;
 }
 
@@ -334,7 +369,7 @@ static void release(trainer *t) {
 static bt_code train(trainer *t, const bt_sources *sources, bt_tokenizer **out, bt_err *err) {
     bt_tokenizer_draft d;
     BT_TRY(bt_pretok_create(&t->pretok, BT_PATTERN_GPT2, err));
-    BT_TRY(count_files(t, sources, err));
+    BT_TRY(count_sources(t, sources, err));
     if (!t->n_words) return bt_fail(err, BT_ARG, "the data holds no text to train a tokenizer on");
     compact_words(t);
     BT_TRY(bt_draft_begin(&d, err));

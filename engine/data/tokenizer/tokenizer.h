@@ -73,6 +73,7 @@ typedef struct bt_tok_train_cfg {
     const char *field;
     const char *cache_dir; /* where "builtin" is */
     int vocab;             /* 257 .. 1048576 */
+    double share;          /* of every file, from its beginning, that is learned from; 0: all */
     void (*progress)(void *ctx, double done, const char *what);
     void *ctx;
 } bt_tok_train_cfg;

@@ -1,0 +1,219 @@
+/* train_tokenizer.c - the tokenizer of a run that was not given one. Where a token is a word or a part of a
+ * word, a step of as many tokens reads three to four times as much text as one of bytes: tests/bench/README.md
+ * has what that is worth.
+ *
+ * What is learned is a pure function of the text, so every process that finds the same text finds the same
+ * tokenizer, and a cache keeps it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/progress.h"
+#include "cli/train/train_parts.h"
+#include "engine/base/log.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/data/io/file_io.h"
+#include "engine/data/io/sources.h"
+
+/* raise when the same text gives other tokens */
+enum { KEY_VERSION = 1 };
+
+/* A vocabulary twice as large shortens text by an eighth and halves how often a token is seen. */
+int bt_train_auto_vocab(uint64_t bytes) {
+    static const struct {
+        uint64_t mib;
+        int tokens;
+    } rows[] = {{64, 8192}, {16, 4096}, {2, 2048}, {1, 1024}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (bytes >= rows[i].mib << 20) return rows[i].tokens;
+    return 0;
+}
+
+static bt_code kept_path(const bt_train_plan *p, uint64_t key, char *path, size_t size,
+                         bt_err *err) {
+    char folder[PATH_MAX];
+    BT_TRY(bt_train_cache(p, folder, err));
+    if (snprintf(path, size, "%s/tokenizer-%016" PRIx64 ".json", folder, key) < (int)size)
+        return BT_OK;
+    return bt_fail(err, BT_ARG, "the path '%.200s' is too long", folder);
+}
+
+bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
+                                char *path, size_t size, bt_err *err) {
+    char folder[PATH_MAX];
+    bt_text json = {0};
+    BT_TRY(kept_path(p, key, path, size, err));
+    BT_TRY(bt_train_cache(p, folder, err));
+    BT_TRY(bt_file_mkdirs(folder, err));
+    bt_tokenizer_save(t, &json);
+    bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer")
+                               : bt_file_replace(path, json.data, json.len, err);
+    bt_text_release(&json);
+    return code;
+}
+
+/* in place of `auto`; in place of bpe:N, which stays as much given as it was */
+static bt_code set(bt_train_plan *p, const char *value, const char *where, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
+    const bt_opt_origin from = p->opts.origin[i] > BT_FROM_PRESET ? p->opts.origin[i]
+                                                                  : BT_FROM_PRESET;
+    return bt_opts_set(&p->opts, "data.tokenizer", value, from, where, err);
+}
+
+/* ---- learned from the data ------------------------------------------------------------------- */
+
+static void show_training(void *ctx, double done, const char *what) {
+    bt_progress_show(ctx, what, done, "");
+}
+
+/* the tokenizer of `vocab` tokens of these files: from the cache, else learned and put there */
+static bt_code learned(const bt_train_plan *p, const bt_sources *found, int vocab, char *path,
+                       size_t size, bt_err *err) {
+    const bt_run_cfg *c = &p->cfg;
+    char folder[PATH_MAX];
+    bt_progress bar;
+    bt_tokenizer *t = NULL;
+    bt_err ignored = BT_ERR_INIT;
+    const double facts[3] = {KEY_VERSION, vocab, c->val_data[0] ? 0 : c->val_frac};
+    uint64_t key = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t bits;
+        memcpy(&bits, &facts[i], sizeof bits);
+        key = (key ^ bits) * 0x100000001b3u;
+    }
+    key = bt_sources_hash(found->items, found->n, c->field, key);
+    BT_TRY(bt_train_cache(p, folder, err));
+    BT_TRY(kept_path(p, key, path, size, err));
+    if (bt_tokenizer_load(&t, path, &ignored) == BT_OK) {
+        bt_tokenizer_free(t);
+        return BT_OK;
+    }
+    bt_progress_begin(&bar, c->quiet || c->json);
+    const bt_tok_train_cfg how = {.paths = c->data,
+                                  .glob = c->glob,
+                                  .field = c->field,
+                                  .cache_dir = folder,
+                                  .vocab = vocab,
+                                  .share = c->val_data[0] ? 0 : 1 - c->val_frac,
+                                  .progress = show_training,
+                                  .ctx = &bar};
+    bt_code code = bt_tokenizer_train(&t, &how, err);
+    bt_progress_end(&bar);
+    BT_TRY(code);
+    code = bt_train_keep_tokenizer(p, t, key, path, size, err);
+    bt_tokenizer_free(t);
+    return code;
+}
+
+/* "bpe:N" */
+static bt_code number_of(const char *word, int *vocab, bt_err *err) {
+    char *end;
+    errno = 0;
+    const long n = strtol(word, &end, 10);
+    if (!*word || *end || errno || n < 257 || n > 1048576)
+        return bt_fail(err, BT_ARG,
+                       "data.tokenizer=bpe:%.40s: a vocabulary has 257 to 1048576 tokens "
+                       "(--tokenizer bpe:2048)",
+                       word);
+    *vocab = (int)n;
+    return BT_OK;
+}
+
+static bool is_text(const bt_sources *s, uint64_t *bytes) {
+    *bytes = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->items[i].kind != BT_SOURCE_TEXT && s->items[i].kind != BT_SOURCE_JSONL) return false;
+        *bytes += s->items[i].bytes;
+    }
+    return true;
+}
+
+/* why nothing is learned from the data; NULL: it may be */
+static const char *not_learned(const bt_train_plan *p) {
+    const bt_run_cfg *c = &p->cfg;
+    if (strncmp(c->data, "synth:", 6) == 0) return "synthetic data is made of tokens";
+    if (c->hosts[0] && !p->world) return "the data is on other hosts";
+    if (c->form != 0) return "data.form says that it is no plain text";
+    if (c->mixture[0]) return "data.mixture has sources of several kinds";
+    return NULL;
+}
+
+/* asked: "auto", or N of "bpe:N" */
+static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
+    char path[sizeof p->cfg.tokenizer], folder[PATH_MAX];
+    uint64_t bytes;
+    bt_sources found = {0};
+    bt_err why = BT_ERR_INIT;
+    BT_TRY(bt_train_cache(p, folder, err));
+    bt_code code = bt_train_corpus(p, &why);
+    if (code == BT_OK) code = bt_sources_list_glob(&found, p->cfg.data, p->cfg.glob, folder, &why);
+    if (code != BT_OK) { /* said where the data is opened; a plan for elsewhere needs no data */
+        if (!asked) return set(p, "bytes", "as data.path", err);
+        return bt_fail(err, code, "%s", why.msg);
+    }
+    const bool text = is_text(&found, &bytes);
+    const int vocab = asked ? asked : text ? bt_train_auto_vocab(bytes) : 0;
+    if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
+    bt_sources_release(&found);
+    if (!vocab) return set(p, "bytes", "as data.path", err);
+    if (code == BT_OK) return set(p, path, "learned from data.path", err);
+    if (asked) return bt_fail(err, code, "%s", why.msg);
+    bt_log(BT_LOG_INFO, "no tokenizer is learned from the data, bytes are its tokens: %s", why.msg);
+    return set(p, "bytes", "as data.path", err);
+}
+
+/* ---- gone on with ---------------------------------------------------------------------------- */
+
+/* The cache may be emptied, and a checkpoint's folder may come from another machine: it has its tokenizer
+ * in it. */
+static bt_code restore(bt_train_plan *p, bt_err *err) {
+    char path[sizeof p->cfg.tokenizer], folder[PATH_MAX], where[sizeof p->opts.where[0]];
+    const char *from = p->from.dir[0] ? p->from.dir : p->cfg.init_from;
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
+    bt_ckpt_meta meta;
+    bt_tokenizer *t = NULL;
+    bt_text reasons = {0};
+    bt_err why = BT_ERR_INIT;
+    if (!from[0] || p->from.memory || access(p->cfg.tokenizer, F_OK) == 0) return BT_OK;
+    if (bt_ckpt_find(NULL, from, folder, sizeof folder, &meta, &reasons, &why) != BT_OK) {
+        bt_text_release(&reasons);
+        return BT_OK; /* said where it is opened */
+    }
+    bt_text_release(&reasons);
+    const bool is = bt_tokenizer_parse(&t, bt_text_str(&meta.tokenizer), meta.tokenizer.len,
+                                       &why) == BT_OK;
+    bt_ckpt_meta_release(&meta);
+    if (!is || strcmp(bt_tokenizer_kind(t), "bytes") == 0) {
+        bt_tokenizer_free(t);
+        return BT_OK;
+    }
+    bt_code code = bt_train_keep_tokenizer(p, t, bt_tokenizer_hash(t), path, sizeof path, err);
+    bt_tokenizer_free(t);
+    BT_TRY(code);
+    memcpy(where, p->opts.where[i], sizeof where);
+    return bt_opts_set(&p->opts, "data.tokenizer", path, p->opts.origin[i], where, err);
+}
+
+bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
+    const char *word = p->cfg.tokenizer;
+    const size_t vocab = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
+    const bool is_auto = strcmp(word, "auto") == 0;
+    int asked = 0;
+    if (!is_auto && strncmp(word, "bpe:", 4) != 0)
+        return strcmp(word, "bytes") == 0 ? BT_OK : restore(p, err);
+    if (!is_auto) BT_TRY(number_of(word + 4, &asked, err));
+    const char *reason = not_learned(p);
+    if (asked && reason)
+        return bt_fail(err, BT_ARG,
+                       "data.tokenizer=%s cannot be learned: %s (give a tokenizer file, or bytes)",
+                       word, reason);
+    /* who says how many tokens a model has, or has a model, has said what they are */
+    if (is_auto &&
+        (reason || p->cfg.init_from[0] || p->from.dir[0] || p->opts.origin[vocab] > BT_FROM_PRESET))
+        return set(p, "bytes", "as data.path", err);
+    if (asked && p->cfg.print_config) return BT_OK; /* it is printed as it was given */
+    return learn(p, asked, err);
+}
