@@ -13,7 +13,6 @@
 
 #include "cli/common/progress.h"
 #include "cli/train/train_parts.h"
-#include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
@@ -161,7 +160,7 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
     if (!vocab) return set(p, "bytes", "as data.path", err);
     if (code == BT_OK) return set(p, path, "learned from data.path", err);
     if (asked) return bt_fail(err, code, "%s", why.msg);
-    bt_log(BT_LOG_INFO, "no tokenizer is learned from the data, bytes are its tokens: %s", why.msg);
+    /* such as text of few words */
     return set(p, "bytes", "as data.path", err);
 }
 

@@ -46,7 +46,7 @@ rows=$(cat <<'END'
 2 | train --ranks 4 --dp-shard 2                | --dp-shard 2 needs --zero 1, 2 or 3
 2 | train --ranks 4 --dp-shard 3 --zero 2       | use 3 or 6 ranks
 2 | train --ranks 4 --zero 3 --dp-replicate 4   | use --dp-shard 2, or leave --dp-replicate out
-2 | train --ranks 1024 --zero 1 --batch-tokens 262144 | more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)
+2 | train --ranks 1024 --zero 1 --batch-tokens 262144 --tokenizer bytes | more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)
 2 | train --grad int8 --set model.linear=dense | use --grad float
 2 | train --ranks 2 --tp 2 --seq-len 1 --batch-tokens 8 --micro-batch 1 | fewer than ranks to share them (use mesh.sequence=false, or --seq-len 2)
 2 | train --ranks 8 --pp 8                      | more pipeline stages than the 6 layers of the model (use --pp 6)

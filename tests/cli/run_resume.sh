@@ -71,6 +71,15 @@ ok train "${tiny[@]/synth:chain/words.txt}" --tokenizer words.json --steps 6 --s
 mkdir -p elsewhere
 (cd elsewhere && timeout 100 "$BITRAIN" train --resume away >../out 2>../err) || fault "the data is not found from another folder: $(cat err)"
 says "run away done after step 6"
+# a tokenizer that was learned from the data is in the checkpoint: with the cache emptied, the bits of a run that went through
+text=("${tiny[@]/synth:chain/words.txt}" --tokenizer bpe:300 --steps 6)
+ok train "${text[@]}" --name learned
+ok train "${text[@]}" --stop-after 3 --name emptied
+rm cache/tokenizer-*.json
+touch words.txt                                       # the cache's key is another now
+ok train --resume emptied
+says "run emptied done after step 6"
+[ "$(losses emptied)" = "$(losses learned)" ] || fault "another tokenizer after the cache was emptied"
 # --hosts is kept by its whole path; a host file that is gone is named with the way out
 printf 'localhost slots=2\n' >hosts.txt
 ok train "${tiny[@]}" --hosts hosts.txt --steps 10 --stop-after 2 --name hosted

@@ -9,14 +9,14 @@
 numbers() { grep -o "\"$1\":[0-9]*" out | cut -d: -f2; }        # all values of a key, in order
 
 # 512 ranks: every place of the mesh once; the shards of a replica hold two moments of every parameter together
-ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --dry-run --json
+ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --dry-run --json
 [ "$(numbers rank | sort -n | uniq | wc -l)" = 512 ] || fault "not 512 ranks"
 [ "$(grep -o '"pp":[0-9]*,"dp_replicate":[0-9]*,"dp_shard":[0-9]*,"tp":[0-9]*' out | sort | uniq | wc -l)" = 512 ] || fault "two ranks in one place"
 params=$(numbers params | head -1)
 numbers optimizer | head -8 | awk -v p="$params" '{s += $1} END {exit !(s >= 8 * p && s < 8.16 * p)}' || fault "8 shards do not hold the moments of $params parameters"
 grep -o '"arenas":{[^}]*},"bytes":[0-9]*' out | sed 's/"[a-z ]*"//g; s/[{}:]//g; s/,/ /g' |
     awk '{s = 0; for (i = 1; i < NF; i++) s += $i; if (s != $NF) exit 1}' || fault "arenas do not add up to the bytes of a rank"
-ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --dry-run
+ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --dry-run
 says "who holds what"
 # what an arena takes lies beside the formula of its ZeRO stage, and near it
 near() {
@@ -28,7 +28,7 @@ near() {
 if grep -q "embedding and head, S" out; then
     near params "4 (P - T - E) + 4 (T + E) / S" 1.03
     near quantised "T / L + 2 E" 1.3                            # one tensor's codes besides
-    ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --precision fp32 --dry-run
+    ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --precision fp32 --dry-run
 fi
 near params "4 (P - T) + 4 T / S" 1.03
 near grads "4 P / S" 5                                          # the embedding and four stripes besides
@@ -54,6 +54,30 @@ vocab_is "270 (as data.tokenizer)" --tokenizer t.json
 vocab_is "8192 (--set)" --set model.vocab=8192
 ok train --preset small --data synth:chain --ranks 1 --threads 1 --dry-run
 says "vocabulary 8192 (preset small): "
+
+# text of 1 MiB and more gives its own tokenizer, less of it bytes; what is validated on teaches it nothing; it is learned once
+learns() {
+    local want=$1; shift
+    ok train --ranks 1 --threads 1 --dry-run "$@"
+    says "vocabulary $want"
+}
+yes 'And the Spirit of God moved upon the face of the waters' | head -c 1048575 >little.txt
+learns "256 (preset nano)" --data little.txt
+learns "270 (as data.tokenizer)" --data little.txt --tokenizer bpe:270
+learns "2048 (as data.tokenizer)"
+stat -c '%n %y' cache/tokenizer-* >before
+learns "2048 (as data.tokenizer)"
+stat -c '%n %y' cache/tokenizer-* | cmp -s - before || fault "the same text was learned from twice"
+learns "256 (--set)" --set model.vocab=256
+code 2 train --tokenizer bpe:200 --dry-run
+says "data.tokenizer=bpe:200: a vocabulary has 257 to 1048576 tokens"
+code 2 train --tokenizer bpe:300 --data synth:chain --dry-run
+says "cannot be learned: synthetic data is made of tokens"
+ok train --tokenizer bpe:300 --print-config
+grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
+# text that has fewer tokens than it is long for
+yes ab | head -c 1100000 >poor.txt
+learns "256 (preset nano)" --data poor.txt
 
 # measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own). Two statistics
 # samples, so that the code history is touched. Stage 3 with full recompute may stay 8 % below: the peaks of gradients and of

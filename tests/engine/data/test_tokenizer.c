@@ -270,6 +270,36 @@ static void training_is_a_function_of_the_text(void **state) {
     bt_tokenizer_free(t);
 }
 
+/* the part of a text that is validated on teaches nothing: what stands behind the share could as well not be
+ * there, in every file */
+static void training_reads_a_share(void **state) {
+    (void)state;
+    bt_tokenizer *half, *alone;
+    char both[600];
+    char *text = fixture_prose(4000), *twice = malloc(2 * strlen(text) + 1);
+    assert_non_null(twice);
+    for (size_t i = 0; i < 2; i++) memcpy(twice + i * strlen(text), text, strlen(text) + 1);
+    for (size_t i = strlen(text); twice[i]; i++) twice[i] = (char)(i % 2 ? 'Q' : 'Z');
+    fixture_text("first.txt", text);
+    fixture_text("second.txt", "the the the that is there these");
+    snprintf(both, sizeof both, "%s\n%s", fixture_path("first.txt"), fixture_path("second.txt"));
+    bt_tok_train_cfg cfg = {.paths = both, .field = "text", .cache_dir = "", .vocab = 280};
+    assert_int_equal(bt_tokenizer_train(&alone, &cfg, NULL), BT_OK);
+    fixture_text("first.txt", twice);
+    fixture_text("second.txt", "the the the that is there theseQZQZQZQZQZQZQZQZQZQZQZQZQZQZQZQ");
+    cfg.share = 0.5;
+    assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
+    assert_true(bt_tokenizer_hash(half) == bt_tokenizer_hash(alone));
+    bt_tokenizer_free(half);
+    cfg.share = 0;
+    assert_int_equal(bt_tokenizer_train(&half, &cfg, NULL), BT_OK);
+    assert_true(bt_tokenizer_hash(half) != bt_tokenizer_hash(alone));
+    bt_tokenizer_free(half);
+    bt_tokenizer_free(alone);
+    free(text);
+    free(twice);
+}
+
 static void training_refuses(void **state) {
     (void)state;
     bt_tokenizer *t;
@@ -502,6 +532,7 @@ int main(void) {
         cmocka_unit_test(equals_hugging_face),
         cmocka_unit_test(cuts_change_no_token),
         cmocka_unit_test(training_is_a_function_of_the_text),
+        cmocka_unit_test(training_reads_a_share),
         cmocka_unit_test(training_refuses),
         cmocka_unit_test(own_files_are_not_believed),
         cmocka_unit_test(flipped_bytes_of_a_file),
