@@ -88,6 +88,10 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_int(&j, "steps", r->steps - WARMUP);
     bt_json_str(&j, "cpu", bt_cpu_get()->model);
     if (r->profile.n > 0) {
+        bt_json_object(&j, "processor");
+        for (int i = 0; i < BT_PHASE_COUNT; i++)
+            bt_json_num(&j, bt_rank_metrics[bt_phases[i].metric].key, r->profile.processor_ms[i]);
+        bt_json_end(&j, '}');
         bt_json_array(&j, "profile");
         for (size_t i = 0; i < r->profile.n; i++) {
             const bt_profile_row *row = &r->profile.rows[i];
@@ -136,6 +140,13 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
                        "reproducible", 100 * cost->step_frac, 100 * cost->cpu_frac);
     bt_text_printf(out, "  %-14s %.4f after %lld steps, %llu parameters\n", "loss", r->loss,
                    (long long)r->steps, (unsigned long long)r->params);
+    if (r->profile.n > 0) {
+        bt_text_printf(out, "  %-14s", "processor");
+        for (int i = 0; i < BT_PHASE_COUNT; i++)
+            bt_text_printf(out, "%s %s %s", i ? "," : "", bt_phases[i].name,
+                           bt_metric_format(ms, sizeof ms, r->profile.processor_ms[i], BT_UNIT_MS));
+        bt_text_put(out, " (a rank)\n");
+    }
     for (size_t i = 0; i < r->profile.n; i++) {
         char line[200];
         bt_profile_text(line, sizeof line, &r->profile.rows[i]);

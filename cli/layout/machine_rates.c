@@ -106,6 +106,10 @@ static void merge(bt_rates *into, const bt_rates *found, question asked) {
     into->norm = found->norm;
     into->zero = found->zero;
     into->matrix_op_s = found->matrix_op_s;
+    into->tern_pack_s = found->tern_pack_s;
+    into->tern_unpack_s = found->tern_unpack_s;
+    into->tern_panel_s = found->tern_panel_s;
+    into->fresh_s = found->fresh_s;
     into->disk_per_s = found->disk_per_s;
     memcpy(into->update, found->update, sizeof into->update);
     memcpy(into->codec, found->codec, sizeof into->codec);

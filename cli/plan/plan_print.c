@@ -59,6 +59,10 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     bt_json_num(j, "tokens_per_s", l->time.tokens_per_s);
     for (int p = 0; p < BT_PHASE_COUNT; p++)
         bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, 1e3 * l->time.step.phase_s[p]);
+    bt_json_object(j, "processor");
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, 1e3 * l->time.step.processor_s[p]);
+    bt_json_end(j, '}');
     bt_json_num(j, "bubble_frac", l->time.step.bubble_frac);
     bt_json_num(j, "exchange_exposed_ms", 1e3 * l->time.step.exchange_s);
     bt_json_num(j, "grad_bytes", l->time.grad_bytes);

@@ -39,6 +39,8 @@ typedef struct shown {
     bool all;
     bt_table table;
     double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT];
+    /* as the planner predicted them when it chose the layout; NaN: it did not */
+    double planned_ms[BT_PHASE_COUNT], planned_step_ms;
     int worst_rank[BT_PHASE_COUNT], n_ranks;
     double phase_steps; /* that the means of the phases are of: those of the rank that has most */
     double steps;       /* of the run */
@@ -99,16 +101,42 @@ static bt_code load_phases(shown *s, bt_err *err) {
     return code;
 }
 
+/* "plan.KEY" of a phase, or of the step (train_layout.c) */
+static bool planned_row(void *ctx, const bt_row *row) {
+    shown *s = ctx;
+    const char *key = row->cells[0] + strlen("plan.");
+    if (strcmp(key, "step_ms") == 0) s->planned_step_ms = row->nums[1];
+    for (int i = 0; i < BT_PHASE_COUNT; i++)
+        if (strcmp(key, bt_rank_metrics[bt_phases[i].metric].key) == 0)
+            s->planned_ms[i] = row->nums[1];
+    return true;
+}
+
+static bt_code load_planned(shown *s, bt_err *err) {
+    s->planned_step_ms = NAN;
+    for (int i = 0; i < BT_PHASE_COUNT; i++) s->planned_ms[i] = NAN;
+    return bt_db_query(s->db,
+                       &(bt_question){.sql = "SELECT key, CAST(value AS REAL) FROM facts WHERE run "
+                                             "= ?1 AND key LIKE 'plan.%_ms'",
+                                      .params = &s->run,
+                                      .n_params = 1},
+                       planned_row, s, err);
+}
+
 static void print_phases(const shown *s) {
     bt_table t;
     char b[32];
+    const bool planned = isfinite(s->planned_step_ms);
     bt_table_init(&t);
-    static const char *const heads[] = {"PHASE", "MEAN", "SHARE", "LONGEST", "ON RANK"};
-    for (int i = 0; i < 5; i++) bt_table_cell(&t, heads[i]);
+    static const char *const heads[] = {"PHASE", "MEAN",    "PREDICTED",
+                                        "SHARE", "LONGEST", "ON RANK"};
+    for (int i = 0; i < 6; i++)
+        if (i != 2 || planned) bt_table_cell(&t, heads[i]);
     bt_table_end_row(&t);
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         bt_table_cell(&t, bt_phases[i].title);
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->ms[i], BT_UNIT_MS));
+        if (planned) bt_table_cell(&t, bt_metric_format(b, sizeof b, s->planned_ms[i], BT_UNIT_MS));
         bt_table_cell(&t,
                       bt_metric_format(b, sizeof b, s->step_ms > 0 ? s->ms[i] / s->step_ms : NAN,
                                        BT_UNIT_FRAC));
@@ -118,6 +146,7 @@ static void print_phases(const shown *s) {
     }
     bt_table_cell(&t, "step");
     bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms, BT_UNIT_MS));
+    if (planned) bt_table_cell(&t, bt_metric_format(b, sizeof b, s->planned_step_ms, BT_UNIT_MS));
     bt_table_end_row(&t);
     printf("\nwhere a step goes (mean of %s and of %d rank%s)\n",
            which_steps(b, sizeof b, s->phase_steps, s), s->n_ranks, s->n_ranks == 1 ? "" : "s");
@@ -330,6 +359,7 @@ static bt_code print_text(shown *s, bt_err *err) {
                        head_row, s, err));
     BT_TRY(print_trouble(s, err));
     BT_TRY(load_phases(s, err));
+    BT_TRY(load_planned(s, err));
     if (s->n_ranks) print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
@@ -404,11 +434,14 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         fact_member, j, err));
     bt_json_end(j, '}');
     BT_TRY(load_phases(s, err));
+    BT_TRY(load_planned(s, err));
     bt_json_object(j, "phases");
     bt_json_num(j, "step_ms", s->n_ranks ? s->step_ms : NAN);
+    bt_json_num(j, "predicted_step_ms", s->planned_step_ms);
     for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) {
         bt_json_object(j, bt_rank_metrics[bt_phases[i].metric].key);
         bt_json_num(j, "mean_ms", s->ms[i]);
+        bt_json_num(j, "predicted_ms", s->planned_ms[i]);
         bt_json_num(j, "share", s->ms[i] / s->step_ms);
         bt_json_num(j, "longest_ms", s->worst[i]);
         bt_json_int(j, "longest_rank", s->worst_rank[i]);

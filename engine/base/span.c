@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/base/clock.h"
 
@@ -15,14 +16,28 @@ static struct {
     int excluded;     /* open spans that exclude */
     int64_t since_ns; /* when the innermost was last charged */
     int64_t charged[BT_SPANS];
+    bool processor; /* time of the processor is charged as well */
+    int64_t processor_since_ns;
+    int64_t processor_charged[BT_SPANS]; /* since the last cut, as `charged` */
+    int64_t processor_before[BT_SPANS];  /* until then */
 } spans = {.open = {BT_MR_OTHER}};
 
 static int innermost(void) { return spans.excluded > 0 ? BT_SPAN_EXCLUDED : spans.open[spans.top]; }
+
+static int64_t processor_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static void charge(void) {
     int64_t now = bt_now_ns();
     spans.charged[innermost()] += now - spans.since_ns;
     spans.since_ns = now;
+    if (!spans.processor) return;
+    now = processor_ns();
+    spans.processor_charged[innermost()] += now - spans.processor_since_ns;
+    spans.processor_since_ns = now;
 }
 
 void bt_span_reset(void) {
@@ -46,8 +61,15 @@ void bt_span_end(void) {
 
 void bt_span_transfer(int to, int64_t ns) {
     if (spans.excluded > 0) return;
-    spans.charged[innermost()] -= ns;
+    charge();
+    int from = innermost();
+    double share = spans.charged[from] > 0 ? (double)ns / (double)spans.charged[from] : 0;
+    spans.charged[from] -= ns;
     spans.charged[to] += ns;
+    if (!spans.processor) return;
+    int64_t moved = (int64_t)((share < 1 ? share : 1) * (double)spans.processor_charged[from]);
+    spans.processor_charged[from] -= moved;
+    spans.processor_charged[to] += moved;
 }
 
 int64_t bt_span_ns(int phase) {
@@ -59,4 +81,19 @@ void bt_span_cut(int64_t ns[BT_SPANS]) {
     charge();
     memcpy(ns, spans.charged, sizeof spans.charged);
     memset(spans.charged, 0, sizeof spans.charged);
+    for (int i = 0; i < BT_SPANS; i++) spans.processor_before[i] += spans.processor_charged[i];
+    memset(spans.processor_charged, 0, sizeof spans.processor_charged);
+}
+
+void bt_span_processor(bool on) {
+    charge();
+    memset(spans.processor_charged, 0, sizeof spans.processor_charged);
+    memset(spans.processor_before, 0, sizeof spans.processor_before);
+    spans.processor = on;
+    spans.processor_since_ns = processor_ns();
+}
+
+int64_t bt_span_processor_ns(int phase) {
+    charge();
+    return spans.processor_before[phase] + spans.processor_charged[phase];
 }

@@ -12,6 +12,7 @@
 #ifndef BT_ENGINE_BASE_SPAN_H
 #define BT_ENGINE_BASE_SPAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/base/tables/metric.h"
@@ -28,5 +29,11 @@ void bt_span_transfer(int to, int64_t ns);
 int64_t bt_span_ns(int phase);
 /* all of them, which then begin anew; open spans stay open */
 void bt_span_cut(int64_t ns[BT_SPANS]);
+/* From now on phases are charged the processor time of this thread as well, which other programs on
+ * the machine lengthen little; two more system calls a span. A cut leaves it alone. What is
+ * transferred takes the same share of it along as of the wall time. */
+void bt_span_processor(bool on);
+/* processor time charged to a phase since it was switched on */
+int64_t bt_span_processor_ns(int phase);
 
 #endif

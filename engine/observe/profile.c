@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
 #include "engine/kernels/ops/ops.h"
@@ -14,13 +15,32 @@ _Static_assert((int)BT_PROFILE_ROWS == (int)BT_OPS_MAX + 1,
 
 enum { WARMUP = 2, TRIAD_MIB = 192 };
 
+static double without_waits(const double ms[BT_PHASE_COUNT]) {
+    double sum = 0;
+    for (int i = 0; i < BT_PHASE_COUNT; i++) sum += i == BT_PH_WAIT ? 0 : ms[i];
+    return sum;
+}
+
+static void take_processor_time(bt_profile *p) {
+    double step[BT_PHASE_COUNT];
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
+        double all = (double)bt_span_processor_ns(bt_phases[i].metric) / 1e6;
+        step[i] = all - p->processor_before_ms[i];
+        p->processor_before_ms[i] = all;
+    }
+    if (p->steps == 1 || without_waits(step) < without_waits(p->processor_ms))
+        memcpy(p->processor_ms, step, sizeof step);
+}
+
 void bt_profile_step(bt_profile *p, int64_t done, int64_t total, double step_ms) {
     int64_t warmup = total > WARMUP ? WARMUP : total - 1;
     if (done == warmup) {
         bt_ops_profile(true);
+        bt_span_processor(true);
     } else if (done > warmup) {
         p->steps++;
         p->step_ms += step_ms;
+        take_processor_time(p);
     }
 }
 
@@ -42,6 +62,7 @@ void bt_profile_close(bt_profile *p, bt_prec prec) {
     static const char *const peaks[] = {"fp32 peak", "bf16 peak", "int8 peak"};
     bt_op_profile ops[BT_OPS_MAX];
     bt_ops_profile(false);
+    bt_span_processor(false);
     p->n = 0;
     if (p->steps == 0) return;
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);

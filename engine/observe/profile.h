@@ -3,13 +3,14 @@
  *
  * Order:    step after every step, hold around what belongs to no step, tell once at the end. The
  *           first two steps of an attempt are warm-up (one, where there are only two). Cost: two
- *           clock reads an operation. */
+ *           clock reads an operation, two of the processor's clock a phase. */
 #ifndef BT_ENGINE_OBSERVE_PROFILE_H
 #define BT_ENGINE_OBSERVE_PROFILE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
 
 /* operations, and what is none */
@@ -27,6 +28,10 @@ typedef struct bt_profile_row {
 typedef struct bt_profile {
     double step_ms; /* of the profiled steps together */
     int64_t steps;
+    /* processor time of the training thread in each phase, of the step that took least of it (waits
+     * apart): of that from which other programs took least of the caches */
+    double processor_ms[BT_PHASE_COUNT];
+    double processor_before_ms[BT_PHASE_COUNT]; /* of all steps until now */
     size_t n;
     /* by time, the largest first; "other" is the last */
     bt_profile_row rows[BT_PROFILE_ROWS];

@@ -11,8 +11,9 @@
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind) {
+static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
     return (bt_part_shape){.kind = kind,
+                           .C = (int32_t)cfg->d_model,
                            .T = (int32_t)cfg->seq_len,
                            .B = (int32_t)cfg->micro_batch,
                            .norm = cfg->norm,
@@ -21,43 +22,41 @@ static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind) {
                            .qk_norm = cfg->qk_norm,
                            .precision = cfg->precision,
                            .grad_int8 = cfg->grad == BT_GRAD_INT8,
-                           .recompute = cfg->recompute};
+                           .recompute = cfg->recompute,
+                           .tp = tp,
+                           .sequence = tp > 1 && cfg->sequence};
 }
 
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
-    bt_part_shape s = shape_of(cfg, BT_PART_LAYER);
-    bt_model_cfg whole, part;
-    bt_run_cfg_model(cfg, &whole);
-    if (bt_slice_cfg(&part, &whole, (bt_model_slice){.tp_size = tp}, NULL) != BT_OK) part = whole;
-    s.C = part.C;
-    s.H = part.H;
-    s.KV = part.KV;
-    s.D = part.D;
-    s.F = part.F;
-    /* a kv head that several ranks share has queries on each: alone, a layer has whole groups */
-    while (s.KV > 1 && s.H % s.KV != 0) s.KV--;
+    bt_part_shape s = shape_of(cfg, BT_PART_LAYER, tp);
+    bt_model_cfg m;
+    bt_run_cfg_model(cfg, &m);
+    s.H = m.H;
+    s.KV = m.KV;
+    s.D = m.D;
+    s.F = m.F;
     return s;
 }
 
 bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp) {
-    bt_part_shape s = shape_of(cfg, BT_PART_HEAD);
-    s.C = (int32_t)cfg->d_model;
-    s.V = (int32_t)((cfg->vocab + tp - 1) / tp);
+    bt_part_shape s = shape_of(cfg, BT_PART_HEAD, tp);
+    s.V = (int32_t)cfg->vocab;
     s.recompute = 0;
     return s;
 }
 
-double bt_part_ops(const bt_part_shape *s) {
-    double tokens = (double)s->T * s->B, weights;
-    if (s->kind == BT_PART_HEAD)
-        weights = (double)s->C * s->V;
-    else
-        weights = (double)s->C * s->D * (2.0 * s->H + 2.0 * s->KV) + 3.0 * s->C * s->F;
-    return 6 * weights * tokens;
+/* kv heads of a rank: at least one, which several ranks may share */
+static double own_kv(const bt_part_shape *s) { return s->KV > s->tp ? (double)s->KV / s->tp : 1; }
+
+static double weights_of(const bt_part_shape *s) {
+    if (s->kind == BT_PART_HEAD) return (double)s->C * s->V / s->tp;
+    return (double)s->C * s->D * (2.0 * s->H / s->tp + 2.0 * own_kv(s)) + 3.0 * s->C * s->F / s->tp;
 }
 
+double bt_part_ops(const bt_part_shape *s) { return 6 * weights_of(s) * ((double)s->T * s->B); }
+
 double bt_part_attention_ops(const bt_part_shape *s) {
-    return s->kind == BT_PART_HEAD ? 0 : 6.0 * s->T * s->H * s->D * ((double)s->T * s->B);
+    return s->kind == BT_PART_HEAD ? 0 : 6.0 * s->T * s->H / s->tp * s->D * ((double)s->T * s->B);
 }
 
 bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b) {
@@ -78,20 +77,20 @@ static double distance(const bt_part_shape *a, const bt_part_shape *b) {
     far += 64.0 * (a->linear != b->linear) + 32.0 * (a->precision != b->precision) +
            16.0 * (a->grad_int8 != b->grad_int8) + 8.0 * (a->norm != b->norm) +
            8.0 * (a->recompute != b->recompute) + 2.0 * (a->act != b->act) +
-           2.0 * (a->qk_norm != b->qk_norm);
+           2.0 * (a->qk_norm != b->qk_norm) + 1.0 * ((a->tp > 1) != (b->tp > 1)) +
+           0.5 * (a->sequence != b->sequence);
     far += fabs(log(bt_part_ops(a) / bt_part_ops(b))) + 2 * fabs(log((double)a->C / b->C)) +
            2 * fabs(log((double)a->T / b->T));
     if (a->kind == BT_PART_LAYER)
         far += 2 * fabs(log((double)a->F / b->F)) +
                2 * fabs(log((double)a->H * a->D / ((double)b->H * b->D)));
+    far += fabs(log((double)a->tp / b->tp));
     return far;
 }
 
-static double weights_of(const bt_part_shape *s) { return bt_part_ops(s) / (6.0 * s->T * s->B); }
-
 /* what full recomputation adds to backward is another forward; selective: gate and up again */
 static double recomputed(const bt_part_shape *s, double fwd_s, double attn_s) {
-    double gate_up = 2.0 * s->C * s->F / weights_of(s);
+    double gate_up = 2.0 * s->C * s->F / s->tp / weights_of(s);
     return s->recompute == BT_RECOMPUTE_FULL        ? fwd_s
            : s->recompute == BT_RECOMPUTE_SELECTIVE ? gate_up * (fwd_s - attn_s)
                                                     : 0;
@@ -187,17 +186,19 @@ const bt_link_rate *bt_rates_link(const bt_rates *r, int world, int n, int strid
 static const char *const kinds[] = {"layer", "head"};
 
 void bt_part_put(bt_text *out, const bt_part_shape *s) {
-    bt_text_printf(out, "%s:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kinds[s->kind], s->C,
-                   s->H, s->KV, s->D, s->F, s->V, s->T, s->B, s->norm, s->act, s->linear,
-                   s->qk_norm, s->precision, s->grad_int8, s->recompute);
+    bt_text_printf(out, "%s:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kinds[s->kind],
+                   s->C, s->H, s->KV, s->D, s->F, s->V, s->T, s->B, s->norm, s->act, s->linear,
+                   s->qk_norm, s->precision, s->grad_int8, s->recompute, s->tp, s->sequence);
 }
 
 bool bt_part_parse(const char *text, bt_part_shape *s) {
     char kind[8];
     memset(s, 0, sizeof *s);
-    if (sscanf(text, "%7[a-z]:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kind, &s->C, &s->H,
-               &s->KV, &s->D, &s->F, &s->V, &s->T, &s->B, &s->norm, &s->act, &s->linear,
-               &s->qk_norm, &s->precision, &s->grad_int8, &s->recompute) != 16)
+    if (sscanf(text, "%7[a-z]:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kind, &s->C,
+               &s->H, &s->KV, &s->D, &s->F, &s->V, &s->T, &s->B, &s->norm, &s->act, &s->linear,
+               &s->qk_norm, &s->precision, &s->grad_int8, &s->recompute, &s->tp,
+               &s->sequence) != 18 ||
+        s->tp < 1)
         return false;
     bool layer = strcmp(kind, kinds[BT_PART_LAYER]) == 0,
          head = strcmp(kind, kinds[BT_PART_HEAD]) == 0;

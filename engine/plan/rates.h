@@ -27,12 +27,14 @@ enum {
 
 typedef enum { BT_PART_LAYER, BT_PART_HEAD } bt_part_kind;
 
-/* One layer (or the final norm, head, loss and embedding) of one rank's slice and one micro-batch;
- * numbers as in bt_model_cfg. A head has no H, KV, D, F; a layer has no V. */
+/* One layer (or the final norm, head, loss and embedding) of one micro-batch, as tensor-parallel rank
+ * 0 of tp computes its slice of it; numbers of the whole as in bt_model_cfg. A head has no H, KV, D,
+ * F; a layer has no V. */
 typedef struct bt_part_shape {
     bt_part_kind kind;
     int32_t C, H, KV, D, F, V, T, B;
     int32_t norm, act, linear, qk_norm, precision, grad_int8, recompute;
+    int32_t tp, sequence; /* sequence: a rank has the residual of its own tokens; 0 without tp */
 } bt_part_shape;
 
 typedef struct bt_part_rate {
@@ -80,7 +82,10 @@ typedef struct bt_rates {
     bt_elem_rate norm, zero;        /* of the gradients: sum of squares; to zero */
     bt_elem_rate update[BT_OPTIM_COUNT]; /* of the rule for what is no matrix of a layer */
     double matrix_op_s;                  /* a multiply or an add of Muon's products */
-    double disk_per_s;                   /* bytes written and synced */
+    /* an element of a ternary matrix: codes to 2 bits, 2 bits to codes, codes into panels; and of an
+     * array whose pages were given back to the system, until they are there again */
+    double tern_pack_s, tern_unpack_s, tern_panel_s, fresh_s;
+    double disk_per_s; /* bytes written and synced */
     bt_codec_rate codec[BT_CODEC_COUNT];
     bt_part_rate parts[BT_RATES_MAX];
     size_t n_parts;
@@ -90,10 +95,10 @@ typedef struct bt_rates {
     size_t n_ops;
 } bt_rates;
 
-/* of a layer of the slice that tensor-parallel rank 0 has, and of the last stage's head */
+/* of a layer, and of the last stage's head, in groups of tp ranks */
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp);
 bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp);
-/* operations of forward and backward, without attention; of attention */
+/* operations of a rank, forward and backward, without attention; of attention */
 double bt_part_ops(const bt_part_shape *s);
 double bt_part_attention_ops(const bt_part_shape *s);
 bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b);

@@ -66,7 +66,11 @@ void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
 
 /* the numbers that stand alone, in both directions */
 #define NUMBERS(X) \
-    X(probe_s) X(load) X(read_per_s) X(triad_per_s) X(add_s) X(matrix_op_s) X(disk_per_s)
+    X(probe_s) \
+    X(load) \
+    X(read_per_s) \
+    X(triad_per_s) \
+    X(add_s) X(matrix_op_s) X(tern_pack_s) X(tern_unpack_s) X(tern_panel_s) X(fresh_s) X(disk_per_s)
 
 static void put_parts(bt_json *j, const bt_rates *r) {
     bt_text key;

@@ -4,12 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "engine/base/arena.h"
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/kernels/table/ternary.h"
 #include "engine/optim/muon.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/rates_probe.h"
@@ -19,6 +23,9 @@ enum {
     STATES = BT_OPTIM_STATES,
     CODEC_ELEMS = 1 << 18,
     MUON_SIDE = 512,
+    TERN_ROWS = 1408,
+    TERN_COLS = 1024,
+    PAGE_ELEMS = 4 << 20,
     DISK_BYTES = 32 << 20
 };
 
@@ -64,7 +71,7 @@ static double time_array(const arrays *a, array_work work, const void *how) {
         work(a, how);
         took[i] = bt_probe_clock() - start;
     }
-    return bt_probe_median(took, ROUNDS) / (double)a->n;
+    return bt_probe_typical(took, ROUNDS) / (double)a->n;
 }
 
 static void do_norm(const arrays *a, const void *how) {
@@ -133,10 +140,84 @@ static bt_code probe_muon(bt_rates *r, bt_err *err) {
         took[i] = bt_probe_clock() - start;
     }
     if (code == BT_OK)
-        r->matrix_op_s = bt_probe_median(took, ROUNDS) / bt_muon_flops(MUON_SIDE, MUON_SIDE);
+        r->matrix_op_s = bt_probe_typical(took, ROUNDS) / bt_muon_flops(MUON_SIDE, MUON_SIDE);
     bt_muon_destroy(m);
     free(x);
     return code;
+}
+
+/* ---- what shards of weights and gradients cost ----------------------------------------------- */
+
+typedef struct matrix {
+    int8_t *codes;
+    uint8_t *packed;
+    void *panels;
+} matrix;
+
+static double seconds_since(double start) { return bt_probe_clock() - start; }
+
+/* the three forms of a ternary matrix, one into the other */
+static bool time_ternary(bt_rates *r, const matrix *m) {
+    const size_t n = (size_t)TERN_ROWS * TERN_COLS;
+    double pack[ROUNDS], unpack[ROUNDS], panel[ROUNDS];
+    bool valid = true;
+    for (int i = -1; i < ROUNDS; i++) {
+        double at = bt_probe_clock(), took[3];
+        bt_tern2_pack(m->packed, m->codes, 1, n);
+        took[0] = seconds_since(at);
+        at = bt_probe_clock();
+        valid = valid && bt_tern2_unpack(m->codes, m->packed, 1, n, NULL) == BT_OK;
+        took[1] = seconds_since(at);
+        at = bt_probe_clock();
+        bt_op_tern_pack(m->panels, m->codes, TERN_ROWS, TERN_COLS);
+        took[2] = seconds_since(at);
+        if (i < 0) continue;
+        pack[i] = took[0];
+        unpack[i] = took[1];
+        panel[i] = took[2];
+    }
+    r->tern_pack_s = bt_probe_typical(pack, ROUNDS) / (double)n;
+    r->tern_unpack_s = bt_probe_typical(unpack, ROUNDS) / (double)n;
+    r->tern_panel_s = bt_probe_typical(panel, ROUNDS) / (double)n;
+    return valid;
+}
+
+static bt_code probe_ternary(bt_rates *r, bt_err *err) {
+    const size_t n = (size_t)TERN_ROWS * TERN_COLS;
+    bt_arena arena;
+    bt_arena_plan(&arena, "ternary matrix");
+    size_t codes = bt_arena_reserve(&arena, n, 1),
+           packed = bt_arena_reserve(&arena, bt_tern2_row_bytes(n), 1),
+           panels = bt_arena_reserve(&arena, bt_k()->tern_bytes(TERN_ROWS, TERN_COLS), 1);
+    BT_TRY(bt_agree(bt_comm_world(), bt_arena_commit(&arena, err), err));
+    matrix m = {bt_arena_at(&arena, codes), bt_arena_at(&arena, packed),
+                bt_arena_at(&arena, panels)};
+    for (size_t i = 0; i < n; i++) m.codes[i] = (int8_t)(i * 2654435761u % 3) - 1;
+    bt_code code = time_ternary(r, &m)
+                       ? BT_OK
+                       : bt_fail(err, BT_DAMAGED, "codes came back as none of a ternary weight");
+    bt_arena_release(&arena);
+    return bt_agree(bt_comm_world(), code, err);
+}
+
+/* pages given back and touched again, as gradients of other ranks' pieces are every step (ZeRO-2) */
+static bt_code probe_pages(bt_rates *r, bt_err *err) {
+    bt_arena arena;
+    double took[ROUNDS];
+    bt_arena_plan(&arena, "pages");
+    size_t at = bt_arena_reserve(&arena, PAGE_ELEMS, sizeof(float));
+    BT_TRY(bt_agree(bt_comm_world(), bt_arena_commit(&arena, err), err));
+    float *x = bt_arena_at(&arena, at);
+    memset(x, 1, PAGE_ELEMS * sizeof *x);
+    for (int i = 0; i < ROUNDS; i++) {
+        double start = bt_probe_clock();
+        (void)madvise(x, PAGE_ELEMS * sizeof *x, MADV_DONTNEED);
+        for (size_t k = 0; k < PAGE_ELEMS; k += 1024) ((volatile float *)x)[k] = 1;
+        took[i] = seconds_since(start);
+    }
+    r->fresh_s = bt_probe_typical(took, ROUNDS) / (double)PAGE_ELEMS;
+    bt_arena_release(&arena);
+    return BT_OK;
 }
 
 /* ---- codecs ---------------------------------------------------------------------------------- */
@@ -164,9 +245,9 @@ static void time_codec(const bt_codec *c, const codec_memory *m, bt_codec_rate *
         add[i] = at[3] - at[2];
     }
     *out = (bt_codec_rate){.wire_bytes = (double)bytes / (double)n,
-                           .encode_s = bt_probe_median(encode, ROUNDS) / (double)n,
-                           .decode_s = bt_probe_median(decode, ROUNDS) / (double)n,
-                           .decode_add_s = bt_probe_median(add, ROUNDS) / (double)n};
+                           .encode_s = bt_probe_typical(encode, ROUNDS) / (double)n,
+                           .decode_s = bt_probe_typical(decode, ROUNDS) / (double)n,
+                           .decode_add_s = bt_probe_typical(add, ROUNDS) / (double)n};
 }
 
 static bt_code probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err) {
@@ -218,9 +299,10 @@ static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
     double v[64], n_ranks = bt_comm_size(bt_comm_world());
     double *at[64];
     size_t n = 0;
-    double *const single[] = {&r->read_per_s,   &r->triad_per_s,  &r->add_s,
-                              &r->matrix_op_s,  &r->norm.small_s, &r->norm.large_s,
-                              &r->zero.small_s, &r->zero.large_s};
+    double *const single[] = {&r->read_per_s,    &r->triad_per_s,  &r->add_s,
+                              &r->matrix_op_s,   &r->norm.small_s, &r->norm.large_s,
+                              &r->zero.small_s,  &r->zero.large_s, &r->tern_pack_s,
+                              &r->tern_unpack_s, &r->tern_panel_s, &r->fresh_s};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) at[n++] = single[i];
     for (int i = 0; i < BT_OPTIM_COUNT && n + 2 <= 64; i++) {
         at[n++] = &r->update[i].small_s;
@@ -243,6 +325,8 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(probe_arrays(r, false, err));
     BT_TRY(probe_arrays(r, true, err));
     BT_TRY(probe_muon(r, err));
+    BT_TRY(probe_ternary(r, err));
+    BT_TRY(probe_pages(r, err));
     for (int i = 0; i < BT_CODEC_COUNT; i++)
         BT_TRY(probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
     BT_TRY(mean_of_ranks(r, err));

@@ -14,6 +14,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/stage.h"
 #include "engine/parallel/mpi/comm.h"
+#include "engine/plan/probe_group.h"
 
 /* passes that are timed, after one that is not */
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
@@ -31,18 +32,19 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double bt_probe_median(double *samples, size_t n) {
+double bt_probe_typical(double *samples, size_t n) {
     qsort(samples, n, sizeof *samples, ascending);
     if (n == 0) return 0;
-    /* several threads wait for the slowest: what other programs took from one is in every sample
-     * but the shortest */
-    return bt_threads_count() == 1 ? samples[n / 2] : samples[n / 8];
+    /* Other programs take of the caches, which makes a sample longer and never shorter; where several
+     * threads wait for the slowest, what was taken from one is in every sample but the shortest. */
+    return bt_threads_count() == 1 ? samples[n / 4] : samples[n / 8];
 }
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
 typedef struct stage {
     bt_model *model;
+    bt_tp_group *group; /* of a slice; else NULL */
     int32_t *tokens;
     bool head;
 } stage;
@@ -52,9 +54,10 @@ static bt_part_shape affordable(bt_part_shape s) {
     while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.B = (s.B + 1) / 2;
     while (s.T > 256 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.T = (s.T + 1) / 2;
     /* of the widest layers a part: their memory would take longer to get than a pass */
-    while (s.kind == BT_PART_LAYER && s.F > 4096 && (double)s.F * s.C > FFN_MOST)
-        s.F = (s.F / 2 + 63) / 64 * 64;
-    while (s.kind == BT_PART_HEAD && s.V > 4096 && bt_part_ops(&s) > OPS_MOST) s.V = (s.V + 1) / 2;
+    while (s.kind == BT_PART_LAYER && s.F / s.tp > 4096 && (double)s.F / s.tp * s.C > FFN_MOST)
+        s.F = (s.F / s.tp / 2 + 63) / 64 * 64 * s.tp;
+    while (s.kind == BT_PART_HEAD && s.V / s.tp > 4096 && bt_part_ops(&s) > OPS_MOST)
+        s.V = (s.V + 1) / 2;
     return s;
 }
 
@@ -62,12 +65,12 @@ static bt_model_setup setup_of(const bt_part_shape *s) {
     bool head = s->kind == BT_PART_HEAD;
     bt_model_setup m = {.cfg = {.L = head ? 2 : 3,
                                 .C = s->C,
-                                .H = head ? 1 : s->H,
-                                .KV = head ? 1 : s->KV,
+                                .H = head ? s->tp : s->H,
+                                .KV = head ? s->tp : s->KV,
                                 .D = head ? TINY_HEAD : s->D,
-                                .F = head ? TINY_FFN : s->F,
+                                .F = head ? TINY_FFN * s->tp : s->F,
                                 .T = s->T,
-                                .V = head ? s->V : PROBE_VOCAB,
+                                .V = head ? s->V : PROBE_VOCAB * s->tp,
                                 .norm = (bt_norm_kind)s->norm,
                                 .act = (bt_act)s->act,
                                 .linear = (bt_linear_kind)s->linear,
@@ -83,7 +86,8 @@ static bt_model_setup setup_of(const bt_part_shape *s) {
                         .n_threads = bt_threads_count(),
                         .recompute = (bt_recompute)s->recompute,
                         .grad_int8 = s->grad_int8 != 0,
-                        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = 1}};
+                        .sequence = s->sequence != 0,
+                        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = s->tp}};
     return m;
 }
 
@@ -97,6 +101,7 @@ static void fill(float *x, size_t n, float amplitude) {
 
 static void close_stage(stage *s) {
     bt_model_destroy(s->model);
+    if (s->group) s->group->destroy(s->group);
     free(s->tokens);
 }
 
@@ -104,13 +109,16 @@ static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_err *err) {
     bt_model_setup setup = setup_of(shape);
     size_t tokens = (size_t)shape->B * (size_t)shape->T;
     *out = (stage){.head = shape->kind == BT_PART_HEAD};
+    if (shape->tp > 1)
+        BT_TRY(bt_probe_group_create(&out->group, shape->tp, tokens, (size_t)shape->C, err));
+    setup.tp_group = out->group;
     BT_TRY(bt_model_create(&out->model, &setup, err));
     out->tokens = malloc(tokens * sizeof *out->tokens);
     if (!out->tokens) return bt_fail(err, BT_NOMEM, "no memory for %zu tokens", tokens);
     for (size_t i = 0; i < tokens; i++) out->tokens[i] = (int32_t)(i * 7919 % (size_t)setup.cfg.V);
     fill(bt_model_weights(out->model), bt_model_params(out->model)->total, 0.03f);
     if (out->head) {
-        size_t elem, words = (size_t)setup.cfg.V * (size_t)shape->C;
+        size_t elem, words = bt_stage_tied_elems(&setup);
         void *table = bt_model_tied(out->model, &elem);
         if (table && elem == sizeof(float)) fill(table, words, 0.03f);
         if (table && elem == sizeof(uint16_t)) memset(table, 0x3c, words * elem);
@@ -142,15 +150,23 @@ static void attention_of(double *fwd_s, double *bwd_s) {
     }
 }
 
-/* Passes are timed by the probe's clock; how a pass divides into forward, backward and attention is
- * the spans' and the profile's to say, by wall time. */
+/* by the clock that the passes are timed with */
+static double phase_s(bt_rank_metric phase) {
+    return (double)(bt_threads_count() == 1 ? bt_span_processor_ns(phase) : bt_span_ns(phase)) /
+           1e9;
+}
+
+/* Passes are timed by the probe's clock; how a pass divides into forward and backward is the spans'
+ * to say, and attention's part of it the profile's, by wall time. */
 static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) {
     bt_model_setup setup = setup_of(shape);
     double took[PASSES_MOST], attn_fwd, attn_bwd;
     int64_t until = bt_now_ns() + (int64_t)(PART_S * 1e9);
     size_t n = 0, elems = bt_stage_elems(&setup);
     pass(s, elems);
+    if (s->group) bt_probe_group_settle(s->group);
     bt_span_reset();
+    bt_span_processor(bt_threads_count() == 1);
     bt_ops_profile(true);
     bt_span_begin(BT_MR_BWD);
     while (n < PASSES_LEAST || (n < PASSES_MOST && bt_now_ns() < until)) {
@@ -161,14 +177,16 @@ static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) 
     bt_span_end();
     bt_ops_profile(false);
     attention_of(&attn_fwd, &attn_bwd);
-    double fwd = (double)bt_span_ns(BT_MR_FWD) / 1e9, bwd = (double)bt_span_ns(BT_MR_BWD) / 1e9,
-           per_wall = bt_probe_median(took, n) / (fwd + bwd);
+    double fwd = phase_s(BT_MR_FWD), bwd = phase_s(BT_MR_BWD), pass_s = bt_probe_typical(took, n),
+           share = pass_s / (fwd + bwd),
+           wall = pass_s * 1e9 / (double)(bt_span_ns(BT_MR_FWD) + bt_span_ns(BT_MR_BWD));
     bt_span_reset();
     *out = (bt_part_rate){.shape = *shape,
-                          .fwd_s = fwd * per_wall,
-                          .bwd_s = bwd * per_wall,
-                          .attn_fwd_s = s->head ? 0 : attn_fwd * per_wall,
-                          .attn_bwd_s = s->head ? 0 : attn_bwd * per_wall};
+                          .fwd_s = fwd * share,
+                          .bwd_s = bwd * share,
+                          .attn_fwd_s = s->head ? 0 : attn_fwd * wall,
+                          .attn_bwd_s = s->head ? 0 : attn_bwd * wall};
+    bt_span_processor(false);
 }
 
 static double time_quantise(stage *s) {
@@ -178,7 +196,7 @@ static double time_quantise(stage *s) {
         bt_model_quantise(s->model);
         took[i] = bt_probe_clock() - start;
     }
-    return bt_probe_median(took, PASSES_LEAST);
+    return bt_probe_typical(took, PASSES_LEAST);
 }
 
 /* what a stage with a head spends on the one small layer that it must have */
@@ -186,9 +204,9 @@ static bt_part_shape small_layer(const bt_part_shape *head) {
     bt_part_shape s = *head;
     s.kind = BT_PART_LAYER;
     s.V = 0;
-    s.H = s.KV = 1;
+    s.H = s.KV = s.tp;
     s.D = TINY_HEAD;
-    s.F = TINY_FFN;
+    s.F = TINY_FFN * s.tp;
     return s;
 }
 

@@ -26,8 +26,8 @@ bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) BT_MUS
 bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) BT_MUST_CHECK;
 bt_code bt_rates_probe_links(bt_rates *r, bt_err *err) BT_MUST_CHECK;
 
-/* median of n samples, which are sorted; 0 of none */
-double bt_probe_median(double *samples, size_t n);
+/* of n samples, which are sorted, one that other programs lengthened little; 0 of none */
+double bt_probe_typical(double *samples, size_t n);
 /* processor seconds of this thread where it works alone, else wall seconds */
 double bt_probe_clock(void);
 

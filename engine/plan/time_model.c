@@ -101,7 +101,23 @@ static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hi
     double n = m->shape.dp_shard, layers = s->model.cfg.L,
            bytes = travelling_bytes(s, -1) / layers * (n - 1) / n,
            took = bt_wire_s(&wire, 1, bytes);
-    return wire.copies ? took * m->crowd : fmax(0, took - hidden_by);
+    return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
+}
+
+/* Weights that came, own ones too, into what products read: codes out of their 2 bits and into
+ * panels, or the bytes of values (weights.c, place_layer). Of all layers. */
+static double place_s(const model *m, const bt_rank_setup *s) {
+    double elements = 0, bytes = 0;
+    for (size_t i = 0; i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        if (!t->linear) continue;
+        if (t->tern)
+            elements += (double)t->count;
+        else
+            bytes += (double)bt_read_bytes(bt_model_read(t, s->model.prec), t->count);
+    }
+    return elements * (m->r->tern_unpack_s + m->r->tern_panel_s) +
+           (m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s : 0);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -115,7 +131,9 @@ static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work 
     work->buckets = (int64_t)buckets;
     work->bucket_wire_s = elements * cost.wire_s / buckets;
     work->bucket_latency_s = cost.latency_s;
-    work->bucket_cpu_s = elements * cost.cpu_s / buckets * m->crowd;
+    /* a digest of every bucket is taken before it leaves (reducer.c) */
+    double digest = elements * bt_rates_elem(&m->r->norm, elements);
+    work->bucket_cpu_s = (elements * cost.cpu_s + digest) / buckets;
     if (s->me.pp == 0) m->out->grad_bytes = elements * cost.bytes;
 }
 
@@ -149,23 +167,38 @@ static double weights_out_s(const model *m, const bt_rank_setup *s, double hidde
         bytes = ((double)s->params.total - linear) * 2 + (gathered ? travelling_bytes(s, -1) : 0);
     }
     double took = bt_wire_s(&wire, (double)s->shards.n_stripes, bytes * (n - 1) / n);
-    return wire.copies ? took * m->crowd : fmax(0, took - hidden_by);
+    return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
+}
+
+/* Latent weights to codes and panels. Under ZeRO-3 of own pieces only, through the 2 bits in which
+ * they are kept and sent; where all layers are gathered once a step, their panels follow at once. */
+static double quantise_s(const model *m, const bt_rank_setup *s) {
+    double whole = m->layer.quantise_s * s->model.cfg.L, ternary = 0;
+    bt_weight_source source = bt_run_cfg_weight_source(m->cfg);
+    if (source == BT_WEIGHTS_LOCAL) return whole;
+    for (size_t i = 0; i < s->params.n; i++)
+        ternary += s->params.tensors[i].tern ? (double)s->params.tensors[i].count : 0;
+    double codes = fmax(0, whole - ternary * m->r->tern_panel_s) +
+                   ternary * (m->r->tern_unpack_s + m->r->tern_pack_s);
+    return codes / m->shape.dp_shard + (source == BT_WEIGHTS_GATHERED ? place_s(m, s) : 0);
+}
+
+/* ZeRO-2: gradients of others' pieces are given back to the system when their sums have left
+ * (exchange_rounds.c, drop), and their pages are new, and zeroed, when backward comes to them */
+static double fresh_pages_s(const model *m, const bt_rank_setup *s, double own) {
+    if (m->cfg->zero < 2 || !s->sharded) return 0;
+    return fmax(0, (double)s->params.total - own) * m->r->fresh_s;
 }
 
 static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
-    double own = (double)bt_shards_elems(&s->shards, s->shard), linear = linear_elements(s),
-           rule = bt_rates_elem(&m->r->update[m->cfg->optimizer], own), optim;
-    optim = own * (bt_rates_elem(&m->r->norm, own) + rule);
-    if (how->matrices->whole_matrix) optim += muon_s(m, s);
-    /* scales are means over all of a tensor; codes are made of own pieces under ZeRO-3 */
-    optim += m->layer.quantise_s * s->model.cfg.L *
-             (bt_run_cfg_weight_source(m->cfg) != BT_WEIGHTS_LOCAL ? 1.0 / m->shape.dp_shard : 1);
-    (void)linear;
-    work->optim_s = optim * m->crowd;
+    double own = (double)bt_shards_elems(&s->shards, s->shard),
+           rule = bt_rates_elem(&m->r->update[m->cfg->optimizer], own);
+    work->optim_s = own * (bt_rates_elem(&m->r->norm, own) + rule) + quantise_s(m, s);
+    if (how->matrices->whole_matrix) work->optim_s += muon_s(m, s);
     work->optim_comm_s = weights_out_s(m, s, work->optim_s);
     double zeroed = m->cfg->zero >= 2 && s->sharded ? own : (double)s->params.total;
-    work->begin_s = zeroed * bt_rates_elem(&m->r->zero, zeroed) * m->crowd;
+    work->begin_s = zeroed * bt_rates_elem(&m->r->zero, zeroed) + fresh_pages_s(m, s, own);
 }
 
 /* ---- a stage --------------------------------------------------------------------------------- */
@@ -176,14 +209,17 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
     BT_TRY(bt_rank_setup_init(&s, m->cfg, bt_mesh_rank_of(&m->shape, &at), err));
     double layers = bt_slice_layers(&m->whole, s.model.slice).n;
     s.model.cfg.L = (int)layers;
-    *work = (bt_stage_work){.fwd_s = layers * m->layer.fwd_s * m->crowd,
-                            .bwd_s = layers * m->layer.bwd_s * m->crowd};
-    double fwd_layer = m->layer.fwd_s * m->crowd, bwd_layer = m->layer.bwd_s * m->crowd;
-    work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, &s, fwd_layer));
-    work->bwd_comm_s = layers * (tp_layer_s(m, true) + gather_exposed_s(m, &s, bwd_layer));
+    /* a micro-batch goes forward through all layers, and back through all but the last, whose
+     * weights are still here (weight_prefetch.h) */
+    double back = fmax(layers - 1, 0), placing = prefetches(m) ? place_s(m, &s) / layers : 0;
+    *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
+                            .bwd_s = layers * m->layer.bwd_s + back * placing};
+    work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, &s, m->layer.fwd_s));
+    work->bwd_comm_s = layers * tp_layer_s(m, true) +
+                       back * gather_exposed_s(m, &s, m->layer.bwd_s);
     if (stage == m->shape.pp - 1) {
-        work->fwd_s += m->head.fwd_s * m->crowd;
-        work->bwd_s += m->head.bwd_s * m->crowd;
+        work->fwd_s += m->head.fwd_s;
+        work->bwd_s += m->head.bwd_s;
         work->fwd_comm_s += tp_ends_s(m, false);
         work->bwd_comm_s += tp_ends_s(m, true);
     }
@@ -211,7 +247,7 @@ static void plan_messages(const model *m, bt_walk *w) {
            bytes = rows * (double)m->cfg->d_model * sizeof(float),
            sent_s = bt_wire_s(&wire, 1, bytes);
     /* into a buffer, and out of one */
-    w->copy_s = m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s * m->crowd : 0;
+    w->copy_s = m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s : 0;
     w->flight_s = sent_s;
     bt_model_setup first = bt_run_cfg_setup(m->cfg, 0);
     double tied = (double)bt_stage_tied_elems(&first) * sizeof(float);
@@ -225,8 +261,7 @@ static double monitor_s(const model *m) {
     if (m->cfg->stats_every == 0 || m->cfg->no_monitor) return 0;
     bt_model_counts n = bt_model_count(&m->whole);
     double part = (double)m->shape.pp * m->shape.tp, elements = (double)n.linear / part;
-    return elements * 2 * bt_rates_elem(&m->r->norm, elements) * m->crowd /
-           (double)m->cfg->stats_every;
+    return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->stats_every;
 }
 
 /* weights and optimizer states, as fp32, each once, from all hosts at the same time */
@@ -277,7 +312,9 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
                  .overlap = m->cfg->overlap,
                  .agree_s = bt_wire_agree_s(m->r, c),
                  .monitor_s = monitor_s(m),
-                 .slow = slow};
+                 .slow = slow,
+                 .crowd = m->crowd,
+                 .ranks = c->ranks};
     plan_messages(m, &w);
     bt_code code = c->straggler_frac > 0 && !slow
                        ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)

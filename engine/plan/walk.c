@@ -1,5 +1,5 @@
 /* walk.c - the events of a step in the order of their causes. */
-#include "engine/plan/walk.h"
+#include "engine/plan/walk_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,154 +8,133 @@
 #include "engine/base/small.h"
 #include "engine/parallel/grad/reducer.h"
 
-typedef struct walker { /* one rank */
-    double now;
-    double phase[BT_PHASE_COUNT];
-    double began, last_bwd_s; /* the last micro-batch's backward pass */
-    int64_t forwards, backwards;
-} walker;
-
-typedef struct walk_state {
-    const bt_walk *w;
-    walker *ranks;     /* (dp, pp) */
-    double *down, *up; /* (pp, micros) when a stage's input of a micro-batch is there; < 0: not
-                            known yet. Of the replica that is walked */
-} walk_state;
-
-static walker *rank_at(const walk_state *s, int d, int stage) {
-    return &s->ranks[(size_t)d * (size_t)s->w->pp + (size_t)stage];
-}
-
-static double slow_of(const walk_state *s, int d, int stage) {
-    return s->w->slow ? s->w->slow[(size_t)d * (size_t)s->w->pp + (size_t)stage] : 1;
-}
-
-static void spend(walker *r, bt_phase phase, double seconds) {
+static void spend(bt_walker *r, bt_phase phase, double seconds) {
     r->phase[phase] += seconds;
     r->now += seconds;
 }
 
-static void wait_until(walker *r, double then) {
+/* where every rank computes */
+static double all_at_work(const bt_walk_state *s) { return s->w->crowd > 1 ? s->w->crowd : 1; }
+
+static void wait_until(bt_walker *r, double then) {
     if (then > r->now) spend(r, BT_PH_WAIT, then - r->now);
 }
 
 /* ---- the pipeline ---------------------------------------------------------------------------- */
 
-static double *message(double *at, const walk_state *s, int stage, int64_t i) {
-    return &at[(size_t)stage * (size_t)s->w->micros + (size_t)i];
-}
-
-static void receive(const walk_state *s, walker *r, double there) {
+static void receive(const bt_walk_state *s, bt_walker *r, double there) {
     wait_until(r, there);
-    spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s);
+    spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
 }
 
-static void send(const walk_state *s, walker *r, double *there) {
-    spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s);
+static void send(const bt_walk_state *s, bt_walker *r, double *there) {
+    spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
     *there = r->now + s->w->flight_s;
 }
 
-static void forward(walk_state *s, int d, int k) {
-    walker *r = rank_at(s, d, k);
+static void forward(bt_walk_state *s, int d, int k) {
+    bt_walker *r = bt_walker_at(s, d, k);
     const bt_stage_work *work = &s->w->stage[k];
-    if (k > 0) receive(s, r, *message(s->down, s, k, r->forwards));
-    spend(r, BT_PH_FWD, work->fwd_s * slow_of(s, d, k));
-    spend(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s);
-    if (k < s->w->pp - 1) send(s, r, message(s->down, s, k + 1, r->forwards));
+    if (k > 0) receive(s, r, *bt_walk_message(s->down, s, k, r->forwards));
+    spend(r, BT_PH_FWD, work->fwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
+    spend(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
+    if (k < s->w->pp - 1) send(s, r, bt_walk_message(s->down, s, k + 1, r->forwards));
     r->forwards++;
 }
 
 /* The last stage stands in its send until the first comes for it. */
-static void tie(walk_state *s, int d) {
-    walker *first = rank_at(s, d, 0), *last = rank_at(s, d, s->w->pp - 1);
+static void tie(bt_walk_state *s, int d) {
+    bt_walker *first = bt_walker_at(s, d, 0), *last = bt_walker_at(s, d, s->w->pp - 1);
     wait_until(first, last->now);
     wait_until(last, first->now);
     spend(first, BT_PH_COMM_EXPOSED, s->w->tied_s);
     spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
 }
 
-static void backward(walk_state *s, int d, int k) {
-    walker *r = rank_at(s, d, k);
+static void backward(bt_walk_state *s, int d, int k) {
+    bt_walker *r = bt_walker_at(s, d, k);
     const bt_stage_work *work = &s->w->stage[k];
     bool last = k == s->w->pp - 1, final = r->backwards == s->w->micros - 1;
-    if (!last) receive(s, r, *message(s->up, s, k, r->backwards));
+    if (!last) receive(s, r, *bt_walk_message(s->up, s, k, r->backwards));
     if (k == 0 && !last && final && s->w->tied_s > 0) tie(s, d);
     double begin = r->now;
-    spend(r, BT_PH_BWD, work->bwd_s * slow_of(s, d, k));
-    spend(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s);
+    spend(r, BT_PH_BWD, work->bwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
+    spend(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
     r->last_bwd_s = r->now - begin;
-    if (k > 0) send(s, r, message(s->up, s, k - 1, r->backwards));
+    if (k > 0) send(s, r, bt_walk_message(s->up, s, k - 1, r->backwards));
     r->backwards++;
 }
 
 /* the next pass of a stage, when its input is known; false: not yet, or none is left */
-static bool advance(walk_state *s, int d, int k) {
-    walker *r = rank_at(s, d, k);
+static bool advance(bt_walk_state *s, int d, int k) {
+    bt_walker *r = bt_walker_at(s, d, k);
     int64_t m = s->w->micros, behind = s->w->pp - 1 - k;
     if (r->backwards == m) return false;
-    /* as many forward passes ahead as stages lie behind; then one and one */
-    bool fwd = r->forwards < m && r->forwards <= r->backwards + behind;
-    if (fwd) {
-        if (k > 0 && *message(s->down, s, k, r->forwards) < 0) return false;
+    if (bt_walk_goes_forward(s, r, k)) {
+        if (k > 0 && *bt_walk_message(s->down, s, k, r->forwards) < 0) return false;
         forward(s, d, k);
         /* forward and backward at once */
         if (behind == 0) backward(s, d, k);
         return true;
     }
-    if (behind > 0 && *message(s->up, s, k, r->backwards) < 0) return false;
+    if (behind > 0 && *bt_walk_message(s->up, s, k, r->backwards) < 0) return false;
     backward(s, d, k);
     return true;
 }
 
-static void walk_pipeline(walk_state *s, int d) {
+static bt_code walk_pipeline(bt_walk_state *s, int d, bt_err *err) {
     size_t n = (size_t)s->w->pp * (size_t)s->w->micros;
     for (size_t i = 0; i < n; i++) s->down[i] = s->up[i] = -1;
     for (int k = 0; k < s->w->pp; k++) {
-        walker *r = rank_at(s, d, k);
+        bt_walker *r = bt_walker_at(s, d, k);
         spend(r, BT_PH_DATA, s->w->data_s);
-        spend(r, BT_PH_BWD, s->w->stage[k].begin_s * slow_of(s, d, k));
+        spend(r, BT_PH_BWD, s->w->stage[k].begin_s * bt_walker_slow(s, d, k) * all_at_work(s));
         r->began = r->now;
     }
+    if (s->w->crowd > 1 && s->w->pp > 1) return bt_walk_shared_pipeline(s, d, err);
     for (bool moved = true; moved;) {
         moved = false;
         for (int k = 0; k < s->w->pp; k++)
             while (advance(s, d, k)) moved = true;
     }
+    return BT_OK;
 }
 
 /* ---- the exchange of gradients --------------------------------------------------------------- */
 
 /* Gradients are made evenly over the last backward pass. */
-static double ready_at(const walk_state *s, const walker *r, int64_t bucket, int64_t n) {
+static double ready_at(const bt_walk_state *s, const bt_walker *r, int64_t bucket, int64_t n) {
     double left = s->w->overlap ? 1 - (double)(bucket + 1) / (double)n : 0;
     return r->now - r->last_bwd_s * left;
 }
 
 /* when the last bucket of a stage has arrived with all its data-parallel ranks */
-static double exchange_stage(walk_state *s, int k) {
+static double exchange_stage(bt_walk_state *s, int k) {
     const bt_stage_work *work = &s->w->stage[k];
     double sent = 0, arrived[BT_STRIPES_IN_FLIGHT] = {0}, end = 0;
     for (int64_t b = 0; b < work->buckets; b++) {
         double start = fmax(sent, arrived[b % BT_STRIPES_IN_FLIGHT]);
         for (int d = 0; d < s->w->dp; d++)
-            start = fmax(start, ready_at(s, rank_at(s, d, k), b, work->buckets));
+            start = fmax(start, ready_at(s, bt_walker_at(s, d, k), b, work->buckets));
         sent = start + work->bucket_wire_s;
         end = arrived[b % BT_STRIPES_IN_FLIGHT] = sent + work->bucket_latency_s;
     }
     return end;
 }
 
-static double walk_exchange(walk_state *s) {
+static double walk_exchange(bt_walk_state *s) {
     double exposed = 0;
     for (int k = 0; k < s->w->pp; k++) {
         const bt_stage_work *work = &s->w->stage[k];
         double end = exchange_stage(s, k), latest = 0;
-        for (int d = 0; d < s->w->dp; d++) latest = fmax(latest, rank_at(s, d, k)->now);
+        for (int d = 0; d < s->w->dp; d++) latest = fmax(latest, bt_walker_at(s, d, k)->now);
         for (int d = 0; d < s->w->dp && work->buckets > 0; d++) {
-            walker *r = rank_at(s, d, k);
-            double cpu = work->bucket_cpu_s * (double)work->buckets;
-            wait_until(r, latest);
-            spend(r, BT_PH_COMM_EXPOSED, fmax(0, end - latest) + cpu);
+            bt_walker *r = bt_walker_at(s, d, k);
+            double each = work->bucket_cpu_s * all_at_work(s), cpu = each * (double)work->buckets,
+                   meanwhile = s->w->overlap ? cpu - each : 0;
+            spend(r, BT_PH_BWD, meanwhile);
+            wait_until(r, latest + meanwhile);
+            spend(r, BT_PH_COMM_EXPOSED, fmax(0, end - latest) + cpu - meanwhile);
             exposed += fmax(0, end - latest) + cpu;
         }
     }
@@ -164,62 +143,83 @@ static double walk_exchange(walk_state *s) {
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-static double latest_of(const walk_state *s) {
+static double latest_of(const bt_walk_state *s) {
     double latest = 0;
     for (int i = 0; i < s->w->pp * s->w->dp; i++) latest = fmax(latest, s->ranks[i].now);
     return latest;
 }
 
-static void meet_all(walk_state *s, double then) {
+static void meet_all(bt_walk_state *s, double then) {
     for (int i = 0; i < s->w->pp * s->w->dp; i++) wait_until(&s->ranks[i], then);
 }
 
-static void walk_update(walk_state *s) {
+static void walk_update(bt_walk_state *s) {
     for (int d = 0; d < s->w->dp; d++) {
         for (int k = 0; k < s->w->pp; k++) {
-            walker *r = rank_at(s, d, k);
+            bt_walker *r = bt_walker_at(s, d, k);
             bool ends = s->w->pp > 1 && (k == 0 || k == s->w->pp - 1);
-            spend(r, BT_PH_OPTIM, s->w->stage[k].optim_s * slow_of(s, d, k));
-            spend(r, BT_PH_COMM_EXPOSED, s->w->stage[k].optim_comm_s + (ends ? s->w->tied_s : 0));
-            spend(r, BT_PH_MONITOR, s->w->monitor_s);
+            spend(r, BT_PH_OPTIM,
+                  s->w->stage[k].optim_s * bt_walker_slow(s, d, k) * all_at_work(s));
+            spend(r, BT_PH_COMM_EXPOSED,
+                  (s->w->stage[k].optim_comm_s + (ends ? s->w->tied_s : 0)) * all_at_work(s));
+            spend(r, BT_PH_MONITOR, s->w->monitor_s * all_at_work(s));
             spend(r, BT_PH_CKPT, s->w->ckpt_s);
         }
     }
 }
 
-static double bubble(const walk_state *s) {
+static double bubble(const bt_walk_state *s) {
     double waited = 0, all = 0;
     for (int i = 0; i < s->w->pp * s->w->dp; i++) waited += s->ranks[i].phase[BT_PH_WAIT];
     for (int d = 0; d < s->w->dp; d++) {
         double begin = INFINITY, end = 0;
         for (int k = 0; k < s->w->pp; k++) {
-            begin = fmin(begin, rank_at(s, d, k)->began);
-            end = fmax(end, rank_at(s, d, k)->now);
+            begin = fmin(begin, bt_walker_at(s, d, k)->began);
+            end = fmax(end, bt_walker_at(s, d, k)->now);
         }
         for (int k = 0; k < s->w->pp; k++) {
             all += end - begin;
-            waited += end - rank_at(s, d, k)->now;
+            waited += end - bt_walker_at(s, d, k)->now;
         }
     }
     return all > 0 ? waited / all : 0;
 }
 
-static void sum_up(const walk_state *s, bt_step_time *out) {
+static void sum_up(const bt_walk_state *s, bt_step_time *out) {
     int n = s->w->pp * s->w->dp;
     for (int i = 0; i < n; i++)
         for (int p = 0; p < BT_PHASE_COUNT; p++) out->phase_s[p] += s->ranks[i].phase[p] / n;
 }
 
+static void sum_up_processor(const bt_walk *w, double out[BT_PHASE_COUNT]) {
+    double m = (double)w->micros;
+    for (int k = 0; k < w->pp; k++) {
+        const bt_stage_work *x = &w->stage[k];
+        double n = (double)x->buckets,
+               meanwhile = w->overlap && n > 0 ? (n - 1) * x->bucket_cpu_s : 0,
+               copies = (w->pp > 1 ? k > 0 && k < w->pp - 1 ? 4 : 2 : 0) * m * w->copy_s,
+               tied = w->pp > 1 && (k == 0 || k == w->pp - 1) ? 2 * w->tied_s : 0;
+        out[BT_PH_FWD] += m * x->fwd_s / w->pp;
+        out[BT_PH_BWD] += (m * x->bwd_s + x->begin_s + meanwhile) / w->pp;
+        out[BT_PH_COMM_EXPOSED] += (m * (x->fwd_comm_s + x->bwd_comm_s) + n * x->bucket_cpu_s -
+                                    meanwhile + x->optim_comm_s + copies + tied) /
+                                   w->pp;
+        out[BT_PH_OPTIM] += x->optim_s / w->pp;
+    }
+    out[BT_PH_DATA] = w->data_s;
+    out[BT_PH_MONITOR] = w->monitor_s;
+}
+
 bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) {
     size_t ranks = (size_t)w->pp * (size_t)w->dp, messages = (size_t)w->pp * (size_t)w->micros;
-    walk_state s = {.w = w,
-                    .ranks = calloc(ranks, sizeof *s.ranks),
-                    .down = malloc(messages * sizeof *s.down),
-                    .up = malloc(messages * sizeof *s.up)};
+    bt_walk_state s = {.w = w,
+                       .ranks = calloc(ranks, sizeof *s.ranks),
+                       .down = malloc(messages * sizeof *s.down),
+                       .up = malloc(messages * sizeof *s.up)};
     *out = (bt_step_time){0};
     bt_code code = BT_OK;
     if (s.ranks && s.down && s.up) {
-        for (int d = 0; d < w->dp; d++) walk_pipeline(&s, d);
+        for (int d = 0; code == BT_OK && d < w->dp; d++) code = walk_pipeline(&s, d, err);
         out->bubble_frac = bubble(&s);
         out->exchange_s = walk_exchange(&s);
         meet_all(&s, latest_of(&s));
@@ -228,6 +228,7 @@ bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) {
         out->step_s = latest_of(&s);
         meet_all(&s, out->step_s);
         sum_up(&s, out);
+        sum_up_processor(w, out->processor_s);
     } else {
         code = bt_fail(err, BT_NOMEM, "no memory to walk %zu ranks and %lld micro-batches", ranks,
                        (long long)w->micros);

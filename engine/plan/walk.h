@@ -22,7 +22,10 @@
 #include "engine/base/status.h"
 #include "engine/base/tables/metric.h"
 
-typedef struct bt_stage_work {     /* seconds, of one rank of a pipeline stage */
+/* Seconds, of one rank of a pipeline stage: processor time of a rank that has its cores for itself,
+ * which takes as many times longer as ranks share cores (moving bytes within a host is processor time
+ * too); but for what is on a wire between hosts. */
+typedef struct bt_stage_work {
     double fwd_s, bwd_s;           /* a micro-batch: computing */
     double fwd_comm_s, bwd_comm_s; /* a micro-batch: exchanges that computing does not hide */
     double begin_s;                /* once a step, before the first micro-batch */
@@ -43,11 +46,18 @@ typedef struct bt_walk {
     double agree_s; /* all ranks' meeting */
     double data_s, monitor_s, ckpt_s; /* a step's share */
     const double *slow;               /* (dp, pp) factors on computing, >= 1; NULL: 1 */
+    /* threads of all ranks over the cores that they share, and the job's ranks; 0: each rank has its
+     * own (walk_shared.c) */
+    double crowd;
+    int ranks;
 } bt_walk;
 
 typedef struct bt_step_time {
     double step_s;
     double phase_s[BT_PHASE_COUNT]; /* mean of the ranks; together step_s */
+    /* processor time of a rank in each phase, without what waits and what shares cores; mean of the
+     * ranks */
+    double processor_s[BT_PHASE_COUNT];
     /* of the time from the first forward to the last backward pass the share in which a stage waits
      * for another */
     double bubble_frac;

@@ -479,16 +479,20 @@ static void announce(bt_trainer *t) {
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-static void record_profile(bt_trainer *t) {
+/* operations of rank 0; processor time as the mean of the ranks */
+static bt_code record_profile(bt_trainer *t, bt_err *err) {
     bt_profile *p = &t->profile;
     char line[200];
     t->rss_peak_mib = bt_rss_peak_mib();
     bt_profile_close(p, (bt_prec)t->cfg.precision);
-    if (bt_comm_rank(t->mesh.world) != 0) return;
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, p->processor_ms, BT_PHASE_COUNT, BT_SUM, err));
+    for (int i = 0; i < BT_PHASE_COUNT; i++) p->processor_ms[i] /= bt_comm_size(t->mesh.world);
+    if (bt_comm_rank(t->mesh.world) != 0) return BT_OK;
     for (size_t i = 0; i < p->n; i++) {
         bt_profile_text(line, sizeof line, &p->rows[i]);
         bt_telemetry_event(&t->telemetry, BT_EVENT_PROFILE, t->at.step - 1, NULL, "%s", line);
     }
+    return BT_OK;
 }
 
 static void smooth(double *mean, double value) {
@@ -513,7 +517,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
                             o.rank_values[BT_MR_STEP_TIME]);
         BT_TRY(bt_after_step(t, &o, err));
     }
-    if (t->cfg.profile) record_profile(t);
+    if (t->cfg.profile) BT_TRY(record_profile(t, err));
     return bt_telemetry_flush(&t->telemetry, err);
 }
 

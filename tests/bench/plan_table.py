@@ -4,10 +4,16 @@
 
     tests/bench/plan_table.py                       the table (about 15 minutes on a quiet machine)
     tests/bench/plan_table.py --layouts 8 --steps 3 --set model.layers=3 --seq-len 256     further words go to both commands
+    tests/bench/plan_table.py --phases              two lines more of each layout: predicted and measured phases
 
-A machine that does other work stretches steps by as much as it has of it. So a reference, plain data parallelism on as many
-ranks, is measured before and after each layout; `relative` compares predicted over measured with the reference's, which the load
-has stretched alike. `wall` is the raw ratio. Memory: planned over the peak that the kernel counts.
+A machine that does other work stretches steps, and those of ranks that meet often more than others. Three ratios of predicted over
+measured, which that meets differently:
+    wall        step time by the clock
+    relative    the same, compared with the ratio of a reference (plain data parallelism on as many ranks) that runs before and after
+    processor   processor time of a rank without waits (--profile), which other programs lengthen by what they take from the caches
+                only. Waiting is not in it: it follows from the order of the schedule, which tests/engine/plan checks.
+A layout's step `by processor time` is the predicted one with its processor time replaced by the measured. Memory: planned over the
+peak that the kernel counts.
 """
 
 import argparse
@@ -21,6 +27,8 @@ import tempfile
 SRC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BITRAIN = os.environ.get("BITRAIN", os.path.join(SRC, "build", "bitrain"))
 QUIET = ["--ckpt-every", "0", "--set", "ckpt.minutes=0", "--set", "train.stats_every=0", "--set", "data.val_frac=0"]
+PHASES = ["data_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "wait_ms", "optim_ms", "monitor_ms", "other_ms"]
+WORK = [p for p in PHASES if p != "wait_ms"]
 
 
 def run(words):
@@ -56,8 +64,23 @@ def spread(layouts, most):
 
 
 def measure(words, layout, steps):
-    got, _ = run(["bench", "train", "--steps", str(steps), "--json"] + words + flags(layout))
+    got, _ = run(["bench", "train", "--steps", str(steps), "--profile", "--json"] + words + flags(layout))
     return got
+
+
+def work(processor):
+    return sum(processor[p] for p in WORK)
+
+
+def percent(offs):
+    offs = sorted(offs)
+    return f"{100 * statistics.median(offs):.1f} % median, {100 * offs[-1]:.1f} % worst"
+
+
+def regret(group, key):
+    """Of the layout predicted to be the fastest, over the one that was, in %; and the latter."""
+    best, chosen = min(group, key=lambda g: g[key]), min(group, key=lambda g: g["predicted_ms"])
+    return 100 * (chosen[key] / best[key] - 1), best["layout"]
 
 
 def main():
@@ -68,6 +91,7 @@ def main():
     p.add_argument("--layouts", type=int, default=12, help="of each number of ranks, at most")
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--store", default=None, help="where rates are kept (default: a new folder, so that they are measured)")
+    p.add_argument("--phases", action="store_true")
     p.add_argument("--json", default=None, help="rows as JSON to this file")
     a, more = p.parse_known_args()
     store = a.store or os.path.join(tempfile.mkdtemp(), "plan.db")
@@ -75,7 +99,7 @@ def main():
     rows = []
     print(f"load {os.getloadavg()[0]:.1f} on {cores} cores; {a.preset}, {a.batch_tokens} tokens a step, {a.steps} steps each")
     print(f"{'ranks':>5} {'layout':<38} {'planned':>8} {'peak':>8} {'memory':>7} {'predicted':>10} "
-          f"{'measured':>9} {'wall':>6} {'relative':>8}")
+          f"{'measured':>9} {'wall':>6} {'relative':>8} {'processor':>9}")
     for ranks in [int(r) for r in a.ranks.split(",")]:
         base = ["--preset", a.preset, "--ranks", str(ranks), "--threads", "1", "--batch-tokens", a.batch_tokens]
         base += ["--data", "synth:chain"] + more
@@ -97,27 +121,33 @@ def main():
                 continue
             # the reference's stretch while this layout ran: measured over predicted
             stretch = statistics.mean([before["step_ms"], after["step_ms"]]) / reference["step_ms"]
+            planned, was = work(x["processor"]), work(got["processor"])
             row = {"ranks": ranks, "layout": name(x), "planned_mib": x["all_bytes"] / 2**20, "peak_mib": got["rss_mib"],
                    "predicted_ms": x["step_ms"], "measured_ms": got["step_ms"], "reference": x is reference,
                    "wall": x["step_ms"] / got["step_ms"], "relative": x["step_ms"] / got["step_ms"] * stretch,
-                   "normal_ms": got["step_ms"] / stretch}
+                   "normal_ms": got["step_ms"] / stretch, "processor": planned / was,
+                   "processor_ms": x["wait_ms"] + (x["step_ms"] - x["wait_ms"]) * was / planned,
+                   "phases": {p: [x[p], x["processor"][p], got["processor"][p], got[p]] for p in PHASES}}
             row["memory"] = row["planned_mib"] / row["peak_mib"]
+            row["step"] = row["predicted_ms"] / row["processor_ms"]
             group.append(row)
             before = after
             print(f"{ranks:5} {row['layout']:<38} {row['planned_mib']:7.0f}M {row['peak_mib']:7.0f}M {row['memory']:7.3f} "
-                  f"{row['predicted_ms']:8.0f}ms {row['measured_ms']:7.0f}ms {row['wall']:6.2f} {row['relative']:8.2f}", flush=True)
+                  f"{row['predicted_ms']:8.0f}ms {row['measured_ms']:7.0f}ms {row['wall']:6.2f} {row['relative']:8.2f} "
+                  f"{row['processor']:9.2f}", flush=True)
+            if a.phases:
+                for i, what in enumerate(["step predicted", "processor predicted", "processor measured", "step measured"]):
+                    print(f"{'':12}{what:<20}" + " ".join(f"{p[:-3].replace('comm_exposed', 'comm')} {row['phases'][p][i]:.1f}" for p in PHASES))
         if group:
-            best, chosen = min(g["normal_ms"] for g in group), min(group, key=lambda g: g["predicted_ms"])
-            print(f"{ranks:5} choice {chosen['layout']}: regret {100 * (chosen['normal_ms'] / best - 1):.1f} % (by relative times)")
-            for g in group:
-                g["regret"] = chosen["normal_ms"] / best - 1
+            chosen = min(group, key=lambda g: g["predicted_ms"])["layout"]
+            by_clock, fastest = regret(group, "normal_ms")
+            by_processor, least = regret(group, "processor_ms")
+            print(f"{ranks:5} choice {chosen}: regret {by_clock:.1f} % by relative times (fastest: {fastest}), {by_processor:.1f} % by processor time "
+                  f"(fastest: {least})", flush=True)
         rows += group
-    off = sorted(abs(r["relative"] - 1) for r in rows)
-    mem = sorted(abs(r["memory"] - 1) for r in rows)
-    wall = sorted(abs(r["wall"] - 1) for r in rows)
-    print(f"{len(rows)} layouts, load {os.getloadavg()[0]:.1f}: time apart from the load {100 * statistics.median(off):.1f} % median, "
-          f"{100 * off[-1]:.1f} % worst; by the clock {100 * statistics.median(wall):.1f} % median, {100 * wall[-1]:.1f} % worst; "
-          f"memory {100 * statistics.median(mem):.1f} % median, {100 * mem[-1]:.1f} % worst")
+    print(f"{len(rows)} layouts, load {os.getloadavg()[0]:.1f}: predicted apart from measured: step by processor time "
+          f"{percent(abs(r['step'] - 1) for r in rows)}; relative to the reference {percent(abs(r['relative'] - 1) for r in rows)}; "
+          f"by the clock {percent(abs(r['wall'] - 1) for r in rows)}; memory {percent(abs(r['memory'] - 1) for r in rows)}")
     if a.json:
         with open(a.json, "w") as f:
             json.dump(rows, f, indent=1)

@@ -42,7 +42,10 @@ awk '/ of a step/ { n[$1]++; for (i = 1; i < NF; i++) { if ($(i + 1) == "%" && !
      END { for (k in n) { if (n[k] != 1) exit 1; sum += share[k] }
            exit !(sum > 99 && sum < 101 && last == "other" && calls["tern_fwd"] == 14 && calls["tern_dx"] + calls["tern_dx8"] == 14 && mib < 150) }' "$tmp/out" ||
     fault "profile: figures that cannot be: $(cat "$tmp/out")"
-grep -q '"op":"tern_fwd","ms":' <<<"$("$BITRAIN" bench train $tiny --steps 1 --profile --json)" || fault "no operations in the JSON of a profile"
+"$BITRAIN" bench train $tiny --steps 1 --profile --json >"$tmp/out"
+grep -q '"op":"tern_fwd","ms":' "$tmp/out" || fault "no operations in the JSON of a profile"
+# processor time of the phases: some, and not more than the clock saw
+sed 's/.*"processor":{\([^}]*\)}.*/\1/' "$tmp/out" | tr , '\n' | awk -F: -v s="$(value step_ms)" '{sum += $2} /"bwd_ms"/ {bwd = $2} END {exit !(bwd > 0 && sum < 1.5 * s)}' || fault "processor time of phases: $(cat "$tmp/out")"
 "$BITRAIN" train $tiny --data synth:chain --ranks 1 --steps 4 --store "$tmp/p.db" --profile >"$tmp/out" 2>&1 || fault "train --profile: exit $?: $(cat "$tmp/out")"
 grep -q 'tern_fwd .* of a step, .* calls, .* % of' "$tmp/out" || fault "train --profile prints no operations: $(cat "$tmp/out")"
 

@@ -15,9 +15,13 @@ static const double FASTEST = 1e12, JITTER = 0.02;
 typedef struct room {
     unsigned char *out, *in;
     MPI_Request *requests;
+    size_t bytes, places; /* `out` has as many places of as many bytes */
+    int rounds;
 } room;
 
-static bt_code one_round(const bt_comm *c, const room *r, int part, double *took_s, bt_err *err) {
+static bt_code one_round(const bt_comm *c, const room *r, int round, int part, double *took_s,
+                         bt_err *err) {
+    const unsigned char *out = r->out + (size_t)round % r->places * r->bytes;
     int n = 0;
     BT_TRY(bt_mpi_check(MPI_Barrier(c->mpi), "barrier", err));
     int64_t start = bt_now_ns();
@@ -29,8 +33,8 @@ static bt_code one_round(const bt_comm *c, const room *r, int part, double *took
     }
     for (int k = 1; k < c->size; k++) {
         int to = (c->rank - k + c->size) % c->size;
-        BT_TRY(bt_mpi_check(MPI_Isend(r->out + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, to,
-                                      TAG, c->mpi, &r->requests[n++]),
+        BT_TRY(bt_mpi_check(MPI_Isend(out + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, to, TAG,
+                                      c->mpi, &r->requests[n++]),
                             "measuring of links", err));
     }
     BT_TRY(
@@ -43,10 +47,10 @@ static bt_code one_round(const bt_comm *c, const room *r, int part, double *took
  * counted */
 static bt_code measure(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
     double took;
-    BT_TRY(one_round(c, r, part, &took, err));
+    BT_TRY(one_round(c, r, 0, part, &took, err));
     *best = INFINITY;
-    for (int i = 0; i < ROUNDS; i++) {
-        BT_TRY(one_round(c, r, part, &took, err));
+    for (int i = 1; i <= r->rounds; i++) {
+        BT_TRY(one_round(c, r, i, part, &took, err));
         *best = fmin(*best, took);
     }
     return bt_all_reduce_f64(c, best, 1, BT_MAX, err);
@@ -62,20 +66,31 @@ bt_link bt_link_of(double small_s, double large_s, double small_bytes, double mo
 }
 
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
+    return bt_link_measure_long(out, c, bytes, bytes, ROUNDS, err);
+}
+
+bt_code bt_link_measure_long(bt_link *out, bt_comm *c, size_t bytes, size_t memory, int rounds,
+                             bt_err *err) {
     *out = (bt_link){0};
     if (c->size == 1) return BT_OK;
     size_t others = (size_t)c->size - 1,
            each = bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : bytes / others;
     if (each > 1 << 28) each = 1 << 28;
-    room r = {malloc(each * others), malloc(each * others), calloc(2 * others, sizeof *r.requests)};
+    size_t places = memory / bytes > 1 ? memory / bytes : 1;
+    room r = {.out = malloc(each * others * places),
+              .in = malloc(each * others),
+              .requests = calloc(2 * others, sizeof *r.requests),
+              .bytes = each * others,
+              .places = places,
+              .rounds = rounds};
     bt_code code = r.out && r.in && r.requests
                        ? BT_OK
                        : bt_fail(err, BT_NOMEM, "cannot take %.1f MiB to measure the links",
-                                 2 * (double)(each * others) / 1048576.0);
+                                 (double)(each * others * (1 + places)) / 1048576.0);
     code = bt_agree(c, code, err);
     double small = 0, large = 0;
     if (code == BT_OK) {
-        memset(r.out, 0, each * others);
+        memset(r.out, 0, each * others * places);
         memset(r.in, 0, each * others);
         code = measure(c, &r, SMALL_BYTES, &small, err);
     }

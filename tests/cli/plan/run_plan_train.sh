@@ -28,6 +28,12 @@ grep -q "^layout     pp [12] x dp [12].*predicted" out err || fault "no line tel
 [ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout' AND title LIKE '%predicted%'")" = 1 ] || fault "no event tells the layout"
 [ "$(q "SELECT count(*) FROM facts WHERE run='auto' AND key LIKE 'plan.%_ms' AND CAST(value AS REAL) >= 0")" -ge 8 ] || fault "no facts of the prediction"
 [ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 60 ] || fault "steps have no plan_ratio"
+# what was predicted stands beside what was measured, phase by phase
+ok show auto
+grep -qE '^ +PHASE +MEAN +PREDICTED +SHARE' out || fault "no phases predicted: $(grep PHASE out)"
+awk '$1 == "forward" {n += $4 > 0} $1 == "step" {n += NF == 5 && $4 > 0} END {exit n != 2}' out || fault "phases: $(grep -A12 PHASE out)"
+ok show auto --json
+grep -qE '"predicted_step_ms":[0-9.]+.*"fwd_ms":\{"mean_ms":[0-9.]+,"predicted_ms":[0-9.]+' out || fault "no phases predicted in JSON"
 ok train "${tiny[@]}" --dry-run --steps 70 --batch-tokens 512
 says "a prediction, by this machine's"          # the run that is recorded did other work
 rm -f "$BITRAIN_STORE"*

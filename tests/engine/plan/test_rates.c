@@ -141,9 +141,29 @@ static void shapes_travel_as_words(void **state) {
         assert_true(bt_part_same(&in[i], &out));
     }
     assert_false(bt_part_parse("layer:1:2", &out));
-    assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0", &out));
-    assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0", &out));
+    assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
+    assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0:1:0", &out));
+    /* a slice of no group, and a word without it */
+    assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:0:0", &out));
+    assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0", &out));
+    assert_true(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
     bt_text_release(&word);
+}
+
+/* two ranks have half of the products each, and both of two that share a kv head compute it */
+static void slices_have_their_share_of_the_work(void **state) {
+    (void)state;
+    settle(2);
+    bt_part_shape whole = bt_part_layer(&cfg, 1), half = bt_part_layer(&cfg, 2), shared = whole;
+    assert_true(fabs(bt_part_ops(&half) - bt_part_ops(&whole) / 2) < 1);
+    assert_true(fabs(bt_part_attention_ops(&half) - bt_part_attention_ops(&whole) / 2) < 1);
+    shared.KV = 1;
+    double alone = bt_part_ops(&shared);
+    shared.tp = 2;
+    assert_true(2 * bt_part_ops(&shared) > alone);
+    bt_part_shape head = bt_part_head(&cfg, 2);
+    assert_int_equal(head.V, cfg.vocab);
+    assert_true(bt_part_ops(&head) == 6.0 * head.C * head.V / 2 * head.T * head.B);
 }
 
 static int end(void **state) {
@@ -159,6 +179,7 @@ int main(void) {
         cmocka_unit_test(other_builds_are_refused),
         cmocka_unit_test(shapes_scale_by_their_work),
         cmocka_unit_test(shapes_travel_as_words),
+        cmocka_unit_test(slices_have_their_share_of_the_work),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

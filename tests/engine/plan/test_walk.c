@@ -131,6 +131,90 @@ static void tied_embedding_is_sent_and_returned(void **state) {
     near(walked(&w).step_s, without + 0.5);
 }
 
+/* a pipeline of unequal stages, messages and a tied embedding, walked event by event and as if each
+ * rank had its own cores: cores that are hardly short make no difference */
+static void sharing_hardly_is_not_sharing(void **state) {
+    (void)state;
+    for (int pp = 2; pp <= 5; pp++) {
+        for (int64_t m = 1; m <= 9; m += 2) {
+            bt_stage_work work[STAGES_MOST];
+            memset(work, 0, sizeof work);
+            for (int k = 0; k < pp; k++)
+                work[k] = (bt_stage_work){.fwd_s = 1 + 0.25 * k,
+                                          .bwd_s = 2.5 - 0.125 * k,
+                                          .fwd_comm_s = 0.0625,
+                                          .bwd_comm_s = 0.125,
+                                          .buckets = 4,
+                                          .bucket_wire_s = 0.25,
+                                          .optim_s = 0.5};
+            bt_walk w = {.pp = pp,
+                         .dp = 1,
+                         .micros = m,
+                         .stage = work,
+                         .overlap = true,
+                         .copy_s = 0.03125,
+                         .flight_s = 0.0625,
+                         .tied_s = 0.25,
+                         .ranks = pp};
+            bt_step_time own = walked(&w);
+            w.crowd = 1 + 1e-12;
+            bt_step_time shared = walked(&w);
+            phases_add_up(&shared);
+            assert_true(fabs(shared.step_s - own.step_s) < 1e-9);
+            for (int p = 0; p < BT_PHASE_COUNT; p++)
+                assert_true(fabs(shared.phase_s[p] - own.phase_s[p]) < 1e-9);
+            assert_true(fabs(shared.bubble_frac - own.bubble_frac) < 1e-9);
+        }
+    }
+}
+
+/* all stages on one core: nobody is idle while another could compute, so the passes take the sum of
+ * all work, and filling and draining cost nothing */
+static void one_core_has_no_bubble(void **state) {
+    (void)state;
+    for (int pp = 2; pp <= 4; pp++) {
+        bt_stage_work work[STAGES_MOST];
+        memset(work, 0, sizeof work);
+        for (int k = 0; k < pp; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
+        const bt_walk w = {.pp = pp, .dp = 1, .micros = 5, .stage = work, .crowd = pp, .ranks = pp};
+        bt_step_time t = walked(&w);
+        assert_true(fabs(t.step_s - 5 * 3.0 * pp) < 1e-9);
+        near(t.processor_s[BT_PH_FWD], 5);
+        near(t.processor_s[BT_PH_BWD], 10);
+        phases_add_up(&t);
+    }
+}
+
+/* Two stages on two cores with four ranks (each two data-parallel ones): while both stages compute a
+ * rank has half a core; while one does, its two ranks lie on the same core in one case of three. */
+static void waiting_ranks_keep_their_place(void **state) {
+    (void)state;
+    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
+    const bt_walk w = {.pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4};
+    bt_step_time t = walked(&w);
+    /* one micro-batch: never both at once */
+    assert_true(fabs(t.step_s - 6 * (1 + 1.0 / 3)) < 1e-9);
+    /* what all do at the same time takes all of the crowd */
+    work[0].optim_s = work[1].optim_s = 1;
+    assert_true(fabs(walked(&w).step_s - 8 - 2) < 1e-9);
+}
+
+/* sums and copies of buckets that leave early are made within the backward pass */
+static void early_buckets_cost_backward(void **state) {
+    (void)state;
+    bt_stage_work work = {.fwd_s = 1, .bwd_s = 2, .buckets = 4, .bucket_cpu_s = 0.25};
+    bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
+    bt_step_time t = walked(&w);
+    near(t.step_s, 4);
+    near(t.phase_s[BT_PH_BWD], 2.75);
+    near(t.phase_s[BT_PH_COMM_EXPOSED], 0.25);
+    near(t.processor_s[BT_PH_BWD], 2.75);
+    w.overlap = false;
+    t = walked(&w);
+    near(t.phase_s[BT_PH_BWD], 2);
+    near(t.phase_s[BT_PH_COMM_EXPOSED], 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bubble_is_the_textbooks),
@@ -139,6 +223,10 @@ int main(void) {
         cmocka_unit_test(ranks_wait_for_the_slowest),
         cmocka_unit_test(messages_cost_both_sides),
         cmocka_unit_test(tied_embedding_is_sent_and_returned),
+        cmocka_unit_test(sharing_hardly_is_not_sharing),
+        cmocka_unit_test(one_core_has_no_bubble),
+        cmocka_unit_test(waiting_ranks_keep_their_place),
+        cmocka_unit_test(early_buckets_cost_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

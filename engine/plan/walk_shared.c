@@ -1,0 +1,211 @@
+/* walk_shared.c - the passes of a pipeline whose ranks have more threads than there are cores: how
+ * fast a rank computes depends on how many others compute at that moment, so time goes from event to
+ * event.
+ *
+ * A rank that waits yields its core, but keeps its place among the tasks of that core: it does not
+ * sleep, so the kernel does not move a rank that computes from a core with another one to it. So
+ * tasks lie on cores in equal numbers, in any order, and a rank that computes shares its core with
+ * the other computing ranks that happen to lie there: of n ranks on c cores, a of which compute,
+ * (n/c - 1) (a - 1) / (n - 1) on average. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/plan/walk_state.h"
+
+typedef enum { RECEIVE, WORK, SEND, TIE } op_kind;
+
+typedef struct op {
+    op_kind kind;
+    bt_phase phase;
+    double seconds;  /* WORK: processor time, longer where others work too */
+    double *message; /* RECEIVE, SEND */
+} op;
+
+enum { OPS_MOST = 12 };
+
+typedef struct runner { /* a stage */
+    bt_walker *rank;
+    op ops[OPS_MOST]; /* of the pass at hand, or of a forward and a backward pass */
+    int n, at;
+    double left; /* of the WORK at hand */
+    bool came;   /* to where the tied embedding's gradients change hands */
+    double bwd_began;
+} runner;
+
+typedef struct shared {
+    bt_walk_state *s;
+    int d;
+    runner *runs;
+} shared;
+
+double bt_walk_crowding(const bt_walk *w, int active) {
+    if (!(w->crowd > 1)) return 1;
+    double ranks = w->ranks > w->pp ? w->ranks : w->pp, computing = active * ranks / w->pp;
+    return ranks > 1 ? 1 + (w->crowd - 1) * (computing - 1) / (ranks - 1) : w->crowd;
+}
+
+/* ---- what a stage does next ------------------------------------------------------------------ */
+
+static void put(runner *r, op o) {
+    assert(r->n < OPS_MOST);
+    r->ops[r->n++] = o;
+}
+
+static void put_receive(const shared *x, runner *r, double *message) {
+    put(r, (op){.kind = RECEIVE, .message = message});
+    put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
+}
+
+static void put_send(const shared *x, runner *r, double *message) {
+    put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
+    put(r, (op){.kind = SEND, .message = message});
+}
+
+static void put_compute(const shared *x, runner *r, int k, bool forward) {
+    const bt_stage_work *work = &x->s->w->stage[k];
+    put(r, (op){.kind = WORK,
+                .phase = forward ? BT_PH_FWD : BT_PH_BWD,
+                .seconds = (forward ? work->fwd_s : work->bwd_s) * bt_walker_slow(x->s, x->d, k)});
+    put(r, (op){.kind = WORK,
+                .phase = BT_PH_COMM_EXPOSED,
+                .seconds = forward ? work->fwd_comm_s : work->bwd_comm_s});
+}
+
+static void put_forward(const shared *x, runner *r, int k) {
+    bt_walk_state *s = x->s;
+    int64_t i = r->rank->forwards++;
+    if (k > 0) put_receive(x, r, bt_walk_message(s->down, s, k, i));
+    put_compute(x, r, k, true);
+    if (k < s->w->pp - 1) put_send(x, r, bt_walk_message(s->down, s, k + 1, i));
+}
+
+static void put_tie(const shared *x, runner *r) {
+    put(r, (op){.kind = TIE});
+    put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->tied_s});
+}
+
+static void put_backward(const shared *x, runner *r, int k) {
+    bt_walk_state *s = x->s;
+    int64_t i = r->rank->backwards++;
+    bool last = k == s->w->pp - 1, final = i == s->w->micros - 1,
+         ties = final && s->w->tied_s > 0 && s->w->pp > 1;
+    if (!last) put_receive(x, r, bt_walk_message(s->up, s, k, i));
+    if (ties && k == 0) put_tie(x, r);
+    put_compute(x, r, k, false);
+    if (k > 0) put_send(x, r, bt_walk_message(s->up, s, k - 1, i));
+    if (ties && last) put_tie(x, r);
+}
+
+static void next_pass(const shared *x, int k) {
+    runner *r = &x->runs[k];
+    r->n = r->at = 0;
+    if (r->rank->backwards == x->s->w->micros) return;
+    bool forward = bt_walk_goes_forward(x->s, r->rank, k);
+    if (forward) put_forward(x, r, k);
+    if (!forward || k == x->s->w->pp - 1) put_backward(x, r, k);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static bool done(const runner *r) { return r->at == r->n; }
+
+static void begin_op(const shared *x, int k) {
+    runner *r = &x->runs[k];
+    if (done(r)) next_pass(x, k);
+    if (done(r)) return;
+    const op *o = &r->ops[r->at];
+    r->left = o->kind == WORK ? o->seconds : 0;
+    if (o->kind == WORK && o->phase == BT_PH_BWD) r->bwd_began = r->rank->now;
+}
+
+static bool both_came(const shared *x) { return x->runs[0].came && x->runs[x->s->w->pp - 1].came; }
+
+/* an op that takes no time from here on is over */
+static bool over(const shared *x, runner *r) {
+    const op *o = &r->ops[r->at];
+    switch (o->kind) {
+    case RECEIVE: return *o->message >= 0 && *o->message <= r->rank->now;
+    case WORK: return !(r->left > 0);
+    case SEND: *o->message = r->rank->now + x->s->w->flight_s; return true;
+    case TIE: r->came = true; return both_came(x);
+    }
+    return false;
+}
+
+/* everything that happens at this moment */
+static void settle(const shared *x) {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int k = 0; k < x->s->w->pp; k++) {
+            runner *r = &x->runs[k];
+            while (!done(r) && over(x, r)) {
+                const op *o = &r->ops[r->at];
+                if (o->kind == WORK && r->rank->backwards == x->s->w->micros && r->bwd_began >= 0)
+                    r->rank->last_bwd_s = r->rank->now - r->bwd_began;
+                r->at++;
+                begin_op(x, k);
+                moved = true;
+            }
+        }
+    }
+}
+
+static double until_event(const shared *x, double crowding) {
+    double next = INFINITY;
+    for (int k = 0; k < x->s->w->pp; k++) {
+        const runner *r = &x->runs[k];
+        if (done(r)) continue;
+        const op *o = &r->ops[r->at];
+        if (o->kind == WORK) next = fmin(next, r->left * crowding);
+        if (o->kind == RECEIVE && *o->message >= 0) next = fmin(next, *o->message - r->rank->now);
+    }
+    return next;
+}
+
+static void pass_time(const shared *x, double seconds, double crowding) {
+    for (int k = 0; k < x->s->w->pp; k++) {
+        runner *r = &x->runs[k];
+        if (done(r)) continue;
+        const op *o = &r->ops[r->at];
+        r->rank->phase[o->kind == WORK ? o->phase : BT_PH_WAIT] += seconds;
+        r->rank->now += seconds;
+        /* what ends now has nothing left, whatever rounding says */
+        if (o->kind == WORK)
+            r->left = r->left * crowding <= seconds * (1 + 1e-12) ? 0
+                                                                  : r->left - seconds / crowding;
+        else if (o->kind == RECEIVE && *o->message >= 0 &&
+                 *o->message - r->rank->now < 1e-12 * r->rank->now)
+            r->rank->now = fmax(r->rank->now, *o->message);
+    }
+}
+
+static int working(const shared *x) {
+    int n = 0;
+    for (int k = 0; k < x->s->w->pp; k++)
+        n += !done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
+    return n;
+}
+
+bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
+    shared x = {.s = s, .d = d, .runs = calloc((size_t)s->w->pp, sizeof *x.runs)};
+    if (!x.runs) return bt_fail(err, BT_NOMEM, "no memory to walk %d stages", s->w->pp);
+    /* all begin together: what they did before took all of them the cores they have */
+    double began = 0;
+    for (int k = 0; k < s->w->pp; k++) began = fmax(began, bt_walker_at(s, d, k)->now);
+    for (int k = 0; k < s->w->pp; k++) {
+        x.runs[k] = (runner){.rank = bt_walker_at(s, d, k), .bwd_began = -1};
+        bt_walker *r = x.runs[k].rank;
+        r->phase[BT_PH_WAIT] += began - r->now;
+        r->now = began;
+        begin_op(&x, k);
+    }
+    for (;;) {
+        settle(&x);
+        double crowding = bt_walk_crowding(s->w, working(&x)), next = until_event(&x, crowding);
+        if (!isfinite(next)) break;
+        pass_time(&x, next, crowding);
+    }
+    free(x.runs);
+    return BT_OK;
+}
