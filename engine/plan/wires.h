@@ -16,7 +16,8 @@ bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride);
 double bt_wire_s(const bt_wire *w, double rounds, double bytes);
 
 /* Gradients of one data-parallel group and step (exchange_route.h): of an element the seconds on the
- * wire, of processor time (sums, codecs, copying within a host), and the bytes that a rank sends; and the latencies of a bucket's rounds. */
+ * wire, of processor time (sums, codecs, copying within a host) and the bytes that a rank sends; and
+ * the latencies of a bucket's rounds. */
 typedef struct bt_exchange_cost {
     double wire_s, cpu_s, bytes, latency_s;
 } bt_exchange_cost;
