@@ -84,6 +84,77 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
     return BT_OK;
 }
 
+/* ---- to codes -------------------------------------------------------------------------------- */
+
+/* whether x is the one size of a tensor's elements that are not 0; the first is */
+static bool is_size(float x, float *size) {
+    if (*size == 0) *size = x;
+    return x == *size && isfinite(x);
+}
+
+static bool codes_of_floats(int8_t *restrict codes, const float *restrict x, size_t n,
+                            float *size) {
+    float most = *size;
+    for (size_t i = 0; most == 0 && i < n; i++) most = fabsf(x[i]);
+    if (most != 0 && !is_size(most, size)) return false;
+    unsigned wrong = 0;
+    for (size_t i = 0; i < n; i++) {
+        codes[i] = (int8_t)((x[i] > 0) - (x[i] < 0));
+        wrong |= (x[i] != 0) & (fabsf(x[i]) != most);
+    }
+    return !wrong;
+}
+
+/* 256 codes, to be multiplied by d */
+static bool scaled_block(int8_t *codes, float d, float *size) {
+    unsigned any = 0;
+    for (size_t i = 0; i < TQ; i++) any |= (unsigned)(codes[i] != 0);
+    if (!isfinite(d) || (any && d != 0 && !is_size(fabsf(d), size))) return false;
+    if (d == 0) memset(codes, 0, TQ);
+    for (size_t i = 0; d < 0 && i < TQ; i++) codes[i] = (int8_t)-codes[i];
+    return true;
+}
+
+/* digit n of m bytes: -1, 0, 1 */
+static void digits_of(int8_t *restrict codes, const unsigned char *restrict in, size_t m,
+                      unsigned pow3) {
+    for (size_t i = 0; i < m; i++) {
+        const uint16_t q = (uint16_t)(in[i] * pow3 & 0xffu);
+        codes[i] = (int8_t)((uint16_t)(q * 3u) >> 8) - 1;
+    }
+}
+
+static void tq1_block(int8_t *codes, const unsigned char *in) {
+    static const unsigned pow3[] = {1, 3, 9, 27, 81};
+    for (size_t k = 0; k < 5; k++) {
+        digits_of(codes + 32 * k, in, 32, pow3[k]);
+        digits_of(codes + 160 + 16 * k, in + 32, 16, pow3[k]);
+        if (k < 4) digits_of(codes + 240 + 4 * k, in + 48, 4, pow3[k]);
+    }
+}
+
+bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t n, float *size) {
+    if (t == BT_NUM_TQ1_0 || t == BT_NUM_TQ2_0) {
+        const size_t bytes = bt_number_bytes(t, TQ);
+        for (size_t b = 0; b < n / TQ; b++, in += bytes, codes += TQ) {
+            if (t == BT_NUM_TQ1_0)
+                tq1_block(codes, in);
+            else if (bt_tern2_unpack(codes, in, 1, TQ, NULL) != BT_OK)
+                return false;
+            if (!scaled_block(codes, bt_half_to_float(u16_at(in + bytes - 2)), size)) return false;
+        }
+        return true;
+    }
+    float x[SOME];
+    for (size_t i = 0, k; i < n; i += k) {
+        k = n - i < SOME ? n - i : SOME;
+        if (bt_number_decode(t, x, in + bt_number_bytes(t, i), k, NULL) != BT_OK ||
+            !codes_of_floats(codes + i, x, k, size))
+            return false;
+    }
+    return true;
+}
+
 /* ---- from floats ----------------------------------------------------------------------------- */
 
 static void encode_16(bt_number t, unsigned char *out, const float *in, size_t n) {

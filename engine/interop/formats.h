@@ -66,6 +66,11 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MU
  * that stands for nothing */
 bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_t n, bt_err *err)
     BT_MUST_CHECK;
+/* Codes -1, 0, 1 of n elements that are 0 or +-*size, without their floats. *size 0: not known yet, and
+ * set by the first element that is not 0. false, and nothing is told: an element has another size, or
+ * bt_number_decode has an error to report */
+bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t n, float *size)
+    BT_MUST_CHECK;
 /* F32, F16, BF16, Q8_0 */
 void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n);
 /* TQ1_0, TQ2_0: codes -1, 0, 1 and one scale for all; a block of zeros has the scale 0, as the

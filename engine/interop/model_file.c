@@ -153,22 +153,41 @@ static bt_code plain_rows(bt_model_file *s, const bt_stored *f, uint64_t row, si
     return BT_OK;
 }
 
+static bt_code packed_bytes(bt_model_file *s, const bt_stored *f, uint64_t row, unsigned char *raw,
+                            bt_err *err) {
+    return bytes_of(s, f, row % f->rows * f->cols, raw, (size_t)f->cols, err);
+}
+
+static unsigned packed_shift(const bt_stored *f, uint64_t row) {
+    return (unsigned)(row / f->rows) * 2;
+}
+
+/* false: a code 3 is among them */
+static bool packed_codes(int8_t *restrict codes, const unsigned char *restrict raw, size_t n,
+                         unsigned shift, float *size) {
+    unsigned char wrong = 0, some = 0;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char code = (unsigned char)(raw[i] >> shift & 3u);
+        wrong |= (unsigned char)(code & code >> 1);
+        some |= (unsigned char)(code ^ 1u);
+        codes[i] = (int8_t)(code - 1);
+    }
+    if (some) *size = 1;
+    return !wrong;
+}
+
 static bt_code packed_row(bt_model_file *s, const bt_stored *f, uint64_t row, float *out,
                           unsigned char *raw, bt_err *err) {
-    const unsigned shift = (unsigned)(row / f->rows) * 2;
-    unsigned wrong = 0;
-    BT_TRY(bytes_of(s, f, row % f->rows * f->cols, raw, (size_t)f->cols, err));
+    const unsigned shift = packed_shift(f, row);
+    BT_TRY(packed_bytes(s, f, row, raw, err));
     for (size_t i = 0; i < f->cols; i++) {
         const unsigned code = (unsigned)raw[i] >> shift & 3u;
-        wrong |= code & code >> 1;
-        out[i] = (float)(int)code - 1.0f;
-    }
-    for (size_t i = 0; wrong && i < f->cols; i++) {
-        if (((unsigned)raw[i] >> shift & 3u) == 3)
+        if (code == 3)
             return bt_fail(err, BT_FORMAT,
                            "tensor '%s', row %llu, input %zu holds the code 3, which no ternary "
                            "weight has",
                            f->name, (unsigned long long)row, i);
+        out[i] = (float)(int)code - 1.0f;
     }
     return BT_OK;
 }
@@ -187,6 +206,29 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t 
     return BT_OK;
 }
 
+/* As codes, where the file holds such; *alike stays when all have one size (bt_number_codes), else it
+ * is false, and stored_rows says what is wrong, if anything is. */
+static bt_code stored_codes(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+                            int8_t *codes, unsigned char *raw, float *size, bool *alike,
+                            bt_err *err) {
+    const bt_stored *f = p->stored;
+    const size_t cols = (size_t)f->cols, row_bytes = bt_number_bytes(f->number, cols);
+    const size_t most = p->order == BT_ROWS_PLAIN ? raw_bytes(f) / row_bytes : 1;
+    for (size_t done = 0, k; done < n && *alike; done += k) {
+        k = bt_min_size(n - done, most);
+        if (p->order == BT_ROWS_PACKED) {
+            BT_TRY(packed_bytes(s, f, row + done, raw, err));
+            *alike = packed_codes(codes + done * cols, raw, cols, packed_shift(f, row + done),
+                                  size);
+            continue;
+        }
+        const uint64_t from = p->order == BT_ROWS_TURNED ? turned(s, row + done) : row + done;
+        BT_TRY(bytes_of(s, f, from * row_bytes, raw, k * row_bytes, err));
+        *alike = bt_number_codes(f->number, codes + done * cols, raw, k * cols, size);
+    }
+    return BT_OK;
+}
+
 /* ---- rows, over the thread pool --------------------------------------------------------------- */
 
 typedef struct rows_job {
@@ -195,11 +237,26 @@ typedef struct rows_job {
     uint64_t row;
     float *out;
     bool weights; /* codes become latent weights, values are checked */
+    /* of codes_range, which has no out */
+    int8_t *codes; /* NULL: counted only */
+    bool alike;
+    float size;    /* of the codes that are not 0; 0: there are none */
+    uint64_t some; /* how many are not */
     pthread_mutex_t lock;
     bt_code code; /* of the first rows that fail, and why */
     size_t failed;
     bt_err *err;
 } rows_job;
+
+static void rows_failed(rows_job *j, size_t begin, bt_code code, const bt_err *why) {
+    pthread_mutex_lock(&j->lock);
+    if (j->code == BT_OK || begin < j->failed) {
+        j->code = code;
+        j->failed = begin;
+        if (j->err) *j->err = *why;
+    }
+    pthread_mutex_unlock(&j->lock);
+}
 
 static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t elems, bt_err *err) {
     const bt_stored_place *p = j->p;
@@ -214,30 +271,40 @@ static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t e
                    (double)out[k], (unsigned long long)row);
 }
 
+/* latent weights of rows whose codes have been counted; false: read them as floats */
+static bt_code latent_rows(const rows_job *j, uint64_t row, size_t n, float *restrict out,
+                           int8_t *restrict codes, unsigned char *raw, bool *alike, bt_err *err) {
+    const size_t elems = n * (size_t)j->p->stored->cols;
+    const float level = j->p->level;
+    float size = 0;
+    BT_TRY(stored_codes(j->s, j->p, row, n, codes, raw, &size, alike, err));
+    for (size_t k = 0; *alike && k < elems; k++) out[k] = level * (float)codes[k];
+    return BT_OK;
+}
+
 static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
     rows_job *j = ctx;
     const bt_stored *f = j->p->stored;
     const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols);
-    unsigned char *raw = malloc(raw_bytes(f));
+    const bool latent = j->weights && j->p->coded && isfinite(j->p->level);
+    unsigned char *raw = malloc(raw_bytes(f) + (latent ? step * cols : 0));
     bt_err why = BT_ERR_INIT;
     bt_code code = raw ? BT_OK
                        : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
     (void)thread;
     for (size_t r = begin, n; r < end && code == BT_OK; r += n) { /* pieces that stay in cache */
+        float *out = j->out + r * cols;
+        bool alike = latent;
         n = bt_min_size(step, end - r);
-        code = stored_rows(j->s, j->p, j->row + r, n, j->out + r * cols, raw, &why);
-        if (code == BT_OK && j->weights)
-            code = finish_rows(j, j->row + r, j->out + r * cols, n * cols, &why);
+        if (latent)
+            code = latent_rows(j, j->row + r, n, out, (int8_t *)raw + raw_bytes(f), raw, &alike,
+                               &why);
+        if (code != BT_OK || alike) continue;
+        code = stored_rows(j->s, j->p, j->row + r, n, out, raw, &why);
+        if (code == BT_OK && j->weights) code = finish_rows(j, j->row + r, out, n * cols, &why);
     }
     free(raw);
-    if (code == BT_OK) return;
-    pthread_mutex_lock(&j->lock);
-    if (j->code == BT_OK || begin < j->failed) {
-        j->code = code;
-        j->failed = begin;
-        if (j->err) *j->err = why;
-    }
-    pthread_mutex_unlock(&j->lock);
+    if (code != BT_OK) rows_failed(j, begin, code, &why);
 }
 
 static bt_code read_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
@@ -275,47 +342,107 @@ static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt
     return BT_OK;
 }
 
-/* how many codes are not zero; all have one size, `most` (0: not known yet) */
-static bt_code count_piece(const bt_stored_place *p, const float *x, size_t n, float *most,
-                           uint64_t *some, bt_err *err) {
-    size_t zero = 0, same = 0, first = 0;
-    while (*most == 0 && first < n) *most = fabsf(x[first++]);
-    for (size_t k = 0; k < n; k++) {
-        zero += x[k] == 0;
-        same += fabsf(x[k]) == *most;
+static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
+    rows_job *j = ctx;
+    const bt_stored *f = j->p->stored;
+    const size_t cols = (size_t)f->cols, step = bt_max_size(1, PIECE / cols);
+    unsigned char *raw = malloc(raw_bytes(f) + step * cols);
+    bt_err why = BT_ERR_INIT;
+    bt_code code = raw ? BT_OK
+                       : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
+    bool alike = true;
+    float size = 0;
+    uint64_t some = 0;
+    (void)thread;
+    for (size_t r = begin, n; r < end && code == BT_OK && alike; r += n) {
+        int8_t *codes = j->codes ? j->codes + r * cols : (int8_t *)raw + raw_bytes(f);
+        n = bt_min_size(step, end - r);
+        code = stored_codes(j->s, j->p, j->row + r, n, codes, raw, &size, &alike, &why);
+        size_t zero = 0;
+        for (size_t k = 0; k < n * cols; k++) zero += codes[k] == 0;
+        some += n * cols - zero;
     }
-    if (*most == 0) return BT_OK;
-    *some += n - zero;
-    if (zero + same == n) return BT_OK;
-    for (size_t k = 0; k < n; k++)
+    free(raw);
+    if (code != BT_OK) rows_failed(j, begin, code, &why);
+    pthread_mutex_lock(&j->lock);
+    if (!alike || (size != 0 && j->size != 0 && size != j->size)) j->alike = false;
+    if (size != 0) j->size = size;
+    j->some += some;
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* All rows of tensor i once: their codes (codes NULL: counted only), and what a place knows of them.
+ * *alike false: they are no codes of one size, and as floats they say why. */
+static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    bt_stored_place *p = &s->places[i];
+    bt_stored_place stored = *p;
+    float scale;
+    if (!codes && stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN; /* counts alike */
+    rows_job j = {.s = s,
+                  .p = &stored,
+                  .codes = codes,
+                  .alike = true,
+                  .lock = PTHREAD_MUTEX_INITIALIZER,
+                  .err = err};
+    BT_TRY(read_scale(s, p, &scale, err));
+    bt_parallel_for(t->rows, bt_max_size(1, PIECE / t->cols), codes_range, &j);
+    *alike = j.alike;
+    if (j.code != BT_OK || !j.alike) return j.code;
+    p->s = j.size * scale;
+    p->level = j.some ? (float)((double)p->s * (double)t->count / (double)j.some) : 0;
+    p->counted = true;
+    return BT_OK;
+}
+
+/* elements that are not all 0 or of one size: names two that differ, if they do */
+static bt_code unlike_piece(const bt_stored_place *p, const float *x, size_t n, float *most,
+                            bt_err *err) {
+    for (size_t k = 0; k < n; k++) {
+        if (*most == 0) *most = fabsf(x[k]);
         if (x[k] != 0 && fabsf(x[k]) != *most)
             return bt_fail(err, BT_FORMAT,
                            "tensor '%s' holds %g and %g: a ternary tensor has one scale",
                            p->stored->name, (double)*most, (double)fabsf(x[k]));
+    }
     return BT_OK;
+}
+
+/* what keeps a tensor from being codes of one size */
+static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    bt_stored_place *p = &s->places[i];
+    const size_t step = CHUNK / t->cols > 0 ? CHUNK / t->cols : 1;
+    float most = 0, *x = malloc(step * t->cols * sizeof *x);
+    bt_code code = x ? BT_OK
+                     : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
+    bt_stored_place stored = *p;
+    if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN;
+    for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
+        const size_t n = bt_min_size(step, t->rows - row);
+        code = read_rows(s, &stored, row, n, x, false, err);
+        if (code == BT_OK) code = unlike_piece(p, x, n * t->cols, &most, err);
+    }
+    free(x);
+    BT_TRY(code);
+    return bt_fail(err, BT_FORMAT, "tensor '%s' holds %g, which is no scale of ternary weights",
+                   p->stored->name, (double)most);
 }
 
 /* the scale, how many codes are not zero, and the latent weight that stands for one */
 static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
-    const bt_tensor *t = &s->params.tensors[i];
-    bt_stored_place *p = &s->places[i];
-    const size_t step = CHUNK / t->cols > 0 ? CHUNK / t->cols : 1;
-    float scale, most = 0, *x = malloc(step * t->cols * sizeof *x);
-    uint64_t some = 0;
-    if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
-    bt_code code = read_scale(s, p, &scale, err);
-    bt_stored_place stored = *p;
-    if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN; /* any order counts alike */
-    for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
-        const size_t n = t->rows - row < step ? t->rows - row : step;
-        code = read_rows(s, &stored, row, n, x, false, err);
-        if (code == BT_OK) code = count_piece(p, x, n * t->cols, &most, &some, err);
-    }
-    free(x);
-    BT_TRY(code);
-    p->s = most * scale;
-    p->level = some ? (float)((double)p->s * (double)t->count / (double)some) : 0;
-    p->counted = true;
+    bool alike = true;
+    BT_TRY(read_codes(s, i, NULL, &alike, err));
+    return alike ? BT_OK : explain_codes(s, i, err);
+}
+
+bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *direct, bt_err *err) {
+    *direct = s->places && s->places[i].coded && !s->view.read;
+    if (!*direct) return BT_OK;
+    BT_TRY(read_codes(s, i, codes, direct, err));
+    if (!*direct) return explain_codes(s, i, err);
+    /* as absmean reads latent weights: a scale below its least makes other codes of them */
+    *direct = isfinite(s->places[i].level) && s->places[i].s >= 1e-5f;
     return BT_OK;
 }
 

@@ -5,7 +5,8 @@
  *           kept in memory is a buffer of about a MiB, never a tensor.
  * Codes:    files that hold -1, 0, 1 and a scale s give latent weights of which absmean
  *           quantisation makes those codes and that scale again: 0, and +-s * n / (non-zero codes),
- *           whose mean of |w| is s. The first read of such a tensor reads it once more, to count.
+ *           whose mean of |w| is s. The first read of such a tensor reads it once more, to count;
+ *           bt_model_file_codes reads it once.
  * Owns:     open files, tensor table, tokenizer. Threads: one caller. */
 #ifndef BT_ENGINE_INTEROP_MODEL_FILE_H
 #define BT_ENGINE_INTEROP_MODEL_FILE_H
@@ -76,6 +77,11 @@ bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint6
                                float *out, bt_err *err) BT_MUST_CHECK;
 /* the scale of a tensor that holds codes, else 0 */
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
+/* The codes of tensor i, (rows, cols) in our order, read once and without floats: the same as absmean
+ * quantisation makes of what bt_model_file_read gives. *direct false, and codes hold nothing: the
+ * tensor has none, or they are to be made of its latent weights */
+bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *direct, bt_err *err)
+    BT_MUST_CHECK;
 /* all elements into the flat array of a model of this shape */
 bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_MUST_CHECK;
 

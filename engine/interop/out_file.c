@@ -165,13 +165,13 @@ static bt_code put_rows(tensor_job *j, size_t row, size_t n, bt_err *err) {
 static void pack_range(void *ctx, int thread, size_t begin, size_t end) {
     const piece *p = ctx;
     const size_t cols = p->j->t->cols, quarter = p->j->t->rows / 4 * cols;
-    const int8_t *codes = p->j->codes + p->row * cols;
+    const int8_t *c0 = p->j->codes + p->row * cols, *c1 = c0 + quarter, *c2 = c1 + quarter,
+                 *c3 = c2 + quarter;
+    unsigned char *restrict out = p->j->bytes;
     (void)thread;
-    for (size_t k = begin; k < end; k++) {
-        unsigned b = 0;
-        for (size_t q = 0; q < 4; q++) b |= (unsigned)(codes[q * quarter + k] + 1) << 2 * q;
-        p->j->bytes[k] = (unsigned char)b;
-    }
+    for (size_t k = begin; k < end; k++)
+        out[k] = (unsigned char)((c0[k] + 1) | (c1[k] + 1) << 2 | (c2[k] + 1) << 4 |
+                                 (c3[k] + 1) << 6);
 }
 
 static bt_code put_packed(tensor_job *j, bt_err *err) {
@@ -187,13 +187,12 @@ static bt_code put_packed(tensor_job *j, bt_err *err) {
 
 /* ---- a tensor ------------------------------------------------------------------------------------ */
 
-static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
+/* of latent weights */
+static bt_code quantise_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     float *x = malloc(t->count * sizeof *x);
-    j->codes = calloc(t->count, 1);
-    bt_code code = x && j->codes
-                       ? bt_model_file_read(s, i, 0, t->count, x, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+    bt_code code = x ? bt_model_file_read(s, i, 0, t->count, x, err)
+                     : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
     if (code == BT_OK) code = bt_model_file_scale(s, i, &j->scale, err);
     if (code == BT_OK) {
         const float mean = bt_absmean(t, x);
@@ -202,6 +201,14 @@ static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
     }
     free(x);
     return code;
+}
+
+static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
+    bool direct;
+    j->codes = calloc(j->t->count, 1);
+    if (!j->codes) return bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", j->t->name);
+    BT_TRY(bt_model_file_codes(s, i, j->codes, &direct, err));
+    return direct ? bt_model_file_scale(s, i, &j->scale, err) : quantise_codes(s, i, j, err);
 }
 
 static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {

@@ -63,6 +63,47 @@ static void codes_come_back(void **state) {
     assert_int_equal(bt_number_decode(BT_NUM_TQ2_0, back, out, N, &err), BT_FORMAT);
 }
 
+/* without floats: the signs of the floats, where all have one size */
+static void codes_without_floats(void **state) {
+    (void)state;
+    static const bt_number types[] = {BT_NUM_F32,  BT_NUM_F16,   BT_NUM_BF16,
+                                      BT_NUM_Q8_0, BT_NUM_TQ1_0, BT_NUM_TQ2_0};
+    static float x[N], back[N];
+    static int8_t drawn[N], codes[N];
+    static unsigned char out[N * 4];
+    bt_err err = BT_ERR_INIT;
+    draw(x, drawn);
+    for (size_t i = 0; i < N; i++) x[i] = 0.375f * (float)drawn[i];
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        const bool coded = bt_number_at(types[k])->coded;
+        float size = 0;
+        if (coded)
+            bt_number_encode_codes(types[k], out, drawn, 0.375f, N);
+        else
+            bt_number_encode(types[k], out, x, N);
+        assert_true(bt_number_codes(types[k], codes, out, N, &size));
+        assert_memory_equal(codes, drawn, N);
+        assert_int_equal(bt_number_decode(types[k], back, out, N, &err), BT_OK);
+        for (size_t i = 0; i < N; i++) assert_true(back[i] == size * (float)codes[i]);
+        size = 0.25f; /* another tensor's, or another thread's */
+        assert_false(bt_number_codes(types[k], codes, out, N, &size));
+    }
+    float size = 0;
+    unsigned char *d = out + 2 * bt_number_bytes(BT_NUM_TQ2_0, 256) + 64; /* of the last block */
+    d[1] |= 0x80;                                                         /* -0.375 */
+    assert_true(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
+    for (size_t i = 0; i < N; i++) assert_true(codes[i] == (i < 512 ? drawn[i] : -drawn[i]));
+    d[0] = d[1] = 0;
+    assert_true(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
+    for (size_t i = 512; i < N; i++) assert_int_equal(codes[i], 0);
+    d[1] = 0x7c; /* infinity */
+    assert_false(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
+    d[1] = 0x3c; /* 1 */
+    assert_false(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
+    out[7] = 0xff; /* the code 3 */
+    assert_false(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
+}
+
 /* every fp16 and bf16 value, and the floats between two of them */
 static void halves(void **state) {
     (void)state;
@@ -105,9 +146,8 @@ static void eighths_round_away_from_zero(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_those_of_the_packers),
-        cmocka_unit_test(codes_come_back),
-        cmocka_unit_test(halves),
+        cmocka_unit_test(bytes_are_those_of_the_packers), cmocka_unit_test(codes_come_back),
+        cmocka_unit_test(codes_without_floats),           cmocka_unit_test(halves),
         cmocka_unit_test(eighths_round_away_from_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,42 @@ static void weights_have_the_bytes_of_transformers(void **state) {
     same_file(in("b", "tokenizer.json"), in("q", "tokenizer.json"));
 }
 
+static bt_code as_floats(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,
+                         float *out, bt_err *err) {
+    ++*(int *)ctx;
+    return bt_model_file_read_own(s, i, first, count, out, err);
+}
+
+/* codes that go from one file to the other without floats make the bytes that latent weights make, which
+ * are read as floats and quantised anew: the plain way, through a view */
+static void codes_have_the_bytes_of_latent_weights(void **state) {
+    (void)state;
+    static const char *const sources[] = {
+        "bitnet-tq/bitnet-tq-tq1_0.gguf", "bitnet-tq/bitnet-tq-tq2_0-scale.gguf",
+        "bitnet/bitnet-f32.gguf",         "bitnet/bitnet-f32-scale.gguf",
+        "bitnet/bitnet-f16.gguf",         "bitnet/hf-packed-bitlinear",
+        "bitnet/hf-packed-autobitlinear"};
+    bt_err err = BT_ERR_INIT;
+    for (size_t k = 0; k < sizeof sources / sizeof *sources; k++) {
+        char name[2][16];
+        for (int plain = 0; plain < 2; plain++) {
+            int reads = 0;
+            bt_text notes = {0};
+            int64_t bytes;
+            bt_model_file *s = open_golden(sources[k]);
+            bt_convert_job job = {.to = BT_TO_HF, .number = BT_NUM_PACKED};
+            if (plain) s->view = (bt_model_view){.ctx = &reads, .read = as_floats};
+            snprintf(name[plain], sizeof name[plain], "codes%zu-%d", k, plain);
+            job.dest = fixture_path(name[plain]);
+            if (bt_convert(s, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+            assert_int_equal(plain, reads > 0);
+            bt_text_release(&notes);
+            bt_model_file_close(s);
+        }
+        same_file(in(name[0], "model.safetensors"), in(name[1], "model.safetensors"));
+    }
+}
+
 /* out of a GGUF file, whose rows have another order */
 static void a_file_becomes_the_folder(void **state) {
     (void)state;
@@ -189,6 +225,7 @@ static void models_that_no_class_computes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_have_the_bytes_of_transformers),
+        cmocka_unit_test(codes_have_the_bytes_of_latent_weights),
         cmocka_unit_test(a_file_becomes_the_folder),
         cmocka_unit_test(shards_and_packed_codes_say_the_same),
         cmocka_unit_test(config_has_both_spellings),
