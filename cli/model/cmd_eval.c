@@ -10,6 +10,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/verbs.h"
 #include "cli/model/checkpoint_model.h"
+#include "cli/model/classify.h"
 #include "cli/model/eval_choices.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
@@ -32,7 +33,7 @@ static const bt_opt eval_opts[] = {
     {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
      "field of a JSONL object that holds the text (default: as the run)"},
     {"form", "--form", BT_OPT_ENUM, FIELD(form), "auto", 0, 0,
-     "auto|text|completion|alpaca|messages|sharegpt|preference", NULL,
+     "auto|text|completion|alpaca|messages|sharegpt|preference|label", NULL,
      "what a line of .jsonl data holds (auto: as the run)"},
     {"template", "--template", BT_OPT_TEXT, FIELD(chat_template), "", 0, 0, NULL, NULL,
      "chat template of conversations (default: as the run)"},
@@ -106,18 +107,28 @@ static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cf
     return code;
 }
 
-static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out, bt_err *err) {
+/* what is measured must be what the model was trained to tell */
+static bt_code check_kind(const bt_trained *t, bt_err *err) {
+    if (t->cfg.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
+        return bt_fail(err, BT_ARG,
+                       "'%.100s' has no adapters: preferences are judged by what adapters change "
+                       "in the probabilities of their base",
+                       t->meta.run);
+    if (t->cfg.form == BT_FORMED_LABEL && !t->cfg.labels[0])
+        return bt_fail(err, BT_ARG, "'%.100s' is no classifier: it has no labels", t->meta.run);
+    return t->cfg.form == BT_FORMED_LABEL ? BT_OK : bt_classifier_refuse(t, err);
+}
+
+/* confusion: of a classifier, the caller's to free; else NULL */
+static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out,
+                       double **confusion, bt_err *err) {
     char tokenizer[1024], cache[PATH_MAX] = "";
     bool made = false;
     bt_evaluator *e = NULL;
     bt_progress bar;
     bt_progress_begin(&bar, cfg->quiet);
     const bt_model_cfg *m = bt_model_config(t->model);
-    if (t->cfg.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
-        return bt_fail(err, BT_ARG,
-                       "'%.100s' has no adapters: preferences are judged by what adapters change "
-                       "in the probabilities of their base",
-                       t->meta.run);
+    BT_TRY(check_kind(t, err));
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
     /* a model that was not trained here has no cache folder yet */
@@ -140,19 +151,30 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
         code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
     bt_progress_end(&bar);
     if (code == BT_OK) code = run_evaluator(e, t, cfg, out, err);
+    const size_t table = (size_t)m->classes * (size_t)m->classes * sizeof **confusion;
+    if (code == BT_OK && table) *confusion = malloc(table);
+    if (code == BT_OK && table && *confusion) memcpy(*confusion, bt_evaluator_confusion(e), table);
     bt_evaluator_close(e);
     if (made) unlink(tokenizer);
     return code;
 }
 
 static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
-                  double seconds) {
+                  const double *confusion, double seconds) {
     const bool pairs = t->cfg.form == BT_FORMED_PREFERENCE;
     if (!cfg->json && pairs) {
         printf("%s, step %lld: %.4f nats per preference, %.1f %% right, reward margin %.4f (%lld "
                "preferences of %s)\n",
                t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->margin,
                (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+        return;
+    }
+    if (!cfg->json && confusion) {
+        printf(
+            "%s, step %lld: %.4f nats per text, %.1f %% right, macro F1 %.4f (%lld texts of %s)\n",
+            t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->macro_f1,
+            (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+        bt_classifier_print(t, confusion);
         return;
     }
     if (!cfg->json) {
@@ -175,6 +197,11 @@ static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result
         bt_json_num(&j, "accuracy", r->accuracy);
         bt_json_num(&j, "reward_margin", r->margin);
         bt_json_int(&j, "preferences", r->tokens);
+    } else if (confusion) {
+        bt_json_num(&j, "accuracy", r->accuracy);
+        bt_json_num(&j, "macro_f1", r->macro_f1);
+        bt_json_int(&j, "texts", r->tokens);
+        bt_classifier_json(t, confusion, &j);
     } else {
         bt_json_num(&j, "perplexity", exp(r->nats));
         bt_json_num(&j, "bits_per_byte", r->bits_per_byte);
@@ -253,6 +280,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_opts o;
     bt_trained t;
     bt_eval_result r;
+    double *confusion = NULL;
     const char *which = "last";
     size_t n = 0;
     bool help;
@@ -268,9 +296,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK) take_form(&t.cfg, &cfg);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
-    if (code == BT_OK) code = measure(&t, &cfg, &r, err);
-    if (code == BT_OK) print(&t, &cfg, &r, (double)(bt_now_ns() - began) / 1e9);
+    if (code == BT_OK) code = measure(&t, &cfg, &r, &confusion, err);
+    if (code == BT_OK) print(&t, &cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9);
     bt_trained_release(&t);
+    free(confusion);
     return code;
 }
 
@@ -283,7 +312,8 @@ const bt_command bt_cmd_eval = {
         "bitrain eval abl-3 --data book.txt --json\n"
         "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n"
         "bitrain eval last --task arc --data arc_easy.jsonl      accuracy on questions with "
-        "choices\n",
+        "choices\n"
+        "bitrain eval spam --data test.jsonl             a classifier: accuracy, and F1 by label\n",
     .options = options,
     .run = run,
 };

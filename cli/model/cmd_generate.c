@@ -7,6 +7,7 @@
 #include "cli/common/command.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_model.h"
+#include "cli/model/classify.h"
 #include "cli/model/sampling_opts.h"
 #include "cli/model/write_text.h"
 #include "engine/base/clock.h"
@@ -153,8 +154,12 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     else
         bt_text_put(&prompt, cfg->prompt);
     if (code == BT_OK) code = bt_trained_load(&t, &how, err);
+    const bool classifier = code == BT_OK && t.cfg.labels[0];
+    if (classifier && cfg->chat) code = bt_classifier_refuse(&t, err);
+    if (classifier && code == BT_OK)
+        code = bt_classify_text(&t, bt_text_str(&prompt), prompt.len, cfg->json, err);
     if (code == BT_OK && cfg->chat) code = chat(cfg, &t, &w.out, err);
-    if (code == BT_OK && !cfg->chat) {
+    if (code == BT_OK && !cfg->chat && !classifier) {
         code = write_on(&t, cfg, &prompt, &w, err);
         if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
         if (code == BT_OK && !cfg->json) bt_show_speed(&w);
@@ -187,7 +192,8 @@ const bt_command bt_cmd_generate = {
                 "bitrain generate abl-3 --tokens 400 --temperature 0.7 --top-k 40 --seed 7\n"
                 "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:'   one line of answer\n"
                 "bitrain generate last --chat --system 'Be brief.'\n"
-                "echo 'And God said' | bitrain generate last --prompt -\n",
+                "echo 'And God said' | bitrain generate last --prompt -\n"
+                "bitrain generate spam --prompt 'You have won'    of a classifier: the label\n",
     .options = options,
     .run = run,
 };

@@ -9,6 +9,7 @@
 #include "cli/common/command.h"
 #include "cli/common/token_file.h"
 #include "cli/model/chat_session.h"
+#include "cli/model/classify.h"
 #include "cli/serve/openai.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/decoder.h"
@@ -225,6 +226,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .threads = cfg.threads,
                                 .B = 1};
     bt_code code = bt_trained_load(&t, &how, err);
+    if (code == BT_OK) code = bt_classifier_refuse(&t, err);
     if (code == BT_OK) code = serve(&cfg, &t, err);
     bt_trained_release(&t);
     bt_ops_release();

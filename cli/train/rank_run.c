@@ -125,7 +125,8 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
     /* a base is kept in a form that does not decode; validation has shown samples */
     const bool wanted = code == BT_OK && sample && text && !out->stopped &&
-                        r->cfg->tune != BT_TUNE_LORA && bt_comm_rank(bt_comm_world()) == 0;
+                        r->cfg->tune != BT_TUNE_LORA && !r->cfg->labels[0] &&
+                        bt_comm_rank(bt_comm_world()) == 0;
     const bool part = r->cfg->tp > 1 || r->cfg->pp > 1 ||
                       bt_run_cfg_weight_source(r->cfg) != BT_WEIGHTS_LOCAL;
     bt_err why = BT_ERR_INIT;

@@ -10,7 +10,9 @@
 #include "engine/interop/model_file.h"
 
 /* what the weights fix, and their tokenizer */
-static bool follows(const char *key) {
+static bool follows(const bt_run_cfg *c, const char *key) {
+    /* of a classifier that goes on: a row of its head for each */
+    if (strcmp(key, "data.labels") == 0) return c->form == BT_FORMED_LABEL;
     if (strcmp(key, "data.tokenizer") == 0) return true;
     return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init_from") != 0 &&
            strcmp(key, "model.preset") != 0;
@@ -20,7 +22,7 @@ static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key,
                    *value = json_string_value(json_object_get(config, key));
-        if (!follows(key) || !value || p->opts.origin[i] > BT_FROM_PRESET) continue;
+        if (!follows(&p->cfg, key) || !value || p->opts.origin[i] > BT_FROM_PRESET) continue;
         BT_TRY(bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "as model.init_from", err));
     }
     return BT_OK;

@@ -128,7 +128,7 @@ bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *c) {
 
 static double lr_factor_of(const bt_tensor *x, const bt_run_cfg *c) {
     if (x->id == BT_P_EMBED) return c->embed_lr;
-    if (x->id == BT_P_HEAD) return c->head_lr;
+    if (x->id == BT_P_HEAD || x->id == BT_P_SCORE) return c->head_lr;
     return x->linear ? c->matrix_lr : 1;
 }
 

@@ -214,6 +214,12 @@ void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
     cfg->grad = BT_GRAD_FLOAT;
 }
 
+int bt_run_cfg_classes(const bt_run_cfg *cfg) {
+    int n = cfg->labels[0] != '\0';
+    for (const char *c = cfg->labels; *c; c++) n += *c == '\n';
+    return n;
+}
+
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
     *out = (bt_model_cfg){
         .L = (int)cfg->n_layers,
@@ -227,7 +233,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .norm = (bt_norm_kind)cfg->norm,
         .act = (bt_act)cfg->act,
         .linear = (bt_linear_kind)cfg->linear,
-        .tied = cfg->tied,
+        .tied = cfg->tied || cfg->labels[0], /* a classifier has no head for the vocabulary */
         .qk_norm = cfg->qk_norm,
         .rope_theta = cfg->rope_theta,
         .norm_eps = cfg->norm_eps,
@@ -236,6 +242,7 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .logit_cap = cfg->logit_cap,
         .z_loss = cfg->z_loss,
         .lora = bt_tune_lora(cfg),
+        .classes = bt_run_cfg_classes(cfg),
     };
 }
 

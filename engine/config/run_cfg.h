@@ -31,7 +31,7 @@ enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* tune.mode */
 enum { BT_TUNE_FULL, BT_TUNE_LORA };
 /* data.form, as bt_form_kind of engine/data */
-enum { BT_FORMED_TEXT, BT_FORMED_PREFERENCE = 5 };
+enum { BT_FORMED_TEXT, BT_FORMED_PREFERENCE = 5, BT_FORMED_LABEL = 6 };
 /* data.packing; never AUTO once resolved. As bt_packing of engine/data */
 enum { BT_PACKED_AUTO, BT_PACKED_STREAM, BT_PACKED_PAD, BT_PACKED_DOCUMENTS };
 /* launch.layout */
@@ -69,6 +69,7 @@ void bt_run_cfg_json(const bt_opts *o, bt_text *out);
 void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
 /* of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
+int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0: no classifier */
 /* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
  * model has ternary layers that fade in); the settings as they are then */
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);

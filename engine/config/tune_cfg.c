@@ -136,8 +136,37 @@ static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* a classifier's head is one rank's: each text has one row of few classes */
+static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
+    if (c->form != BT_FORMED_LABEL)
+        return c->labels[0] ? bt_fail(err, BT_ARG,
+                                      "data.labels are the classes of data.form=label (set it, or "
+                                      "leave them out)")
+                            : BT_OK;
+    if (c->tune == BT_TUNE_LORA)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "data.form=label trains all weights and a head of its own, no adapters (use "
+                       "tune.mode=full)");
+    if (c->tp > 1 || c->pp > 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "data.form=label judges whole rows of the last layer: it works with "
+                       "--dp-replicate, --dp-shard and --zero, not with --tp or --pp");
+    if (c->teacher[0])
+        return bt_fail(err, BT_ARG,
+                       "tune.teacher teaches probabilities of tokens, and data.form=label has "
+                       "classes (leave one out)");
+    if (c->packing == BT_PACKED_STREAM)
+        return bt_fail(err, BT_ARG,
+                       "data.packing=stream runs texts together, and data.form=label judges each "
+                       "at its end (use documents or pad)");
+    c->sample_tokens = 0; /* it writes no text */
+    c->parts = 1;         /* of tensor parallelism, which there is none of */
+    return BT_OK;
+}
+
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
+    BT_TRY(check_labels(c, err));
     BT_TRY(check_preference(c, err));
     BT_TRY(check_teacher(c, err));
     if (c->tune != BT_TUNE_LORA && c->adapters[0])

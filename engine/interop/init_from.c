@@ -18,12 +18,14 @@ static const char *list_of(names *l) {
     return bt_text_str(&l->text);
 }
 
-/* norms may be missing: they begin at one, as in a new model. Matrices may not */
+/* Norms may be missing: they begin at one, as in a new model. So may a classifier's head, which begins at
+ * zero. Other matrices may not */
 static bt_code compare(const bt_model_file *s, const bt_params *wanted, names *ones, names *extra,
                        bt_err *err) {
     names missing = {0};
     for (size_t i = 0; i < wanted->n; i++) {
         const bt_tensor *t = &wanted->tensors[i], *f = bt_params_named(&s->params, t->name);
+        if (!f && t->id == BT_P_SCORE) continue;
         if (!f)
             add_name(t->linear || t->decay ? &missing : ones, t->name);
         else if (f->whole_rows != t->whole_rows || f->whole_cols != t->whole_cols) {

@@ -149,6 +149,11 @@ static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *byt
 
 bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_err *err) {
     char path[PATH_MAX];
+    if (s->cfg.classes)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "it is a classifier of %d labels: its checkpoint is used as it is ('%.200s')",
+            s->cfg.classes, s->path);
     if (!s->tokenizer)
         return bt_fail(err, s->no_tokenizer.code,
                        "'%.200s' has no tokenizer that can be used (name one with --tokenizer "

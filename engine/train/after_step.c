@@ -123,6 +123,11 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
                            "validation %.4f nats per preference, %.1f %% right, reward margin %.3f "
                            "(%" PRId64 " preferences)",
                            r->nats, 100 * r->accuracy, r->margin, r->tokens);
+    else if (t->setup.model.cfg.classes)
+        bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1, body,
+                           "validation %.4f nats per text, %.1f %% right, macro F1 %.3f (%" PRId64
+                           " texts)",
+                           r->nats, 100 * r->accuracy, r->macro_f1, r->tokens);
     else
         bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1, body,
                            "validation %.4f nats per token, %.4f bits per byte (%" PRId64
@@ -293,6 +298,7 @@ static bt_code run_record(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     if (t->setup.model.pairs) values[BT_MS_REWARD_MARGIN] = o->score.margin / o->score.n;
     if (o->evaluated) values[BT_MS_VAL_ACCURACY] = t->validation.accuracy;
     if (o->evaluated) values[BT_MS_VAL_MARGIN] = t->validation.margin;
+    if (o->evaluated) values[BT_MS_VAL_F1] = t->validation.macro_f1;
     values[BT_MS_LAMBDA] = bt_tune_fades(&t->cfg) ? o->lambda : NAN;
     if (o->evaluated) values[BT_MS_VAL_LOSS] = t->validation.nats;
     return bt_telemetry_post(&t->telemetry, t->at.step - 1, values, o->rank_values, err);

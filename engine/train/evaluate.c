@@ -11,6 +11,8 @@ struct bt_evaluator {
     bt_comm *dp;
     int B, T;
     bool pairs; /* the loss is one of pairs of documents */
+    /* (classes, classes) of the run before; NULL: no classifier */
+    double *confusion;
     uint64_t hash;
     int64_t n_micro; /* of this rank */
     /* (ranks * n_micro) token losses of every micro-batch, in order */
@@ -116,6 +118,35 @@ static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int
     return bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }
 
+/* precision and recall of label k together: 2 right / (picked + is) */
+static double macro_f1(const double *confusion, size_t classes) {
+    double sum = 0;
+    size_t n = 0;
+    for (size_t k = 0; k < classes; k++) {
+        double both = 0;
+        for (size_t i = 0; i < classes; i++)
+            both += confusion[k * classes + i] + confusion[i * classes + k];
+        if (both == 0) continue;
+        sum += 2 * confusion[k * classes + k] / both;
+        n++;
+    }
+    return n ? sum / (double)n : NAN;
+}
+
+/* what all ranks' texts were taken for */
+static bt_code add_confusion(bt_evaluator *e, bt_model *m, double *f1, bt_err *err) {
+    const size_t classes = (size_t)bt_model_config(m)->classes, n = classes * classes;
+    *f1 = NAN;
+    if (!classes) return BT_OK;
+    if (!e->confusion) e->confusion = malloc(n * sizeof *e->confusion);
+    if (!e->confusion)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a table of %zu labels", classes);
+    memcpy(e->confusion, bt_model_confusion(m), n * sizeof *e->confusion);
+    BT_TRY(bt_all_reduce_f64(e->dp, e->confusion, n, BT_SUM, err));
+    *f1 = macro_f1(e->confusion, classes);
+    return BT_OK;
+}
+
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
                          bt_err *err) {
     size_t per_micro = (size_t)e->B * (size_t)e->T,
@@ -138,11 +169,12 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));
     BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));
     for (size_t i = 0; i < all; i++) nats += e->sums[i];
+    BT_TRY(add_confusion(e, m, &out->macro_f1, err));
     bt_score score = bt_model_take_score(m);
     BT_TRY(bt_all_reduce_f64(e->dp, &score.n, sizeof score / sizeof score.n, BT_SUM, err));
     if (e->pairs) tokens = (int64_t)score.n;
     out->nats = nats / (double)tokens;
-    out->bits_per_byte = e->pairs ? NAN : out->nats / M_LN2 / e->bytes_per_token;
+    out->bits_per_byte = e->pairs || e->confusion ? NAN : out->nats / M_LN2 / e->bytes_per_token;
     out->tokens = tokens;
     out->accuracy = score.n > 0 ? score.right / score.n : NAN;
     out->margin = e->pairs ? score.margin / score.n : NAN;
@@ -153,6 +185,8 @@ void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done
     e->progress = progress;
     e->ctx = ctx;
 }
+
+const double *bt_evaluator_confusion(const bt_evaluator *e) { return e->confusion; }
 
 int64_t bt_evaluator_micros(const bt_evaluator *e) { return e->n_micro; }
 
@@ -175,5 +209,6 @@ void bt_evaluator_close(bt_evaluator *e) {
     free(e->targets);
     free(e->positions);
     free(e->sums);
+    free(e->confusion);
     free(e);
 }

@@ -16,9 +16,11 @@ typedef struct bt_evaluator bt_evaluator;
 
 typedef struct bt_eval_result {
     double nats, bits_per_byte;
-    int64_t tokens; /* that were predicted; of preferences pairs */
-    /* of what is judged right or wrong, else NaN: share that is right; mean reward margin */
-    double accuracy, margin;
+    int64_t tokens; /* that were predicted; of preferences pairs, of a classifier texts */
+    /* of what is judged right or wrong, else NaN: share that is right; mean reward margin; of a
+     * classifier the mean over the labels of F1 (labels that neither are nor were picked count for
+     * nothing) */
+    double accuracy, margin, macro_f1;
 } bt_eval_result;
 
 /* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use,
@@ -32,6 +34,9 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
 void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx);
 /* that a rank runs; on all the same */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
+/* of a classifier's evaluation before: (classes, classes) texts, row what is, column what was picked.
+ * NULL: it was none */
+const double *bt_evaluator_confusion(const bt_evaluator *e);
 /* the first tokens of this rank's sequences; *n: how many */
 const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n);
 size_t bt_evaluator_bytes(const bt_evaluator *e);

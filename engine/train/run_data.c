@@ -6,7 +6,8 @@
 _Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
                    (int)BT_PACKED_STREAM == (int)BT_PACKING_STREAM,
                "settings and data count packings alike");
-_Static_assert((int)BT_FORMED_PREFERENCE == (int)BT_FORM_PREFERENCE,
+_Static_assert((int)BT_FORMED_PREFERENCE == (int)BT_FORM_PREFERENCE &&
+                   (int)BT_FORMED_LABEL == (int)BT_FORM_LABEL,
                "settings and data count forms alike");
 
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
@@ -19,7 +20,8 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                            .form = {.kind = (bt_form_kind)c->form,
                                     .learn = (bt_learn)c->train_on,
                                     .template_name = c->chat_template,
-                                    .field = c->field},
+                                    .field = c->field,
+                                    .labels = c->labels},
                            .packing = (bt_packing)c->packing,
                            .too_long = (bt_too_long)c->too_long,
                            .cache_dir = c->cache,

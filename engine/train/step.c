@@ -87,7 +87,7 @@ static void heed_notice(bt_trainer *t, bt_step_outcome *out, int rank) {
 
 /* what the micro-batches of all ranks were right about */
 static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    if (!t->setup.model.pairs) return BT_OK;
+    if (!t->setup.model.pairs && !t->setup.model.cfg.classes) return BT_OK;
     bt_span_begin(BT_MR_COMM_EXPOSED);
     BT_TRY(bt_all_reduce_f64(t->mesh.dp, &out->score.n, sizeof out->score / sizeof out->score.n,
                              BT_SUM, err));

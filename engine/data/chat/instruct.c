@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "engine/base/text.h"
+#include "engine/data/chat/labels.h"
 
 enum { MAX_MESSAGES = 1024 };
 
@@ -250,16 +251,45 @@ typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt
 static const read_fn readers[BT_FORM_COUNT] = {
     [BT_FORM_ALPACA] = alpaca, [BT_FORM_MESSAGES] = messages, [BT_FORM_SHAREGPT] = messages};
 
+/* the field that holds the text */
+static bt_code text_of(const bt_form *f, json_t *o, json_t **out, const char **field, bt_err *err) {
+    *field = f->cfg.field && *f->cfg.field ? f->cfg.field : "text";
+    *out = json_object_get(o, *field);
+    if (!*out)
+        return wrong(err, *field, "is missing (name the one that holds the text with data.field)");
+    return json_is_string(*out) ? BT_OK : wrong(err, *field, "is not a string");
+}
+
 static bt_code completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
-    const char *field = f->cfg.field && *f->cfg.field ? f->cfg.field : "text";
+    const char *field;
     const bt_tokenizer *t = f->encoder.tokenizer;
-    json_t *v = json_object_get(o, field);
-    if (!v)
-        return wrong(err, field, "is missing (name the one that holds the text with data.field)");
-    if (!json_is_string(v)) return wrong(err, field, "is not a string");
+    json_t *v;
+    BT_TRY(text_of(f, o, &v, &field, err));
     BT_TRY(bt_chat_ids_text(out, t, json_string_value(v), json_string_length(v), true, err));
     return out->n && bt_tokenizer_eot(t) >= 0 ? bt_chat_ids_add(out, bt_tokenizer_eot(t), true, err)
                                               : BT_OK;
+}
+
+static bt_code labelled(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
+    const char *field;
+    char name[BT_LABEL_BYTES];
+    json_t *v;
+    BT_TRY(text_of(f, o, &v, &field, err));
+    BT_TRY(bt_label_of(o, name, err));
+    const int class = bt_labels_find(f->cfg.labels, name);
+    if (class < 0) {
+        bt_text known = {0};
+        bt_labels_text(f->cfg.labels, &known);
+        bt_code code = bt_fail(err, BT_FORMAT,
+                               "field 'label': '%s' is none of the model's labels (%s)", name,
+                               bt_text_str(&known));
+        bt_text_release(&known);
+        return code;
+    }
+    BT_TRY(bt_chat_ids_text(out, f->encoder.tokenizer, json_string_value(v), json_string_length(v),
+                            false, err));
+    if (!out->n) return wrong(err, field, "is empty");
+    return bt_chat_ids_add(out, class, true, err);
 }
 
 bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tokenizer,
@@ -277,6 +307,7 @@ int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFEREN
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
     const bool pair = f->cfg.kind == BT_FORM_PREFERENCE;
     if (f->cfg.kind == BT_FORM_COMPLETION) return completion(f, object, out, err);
+    if (f->cfg.kind == BT_FORM_LABEL) return labelled(f, object, out, err);
     conversation *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
     bt_code code = pair ? preference(f, object, which, c, err)
@@ -296,6 +327,7 @@ uint64_t bt_form_hash(const bt_form_cfg *cfg) {
     if (cfg->kind == BT_FORM_TEXT) return 0;
     h = XXH3_64bits(facts, sizeof facts);
     h = XXH3_64bits_withSeed(cfg->template_name, strlen(cfg->template_name), h);
-    return XXH3_64bits_withSeed(cfg->field ? cfg->field : "", strlen(cfg->field ? cfg->field : ""),
-                                h);
+    h = XXH3_64bits_withSeed(cfg->field ? cfg->field : "", strlen(cfg->field ? cfg->field : ""), h);
+    return cfg->kind == BT_FORM_LABEL ? XXH3_64bits_withSeed(cfg->labels, strlen(cfg->labels), h)
+                                      : h;
 }

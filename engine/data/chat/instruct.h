@@ -17,6 +17,8 @@ typedef enum {
     BT_FORM_MESSAGES,
     BT_FORM_SHAREGPT,
     BT_FORM_PREFERENCE, /* a question, the answer that is preferred and one that is not */
+    BT_FORM_LABEL, /* a text and its class: its tokens, then the number of the class, which alone is
+                         * learned, as if it were a token */
     BT_FORM_COUNT
 } bt_form_kind;
 /* data.train_on */
@@ -26,7 +28,8 @@ typedef struct bt_form_cfg {
     bt_form_kind kind;
     bt_learn learn;
     const char *template_name; /* of chat.def */
-    const char *field;         /* COMPLETION: the one that holds the text */
+    const char *field;         /* COMPLETION, LABEL: the one that holds the text */
+    const char *labels;        /* LABEL: the classes (labels.h) */
 } bt_form_cfg;
 
 typedef struct bt_form {

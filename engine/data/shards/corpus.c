@@ -202,7 +202,10 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
                                  sources->n);
     if (code == BT_OK && cfg->packing > BT_PACKING_STREAM)
         code = bt_row_set_create(&c->rows, cfg->T, cfg->packing, cfg->too_long,
-                                 cfg->form.kind == BT_FORM_PREFERENCE, err);
+                                 cfg->form.kind == BT_FORM_PREFERENCE ? BT_ROWS_PAIRS
+                                 : cfg->form.kind == BT_FORM_LABEL    ? BT_ROWS_LABELLED
+                                                                      : BT_ROWS_TEXTS,
+                                 err);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
         code = open_next(&s, sources, i, &next, cfg, tokenizer, err);

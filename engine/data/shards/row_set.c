@@ -13,7 +13,7 @@ struct bt_row_set {
     uint32_t T;
     bt_packing packing;
     bt_too_long too_long;
-    bool pairs;
+    bt_row_kind kind;
     bt_row_piece *pieces;
     row *rows;
     size_t n_pieces, pieces_cap, n_rows, rows_cap;
@@ -22,10 +22,10 @@ struct bt_row_set {
 };
 
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
-                          bool pairs, bt_err *err) {
+                          bt_row_kind kind, bt_err *err) {
     bt_row_set *r = *out = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the data");
-    *r = (bt_row_set){.T = (uint32_t)T, .packing = packing, .too_long = too_long, .pairs = pairs};
+    *r = (bt_row_set){.T = (uint32_t)T, .packing = packing, .too_long = too_long, .kind = kind};
     return BT_OK;
 }
 
@@ -173,9 +173,10 @@ static bt_code put_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint
 bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
                        const char *name, bt_err *err) {
     const uint64_t *ends = bt_shard_document_ends(s);
-    for (uint64_t d = from; r->pairs && d + 1 < to; d += 2)
+    const bool pairs = r->kind == BT_ROWS_PAIRS, labelled = r->kind == BT_ROWS_LABELLED;
+    for (uint64_t d = from; pairs && d + 1 < to; d += 2)
         BT_TRY(put_pair(r, s, shard, d, name, err));
-    for (uint64_t d = from; !r->pairs && d < to; d++) {
+    for (uint64_t d = from; !pairs && d < to; d++) {
         uint64_t first = d ? ends[d - 1] : 0, n = ends[d] - first;
         if (n > r->facts.longest) r->facts.longest = n;
         if (n <= r->T) {
@@ -186,12 +187,13 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
             r->facts.skipped++;
         } else if (r->too_long == BT_TOO_LONG_TRUNCATE) {
             r->facts.truncated++;
-            BT_TRY(put_piece(r, s, shard, first, r->T, err));
+            BT_TRY(put_piece(r, s, shard, labelled ? ends[d] - r->T : first, r->T, err));
         } else {
             return bt_fail(err, BT_ARG,
-                           "conversation %llu of '%.100s' has %llu tokens, a sequence %u (raise "
+                           "%s %llu of '%.100s' has %llu tokens, a sequence %u (raise "
                            "model.seq_len, or set data.too_long=skip or truncate)",
-                           (unsigned long long)d + 1, name, (unsigned long long)n, r->T);
+                           labelled ? "text" : "conversation", (unsigned long long)d + 1, name,
+                           (unsigned long long)n, r->T);
         }
     }
     return BT_OK;

@@ -2,6 +2,7 @@
  *
  * A document that fits is whole in one row. A longer one is cut into pieces of T tokens where all of
  * it is learned; a conversation is refused, left out, or cut to its beginning, as data.too_long says.
+ * A text with a class is cut to its end, which is where the class is learned.
  * Documents of which nothing is learned are left out. What is left out or cut is counted.
  * In their order (next fit): a row ends where the next document does not fit whole. So a row is a
  * function of its number and the data alone. Of preferences two documents that follow each other are a
@@ -41,8 +42,15 @@ typedef struct bt_row_facts {
 
 typedef struct bt_row_set bt_row_set;
 
+/* what documents are to each other */
+typedef enum {
+    BT_ROWS_TEXTS,
+    BT_ROWS_PAIRS,   /* preferences */
+    BT_ROWS_LABELLED /* texts with the number of their class at the end: cut, they keep their end */
+} bt_row_kind;
+
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
-                          bool pairs, bt_err *err) BT_MUST_CHECK;
+                          bt_row_kind kind, bt_err *err) BT_MUST_CHECK;
 /* documents [from, to) of shard number `shard`; `name` of the data, for messages */
 bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t from, uint64_t to,
                        const char *name, bt_err *err) BT_MUST_CHECK;

@@ -146,6 +146,15 @@ static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
                       .rounded = bt_net_reads_bf16(s->prec)};
 }
 
+static void wire_classes(bt_model *m, const bt_model_memory *p) {
+    bt_class_head *h = &m->classes;
+    h->tensor = bt_params_get(&m->params, -1, BT_P_SCORE);
+    h->w = bt_at_tensor(m->w, h->tensor);
+    h->rows = bt_arena_at(&m->scratch_arena, p->class_rows);
+    h->picked = bt_arena_at(&m->scratch_arena, p->class_picked);
+    h->confusion = bt_arena_at(&m->scratch_arena, p->confusion);
+}
+
 static void wire(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
@@ -165,6 +174,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
                         : NULL;
     m->acts_plan = p->acts_plan;
     m->reference = m->setup.pairs ? bt_arena_at(&m->scratch_arena, p->reference) : NULL;
+    if (c->classes) wire_classes(m, p);
     m->lambda = 1;
     m->fade.panel = m->setup.fades ? bt_arena_at(&m->quant_arena, p->fade) : NULL;
     m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;

@@ -150,6 +150,12 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->documents = s->documents ? bt_arena_reserve(&p->scratch, M, sizeof(bt_attn_document)) : 0;
     p->reference = s->pairs ? bt_arena_reserve(&p->scratch, M, sizeof(double)) : 0;
+    if (c->classes) {
+        const size_t K = (size_t)c->classes;
+        p->class_rows = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+        p->class_picked = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+        p->confusion = bt_arena_reserve(&p->scratch, K * K, sizeof(double));
+    }
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
                                              : 0;
     if (bt_model_head_int8(s)) {

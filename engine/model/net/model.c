@@ -3,6 +3,7 @@
 #include "engine/model/net/model.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "engine/base/rng.h"
 #include "engine/base/span.h"
@@ -73,6 +74,7 @@ void bt_model_grads_into(bt_model *m, float *grads) {
     }
     m->final_norm.dw = bt_at_tensor(g, m->final_norm.tensor);
     m->d_embed = bt_at_tensor(g, embed);
+    m->classes.dw = bt_at_tensor(g, m->classes.tensor);
     m->d_head = m->d_tied
                     ? m->d_tied
                     : bt_at_tensor(g, m->setup.cfg.tied ? embed
@@ -91,6 +93,7 @@ void bt_net_final_norm(bt_model *m, size_t M) {
 /* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    if (m->classes.tensor) return bt_net_class_loss(m, targets, (double)dscale);
     bt_net_final_norm(m, M);
     return m->tp->head_loss(m, targets, dscale, M);
 }
@@ -117,6 +120,7 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     size_t B = (size_t)m->setup.B, T = (size_t)c->T;
     double loss = loss_and_gradient(m, inputs, targets, grad_scale);
     bt_span_begin(BT_MR_BWD);
+    bt_net_ready(m, m->classes.tensor, ready, ready_ctx);
     if (!c->tied && !m->adapters.n)
         bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
     m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &m->final_norm,
@@ -145,6 +149,8 @@ void bt_model_dpo(bt_model *m, bt_dpo how) {
 bt_score bt_model_take_score(bt_model *m) {
     bt_score s = m->score;
     m->score = (bt_score){0};
+    const size_t K = (size_t)m->setup.cfg.classes;
+    if (K) memset(m->classes.confusion, 0, K * K * sizeof *m->classes.confusion);
     return s;
 }
 

@@ -205,11 +205,18 @@ typedef struct bt_distil {
 } bt_distil;
 void bt_model_distil(bt_model *m, bt_distil how);
 /* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
- * reward above the rejected one's), and the sum of the reward margins beta m */
+ * reward above the rejected one's; a classifier's likeliest class), and the sum of the reward margins
+ * beta m */
 typedef struct bt_score {
     double n, right, margin;
 } bt_score;
 bt_score bt_model_take_score(bt_model *m);
+/* A classifier (cfg.classes): the target of a text's last token is the number of its class, all others are
+ * -1; losses are cross-entropies over the classes. confusion (classes, classes): texts since the last
+ * take_score by what they are and what was picked; NULL: no classifier. Whole models only */
+const double *bt_model_confusion(const bt_model *m);
+/* of the text of n tokens that bt_model_forward_tokens was given; out (classes) */
+void bt_model_class_probabilities(bt_model *m, size_t n, float *out);
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
  * grad_scale * (sum of token losses); returns the sum of token losses. grad_scale is not 0. grads

@@ -154,6 +154,13 @@ typedef struct bt_fade {
     float *panel; /* one layer's linear weights */
 } bt_fade;
 
+typedef struct bt_class_head { /* of a classifier */
+    const bt_tensor *tensor;   /* NULL: none, or another stage's */
+    float *w, *dw;             /* (classes, C) */
+    int32_t *rows, *picked; /* (M) of the texts of a pass: where each ends, the likeliest class */
+    double *confusion;      /* (classes, classes) texts: row what is, column what was picked */
+} bt_class_head;
+
 struct bt_model {
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
@@ -191,6 +198,7 @@ struct bt_model {
     bt_dpo dpo;
     bt_distil distil;
     double *reference; /* (M) of each document: summed log-probabilities of the base */
+    bt_class_head classes;
     bt_score score;
     double lambda; /* of bt_model_lambda, 1 without it */
     /* codes hold an earlier quantisation: flips mean something */
@@ -241,6 +249,10 @@ double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t 
 /* sum of the tokens' losses, and in a.dxn the gradient of its grad_scale-fold */
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                           double grad_scale);
+
+/* ---- classes.c ---- */
+/* of the pass before: sum of the texts' losses; with dscale not 0 also a.dxn and the classes' gradient */
+double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale);
 
 /* ---- frozen_base.c ---- */
 /* beside which adapters train, kept as products read it */

@@ -152,6 +152,10 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
     if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE)
         return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
+    if (c->classes < 0 || c->classes == 1 || c->classes > c->V)
+        return bt_fail(err, BT_ARG,
+                       "a classifier of %d labels: 2 are the least, and model.vocab = %d the most",
+                       c->classes, c->V);
     if (!(c->rope_theta > 0))
         return bt_fail(err, BT_ARG, "model.rope_theta is %g but must be positive", c->rope_theta);
     if (!(c->norm_eps > 0))
@@ -172,9 +176,10 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     if (c->norm != BT_NORM_BITLINEAR) n.norms += L * 2 * C;
     if (c->norm == BT_NORM_SUBLN) n.norms += L * (HD + F);
     if (c->qk_norm) n.norms += L * 2 * (uint64_t)c->D;
+    if (c->classes) n.head = (uint64_t)c->classes * C;
     n.params = n.linear + n.embedding + n.head + n.norms;
     n.flop_linear = 6.0 * (double)n.linear;
-    n.flop_head = 6.0 * (double)(V * C);
+    n.flop_head = c->classes ? 0 : 6.0 * (double)(V * C); /* a text has one row of classes */
     /* the causal half of 12 L T H D */
     n.flop_attention = 6.0 * (double)L * (double)c->T * (double)HD;
     n.flop_token = n.flop_linear + n.flop_head + n.flop_attention;

@@ -50,6 +50,9 @@ typedef struct bt_model_cfg {
      * exp(logits)) beside the cross-entropy, which alone is reported */
     double logit_cap, z_loss;
     bt_lora lora;
+    /* a classifier: so many classes, judged at the last token of a text by a head of its own; what it
+     * has of the vocabulary is the embedding (tied). 0: the model writes tokens */
+    int classes;
 } bt_model_cfg;
 
 typedef struct bt_preset {

@@ -103,7 +103,7 @@ static double deviation(const param_row *r, const bt_model_cfg *c) {
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
-    bool adapter = r->init == UNIFORM || r->init == ZERO;
+    bool adapter = bt_adapter_layer(r->id) != BT_P_COUNT;
     if (!r->when || adapter != (c->lora.rank > 0)) return true;
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
@@ -128,8 +128,8 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->shard = r->shard;
     t->adapter = adapter;
     t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)r->cols)) : 0.0f;
-    t->init_std = r->init == ONE || adapter ? 0.0f : (float)deviation(r, c);
-    t->zero = r->init == RESID && c->init_out == BT_INIT_OUT_ZERO;
+    t->init_std = r->init == ONE || r->init == ZERO || adapter ? 0.0f : (float)deviation(r, c);
+    t->zero = r->init == ZERO || (r->init == RESID && c->init_out == BT_INIT_OUT_ZERO);
     p->index[layer + 1][r->id] = p->n++;
     size_t end = 0, whole;
     if (__builtin_mul_overflow(t->whole_rows, t->whole_cols, &whole) ||

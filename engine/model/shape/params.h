@@ -26,7 +26,7 @@ typedef enum {
 
 /* What one rank holds of a model: the slice of rank tp_rank of a tensor-parallel group of tp_size, and
  * of it the layers of stage pp_stage of a pipeline of pp_size, the first with the embedding, the last
- * with final norm and head. All zero: the whole model. */
+ * with final norm and head (or a classifier's score). All zero: the whole model. */
 typedef struct bt_model_slice {
     int tp_rank, tp_size, pp_stage, pp_size;
 } bt_model_slice;

@@ -19,7 +19,9 @@ for e in tests/examples/*.yaml; do
         -v b="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step >= 36")" 'BEGIN { exit !(a > 0 && b > 0 && b < a - 0.05) }' ||
         fault "the example $name does not learn: $(losses "$name" | sed -n '1p;$p' | tr '\n' ' ')"
 done
-[ "$(ls tests/examples/*.yaml | wc -l)" -ge 8 ] || fault "there are fewer examples"
+[ "$(ls tests/examples/*.yaml | wc -l)" -ge 9 ] || fault "there are fewer examples"
+ok eval classify
+says "texts of the validation split"
 ok train tests/examples/lora.yaml --ranks 2 --threads 1 --name two --steps 2
 
 # what the other tools' keys became

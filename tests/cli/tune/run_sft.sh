@@ -59,6 +59,47 @@ says "leave none of the 6 steps to the ternary model"
 code 1 train "${fade[@]}" --ranks 2 --zero 3
 says "not with --zero 3"
 
+# classes: the loss of a head of zeros; the same bits on 2 ranks and after a resume, near with ZeRO; the checkpoint knows the labels' names
+awk 'BEGIN { for (i = 0; i < 90; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
+    print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": " (i % 3 ? i % 3 > 1 ? "\"no\"" : "\"yes\"" : 7) "}" } }' >labels.jsonl
+kinds=("${shape[@]}" --init-from base --data labels.jsonl --form label --steps 6)
+exact=("${kinds[@]}" --set train.reproducible=true --set train.unit=1)
+ok train "${exact[@]}" --ranks 1 --name kinds
+losses kinds >want
+case $(head -1 want) in 0,1.098612*) ;; *) fault "the first loss of three classes is $(head -1 want)" ;; esac
+ok train "${exact[@]}" --ranks 2 --name kinds2 --stop-after 3
+ok train --resume kinds2 --ranks 2
+losses kinds2 | cmp -s - want || fault "classes on 2 ranks after a resume: $(losses kinds2 | head -4)"
+ok train "${kinds[@]}" --precision fp32 --set train.grad=float --ranks 1 --micro-batch 4 --name kinds-one
+losses kinds-one >want
+for z in 1 3; do
+    ok train "${kinds[@]}" --precision fp32 --set train.grad=float --ranks 2 --micro-batch 4 --zero $z --name kinds-z$z
+    near kinds-z$z
+done
+q "SELECT loss < 1.09 AND accuracy >= 0.3 AND val_accuracy >= 0 AND val_f1 >= 0 AND counted > 100 FROM steps WHERE run='kinds' AND step = 5" | grep -qx 1 ||
+    fault "classes: $(q "SELECT loss, accuracy, val_accuracy, val_f1, counted FROM steps WHERE run='kinds' AND step = 5")"
+ok eval kinds --data labels.jsonl
+for want in '(90 texts of the data given)' 'label   texts precision' '7          30'; do says "$want"; done
+ok generate kinds --prompt "abc?" --json
+says '"probabilities":{"7":'
+code 2 serve kinds
+says "is a classifier of 3 labels and writes no text"
+code 1 convert kinds --to hf -o kinds-hf
+says "it is a classifier of 3 labels"
+{ head -3 labels.jsonl; echo '{"text": "a", "label": "maybe"}'; } >bad.jsonl
+code 6 eval kinds --data bad.jsonl
+says "bad.jsonl' line 4: field 'label': 'maybe' is none of the model's labels (7, no, yes)"
+code 6 train "${kinds[@]}" --ranks 1 --set data.val_path=bad.jsonl
+says "'maybe' is none of the model's labels"
+{ head -3 labels.jsonl; echo '{"text": "a"}'; } >bad.jsonl
+code 6 train "${kinds[@]}" --ranks 1 --data bad.jsonl
+says "bad.jsonl' line 4: field 'label' is missing"
+grep '"yes"' labels.jsonl >bad.jsonl
+code 2 train "${shape[@]}" --init-from base --data bad.jsonl --form label --steps 6 --ranks 1
+says "have the label 'yes': there is nothing to tell apart"
+code 1 train "${kinds[@]}" --ranks 2 --tp 2
+says "not with --tp or --pp"
+
 # validation, generation and evaluation of it
 ok eval one --json
 says '"nats"'
