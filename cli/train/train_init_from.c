@@ -42,24 +42,34 @@ static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err
     return code;
 }
 
+/* the setting is what was wrong, not the database in which its run was looked for */
+static bt_code find_folder(const bt_train_plan *p, const char *key, const char *given,
+                           char folder[PATH_MAX], bt_err *err) {
+    char found[PATH_MAX];
+    bt_err why = BT_ERR_INIT;
+    bt_code code = bt_trained_folder(given, p->store, found, &why);
+    if (code != BT_OK)
+        return bt_fail(err, code, "%s: '%.80s' is neither a path nor a run: %s", key, given,
+                       why.msg);
+    return bt_train_absolute(found, folder, err);
+}
+
 /* RUN, or a path, becomes a path that any rank finds */
 static bt_code find_model(bt_train_plan *p, const char *key, const char *given, bt_err *err) {
-    char found[PATH_MAX], folder[PATH_MAX];
+    char folder[PATH_MAX];
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
     char where[sizeof p->opts.where[0]];
     if (!given[0]) return BT_OK;
     memcpy(where, p->opts.where[i], sizeof where);
-    BT_TRY(bt_trained_folder(given, p->store, found, err));
-    BT_TRY(bt_train_absolute(found, folder, err));
+    BT_TRY(find_folder(p, key, given, folder, err));
     return bt_opts_set(&p->opts, key, folder, p->opts.origin[i], where, err);
 }
 
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
-    char found[PATH_MAX], folder[PATH_MAX];
+    char folder[PATH_MAX];
     BT_TRY(find_model(p, "tune.teacher", p->cfg.teacher, err));
     if (!p->cfg.init_from[0]) return BT_OK;
-    BT_TRY(bt_trained_folder(p->cfg.init_from, p->store, found, err));
-    BT_TRY(bt_train_absolute(found, folder, err));
+    BT_TRY(find_folder(p, "model.init_from", p->cfg.init_from, folder, err));
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
                                                       : bt_train_init_foreign(p, folder, err));
     if (p->cfg.tune == BT_TUNE_LORA && !p->cfg.base[0])

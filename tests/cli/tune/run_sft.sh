@@ -121,5 +121,8 @@ says "data.packing=stream runs documents together"
 code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
 says "there is no chat template 'vicuna' (chatml, llama3,"
 
+code 3 train "${one[@]}" --data chat.jsonl --teacher nowhere
+says "tune.teacher: 'nowhere' is neither a path nor a run: "
+
 [ $faults -eq 0 ] && echo "chats train as they should"
 exit $faults
