@@ -37,7 +37,7 @@ static const bt_opt convert_opts[] = {
     {"to", "--to", BT_OPT_ENUM, FIELD(to), "bitrain", 0, 0, "bitrain|hf|gguf", NULL,
      "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"},
     {"out", "-o", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
-     "what to write; it must not exist yet"},
+     "what to write; it must not exist yet (default of a checkpoint: NAME-bitrain in this folder)"},
     {"type", "--type", BT_OPT_ENUM, FIELD(type), "auto", 0, 0, types, NULL,
      "type of the matrices (auto: the most exact one that fits)"},
     {"scale", "--scale", BT_OPT_ENUM, FIELD(scale), "multiply", 0, 0, "multiply|divide", NULL,
@@ -231,6 +231,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_init(&o, convert_opts, sizeof convert_opts / sizeof convert_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
     if (n == 0) return bt_fail(err, BT_ARG, "which model? (a run, 'last', a folder or a file)");
+    if (!cfg.out[0] && cfg.to == BT_TO_BITRAIN) {
+        char name[64];
+        bt_native_name(name, which);
+        (void)snprintf(cfg.out, sizeof cfg.out, "%s-bitrain", name);
+    }
     if (!cfg.out[0]) return bt_fail(err, BT_ARG, "-o DEST is missing: what to write");
     BT_TRY(bt_kernels_select("auto", err));
     BT_TRY(bt_threads_init(cfg.threads ? (int)cfg.threads : bt_cpu_get()->cores, err));

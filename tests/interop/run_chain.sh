@@ -33,6 +33,9 @@ below out largest_difference 0.5
 # and in again
 ok convert folder --to bitrain -o back --verify --json
 below out largest_difference 0
+ok convert folder/ --to bitrain                 # into the folder it names
+ok convert folder-bitrain --to hf -o again
+cmp folder/model.safetensors again/model.safetensors || fault "a checkpoint without -o holds other weights"
 ok convert m.gguf --to bitrain -o from_gguf --verify --json
 below out largest_difference 0
 for m in last folder back; do
