@@ -224,27 +224,47 @@ void bt_layouts_release(bt_layouts *l) {
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-static size_t add_shape(bt_part_shape *out, size_t n, size_t most, const bt_part_shape *s) {
-    for (size_t i = 0; i < n; i++)
-        if (bt_part_same(&out[i], s)) return n;
-    if (n < most) out[n++] = *s;
-    return n;
+typedef struct wanted { /* a micro-batch of a tensor-parallel group's slices */
+    bt_part_shape layer, head;
+    int turn; /* how many of its tp come before it */
+} wanted;
+
+static int by_turn(const void *a, const void *b) {
+    const wanted *x = a, *y = b;
+    if (x->turn != y->turn) return x->turn < y->turn ? -1 : 1;
+    return x->layer.tp < y->layer.tp ? -1 : x->layer.tp > y->layer.tp;
+}
+
+static size_t want(wanted *all, size_t n, const bt_run_cfg *cfg, int tp) {
+    wanted x = {.layer = bt_part_layer(cfg, tp), .head = bt_part_head(cfg, tp)};
+    for (size_t i = 0; i < n; i++) {
+        if (bt_part_same(&all[i].layer, &x.layer)) return n;
+        x.turn += all[i].layer.tp == tp;
+    }
+    all[n] = x;
+    return n + 1;
 }
 
 size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
                          size_t most) {
-    size_t n = 0;
+    size_t n = 0, n_out = 0;
     bt_run_cfg *cfg = malloc(sizeof *cfg);
-    for (size_t i = 0; cfg && i < l->n; i++) {
+    wanted *all = calloc(l->n, sizeof *all);
+    for (size_t i = 0; cfg && all && i < l->n; i++) {
         if (s->one_micro_batch && l->at[i].micro_batch != l->at[0].micro_batch) continue;
-        if (bt_layout_settings(s, &l->at[i], cfg, NULL) != BT_OK) continue;
-        bt_part_shape layer = bt_part_layer(cfg, l->at[i].shape.tp),
-                      head = bt_part_head(cfg, l->at[i].shape.tp);
-        n = add_shape(out, n, most, &layer);
-        n = add_shape(out, n, most, &head);
+        if (bt_layout_settings(s, &l->at[i], cfg, NULL) == BT_OK)
+            n = want(all, n, cfg, l->at[i].shape.tp);
     }
+    if (n > 0) qsort(all, n, sizeof *all, by_turn);
+    for (size_t i = 0; i < n && n_out + 1 < most; i++) {
+        bool known = false; /* layers that recompute share their head with others */
+        for (size_t k = 0; k < n_out; k++) known = known || bt_part_same(&out[k], &all[i].head);
+        out[n_out++] = all[i].layer;
+        if (!known) out[n_out++] = all[i].head;
+    }
+    free(all);
     free(cfg);
-    return n;
+    return n_out;
 }
 
 static int by_speed(const void *a, const void *b) {

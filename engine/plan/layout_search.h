@@ -50,8 +50,9 @@ void bt_layouts_release(bt_layouts *l); /* accepts an all-zero struct */
 /* the settings of a layout, resolved */
 bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run_cfg *out,
                            bt_err *err) BT_MUST_CHECK;
-/* the distinct shapes of layers and heads of all layouts, at most `most`; layouts of the smallest
- * tensor-parallel groups first. Returns their number */
+/* The distinct shapes of layers and heads of all layouts, at most `most`: first one micro-batch for
+ * every size of tensor-parallel groups, then another for each, so that a probe which runs out of time
+ * has seen the slices of all. Returns their number */
 size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
                          size_t most);
 /* times of all, and their order: those that fit before those that do not, the fastest first */

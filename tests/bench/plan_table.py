@@ -10,10 +10,12 @@ A machine that does other work stretches steps, and those of ranks that meet oft
 measured, which that meets differently:
     wall        step time by the clock
     relative    the same, compared with the ratio of a reference (plain data parallelism on as many ranks) that runs before and after
-    processor   processor time of a rank without waits (--profile), which other programs lengthen by what they take from the caches
-                only. Waiting is not in it: it follows from the order of the schedule, which tests/engine/plan checks.
-A layout's step `by processor time` is the predicted one with its processor time replaced by the measured. Memory: planned over the
-peak that the kernel counts.
+    processor   processor time of a rank without waits (--profile), compared with the reference's ratio in the same way: other programs
+                take of the caches, by half of a step and more. Waiting is not in it: it follows from the order of the schedule, which
+                tests/engine/plan checks.
+A layout's step `by processor time` is the predicted one with its processor time replaced by the measured, less the reference's stretch.
+The reference itself stands in the table with a run of its own, so its ratio shows the noise. Memory: planned over the peak that the
+kernel counts.
 """
 
 import argparse
@@ -122,11 +124,12 @@ def main():
             # the reference's stretch while this layout ran: measured over predicted
             stretch = statistics.mean([before["step_ms"], after["step_ms"]]) / reference["step_ms"]
             planned, was = work(x["processor"]), work(got["processor"])
+            busy = statistics.mean([work(before["processor"]), work(after["processor"])]) / work(reference["processor"])
             row = {"ranks": ranks, "layout": name(x), "planned_mib": x["all_bytes"] / 2**20, "peak_mib": got["rss_mib"],
                    "predicted_ms": x["step_ms"], "measured_ms": got["step_ms"], "reference": x is reference,
                    "wall": x["step_ms"] / got["step_ms"], "relative": x["step_ms"] / got["step_ms"] * stretch,
-                   "normal_ms": got["step_ms"] / stretch, "processor": planned / was,
-                   "processor_ms": x["wait_ms"] + (x["step_ms"] - x["wait_ms"]) * was / planned,
+                   "normal_ms": got["step_ms"] / stretch, "processor": planned / was * busy, "processor_alone": planned / was,
+                   "processor_ms": x["wait_ms"] + (x["step_ms"] - x["wait_ms"]) * was / planned / busy,
                    "phases": {p: [x[p], x["processor"][p], got["processor"][p], got[p]] for p in PHASES}}
             row["memory"] = row["planned_mib"] / row["peak_mib"]
             row["step"] = row["predicted_ms"] / row["processor_ms"]

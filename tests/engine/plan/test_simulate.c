@@ -136,6 +136,33 @@ static void too_little_memory_is_told(void **state) {
     assert_non_null(strstr(p.refused, "too little"));
 }
 
+/* a probe that runs out of time has seen the slices of every tensor-parallel size */
+static void shapes_of_all_slices_come_first(void **state) {
+    static bt_opts o;
+    static bt_run_cfg cfg;
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_layouts l;
+    bt_part_shape shapes[48];
+    bool help;
+    char *words[] = {"--preset", "small", "--threads", "1"};
+    assert_int_equal(bt_run_cfg_read(&o, &cfg, 4, words, &help, &err), BT_OK);
+    assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
+    const bt_layout_search s = {.cfg = &cfg,
+                                .may = bt_layout_freedom_of(&o),
+                                .cluster = {.ranks = 4, .ranks_per_host = 4, .cores = 4}};
+    assert_int_equal(bt_layouts_find(&l, &s, &err), BT_OK);
+    size_t n = bt_layouts_shapes(&l, &s, shapes, 48);
+    assert_true(n > 12);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(shapes[i].kind, i % 2 ? BT_PART_HEAD : BT_PART_LAYER);
+        assert_int_equal(shapes[i].tp, 1 << i / 2);
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++) assert_false(bt_part_same(&shapes[i], &shapes[k]));
+    bt_layouts_release(&l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_read),
@@ -143,6 +170,7 @@ int main(void) {
         cmocka_unit_test(goodput_is_that_of_a_played_job),
         cmocka_unit_test(bytes_between_hosts_are_counted),
         cmocka_unit_test(too_little_memory_is_told),
+        cmocka_unit_test(shapes_of_all_slices_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
