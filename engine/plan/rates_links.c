@@ -5,6 +5,8 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/table/cpu.h"
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/rates_probe.h"
@@ -87,10 +89,16 @@ static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
     bt_comm *world = bt_comm_world(), *group = NULL;
     int me = bt_comm_rank(world), block = n * stride;
     bt_link link;
+    const bt_link_work work = {.bytes = LINK_BYTES,
+                               .memory = LINK_MEMORY,
+                               .rounds = LINK_ROUNDS,
+                               .processor = bt_comm_local_size() == bt_comm_size(world) &&
+                                            bt_comm_local_size() * bt_threads_count() >
+                                                bt_cpu_get()->cores};
     if (r->n_links == BT_RATES_LINKS) return BT_OK;
     BT_TRY(bt_comm_split(&group, world, me / block * stride + me % stride, me, err));
     bt_link_rate l = {.world = bt_comm_size(world), .n = n, .stride = stride};
-    bt_code code = bt_link_measure_long(&link, group, LINK_BYTES, LINK_MEMORY, LINK_ROUNDS, err);
+    bt_code code = bt_link_measure_long(&link, group, &work, err);
     double v[] = {link.latency_s, link.bytes_per_s};
     if (code == BT_OK) code = probe_agreement(group, &l.agree_s, err);
     /* the slowest group's; a link that could not be measured in one group is not known */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/base/clock.h"
 #include "engine/parallel/mpi/comm_internal.h"
@@ -17,14 +18,22 @@ typedef struct room {
     MPI_Request *requests;
     size_t bytes, places; /* `out` has as many places of as many bytes */
     int rounds;
+    bool processor;
 } room;
+
+static int64_t clock_ns(const room *r) {
+    struct timespec t;
+    if (!r->processor) return bt_now_ns();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static bt_code one_round(const bt_comm *c, const room *r, int round, int part, double *took_s,
                          bt_err *err) {
     const unsigned char *out = r->out + (size_t)round % r->places * r->bytes;
     int n = 0;
     BT_TRY(bt_mpi_check(MPI_Barrier(c->mpi), "barrier", err));
-    int64_t start = bt_now_ns();
+    int64_t start = clock_ns(r);
     for (int k = 1; k < c->size; k++) {
         int from = (c->rank + k) % c->size;
         BT_TRY(bt_mpi_check(MPI_Irecv(r->in + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, from,
@@ -39,7 +48,7 @@ static bt_code one_round(const bt_comm *c, const room *r, int round, int part, d
     }
     BT_TRY(
         bt_mpi_check(MPI_Waitall(n, r->requests, MPI_STATUSES_IGNORE), "measuring of links", err));
-    *took_s = (double)(bt_now_ns() - start) / 1e9;
+    *took_s = (double)(clock_ns(r) - start) / 1e9;
     return BT_OK;
 }
 
@@ -66,23 +75,24 @@ bt_link bt_link_of(double small_s, double large_s, double small_bytes, double mo
 }
 
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
-    return bt_link_measure_long(out, c, bytes, bytes, ROUNDS, err);
+    return bt_link_measure_long(
+        out, c, &(bt_link_work){.bytes = bytes, .memory = bytes, .rounds = ROUNDS}, err);
 }
 
-bt_code bt_link_measure_long(bt_link *out, bt_comm *c, size_t bytes, size_t memory, int rounds,
-                             bt_err *err) {
+bt_code bt_link_measure_long(bt_link *out, bt_comm *c, const bt_link_work *work, bt_err *err) {
     *out = (bt_link){0};
     if (c->size == 1) return BT_OK;
     size_t others = (size_t)c->size - 1,
-           each = bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : bytes / others;
+           each = work->bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : work->bytes / others;
     if (each > 1 << 28) each = 1 << 28;
-    size_t places = memory / bytes > 1 ? memory / bytes : 1;
+    size_t places = work->memory / work->bytes > 1 ? work->memory / work->bytes : 1;
     room r = {.out = malloc(each * others * places),
               .in = malloc(each * others),
               .requests = calloc(2 * others, sizeof *r.requests),
               .bytes = each * others,
               .places = places,
-              .rounds = rounds};
+              .rounds = work->rounds,
+              .processor = work->processor};
     bt_code code = r.out && r.in && r.requests
                        ? BT_OK
                        : bt_fail(err, BT_NOMEM, "cannot take %.1f MiB to measure the links",

@@ -27,8 +27,14 @@ bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) BT_
 /* The same of more rounds, each of which sends other memory than the one before, out of `memory` bytes
  * (a multiple of `bytes`): links of a host, which copy, by what is not in a cache; and on a busy
  * machine among more rounds there is one that nobody disturbed. */
-bt_code bt_link_measure_long(bt_link *out, bt_comm *c, size_t bytes, size_t memory, int rounds,
-                             bt_err *err) BT_MUST_CHECK;
+typedef struct bt_link_work {
+    size_t bytes, memory;
+    int rounds;
+    /* by the processor time of a rank: for links of a host whose ranks take turns on its cores */
+    bool processor;
+} bt_link_work;
+bt_code bt_link_measure_long(bt_link *out, bt_comm *c, const bt_link_work *work, bt_err *err)
+    BT_MUST_CHECK;
 double bt_link_s(const bt_link *l, double rounds, double bytes); /* NaN when not known */
 
 #endif
