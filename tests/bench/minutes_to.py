@@ -4,7 +4,9 @@
   tests/bench/minutes_to.py --bitrain build/bitrain --python python3 --goal 1.88 --corpus kjv=cache/builtin-kjv.txt --corpus perl=perl.txt \\
       --recipe 'default:' --recipe 'muon: optim.name=muon optim.embed_lr=3' --lrs 1e-3,2e-3,4e-3 --steps 1500 --peer-steps 1000 --json minutes.json
 
-A corpus is one file of bytes; both programs validate on its last twentieth, in stretches of 256 bytes. bitrain's side is
+A corpus is one file of text; both programs validate on its last twentieth, in stretches of 256 tokens. The twin's tokens are bytes, or,
+with --twin-tokens N, those of a tokenizer that `bitrain tokenizer train` makes of the rest. bitrain learns one by itself, unless a recipe
+has data.tokenizer=bytes. bitrain's side is
 `bitrain bench learn` on --threads threads (or --ranks ranks of one thread each); the twin is peer_torch.py's model, quantisers and AdamW
 with warm-up and cosine to a tenth, `pre` or `subln`, eager or compiled, at each of --lrs. Its learning rate and form are chosen by the first
 seed (the earliest at the goal, else the lowest loss at the end), and the other seeds run with them. Minutes are those of training
@@ -30,7 +32,7 @@ def parse():
     p.add_argument("--python", default=sys.executable, help="a Python that has torch and numpy")
     p.add_argument("--corpus", action="append", default=[], help="NAME=FILE")
     p.add_argument("--recipe", action="append", default=[], help="of bitrain: 'NAME: key=value ...'")
-    p.add_argument("--workload", default="nano", choices=["nano"], help="vocabulary of bytes")
+    p.add_argument("--workload", default="nano", choices=["nano"], help="shape of the model")
     p.add_argument("--goal", type=float, default=1.88)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--threads", type=int, default=2)
@@ -41,11 +43,29 @@ def parse():
     p.add_argument("--eval-tokens", type=int, default=65536)
     p.add_argument("--lrs", default="1e-3,2e-3,4e-3")
     p.add_argument("--forms", default="subln,pre", help="of the twin: norms")
+    p.add_argument("--twin-tokens", type=int, default=0, help="of the twin: vocabulary learned from the corpus (0: bytes)")
     p.add_argument("--compile", action="store_true", help="the twin under torch.compile as well")
     p.add_argument("--dtype", default="bf16", choices=["fp32", "bf16"])
     p.add_argument("--json", default="", help="keeps every curve")
     p.add_argument("--twin", default="", help=argparse.SUPPRESS)    # internal: one run of the twin, its settings as JSON
     return p.parse_args()
+
+
+# ---- the twin's tokens -----------------------------------------------------------------------------
+def tokens_of(o):
+    """Ids of both parts, and bytes a token of the one that is validated on."""
+    import numpy as np
+    data = open(o["file"], "rb").read()
+    cut = int(len(data) * (1 - VAL))
+    with tempfile.TemporaryDirectory() as folder:
+        text, vocabulary = os.path.join(folder, "train.txt"), os.path.join(folder, "tokens.json")
+        with open(text, "wb") as f:
+            f.write(data[:cut])
+        subprocess.run([o["bitrain"], "tokenizer", "train", text, "--vocab", str(o["tokens"]), "--out", vocabulary, "--quiet"],
+                       check=True, stdout=subprocess.DEVNULL)
+        parts = [np.array(subprocess.run([o["bitrain"], "tokenizer", "encode", vocabulary], input=part, check=True,
+                                         stdout=subprocess.PIPE).stdout.split(), dtype=np.int64) for part in (data[:cut], data[cut:])]
+    return parts[0], parts[1], len(data[cut:]) / len(parts[1])
 
 
 # ---- one run of the twin, in a process of its own --------------------------------------------------
@@ -60,9 +80,14 @@ def twin(o):
     torch.set_flush_denormal(True)
     torch.manual_seed(o["seed"])
     c = P.WORKLOADS[o["workload"]]
-    data = np.fromfile(o["file"], dtype=np.uint8).astype(np.int64)
-    cut = int(len(data) * (1 - VAL))
-    train, val = torch.from_numpy(data[:cut]), torch.from_numpy(data[cut:])
+    if o["tokens"]:
+        c["V"] = o["tokens"]
+        train, val, bytes_per_token = tokens_of(o)
+    else:
+        data = np.fromfile(o["file"], dtype=np.uint8).astype(np.int64)
+        cut = int(len(data) * (1 - VAL))
+        train, val, bytes_per_token = data[:cut], data[cut:], 1
+    train, val = torch.from_numpy(train), torch.from_numpy(val)
     if len(val) <= T:
         sys.exit("%s is shorter than one validation sequence" % o["file"])
     B = c["batch"] // T
@@ -85,7 +110,7 @@ def twin(o):
                 if len(some) < B:               # one shape for a compiled model
                     break
                 nats += float(model(*batch(val, some)))
-        return nats / (n_val // B) / math.log(2)
+        return nats / (n_val // B) / math.log(2) / bytes_per_token
 
     curve, seconds, warm = [], 0.0, max(1, min(100, o["steps"] // 10))
     for s in range(o["steps"]):
@@ -123,7 +148,7 @@ def crossing(curve, goal):
 
 
 def run_twin(a, path, seed, lr, form, compiled):
-    o = dict(workload=a.workload, dtype=a.dtype, threads=a.threads * a.ranks, form=form, seed=seed, file=path, compile=compiled, lr=lr,
+    o = dict(bitrain=os.path.abspath(a.bitrain), tokens=a.twin_tokens, workload=a.workload, dtype=a.dtype, threads=a.threads * a.ranks, form=form, seed=seed, file=path, compile=compiled, lr=lr,
              steps=a.peer_steps, every=a.every, eval_tokens=a.eval_tokens, goal=a.goal, stop_at_goal=True)
     out = subprocess.run([a.python, os.path.abspath(__file__), "--twin", json.dumps(o)], capture_output=True, text=True)
     if out.returncode:
