@@ -117,8 +117,6 @@ typedef struct bt_ckpt_reader bt_ckpt_reader;
 bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err)
     BT_MUST_CHECK;
-/* elements of a tensor's state; 0: it is not there */
-uint64_t bt_ckpt_reader_elems(const bt_ckpt_reader *r, const char *tensor, const char *state);
 void bt_ckpt_reader_close(bt_ckpt_reader *r); /* accepts NULL */
 /* metadata only, one process, no MPI (generate, eval, show) */
 bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,

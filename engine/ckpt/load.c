@@ -236,14 +236,6 @@ bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_er
     return ckpt_source_fill(&r->from, slice, err);
 }
 
-uint64_t bt_ckpt_reader_elems(const bt_ckpt_reader *r, const char *tensor, const char *state) {
-    for (size_t i = 0; i < r->from.n; i++)
-        if (strcmp(r->from.sections[i].head.tensor, tensor) == 0 &&
-            strcmp(r->from.sections[i].head.state, state) == 0)
-            return r->from.sections[i].head.tensor_elems;
-    return 0;
-}
-
 void bt_ckpt_reader_close(bt_ckpt_reader *r) {
     if (!r) return;
     reader_close(r);

@@ -4,7 +4,7 @@
 A mutant is compiled alone, with its file's own command and without debugging information. One whose object equals that of the
 unchanged file, or that of an earlier mutant, does the same by proof and is passed over. The object is then linked before the
 libraries into each test program in turn, so neither the tree nor the build folder is touched, and the first test that fails
-ends the matter. Tests of the row's first column come first; within a column those named like the file, then the quickest.
+ends the matter. Unit tests look for leaks, too, as in a build of the preset asan. Tests of the row's first column come first; within a column those named like the file, then the quickest.
 """
 import argparse
 import json
@@ -28,6 +28,7 @@ COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|/\*.*?\*/|//
 TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 SAYS = re.compile(r"\b(bt_fail|bt_fail_errno|bt_sql_fail|bt_log|bt_run_note|tell|note|say)\s*\(")
 SKIPPED = 77
+LEAKS = ["-fsanitize=leak"]
 # a loop that steps by one from 0 ends where it ended; two factors of a size change places
 SAME = ((re.compile(r"(for \(\w+ (\w+) = 0; \2) (?:<|!=) (\w[^;&|]*; \2\+\+\))"), r"\1 < \3"),
         (re.compile(r"(calloc)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)"), lambda m: f"calloc({sorted((m[2], m[3]))})"))
@@ -169,6 +170,24 @@ class Judge:
                 self.baseline_file.write_text(json.dumps(self.baseline))
         return known["seconds"]
 
+    def sees_leaks(self, test):
+        """Whether the test passes under LeakSanitizer, which then judges as well. One of ranks or of a script is not asked."""
+        program = self.build.program(test)
+        if not program.name.startswith("t.") or "mpirun" in self.build.tests[test]["command"][0]:
+            return False
+        known = self.baseline[test]
+        if "leaks" not in known:
+            folder = self.folder()
+            looking = folder / program.name
+            words = list(self.build.link(program.name))
+            words[words.index("-o") + 1] = str(looking)
+            linked = subprocess.run(words + LEAKS, cwd=self.build.folder, capture_output=True)
+            known["leaks"] = linked.returncode == 0 and self.run(test, looking, folder, 20 + 5 * known["seconds"]) == 0
+            shutil.rmtree(folder)
+            with self.lock:
+                self.baseline_file.write_text(json.dumps(self.baseline))
+        return known["leaks"]
+
     def order(self, file, tiers, object_file):
         """The tests that judge a file, in the order in which they are run."""
         words = set(re.split(r"[_.]", Path(file).stem))
@@ -275,6 +294,7 @@ def main():
                     words[words.index(own_object)] = str(folder / "mutant.o")
                 else:
                     words.insert(at + 2, str(folder / "mutant.o"))
+                words += LEAKS if judge.sees_leaks(test) else []
                 linked = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
                 if linked.returncode:
                     return "does not link"

@@ -1,5 +1,6 @@
 /* test_save_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a
- * child), by a full disk, by an I/O error, by a short write. Whatever the call: some committed
+ * child), by a full disk, by an I/O error, by a short write, by a signal, by a write of nothing.
+ * Whatever the call: some committed
  * checkpoint loads, bit for bit; a failed save leaves nothing. So it is when training waits for the
  * save, and when threads write it beside training.
  *
@@ -29,7 +30,7 @@
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/save_async.h"
 
-typedef enum { NONE, KILL, FULL, BROKEN, SHORT } fault_kind;
+typedef enum { NONE, KILL, FULL, BROKEN, NOTHING, SHORT, SIGNAL, UNABLE } fault_kind;
 static fault_kind kind;
 static long countdown, calls;
 
@@ -45,7 +46,7 @@ static int strike(void) {
     if (kind == NONE || --countdown != 0) return 0;
     if (kind == KILL) syscall(SYS_kill, getpid(), SIGKILL);
     errno = kind == FULL ? ENOSPC : EIO;
-    return kind == SHORT ? 0 : 1;
+    return kind == FULL || kind == BROKEN;
 }
 
 /* files with data that no fsync has followed yet: what a power cut may take although the file's
@@ -77,11 +78,17 @@ int mkdir(const char *path, mode_t mode) {
     return strike() ? -1 : (int)syscall(SYS_mkdir, path, mode);
 }
 int posix_fallocate(int fd, off_t offset, off_t length) {
-    return strike() ? errno : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno);
+    /* what a file system without reservations answers, in two ways */
+    const int unable = kind == UNABLE && countdown == 1 ? (calls % 2 ? EINVAL : EOPNOTSUPP) : 0;
+    if (strike()) return errno;
+    return unable ? unable : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno);
 }
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
-    const int shorter = kind == SHORT && countdown == 1 && n > 1;
+    const fault_kind now = countdown == 1 ? kind : NONE;
+    const int shorter = now == SHORT && n > 1;
     if (strike()) return -1;
+    if (now == NOTHING) return 0;
+    if (now == SIGNAL) return errno = EINTR, -1;
     mark(fd, 1);
     return (ssize_t)syscall(SYS_pwrite64, fd, data, shorter ? n / 2 : n, at);
 }
@@ -200,7 +207,7 @@ static void test_errors(void **state) {
     for (int s = 0; s < 2; s++) {
         const long total = count_calls(steps[s]);
         assert_true(total >= 10);
-        for (fault_kind k = FULL; k <= SHORT; k++)
+        for (fault_kind k = FULL; k <= UNABLE; k++)
             for (long n = 1; n <= total; n++) {
                 bt_err err = BT_ERR_INIT;
                 begin(10);
@@ -208,8 +215,8 @@ static void test_errors(void **state) {
                 countdown = n;
                 bt_code code = save(steps[s], &err);
                 kind = NONE;
-                if (k == SHORT && code != BT_OK)
-                    fail_msg("a short write at call %ld fails the save: %s", n, err.msg);
+                if (k >= SHORT && code != BT_OK)
+                    fail_msg("kind %d at call %ld fails the save: %s", (int)k, n, err.msg);
                 if (code != BT_OK && code != BT_IO)
                     fail_msg("call %ld: code %s", n, bt_code_name(code));
                 const int64_t newest = load();

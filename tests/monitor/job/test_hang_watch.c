@@ -1,12 +1,18 @@
 /* test_hang_watch.c - ranks that hang, that are starved, that wait for the disk or work long, by
  * places and loads that the test makes up; and 10,000 steps in which nothing hangs. */
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -254,13 +260,49 @@ static void test_ten_thousand_steps(void **state) {
     assert_true(w->watch.longest_s > 0.3 && w->watch.longest_io > 1); /* the long ones were seen */
 }
 
-/* of this process, as /proc tells */
+/* how long the threads of this process have waited for a processor, by a way of its own */
+static int64_t waited_here(void) {
+    int64_t sum = 0;
+    FILE *f = popen("cat /proc/$PPID/task/*/schedstat", "r");
+    assert_non_null(f);
+    for (long long ran, waited, turns; fscanf(f, "%lld %lld %lld", &ran, &waited, &turns) == 3;)
+        sum += waited;
+    pclose(f);
+    return sum;
+}
+
+static void *until_told(void *over) {
+    while (!atomic_load((atomic_bool *)over)) usleep(100);
+    return NULL;
+}
+
+/* of this process and of a child, as /proc tells; a name may have any characters */
 static void test_proc(void **state) {
     (void)state;
     bt_rank_load load;
+    pthread_t other;
+    atomic_bool over = false;
+    int status;
+    assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
+    assert_int_equal(pthread_create(&other, NULL, until_told, &over), 0);
+    for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
+    const int64_t before = waited_here();
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
     assert_int_equal(load.state, 'R');
-    assert_true(load.waited_ns >= 0);
+    assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
+    atomic_store(&over, true);
+    pthread_join(other, NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(bt_rank_load_read(NULL, (int)child, &load));
+    assert_int_equal(load.state, 'T');
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    assert_false(bt_rank_load_read(NULL, (int)child, &load));
     assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
 }
 

@@ -251,6 +251,109 @@ static void test_scratch(void **state) {
     bt_job_dirs_remove(&none);
 }
 
+/* A sweep takes the folders of dead jobs of this user and of nobody else. */
+static void test_sweep(void **state) {
+    (void)state;
+    char name[400], path[420];
+    struct stat st;
+    static const struct {
+        const char *name, *lock; /* its text; NULL: none */
+        bool link, stays;
+    } all[] = {
+        {"bitrain-%u-deadOne", "x", false, false}, {"bitrain-%u-beginsNow", NULL, false, true},
+        {"bitrain-%u", "x", false, true},          {"otherwise-%u-a", "x", false, true},
+        {"bitrain-%u-linked", "x", true, true},    {"bitrain-%u-deadToo", "", false, false}};
+    enum { N = sizeof all / sizeof all[0] };
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < N; i++) {
+            snprintf(path, sizeof path, "%s/", folder);
+            snprintf(path + strlen(path), sizeof path - strlen(path), all[i].name,
+                     (unsigned)getuid());
+            if (pass) {
+                assert_int_equal(lstat(path, &st), all[i].stays ? 0 : -1);
+                continue;
+            }
+            snprintf(name, sizeof name, all[i].link ? "%.300s/target" : "%.300s",
+                     all[i].link ? folder : path);
+            assert_int_equal(mkdir(name, 0700), 0);
+            if (all[i].link) assert_int_equal(symlink(name, path), 0);
+            snprintf(name + strlen(name), 8, "/lock");
+            if (!all[i].lock) continue;
+            FILE *f = fopen(name, "w");
+            assert_non_null(f);
+            fputs(all[i].lock, f);
+            fclose(f);
+            if (pass == 0 && i + 1 == N) bt_job_dirs_sweep();
+        }
+    snprintf(path, sizeof path, "%s/target/lock", folder); /* not what a link leads to */
+    assert_int_equal(stat(path, &st), 0);
+}
+
+/* The lock names the job; where TMPDIR cannot be used, /tmp is; a folder that cannot be made is told. */
+static void test_where_scratch_is(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_job_dirs a;
+    char path[320], text[320] = "", far[100], tmp[280], shm[280];
+    struct stat st;
+    assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_OK);
+    assert_memory_equal(a.tmp, folder, strlen(folder));
+    for (int half = 0; half < (strncmp(a.shm, "/dev/shm/", 9) == 0 ? 2 : 1); half++) {
+        snprintf(path, sizeof path, "%s/lock", half ? a.shm : a.tmp);
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(text, sizeof text, f));
+        fclose(f);
+        text[strcspn(text, "\n")] = 0;
+        assert_string_equal(text, a.tmp);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+        snprintf(path, sizeof path, "%s/lock.new", half ? a.shm : a.tmp);
+        assert_int_equal(stat(path, &st), -1);
+    }
+    /* an attempt's folders may be there; a file in their place is told, in both halves */
+    assert_int_equal(bt_job_dirs_attempt(&a, 3, tmp, shm, &err), BT_OK);
+    assert_int_equal(bt_job_dirs_attempt(&a, 3, tmp, shm, &err), BT_OK);
+    assert_int_equal(stat(tmp, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(stat(shm, &st), 0);
+    snprintf(path, sizeof path, "%s/3", a.shm);
+    assert_string_equal(shm, path);
+    bt_job_dirs_attempt_end(&a, 3);
+    bt_job_dirs half = a;
+    strcpy(half.shm, "/proc/none");
+    assert_int_equal(bt_job_dirs_attempt(&half, 4, tmp, shm, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "/proc/none/4"));
+    bt_job_dirs_remove(&a);
+    /* more ranks than /dev/shm has room for: beside the rest */
+    assert_int_equal(bt_job_dirs_create(&a, 1 << 30, &err), BT_OK);
+    snprintf(path, sizeof path, "%s/shm", a.tmp);
+    assert_string_equal(a.shm, path);
+    assert_int_equal(stat(a.shm, &st), 0);
+    bt_job_dirs_remove(&a);
+    assert_int_equal(stat(path, &st), -1);
+    memset(far, 'x', sizeof far);
+    far[0] = '/';
+    far[64] = 0; /* one more than a socket's name has room for */
+    const char *const unusable[] = {"relative", "", far};
+    for (size_t i = 0; i < 3; i++) {
+        setenv("TMPDIR", unusable[i], 1);
+        assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_OK);
+        assert_memory_equal(a.tmp, "/tmp/bitrain-", 13);
+        bt_job_dirs_remove(&a);
+    }
+    far[63] = 0; /* as long as it may be; it is not there */
+    setenv("TMPDIR", far, 1);
+    assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "(set TMPDIR to a folder that can be written)"));
+    assert_non_null(strstr(err.msg, far));
+    assert_string_equal(a.tmp, "");
+    assert_int_equal(a.lock, -1);
+    assert_int_equal(a.shm_lock, -1);
+    bt_job_dirs_remove(&a);
+    setenv("TMPDIR", folder, 1);
+}
+
 int main(void) {
     strcpy(folder, "/tmp/bt-launch-XXXXXX");
     if (!mkdtemp(folder)) return 1;
@@ -261,7 +364,9 @@ int main(void) {
                                        cmocka_unit_test(test_outlives_us),
                                        cmocka_unit_test(test_no_mpirun),
                                        cmocka_unit_test(test_kill_session),
-                                       cmocka_unit_test(test_scratch)};
+                                       cmocka_unit_test(test_scratch),
+                                       cmocka_unit_test(test_sweep),
+                                       cmocka_unit_test(test_where_scratch_is)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
