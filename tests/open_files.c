@@ -1,5 +1,6 @@
-/* open_files.c - part of every unit test of one process: it fails when it ends with a file open that was
- * not open when it began. So every error path that a test takes must close what it opened. */
+/* open_files.c - part of every unit test of one process: it fails when it ends with a file open, or a
+ * shared mapping of one, that was not there when it began. So every error path that a test takes must
+ * close what it opened. */
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,16 +10,32 @@
 enum { MOST = 1024 };
 
 static bool before[MOST];
+static int shared_before;
 static pid_t owner;
+
+/* shared mappings of this process; those after the first `known` are told of */
+static int shared_mappings(int known) {
+    char line[512], rights[8];
+    int n = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%*s %7s", rights) == 1 && rights[3] == 's' && ++n > known)
+            fprintf(stderr, "still mapped (%d were at the beginning): %s", known, line);
+    if (f) fclose(f);
+    return n;
+}
 
 __attribute__((constructor)) static void begin(void) {
     owner = getpid();
+    shared_before = shared_mappings(MOST);
     for (int fd = 0; fd < MOST; fd++) before[fd] = fcntl(fd, F_GETFD) >= 0;
 }
 
 __attribute__((destructor)) static void end(void) {
-    int left = 0;
-    for (int fd = 0; fd < MOST && getpid() == owner; fd++) {
+    if (getpid() != owner) return;
+    int left = shared_mappings(shared_before) - shared_before;
+    if (left < 0) left = 0;
+    for (int fd = 0; fd < MOST; fd++) {
         char link[64], name[256];
         if (before[fd] || fcntl(fd, F_GETFD) < 0) continue;
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

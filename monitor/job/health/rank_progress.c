@@ -101,8 +101,8 @@ static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const 
 static int64_t latest(const bt_rank_progress *p) {
     int64_t ns = 0;
     for (int r = 0; r < p->n; r++) {
-        seen s = look(&p->slot[r]);
-        if (s.at != BT_AT_NOWHERE && s.since_ns > ns) ns = s.since_ns;
+        const int64_t since_ns = look(&p->slot[r]).since_ns;
+        if (since_ns > ns) ns = since_ns;
     }
     return ns;
 }
@@ -187,7 +187,7 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     /* a page that is missing later would end the rank */
     int rc = posix_fallocate(fd, 0, (off_t)bytes);
-    if (rc == 0) p->slot = map(fd, bytes);
+    if (rc == 0 && !(p->slot = map(fd, bytes))) rc = errno;
     p->told = calloc((size_t)ranks, sizeof *p->told);
     close(fd);
     if (p->slot && p->told) return BT_OK;

@@ -212,6 +212,55 @@ static void test_every_bit_flip(void **state) {
     assert_string_equal(found, path);
 }
 
+/* the section that is damaged is named, with its bytes and what it looks like */
+static void test_place_of_damage(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    static float many[400000]; /* longer than what is read at once */
+    char path[PATH_MAX], file[PATH_MAX], want[80];
+    size_t n;
+    for (int i = 0; i < 400000; i++) many[i] = (float)i + 0.5f;
+    bt_ckpt_slice slices[] = {
+        {"embed", "weight", N_EMBED, 0, N_EMBED, s->embed, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.ffn_up", "weight", 400000, 0, 400000, many, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false}};
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    fill_meta(&meta, 100, 0);
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = slices, .n = 3, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    strcpy(path, saved.path);
+    data_file(path, file, sizeof file);
+    char *data = slurp(file, &n);
+    for (int i = 0; i < 3; i++) {
+        const size_t bytes = slices[i].count * sizeof(float);
+        char *at = memmem(data, n, slices[i].data, bytes);
+        assert_non_null(at);
+        for (int where = 0; where < 3; where++) {
+            char *byte = at + (where == 0 ? 0 : where == 1 ? bytes / 2 : bytes - 1);
+            *byte ^= 1;
+            spill(file, data, n);
+            *byte ^= 1;
+            const bt_ckpt_checked found = check_again(path);
+            assert_int_equal(found.code, BT_FORMAT);
+            snprintf(want, sizeof want, "bytes %zu..%zu ('%s' weight)", (size_t)(at - data),
+                     (size_t)(at - data) + bytes - 1, slices[i].tensor);
+            if (!strstr(found.err.msg, want) || !strstr(found.err.msg, "(bits changed)"))
+                fail_msg("'%s' does not say '%s'", found.err.msg, want);
+        }
+    }
+    /* a page that was never written, in the second piece of the long section */
+    char *at = memmem(data, n, many, sizeof many);
+    const size_t page = (1 << 20) + 3 * 4096;
+    memset(at + page, 0, 4096);
+    spill(file, data, n);
+    const bt_ckpt_checked found = check_again(path);
+    snprintf(want, sizeof want, "(perhaps the zeros from byte %zu)", (size_t)(at - data) + page);
+    if (!strstr(found.err.msg, want)) fail_msg("'%s' does not say '%s'", found.err.msg, want);
+    free(data);
+}
+
 /* bytes that change between the look at a checkpoint and its loading are not trained with */
 static void test_damage_after_the_look(void **state) {
     world *s = *state;
@@ -523,6 +572,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_long_tensor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_checked_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_bit_flip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_place_of_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage_after_the_look, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_pipes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_truncations, set_up, tear_down),

@@ -94,7 +94,7 @@ static void test_round_trip(void **state) {
 static void test_two_segments(void **state) {
     world *s = *state;
     bt_err err;
-    bt_memory_id id;
+    bt_memory_id id = {0};
     float w[N_W];
     const bt_ckpt_slice want = {"layers.0.attn_q", "weight", N_W, 0, N_W, w, 0, 0,
                                 BT_CKPT_F32,       false};
@@ -111,8 +111,15 @@ static void test_two_segments(void **state) {
         }
         bt_memory_state_publish(m);
         bt_memory_state_publish(m); /* once is enough */
+        const bt_memory_id before = id;
         assert_true(bt_memory_state_find(shared, &id, NULL));
         assert_int_equal(id.step, step);
+        /* each of the two is there, whichever folder entry comes first */
+        check_ok(bt_memory_state_load(shared, &id, &want, 1, &err), &err);
+        assert_true(w[0] == (float)step);
+        if (step == 1) continue;
+        check_ok(bt_memory_state_load(shared, &before, &want, 1, &err), &err);
+        assert_true(w[0] == (float)(step - 1));
     }
     write_at(m, 6, false); /* killed here */
     bt_memory_state_close(m);

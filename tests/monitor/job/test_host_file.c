@@ -19,26 +19,28 @@ static const struct {
     const char *more;
     bt_code code;
     const char *message;
+    int slots; /* 0: nobody knows how many */
 } rows[] = {
-    {"a slots=2\nb slots=2\n", 4, "", BT_OK, ""},
+    {"a slots=2\nb slots=2\n", 4, "", BT_OK, "", 4},
     {"a slots=2\nb slots=2\n", 5, "", BT_ARG,
-     " has 4 slots on 2 hosts for 5 ranks (use --ranks 4, or slots=3 for every host)"},
+     " has 4 slots on 2 hosts for 5 ranks (use --ranks 4, or slots=3 for every host)", 4},
     {"a slots=1", 2, "", BT_ARG,
-     " has 1 slot on 1 host for 2 ranks (use --ranks 1, or slots=2 for every host)"},
-    {"a slots=1\na slots=1\n", 2, "", BT_OK, ""},
-    {"a slots=1\n", 2, "--oversubscribe", BT_OK, ""},
-    {"a slots=1\n", 2, "--map-by slot:OVERSUBSCRIBE", BT_OK, ""},
-    {"a\nb slots=1\n", 64, "", BT_OK, ""}, /* a's are as many as its cores */
+     " has 1 slot on 1 host for 2 ranks (use --ranks 1, or slots=2 for every host)", 1},
+    {"a slots=1\na slots=1\n", 2, "", BT_OK, "", 2},
+    {"a slots=1\n", 2, "--oversubscribe", BT_OK, "", 1},
+    {"a slots=1\n", 2, "--map-by slot:OVERSUBSCRIBE", BT_OK, "", 1},
+    {"a\nb slots=1\n", 64, "", BT_OK, "", 0}, /* a's are as many as its cores */
     {"# two nodes\n\n  user@a:22 max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK,
-     ""},
+     "", 2},
     {"a slots=2\nb slots=two\n", 2, "", BT_ARG,
-     ", line 2: slots=two must be a whole number from 1 to 65536, as in 'b slots=4'"},
-    {"a slots=\n", 2, "", BT_ARG, ", line 1: slots= must be a whole number"},
-    {"a slots=-1\n", 2, "", BT_ARG, ", line 1: slots=-1 must be"},
-    {"a slots=99999999999999999999\n", 2, "", BT_ARG, "must be a whole number from 1"},
-    {"slots=4\n", 2, "", BT_ARG, ", line 1: 'slots=4' is no host"},
-    {"# nothing\n\n", 2, "", BT_ARG, " names no host (one 'host slots=N' per line)"},
-    {"a slots=65536\nb slots=65536\n", 65536, "", BT_OK, ""},
+     ", line 2: slots=two must be a whole number from 1 to 65536, as in 'b slots=4'", 0},
+    {"a slots=two\nb slots=2\n", 2, "", BT_ARG, ", line 1: slots=two must be", 0},
+    {"a slots=\n", 2, "", BT_ARG, ", line 1: slots= must be a whole number", 0},
+    {"a slots=-1\n", 2, "", BT_ARG, ", line 1: slots=-1 must be", 0},
+    {"a slots=99999999999999999999\n", 2, "", BT_ARG, "must be a whole number from 1", 0},
+    {"slots=4\n", 2, "", BT_ARG, ", line 1: 'slots=4' is no host", 0},
+    {"# nothing\n\n", 2, "", BT_ARG, " names no host (one 'host slots=N' per line)", 0},
+    {"a slots=65536\nb slots=65536\n", 65536, "", BT_OK, "", 65536},
 };
 
 static void every_file(void **state) {
@@ -55,11 +57,13 @@ static void every_file(void **state) {
         bt_code code = bt_host_file_check(path, rows[i].ranks, rows[i].more, &err);
         if (code != rows[i].code || (code != BT_OK && !strstr(err.msg, rows[i].message)))
             fail_msg("file %zu: %d, '%s'", i, code, code == BT_OK ? "" : err.msg);
+        assert_int_equal(bt_host_file_slots(path), rows[i].slots);
     }
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_host_file_check(dir, 1, "", &err), BT_IO);
     unlink(path);
     assert_int_equal(bt_host_file_check(path, 1, "", &err), BT_NOTFOUND);
+    assert_int_equal(bt_host_file_slots(path), 0);
     rmdir(dir);
 }
 

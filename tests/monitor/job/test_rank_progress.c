@@ -161,6 +161,38 @@ static void a_far_rank_that_does_not_come(void **state) {
     /* all are seen: the network is slow, nobody is late */
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
+
+    unlink(path);
+    open_places(&p, 8); /* four are named, the others counted */
+    for (int n = 4; n >= 2; n--) {
+        for (int r = 0; r < 8; r++) put(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);
+        told(&p, 70, &rank);
+        assert_int_equal(rank, -1);
+        const char *want = n == 4   ? "; ranks 4, 5, 6, 7 are not"
+                           : n == 3 ? "; ranks 3, 4, 5, 6 and 1 more are not"
+                                    : "; ranks 2, 3, 4, 5 and 2 more are not";
+        assert_non_null(strstr(told(&p, 70, &rank), want));
+    }
+    assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
+    assert_string_equal(out,
+                        "one of the ranks 2, 3, 4, 5 and 2 more is not in the exchange of step 18, "
+                        "where the others wait since 12.0 s");
+    bt_rank_progress_close(&p);
+}
+
+/* a file that is there already, or in no folder, is told and none is left open */
+static void what_cannot_be_made_is_told(void **state) {
+    (void)state;
+    bt_rank_progress p, again;
+    bt_err err = BT_ERR_INIT;
+    open_places(&p, 2);
+    assert_int_equal(bt_rank_progress_open(&again, path, 2, &err), BT_IO);
+    assert_non_null(strstr(err.msg, path));
+    assert_int_equal(bt_rank_progress_open(&again, "/nowhere/places", 2, &err), BT_IO);
+    assert_null(again.slot);
+    assert_int_equal(access(path, F_OK), 0); /* the first one's */
+    bt_rank_progress_close(&again);
+    bt_rank_progress_close(&p);
 }
 
 int main(void) {
@@ -169,6 +201,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
         cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
+        cmocka_unit_test_setup_teardown(what_cannot_be_made_is_told, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
