@@ -230,6 +230,19 @@ static void the_numbers_are_those_of_the_run(void **state) {
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,other");
     assert_true(json_is_null(at(j, "levels.1.first_different_step")));
     assert_int_equal((int)num(j, "levels.1.common_steps"), 200);
+    assert_string_equal(json_string_value(at(j, "levels.0.run")), "base");
+    assert_string_equal(json_string_value(at(j, "levels.1.run")), "other");
+    assert_string_equal(json_string_value(at(j, "configs.1.run")), "other");
+    json_decref(j);
+    bt_web_odd_run(t->db);
+    j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,odd");
+    assert_true(json_is_null(at(j, "levels.0.first_different_step")));
+    assert_true(json_is_integer(at(j, "levels.1.first_different_step")));
+    assert_int_equal((int)num(j, "levels.1.first_different_step"), 0);
+    assert_int_equal((int)num(j, "levels.1.common_steps"), 1);
+    json_decref(j);
+    j = bt_web_json(api, "series", "base", "metric=loss&baseline=");
+    assert_true(json_is_false(at(j, "series.0.baseline")));
     json_decref(j);
     bt_api_close(api);
 }

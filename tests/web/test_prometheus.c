@@ -135,6 +135,28 @@ static void the_text_is_well_formed_and_true(void **state) {
     free(text);
 }
 
+/* names in records may have any characters; units and what is told of a family are as documented */
+static void labels_are_escaped_and_names_have_their_unit(void **state) {
+    const bt_tmp *t = *state;
+    seen families = {.n = 0};
+    bt_web_odd_run(t->db);
+    char *text = metrics_of(t->db);
+    assert_true(value_of(text, "bitrain_zero_ratio{run=\"odd\",layer=\"0\",tensor=\"W.1 "
+                               "\\\"a\\\\b\\\"\"} ") == 0.25);
+    static const char *const told[] = {
+        "# HELP bitrain_step_p95_seconds 95th percentile of the newest steps' times\n",
+        "# HELP bitrain_steps_comm_overhead_ratio ",
+        "# HELP bitrain_steps_mfu_ratio ",
+        "# HELP bitrain_steps_tokens_per_second ",
+        "# HELP bitrain_steps_loss_nats ",
+        "# HELP bitrain_steps_step_seconds ",
+        "# HELP bitrain_rank_steps_rss_bytes "};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++)
+        if (!strstr(text, told[i])) fail_msg("no line '%s'", told[i]);
+    parse(text, &families);
+    free(text);
+}
+
 static void grafana_asks_for_what_is_there(void **state) {
     const bt_tmp *t = *state;
     char path[600];
@@ -176,6 +198,8 @@ static void grafana_asks_for_what_is_there(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_text_is_well_formed_and_true, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(labels_are_escaped_and_names_have_their_unit, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(grafana_asks_for_what_is_there, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

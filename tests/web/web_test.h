@@ -30,6 +30,27 @@ static inline void bt_web_runs(const char *db) {
     assert_int_equal(bt_synth_make(db, &s, &err), BT_OK);
 }
 
+/* "odd": one step whose loss is another's, and a tensor with a name of any characters; not ended */
+static inline void bt_web_odd_run(const char *db) {
+    static const double values[BT_ML_COUNT] = {[BT_ML_ZERO] = 0.25};
+    bt_writer *w = NULL;
+    bt_fake f;
+    int attempt;
+    bt_run_start s = bt_fake_run("odd");
+    s.host = "nodes";
+    OK(bt_writer_open(&w, db, 10, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    sink->step(sink->ctx, bt_fake_step(&f, 0, 2));
+    sink->rows(sink->ctx,
+               &(bt_row_record){.scope = BT_SCOPE_LAYER,
+                                .n = 1,
+                                .keys = (const bt_key[]){{.i = 0}, {.s = "W.1 \"a\\b\""}},
+                                .values = values});
+    OK(bt_writer_flush(w, err));
+    bt_writer_close(w);
+}
+
 /* the answer of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no
  * escapes). The JSON is the caller's. */
 static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run, const char *args,

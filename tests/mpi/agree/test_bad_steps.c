@@ -200,11 +200,13 @@ static void the_policy_decides(void **state) {
     nan_at(3, "2-2", "layers.0.attn_k");
     assert_int_equal(train(&other, &layouts[0], retry, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "the same bits when computed again"));
+    assert_non_null(strstr(err.msg, "train.on_bad_step=retry ends the run"));
     assert_non_null(strstr(other.events[event_of(&other, "bad_step")].body, "\"ended\""));
     no_nan();
     nan_at(3, "2", "layers.0.attn_k"); /* computed again it would be good */
     assert_int_equal(train(&other, &layouts[0], stop, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "gradient of layers.0.attn_k is not finite"));
+    assert_non_null(strstr(err.msg, "train.on_bad_step=stop ends the run"));
     no_nan();
     nan_at(3, "2", "layers.0.attn_k");
     run(&other, &layouts[0], retry, "", &r);
