@@ -210,11 +210,11 @@ static void documents_and_spans_come_back(void **state) {
     }
     for (int i = 0; i < N; i++) want += marks[i];
     assert_int_equal(seen, want);
+    const uint64_t n_spans = about->n_spans;
     bt_shard_close(s);
     unsigned char *good = whole(fixture_path("d.bts"), &n), *bad = malloc(n);
     bt_shard_header *h = (bt_shard_header *)bad;
-    uint64_t end = 128 + (uint64_t)N * 2, spans_at = n - about->n_spans * 16,
-             ends_at = spans_at - d * 8;
+    uint64_t end = 128 + (uint64_t)N * 2, spans_at = n - n_spans * 16, ends_at = spans_at - d * 8;
     for (int what = 0; what < 3; what++) {
         memcpy(bad, good, n);
         uint64_t *row = (uint64_t *)(bad + (what == 2 ? spans_at : ends_at));

@@ -67,6 +67,7 @@ static void segments_nobody_has_mapped_go(void **state) {
     fclose(f);
     /* this host is swept by its own supervisor */
     assert_true(strcmp(names, "node7\nnode8\n") == 0 || strcmp(names, "node8\nnode7\n") == 0);
+    munmap(mapped, 8);
 }
 
 static int clean(void **state) {
