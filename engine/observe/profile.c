@@ -24,7 +24,7 @@ static double without_waits(const double ms[BT_PHASE_COUNT]) {
 static void take_processor_time(bt_profile *p) {
     double step[BT_PHASE_COUNT];
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
-        double all = (double)bt_span_processor_ns(bt_phases[i].metric) / 1e6;
+        double all = (double)bt_span_processor_ns((int)bt_phases[i].metric) / 1e6;
         step[i] = all - p->processor_before_ms[i];
         p->processor_before_ms[i] = all;
     }

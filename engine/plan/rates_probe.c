@@ -152,7 +152,8 @@ static void attention_of(double *fwd_s, double *bwd_s) {
 
 /* by the clock that the passes are timed with */
 static double phase_s(bt_rank_metric phase) {
-    return (double)(bt_threads_count() == 1 ? bt_span_processor_ns(phase) : bt_span_ns(phase)) /
+    return (double)(bt_threads_count() == 1 ? bt_span_processor_ns((int)phase)
+                                            : bt_span_ns((int)phase)) /
            1e9;
 }
 

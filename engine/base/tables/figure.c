@@ -14,9 +14,9 @@ const bt_figure_row bt_figures[BT_FIGURES] = {
 #define NUMBER_TEXT(n) TEXT_OF(n)
 
 const char *bt_figure_span_name(bt_figure_span span) {
-    static const char *const names[] = {
-        "newest step", "newest evaluation", "average of about 10 steps",
-        // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one text in two lines
-        "newest steps, at most " NUMBER_TEXT(BT_RECENT_STEPS), "whole run"};
+    static const char *const names[] = {"newest step", "newest evaluation",
+                                        "average of about 10 steps",
+                                        ("newest steps, at most " NUMBER_TEXT(BT_RECENT_STEPS)),
+                                        "whole run"};
     return (unsigned)span <= BT_SPAN_RUN ? names[span] : "";
 }
