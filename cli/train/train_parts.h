@@ -74,8 +74,6 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_er
  * written again from the checkpoint that the run goes on from. After the settings are read, before
  * bt_train_vocab */
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* tokens of the vocabulary that `auto` learns from so many bytes of text; 0: none, bytes are the tokens */
-int bt_train_auto_vocab(uint64_t bytes);
 /* beside the other things that are kept of data, under a key: where ranks and later runs find it */
 bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
                                 char *path, size_t size, bt_err *err) BT_MUST_CHECK;

@@ -1,6 +1,6 @@
 /* train_tokenizer.c - the tokenizer of a run that was not given one. Where a token is a word or a part of a
- * word, a step of as many tokens reads three to four times as much text as one of bytes: tests/bench/README.md
- * has what that is worth.
+ * word, a step of as many tokens reads two to four times as much text as one of bytes; engine/README.md has what
+ * that is worth ("What a token teaches").
  *
  * What is learned is a pure function of the text, so every process that finds the same text finds the same
  * tokenizer, and a cache keeps it. */
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "cli/common/progress.h"
 #include "cli/train/train_parts.h"
@@ -17,11 +18,12 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
 
-/* raise when the same text gives other tokens */
+/* to be raised when the same text gives other tokens than before */
 enum { KEY_VERSION = 1 };
 
-/* A vocabulary twice as large shortens text by an eighth and halves how often a token is seen. */
-int bt_train_auto_vocab(uint64_t bytes) {
+/* Tokens of the vocabulary that `auto` learns from so many bytes of text; 0: none, bytes are the tokens.
+ * Twice the vocabulary shortens text by about an eighth, and each token is seen half as often. */
+static int auto_vocab(uint64_t bytes) {
     static const struct {
         uint64_t mib;
         int tokens;
@@ -77,12 +79,7 @@ static bt_code learned(const bt_train_plan *p, const bt_sources *found, int voca
     bt_tokenizer *t = NULL;
     bt_err ignored = BT_ERR_INIT;
     const double facts[3] = {KEY_VERSION, vocab, c->val_data[0] ? 0 : c->val_frac};
-    uint64_t key = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < 3; i++) {
-        uint64_t bits;
-        memcpy(&bits, &facts[i], sizeof bits);
-        key = (key ^ bits) * 0x100000001b3u;
-    }
+    uint64_t key = XXH3_64bits(facts, sizeof facts);
     key = bt_sources_hash(found->items, found->n, c->field, key);
     BT_TRY(bt_train_cache(p, folder, err));
     BT_TRY(kept_path(p, key, path, size, err));
@@ -154,7 +151,7 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
         return bt_fail(err, code, "%s", why.msg);
     }
     const bool text = is_text(&found, &bytes);
-    const int vocab = asked ? asked : text ? bt_train_auto_vocab(bytes) : 0;
+    const int vocab = asked ? asked : text ? auto_vocab(bytes) : 0;
     if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set(p, "bytes", "as data.path", err);

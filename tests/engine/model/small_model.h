@@ -51,4 +51,30 @@ static inline bt_model *small_model(const bt_model_setup *s, uint64_t seed) {
     return m;
 }
 
+/* Along a random direction of all weights the loss changes as the gradients that m has say. loss: of the
+ * weights as they are, in the gradients' scale; deviation: of the direction; h: how far both ways. The
+ * weights are restored. */
+static inline void small_slope(bt_model *m, double (*loss)(bt_model *m), float deviation, double h,
+                               double tolerance) {
+    const size_t n = bt_model_params(m)->total;
+    float *w = bt_model_weights(m), *kept = malloc(n * sizeof *kept),
+          *way = malloc(n * sizeof *way);
+    double slope = 0, side[2];
+    assert_non_null(kept);
+    assert_non_null(way);
+    bt_rng_normal(way, n, 0, deviation, 17, 4);
+    for (size_t i = 0; i < n; i++) slope += (double)way[i] * (double)bt_model_grads(m)[i];
+    memcpy(kept, w, n * sizeof *kept);
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < n; i++) w[i] = kept[i] + (float)(k ? h : -h) * way[i];
+        side[k] = loss(m);
+    }
+    memcpy(w, kept, n * sizeof *kept);
+    const double measured = (side[1] - side[0]) / (2 * h);
+    if (!(fabs(measured - slope) < tolerance * fabs(slope)))
+        fail_msg("the loss changes by %g, the gradients say %g", measured, slope);
+    free(kept);
+    free(way);
+}
+
 #endif

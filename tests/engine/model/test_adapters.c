@@ -121,30 +121,17 @@ static void dense_adapters_equal_the_merged_model(void **state) {
     }
 }
 
-/* along a random direction of all adapters the loss changes as their gradients say */
+static double scaled_loss(bt_model *m) { /* as train() */
+    return 0.01 * bt_model_eval_micro(m, inputs, targets);
+}
+
 static void dense_gradients_equal_finite_differences(void **state) {
     (void)state;
     bt_model *full = model_of(BT_LIN_DENSE, 0), *adapted = model_of(BT_LIN_DENSE, BT_LORA_ALL);
     share_base(full, adapted);
     random_b(adapted);
     train(adapted);
-    const size_t n = bt_model_params(adapted)->total;
-    const double h = 1e-3, scale = 0.01; /* as train() */
-    float *w = bt_model_weights(adapted), *kept = malloc(n * sizeof *kept),
-          *way = malloc(n * sizeof *way);
-    double slope = 0, loss[2];
-    bt_rng_normal(way, n, 0, 1.0f, 17, 4);
-    for (size_t i = 0; i < n; i++) slope += (double)way[i] * (double)bt_model_grads(adapted)[i];
-    memcpy(kept, w, n * sizeof *kept);
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < n; i++) w[i] = kept[i] + (float)(side ? h : -h) * way[i];
-        loss[side] = scale * bt_model_eval_micro(adapted, inputs, targets);
-    }
-    const double measured = (loss[1] - loss[0]) / (2 * h);
-    if (!(fabs(measured - slope) < 2e-3 * fabs(slope)))
-        fail_msg("the loss changes by %g, the gradients say %g", measured, slope);
-    free(kept);
-    free(way);
+    small_slope(adapted, scaled_loss, 1.0f, 1e-3, 2e-3);
     bt_model_destroy(full);
     bt_model_destroy(adapted);
 }
@@ -237,9 +224,15 @@ static bt_model *preferring_model(bt_model *full, bt_dpo how) {
     return m;
 }
 
+static int32_t answers[M]; /* learned tokens of pairs */
+
+static double scaled_preference_loss(bt_model *m) {
+    return 0.01 * bt_model_eval_micro(m, inputs, answers);
+}
+
 static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void **state) {
     (void)state;
-    static int32_t positions[M], answers[M];
+    static int32_t positions[M];
     bt_model *full = model_of(BT_LIN_DENSE, 0),
              *m = preferring_model(full, (bt_dpo){.on = true, .beta = 0.3});
     fill_pairs(positions, answers);
@@ -255,27 +248,10 @@ static void preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients(void
         bt_model_dpo(m, hows[k]);
         bt_model_zero_grads(m);
         (void)bt_model_take_score(m);
-        double loss = bt_model_train_micro(m, inputs, answers, 0.01, NULL, NULL), side[2];
+        bt_model_train_micro(m, inputs, answers, 0.01, NULL, NULL);
         bt_score s = bt_model_take_score(m);
         assert_true(s.n == 2 && s.right <= 2 && s.margin != 0);
-        const size_t n = bt_model_params(m)->total;
-        const double h = 2e-4;
-        float *w = bt_model_weights(m), *kept = malloc(n * sizeof *kept),
-              *way = malloc(n * sizeof *way);
-        double slope = 0;
-        bt_rng_normal(way, n, 0, 1.0f, 17, 4);
-        for (size_t i = 0; i < n; i++) slope += (double)way[i] * (double)bt_model_grads(m)[i];
-        memcpy(kept, w, n * sizeof *kept);
-        for (int i = 0; i < 2; i++) {
-            for (size_t x = 0; x < n; x++) w[x] = kept[x] + (float)(i ? h : -h) * way[x];
-            side[i] = 0.01 * bt_model_eval_micro(m, inputs, answers);
-        }
-        memcpy(w, kept, n * sizeof *kept);
-        const double measured = (side[1] - side[0]) / (2 * h);
-        if (!(fabs(measured - slope) < 3e-3 * fabs(slope)))
-            fail_msg("the loss %g changes by %g, the gradients say %g", loss, measured, slope);
-        free(kept);
-        free(way);
+        small_slope(m, scaled_preference_loss, 1.0f, 2e-4, 3e-3);
     }
     bt_model_destroy(full);
     bt_model_destroy(m);
