@@ -1,9 +1,10 @@
 # bundle.cmake - makes one script of the page's modules (OUT_JS), which compresses a fifth better and loads at once, one sheet
 # of its style sheets (OUT_CSS), and, with uPlot's, the three texts of a report (OUT) with their SHA-256 for its content policy:
-#     cmake -DOUT=report_page.c -DOUT_JS=app.js -DOUT_CSS=style.css -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file -P bundle.cmake
+#     cmake -DOUT=report_page.c -DOUT_JS=app.js -DOUT_CSS=style.css -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file [-DESBUILD=program] -P bundle.cmake
 # Modules are those that app.js imports, directly or not, in the order of their imports; names that a module does
 # not export stay its own. Sheets are those that style/style.css imports, in its order. What only people
-# read stays behind: comments, and blanks before lines.
+# read stays behind: comments, and blanks before lines. Where esbuild is installed, it makes the script and the sheet from the same
+# modules, with short names: a fifth smaller when compressed. What is checked here holds in both ways.
 cmake_minimum_required(VERSION 3.25)
 
 # ---- the script
@@ -80,7 +81,20 @@ foreach(file IN LISTS modules)
   string(APPEND script "const{${names}}=(()=>{${code}return{${names}}})();\n")
 endforeach()
 string(APPEND script "})();\n")
+
+# esbuild [words]: runs it, with a line that says what went wrong
+function(esbuild)
+  execute_process(COMMAND ${ESBUILD} ${ARGN} --minify --charset=utf8 --log-level=warning RESULT_VARIABLE rc ERROR_VARIABLE why)
+  if(rc)
+    message(FATAL_ERROR "${ESBUILD}: ${why}")
+  endif()
+endfunction()
+
 file(WRITE ${OUT_JS} "${script}")
+if(ESBUILD)
+  esbuild(${STATIC}/app.js --bundle --format=iife --target=es2022 --outfile=${OUT_JS})
+  file(READ ${OUT_JS} script)
+endif()
 
 # ---- the sheet
 
@@ -113,6 +127,10 @@ string(REGEX REPLACE "[ \t]*{" "{" own "${own}")
 string(REPLACE ": " ":" own "${own}")
 string(REPLACE ";}" "}" own "${own}")
 file(WRITE ${OUT_CSS} "${own}")
+if(ESBUILD)
+  esbuild(${OUT_CSS} --outfile=${OUT_CSS} --allow-overwrite)
+  file(READ ${OUT_CSS} own)
+endif()
 
 # ---- the report
 
