@@ -25,7 +25,8 @@ static const bt_opt ctl_opts[] = {
     {"json", "--json", BT_OPT_BOOL, offsetof(ctl_cfg, json), sizeof(bool), "false", 0, 0, NULL,
      NULL, "one JSON object: run, verb, answer"},
     {"wait", "--wait", BT_OPT_BOOL, offsetof(ctl_cfg, wait), sizeof(bool), "true", 0, 0, NULL, NULL,
-     "stop: until the checkpoint is written and the run has ended (--no-wait: do not)"},
+     "stop: until the checkpoint is written and the run has ended; sample: until its text is there "
+     "(--no-wait: do not)"},
     {"store", "--store", BT_OPT_TEXT, offsetof(ctl_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -120,6 +121,64 @@ static bt_code stop_and_wait(const ctl_cfg *cfg, const char *run, char *answer, 
     return BT_OK;
 }
 
+/* ---- sample ---------------------------------------------------------------------------------- */
+
+typedef struct sample {
+    bool there, refused;
+    bt_text text; /* the words, or why there are none */
+} sample;
+
+static bool take_sample(void *ctx, const bt_row *row) {
+    sample *s = ctx;
+    s->there = true;
+    s->refused = row->cells[0] && strcmp(row->cells[0], "refused") == 0;
+    bt_text_put(&s->text, row->cells[1] ? row->cells[1] : "");
+    return false;
+}
+
+static bt_code find_sample(const char *store, const char *run, const char *since, sample *s,
+                           bt_err *err) {
+    bt_db *db = NULL;
+    BT_TRY(bt_cli_open(&db, store, err));
+    bt_code code = bt_db_query(
+        db,
+        &(bt_question){.sql = "SELECT kind, CASE kind WHEN 'sample' THEN json_extract(body, "
+                              "'$.text') ELSE title END FROM events WHERE run = ?1 AND seq > "
+                              "CAST(?2 AS INTEGER) AND (kind = 'refused' OR kind = 'sample' AND "
+                              "json_extract(body, '$.asked')) ORDER BY seq LIMIT 1",
+                       .params = (const char *const[]){run, since},
+                       .n_params = 2,
+                       .max_rows = 1,
+                       .max_s = 5},
+        take_sample, s, err);
+    bt_db_close(db);
+    return code;
+}
+
+/* The ranks write it at the end of their step; what people asked for is the text. since: the newest
+ * event before. */
+static bt_code wait_for_sample(const ctl_cfg *cfg, const char *run, double since, char *answer,
+                               size_t size, bt_err *err) {
+    const int64_t began = bt_now_ns();
+    char seq[32];
+    sample s = {0};
+    bt_code code = BT_OK;
+    snprintf(seq, sizeof seq, "%.0f", since);
+    while (code == BT_OK && !s.there && bt_now_ns() - began < (int64_t)WAIT_S * 1000000000) {
+        code = find_sample(cfg->store, run, seq, &s, err);
+        if (code == BT_OK && !s.there) bt_sleep_ns((int64_t)EVERY_MS * 1000000);
+    }
+    if (code == BT_OK && s.refused)
+        code = bt_fail(err, BT_ARG, "%.200s", bt_text_str(&s.text));
+    else if (code == BT_OK && s.there)
+        snprintf(answer, size, "%s", bt_text_str(&s.text));
+    else if (code == BT_OK)
+        snprintf(answer, size, "asked; after %d s there is no text yet (bitrain top %s shows it)",
+                 WAIT_S, run);
+    bt_text_release(&s.text);
+    return code;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     ctl_cfg cfg;
@@ -141,15 +200,20 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (row && n < 3 && row->argument[0])
         return bt_fail(err, BT_ARG, "'%s' wants %s: it can %s", words[1], row->argument, row->help);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
-    if (snprintf(request, sizeof request, "%s%s%s #ctl", words[1], n == 3 ? " " : "",
-                 n == 3 ? words[2] : "") >= (int)sizeof request)
-        return bt_fail(err, BT_ARG, "'%.60s...' is too long", words[n - 1]);
+    double since = 0;
+    BT_TRY(
+        bt_control_line(request, sizeof request, words[1], n == 3 ? words[2] : NULL, "ctl", err));
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = bt_db_run(db, words[0], name, err);
+    if (code == BT_OK && verb == BT_VERB_SAMPLE)
+        code = bt_db_value(db, "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?1", name,
+                           &since, err);
     if (code == BT_OK) code = bt_control_request(db, name, request, answer, sizeof answer, err);
     bt_db_close(db);
     if (code == BT_OK && verb == BT_VERB_STOP && cfg.wait)
         code = stop_and_wait(&cfg, name, answer, sizeof answer, err);
+    if (code == BT_OK && verb == BT_VERB_SAMPLE && cfg.wait)
+        code = wait_for_sample(&cfg, name, since, answer, sizeof answer, err);
     if (code == BT_OK) print(name, words[1], answer, cfg.json);
     return code;
 }
@@ -166,7 +230,7 @@ static const char examples[] =
 const bt_command bt_cmd_ctl = {
     .name = "ctl",
     .summary = "control a live run",
-    .args = "RUN VERB [KEY=VALUE]",
+    .args = "RUN VERB [VALUE]",
     .examples = examples,
     .options = options,
     .run = run,

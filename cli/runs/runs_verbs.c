@@ -1,4 +1,4 @@
-/* runs_verbs.c - rm, tag, note, gc. */
+/* runs_verbs.c - rm, tag, note, rename, gc. */
 #include "cli/runs/runs_verbs.h"
 
 #include <limits.h>
@@ -140,6 +140,17 @@ static bt_code run_note(const char *path, const char *const *words, size_t n,
     return code;
 }
 
+static bt_code run_rename(const char *path, const char *const *words, size_t n,
+                          const bt_runs_verb_cfg *cfg, bt_err *err) {
+    char name[1][BT_NAME_MAX];
+    (void)cfg;
+    if (n != 2) return bt_fail(err, BT_ARG, "rename wants two names: bitrain runs rename OLD NEW");
+    BT_TRY(resolve(path, words, 1, name, err));
+    BT_TRY(bt_run_rename(path, name[0], words[1], WAIT_S, err));
+    printf("%s is %s now\n", name[0], words[1]);
+    return BT_OK;
+}
+
 static bt_code run_gc(const char *path, const char *const *words, size_t n,
                       const bt_runs_verb_cfg *cfg, bt_err *err) {
     bt_gc_result r;
@@ -202,7 +213,8 @@ static const struct {
     bt_code (*run)(const char *path, const char *const *words, size_t n,
                    const bt_runs_verb_cfg *cfg, bt_err *err);
 } verbs[] = {
-    {"rm", run_rm}, {"tag", run_tag}, {"note", run_note}, {"gc", run_gc}, {"repair", run_repair},
+    {"rm", run_rm},         {"tag", run_tag}, {"note", run_note},
+    {"rename", run_rename}, {"gc", run_gc},   {"repair", run_repair},
 };
 
 bool bt_runs_is_verb(const char *word) {

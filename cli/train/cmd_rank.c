@@ -9,6 +9,7 @@
 #include "cli/train/rank_run.h"
 #include "engine/base/log.h"
 #include "engine/parallel/mpi/comm.h"
+#include "engine/train/run_control.h"
 #include "monitor/job/health/rank_progress.h"
 #include "monitor/job/launch/output.h"
 #include "monitor/job/spare_socket.h"
@@ -18,6 +19,11 @@ static bt_request_box box;
 
 static void on_control(void *ctx, const bt_ctl *c) {
     (void)ctx;
+    if (c->verb == BT_VERB_SAMPLE) {
+        if (!bt_control_ask_sample(&box, c->text ? c->text : ""))
+            bt_log(BT_LOG_WARN, "no memory for a prompt: no sample is written");
+        return;
+    }
     if (c->verb == BT_VERB_LR) {
         uint64_t factor;
         memcpy(&factor, &c->value, sizeof factor);

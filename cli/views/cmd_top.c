@@ -101,11 +101,11 @@ typedef struct doing {
     char store[1024];
 } doing;
 
-static bt_code control(void *ctx, const char *run, const char *verb, char *reply, size_t size,
-                       bt_err *err) {
+static bt_code control(void *ctx, const char *run, const char *verb, const char *value, char *reply,
+                       size_t size, bt_err *err) {
     const doing *d = ctx;
-    char request[64];
-    snprintf(request, sizeof request, "%s #top", verb);
+    char request[BT_CONTROL_LINE];
+    BT_TRY(bt_control_line(request, sizeof request, verb, value, "top", err));
     return bt_control_request(d->db, run, request, reply, size, err);
 }
 
@@ -125,6 +125,14 @@ static bt_code tag(void *ctx, const char *run, const char *words, char *tags, si
     BT_TRY(bt_run_tag(((const doing *)ctx)->store, run, list, n, 1, now, err));
     snprintf(tags, size, "%s", now);
     return BT_OK;
+}
+
+static bt_code note(void *ctx, const char *run, const char *text, bt_err *err) {
+    return bt_run_note(((const doing *)ctx)->store, run, text, 1, err);
+}
+
+static bt_code rename_run(void *ctx, const char *run, const char *name, bt_err *err) {
+    return bt_run_rename(((const doing *)ctx)->store, run, name, 1, err);
 }
 
 static bt_code remove_run(void *ctx, const char *run, char *reply, size_t size, bt_err *err) {
@@ -239,7 +247,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_store_path(d.store, sizeof d.store, cfg.store, err));
     BT_TRY(open_store(&db, d.store, cfg.home, err));
     d.db = view.db = db;
-    view.actions = (bt_top_actions){&d, control, start, mark, tag, remove_run};
+    view.actions = (bt_top_actions){&d, control, start, mark, tag, remove_run, note, rename_run};
     if (cfg.home && !word) view.run = "";
     bt_code code;
     if (cfg.once || cfg.plain || cfg.json || !screen)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -65,7 +66,7 @@ static bt_code run_balance(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_text *text,
-                         double took_ms) {
+                         bool asked, double took_ms) {
     bt_text body;
     bt_json j;
     char line[64]; /* the text's beginning */
@@ -76,24 +77,31 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
     bt_json_str(&j, "prompt", bt_text_str(prompt));
     bt_json_str(&j, "text", bt_text_str(text));
     bt_json_num(&j, "took_ms", took_ms);
+    if (asked) bt_json_bool(&j, "asked", true);
     bt_json_end(&j, '}');
     bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
-                       "writes: %s", line);
+                       asked ? "writes, as asked: %s" : "writes: %s", line);
     bt_text_release(&body);
 }
 
-static bt_code write_sample_text(bt_trainer *t, bt_err *err) {
+static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bt_err *err) {
     bt_text prompt, text;
     int64_t start = bt_now_ns();
     bt_text_init(&prompt);
     bt_text_init(&text);
-    bt_code code = bt_sample_text_run(t->sample_text, t->model, t->schedule->pipe,
-                                      t->update.weights, &prompt, &text, err);
+    bt_code code = bt_sample_text_run(s, t->model, t->schedule->pipe, t->update.weights, &prompt,
+                                      &text, err);
     if (code == BT_OK && text.len > 0)
-        sample_event(t, &prompt, &text, (double)(bt_now_ns() - start) / 1e6);
+        sample_event(t, &prompt, &text, s != t->sample_text, (double)(bt_now_ns() - start) / 1e6);
     bt_text_release(&text);
     bt_text_release(&prompt);
     return code;
+}
+
+/* of a forward pass that belongs to no step */
+static void forget_transfers(bt_trainer *t) {
+    (void)bt_weights_take_busy_ns(t->update.weights);
+    if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
 }
 
 static void json_number(char *out, size_t size, double v) {
@@ -133,9 +141,8 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
                            "validation %.4f nats per token, %.4f bits per byte (%" PRId64
                            " tokens)",
                            r->nats, r->bits_per_byte, r->tokens);
-    if (t->sample_text) BT_TRY(write_sample_text(t, err));
-    (void)bt_weights_take_busy_ns(w); /* of no step */
-    if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
+    if (t->sample_text) BT_TRY(write_sample_text(t, t->sample_text, err));
+    forget_transfers(t);
     return BT_OK;
 }
 
@@ -403,6 +410,27 @@ static bt_code evaluate_now(bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
+/* A prompt that cannot be gone on from is refused by all ranks alike, and training goes on. */
+static bt_code sample_now(bt_trainer *t, bt_err *err) {
+    const bool asked_here = bt_comm_rank(t->mesh.world) == 0;
+    char *prompt = asked_here ? bt_control_take_prompt(t->requests) : NULL;
+    bt_sample_text *s = NULL;
+    bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
+    bt_code code = bt_sample_text_for_prompt(&s, &t->cfg, t->mesh.world, prompt, err);
+    free(prompt);
+    if (code == BT_ARG || code == BT_UNSUPPORTED) {
+        bt_telemetry_event(&t->telemetry, BT_EVENT_REFUSED, t->at.step - 1, NULL, "no sample: %s",
+                           err ? err->msg : "");
+        return BT_OK;
+    }
+    bt_profile_hold(true);
+    if (code == BT_OK) code = write_sample_text(t, s, err);
+    bt_profile_hold(false);
+    forget_transfers(t);
+    bt_sample_text_destroy(s);
+    return code;
+}
+
 static bt_code save_now(bt_trainer *t, bt_err *err) {
     control_event(t, t->ckpt_postponed ? "checkpoint asked for: after the next good step"
                                        : "checkpoint asked for");
@@ -417,6 +445,7 @@ static bt_code act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *e
         control_event(t, "evaluation asked for");
         if (!evaluated) BT_TRY(evaluate_now(t, err));
     }
+    if (c->verbs & BT_REQ_SAMPLE) BT_TRY(sample_now(t, err));
     if (c->verbs & BT_REQ_CHECKPOINT) BT_TRY(save_now(t, err));
     if (c->verbs & BT_REQ_STOP) {
         control_event(t, "stop asked for");

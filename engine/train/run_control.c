@@ -1,6 +1,7 @@
 /* run_control.c - the request box, and waiting for it during a pause. */
 #include "engine/train/run_control.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/clock.h"
@@ -25,6 +26,18 @@ bt_control bt_control_take(bt_request_box *box) {
     c.verbs &= ~(int64_t)BT_REQ_LR;
     c.lr_bits = 0;
     return c;
+}
+
+bool bt_control_ask_sample(bt_request_box *box, const char *prompt) {
+    char *copy = strdup(prompt);
+    if (!copy) return false;
+    free(atomic_exchange(&box->prompt, copy));
+    atomic_fetch_or(&box->bits, BT_REQ_SAMPLE);
+    return true;
+}
+
+char *bt_control_take_prompt(bt_request_box *box) {
+    return box ? atomic_exchange(&box->prompt, NULL) : NULL;
 }
 
 /* A blocking broadcast would burn every core for the length of the pause. */

@@ -20,6 +20,8 @@ enum {
 typedef struct bt_request_box {
     /* or-ed in by askers, taken (exchanged with 0) by the step */
     _Atomic uint32_t bits;
+    /* with BT_REQ_SAMPLE: what the sample goes on from, malloc'ed; whoever takes it out frees it */
+    _Atomic(char *) prompt;
     /* double: factor on the schedule's learning rate, valid with BT_REQ_LR */
     _Atomic uint64_t lr_factor_bits;
 } bt_request_box;

@@ -8,7 +8,10 @@
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/model/net/stage.h"
 
-enum { PROMPT_TOKENS = 32 }; /* of the validation data, at most */
+enum {
+    PROMPT_TOKENS = 32,
+    ASKED_TOKENS = 64
+}; /* of the validation data, at most; where none is set */
 static const double TEMPERATURE = 0.7;
 
 struct bt_sample_text {
@@ -18,56 +21,60 @@ struct bt_sample_text {
     uint64_t seed;
 };
 
+typedef struct source {      /* of the prompt: its text, or else tokens */
+    const char *text, *name; /* of the setting, for messages */
+    const int32_t *tokens;
+    size_t n;
+} source;
+
 /* *ids: malloc'ed */
-static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, int32_t **ids,
-                             size_t *n, bt_err *err) {
+static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
+                             int32_t **ids, size_t *n, bt_err *err) {
     size_t cap = 0;
-    BT_TRY(bt_tokenizer_encode(s->tokenizer, cfg->sample_prompt, strlen(cfg->sample_prompt), ids, n,
-                               &cap, err));
+    BT_TRY(bt_tokenizer_encode(s->tokenizer, from->text, strlen(from->text), ids, n, &cap, err));
     for (size_t i = 0; i < *n; i++) {
         if ((*ids)[i] < cfg->vocab) continue;
-        return bt_fail(err, BT_ARG,
-                       "train.sample_prompt has the token %d, the model's vocabulary has %d",
-                       (int)(*ids)[i], (int)cfg->vocab);
+        return bt_fail(err, BT_ARG, "%s has the token %d, the model's vocabulary has %d",
+                       from->name, (int)(*ids)[i], (int)cfg->vocab);
     }
     if ((int64_t)*n < cfg->seq_len) return BT_OK;
     return bt_fail(
         err, BT_ARG,
-        "train.sample_prompt has %zu tokens, a sequence has %d (model.seq_len): there is "
-        "no room to go on",
-        *n, (int)cfg->seq_len);
+        "%s has %zu tokens, a sequence has %d (model.seq_len): there is no room to go on",
+        from->name, *n, (int)cfg->seq_len);
 }
 
 /* rank 0: the prompt's tokens and how many are to follow */
-static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const int32_t *beginning,
-                           size_t n, bt_err *err) {
+static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
+                           bt_err *err) {
     int32_t *ids = NULL;
-    size_t most = (size_t)cfg->seq_len / 2;
+    size_t n = from->n, most = (size_t)cfg->seq_len / 2;
     if (most > PROMPT_TOKENS) most = PROMPT_TOKENS;
     if (n > most) n = most;
     BT_TRY(bt_tokenizer_load(&s->tokenizer, cfg->tokenizer, err));
-    bt_code code = cfg->sample_prompt[0] ? encode_prompt(s, cfg, &ids, &n, err) : BT_OK;
+    bt_code code = from->text[0] ? encode_prompt(s, cfg, from, &ids, &n, err) : BT_OK;
     if (code == BT_OK) {
-        int64_t room = cfg->seq_len - (int64_t)n;
+        const int64_t room = cfg->seq_len - (int64_t)n,
+                      wanted = cfg->sample_tokens > 0 ? cfg->sample_tokens : ASKED_TOKENS;
         s->n_prompt = (int64_t)n;
-        s->n_text = cfg->sample_tokens < room ? cfg->sample_tokens : room;
-        memcpy(s->tokens, ids ? ids : beginning, n * sizeof *s->tokens);
+        s->n_text = wanted < room ? wanted : room;
+        if (n > 0) memcpy(s->tokens, ids ? ids : from->tokens, n * sizeof *s->tokens);
     }
     free(ids);
     return code;
 }
 
-bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
-                              const int32_t *beginning, size_t n, bt_err *err) {
-    *out = NULL;
-    if (cfg->sample_tokens == 0 || strncmp(cfg->data, "synth:", 6) == 0) return BT_OK;
+static bool is_text(const bt_run_cfg *cfg) { return strncmp(cfg->data, "synth:", 6) != 0; }
+
+static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                      const source *from, bt_err *err) {
     bt_sample_text *s = calloc(1, sizeof *s);
     int32_t *tokens = s ? calloc((size_t)cfg->seq_len, sizeof *tokens) : NULL;
     bt_code code = tokens ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a sample text");
     if (code == BT_OK) {
         s->tokens = tokens;
         s->seed = (uint64_t)cfg->seed;
-        if (bt_comm_rank(world) == 0) code = find_prompt(s, cfg, beginning, n, err);
+        if (bt_comm_rank(world) == 0) code = find_prompt(s, cfg, from, err);
     }
     code = bt_agree(world, code, err);
     if (code == BT_OK) {
@@ -83,6 +90,26 @@ bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_co
     }
     *out = s;
     return BT_OK;
+}
+
+bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                              const int32_t *beginning, size_t n, bt_err *err) {
+    const source from = {cfg->sample_prompt, "train.sample_prompt", beginning, n};
+    *out = NULL;
+    if (cfg->sample_tokens == 0 || !is_text(cfg)) return BT_OK;
+    return create(out, cfg, world, &from, err);
+}
+
+bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                                  const char *prompt, bt_err *err) {
+    const source from = {prompt ? prompt : "", "the prompt", NULL, 0};
+    *out = NULL;
+    if (!is_text(cfg))
+        return bt_fail(err, BT_UNSUPPORTED, "the data '%s' are no text: the model writes none",
+                       cfg->data);
+    if (cfg->labels[0]) return bt_fail(err, BT_UNSUPPORTED, "a classifier writes no text");
+    BT_TRY(create(out, cfg, world, &from, err));
+    return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }
 
 /* the token after the first n, on every rank */

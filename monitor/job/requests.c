@@ -9,6 +9,7 @@
 #include "engine/base/clock.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
+#include "store/wire/control_client.h"
 
 #define LR_FACTOR_MAX 1e6 /* of the peak that the run was started with */
 
@@ -17,7 +18,8 @@ static bool waits_for_ranks(const bt_job *job) {
 }
 
 bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
-    if (!waits_for_ranks(job)) return bt_wire_send_control(job->wire, &(bt_ctl){verb, value}, err);
+    if (!waits_for_ranks(job))
+        return bt_wire_send_control(job->wire, &(bt_ctl){verb, value, NULL}, err);
     bt_run_state state = job->restarting ? BT_STATE_RESTARTING : BT_STATE_STARTING;
     if (!bt_verb_offered(verb, state))
         return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run is %s)",
@@ -29,7 +31,7 @@ bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
 
 void bt_job_send_pending(bt_job *job) {
     for (int verb = 0; verb < BT_VERB_COUNT; verb++) {
-        bt_ctl c = {(bt_verb)verb, 0};
+        bt_ctl c = {(bt_verb)verb, 0, NULL};
         bt_err err = BT_ERR_INIT;
         if (!(job->pending >> verb & 1)) continue;
         if (bt_wire_send_control(job->wire, &c, &err) == BT_OK)
@@ -37,7 +39,7 @@ void bt_job_send_pending(bt_job *job) {
     }
     /* changed after the checkpoint that the ranks began from */
     if (job->lr_factor != job->told_factor) {
-        bt_ctl c = {BT_VERB_LR, job->lr_factor};
+        bt_ctl c = {BT_VERB_LR, job->lr_factor, NULL};
         bt_err err = BT_ERR_INIT;
         if (bt_wire_send_control(job->wire, &c, &err) != BT_OK)
             bt_job_event(job, BT_EVENT_WARNING, -1, "%s", err.msg);
@@ -100,6 +102,21 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
     return set_lr(job, value / job->s->lr, by, err);
 }
 
+static bt_code sample(bt_job *job, const char *word, const char *by, bt_err *err) {
+    char prompt[BT_PROMPT_MAX + 1], shown[64];
+    bt_control_unword(prompt, sizeof prompt, word);
+    bt_text_plain(shown, sizeof shown, prompt);
+    if (!prompt[strspn(prompt, " \t\r\n")])
+        return bt_fail(err, BT_ARG, "sample wants a prompt: the text to go on from");
+    if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
+    if (waits_for_ranks(job))
+        return bt_fail(err, BT_BUSY, "no rank is there to be told 'sample' (the run %s)",
+                       job->restarting ? "is restarting" : "is starting");
+    BT_TRY(bt_wire_send_control(job->wire, &(bt_ctl){BT_VERB_SAMPLE, 0, prompt}, err));
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "a sample after '%s' asked for by %s", shown, by);
+    return BT_OK;
+}
+
 static bt_code unknown_verb(const char *word, bt_err *err) {
     const char *words[BT_VERB_COUNT];
     char list[160];
@@ -125,6 +142,7 @@ bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *b
     if (verb == BT_VERB_RESIZE) return bt_job_resize_ask(job, arg, by, err);
     if (!bt_verbs[verb].ranks) return BT_OK;
     if (verb == BT_VERB_LR) return set(job, arg, by, err);
+    if (verb == BT_VERB_SAMPLE) return sample(job, arg, by, err);
     if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", word, arg);
     if (job->stop_asked && !bt_verb_offered(verb, BT_STATE_STOPPING))
         return bt_fail(err, BT_BUSY, "the run is stopping");
@@ -211,6 +229,10 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     if (bt_verb_find(verb) == BT_VERB_LR && job->s->lr > 0) {
         bt_text_printf(answer, "set %s: the peak learning rate is %.4g, it began as %.4g", arg,
                        job->lr_factor * job->s->lr, job->s->lr);
+        return BT_OK;
+    }
+    if (bt_verb_find(verb) == BT_VERB_SAMPLE) {
+        bt_text_put(answer, "sample asked for: it is written at the end of this step");
         return BT_OK;
     }
     if (bt_verb_find(verb) != BT_VERB_STATUS) {

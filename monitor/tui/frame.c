@@ -292,11 +292,14 @@ static void draw_input(bt_top *t, int y) {
         return;
     }
     int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s,
-                               t->input == BT_INPUT_FILTER ? "/"
-                               : t->input == BT_INPUT_NOTE ? "note: "
-                               : t->input == BT_INPUT_RATE ? "peak learning rate: "
-                               : t->input == BT_INPUT_TAGS ? "tags (+add -drop): "
-                                                           : ":");
+                               t->input == BT_INPUT_FILTER     ? "/"
+                               : t->input == BT_INPUT_NOTE     ? "note: "
+                               : t->input == BT_INPUT_RATE     ? "peak learning rate: "
+                               : t->input == BT_INPUT_TAGS     ? "tags (+add -drop): "
+                               : t->input == BT_INPUT_PROMPT   ? "write on from: "
+                               : t->input == BT_INPUT_RUN_NOTE ? "note of the run: "
+                               : t->input == BT_INPUT_RENAME   ? "new name: "
+                                                               : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
     /* the end stays in view */

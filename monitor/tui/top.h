@@ -15,10 +15,10 @@
 
 typedef struct bt_top_actions {
     void *ctx;
-    /* sends "checkpoint", "stop", "pause", "resume", "eval", "set lr=2e-4" to a live run; reply: one
-     * line for people */
-    bt_code (*control)(void *ctx, const char *run, const char *verb, char *reply, size_t size,
-                       bt_err *err);
+    /* sends a verb of verbs.def and its value ("lr=2e-4", a prompt; NULL: none) to a live run; reply:
+     * one line for people */
+    bt_code (*control)(void *ctx, const char *run, const char *verb, const char *value, char *reply,
+                       size_t size, bt_err *err);
     /* starts a run with the words of a `bitrain train` command line, detached; it is in the
      * database when it has begun. name: the one asked for, or "" and then receives the one made
      * up */
@@ -32,6 +32,9 @@ typedef struct bt_top_actions {
                    bt_err *err);
     /* the records of an ended run; its checkpoints stay. reply says what went */
     bt_code (*remove)(void *ctx, const char *run, char *reply, size_t size, bt_err *err);
+    /* the note of a run, "": none; another name of an ended run */
+    bt_code (*note)(void *ctx, const char *run, const char *text, bt_err *err);
+    bt_code (*rename)(void *ctx, const char *run, const char *name, bt_err *err);
 } bt_top_actions;
 
 typedef struct bt_top_cfg {

@@ -381,8 +381,7 @@ static void input_key(bt_top *t, int32_t key) {
         bt_input was = t->input;
         t->input = BT_INPUT_NONE;
         if (was == BT_INPUT_COMMAND) run_command(t, t->line);
-        if (was == BT_INPUT_NOTE || was == BT_INPUT_RATE || was == BT_INPUT_TAGS)
-            bt_top_steer_line(t, was);
+        if (was >= BT_INPUT_NOTE) bt_top_steer_line(t, was);
     } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
         bt_top_filter_set(t, t->line);
     }
@@ -479,6 +478,9 @@ static void act(bt_top *t, bt_action a) {
     case BT_DO_PAUSE:
     case BT_DO_EVALUATE:
     case BT_DO_RATE:
+    case BT_DO_SAMPLE:
+    case BT_DO_NOTE:
+    case BT_DO_RENAME:
     case BT_DO_REMOVE:
     case BT_DO_TAGS:
     case BT_DO_ACKNOWLEDGE:

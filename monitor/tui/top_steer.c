@@ -36,17 +36,17 @@ static void ask_control(bt_top *t, bt_action what) {
         bt_top_message(t, BT_C_LABEL, "the run is not live");
     else if (!t->cfg.actions.control)
         bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
-    else if (what == BT_DO_RATE)
-        t->input = BT_INPUT_RATE, t->line[0] = 0;
+    else if (what == BT_DO_RATE || what == BT_DO_SAMPLE)
+        t->input = what == BT_DO_RATE ? BT_INPUT_RATE : BT_INPUT_PROMPT, t->line[0] = 0;
     else
         confirm(t, what);
 }
 
-static void send(bt_top *t, const char *verb) {
+static void send(bt_top *t, const char *verb, const char *value) {
     char reply[200] = "";
     bt_err err = BT_ERR_INIT;
-    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) !=
-        BT_OK)
+    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, value, reply, sizeof reply,
+                               &err) != BT_OK)
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
     else if (!reply[0] || strcmp(reply, verb) == 0)
         bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
@@ -75,11 +75,13 @@ void bt_top_steer_confirmed(bt_top *t) {
     else if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes)
         resume_run(t);
     else
-        send(t, t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
-                : t->confirm == BT_DO_STOP               ? "stop"
-                : t->confirm == BT_DO_EVALUATE           ? "eval"
-                : t->view->head.state == BT_STATE_PAUSED ? "resume"
-                                                         : "pause");
+        send(t,
+             t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
+             : t->confirm == BT_DO_STOP               ? "stop"
+             : t->confirm == BT_DO_EVALUATE           ? "eval"
+             : t->view->head.state == BT_STATE_PAUSED ? "resume"
+                                                      : "pause",
+             NULL);
 }
 
 static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
@@ -109,9 +111,62 @@ static void ask_note(bt_top *t, bt_action what) {
     }
 }
 
+typedef struct note_text {
+    char text[sizeof((bt_top *)0)->line];
+    bool cut; /* the line has no room for all of it */
+} note_text;
+
+static bool take_note(void *ctx, const bt_row *row) {
+    note_text *n = ctx;
+    const char *all = row->cells[0] ? row->cells[0] : "";
+    n->cut = strlen(all) >= sizeof n->text;
+    snprintf(n->text, sizeof n->text, "%s", all);
+    return false;
+}
+
+/* The head of the view has its beginning only. */
+static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
+    const char *run = t->run;
+    return bt_db_query(t->cfg.db,
+                       &(bt_question){.sql = "SELECT note FROM runs WHERE run = ?1",
+                                      .params = &run,
+                                      .n_params = 1,
+                                      .max_rows = 1,
+                                      .max_s = 1},
+                       take_note, n, err);
+}
+
+/* A line of the keyboard, which begins as the text is now. */
+static void ask_line(bt_top *t, bt_input input, const char *now, bool can) {
+    if (!can) {
+        bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
+        return;
+    }
+    t->input = input;
+    bt_text_plain(t->line, sizeof t->line, now);
+}
+
+static void ask_run_note(bt_top *t) {
+    note_text n = {.cut = false};
+    bt_err err = BT_ERR_INIT;
+    if (read_note(t, &n, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (n.cut)
+        bt_top_message(t, BT_C_WARN, "the note is longer than this line: 'bitrain runs note %s'",
+                       t->run);
+    else
+        ask_line(t, BT_INPUT_RUN_NOTE, n.text, t->cfg.actions.note != NULL);
+}
+
 static void ask_record(bt_top *t, bt_action what) {
     if (!t->has_run)
         bt_top_message(t, BT_C_LABEL, "no run is chosen");
+    else if (what == BT_DO_NOTE)
+        ask_run_note(t);
+    else if (what == BT_DO_RENAME && t->view->head.live)
+        bt_top_message(t, BT_C_WARN, "%s is live: it keeps its name", t->run);
+    else if (what == BT_DO_RENAME)
+        ask_line(t, BT_INPUT_RENAME, t->run, t->cfg.actions.rename != NULL);
     else if (what == BT_DO_TAGS && t->cfg.actions.tag)
         t->input = BT_INPUT_TAGS, t->line[0] = 0;
     else if (what == BT_DO_TAGS || !t->cfg.actions.remove)
@@ -125,21 +180,22 @@ static void ask_record(bt_top *t, bt_action what) {
 void bt_top_steer(bt_top *t, bt_action what) {
     if (what == BT_DO_ACKNOWLEDGE || what == BT_DO_ANNOTATE)
         ask_note(t, what);
-    else if (what == BT_DO_TAGS || what == BT_DO_REMOVE)
+    else if (what == BT_DO_TAGS || what == BT_DO_REMOVE || what == BT_DO_NOTE ||
+             what == BT_DO_RENAME)
         ask_record(t, what);
     else
         ask_control(t, what);
 }
 
 static void set_rate(bt_top *t) {
-    char *end, verb[64];
+    char *end, value[64];
     const double peak = strtod(t->line, &end);
     if (end == t->line || *end || !(peak > 0)) {
         bt_top_message(t, BT_C_WARN, "'%s' is no learning rate", t->line);
         return;
     }
-    snprintf(verb, sizeof verb, "set lr=%.40s", t->line);
-    send(t, verb);
+    snprintf(value, sizeof value, "lr=%.40s", t->line);
+    send(t, "set", value);
 }
 
 static void tag_run(bt_top *t) {
@@ -152,12 +208,39 @@ static void tag_run(bt_top *t) {
     t->reload = true;
 }
 
+static void note_run(bt_top *t) {
+    bt_err err = BT_ERR_INIT;
+    if (t->cfg.actions.note(t->cfg.actions.ctx, t->run, t->line, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else
+        bt_top_message(t, BT_C_GOOD, t->line[0] ? "%s: noted" : "%s has no note", t->run);
+    t->reload = true;
+}
+
+static void rename_run(bt_top *t) {
+    bt_err err = BT_ERR_INIT;
+    if (strcmp(t->line, t->run) == 0) return;
+    if (t->cfg.actions.rename(t->cfg.actions.ctx, t->run, t->line, &err) != BT_OK) {
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+        return;
+    }
+    bt_top_message(t, BT_C_GOOD, "%s is %s now", t->run, t->line);
+    snprintf(t->run, sizeof t->run, "%.*s", (int)sizeof t->run - 1, t->line);
+    snprintf(t->cursor_run, sizeof t->cursor_run, "%s", t->run);
+    t->reload = true;
+}
+
 void bt_top_steer_line(bt_top *t, bt_input was) {
-    if (!t->line[0]) return;
+    if (was == BT_INPUT_RUN_NOTE) note_run(t); /* an empty line takes the note away */
+    if (!t->line[0] || was == BT_INPUT_RUN_NOTE) return;
     if (was == BT_INPUT_NOTE)
         mark_run(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line, "noted at this step");
     else if (was == BT_INPUT_RATE)
         set_rate(t);
+    else if (was == BT_INPUT_PROMPT)
+        send(t, "sample", t->line);
+    else if (was == BT_INPUT_RENAME)
+        rename_run(t);
     else
         tag_run(t);
 }

@@ -23,9 +23,9 @@ typedef struct bt_hello_frame {
     bt_frame frame;
     uint64_t mark; /* bt_record_mark */
 } bt_hello_frame;
-typedef struct bt_control_frame {
+typedef struct bt_control_frame { /* followed by text_bytes of text, without a NUL */
     bt_frame frame;
-    uint32_t verb, zero;
+    uint32_t verb, text_bytes;
     double value;
 } bt_control_frame;
 

@@ -14,10 +14,61 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/tables/verb.h"
 #include "store/sql/sql.h"
 
 static const int64_t PATIENCE_NS = 5000000000;
 enum { ANSWER_BYTES = 16 * BT_CONTROL_LINE };
+
+/* ---- the words of a request ------------------------------------------------------------------ */
+
+bt_code bt_control_word(char *out, size_t size, const char *text, bt_err *err) {
+    size_t n = 0;
+    if (!text[0]) return snprintf(out, size, "%%") < (int)size ? BT_OK : BT_ARG;
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        const bool plain = *c > ' ' && *c != '#' && *c != '%' && *c != 127;
+        if (n + 4 > size)
+            return bt_fail(err, BT_ARG, "the text of %zu bytes is too long for a request",
+                           strlen(text));
+        n += (size_t)snprintf(out + n, size - n, plain ? "%c" : "%%%02X", *c);
+    }
+    return BT_OK;
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+void bt_control_unword(char *out, size_t size, const char *word) {
+    size_t n = 0;
+    if (strcmp(word, "%") == 0) word = "";
+    for (const char *c = word; *c && n + 1 < size; c++) {
+        const int high = *c == '%' ? hex_digit(c[1]) : -1, low = high >= 0 ? hex_digit(c[2]) : -1;
+        out[n++] = low >= 0 ? (char)(high * 16 + low) : *c;
+        if (low >= 0) c += 2;
+        if (!out[n - 1]) out[n - 1] = ' ';
+    }
+    out[n] = '\0';
+}
+
+static bool is_blank(const char *text) { return text[strspn(text, " \t\r\n")] == '\0'; }
+
+bt_code bt_control_line(char *out, size_t size, const char *verb, const char *value,
+                        const char *who, bt_err *err) {
+    char word[3 * BT_PROMPT_MAX + 8];
+    if (value && bt_verb_find(verb) == BT_VERB_SAMPLE) {
+        if (is_blank(value)) return bt_fail(err, BT_ARG, "the prompt is empty");
+        if (strlen(value) > BT_PROMPT_MAX)
+            return bt_fail(err, BT_ARG, "the prompt has %zu bytes, at most %d are possible",
+                           strlen(value), BT_PROMPT_MAX);
+        BT_TRY(bt_control_word(word, sizeof word, value, err));
+        value = word;
+    }
+    if (snprintf(out, size, "%s%s%s #%s", verb, value ? " " : "", value ? value : "", who) >=
+        (int)size)
+        return bt_fail(err, BT_ARG, "'%.60s...' is too long", value ? value : verb);
+    return BT_OK;
+}
 
 /* ---- who is there to be asked ---------------------------------------------------------------- */
 

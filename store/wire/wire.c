@@ -33,7 +33,7 @@ struct bt_wire {
     bt_record *batch, *current; /* taken from the queue; being sent */
     bt_frame head;              /* of current */
     size_t sent;                /* bytes of head + payload of current */
-    unsigned char in[1024];
+    unsigned char in[4 * (sizeof(bt_control_frame) + BT_PROMPT_MAX)];
     size_t in_n;
 };
 
@@ -88,6 +88,20 @@ static int send_some(bt_wire *w) {
 
 /* ---- hearing ---- */
 
+static bool control_ok(const bt_control_frame *f) {
+    return f->frame.magic == BT_FRAME_MAGIC && f->frame.head.kind == BT_FRAME_CONTROL &&
+           f->text_bytes <= BT_PROMPT_MAX &&
+           f->frame.head.bytes == sizeof *f - sizeof f->frame + f->text_bytes;
+}
+
+static void obey(bt_wire *w, const bt_control_frame *f, const unsigned char *text) {
+    char words[BT_PROMPT_MAX + 1] = "";
+    const bool known = f->verb < BT_VERB_COUNT && bt_verbs[f->verb].ranks && isfinite(f->value);
+    if (!known || f->frame.attempt != w->attempt || !w->handlers.control) return;
+    memcpy(words, text, f->text_bytes);
+    w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_verb)f->verb, f->value, words});
+}
+
 /* false: gone, or it does not speak our language */
 static bool hear(bt_wire *w) {
     ssize_t n = recv(w->fd, w->in + w->in_n, sizeof w->in - w->in_n, MSG_DONTWAIT);
@@ -98,13 +112,10 @@ static bool hear(bt_wire *w) {
     while (w->in_n - at >= sizeof(bt_control_frame)) {
         bt_control_frame f;
         memcpy(&f, w->in + at, sizeof f);
-        if (f.frame.magic != BT_FRAME_MAGIC || f.frame.head.kind != BT_FRAME_CONTROL ||
-            f.frame.head.bytes != sizeof f - sizeof f.frame)
-            return false;
-        at += sizeof f;
-        bool known = f.verb < BT_VERB_COUNT && bt_verbs[f.verb].ranks && isfinite(f.value);
-        if (known && f.frame.attempt == w->attempt && w->handlers.control)
-            w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_verb)f.verb, f.value});
+        if (!control_ok(&f)) return false;
+        if (w->in_n - at < sizeof f + f.text_bytes) break;
+        obey(w, &f, w->in + at + sizeof f);
+        at += sizeof f + f.text_bytes;
     }
     memmove(w->in, w->in + at, w->in_n - at);
     w->in_n -= at;

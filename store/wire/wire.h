@@ -19,10 +19,11 @@
 #include "engine/base/status.h"
 #include "engine/base/tables/verb.h"
 
-/* value: factor for LR */
+/* value: factor for LR. text: prompt for SAMPLE, at most BT_PROMPT_MAX bytes; else NULL */
 typedef struct bt_ctl {
     bt_verb verb;
     double value;
+    const char *text;
 } bt_ctl;
 
 /* ---- rank side ---- */

@@ -215,10 +215,15 @@ bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) {
         return bt_fail(err, BT_BUSY, "no rank is connected to be told '%s'",
                        bt_verbs[c->verb].word);
     peer *p = &s->peers[s->current];
-    bt_control_frame f = {bt_frame_of(BT_FRAME_CONTROL, p->attempt, sizeof f - sizeof f.frame),
-                          (uint32_t)c->verb, 0, c->value};
-    ssize_t n = send(p->fd, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n == (ssize_t)sizeof f) return BT_OK;
+    const size_t text = c->text ? strnlen(c->text, BT_PROMPT_MAX) : 0;
+    const bt_control_frame f = {bt_frame_of(BT_FRAME_CONTROL, p->attempt,
+                                            sizeof f - sizeof f.frame + text),
+                                (uint32_t)c->verb, (uint32_t)text, c->value};
+    unsigned char out[sizeof f + BT_PROMPT_MAX];
+    memcpy(out, &f, sizeof f);
+    if (text) memcpy(out + sizeof f, c->text, text);
+    ssize_t n = send(p->fd, out, sizeof f + text, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n == (ssize_t)(sizeof f + text)) return BT_OK;
     /* half a frame cannot be mended */
     if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) drop_peer(s, s->current);
     return bt_fail(err, BT_BUSY, "rank 0 does not listen: '%s' was not delivered",

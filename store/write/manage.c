@@ -1,4 +1,4 @@
-/* manage.c - rm, tag, note, gc. */
+/* manage.c - rm, rename, tag, note, gc. */
 #include "store/write/manage.h"
 
 #include <errno.h>
@@ -89,7 +89,8 @@ static bt_code being_trained(const session *s, const char *run, int pid, bt_err 
     return BT_BUSY;
 }
 
-static bt_code may_remove(session *s, const char *run, bt_err *err) {
+/* BT_NOTFOUND, or BT_BUSY while a process of this machine trains it */
+static bt_code has_ended(session *s, const char *run, bt_err *err) {
     sqlite3_stmt *st = NULL;
     char here[BT_HOST_MAX] = "";
     bt_code code = BT_OK;
@@ -178,7 +179,7 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
     bt_code code = begin(&s, err);
     /* all or none; what hangs on the run goes with it, the long tables follow */
     if (code == BT_OK) {
-        for (size_t i = 0; i < n && code == BT_OK; i++) code = may_remove(&s, runs[i], err);
+        for (size_t i = 0; i < n && code == BT_OK; i++) code = has_ended(&s, runs[i], err);
         for (size_t i = 0; i < n && code == BT_OK; i++)
             code = run_text(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
         code = end(&s, code, err);
@@ -254,12 +255,84 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
                     bt_err *err) {
     session s;
     int64_t changed = 0;
+    if (strlen(text) > BT_NOTE_MAX)
+        return bt_fail(err, BT_ARG, "the note has %zu bytes, at most %d are possible", strlen(text),
+                       BT_NOTE_MAX);
     BT_TRY(enter(&s, path, wait_s, err));
     bt_code code = begin(&s, err);
     if (code == BT_OK) {
         code = run_text(&s, "UPDATE run SET note = nullif(?, ''), rev = rev + 1 WHERE name = ?",
                         (const char *[]){text, run}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+        code = end(&s, code, err);
+    }
+    leave(&s);
+    return code;
+}
+
+/* ---- rename ---- */
+
+static bool has_row(session *s, const char *sql, const char *text) {
+    sqlite3_stmt *st = NULL;
+    bt_err ignored = BT_ERR_INIT;
+    if (bt_sql_prepare(s->db, s->path, sql, &st, &ignored) != BT_OK) return false;
+    sqlite3_bind_text(st, 1, text, -1, SQLITE_STATIC);
+    const bool found = sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_finalize(st);
+    return found;
+}
+
+/* the folder above the run's has the list of a sweep */
+static bool is_of_sweep(session *s, const char *run) {
+    sqlite3_stmt *st = NULL;
+    struct stat is;
+    char list[BT_PATH_BYTES + 32] = "";
+    bt_err ignored = BT_ERR_INIT;
+    if (bt_sql_prepare(s->db, s->path, "SELECT out_dir FROM run WHERE name = ?", &st, &ignored) !=
+        BT_OK)
+        return false;
+    sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
+    const char *out = sqlite3_step(st) == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0)
+                                                     : NULL;
+    if (out && out[0]) snprintf(list, sizeof list, "%s/../sweep.runs", out);
+    sqlite3_finalize(st);
+    return list[0] && stat(list, &is) == 0;
+}
+
+static bt_code may_rename(session *s, const char *run, const char *name, bt_err *err) {
+    BT_TRY(has_ended(s, run, err));
+    if (has_row(s, "SELECT 1 FROM run WHERE name = ?", name))
+        return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
+    if (is_of_sweep(s, run))
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' belongs to a sweep, which finds its runs by their names", run);
+    return BT_OK;
+}
+
+bt_code bt_run_rename(const char *path, const char *run, const char *name, double wait_s,
+                      bt_err *err) {
+    session s;
+    if (!bt_name_ok(name) || strcmp(name, "last") == 0)
+        return bt_fail(err, BT_ARG,
+                       "'%.64s' is no name for a run: at most 64 of lower-case letters, digits, "
+                       "'.', '_' and '-', and not 'last'",
+                       name);
+    BT_TRY(enter(&s, path, wait_s, err));
+    bt_code code = begin(&s, err);
+    if (code == BT_OK) {
+        code = may_rename(&s, run, name, err);
+        /* the settings that a resume starts from name the run, too */
+        if (code == BT_OK)
+            code = run_text(&s,
+                            "UPDATE run_doc SET config = CASE WHEN json_type(config, "
+                            "'$.\"run.name\".value') IS NOT NULL THEN json_set(config, "
+                            "'$.\"run.name\".value', ?1) WHEN json_type(config, '$.\"run.name\"') "
+                            "= 'text' THEN json_set(config, '$.\"run.name\"', ?1) ELSE config END "
+                            "WHERE run = (SELECT id FROM run WHERE name = ?2)",
+                            (const char *[]){name, run}, NULL, err);
+        if (code == BT_OK)
+            code = run_text(&s, "UPDATE run SET name = ?, rev = rev + 1 WHERE name = ?",
+                            (const char *[]){name, run}, NULL, err);
         code = end(&s, code, err);
     }
     leave(&s);

@@ -33,8 +33,15 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
  * spaces */
 bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n,
                    double wait_s, char result[256], bt_err *err) BT_MUST_CHECK;
+enum { BT_NOTE_MAX = 2000 }; /* bytes */
+/* "": no note. BT_ARG: more than BT_NOTE_MAX bytes */
 bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err)
     BT_MUST_CHECK;
+/* Gives an ended run another name; its folder keeps the old one, which resuming finds by the record.
+ * BT_ARG: no name for a run; BT_BUSY: another run has it, a living process trains this one, or its
+ * folder is a sweep's, which knows its runs by their names. */
+bt_code bt_run_rename(const char *path, const char *run, const char *name, double wait_s,
+                      bt_err *err) BT_MUST_CHECK;
 /* an event of somebody who looks at the run: ANNOTATION at a step (-1: now), or ACKNOWLEDGED: the
  * warnings and errors so far have been seen */
 bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_kind kind,

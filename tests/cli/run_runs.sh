@@ -127,6 +127,11 @@ expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs tags:paper
 expect 2 "is not a tag" "$BITRAIN" runs tag abl-3 "No Good"
 expect 0 "abl-3: noted" "$BITRAIN" runs note abl-3 the one with slow data
 expect 0 "note +the one with slow data" "$BITRAIN" show abl-3
+expect 2 "is no name for a run" "$BITRAIN" runs rename abl-3 "No Good"
+expect 4 "another run has the name 'slow'" "$BITRAIN" runs rename abl-3 slow
+expect 0 "abl-3 is final now" "$BITRAIN" runs rename abl-3 final
+expect 0 "^final .*paper v2" "$BITRAIN" runs tags:paper
+expect 0 "final is abl-3 now" "$BITRAIN" runs rename final abl-3
 expect 4 "needs --yes" "$BITRAIN" runs rm slow
 expect 3 "no run 'nobody'" "$BITRAIN" runs rm slow nobody --yes
 expect 0 "removed 1 run" "$BITRAIN" runs rm slow --yes

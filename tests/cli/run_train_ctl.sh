@@ -53,6 +53,14 @@ wait_event 'going on%'
 code 4 ctl live resume
 wait_step live $((at + 3))
 
+code 2 ctl live sample 'go on'                  # refused by the ranks: numbers are no text
+says "no text"
+code 2 ctl live sample ' '
+says "the prompt is empty"
+code 2 ctl live sample "$(printf '%600s' x)"
+says "at most 512"
+[ "$(events 'a sample after %go on%asked for by ctl')" = 1 ] || fault "'sample' is no event"
+
 ok ctl live set lr_factor=0.5
 wait_event 'learning rate times 0.5%'
 ok ctl live set optim.lr=1e-4
@@ -82,4 +90,30 @@ for verb in pause resume checkpoint eval stop; do
     [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb asked for by ctl'")" = $times ] || fault "'$verb' is no event"
 done
 code 4 ctl live status
+code 4 ctl live sample 'x'
+
+# a sample from a prompt, of text, in any layout: both ranks take part, and training goes on as without it
+words=(--preset nano --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=128
+       --set model.seq_len=64 --batch-tokens 512 --set train.eval_tokens=256 --set train.sample_tokens=24 --eval-every 1000000 --threads 1 --ranks 2)
+b train "${words[@]}" --steps 100000 --name words >words.out 2>words.err &
+job=$!
+started+=($job)
+wait_step words 3
+ok ctl words sample 'In the beginning #1 "God" 100%'
+[ -s out ] || fault "no text"
+[ "$(q "SELECT json_extract(body, '\$.prompt') FROM events WHERE run='words' AND kind='sample'")" = 'In the beginning #1 God 100%' ] ||
+    fault "the prompt did not arrive: $(q "SELECT body FROM events WHERE run='words' AND kind='sample'")"
+code 2 ctl words sample "$(printf 'x%.0s' $(seq 64))"
+says "no room to go on"
+wait_step words $(($(q "SELECT max(step) FROM steps WHERE run='words'") + 3))
+ok ctl words pause
+ok ctl words sample 'And' --json                # also in a pause
+says '"verb":"sample","answer":"'
+code 4 runs rename words other
+ok ctl words stop
+wait $job
+ok runs rename words other
+code 3 show words
+ok train --resume other --steps 100000 --stop-after 2 --quiet
+[ "$(q "SELECT count(*) FROM attempts WHERE run='other'")" = 2 ] || fault "a renamed run is not resumed: $(cat err)"
 finish

@@ -98,6 +98,32 @@ static void a_living_run_is_not_removed(void **state) {
     bt_writer_close(w);
 }
 
+static void a_run_gets_another_name(void **state) {
+    static const char *const bad[] = {"", "last", "A", "../x", "a b"};
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_err why;
+    int attempt;
+    char host[BT_HOST_MAX] = "";
+    gethostname(host, sizeof host - 1);
+    make(t->db, "a", 60);
+    make(t->db, "b", 30);
+    assert_int_equal(bt_run_rename(t->db, "a", "b", 1, &why), BT_BUSY);
+    assert_int_equal(bt_run_rename(t->db, "c", "d", 1, &why), BT_NOTFOUND);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(bt_run_rename(t->db, "a", bad[i], 1, &why), BT_ARG);
+    OK(bt_run_rename(t->db, "a", "final", 1, err));
+    assert_string_equal(bt_word(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "final"), "60");
+    assert_string_equal(bt_word(t->db, "SELECT count(*) FROM runs WHERE run = ?1", "a"), "0");
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start s = bt_fake_run("live");
+    s.host = host;
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    assert_int_equal(bt_run_rename(t->db, "live", "x", 1, &why), BT_BUSY);
+    assert_non_null(strstr(why.msg, "is being trained by pid"));
+    bt_writer_close(w);
+}
+
 static void tags_and_notes(void **state) {
     const bt_tmp *t = *state;
     char tags[256];
@@ -114,6 +140,11 @@ static void tags_and_notes(void **state) {
     OK(bt_run_note(t->db, "a", "it's \"good\"; DROP TABLE run", 1, err));
     assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"),
                         "it's \"good\"; DROP TABLE run");
+    char longest[BT_NOTE_MAX + 2];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_int_equal(bt_run_note(t->db, "a", longest, 1, &why), BT_ARG);
+    OK(bt_run_note(t->db, "a", longest + 1, 1, err));
     OK(bt_run_note(t->db, "a", "", 1, err));
     OK(bt_run_mark(t->db, "a", 3, BT_EVENT_ANNOTATION, "it's here", 1, err));
     assert_true(
@@ -276,6 +307,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(orphans_are_swept, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_living_run_is_not_removed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tags_and_notes, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_run_gets_another_name, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(old_rank_rows_go_and_their_means_stay, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),

@@ -106,6 +106,7 @@ static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const in
 }
 
 typedef struct verbs {
+    char text[BT_PROMPT_MAX + 1]; /* written before n is counted */
     _Atomic int n, lost;
     _Atomic double value;
     _Atomic int verb;
@@ -114,6 +115,7 @@ static void on_control(void *ctx, const bt_ctl *c) {
     verbs *t = ctx;
     atomic_store(&t->verb, (int)c->verb);
     atomic_store(&t->value, c->value);
+    snprintf(t->text, sizeof t->text, "%s", c->text);
     atomic_fetch_add(&t->n, 1);
 }
 static void on_lost(void *ctx) { atomic_fetch_add(&((verbs *)ctx)->lost, 1); }
@@ -156,7 +158,7 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     bt_err why;
-    assert_int_equal(bt_wire_send_control(s, &(bt_ctl){BT_VERB_STOP, 0}, &why), BT_BUSY);
+    assert_int_equal(bt_wire_send_control(s, &(bt_ctl){.verb = BT_VERB_STOP}, &why), BT_BUSY);
     OK(bt_wire_connect(&w, path, 7, &(bt_wire_handlers){&told, on_control, on_lost}, err));
     const bt_sink *sink = bt_wire_sink(w);
     bt_rank_info ranks[2] = {{.rank = 0, .host = "n1"}, {.rank = 1, .host = "n2"}};
@@ -184,10 +186,21 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(h.bad, 0);
     assert_string_equal(h.title, "it runs");
     assert_true(bt_wire_connected(s));
-    OK(bt_wire_send_control(s, &(bt_ctl){BT_VERB_LR, 0.5}, err));
+    OK(bt_wire_send_control(s, &(bt_ctl){BT_VERB_LR, 0.5, NULL}, err));
     for (int i = 0; i < 500 && atomic_load(&told.n) == 0; i++) bt_sleep_ns(10000000);
     assert_int_equal(atomic_load(&told.verb), BT_VERB_LR);
     assert_true(atomic_load(&told.value) == 0.5);
+    assert_string_equal(told.text, "");
+    char longest[BT_PROMPT_MAX + 1]; /* texts of any length follow each other on the wire */
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    for (int k = 0; k < 6; k++) {
+        const char *prompt = k % 2 ? longest : "Once upon\na \"time\" #1 %";
+        OK(bt_wire_send_control(s, &(bt_ctl){BT_VERB_SAMPLE, 0, prompt}, err));
+        for (int i = 0; i < 500 && atomic_load(&told.n) < 2 + k; i++) bt_sleep_ns(10000000);
+        assert_int_equal(atomic_load(&told.verb), BT_VERB_SAMPLE);
+        assert_string_equal(told.text, prompt);
+    }
     sink->step(sink->ctx, bt_fake_step(&f, 500, 16)); /* sent by close */
     bt_wire_close(w);
     serve_for(s, 7, &h, 2000, &h.steps, 501);

@@ -2,6 +2,8 @@
  * ended one, and what people say of a run: tags, note, a note at a step; and its removal.
  *
  *     {"run": "demo", "verb": "checkpoint"}            {"run": "demo", "verb": "set", "value": "lr=2e-4"}
+ *     {"run": "demo", "verb": "sample", "value": "Once upon a time"}
+ *     {"run": "demo", "verb": "rename", "value": "final"}
  *     {"run": "demo", "verb": "tag", "value": "+paper -draft"}     {..., "verb": "note", "value": "no warm-up"}
  *     {"run": "demo", "verb": "annotate", "value": "here", "step": 41}
  *     {"run": "demo", "verb": "remove", "value": "records"}       or "records and checkpoints" */
@@ -16,17 +18,18 @@
 
 /* one event-loop thread answers every page: it does not wait longer than this for the database */
 #define LOCK_S 1.0
-enum { VALUE_BYTES = 256, TAGS_MOST = 16 };
+enum { VALUE_MOST = BT_PROMPT_MAX, TAGS_MOST = 16 };
 
 typedef struct request {
-    char run[BT_NAME_MAX], verb[32], value[VALUE_BYTES], line[BT_CONTROL_LINE];
+    char run[BT_NAME_MAX], verb[32], value[VALUE_MOST + 1];
+    bool has_value;
     int64_t step; /* -1: none given */
 } request;
 
 /* ---- what is recorded of a run --------------------------------------------------------------- */
 
 static bt_code tag(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
-    char copy[VALUE_BYTES], tags[256], *rest = copy, *word;
+    char copy[VALUE_MOST + 1], tags[256], *rest = copy, *word;
     const char *words[TAGS_MOST];
     size_t n = 0;
     snprintf(copy, sizeof copy, "%s", q->value);
@@ -43,6 +46,12 @@ static bt_code tag(bt_api *a, const request *q, char *reply, size_t size, bt_err
 static bt_code note(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     BT_TRY(bt_run_note(bt_api_store(a), q->run, q->value, LOCK_S, err));
     snprintf(reply, size, q->value[0] ? "%s: noted" : "%s has no note", q->run);
+    return BT_OK;
+}
+
+static bt_code rename_run(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+    BT_TRY(bt_run_rename(bt_api_store(a), q->run, q->value, LOCK_S, err));
+    snprintf(reply, size, "%s is %s now", q->run, q->value);
     return BT_OK;
 }
 
@@ -80,6 +89,7 @@ static const struct {
     bt_code (*run)(bt_api *a, const request *q, char *reply, size_t size, bt_err *err);
 } records[] = {{"tag", tag},
                {"note", note},
+               {"rename", rename_run},
                {"annotate", annotate},
                {"acknowledge", acknowledge},
                {"remove", remove_run}};
@@ -104,13 +114,19 @@ static bt_code unknown_verb(bt_err *err) {
 }
 
 static bt_code check(const request *q, const char *value, bt_err *err) {
-    if (value && (strlen(value) > 200 || strpbrk(value, "\n\r#")))
-        return bt_fail(err, BT_ARG, "'value' must be one line of at most 200 bytes, without '#'");
-    if (record_verb(q->verb) < RECORDS) return BT_OK;
     const bt_verb known = bt_verb_find(q->verb);
+    if (value && strlen(value) > VALUE_MOST)
+        return bt_fail(err, BT_ARG, "'value' has %zu bytes, at most %d are possible", strlen(value),
+                       (int)VALUE_MOST);
+    /* only a prompt may have lines */
+    if (value && known != BT_VERB_SAMPLE && strpbrk(value, "\n\r"))
+        return bt_fail(err, BT_ARG, "'value' must be one line");
+    if (record_verb(q->verb) < RECORDS) return BT_OK;
     if (known == BT_VERB_COUNT) return unknown_verb(err);
+    if (value && known != BT_VERB_SAMPLE && strchr(value, '#'))
+        return bt_fail(err, BT_ARG, "'value' of '%s' has no '#'", q->verb);
     if (bt_verbs[known].argument[0] && !value)
-        return bt_fail(err, BT_ARG, "'value' is missing (lr=2e-4 or lr_factor=0.5)");
+        return bt_fail(err, BT_ARG, "'value' is missing: %s", bt_verbs[known].argument);
     return BT_OK;
 }
 
@@ -135,9 +151,8 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
         snprintf(q->run, sizeof q->run, "%s", name);
         snprintf(q->verb, sizeof q->verb, "%s", verb);
         code = check(q, value, err);
-        snprintf(q->value, sizeof q->value, "%.200s", value ? value : "");
-        snprintf(q->line, sizeof q->line, "%s%s%.200s #dashboard", q->verb, value ? " " : "",
-                 q->value);
+        q->has_value = value != NULL;
+        snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");
     }
     json_decref(root);
     return code;
@@ -169,7 +184,7 @@ static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *rep
 bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
                        bt_err *err) {
     (void)unused;
-    char reply[BT_CONTROL_LINE] = "";
+    char reply[BT_CONTROL_LINE] = "", line[BT_CONTROL_LINE];
     request q;
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
@@ -183,7 +198,11 @@ bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer
         done = true;
     } else if (strcmp(q.verb, bt_verbs[BT_VERB_RESUME].word) == 0)
         BT_TRY(resume_ended(a, q.run, &done, reply, sizeof reply, err));
-    if (!done) BT_TRY(bt_control_request(db, q.run, q.line, reply, sizeof reply, err));
+    if (!done) {
+        BT_TRY(bt_control_line(line, sizeof line, q.verb, q.has_value ? q.value : NULL, "dashboard",
+                               err));
+        BT_TRY(bt_control_request(db, q.run, line, reply, sizeof reply, err));
+    }
     bt_json j;
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);

@@ -35,6 +35,9 @@ static bool put_config(void *ctx, const bt_row *row) {
     else
         bt_json_null(ctx, "config");
     bt_json_str(ctx, "command", row->cells[1]);
+    if (row->n < 4) return false;
+    bt_json_str(ctx, "tags", row->cells[2]);
+    bt_json_str(ctx, "note", row->cells[3]);
     return false;
 }
 
@@ -74,13 +77,14 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     bt_db *db;
     bt_json j;
     BT_TRY(begin(a, run, &db, name, out, &j, err));
-    BT_TRY(bt_db_query(db,
-                       &(bt_question){.sql = "SELECT config, argv FROM runs WHERE run = ?1",
-                                      .params = &p,
-                                      .n_params = 1,
-                                      .max_rows = 1,
-                                      .max_s = BT_WEB_QUERY_S},
-                       put_config, &j, err));
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){.sql = "SELECT config, argv, tags, note FROM runs WHERE run = ?1",
+                       .params = &p,
+                       .n_params = 1,
+                       .max_rows = 1,
+                       .max_s = BT_WEB_QUERY_S},
+        put_config, &j, err));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         BT_TRY(bt_rows_json(&j, parts[i].key, db,
                             &(bt_question){.sql = parts[i].sql,

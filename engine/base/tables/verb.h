@@ -27,6 +27,8 @@ typedef enum {
 } bt_verb;
 #undef BT_VERB
 
+enum { BT_PROMPT_MAX = 512 }; /* bytes of a prompt that is sent with BT_VERB_SAMPLE */
+
 typedef struct bt_verb_row {
     const char *word, *argument; /* "set", "KEY=VALUE" or "" */
     bool ranks;                  /* a request to the ranks; else the supervisor answers */

@@ -25,9 +25,12 @@ typedef enum {
     BT_INPUT_COMMAND,
     BT_INPUT_CONFIRM,
     BT_INPUT_FORM,
-    BT_INPUT_NOTE,
+    BT_INPUT_NOTE, /* from here on: lines that change a run (top_steer.c) */
     BT_INPUT_RATE,
-    BT_INPUT_TAGS
+    BT_INPUT_TAGS,
+    BT_INPUT_PROMPT,
+    BT_INPUT_RUN_NOTE,
+    BT_INPUT_RENAME
 } bt_input;
 
 /* the series every screen draws from, in this order in view->series */

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/tables/verb.h"
 #include "monitor/job/control_server.h"
 #include "store/wire/control_client.h"
 
@@ -71,6 +72,47 @@ static void test_answers(void **state) {
                      BT_BUSY);
 }
 
+/* any text is one word of a request, and the same text behind it */
+static void test_prompts(void **state) {
+    (void)state;
+    static const char *const texts[] = {"Once upon a time",
+                                        "100 % #1",
+                                        "%41",
+                                        "a\nb\t\"c\"\x7f",
+                                        "\xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d",
+                                        "%",
+                                        "+",
+                                        "\xff\xfe"};
+    char line[BT_CONTROL_LINE], word[128], back[128], tiny[8];
+    bt_err err = BT_ERR_INIT;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_int_equal(bt_control_word(word, sizeof word, texts[i], &err), BT_OK);
+        assert_null(strpbrk(word, " #\n\t\r"));
+        bt_control_unword(back, sizeof back, word);
+        assert_string_equal(back, texts[i]);
+    }
+    assert_int_equal(bt_control_word(word, sizeof word, "", &err), BT_OK);
+    bt_control_unword(back, sizeof back, word);
+    assert_string_equal(back, "");
+    bt_control_unword(back, sizeof back, "a%00b%4"); /* what nobody of ours writes */
+    assert_string_equal(back, "a b%4");
+    bt_control_unword(tiny, sizeof tiny, "0123456789");
+    assert_string_equal(tiny, "0123456");
+    assert_int_equal(bt_control_word(tiny, sizeof tiny, "0123456789", &err), BT_ARG);
+    assert_int_equal(bt_control_line(line, sizeof line, "sample", " \n", "ctl", &err), BT_ARG);
+    assert_string_equal(err.msg, "the prompt is empty");
+    char longest[BT_PROMPT_MAX + 2];
+    memset(longest, ' ', sizeof longest - 1);
+    longest[0] = 'x', longest[sizeof longest - 1] = '\0';
+    assert_int_equal(bt_control_line(line, sizeof line, "sample", longest, "ctl", &err), BT_ARG);
+    longest[sizeof longest - 2] = '\0'; /* every byte of it three times */
+    assert_int_equal(bt_control_line(line, sizeof line, "sample", longest, "ctl", &err), BT_OK);
+    assert_int_equal(bt_control_line(line, sizeof line, "sample", "a b #c", "web", &err), BT_OK);
+    assert_string_equal(line, "sample a%20b%20%23c #web");
+    assert_int_equal(bt_control_line(line, sizeof line, "set", "lr=1", "web", &err), BT_OK);
+    assert_string_equal(line, "set lr=1 #web");
+}
+
 static void test_rude_askers(void **state) {
     (void)state;
     char reply[256];
@@ -109,6 +151,7 @@ int main(void) {
         pthread_create(&thread, NULL, serve, NULL) != 0)
         return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers),
+                                       cmocka_unit_test(test_prompts),
                                        cmocka_unit_test(test_rude_askers)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     atomic_store(&over, true);

@@ -88,9 +88,9 @@ static inline void monkey_close(bt_term *t) { (void)t; }
 
 static int asked, started, marked;
 
-static inline bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply,
-                                   size_t size, bt_err *err) {
-    (void)ctx, (void)run;
+static inline bt_code fake_control(void *ctx, const char *run, const char *verb, const char *value,
+                                   char *reply, size_t size, bt_err *err) {
+    (void)ctx, (void)run, (void)value;
     if (asked++ % 2) return bt_fail(err, BT_BUSY, "run is not live\033[31m");
     snprintf(reply, size, "%s asked for\033[31m", verb);
     return BT_OK;

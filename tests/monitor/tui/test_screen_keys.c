@@ -9,11 +9,12 @@
 
 static char done[256]; /* what the last action was asked for */
 
-static bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply, size_t size,
-                            bt_err *err) {
+static bt_code fake_control(void *ctx, const char *run, const char *verb, const char *value,
+                            char *reply, size_t size, bt_err *err) {
     (void)ctx, (void)err;
-    snprintf(done, sizeof done, "control %s %s", run, verb);
-    snprintf(reply, size, "%s is under way\033[31m", verb);
+    const char *blank = value ? " " : "", *said = value ? value : "";
+    snprintf(done, sizeof done, "control %s %s%s%s", run, verb, blank, said);
+    snprintf(reply, size, "%s%s%s is under way\033[31m", verb, blank, said);
     return BT_OK;
 }
 
@@ -40,6 +41,20 @@ static bt_code fake_tag(void *ctx, const char *run, const char *words, char *tag
     (void)ctx, (void)err;
     snprintf(done, sizeof done, "tag %s %s", run, words);
     snprintf(tags, size, "paper");
+    return BT_OK;
+}
+
+static bt_code fake_note(void *ctx, const char *run, const char *text, bt_err *err) {
+    (void)ctx, (void)err;
+    snprintf(done, sizeof done, "note %s %s", run, text);
+    return BT_OK;
+}
+
+static bt_code fake_rename(void *ctx, const char *run, const char *name, bt_err *err) {
+    (void)ctx;
+    if (strcmp(name, "demo-now") == 0)
+        return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
+    snprintf(done, sizeof done, "rename %s %s", run, name);
     return BT_OK;
 }
 
@@ -73,7 +88,9 @@ static char *play_on(const char *run, const char *keys, int w, int h) {
                                    .start = fake_start,
                                    .mark = fake_mark,
                                    .tag = fake_tag,
-                                   .remove = fake_remove};
+                                   .remove = fake_remove,
+                                   .note = fake_note,
+                                   .rename = fake_rename};
     if (strcmp(run, "now") == 0) cfg.now_us = 0;
     done[0] = 0;
     if (bt_top_interactive(&cfg, &s.base, &err) != BT_OK) fail_msg("%s", err.msg);
@@ -394,6 +411,20 @@ static void what_changes_a_run_asks_first(void **state) {
     assert_string_equal(done, "control now set lr=2e-4");
     shows("~T+paper -draft\r~", "demo: paper");
     assert_string_equal(done, "tag demo +paper -draft");
+    shows("~W~", "the run is not live");
+    check("now", "~WOnce upon #1~", "write on from: Once upon #1", true, 100, 30);
+    check("now", "~WOnce upon #1\r~", "sample Once upon #1 is under way", true, 100, 30);
+    assert_string_equal(done, "control now sample Once upon #1");
+    check("now", "~W\r~", "under way", false, 100, 30);
+    assert_string_equal(done, "");
+    shows("~Mno warm-up~", "note of the run: ");
+    shows("~Mno warm-up\r~", "demo: noted");
+    assert_non_null(strstr(done, "no warm-up"));
+    check("now", "~U~", "now is live: it keeps its name", true, 100, 30);
+    shows("~U~", "new name: demo"); /* as it is now, to be changed */
+    shows("~U-2\r~", "demo-2");
+    assert_string_equal(done, "rename demo demo-2");
+    shows("~U-now\r~", "another run has the name 'demo-now'");
     check("now", "~D~", "now is live: stop it first", true, 100, 30);
     shows("~D~", "demo: remove its records for good, checkpoints stay?");
     shows("~D~n~", "nothing was done");

@@ -4,8 +4,9 @@ import { h } from "./dom.js";
 
 /**
  * Asks, and promises the values of the fields by name; null: not now.
- * spec: {title, text, action, danger, fields: [{name, label, type, value, note, options}]}; a field of
- * type "checkbox" gives true or false, options make a list of [value, text].
+ * spec: {title, text, action, danger, fields: [{name, label, type, value, note, options, maxlength}]}; a
+ * field of type "checkbox" gives true or false, one of "lines" may have several; options make a list of
+ * [value, text].
  */
 export function ask({ title, text, action, danger, fields = [] }) {
   if (document.querySelector("dialog")) return Promise.resolve(null);
@@ -46,7 +47,7 @@ export function ask({ title, text, action, danger, fields = [] }) {
   });
 }
 
-function boxOf({ type = "text", value = "", options, label }) {
+function boxOf({ type = "text", value = "", options, label, maxlength }) {
   if (options)
     return h(
       "select",
@@ -54,8 +55,17 @@ function boxOf({ type = "text", value = "", options, label }) {
       options.map(([key, text]) => h("option", { value: key }, text)),
     );
   if (type === "checkbox") return h("input", { type, checked: Boolean(value) });
+  if (type === "lines") return h("textarea", { rows: 4, maxlength, "aria-label": label });
   const step = type === "number" ? "any" : null;
-  return h("input", { type, step, value: String(value), "aria-label": label, autocomplete: "off" });
+  const text = String(value);
+  return h("input", {
+    type,
+    step,
+    value: text,
+    maxlength,
+    "aria-label": label,
+    autocomplete: "off",
+  });
 }
 
 function labelOf({ label, note, type }, box) {

@@ -1,5 +1,6 @@
 // control_bar.js - what a page does with a run: the verbs that its state allows (verbs.def), its
-// learning rate by its value, and what people say of it: tags, note, a note at a step; its removal.
+// learning rate by its value, a sample after a prompt, and what people say of it: name, tags, note, a
+// note at a step; its removal.
 // A verb's outcome is told when the run has recorded it. Without --control the bar says how to get it.
 import { control, get } from "../base/api.js";
 import { button } from "../base/controls.js";
@@ -15,6 +16,7 @@ const outcomes = {
   checkpoint: "checkpoint",
   stop: "stopped",
   eval: "evaluation",
+  sample: "sample",
 };
 
 function statement(error) {
@@ -38,12 +40,15 @@ class ControlBar {
     this.rate = button("Learning rate", () => this.setRate(), {
       title: "the present and the peak",
     });
+    this.sample = button("Sample", () => this.askSample(), {
+      title: "how the model goes on from a prompt",
+    });
     this.resume = button("Resume", () => this.send("resume"), {
       title: "start it again from its newest checkpoint",
     });
     const words = [
       button("Note here", () => this.annotate(), { title: "a note at the newest step" }),
-      button("Tags, note", () => this.describe(), { title: "what the table of runs shows" }),
+      button("Name, tags, note", () => this.describe(), { title: "what the table of runs shows" }),
     ];
     this.removeButton = button("Remove", () => this.remove(), { class: "danger" });
     this.said = h("span", { class: "note", role: "status" });
@@ -52,6 +57,7 @@ class ControlBar {
       { class: "bar-tools verbs", hidden: true },
       this.buttons.map(([, one]) => one),
       this.rate,
+      this.sample,
       this.resume,
       words,
       this.removeButton,
@@ -72,6 +78,7 @@ class ControlBar {
     this.bar.hidden = false;
     for (const [verb, one] of this.buttons) one.hidden = !live || !offered(verb);
     this.rate.hidden = !live || !offered("set");
+    this.sample.hidden = !live || !offered("sample");
     this.resume.hidden = live || !head.trouble?.resumes;
     this.removeButton.hidden = live;
     say(this.rate, head.lr === null ? "Learning rate" : `Learning rate ${digits(head.lr, 3)}`);
@@ -137,6 +144,16 @@ class ControlBar {
     if (answer?.peak) this.send("set", `lr=${answer.peak}`);
   }
 
+  async askSample() {
+    const answer = await ask({
+      title: `A sample of ${this.run}`,
+      text: "At the end of a step training waits while the model goes on from this text.",
+      action: "Write",
+      fields: [{ name: "prompt", label: "prompt", type: "lines", maxlength: 512 }],
+    });
+    if (answer?.prompt) this.send("sample", answer.prompt);
+  }
+
   async annotate() {
     const step = this.head.newest_step;
     const answer = await ask({
@@ -149,15 +166,16 @@ class ControlBar {
   }
 
   async describe() {
-    const { runs } = await get("runs");
-    const row = runs.rows.find((one) => one.run === this.run) || {};
+    const row = await get(`runs/${this.run}`);
     const old = (row.tags || "").split(/[ ,]+/).filter(Boolean);
+    const name = { name: "name", label: "name", value: this.run, maxlength: 64 };
     const answer = await ask({
-      title: `Tags and note of ${this.run}`,
+      title: `Name, tags and note of ${this.run}`,
       action: "Keep",
       fields: [
+        ...(this.head.live ? [] : [name]),
         { name: "tags", label: "tags", value: old.join(" "), note: "separated by blanks" },
-        { name: "note", label: "note", value: row.note || "" },
+        { name: "note", label: "note", value: row.note || "", maxlength: 500 },
       ],
     });
     if (!answer) return;
@@ -166,6 +184,17 @@ class ControlBar {
     const added = tags.filter((tag) => !old.includes(tag)).map((tag) => `+${tag}`);
     if (gone.length + added.length) await this.send("tag", [...gone, ...added].join(" "));
     if (answer.note !== (row.note || "")) await this.send("note", answer.note);
+    if (answer.name && answer.name !== this.run) await this.rename(answer.name);
+  }
+
+  async rename(name) {
+    try {
+      const { reply } = await control(this.run, "rename", name);
+      toast(reply);
+      location.hash = `#/run/${name}/overview`;
+    } catch (error) {
+      toast(statement(error));
+    }
   }
 
   async remove() {
