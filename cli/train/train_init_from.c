@@ -7,6 +7,7 @@
 #include "cli/model/checkpoint_model.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/interop/model_file.h"
 
 /* what the weights fix, and their tokenizer */
@@ -65,9 +66,24 @@ static bt_code find_model(bt_train_plan *p, const char *key, const char *given, 
     return bt_opts_set(&p->opts, key, folder, p->opts.origin[i], where, err);
 }
 
+/* what the plan of memory needs to know of it. A file that cannot be read is refused by the ranks, who
+ * say why */
+static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
+    char shape[sizeof p->cfg.teacher_shape];
+    bt_model_file *file = NULL;
+    bt_err why = BT_ERR_INIT;
+    BT_TRY(find_model(p, "tune.teacher", p->cfg.teacher, err));
+    if (!p->cfg.teacher[0] || bt_model_file_open(&file, p->cfg.teacher, &why) != BT_OK)
+        return BT_OK;
+    bt_tune_teacher_write(&file->cfg, shape, sizeof shape);
+    bt_model_file_close(file);
+    return bt_opts_set(&p->opts, "tune.teacher_shape", shape, BT_FROM_PRESET, "as tune.teacher",
+                       err);
+}
+
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     char folder[PATH_MAX];
-    BT_TRY(find_model(p, "tune.teacher", p->cfg.teacher, err));
+    BT_TRY(find_teacher(p, err));
     if (!p->cfg.init_from[0]) return BT_OK;
     BT_TRY(find_folder(p, "model.init_from", p->cfg.init_from, folder, err));
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)

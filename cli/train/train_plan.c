@@ -11,6 +11,7 @@
 #include "engine/base/tables/metric.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/rank_setup.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
 #include "engine/plan/plan.h"
@@ -136,7 +137,7 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
     char buf[32];
     bt_run_cfg_model(&p->cfg, &m);
-    const bt_model_counts counts = bt_model_count(&m);
+    const bt_model_counts counts = bt_tune_count(&p->cfg);
     printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
     printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences "
            "of %d, vocabulary %d (%s): %" PRIu64 " parameters\n",

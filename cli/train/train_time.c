@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/train/train_parts.h"
-#include "engine/model/net/model.h"
+#include "engine/config/tune_cfg.h"
 
 /* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step: a run of the same
  * work first, then the newest on as many ranks and threads; its last hundred steps */
@@ -34,14 +34,12 @@ static bool take(void *ctx, const bt_row *row) {
 
 void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     char host[BT_HOST_MAX] = "", text[4][32];
-    bt_model_cfg m;
     bt_db *db = NULL;
     bt_err ignored = BT_ERR_INIT; /* no database yet: nothing is known */
     *out = (bt_train_speed){0};
     if (p->cfg.hosts[0] || p->cfg.threads < 1) return;
     gethostname(host, sizeof host - 1);
-    bt_run_cfg_model(&p->cfg, &m);
-    const double flop = bt_model_count(&m).flop_token;
+    const double flop = bt_tune_count(&p->cfg).flop_token;
     snprintf(text[0], sizeof text[0], "%d", p->ranks);
     snprintf(text[1], sizeof text[1], "%lld", (long long)p->cfg.threads);
     snprintf(text[2], sizeof text[2], "%.17g", flop);

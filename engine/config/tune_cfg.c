@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct target {
@@ -76,6 +77,76 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
                     .smoothing = c->dpo_smoothing};
 }
 
+/* ---- the teacher ------------------------------------------------------------------------------- */
+
+enum { SHAPE_NUMBERS = 12 };
+
+void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size) {
+    (void)snprintf(out, size, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", m->L, m->C, m->H, m->KV, m->D,
+                   m->F, m->V, (int)m->norm, (int)m->act, (int)m->linear, m->tied, m->qk_norm);
+}
+
+bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err) {
+    int n[SHAPE_NUMBERS];
+    const char *at = c->teacher_shape;
+    for (int i = 0; i < SHAPE_NUMBERS; i++) {
+        char *end;
+        const long v = strtol(at, &end, 10);
+        if (end == at || v < 0 || v > INT32_MAX || *end != (i + 1 < SHAPE_NUMBERS ? ',' : '\0'))
+            return bt_fail(err, BT_ARG,
+                           "tune.teacher_shape '%.64s' is no shape: it is found in the teacher's "
+                           "file (leave it out)",
+                           c->teacher_shape);
+        n[i] = (int)v;
+        at = end + 1;
+    }
+    *out = (bt_model_cfg){.L = n[0],
+                          .C = n[1],
+                          .H = n[2],
+                          .KV = n[3],
+                          .D = n[4],
+                          .F = n[5],
+                          .T = (int)c->seq_len,
+                          .V = n[6],
+                          .norm = (bt_norm_kind)n[7],
+                          .act = (bt_act)n[8],
+                          .linear = (bt_linear_kind)n[9],
+                          .tied = n[10] != 0,
+                          .qk_norm = n[11] != 0,
+                          .rope_theta = c->rope_theta,
+                          .norm_eps = c->norm_eps,
+                          .init_std = c->init_std};
+    return bt_model_cfg_check(out, err);
+}
+
+bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model_setup *student) {
+    bt_model_setup s = {.cfg = *teacher,
+                        .B = student->B,
+                        .prec = student->prec,
+                        .train = true,
+                        .recompute = BT_RECOMPUTE_FULL,
+                        .n_threads = student->n_threads,
+                        .documents = student->documents};
+    s.cfg.T = student->cfg.T;
+    s.cfg.lora = (bt_lora){.rank = 1, .targets = BT_LORA_Q};
+    return s;
+}
+
+bt_model_counts bt_tune_count(const bt_run_cfg *c) {
+    bt_model_cfg m, teacher;
+    bt_run_cfg_model(c, &m);
+    bt_model_counts n = bt_model_count(&m);
+    if (c->form == BT_FORMED_PREFERENCE) {
+        m.lora = (bt_lora){0};
+        n.flop_token += bt_model_count(&m).flop_forward;
+    }
+    if (c->teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK)
+        n.flop_token += bt_model_count(&teacher).flop_forward;
+    return n;
+}
+
+/* ---- from 16 bits to 1.58 ---------------------------------------------------------------------- */
+
 bool bt_tune_fades(const bt_run_cfg *c) { return c->lambda_steps > 0; }
 
 double bt_tune_lambda(const bt_run_cfg *c, int64_t step) {
@@ -95,11 +166,12 @@ bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "train.lambda_steps changes the weights that tune.mode=lora leaves as they "
                        "are (use tune.mode=full)");
-    if (bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "train.lambda_steps needs the latent weights on every rank: it works with "
-            "--zero 0, and with --zero 1 and 2 under parallel.gather=layer, not with --zero 3");
+    if (bt_run_cfg_weight_source(c) == BT_WEIGHTS_GATHERED)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "train.lambda_steps makes the weights of one layer at a time: with --zero "
+                       "%" PRId64 " it needs parallel.gather=layer%s",
+                       c->zero,
+                       c->pp > 1 && c->zero > 2 ? ", which --pp has not (use --zero 2)" : "");
     if (before < c->steps) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "train.dense_steps + train.lambda_steps = %" PRId64 " leave none of the %" PRId64
@@ -114,6 +186,11 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "data.form=preference trains adapters: the reference is the base without "
                        "them (set tune.mode=lora and model.init_from)");
+    if (c->pp > 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "data.form=preference passes each pair through the base too, which a "
+                       "pipeline has no turn for: it works with --dp-replicate, --dp-shard, --zero "
+                       "and --tp, not with --pp");
     if (c->mixture[0])
         return bt_fail(err, BT_UNSUPPORTED,
                        "data.form=preference takes no data.mixture: give the files one after the "
@@ -122,7 +199,10 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
-    if (!c->teacher[0]) return BT_OK;
+    if (!c->teacher[0]) {
+        c->teacher_shape[0] = '\0';
+        return BT_OK;
+    }
     if (c->form == BT_FORMED_PREFERENCE)
         return bt_fail(err, BT_ARG,
                        "tune.teacher with data.form=preference: a run learns from preferences or "
@@ -132,6 +212,8 @@ static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
                        "tune.teacher compares whole rows of logits: it works with --dp-replicate, "
                        "--dp-shard, --zero and --pp, not with --tp, nor with --pp in reproducible "
                        "training");
+    bt_model_cfg teacher;
+    if (c->teacher_shape[0]) BT_TRY(bt_tune_teacher_read(c, &teacher, err));
     c->parts = 1; /* of tensor parallelism, which there is none of */
     return BT_OK;
 }
@@ -178,11 +260,5 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "tune.mode=lora needs a base whose weights stay as they are (--init-from "
                        "RUN or a model's path)");
-    if (c->tp > 1 || c->pp > 1 || c->zero > 2)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "tune.mode=lora keeps the whole base on every rank: it works with "
-            "--dp-replicate, --dp-shard and --zero 0 to 2, not with --tp, --pp or --zero 3");
-    c->parts = 1; /* of tensor parallelism, which there is none of */
     return BT_OK;
 }

@@ -17,6 +17,17 @@ const char *bt_tune_hf_target(unsigned bit);
 /* of a configuration that has been resolved; all zero: no adapters */
 bt_lora bt_tune_lora(const bt_run_cfg *c);
 bt_dpo bt_tune_dpo(const bt_run_cfg *c);
+/* counts of the model, and in flop_token what a token of training takes in all: with preferences also the
+ * reference's forward pass, with a teacher also the teacher's (where tune.teacher_shape is known) */
+bt_model_counts bt_tune_count(const bt_run_cfg *c);
+/* the shape of the teacher as tune.teacher_shape says it: layers, width, heads, kv heads, head size,
+ * feed-forward width, vocabulary, and the choices of model.norm, model.act, model.linear, model.tied and
+ * model.qk_norm as numbers. BT_ARG: the text is none */
+bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err) BT_MUST_CHECK;
+void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size);
+/* The model that the teacher is made as beside a student of this setup: forward only, kept as the frozen
+ * base of adapters is, of which it has the least there can be */
+bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model_setup *student);
 /* lambda of a step (from 0), a function of the settings alone: 0 for train.dense_steps, then evenly up to
  * 1, as min(step / train.lambda_steps, 1) */
 double bt_tune_lambda(const bt_run_cfg *c, int64_t step);

@@ -7,6 +7,7 @@
 
 #include "engine/base/small.h"
 #include "engine/config/rank_setup.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/micro/micro_schedule.h"
 #include "engine/observe/observer.h"
 #include "engine/parallel/grad/codec_dial.h"
@@ -85,6 +86,20 @@ static void add(bt_arena_row *rows, size_t *n, const char *name, size_t bytes, c
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
 
+/* distillation: the teacher is on the stage that has the head */
+static size_t teacher_bytes(const bt_run_cfg *c, const bt_model_setup *student) {
+    bt_model_cfg shape;
+    bt_arena_row rows[BT_PLAN_MAX];
+    size_t bytes = 0;
+    if (!c->teacher_shape[0] || !bt_slice_is_last_stage(student->slice) ||
+        bt_tune_teacher_read(c, &shape, NULL) != BT_OK)
+        return 0;
+    const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
+    const size_t n = bt_model_plan(&s, rows, BT_PLAN_MAX);
+    for (size_t i = 0; i < n; i++) bytes += rows[i].bytes;
+    return bytes;
+}
+
 size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
     bt_rank_setup s;
     bt_model_setup model = bt_run_cfg_setup(c, rank);
@@ -104,6 +119,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL
             ? "sums and weights of other ranks on their way; own weights as they are sent"
             : "sums of other ranks on their way");
+    add(rows, &n, "teacher", teacher_bytes(c, &s.model),
+        "distillation: its weights as products read them, and one forward pass");
     add(rows, &n, "residual", 2 * bt_residual_bytes(&s),
         "what the codec has yet to send, fp32, and the same as it was before the step");
     add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");

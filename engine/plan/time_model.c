@@ -7,6 +7,7 @@
 
 #include "engine/base/rng.h"
 #include "engine/config/rank_setup.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/model/net/acts.h"
 #include "engine/model/net/stage.h"
 #include "engine/optim/muon.h"
@@ -30,12 +31,47 @@ double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
 }
 
+/* ---- fine-tuning ------------------------------------------------------------------------------- */
+
+/* Rates are those of training all weights. Beside adapters a layer's backward has one product with its
+ * weights instead of two, and the adapters' own; the head has no gradient. */
+static void take_adapters(model *m) {
+    const double layers = m->whole.L, tp = m->shape.tp;
+    bt_model_cfg base = m->whole;
+    base.lora = (bt_lora){0};
+    const bt_model_counts own = bt_model_count(&m->whole), full = bt_model_count(&base);
+    if (!m->whole.lora.rank) return;
+    const double adapters_s = 2 * (double)own.adapters / layers / tp * m->tokens *
+                              m->r->matrix_op_s,
+                 again = m->cfg->recompute == BT_RECOMPUTE_FULL ? 1
+                         : m->cfg->recompute == BT_RECOMPUTE_SELECTIVE
+                             ? 2.0 * m->whole.C * m->whole.F * layers / (double)full.linear
+                             : 0,
+                 kept = (1 + again) / (2 + again);
+    bt_part_rate *l = &m->layer;
+    l->bwd_s = l->attn_bwd_s + (l->bwd_s - l->attn_bwd_s) * kept + (3 + again) * adapters_s;
+    l->fwd_s += adapters_s;
+    l->quantise_s = 0;
+    m->head.bwd_s /= 2;
+    m->head.quantise_s = 0;
+}
+
+/* forward passes that only judge: of the base (preferences), or of the teacher, in those of this model */
+static double judging_passes(const bt_run_cfg *c) {
+    bt_model_cfg m;
+    bt_run_cfg_model(c, &m);
+    const bt_model_counts own = bt_model_count(&m);
+    return (bt_tune_count(c).flop_token - own.flop_token) / own.flop_forward;
+}
+
 static bt_code find_rates(model *m, bt_err *err) {
     bt_part_shape layer = bt_part_layer(m->cfg, m->shape.tp),
                   head = bt_part_head(m->cfg, m->shape.tp);
     m->out->scaled = !bt_rates_part(m->r, &layer) || !bt_rates_part(m->r, &head);
-    if (bt_rates_part_near(m->r, &layer, &m->layer) && bt_rates_part_near(m->r, &head, &m->head))
+    if (bt_rates_part_near(m->r, &layer, &m->layer) && bt_rates_part_near(m->r, &head, &m->head)) {
+        take_adapters(m);
         return BT_OK;
+    }
     return bt_fail(err, BT_NOTFOUND, "no rates of a layer and a head are known");
 }
 
@@ -62,6 +98,10 @@ static double tp_layer_s(const model *m, bool backward) {
     if (backward ? normed : normed || c->linear != BT_LIN_DENSE) {
         bytes += 2 * stats;
         meetings += 1 + blocks;
+    }
+    if (m->whole.lora.rank && !backward) { /* what o and down read, times A */
+        bytes += 2 * m->tokens * m->whole.lora.rank * sizeof(float);
+        meetings += 2;
     }
     if (backward && c->recompute == BT_RECOMPUTE_FULL)
         return tp_layer_s(m, false) * 0.75 +
@@ -106,10 +146,10 @@ static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hi
 
 /* Weights that came, own ones too, into what products read: codes out of their 2 bits and into
  * panels, or the bytes of values (weights.c, place_layer). Of all layers. */
-static double place_s(const model *m, const bt_rank_setup *s) {
+static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s) {
     double elements = 0, bytes = 0;
-    for (size_t i = 0; i < s->params.n; i++) {
-        const bt_tensor *t = &s->params.tensors[i];
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
         if (!t->linear) continue;
         if (t->tern)
             elements += (double)t->count;
@@ -118,6 +158,19 @@ static double place_s(const model *m, const bt_rank_setup *s) {
     }
     return elements * (m->r->tern_unpack_s + m->r->tern_panel_s) +
            (m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s : 0);
+}
+
+/* the frozen base's codes in 2 bits to panels, of all layers: in each pass */
+static double unpack_s(const model *m, const bt_rank_setup *s) {
+    bt_params base;
+    bt_model_cfg cfg = m->whole;
+    cfg.lora = (bt_lora){0};
+    if (!m->whole.lora.rank || cfg.linear != BT_LIN_BITNET158 ||
+        bt_params_init(&base, &cfg, s->model.slice, NULL) != BT_OK)
+        return 0;
+    const double took = place_s(m, &base, s);
+    bt_params_release(&base);
+    return took;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -180,7 +233,8 @@ static double quantise_s(const model *m, const bt_rank_setup *s) {
         ternary += s->params.tensors[i].tern ? (double)s->params.tensors[i].count : 0;
     double codes = fmax(0, whole - ternary * m->r->tern_panel_s) +
                    ternary * (m->r->tern_unpack_s + m->r->tern_pack_s);
-    return codes / m->shape.dp_shard + (source == BT_WEIGHTS_GATHERED ? place_s(m, s) : 0);
+    return codes / m->shape.dp_shard +
+           (source == BT_WEIGHTS_GATHERED ? place_s(m, &s->params, s) : 0);
 }
 
 /* ZeRO-2: gradients of others' pieces are given back to the system when their sums have left
@@ -211,7 +265,8 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
     s.model.cfg.L = (int)layers;
     /* a micro-batch goes forward through all layers, and back through all but the last, whose
      * weights are still here (weight_prefetch.h) */
-    double back = fmax(layers - 1, 0), placing = prefetches(m) ? place_s(m, &s) / layers : 0;
+    double back = fmax(layers - 1, 0),
+           placing = (prefetches(m) ? place_s(m, &s.params, &s) : unpack_s(m, &s)) / layers;
     *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
                             .bwd_s = layers * m->layer.bwd_s + back * placing};
     work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, &s, m->layer.fwd_s));
@@ -223,6 +278,8 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
         work->fwd_comm_s += tp_ends_s(m, false);
         work->bwd_comm_s += tp_ends_s(m, true);
     }
+    work->fwd_s *= 1 + judging_passes(m->cfg);
+    work->fwd_comm_s *= 1 + (m->cfg->form == BT_FORMED_PREFERENCE ? 1 : 0);
     plan_exchange(m, &s, work);
     plan_update(m, &s, work);
     if (stage == 0) {

@@ -27,7 +27,7 @@ static void record_model(bt_trainer *t) {
     fact(t, "params", "%" PRIu64, n.params);
     fact(t, "params.linear", "%" PRIu64, n.linear);
     fact(t, "params.embedding", "%" PRIu64, n.embedding);
-    fact(t, "flop_token", "%.17g", n.flop_token);
+    fact(t, "flop_token", "%.17g", t->telemetry.flop_token);
     if (t->telemetry.peak_flops > 0) fact(t, "peak_flops", "%.17g", t->telemetry.peak_flops);
 }
 

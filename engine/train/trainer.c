@@ -207,9 +207,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
 /* ---- where a run begins ------------------------------------------------------------------------ */
 
 static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
-    bt_model_cfg model;
-    bt_run_cfg_model(&t->cfg, &model);
-    t->telemetry.flop_token = bt_model_count(&model).flop_token;
+    t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
     t->telemetry.predicted_ms = t->cfg.predicted_ms;

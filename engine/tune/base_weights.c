@@ -2,7 +2,10 @@
 #include "engine/tune/base_weights.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
+
+#include "engine/base/small.h"
 
 #include "engine/interop/init_from.h"
 #include "engine/interop/out_file.h"
@@ -28,9 +31,56 @@ static size_t room_for(const bt_params *p) {
     return most;
 }
 
+/* ---- what this rank's slice of the model has of a tensor -------------------------------------- */
+
+/* a run of the block that is one of the whole tensor too: a row of it, or all of its rows */
+typedef struct block_run {
+    size_t begin, n; /* in the whole tensor */
+} block_run;
+
+static block_run run_at(const bt_tensor *t, size_t row) {
+    return (block_run){(t->row0 + row) * t->whole_cols + t->col0,
+                       t->cols == t->whole_cols ? t->count : t->cols};
+}
+
+/* x has all of the tensor, and then the block at its beginning */
+static void cut_block(float *x, const bt_tensor *t) {
+    size_t at = 0;
+    for (block_run run; at < t->count; at += run.n) {
+        run = run_at(t, at / t->cols);
+        memmove(x + at, x + run.begin, run.n * sizeof *x);
+    }
+}
+
+/* elements at .. at+n of the whole tensor are in r->x; a ternary one is there as a whole */
+static void give_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
+    const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
+    if (t->tern) {
+        cut_block(r->x, t);
+        bt_model_base_put(r->m, i, 0, t->count, r->x, scale);
+        return;
+    }
+    block_run run;
+    for (size_t own = 0; own < t->count; own += run.n) {
+        run = run_at(t, own / t->cols);
+        const size_t from = bt_max_size(run.begin, at), to = bt_min_size(run.begin + run.n, at + n);
+        if (from < to)
+            bt_model_base_put(r->m, i, own + from - run.begin, to - from, r->x + (from - at), 0);
+    }
+}
+
+/* what of it the model has: none on another stage of a pipeline, or a copy of a tied embedding */
+static void give(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float scale) {
+    const bt_params *base = bt_model_base(r->m);
+    const bt_tensor *own = bt_params_get(base, t->layer, t->id);
+    if (t->id == BT_P_EMBED) bt_model_base_put_tied(r->m, at, n, r->x);
+    if (own) give_block(r, (size_t)(own - base->tensors), at, n, scale);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------- */
+
 /* f NULL: a norm that the file lacks, which is one everywhere */
-static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, size_t i,
-                           bt_err *err) {
+static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, bt_err *err) {
     (void)XXH3_64bits_reset_withSeed(r->state, r->h);
     const uint64_t step = t->linear ? t->count : PIECE;
     for (uint64_t at = 0, n; at < t->count; at += n) {
@@ -40,14 +90,15 @@ static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, s
             BT_TRY(bt_model_file_read_own(r->file, (size_t)(f - r->file->params.tensors), at, n,
                                           r->x, err));
         (void)XXH3_64bits_update(r->state, r->x, n * sizeof *r->x);
-        if (r->m) bt_model_base_put(r->m, i, at, n, r->x, t->tern ? bt_absmean(f, r->x) : 0);
+        if (r->m) give(r, t, at, n, t->tern ? bt_absmean(f, r->x) : 0);
     }
     r->h = XXH3_64bits_digest(r->state);
     return BT_OK;
 }
 
-static bt_code read_all(bt_base_weights *b, bt_model_file *file, bt_model *m, bt_err *err) {
-    const bt_params *p = m ? bt_model_base(m) : &file->params;
+/* p: of the whole model, so that every rank finds the same hash */
+static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, const bt_params *p,
+                          bt_err *err) {
     reading r = {
         .file = file, .m = m, .x = malloc(room_for(p) * sizeof *r.x), .state = XXH3_createState()};
     bt_code code = r.x && r.state
@@ -55,15 +106,25 @@ static bt_code read_all(bt_base_weights *b, bt_model_file *file, bt_model *m, bt
                        : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
     for (size_t i = 0; code == BT_OK && i < p->n; i++)
         code = read_tensor(&r, &p->tensors[i], bt_params_named(&file->params, p->tensors[i].name),
-                           i, err);
+                           err);
     (void)XXH3_freeState(r.state);
     free(r.x);
     if (code == BT_OK) b->hash = as_kept(r.h);
     return code;
 }
 
+static bt_code read_all(bt_base_weights *b, bt_model_file *file, bt_model *m, bt_err *err) {
+    bt_params whole;
+    bt_model_cfg base = *bt_model_config(m);
+    base.lora = (bt_lora){0};
+    BT_TRY(bt_params_init(&whole, &base, (bt_model_slice){0}, err));
+    bt_code code = read_table(b, file, m, &whole, err);
+    bt_params_release(&whole);
+    return code;
+}
+
 bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) {
-    return read_all(b, file, NULL, err);
+    return read_table(b, file, NULL, &file->params, err);
 }
 
 static bt_code check(const bt_model *m, const bt_model_file *file, bt_text *told, bt_err *err) {

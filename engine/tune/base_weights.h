@@ -3,8 +3,8 @@
  *
  * Order:    load -> (resume: add_state before it, check after it). The model computes with the base from
  *           load on.
- * Ranks:    load reads on every rank, from the file alone; the caller agrees on the result and on the
- *           hash.
+ * Ranks:    load reads on every rank, from the file alone, and keeps what the rank's slice of the model
+ *           has of it; the hash is of all of it. The caller agrees on the result and on the hash.
  * Threads:  the training thread. */
 #ifndef BT_ENGINE_TUNE_BASE_WEIGHTS_H
 #define BT_ENGINE_TUNE_BASE_WEIGHTS_H

@@ -1,6 +1,7 @@
 /* teacher.c - reads a teacher as the base of adapters is read, and never asks for its gradients. */
 #include "engine/tune/teacher.h"
 
+#include "engine/config/tune_cfg.h"
 #include "engine/tune/base_weights.h"
 
 static bt_code check(const bt_model_file *f, const bt_model_setup *student, const bt_tokenizer *own,
@@ -22,24 +23,18 @@ bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *s
                         const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
-    bt_model_setup s = {.B = student->B,
-                        .prec = student->prec,
-                        .train = true, /* as the base of adapters, of which it has the least */
-                        .recompute = BT_RECOMPUTE_FULL,
-                        .n_threads = student->n_threads,
-                        .documents = student->documents};
+    bt_model_cfg shape;
     bt_code code = bt_model_file_open(&file, path, err);
     if (code == BT_OK) code = check(file, student, tokenizer, err);
-    if (code == BT_OK) s.cfg = file->cfg;
+    if (code == BT_OK) shape = file->cfg;
     bt_model_file_close(file);
     BT_TRY(code);
-    s.cfg.T = student->cfg.T;
-    if (s.cfg.lora.rank)
+    if (shape.lora.rank)
         return bt_fail(err, BT_ARG,
                        "tune.teacher: '%.200s' holds adapters alone (merge them first: bitrain "
                        "convert --merge)",
                        path);
-    s.cfg.lora = (bt_lora){.rank = 1, .targets = BT_LORA_Q};
+    const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
     BT_TRY(bt_model_create(&t->model, &s, err));
     BT_TRY(bt_base_weights_load(&weights, t->model, path, told, err));
     t->hash = weights.hash;

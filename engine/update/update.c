@@ -89,6 +89,7 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                                     .mesh = u->mesh,
                                     .shards = &u->shards,
                                     .flips = c->gather == BT_GATHER_FLIPS,
+                                    .fades = s->model.fades,
                                     .weight_source = s->model.weight_source,
                                     .prec = s->model.prec};
     BT_TRY(bt_weights_create(&u->weights, &weights, err));

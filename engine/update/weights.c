@@ -13,12 +13,23 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/parallel/shard/flip_gather.h"
 
+/* What is sent: weights as products read them; and, while layers are on their way from full precision to
+ * ternary (bt_model_lambda), the mixtures of values and codes that they read until then. */
+enum { AS_READ, FADING, FORMS };
+
 /* one run of a linear layer's tensor, as ranks send it (codes, or values of a dense layer): elements
- * first .. first+n, with what else the shard sends at byte `at` */
+ * first .. first+n, in each form with what else the shard sends at byte `at` */
 typedef struct code_run {
-    size_t tensor, first, n, at;
+    size_t tensor, first, n, at[FORMS];
     int shard;
 } code_run;
+
+typedef struct sent_form {
+    /* (shards, layers + 1) first byte of each layer among what a shard sends */
+    size_t *at;
+    unsigned char *own; /* this shard's bytes of all runs */
+    bt_prefetch *feed;
+} sent_form;
 
 struct bt_weights {
     bt_layer_source source; /* first: a bt_layer_source is this */
@@ -33,11 +44,10 @@ struct bt_weights {
     double *sums;                /* of |w|, by blocks; exchanged */
     code_run *runs;              /* of all shards, in the order of the flat array */
     size_t n_runs, n_layers;
-    size_t *layer_run; /* (layers + 1) first run of each */
-    /* (shards, layers + 1) first byte of each layer among a shard's codes */
-    size_t *at;
-    unsigned char *own; /* this shard's bytes of all runs */
-    bt_prefetch *feed;
+    size_t *layer_run;      /* (layers + 1) first run of each */
+    sent_form forms[FORMS]; /* FADING: empty unless the model fades */
+    int form;               /* of this walk */
+    bool fades;
     bt_flip_gather *flips; /* NULL: codes come through the feed */
     size_t *passes;        /* (shards) */
     int64_t busy_ns;       /* transfers in flight since they were taken */
@@ -63,14 +73,21 @@ static void walk_runs(const bt_params *p, const bt_shards *s,
                 size_t begin = bt_max_size(r.begin, t->offset),
                        end = bt_min_size(r.end, t->offset + t->count);
                 if (t->linear && begin < end)
-                    each(ctx, t, &(code_run){x, begin - t->offset, end - begin, 0, d});
+                    each(
+                        ctx, t,
+                        &(code_run){
+                            .tensor = x, .first = begin - t->offset, .n = end - begin, .shard = d});
             }
         }
     }
 }
 
+static size_t bytes_of(const bt_tensor *t, int form, bt_prec prec, size_t n) {
+    return bt_read_bytes(form == FADING ? bt_model_fade_read(prec) : bt_model_read(t, prec), n);
+}
+
 typedef struct measure {
-    int shard, layer;
+    int shard, layer, form;
     bt_prec prec;
     size_t own, others, longest, all_others;
 } measure;
@@ -79,7 +96,7 @@ static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
     measure *m = ctx;
     if (t->layer != m->layer) m->others = 0;
     m->layer = t->layer;
-    size_t bytes = bt_read_bytes(bt_model_read(t, m->prec), r->n);
+    size_t bytes = bytes_of(t, m->form, m->prec, r->n);
     if (r->shard == m->shard)
         m->own += bytes;
     else {
@@ -98,8 +115,12 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
     if (!apart(s->model.weight_source, &s->shards)) return 0;
     walk_runs(&s->params, &s->shards, measure_run, &m);
     bool flips = s->cfg->gather == BT_GATHER_FLIPS && s->cfg->linear != BT_LIN_DENSE;
-    return m.own + bt_prefetch_bytes(m.longest) +
-           (flips ? bt_flip_gather_bytes(m.own + m.all_others) : 0);
+    size_t bytes = m.own + bt_prefetch_bytes(m.longest) +
+                   (flips ? bt_flip_gather_bytes(m.own + m.all_others) : 0);
+    if (!s->model.fades) return bytes;
+    m = (measure){.shard = s->shard, .layer = -1, .form = FADING, .prec = s->model.prec};
+    walk_runs(&s->params, &s->shards, measure_run, &m);
+    return bytes + m.own + bt_prefetch_bytes(m.longest);
 }
 
 size_t bt_weights_latent_bytes(const bt_rank_setup *s) {
@@ -129,42 +150,53 @@ static void count_run(void *ctx, const bt_tensor *t, code_run *r) {
 
 static void add_run(void *ctx, const bt_tensor *t, code_run *r) {
     bt_weights *w = ctx;
-    size_t layer = (size_t)t->layer, *at = w->at + (size_t)r->shard * (w->n_layers + 1);
-    r->at = at[layer + 1];
-    size_t end = r->at + bt_read_bytes(bt_model_read(t, w->prec), r->n);
-    for (size_t l = layer + 1; l <= w->n_layers; l++) at[l] = end;
+    size_t layer = (size_t)t->layer;
+    for (int f = 0; f <= (w->fades ? FADING : AS_READ); f++) {
+        size_t *at = w->forms[f].at + (size_t)r->shard * (w->n_layers + 1);
+        r->at[f] = at[layer + 1];
+        size_t end = r->at[f] + bytes_of(t, f, w->prec, r->n);
+        for (size_t l = layer + 1; l <= w->n_layers; l++) at[l] = end;
+    }
     w->runs[w->n_runs++] = *r;
     for (size_t l = layer + 1; l <= w->n_layers; l++) w->layer_run[l] = w->n_runs;
+}
+
+static bt_code plan_form(bt_weights *w, sent_form *f, bt_err *err) {
+    const size_t me = (size_t)w->mesh->me.dp_shard,
+                 bytes = f->at[me * (w->n_layers + 1) + w->n_layers];
+    f->own = calloc(bytes + 1, 1);
+    if (!f->own)
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the weights that this shard sends",
+                       (double)bytes / 1048576.0);
+    return bt_prefetch_create(&f->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, f->at, f->own},
+                              err);
 }
 
 static bt_code plan_runs(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     size_t shards = (size_t)w->shards->n;
-    int me = w->mesh->me.dp_shard;
     walk_runs(p, w->shards, count_run, w);
     w->runs = calloc(w->n_runs + 1, sizeof *w->runs);
     w->layer_run = calloc(w->n_layers + 1, sizeof *w->layer_run);
-    w->at = calloc(shards * (w->n_layers + 1), sizeof *w->at);
+    for (int f = 0; f < FORMS; f++)
+        w->forms[f].at = calloc(shards * (w->n_layers + 1), sizeof *w->forms[f].at);
     w->passes = calloc(shards, sizeof *w->passes);
     w->sums = calloc(bt_model_quant_sums(w->model) + 1, sizeof *w->sums);
-    if (!w->runs || !w->layer_run || !w->at || !w->passes || !w->sums)
+    if (!w->runs || !w->layer_run || !w->forms[AS_READ].at || !w->forms[FADING].at || !w->passes ||
+        !w->sums)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of weights", w->n_runs);
     w->n_runs = 0;
     walk_runs(p, w->shards, add_run, w);
-    size_t bytes = w->at[(size_t)me * (w->n_layers + 1) + w->n_layers];
-    w->own = calloc(bytes + 1, 1);
-    if (!w->own)
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the weights that this shard sends",
-                       (double)bytes / 1048576.0);
-    return bt_prefetch_create(&w->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, w->at, w->own},
-                              err);
+    BT_TRY(plan_form(w, &w->forms[AS_READ], err));
+    return w->fades ? plan_form(w, &w->forms[FADING], err) : BT_OK;
 }
 
 /* ternary weights only: values of dense layers change all the time */
 static bt_code plan_flips(bt_weights *w, bt_err *err) {
     size_t shards = (size_t)w->shards->n, *bytes = calloc(shards, sizeof *bytes);
     if (!bytes) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu shards", shards);
-    for (size_t s = 0; s < shards; s++) bytes[s] = w->at[s * (w->n_layers + 1) + w->n_layers];
+    for (size_t s = 0; s < shards; s++)
+        bytes[s] = w->forms[AS_READ].at[s * (w->n_layers + 1) + w->n_layers];
     bt_code code = bt_flip_gather_create(&w->flips, w->mesh, bytes, err);
     free(bytes);
     return code;
@@ -223,6 +255,7 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
                       .shards = cfg->shards,
                       .apart = apart(cfg->weight_source, cfg->shards),
                       .prec = cfg->prec,
+                      .fades = cfg->fades,
                       .weight_source = cfg->weight_source,
                       .placed = -1,
                       .why = BT_ERR_INIT};
@@ -244,13 +277,15 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
 void bt_weights_destroy(bt_weights *w) {
     if (!w) return;
     bt_shard_all_gather_destroy(w->pieces);
-    bt_prefetch_destroy(w->feed);
+    for (int f = 0; f < FORMS; f++) {
+        bt_prefetch_destroy(w->forms[f].feed);
+        free(w->forms[f].at);
+        free(w->forms[f].own);
+    }
     bt_flip_gather_destroy(w->flips);
     free(w->runs);
     free(w->layer_run);
-    free(w->at);
     free(w->passes);
-    free(w->own);
     free(w->sums);
     free(w);
 }
@@ -272,7 +307,7 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
         if (r->tensor != tensor || r->shard != w->mesh->me.dp_shard || first < r->first ||
             first + n > r->first + r->n)
             continue;
-        bt_tern2_read(spare, w->own + r->at, first - r->first, n);
+        bt_tern2_read(spare, w->forms[AS_READ].own + r->at[AS_READ], first - r->first, n);
         return spare;
     }
     return NULL;
@@ -335,6 +370,18 @@ static bt_code sum_of_all(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
+/* own weights as fading layers read them, of the codes that were made of them */
+static void fill_fading(bt_weights *w) {
+    for (size_t k = 0; k < w->n_runs; k++) {
+        const code_run *r = &w->runs[k];
+        if (r->shard == w->mesh->me.dp_shard)
+            bt_model_fade_own(w->model,
+                              &(bt_fade_run){r->tensor, r->first, r->n,
+                                             w->forms[AS_READ].own + r->at[AS_READ]},
+                              w->forms[FADING].own + r->at[FADING]);
+    }
+}
+
 static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
                           bt_err *err) {
     for (int s = 0; s < w->shards->n; s++)
@@ -342,13 +389,16 @@ static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, 
                                        : each);
     w->placed = -1;
     w->blocked_ns = 0;
-    return bt_prefetch_begin(w->feed, walk, w->passes, err);
+    w->form = w->fades && bt_model_fading(w->model) ? FADING : AS_READ;
+    if (w->form == FADING) fill_fading(w);
+    return bt_prefetch_begin(w->forms[w->form].feed, walk, w->passes, err);
 }
 
 static bt_code end_walk(bt_weights *w, bt_err *err) {
     int64_t start = begin_blocked();
-    BT_TRY(bt_prefetch_end(w->feed, err));
-    int64_t blocked_ns = w->blocked_ns + end_blocked(start), busy_ns = bt_prefetch_busy_ns(w->feed);
+    bt_prefetch *feed = w->forms[w->form].feed;
+    BT_TRY(bt_prefetch_end(feed, err));
+    int64_t blocked_ns = w->blocked_ns + end_blocked(start), busy_ns = bt_prefetch_busy_ns(feed);
     if (busy_ns < blocked_ns) busy_ns = blocked_ns;
     bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
                    &(bt_traffic){.calls = 1, .busy_ns = busy_ns, .exposed_ns = blocked_ns});
@@ -358,13 +408,18 @@ static bt_code end_walk(bt_weights *w, bt_err *err) {
 
 /* a layer's panels, of each shard's bytes of the layer */
 static bt_code place_layer(bt_weights *w, size_t layer, bt_err *err) {
+    const sent_form *f = &w->forms[w->form];
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
         const code_run *r = &w->runs[k];
-        size_t begin = w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
-        const unsigned char *bytes = w->flips ? bt_flip_gather_from(w->flips, r->shard) + begin
-                                              : bt_prefetch_from(w->feed, r->shard);
-        BT_TRY(
-            bt_model_quant_take(w->model, r->tensor, r->first, r->n, bytes + (r->at - begin), err));
+        size_t begin = f->at[(size_t)r->shard * (w->n_layers + 1) + layer];
+        const unsigned char *bytes = (w->flips ? bt_flip_gather_from(w->flips, r->shard) + begin
+                                               : bt_prefetch_from(f->feed, r->shard)) +
+                                     (r->at[w->form] - begin);
+        if (w->form == FADING) {
+            bt_model_fade_take(w->model, r->tensor, r->first, r->n, bytes);
+            continue;
+        }
+        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n, bytes, err));
         if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor)
             bt_model_quant_place(w->model, r->tensor);
     }
@@ -373,7 +428,7 @@ static bt_code place_layer(bt_weights *w, size_t layer, bt_err *err) {
 
 static bt_code place_flips(bt_weights *w, bt_err *err) {
     int64_t start = begin_blocked();
-    BT_TRY(bt_flip_gather_run(w->flips, w->own, err));
+    BT_TRY(bt_flip_gather_run(w->flips, w->forms[AS_READ].own, err));
     w->busy_ns += end_blocked(start);
     for (size_t l = 0; l < w->n_layers; l++) BT_TRY(place_layer(w, l, err));
     return BT_OK;
@@ -394,7 +449,8 @@ static bt_code quantise_shards(bt_weights *w, bt_err *err) {
     for (size_t k = 0; k < w->n_runs; k++) {
         const code_run *r = &w->runs[k];
         if (r->shard == w->mesh->me.dp_shard)
-            BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
+            BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n,
+                                      w->forms[AS_READ].own + r->at[AS_READ], err));
     }
     bt_model_quant_done(w->model);
     return w->weight_source == BT_WEIGHTS_GATHERED ? place_all(w, err) : BT_OK;
@@ -417,10 +473,11 @@ bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
 
 static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = begin_blocked();
-    BT_TRY(bt_prefetch_wait(w->feed, layer, err));
+    bt_prefetch *feed = w->forms[w->form].feed;
+    BT_TRY(bt_prefetch_wait(feed, layer, err));
     w->blocked_ns += end_blocked(start);
     BT_TRY(place_layer(w, layer, err));
-    return bt_prefetch_next(w->feed, err);
+    return bt_prefetch_next(feed, err);
 }
 
 static void need(bt_layer_source *source, int layer) {
@@ -430,7 +487,10 @@ static void need(bt_layer_source *source, int layer) {
     w->placed = layer;
 }
 
-static void poll(bt_layer_source *source) { bt_prefetch_poll(((bt_weights *)source)->feed); }
+static void poll(bt_layer_source *source) {
+    const bt_weights *w = (const bt_weights *)source;
+    bt_prefetch_poll(w->forms[w->form].feed);
+}
 
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
     if (w->failed != BT_OK && err) *err = w->why;
@@ -447,7 +507,7 @@ bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, i
 bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) {
     if (!by_layers(w)) return BT_OK;
     bt_span_begin(BT_MR_WAIT);
-    BT_TRY(bt_prefetch_drain_sends(w->feed, err));
+    BT_TRY(bt_prefetch_drain_sends(w->forms[w->form].feed, err));
     bt_span_end();
     return BT_OK;
 }

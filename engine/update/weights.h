@@ -17,6 +17,8 @@
  *                       BT_WEIGHTS_GATHERED     once a step, and the panels of all layers stay;
  *                                         with `flips` of ternary codes only what changed since the
  *                                         last gather (flip_gather.h)
+ *                   While layers fade to ternary (bt_model_lambda below 1; PREFETCHED alone) their
+ *                   mixtures of values and codes travel instead, made by the owners, as bf16 or fp32.
  *                   Embedding and head: once a step, in pieces, while the next is updated. Where
  *                   products round to bf16 they are shared out too, and travel into a table of bf16
  *                   that every rank has; else every rank holds them, as all norms, as fp32.
@@ -44,6 +46,7 @@ typedef struct bt_weights_cfg {
     const bt_mesh *mesh;
     const bt_shards *shards;
     bool flips;                     /* where weights are GATHERED */
+    bool fades;                     /* the model's; where they are PREFETCHED */
     bt_weight_source weight_source; /* the model's, as the next */
     bt_prec prec;
 } bt_weights_cfg;

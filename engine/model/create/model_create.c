@@ -60,7 +60,7 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
     l.ops = bt_linear_ops_of(&l);
     if (m->adapters.n) {
         l.frozen = l.ops;
-        l.ops = &bt_adapter_ops;
+        l.ops = l.adapted = &bt_adapter_ops;
         l.adapter = adapter_of(m, layer, id);
     }
     return l;
@@ -183,7 +183,8 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
     bool copy = bt_model_tied_copy(&m->setup);
     m->tied = tied_table(m, p);
-    m->d_tied = copy && m->setup.train ? bt_arena_at(&m->grads_arena, p->d_tied) : NULL;
+    m->d_tied = copy && m->setup.train && !m->adapters.n ? bt_arena_at(&m->grads_arena, p->d_tied)
+                                                         : NULL;
     m->embed = table_of(m, p, BT_P_EMBED);
     m->head = copy ? m->tied : c->tied ? m->embed : table_of(m, p, BT_P_HEAD);
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);

@@ -54,27 +54,37 @@ bool bt_model_tied_bf16(const bt_model_setup *s) {
     return s->weight_source != BT_WEIGHTS_LOCAL && bt_net_reads_bf16(s->prec);
 }
 
+/* the slice's first layer, whose panels all others use in their turn */
+static int first_layer(const bt_params *params) {
+    int first = -1;
+    for (size_t i = 0; i < params->n && first < 0; i++) first = params->tensors[i].layer;
+    return first;
+}
+
 /* what comes from the owners of values that are no codes */
 static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
+    const int first = first_layer(params);
     for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
         const bt_tensor *t = &params->tensors[i];
         if (t->tern || !bt_model_shares_out(t, s->prec)) continue;
-        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > 0;
+        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
         size_t bytes = bt_read_bytes(bt_model_read(t, s->prec), t->count),
                at = again ? 0 : bt_arena_reserve(&p->quant, bytes, 1);
         if (!p->packed) continue;
-        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors] : at;
+        p->packed[i] = again ? p->packed[bt_params_get(params, first, t->id) - params->tensors]
+                             : at;
     }
 }
 
 static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
+    const int first = first_layer(params);
     size_t longest = 0;
     for (size_t i = 0; i < params->n; i++) {
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
         if (t->count > longest) longest = t->count;
         /* where the first layer's are */
-        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > 0;
+        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
         size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
                            ? bt_arena_reserve(&p->quant, t->count, 1)
                        : bt_net_keeps_base(s)
@@ -90,7 +100,7 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
                              : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
         if (!p->codes) continue;
         p->codes[i] = codes;
-        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors]
+        p->packed[i] = again ? p->packed[bt_params_get(params, first, t->id) - params->tensors]
                              : packed;
         p->packed2[i] = packed2;
     }
@@ -125,7 +135,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
         bool half = bt_model_tied_bf16(s);
         p->tied = bt_arena_reserve(half ? &p->quant : &p->params, (size_t)c->V * (size_t)c->C,
                                    half ? sizeof(uint16_t) : sizeof(float));
-        p->d_tied = bt_arena_reserve(&p->grads, (size_t)c->V * (size_t)c->C, sizeof(float));
+        if (!adapters->n)
+            p->d_tied = bt_arena_reserve(&p->grads, (size_t)c->V * (size_t)c->C, sizeof(float));
     }
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);

@@ -20,9 +20,8 @@ static void widen_rows(void *ctx, int thread, size_t begin, size_t end) {
             j->out[r * j->K + k] = (float)j->xq[r * j->K + k] * j->dq[r];
 }
 
-/* rows r0 .. r0+n of what the base product reads */
-static const float *input_rows(const bt_linear *l, const bt_linear_input *in, const float *src,
-                               size_t r0, size_t n) {
+const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
+                              size_t r0, size_t n) {
     if (!in->tern) return bt_input_floats(in, src) + r0 * l->K;
     widen_job j = {l->adapter.x, in->xq + r0 * l->K, in->dq + r0, l->K};
     bt_parallel_for(n, 8, widen_rows, &j);
@@ -34,15 +33,19 @@ static void times_a(const bt_linear *l, const float *x, size_t n) {
     bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, l->prec, 0);
 }
 
+void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n) {
+    const bt_adapter *a = &l->adapter;
+    bt_op_gemm(y, l->N, u, a->rank, 0, a->b, a->rank, 1, 1, n, l->N, a->rank, l->prec, BT_ACC);
+}
+
 static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                 size_t r0, size_t rows, int flags) {
     const bt_adapter *a = &l->adapter;
     l->frozen->fwd(l, y, in, src, r0, rows, flags);
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        times_a(l, input_rows(l, in, src, r0 + at, n), n);
-        bt_op_gemm(y + at * l->N, l->N, a->u, a->rank, 0, a->b, a->rank, 1, 1, n, l->N, a->rank,
-                   l->prec, BT_ACC);
+        times_a(l, bt_adapter_input(l, in, src, r0 + at, n), n);
+        bt_adapter_add(l, y + at * l->N, a->u, n);
     }
 }
 
@@ -65,7 +68,7 @@ static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, c
     const bt_adapter *a = &l->adapter;
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        const float *x = input_rows(l, in, src, r0 + at, n), *d = dy + at * l->N;
+        const float *x = bt_adapter_input(l, in, src, r0 + at, n), *d = dy + at * l->N;
         times_a(l, x, n);
         bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, l->prec,
                    BT_ACC);
@@ -83,6 +86,6 @@ void bt_net_adapters(bt_model *m, bool on) {
         bt_layer *l = &m->layers[i];
         bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            all[k]->ops = on ? &bt_adapter_ops : all[k]->frozen;
+            all[k]->ops = on ? all[k]->adapted : all[k]->frozen;
     }
 }

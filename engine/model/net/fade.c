@@ -3,9 +3,12 @@
  * lambda 0 is the dense twin, bit for bit; lambda 1 is the ternary layer of linear.c; between them the
  * dense products read x' and W', of which one layer's are made at a time. */
 #include <assert.h>
+#include <string.h>
 
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
 
 enum { ALIGN_ELEMS = 16 };
@@ -114,6 +117,67 @@ static void need(bt_layer_source *s, int layer) {
 
 static void poll(bt_layer_source *s) { (void)s; }
 
+/* ---- W' from the owners of W (ZeRO-3) ---------------------------------------------------------- */
+
+enum { PIECE = 8192 }; /* codes unpacked at a time; a multiple of the 128 of a packed block */
+
+static bool local(const bt_model *m) { return m->setup.weight_source == BT_WEIGHTS_LOCAL; }
+
+static bt_linear *linear_at(bt_model *m, size_t tensor) {
+    const bt_tensor *t = &m->params.tensors[tensor];
+    bt_linear *all[7];
+    const size_t n = linears_of(&m->layers[t->layer - m->first_layer], all);
+    for (size_t i = 0; i < n; i++)
+        if (all[i]->tensor == t) return all[i];
+    return NULL;
+}
+
+bool bt_model_fading(const bt_model *m) { return m->lambda < 1; }
+
+bt_read bt_model_fade_read(bt_prec prec) {
+    return bt_net_reads_bf16(prec) ? BT_READ_BF16 : BT_READ_FP32;
+}
+
+typedef struct own_job {
+    const bt_fade_run *run;
+    const bt_linear *l;
+    uint8_t *out;
+    bt_read as;
+    float lambda;
+} own_job;
+
+static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
+    const own_job *j = ctx;
+    (void)thread;
+    for (size_t k = begin; k < end; k++) {
+        const size_t at = k * PIECE, n = j->run->n - at < PIECE ? j->run->n - at : PIECE;
+        int8_t codes[PIECE];
+        float mixed[PIECE];
+        bt_tern2_read(codes, j->run->packed, at, n);
+        weights_job w = {mixed, j->l->w + j->run->first + at, codes, j->lambda, j->l->scale};
+        mix_weights(&w, 0, 0, n);
+        uint8_t *out = j->out + bt_read_bytes(j->as, at);
+        if (j->as == BT_READ_BF16)
+            bt_k()->to_bf16((uint16_t *)(void *)out, mixed, n);
+        else
+            memcpy(out, mixed, n * sizeof *mixed);
+    }
+}
+
+void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out) {
+    own_job j = {run, linear_at(m, run->tensor), out, bt_model_fade_read(m->setup.prec),
+                 (float)m->lambda};
+    bt_parallel_for((run->n + PIECE - 1) / PIECE, 1, own_pieces, &j);
+}
+
+void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values) {
+    float *panel = (float *)(uintptr_t)linear_at(m, tensor)->values.f32 + first;
+    if (bt_model_fade_read(m->setup.prec) == BT_READ_BF16)
+        bt_op_load_bf16(panel, (const uint16_t *)(const void *)values, n);
+    else
+        memcpy(panel, values, n * sizeof *panel);
+}
+
 /* ---- lambda ------------------------------------------------------------------------------------ */
 
 static void wire_inputs(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
@@ -132,7 +196,7 @@ static void wire_linears(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
     const size_t n = linears_of(l, all);
     for (size_t i = 0; i < n; i++) {
         all[i]->tern = ternary;
-        all[i]->values = (bt_table){.f32 = mixed ? panel : all[i]->w};
+        all[i]->values = (bt_table){.f32 = mixed || !local(m) ? panel : all[i]->w};
         all[i]->ops = bt_linear_ops_of(all[i]);
         panel += aligned(all[i]->N * all[i]->K);
     }
@@ -144,7 +208,7 @@ void bt_model_lambda(bt_model *m, double lambda) {
     const bool ternary = lambda >= 1, mixed = !ternary && lambda > 0;
     m->lambda = lambda;
     m->fade = (bt_fade){.source = {need, poll}, .m = m, .layer = -1, .panel = m->fade.panel};
-    m->source = mixed ? &m->fade.source : NULL;
+    if (local(m)) m->source = mixed ? &m->fade.source : NULL;
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         wire_inputs(m, l, ternary, mixed);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
@@ -91,6 +92,19 @@ void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const
         bt_op_save_bf16(table + first, values, n);
     else
         bt_net_copy(m->w + t->offset + first, values, n);
+}
+
+void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *values) {
+    const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V,
+                 begin = bt_slice_vocab(&m->whole, m->setup.slice) * C, end = begin + V * C,
+                 from = bt_max_size(first, begin), to = bt_min_size(first + n, end);
+    if (from >= to) return;
+    if (m->tied.bf16)
+        bt_op_save_bf16((uint16_t *)(uintptr_t)m->tied.bf16 + (from - begin),
+                        values + (from - first), to - from);
+    else if (m->tied.f32)
+        bt_net_copy((float *)(uintptr_t)m->tied.f32 + (from - begin), values + (from - first),
+                    to - from);
 }
 
 void bt_model_base_done(bt_model *m) {

@@ -84,9 +84,9 @@ typedef struct bt_model_setup {
     /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
-    bool fades;       /* bt_model_lambda will be called; ternary, BT_WEIGHTS_LOCAL, no adapters */
-    bool documents;   /* bt_model_documents will be called */
-    bool pairs;       /* and bt_model_dpo: the loss is one of pairs of documents */
+    bool fades;     /* bt_model_lambda will be called; ternary, LOCAL or PREFETCHED, no adapters */
+    bool documents; /* bt_model_documents will be called */
+    bool pairs;     /* and bt_model_dpo: the loss is one of pairs of documents */
     bool stages_bf16; /* residuals and their gradients travel between stages as bf16 */
 } bt_model_setup;
 
@@ -117,10 +117,13 @@ float *bt_model_grads(bt_model *m);   /* (params) */
  * made at a time; dense layers, embedding and head as bf16 where products round to it. Offsets in the
  * table mean nothing to others. Without training, and for bitnet1, it is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
-/* values first .. first+n of one of its tensors, in any order. Ternary: all of them, and scale is their
- * absmean */
+/* values first .. first+n of the block that this slice has of one of its tensors, in any order. Ternary:
+ * all of them, and scale is the absmean of the whole tensor */
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale);
+/* elements first .. first+n of the whole model's embedding: what a last stage has in its copy of it, where
+ * head and embedding are tied; other models have none */
+void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *values);
 /* all tensors are in: the model computes with them */
 void bt_model_base_done(bt_model *m);
 /* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the
@@ -136,6 +139,18 @@ void bt_model_init_weights(bt_model *m, uint64_t seed);
  * models): 0 is the dense twin, bit for bit, 1, which a model begins with, the ternary model. Other
  * values than 1 need setup.fades. Collective in no layout: every rank calls it with the same value. */
 void bt_model_lambda(bt_model *m, double lambda);
+
+/* Under BT_WEIGHTS_PREFETCHED the owners make W + lambda (Q(W) - W) of their pieces, which travel as the
+ * products read them, while lambda is below 1 (bt_model_fading): own, of a run's codes as bt_model_quant_own
+ * has left them, then take, of every run of a layer. The bits are those of bt_model_quantise */
+typedef struct bt_fade_run {
+    size_t tensor, first, n;
+    const uint8_t *packed; /* codes of first .. first+n */
+} bt_fade_run;
+bool bt_model_fading(const bt_model *m);
+bt_read bt_model_fade_read(bt_prec prec); /* fp32 or bf16 */
+void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out);
+void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values);
 
 /* per ternary tensor (a slice's block), of the last quantise; the fractions are of the n weights
  * that were quantised here. mean: what b1 takes off, 0 otherwise */

@@ -44,6 +44,8 @@ typedef struct bt_adapter {
     size_t rank, chunk;
     float scale;
     float *x, *u, *du; /* (chunk, K), (chunk, rank), (chunk, rank) */
+    /* whose products they are where the model is a slice or has leaves; NULL otherwise */
+    struct bt_tp_state *tp;
 } bt_adapter;
 
 struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
@@ -78,8 +80,9 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
     bt_noise noise;
     size_t first_row; /* of the outputs, in the tensor */
-    /* of a frozen layer: `ops` are those of adapter.c, which call these */
-    const bt_linear_ops *frozen;
+    /* of a frozen layer: `ops` are `adapted`, those of adapter.c or tp_adapter.c, which call `frozen`; or,
+     * while the adapters are left out, these */
+    const bt_linear_ops *frozen, *adapted;
     bt_adapter adapter;
 };
 
@@ -235,6 +238,11 @@ void bt_net_copy(float *y, const float *x, size_t n);
 enum { BT_ADAPTER_CHUNK = 256 };
 /* a frozen layer, with its adapter or without */
 extern const bt_linear_ops bt_adapter_ops;
+/* rows r0 .. r0+n, n <= chunk, of what the base product reads */
+const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
+                              size_t r0, size_t n);
+/* y (n, N) += u (n, rank) B^T */
+void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 
 /* the layers with their adapters, or the base alone */
 void bt_net_adapters(bt_model *m, bool on);

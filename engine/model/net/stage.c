@@ -34,7 +34,7 @@ void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_f
 size_t bt_stage_tied_elems(const bt_model_setup *s) {
     bt_model_slice p = s->slice;
     bool mine = bt_slice_is_first_stage(p) != bt_slice_is_last_stage(p);
-    if (!s->cfg.tied || !mine) return 0;
+    if (!s->cfg.tied || !mine || s->cfg.lora.rank) return 0; /* frozen: read by both */
     size_t first = bt_slice_vocab(&s->cfg, p);
     p.tp_rank++;
     return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) *

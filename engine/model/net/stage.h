@@ -25,7 +25,8 @@ void bt_model_stage_forward(bt_model *m, const int32_t *inputs);
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx);
 
-/* The tied table's elements in this part; 0 where no other stage has it too. */
+/* The tied table's elements in this part that pass between stages; 0 where no other stage has it too, and
+ * for the frozen base of adapters, of which each of the two stages reads its own. */
 size_t bt_stage_tied_elems(const bt_model_setup *s);
 /* first stage: the embedding as it is read; last: its copy. Both of `*elem` bytes an element; other
  * stages NULL */

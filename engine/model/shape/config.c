@@ -165,6 +165,22 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* of all adapters: rank x (inputs + outputs) beside each layer that has one */
+static uint64_t adapter_params(const bt_model_cfg *c) {
+    const uint64_t C = (uint64_t)c->C, F = (uint64_t)c->F, HD = (uint64_t)c->H * (uint64_t)c->D,
+                   KVD = (uint64_t)c->KV * (uint64_t)c->D;
+    const struct {
+        unsigned bit;
+        uint64_t sides;
+    } layers[] = {{BT_LORA_Q, C + HD},  {BT_LORA_K, C + KVD},  {BT_LORA_V, C + KVD},
+                  {BT_LORA_O, HD + C},  {BT_LORA_GATE, C + F}, {BT_LORA_UP, C + F},
+                  {BT_LORA_DOWN, F + C}};
+    uint64_t sides = 0;
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        if (c->lora.targets & layers[i].bit) sides += layers[i].sides;
+    return (uint64_t)c->L * (uint64_t)c->lora.rank * sides;
+}
+
 bt_model_counts bt_model_count(const bt_model_cfg *c) {
     uint64_t L = (uint64_t)c->L, C = (uint64_t)c->C, F = (uint64_t)c->F, V = (uint64_t)c->V;
     uint64_t HD = (uint64_t)c->H * (uint64_t)c->D, KVD = (uint64_t)c->KV * (uint64_t)c->D;
@@ -178,10 +194,15 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     if (c->qk_norm) n.norms += L * 2 * (uint64_t)c->D;
     if (c->classes) n.head = (uint64_t)c->classes * C;
     n.params = n.linear + n.embedding + n.head + n.norms;
-    n.flop_linear = 6.0 * (double)n.linear;
-    n.flop_head = c->classes ? 0 : 6.0 * (double)(V * C); /* a text has one row of classes */
+    n.adapters = c->lora.rank ? adapter_params(c) : 0;
+    /* a frozen weight has two products, forward and the gradient of its input; one that trains a third */
+    const double each = c->lora.rank ? 4 : 6;
+    n.flop_linear = each * (double)n.linear + 6.0 * (double)n.adapters;
+    n.flop_head = c->classes ? 0 : each * (double)(V * C); /* a text has one row of classes */
     /* the causal half of 12 L T H D */
     n.flop_attention = 6.0 * (double)L * (double)c->T * (double)HD;
     n.flop_token = n.flop_linear + n.flop_head + n.flop_attention;
+    n.flop_forward = 2.0 * (double)(n.linear + n.adapters + (c->classes ? 0 : V * C)) +
+                     n.flop_attention / 3;
     return n;
 }

@@ -67,9 +67,12 @@ typedef struct bt_preset {
 
 typedef struct bt_model_counts {
     uint64_t params, linear, embedding, head, norms; /* head: 0 when tied */
-    double flop_linear, flop_head, flop_attention;   /* forward + backward, per token */
-    /* 6*(linear + head weights) + 6*L*T*H*D */
+    uint64_t adapters; /* parameters that train instead of `params`, which are frozen; 0: none */
+    double flop_linear, flop_head, flop_attention; /* forward + backward, per token */
+    /* 6*(linear + head weights) + 6*L*T*H*D; beside adapters 4*(linear + head weights) + 6*adapters +
+     * 6*L*T*H*D, as frozen weights have no gradient. What full recompute repeats does not count */
     double flop_token;
+    double flop_forward; /* of them those of the forward pass */
 } bt_model_counts;
 
 const bt_preset *bt_preset_find(const char *name); /* NULL when unknown */

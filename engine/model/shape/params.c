@@ -127,7 +127,7 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->tern = r->tern && c->linear != BT_LIN_DENSE;
     t->shard = r->shard;
     t->adapter = adapter;
-    t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)r->cols)) : 0.0f;
+    t->spread = r->init == UNIFORM ? (float)(1 / sqrt((double)t->whole_cols)) : 0.0f;
     t->init_std = r->init == ONE || r->init == ZERO || adapter ? 0.0f : (float)deviation(r, c);
     t->zero = r->init == ZERO || (r->init == RESID && c->init_out == BT_INIT_OUT_ZERO);
     p->index[layer + 1][r->id] = p->n++;

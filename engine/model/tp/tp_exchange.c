@@ -69,9 +69,11 @@ void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linea
                        const float *src, size_t r0, size_t rows) {
     float *part = m->layers[0].a.dxn + r0 * l->N;
     /* the same bits at once */
-    if (l->tern && m->tp_state->group->size == 1)
+    if (l->tern && m->tp_state->group->size == 1) {
         l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
-    else if (l->tern)
+        return;
+    }
+    if (l->tern)
         bt_op_tern_fwd(part, l->N, in->xq + r0 * l->K, m->tp_state->ones, l->packed, 1.0f, rows,
                        l->N, l->K, 0);
     else
@@ -85,20 +87,23 @@ void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linea
                                                 .K = l->K,
                                                 .tb = 1,
                                                 .prec = m->setup.prec});
+    bt_tp_adapter_rows(m, l, in, src, r0, rows);
 }
 
 void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
                           size_t M) {
     if (l->tern && m->tp_state->group->size == 1) return;
     bt_rows own = bt_tp_own_rows(m, M);
+    bt_tp_adapter_sum(m, l, M);
     const float *sum = bt_tp_reduce_grad(m, m->layers[0].a.dxn, M);
-    if (!l->tern) {
+    if (l->tern) {
+        float *scales = m->tp_state->a;
+        for (size_t r = 0; r < own.n; r++) scales[r] = in->dq[own.first + r] * l->scale;
+        bt_op_row_axpy(y, sum, scales, own.n, l->N);
+    } else {
         bt_op_add(y, sum, own.n * l->N);
-        return;
     }
-    float *scales = m->tp_state->a;
-    for (size_t r = 0; r < own.n; r++) scales[r] = in->dq[own.first + r] * l->scale;
-    bt_op_row_axpy(y, sum, scales, own.n, l->N);
+    bt_tp_adapter_add(m, y, l, M);
 }
 
 /* ---- a norm of own rows ---------------------------------------------------------------------- */
@@ -112,11 +117,13 @@ void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
 /* ---- gradients and scales -------------------------------------------------------------------- */
 
 /* Norms see a rank's own tokens only, heads' norms its own heads, shared kv heads the queries of
- * one rank. */
+ * one rank, and of an adapter the matrix that every rank holds what comes through the rank's own part
+ * of the other. */
 void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t) {
-    bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW;
-    /* made of the sum of dk or dv: whole already */
-    if (m->tp_state->total_leaves > 1 && t->shard == BT_SHARD_KVROW) return;
+    bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW ||
+                 t->adapter;
+    /* made of the sum of dk or dv, or of what an adapter's ranks have added: whole already */
+    if (m->tp_state->total_leaves > 1 && (t->shard == BT_SHARD_KVROW || t->adapter)) return;
     if (t->shard == BT_SHARD_KVROW)
         bt_tp_sum_shared_kv(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
     if (t->copies > 1 && (heads || m->tp_state->sequence))

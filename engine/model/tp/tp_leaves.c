@@ -31,19 +31,14 @@ typedef struct dx_job {
     size_t n, at, r0, rows;
 } dx_job;
 
-typedef struct range_run {
-    size_t begin, end;
-} range_run;
-
-/* the layer's ranges of outputs that a leaf adds */
-static range_run ranges_in(const bt_model *m, const bt_linear *l, size_t leaf, size_t leaves) {
-    const bt_model_setup *s = &m->setup;
+bt_tp_ranges bt_tp_ranges_in(const bt_model_setup *s, const bt_linear *l, size_t leaf,
+                             size_t leaves) {
     if (l->tensor->shard == BT_SHARD_KVROW && bt_leaves_split_kv(&s->cfg, s->slice, s->leaves))
-        return (range_run){bt_leaves_first_kv(&s->cfg, s->slice, s->leaves, leaf),
-                           bt_leaves_first_kv(&s->cfg, s->slice, s->leaves, leaf + 1)};
+        return (bt_tp_ranges){bt_leaves_first_kv(&s->cfg, s->slice, s->leaves, leaf),
+                              bt_leaves_first_kv(&s->cfg, s->slice, s->leaves, leaf + 1)};
     size_t each = leaves / l->ranges;
-    if (leaf % each || !l->contributes_dx) return (range_run){0, 0};
-    return (range_run){leaf / each, leaf / each + 1};
+    if (leaf % each || !l->contributes_dx) return (bt_tp_ranges){0, 0};
+    return (bt_tp_ranges){leaf / each, leaf / each + 1};
 }
 
 /* out := the terms' products over one leaf */
@@ -51,7 +46,7 @@ static void dx_leaf(const dx_job *j, size_t leaf, size_t leaves, float *out) {
     int flags = 0;
     for (size_t i = 0; i < j->n; i++) {
         const bt_linear *l = j->terms[i].l;
-        range_run run = ranges_in(j->m, l, leaf, leaves);
+        bt_tp_ranges run = bt_tp_ranges_in(&j->m->setup, l, leaf, leaves);
         for (size_t range = run.begin; range < run.end; range++) {
             l->ops->dx(l, range, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows, flags);
             flags = BT_ACC;
@@ -124,7 +119,7 @@ void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, 
     const bt_linear *of = kv ? &l->k : &l->q;
     size_t D = (size_t)s->cfg.D, heads = of->N / D;
     bt_op_rmsnorm_bwd(dx, NULL, dy, x, g->w, rstd, 0, M * heads, D);
-    if (!of->contributes_dx) return;
+    if (!of->contributes_dx || !g->dw) return;
     float *gains = m->tp_state->gains;
     size_t n = of->ranges;
     bt_op_heads_dgain(gains, dy, x, rstd, M, heads, n, D);

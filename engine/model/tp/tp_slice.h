@@ -13,6 +13,7 @@ typedef struct bt_tp_memory {
     size_t ones, mine, all, a, b, index;
     size_t spare, gains;   /* of leaves */
     size_t shared_kv_sums; /* of kv heads that two neighbours share */
+    size_t adapter_rows, adapter_spare;
 } bt_tp_memory;
 
 /* the model is a slice, or adds its sums as a tree of leaves; else it is bt_tp_one_rank's */

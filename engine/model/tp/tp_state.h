@@ -7,6 +7,7 @@
 
 typedef struct bt_tp_state {
     bt_tp_group *group;
+    const bt_model_setup *setup; /* the model's */
     bool sequence;
     /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
     size_t leaves, total_leaves;
@@ -24,6 +25,8 @@ typedef struct bt_tp_state {
     float *a, *b;            /* (M) */
     int32_t *index;          /* (M) */
     double (*totals)[2];     /* (size, tensors) of all ranks */
+    /* of adapters: (M, rank) x A^T or dy B, summed over the ranks; sums over leaves on their way */
+    float *adapter_rows, *adapter_spare;
 } bt_tp_state;
 
 /* ---- tp_exchange.c: a slice of the model on each rank; see bt_tp_ops ------------------------- */
@@ -45,6 +48,16 @@ void bt_tp_meet(const bt_model *m);
  * from element h * width, ld apart */
 void bt_tp_sum_shared_kv(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
 
+/* ---- tp_adapter.c: adapters beside the layers of a slice, or of a model with leaves ---------- */
+/* instead of bt_adapter_ops */
+void bt_tp_wire_adapter(bt_model *m, bt_linear *l);
+/* of a layer whose inputs lie with the ranks: after its base product of rows r0 .. r0+rows; after all of
+ * them, before the ranks' products are added; own rows of y += what the adapter gives */
+void bt_tp_adapter_rows(bt_model *m, const bt_linear *l, const bt_linear_input *in,
+                        const float *src, size_t r0, size_t rows);
+void bt_tp_adapter_sum(bt_model *m, const bt_linear *l, size_t M);
+void bt_tp_adapter_add(bt_model *m, float *y, const bt_linear *l, size_t M);
+
 /* ---- tp_input.c: rows whose columns lie with the ranks ---- */
 extern const bt_input_ops bt_tp_input_ops;
 
@@ -55,6 +68,12 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
 int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M);
 
 /* ---- tp_leaves.c: sums as a tree of leaves --------------------------------------------------- */
+/* the layer's ranges of outputs (bt_linear.ranges) that a leaf adds */
+typedef struct bt_tp_ranges {
+    size_t begin, end;
+} bt_tp_ranges;
+bt_tp_ranges bt_tp_ranges_in(const bt_model_setup *s, const bt_linear *l, size_t leaf,
+                             size_t leaves);
 void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 void bt_tp_leaves_norm_bwd(bt_model *m, const bt_norm_bwd *j);
 void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,

@@ -16,6 +16,7 @@ void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M) {
 void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
     bt_acts *a = &m->layers[0].a;
     size_t C = (size_t)m->setup.cfg.C;
+    if (!m->d_embed) return; /* frozen, on all ranks */
     bt_op_embed_slice_bwd(m->d_embed, bt_tp_gather_grad(m, a->dx, M), inputs, m->tp_state->vocab0,
                           (size_t)m->setup.cfg.V, M, C);
 }
@@ -124,7 +125,8 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                 .K = V,
                                                 .prec = prec,
                                                 .vocab = true});
-        bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
+        if (m->d_head)
+            bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];
     return loss;

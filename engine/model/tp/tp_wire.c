@@ -63,6 +63,13 @@ void bt_tp_reserve(bt_tp_memory *p, bt_arena *scratch, const bt_model_setup *s,
     if (shared && s->train)
         p->shared_kv_sums = bt_arena_reserve(scratch, shared * (s->leaves > 1 ? M : C) * D,
                                              sizeof(float));
+    const size_t rank = (size_t)whole->lora.rank;
+    if (rank) {
+        p->adapter_rows = bt_arena_reserve(scratch, M * rank, sizeof(float));
+        p->adapter_spare = bt_arena_reserve(
+            scratch, (1 + levels(bt_slice_leaves(s->slice, s->leaves))) * BT_ADAPTER_CHUNK * rank,
+            sizeof(float));
+    }
     p->ones = bt_arena_reserve(scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(scratch, M, sizeof(bt_row_stat));
     p->all = bt_arena_reserve(scratch, M * (size_t)bt_tp_size(s), sizeof(bt_row_stat));
@@ -97,6 +104,7 @@ void bt_tp_wire(bt_model *m, const bt_tp_memory *p) {
     size_t M = (size_t)s->B * (size_t)s->cfg.T;
     bool tree = s->leaves > 1;
     x->group = s->tp_group;
+    x->setup = s;
     x->sequence = s->sequence;
     x->leaves = bt_slice_leaves(s->slice, s->leaves);
     x->total_leaves = tree ? (size_t)s->leaves : 1;
@@ -111,6 +119,10 @@ void bt_tp_wire(bt_model *m, const bt_tp_memory *p) {
         bt_model_slice leaf = {.tp_rank = (int)(x->first_leaf + k), .tp_size = s->leaves};
         x->vocab_at[k] = bt_slice_vocab(&m->whole, leaf) - x->vocab0;
     }
+    if (m->adapters.n) {
+        x->adapter_rows = bt_arena_at(scratch, p->adapter_rows);
+        x->adapter_spare = bt_arena_at(scratch, p->adapter_spare);
+    }
     x->ones = bt_arena_at(scratch, p->ones);
     x->mine = bt_arena_at(scratch, p->mine);
     x->all = bt_arena_at(scratch, p->all);
@@ -122,6 +134,9 @@ void bt_tp_wire(bt_model *m, const bt_tp_memory *p) {
 }
 
 void bt_tp_wire_layer(bt_model *m, bt_layer *l) {
+    bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (size_t i = 0; m->adapters.n && i < sizeof linears / sizeof *linears; i++)
+        bt_tp_wire_adapter(m, linears[i]);
     bt_linear_input *inputs[] = {&l->o_in, &l->down_in}; /* their columns lie with the ranks */
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         if (!inputs[i]->normed && !inputs[i]->tern) continue; /* no statistics of rows */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Low-rank adapters end to end: the base stays as it is, the checkpoints hold the adapters alone, the losses have the same bits on 1, 2
-# and 4 ranks, with a sharded optimizer and after a resume; evaluation and generation find the base; another base is refused.
+# and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume in another layout; evaluation and generation find the base; another base is refused.
 # timeout: 300
 # mpi: 4
 . "$BT_SRC/tests/cli/train_lib.sh"
@@ -18,18 +18,37 @@ for n in 2 4; do ok train "${lora[@]}" --ranks $n --name ranks$n; done
 ok train "${lora[@]}" --ranks 2 --zero 2 --name zero
 losses one >want
 [ "$(wc -l <want)" = 6 ] || fault "$(wc -l <want) losses"
-for r in ranks2 ranks4 zero; do losses $r | cmp -s - want || fault "$r differs: $(losses $r | head -3) | $(head -3 want)"; done
+ok train "${lora[@]}" --ranks 2 --zero 3 --name zero3
+ok train "${lora[@]}" --ranks 2 --tp 2 --name tp
+ok train "${lora[@]}" --ranks 2 --pp 2 --name pp
+ok train "${lora[@]}" --ranks 4 --tp 2 --pp 2 --name both --stop-after 3
+ok train --resume both --ranks 2 --tp 1 --pp 1
+for r in ranks2 ranks4 zero zero3 tp pp both; do losses $r | cmp -s - want || fault "$r differs: $(losses $r | head -3) | $(head -3 want)"; done
 first=$(head -1 want | cut -d, -f2) last=$(tail -1 want | cut -d, -f2)
 awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < a - 0.05) }' || fault "the loss went from $first to $last"
 [ "$(cat "$(q "SELECT out_dir FROM runs WHERE run='base'")"/step-*/* | cksum)" = "$before" ] || fault "the base has changed"
 
 # the first loss is the base's, since B is zero
-ok train --init-from base --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --ranks 1 --steps 1 --set train.reproducible=true --set train.unit=1 --set train.parts=1 --name full
+ok train --init-from base --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --ranks 1 --steps 1 --set train.reproducible=true --set train.unit=1 --name full
 [ "$(losses full)" = "$(head -1 want)" ] || fault "the first loss is $(head -1 want), the base's $(losses full)"
 
 ok train "${lora[@]}" --ranks 1 --stop-after 3 --name halves
 ok train --resume halves
 losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves)"
+
+# what was trained in slices is written as one rank's
+ok convert one --to hf -o peft1
+ok convert tp --to hf -o peft2
+cmp -s peft1/adapter_model.safetensors peft2/adapter_model.safetensors || fault "the adapters of --tp 2 are written differently"
+
+# a dense base with one kv head, which two tensor-parallel ranks share: the same bits, and near without a fixed order of sums
+ok train "${shape[@]}" --data synth:chain --steps 3 --name shared --set model.kv_heads=1 --set model.linear=dense --set model.qk_norm=true
+ok train "${lora[@]}" --init-from shared --ranks 1 --steps 3 --name shared1
+ok train "${lora[@]}" --init-from shared --ranks 2 --tp 2 --steps 3 --name shared2
+[ "$(losses shared1)" = "$(losses shared2)" ] || fault "one kv head on two ranks: $(losses shared2) | $(losses shared1)"
+ok train "${lora[@]}" --init-from shared --ranks 2 --tp 2 --steps 3 --set train.reproducible=false --name shared3
+[ "$(losses shared3 | wc -l)" = 3 ] && paste -d, <(losses shared1) <(losses shared3) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-8) far = 1 } END { exit far }' ||
+    fault "sums in another order: $(losses shared3) | $(losses shared1)"
 
 # adapters alone: 4 x (32 inputs + outputs) a matrix, of which there are 14, with two moments
 size() { du -sb "$(q "SELECT out_dir FROM runs WHERE run='$1'")" | cut -f1; }
@@ -83,8 +102,8 @@ code 2 train "${lora[@]}" --ranks 1 --set tune.rank=0
 says "tune.rank"
 code 2 train "${lora[@]}" --ranks 1 --set tune.rank=33
 says "tune.rank=33 is larger than a side of attn_q, which is 32 x 32"
-code 1 train "${lora[@]}" --ranks 2 --tp 2 --set train.reproducible=false
-says "--tp"
+code 1 train "${dpo[@]}" --ranks 2 --pp 2
+says "not with --pp"
 code 3 train "${lora[@]}" --ranks 1 --init-from nobody
 says "no run 'nobody'"
 code 2 train "${lora[@]}" --ranks 1 --init-from one

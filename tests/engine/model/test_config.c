@@ -73,6 +73,25 @@ static void counts_are_exact(void **state) {
     assert_int_equal(qwen.params, 596049920); /* the published file's count */
 }
 
+/* beside adapters: two products with each frozen weight, three with each that trains; by hand */
+static void frozen_weights_have_two_products(void **state) {
+    (void)state;
+    bt_model_cfg c = {
+        .L = 2, .C = 8, .H = 2, .KV = 1, .D = 4, .F = 16, .T = 10, .V = 20, .tied = true};
+    bt_model_counts n = bt_model_count(&c);
+    assert_int_equal(n.linear, 2 * (8 * 8 + 2 * 4 * 8 + 8 * 8 + 3 * 8 * 16));
+    assert_int_equal(n.adapters, 0);
+    assert_true(n.flop_token == 6 * 1152 + 6 * 160 + 960);
+    assert_true(n.flop_forward == 2 * 1152 + 2 * 160 + 320);
+    c.lora = (bt_lora){.rank = 2, .scale = 1, .targets = BT_LORA_ALL};
+    n = bt_model_count(&c);
+    assert_int_equal(n.adapters, 2 * 2 * (16 + 12 + 12 + 16 + 24 + 24 + 24));
+    assert_true(n.flop_token == (4 * 1152 + 6 * 512) + 4 * 160 + 960);
+    assert_true(n.flop_forward == 2 * (1152 + 512) + 2 * 160 + 320);
+    c.lora.targets = BT_LORA_Q | BT_LORA_DOWN;
+    assert_int_equal(bt_model_count(&c).adapters, 2 * 2 * (16 + 24));
+}
+
 static void table_agrees_with_counts(void **state) {
     (void)state;
     for (size_t i = 0; i < bt_preset_count(); i++) {
@@ -163,6 +182,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(presets_have_their_published_shapes),
         cmocka_unit_test(counts_are_exact),
+        cmocka_unit_test(frozen_weights_have_two_products),
         cmocka_unit_test(table_agrees_with_counts),
         cmocka_unit_test(names_and_hash_follow_the_layout),
         cmocka_unit_test(impossible_shapes_name_their_numbers),

@@ -10,6 +10,7 @@
 
 #include "engine/config/ramp.h"
 #include "engine/config/run_cfg.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 
@@ -409,6 +410,27 @@ static void test_small_vocab_without_bytes(void **state) {
     assert_int_equal(SETTLE(1, "--data", "synth:chain", "--set", "model.vocab=64"), BT_OK);
 }
 
+#define NANO "--preset", "nano", "--ranks", "1", "--data", "x.jsonl"
+#define ADAPTERS NANO, "--tune", "lora", "--set", "tune.base=x", "--set", "tune.rank=4"
+/* nano: 2,654,208 weights in layers, 49,152 in the head, attention 1,769,472 operations a token, a third of
+ * them forward; adapters of rank 4 have 6 * 4 * (4 * 384 + 3 * 704) = 87,552 */
+static void test_operations_of_fine_tuning(void **state) {
+    (void)state;
+    const double forward = 2 * (2654208 + 49152) + 589824;
+    assert_int_equal(SETTLE(1, ADAPTERS, "--form", "messages"), BT_OK);
+    const double lora = 4 * 2654208 + 6 * 87552 + 4 * 49152 + 1769472;
+    assert_true(bt_tune_count(&c).flop_token == lora);
+    assert_int_equal(SETTLE(1, ADAPTERS, "--form", "preference"), BT_OK);
+    assert_true(bt_tune_count(&c).flop_token == lora + forward);
+    assert_int_equal(SETTLE(1, NANO, "--form", "messages", "--teacher", "y", "--set",
+                            "tune.teacher_shape=6,192,6,6,32,512,256,0,0,2,1,0"),
+                     BT_OK);
+    assert_true(bt_tune_count(&c).flop_token == 6 * (2654208 + 49152) + 1769472 + forward);
+    says(SETTLE(1, NANO, "--form", "messages", "--teacher", "y", "--set",
+                "tune.teacher_shape=6,192,6"),
+         "'6,192,6' is no shape");
+}
+
 static void test_json_and_text_agree(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "a b", "c\"d", "--lr", "0.25", "--quiet"), BT_OK);
@@ -441,6 +463,7 @@ int main(void) {
         cmocka_unit_test(test_ramps),
         cmocka_unit_test(test_unequal_shares),
         cmocka_unit_test(test_small_vocab_without_bytes),
+        cmocka_unit_test(test_operations_of_fine_tuning),
         cmocka_unit_test(test_json_and_text_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
