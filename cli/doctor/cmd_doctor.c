@@ -139,6 +139,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     d.hosts = cfg.hosts;
     d.ranks = (int)cfg.ranks;
     bt_doctor_processor(&d);
+    bt_doctor_energy(&d);
     bt_doctor_kernels(&d);
     bt_doctor_memory(&d);
     bt_doctor_mpi(&d);

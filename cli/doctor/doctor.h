@@ -34,6 +34,7 @@ void bt_doc_way_out(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* the checks, in the order of the report */
 void bt_doctor_processor(bt_doctor *d); /* processor, cores, quotas */
+void bt_doctor_energy(bt_doctor *d);    /* whether the processors count it */
 void bt_doctor_kernels(bt_doctor *d);   /* the winner of each slot, OpenBLAS */
 void bt_doctor_memory(bt_doctor *d);    /* memory, /dev/shm, limits */
 /* version, mpirun, launch flags, a job that visits the nodes */

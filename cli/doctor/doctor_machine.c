@@ -11,9 +11,11 @@
 
 #include "cli/doctor/doctor.h"
 #include "engine/base/tables/metric.h"
+#include "engine/base/testing/testing.h"
 #include "engine/kernels/isa/blas.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/observe/energy.h"
 
 static bool first_line(const char *path, char *buf, size_t size) {
     FILE *f = fopen(path, "re");
@@ -95,11 +97,6 @@ void bt_doctor_processor(bt_doctor *d) {
                    "the processor has AMX but the kernel gives no permission for it"),
             "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
 
-    if (c->amx_tile)
-        bt_doc(d, BT_DOC_INFO, "cpu",
-               "AMX kernels are tested bit for bit, but their speed has never been measured: "
-               "compare with --isa avx512");
-
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > c->cores)
         bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores",
@@ -115,6 +112,17 @@ void bt_doctor_processor(bt_doctor *d) {
         bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "clock",
                               "clock source '%s' takes about a microsecond to read", clock),
                        "boot with clocksource=tsc if the machine allows it");
+}
+
+void bt_doctor_energy(bt_doctor *d) {
+    bt_energy e;
+    char why[BT_ENERGY_WHY];
+    if (bt_energy_open(&e, bt_testing_powercap(), why, sizeof why))
+        bt_doc(d, BT_DOC_OK, "energy", "%d counter%s of the processors' energy: runs record joules",
+               e.n, e.n == 1 ? "" : "s");
+    else
+        bt_doc(d, BT_DOC_INFO, "energy", "%s", why);
+    bt_energy_close(&e);
 }
 
 /* ---- kernels and OpenBLAS -------------------------------------------------------------------- */

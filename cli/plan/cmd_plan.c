@@ -16,7 +16,7 @@
 
 typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64];
-    double stragglers;
+    double stragglers, watts, price;
     int64_t rows;
     bool measure;
 } plan_cfg;
@@ -35,6 +35,11 @@ static const bt_opt plan_opts[] = {
      "simulated: mean time between failures of the whole job, as 8h (default: none)"},
     {"stragglers", "--stragglers", BT_OPT_REAL, FIELD(stragglers), "0", 0, 10, NULL, NULL,
      "simulated: each rank computes slower by |normal| of this width, as 0.05"},
+    {"watts", "--watts", BT_OPT_REAL, FIELD(watts), "0", 0, 1e6, "W", NULL,
+     "of a machine at work, for the run's energy (0: as its processors count it while they are "
+     "measured)"},
+    {"price", "--price", BT_OPT_REAL, FIELD(price), "0", 0, 1e6, NULL, NULL,
+     "of a machine for an hour, in any currency, for what the run costs (0: not told)"},
     {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
     {"measure", "--measure", BT_OPT_BOOL, FIELD(measure), "false", 0, 0, NULL, NULL,
      "measure this machine's rates anew, although they are known"},
@@ -110,11 +115,12 @@ static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, co
 
 static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, bool json, bt_err *err) {
     bt_text out;
+    const bt_bill paid = {.host_watts = cfg->watts, .host_price = cfg->price};
     bt_text_init(&out);
     if (json)
-        bt_plan_put_json(c, (int)cfg->rows, &out);
+        bt_plan_put_json(c, (int)cfg->rows, &paid, &out);
     else
-        bt_plan_put_text(c, (int)cfg->rows, &out);
+        bt_plan_put_text(c, (int)cfg->rows, &paid, &out);
     bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the plan") : BT_OK;
     if (code == BT_OK) fputs(bt_text_str(&out), stdout);
     bt_text_release(&out);
@@ -154,6 +160,8 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .memory = cfg->memory,
                                                        .mtbf = cfg->mtbf,
                                                        .straggler_frac = cfg->stragglers,
+                                                       .watts = cfg->watts,
+                                                       .price = cfg->price,
                                                        .anew = cfg->measure},
                                 err);
     BT_TRY(bt_train_tokenizer(p, err));

@@ -145,7 +145,20 @@ static void put_advice(const bt_layout_choice *c, bt_text *out) {
                    100 * share, mine);
 }
 
-void bt_plan_put_text(const bt_layout_choice *c, int rows, bt_text *out) {
+static bt_bill bill(const bt_layout_choice *c, const bt_bill *asked) {
+    const bt_cluster *k = &c->search.cluster;
+    const bool given = asked->host_watts > 0;
+    /* more ranks than can compute at the same time take no more */
+    const int busy = c->rates.ranks < k->ranks_per_host ? c->rates.ranks : k->ranks_per_host;
+    return (bt_bill){.host_watts = given ? asked->host_watts : c->rates.rank_watts * busy,
+                     .given = given,
+                     .host_price = asked->host_price,
+                     .hosts = ceil((double)k->ranks / k->ranks_per_host),
+                     .seconds = to_the_end_s(c),
+                     .tokens = (double)c->settings.steps * (double)c->settings.batch_tokens};
+}
+
+void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out) {
     char time[32], bytes[32];
     put_head(c, out);
     bt_plan_put_header(out);
@@ -166,9 +179,11 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, bt_text *out) {
                        bt_duration(time, sizeof time, ckpt),
                        bt_metric_format(bytes, sizeof bytes, c->rates.disk_per_s, BT_UNIT_BYTES));
     bt_text_put(out, "\n");
+    const bt_bill paid = bill(c, asked);
+    bt_bill_put_text(&paid, out);
 }
 
-void bt_plan_put_json(const bt_layout_choice *c, int rows, bt_text *out) {
+void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out) {
     bt_json j;
     bt_model_cfg m;
     bt_text why;
@@ -193,6 +208,8 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, bt_text *out) {
     bt_json_int(&j, "fitting", (int64_t)c->layouts.fitting);
     bt_json_str(&j, "why", bt_text_str(&why));
     bt_json_num(&j, "seconds", to_the_end_s(c));
+    const bt_bill paid = bill(c, asked);
+    bt_bill_put_json(&paid, &j);
     bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);
     bt_json_num(&j, "probe_s", c->rates.probe_s);
     bt_json_num(&j, "probe_load", c->rates.load);

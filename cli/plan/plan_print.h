@@ -3,10 +3,11 @@
 #define BT_CLI_PLAN_PLAN_PRINT_H
 
 #include "cli/layout/choose_layout.h"
+#include "cli/plan/plan_bill.h"
 
-/* rows: layouts shown at most */
-void bt_plan_put_text(const bt_layout_choice *c, int rows, bt_text *out);
-void bt_plan_put_json(const bt_layout_choice *c, int rows, bt_text *out);
+/* rows: layouts shown at most; asked: watts (0: those of the rates) and price (0: none) */
+void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out);
+void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out);
 
 /* ---- pieces, shared with what is simulated */
 void bt_plan_put_header(bt_text *out);

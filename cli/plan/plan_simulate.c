@@ -192,6 +192,27 @@ static void put_failures(const bt_sim_point *p, bt_text *out) {
                    bt_duration(restart, sizeof restart, p->restart_s), 100 * p->goodput.frac);
 }
 
+static int64_t steps_of(const simulation *s) {
+    const bt_run_cfg *cfg = &s->p->cfg;
+    const bt_preset *preset = bt_preset_find(cfg->preset);
+    if (cfg->tokens) return (cfg->tokens + cfg->batch_tokens - 1) / cfg->batch_tokens;
+    return cfg->steps ? cfg->steps : preset ? preset->steps : 0;
+}
+
+/* of the whole cluster: as this machine's ranks take it, unless its watts are given */
+static bt_bill bill(const simulation *s) {
+    const bt_cluster *c = &s->search.cluster;
+    const bt_sim_point *full = &s->points[s->n - 1];
+    const bool given = s->w->watts > 0;
+    bt_bill b = {.host_watts = given ? s->w->watts : s->rates->rank_watts * c->ranks_per_host,
+                 .given = given,
+                 .host_price = s->w->price,
+                 .hosts = (double)c->ranks / c->ranks_per_host,
+                 .tokens = (double)steps_of(s) * (double)s->p->cfg.batch_tokens};
+    b.seconds = b.tokens / full->tokens_per_s / full->goodput.frac;
+    return b;
+}
+
 static void put_text(const simulation *s, bt_text *out) {
     const bt_sim_point *full = &s->points[s->n - 1];
     char time[32];
@@ -201,15 +222,13 @@ static void put_text(const simulation *s, bt_text *out) {
                    "of a rank's tokens/s");
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
     put_failures(full, out);
-    const bt_run_cfg *cfg = &s->p->cfg;
-    const bt_preset *preset = bt_preset_find(cfg->preset);
-    int64_t steps = cfg->steps ? cfg->steps : preset ? preset->steps : 0;
-    if (cfg->tokens) steps = (cfg->tokens + cfg->batch_tokens - 1) / cfg->batch_tokens;
-    if (steps > 0)
-        bt_text_printf(out, "time       %s for %" PRId64 " steps, simulated\n",
-                       bt_duration(time, sizeof time,
-                                   (double)steps * (double)cfg->batch_tokens / full->tokens_per_s),
-                       steps);
+    const int64_t steps = steps_of(s);
+    if (steps == 0) return;
+    const bt_bill paid = bill(s);
+    bt_text_printf(out, "time       %s for %" PRId64 " steps, simulated%s\n",
+                   bt_duration(time, sizeof time, paid.seconds), steps,
+                   full->goodput.frac < 1 ? ", with what failures cost" : "");
+    bt_bill_put_text(&paid, out);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -256,6 +275,9 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "memory_bytes", c->memory_bytes > 0 ? c->memory_bytes : NAN);
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);
+    const bt_bill paid = bill(s);
+    bt_json_num(&j, "seconds", paid.seconds);
+    bt_bill_put_json(&paid, &j);
     bt_json_array(&j, "sizes");
     for (size_t i = 0; i < s->n; i++) point_json(s, &j, &s->points[i]);
     bt_json_end(&j, ']');

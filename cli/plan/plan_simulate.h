@@ -6,7 +6,7 @@
 
 typedef struct bt_simulation_words {
     const char *hosts, *link, *memory, *mtbf; /* as given; "" where not */
-    double straggler_frac;
+    double straggler_frac, watts, price;
     bool anew; /* measure this machine's rates although they are known */
 } bt_simulation_words;
 

@@ -38,7 +38,7 @@ void bt_telemetry_release(bt_telemetry *t) {
 static void combine(bt_telemetry *t, double *step, double *mean) {
     int n = bt_comm_size(t->comm), overlapping = 0;
     double loss = 0, share = 0, slowest = 0, overhead = 0, overlap = 0, logical = 0, wire = 0,
-           largest = 0;
+           largest = 0, energy = NAN;
     memset(mean, 0, BT_MR_COUNT * sizeof *mean);
     for (int r = 0; r < n; r++) {
         const double *v = t->all + (size_t)r * BT_MR_COUNT;
@@ -56,6 +56,7 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
         logical += v[BT_MR_BYTES_LOGICAL];
         wire += v[BT_MR_BYTES_WIRE];
         largest = fmax(largest, v[BT_MR_RSS]);
+        if (!isnan(v[BT_MR_ENERGY])) energy = (isnan(energy) ? 0 : energy) + v[BT_MR_ENERGY];
         for (int m = 0; m < BT_MR_COUNT; m++) mean[m] += v[m] / n;
     }
     mean[BT_MR_STEP_TIME] = slowest;
@@ -69,6 +70,7 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     step[BT_MS_BYTES_LOGICAL] = logical;
     step[BT_MS_BYTES_WIRE] = wire;
     step[BT_MS_RSS_MAX] = largest;
+    step[BT_MS_ENERGY] = energy;
 }
 
 static void hand_on(bt_telemetry *t) {

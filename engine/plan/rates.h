@@ -76,6 +76,7 @@ typedef struct bt_rates {
     char machine[BT_RATE_KEY], build[BT_RATE_KEY], use[BT_RATE_KEY];
     int32_t ranks, threads, cores;  /* ranks: that measured at the same time on a host */
     double probe_s;                 /* how long measuring took */
+    double rank_watts;              /* of a rank that computes (observe/energy.h); 0: not counted */
     double load;                    /* of the machine while they were measured, tasks over cores */
     double read_per_s, triad_per_s; /* bytes of memory a second, one rank of those that run */
     double add_s;                   /* an element added to another */

@@ -67,6 +67,7 @@ void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
 /* the numbers that stand alone, in both directions */
 #define NUMBERS(X) \
     X(probe_s) \
+    X(rank_watts) \
     X(load) \
     X(read_per_s) \
     X(triad_per_s) \

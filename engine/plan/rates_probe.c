@@ -10,9 +10,11 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
+#include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/stage.h"
+#include "engine/observe/energy.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/probe_group.h"
 
@@ -268,20 +270,45 @@ static bt_code probe_part(bt_rates *r, const bt_part_shape *want, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code probe_parts(bt_rates *r, const bt_probe_job *job, int64_t start, bt_err *err) {
+    for (size_t i = 0; i < job->n_parts; i++) {
+        double spent = (double)(bt_now_ns() - start) / 1e9;
+        BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
+        if (i > 1 && spent > job->budget_s) break;
+        BT_TRY(probe_part(r, &job->parts[i], err));
+    }
+    return BT_OK;
+}
+
+/* mean of the ranks; what was known stays where this time none of them could count */
+static bt_code note_watts(bt_rates *r, double joules, int64_t since, bt_err *err) {
+    double sums[] = {0, 0}; /* watts, ranks that know theirs */
+    if (joules > 0) {
+        sums[0] = joules / ((double)(bt_now_ns() - since) / 1e9);
+        sums[1] = 1;
+    }
+    BT_TRY(bt_all_reduce_f64(bt_comm_world(), sums, 2, BT_SUM, err));
+    if (sums[1] > 0) r->rank_watts = sums[0] / sums[1];
+    return BT_OK;
+}
+
 bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) {
     int64_t start = bt_now_ns();
-    double spent[] = {0, 0};
+    char why[BT_ENERGY_WHY];
+    double spent[1];
+    bt_energy energy;
     r->ranks = bt_comm_local_size();
     r->threads = bt_threads_count();
     if (getloadavg(spent, 1) == 1) r->load = spent[0] / (r->cores > 0 ? r->cores : 1);
     if (job->machine) BT_TRY(bt_rates_probe_machine(r, job->disk_dir, err));
     if (job->links) BT_TRY(bt_rates_probe_links(r, err));
-    for (size_t i = 0; i < job->n_parts; i++) {
-        spent[0] = (double)(bt_now_ns() - start) / 1e9;
-        BT_TRY(bt_all_reduce_f64(bt_comm_world(), spent, 1, BT_MAX, err));
-        if (i > 1 && spent[0] > job->budget_s) break;
-        BT_TRY(probe_part(r, &job->parts[i], err));
-    }
+    const int64_t parts_start = bt_now_ns();
+    bt_energy_open(&energy, bt_testing_powercap(), why, sizeof why);
+    bt_code code = probe_parts(r, job, start, err);
+    const double joules = bt_energy_take(&energy);
+    bt_energy_close(&energy);
+    BT_TRY(code);
+    BT_TRY(note_watts(r, joules, parts_start, err));
     r->probe_s += (double)(bt_now_ns() - start) / 1e9;
     return BT_OK;
 }

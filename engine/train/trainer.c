@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/tables/derived.h"
+#include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/tune_cfg.h"
@@ -207,10 +208,12 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
 /* ---- where a run begins ------------------------------------------------------------------------ */
 
 static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
+    char why[BT_ENERGY_WHY];
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
     t->telemetry.predicted_ms = t->cfg.predicted_ms;
+    bt_energy_open(&t->energy, bt_testing_powercap(), why, sizeof why);
     return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }
 
@@ -428,6 +431,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_reducer_destroy(t->reducer);
     bt_observer_destroy(t->observer);
     bt_telemetry_release(&t->telemetry);
+    bt_energy_close(&t->energy);
     bt_evaluator_close(t->evaluator);
     bt_sample_text_destroy(t->sample_text);
     bt_loader_close(t->loader);
@@ -508,6 +512,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
         BT_TRY(bt_trainer_ramp(t, t->at.step == t->first_step, err));
         BT_TRY(bt_train_step(t, &o, err));
         if (o.left) break;
+        bt_meter_set(&t->meter, BT_MR_ENERGY, bt_energy_take(&t->energy));
         bt_meter_close(&t->meter, o.rank_values);
         smooth(&t->step_s, o.rank_values[BT_MR_STEP_TIME] / 1e3);
         if (t->cfg.profile)

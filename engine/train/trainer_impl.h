@@ -7,6 +7,7 @@
 #include "engine/config/rank_setup.h"
 #include "engine/islands/island/island.h"
 #include "engine/micro/micro_schedule.h"
+#include "engine/observe/energy.h"
 #include "engine/observe/meter.h"
 #include "engine/observe/observer.h"
 #include "engine/optim/lr_schedule.h"
@@ -104,6 +105,7 @@ struct bt_trainer {
     bt_saver saver;
     bt_memory_saver memory;
     bt_meter meter;
+    bt_energy energy;
     bt_telemetry telemetry;
     bt_observer *observer;
     bt_prediction_check prediction;

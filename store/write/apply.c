@@ -25,6 +25,7 @@ typedef struct summary {
     /* newest step of this attempt and when it ended; -1: none */
     int64_t attempt_step, attempt_us;
     double loss, val_loss, best_val;
+    double energy_j; /* NaN: not counted */
     /* of the newest steps */
     double recent[RECENT][BT_RECENT_STEPS];
     uint64_t n_recent;
@@ -169,6 +170,8 @@ static void summarise(summary *s, const bt_step_record *r) {
     s->loss = v[BT_MS_LOSS];
     note_validation(s, r->step, v[BT_MS_VAL_LOSS]);
     if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
+    if (counts(v[BT_MS_ENERGY]))
+        s->energy_j = (isnan(s->energy_j) ? 0 : s->energy_j) + v[BT_MS_ENERGY];
     if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
         s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
     bt_spark_add(&s->spark, r->step, s->loss);
@@ -350,9 +353,10 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     bind_metric(st, 11, recent_overhead(s), &real);
     sqlite3_bind_int64(st, 12, s->bytes_wire);
     sqlite3_bind_int64(st, 13, s->rss_kib);
-    bind_text(st, 14, spark);
-    sqlite3_bind_int64(st, 15, (int64_t)dropped);
-    sqlite3_bind_int64(st, 16, a->at.run);
+    bind_metric(st, 14, s->energy_j, &real);
+    bind_text(st, 15, spark);
+    sqlite3_bind_int64(st, 16, (int64_t)dropped);
+    sqlite3_bind_int64(st, 17, a->at.run);
     run(a, st);
 }
 
@@ -404,11 +408,12 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
                    .spark = {.stride = 1},
                    .loss = NAN,
                    .val_loss = NAN,
-                   .best_val = NAN};
+                   .best_val = NAN,
+                   .energy_j = NAN};
     BT_TRY(bt_sql_prepare(a->db, a->path,
                           "SELECT last_step, last_us, tokens, loss, val_loss, best_val, "
                           "best_val_step, bytes_wire,"
-                          " rss_kib, spark FROM run WHERE id = ?1",
+                          " rss_kib, spark, energy_j FROM run WHERE id = ?1",
                           &st, err));
     sqlite3_bind_int64(st, 1, t->run);
     if (sqlite3_step(st) == SQLITE_ROW && sqlite3_column_type(st, 0) != SQLITE_NULL) {
@@ -423,6 +428,7 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
         s->bytes_wire = sqlite3_column_int64(st, 7);
         s->rss_kib = sqlite3_column_int64(st, 8);
         bt_spark_parse(&s->spark, (const char *)sqlite3_column_text(st, 9), s->last_step);
+        s->energy_j = bt_sql_number(st, 10);
     }
     sqlite3_finalize(st);
     BT_TRY(load_recent(a, t, err));
@@ -499,10 +505,11 @@ static const char *const fixed_sql[ST_COUNT] = {
                 "VALUES (?,?,?,?,?,?,?,?)",
     [ST_CLIP] = "UPDATE attempt SET live_to = min(live_to, ?) WHERE run = ? AND attempt < ?",
     [ST_FROM] = "UPDATE attempt SET from_step = ? WHERE id = ?",
-    [ST_SUMMARY] = "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, "
-                   "best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
-                   " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, spark=?, dropped=?, "
-                   "rev=rev+1 WHERE id=?",
+    [ST_SUMMARY] =
+        "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, "
+        "best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
+        " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, energy_j=?, spark=?, dropped=?, "
+        "rev=rev+1 WHERE id=?",
     [ST_EVENT_KNOWN] =
         "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
     [ST_VAL_LOSS] = "SELECT CASE WHEN json_valid(?1) THEN json_extract(?1, '$.val_loss') END",

@@ -4,6 +4,16 @@
 # timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 
+# a package that draws about 20 W
+export BITRAIN_TEST_POWERCAP=$PWD/powercap
+mkdir -p powercap/intel-rapl:0
+echo package-0 >powercap/intel-rapl:0/name
+echo 262143328850 >powercap/intel-rapl:0/max_energy_range_uj
+echo 0 >powercap/intel-rapl:0/energy_uj
+joules=0
+while sleep 0.1; do echo $((joules += 2))000000 >powercap/intel-rapl:0/energy_uj; done &
+started+=($!)
+
 export BITRAIN_TEST_SLOW=0:6
 b train "${slow[@]}" --steps 120 --ckpt-every 25 --eval-every 15 --set train.eval_tokens=4096 --name a >a.out 2>a.err &
 job=$!
@@ -73,11 +83,19 @@ near goodput "$(row goodput)" "$(awk "BEGIN { print $productive / $elapsed }")" 
 awk "BEGIN { exit !($paused > 1 && $validation > 0.05) }" || fault "nothing to tell apart: $(cat again.csv)"
 awk "BEGIN { exit !($(row lost_s) > 0.05 && $(row startup_s) > 0.02) }" || fault "a killed rank cost $(row lost_s) s, two starts $(row startup_s) s"
 
+# its processes' part of what the package counted while it ran
+near "energy in J" "$(row energy_j)" "$(q "SELECT sum(energy_j) FROM all_steps WHERE run='a'")" 0.000001
+counted=$(($(cat powercap/intel-rapl:0/energy_uj) / 1000000))
+awk "BEGIN { exit !($(row energy_j) > 0.1 && $(row energy_j) <= $counted) }" || fault "energy is $(row energy_j) J of $counted"
+near "energy of the ranks" "$(q "SELECT sum(energy_j) FROM rank_steps WHERE run='a'")" "$(q "SELECT sum(energy_j) FROM steps WHERE run='a'")" 0.000001
+near "energy of a token" "$(row 'token_j * 1e3')" "$(awk "BEGIN { print 1e3 * $(row energy_j) / $(row tokens) }")" 0.001
+
 # everybody says that
 percent() { awk "BEGIN { printf \"%.1f %%\", 100 * $1 }"; }
 goodput=$(percent "$(row goodput)")
 ok show a
 says "goodput $goodput"
+grep -qE ", energy [0-9.]+ k?J, energy/token [0-9.]+ [mu]J" out || fault "show: $(cat out)"
 b top a --once --json >top.json
 near "goodput of top" "$(head_of goodput)" "$(row goodput)" 1e-6
 ok query --lens goodput a --csv

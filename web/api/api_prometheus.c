@@ -85,7 +85,8 @@ static const struct {
                   [BT_UNIT_COUNT] = {"", "", 1},
                   [BT_UNIT_PER_S] = {"_per_s", "_per_second", 1},
                   [BT_UNIT_FRAC] = {"_frac", "_ratio", 1},
-                  [BT_UNIT_NATS] = {"", "_nats", 1}};
+                  [BT_UNIT_NATS] = {"", "_nats", 1},
+                  [BT_UNIT_J] = {"_j", "_joules", 1}};
 
 /* "bitrain_rank_steps_wait_seconds" */
 static void family_name(char *out, size_t size, const bt_scope_row *scope, const bt_metric *m) {

@@ -65,8 +65,9 @@ int bt_metric_find(bt_scope scope, const char *key) {
 }
 
 const char *bt_unit_name(bt_unit unit) {
-    static const char *const names[] = {"", "ms", "MiB", "bytes", "", "1/s", "fraction", "nats"};
-    return (unsigned)unit < 8 ? names[unit] : "";
+    static const char *const names[] = {"",    "ms",       "MiB",  "bytes", "",
+                                        "1/s", "fraction", "nats", "J"};
+    return (unsigned)unit < 9 ? names[unit] : "";
 }
 
 const char *bt_panel_name(bt_metric_panel panel) {
@@ -128,6 +129,14 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
     case BT_UNIT_COUNT: with_prefix(buf, size, value, 1000.0, si, ""); break;
     case BT_UNIT_PER_S: with_prefix(buf, size, value, 1000.0, si, "/s"); break;
     case BT_UNIT_FRAC: snprintf(buf, size, "%.1f %%", value * 100.0); break;
+    case BT_UNIT_J:
+        if (a >= 0.0995 || a == 0)
+            with_prefix(buf, size, value, 1000.0, si, "J");
+        else if (a >= 0.995e-4)
+            snprintf(buf, size, "%.*f mJ", a >= 9.995e-3 ? 1 : 2, value * 1e3);
+        else
+            snprintf(buf, size, "%.3g uJ", value * 1e6);
+        break;
     case BT_UNIT_NATS: snprintf(buf, size, "%.4f", value); break;
     case BT_UNIT_NONE:
         snprintf(buf, size, a != 0 && (a < 1e-2 || a >= 1e5) ? "%.3g" : "%.4g", value);

@@ -14,7 +14,8 @@ typedef enum {
     BT_UNIT_COUNT,
     BT_UNIT_PER_S,
     BT_UNIT_FRAC,
-    BT_UNIT_NATS
+    BT_UNIT_NATS,
+    BT_UNIT_J
 } bt_unit;
 
 #define BT_PANEL(id, name, title, question) BT_PANEL_##id,

@@ -87,3 +87,5 @@ void bt_testing_hang(int rank, int64_t step) {
     for (volatile bool forever = true; forever;)
         if (how[0] != 'b') pause();
 }
+
+const char *bt_testing_powercap(void) { return getenv("BITRAIN_TEST_POWERCAP"); }

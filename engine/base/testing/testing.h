@@ -30,6 +30,9 @@ bool bt_testing_nan(int rank, int64_t step, const char *tensor);
 /* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE lets a rank hang in that step, HOW is busy or asleep; once, as FILE
  * is made then and must not be there */
 void bt_testing_hang(int rank, int64_t step);
+/* BITRAIN_TEST_POWERCAP=FOLDER has the counters of energy, as /sys/class/powercap has them: the folder,
+ * else NULL */
+const char *bt_testing_powercap(void);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
 

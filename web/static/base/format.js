@@ -137,6 +137,12 @@ const byUnit = {
   bytes,
   "1/s": (value) => (isUnknown(value) ? dash : `${si(value)}/s`),
   nats,
+  J: (value) =>
+    isUnknown(value)
+      ? dash
+      : value && value < 0.1
+        ? `${digits(value * 1e3, 3)} mJ`
+        : `${si(value)}J`,
   s: seconds,
   seconds,
 };

@@ -1,0 +1,24 @@
+/* plan_bill.h - what a planned run takes of energy and money: its time, by the watts and the price of the
+ * machines. Both are of whole machines, for as long as the run lasts. */
+#ifndef BT_CLI_PLAN_PLAN_BILL_H
+#define BT_CLI_PLAN_PLAN_BILL_H
+
+#include "engine/base/text.h"
+
+typedef struct bt_bill {
+    double host_watts; /* given, or counted while the rates were measured; 0: not known */
+    bool given;        /* else counted */
+    double host_price; /* for an hour, in the user's currency; 0: not given */
+    double hosts, seconds, tokens;
+} bt_bill;
+
+/* joules of all machines; NaN: not known */
+double bt_bill_joules(const bt_bill *b);
+/* in the currency of host_price; NaN: not given */
+double bt_bill_cost(const bt_bill *b);
+/* lines "energy ..." and "cost ...", each where it is known */
+void bt_bill_put_text(const bt_bill *b, bt_text *out);
+/* fields host_watts, energy_j, token_j and cost, null where they are not known */
+void bt_bill_put_json(const bt_bill *b, bt_json *j);
+
+#endif
