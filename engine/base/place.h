@@ -26,6 +26,7 @@ typedef enum {
     BT_AT_RECORD,
     BT_AT_PAUSE,
     BT_AT_END,
+    BT_AT_HUB, /* of an island: waits for the hub */
     BT_AT_COUNT
 } bt_place_id;
 

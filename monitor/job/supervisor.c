@@ -217,6 +217,9 @@ static void check_health(bt_job *job) {
     const int64_t now = bt_now_ns();
     check_slow(job, now);
     bt_job_hosts_check(job, now);
+    /* an island: how long the hub may be waited for is islands.patience */
+    if (job->places.n > 0 && bt_rank_progress_look(&job->places, 0).at == BT_AT_HUB)
+        bt_health_sign(&job->health, now);
     if (!job->hung) check_stopped(job, now);
     if (!job->hung) check_hang(job, now);
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {

@@ -12,7 +12,7 @@
  *     optimizer, records          before three steps: 30
  *     the same, blocked on disk   max(30, 10 x longest stay in a checkpoint or an evaluation)
  *     checkpoint, evaluation      the same
- *     start, pause, end           none
+ *     start, pause, end, hub      none (of a hub: islands.patience)
  *
  * Each hang that was found doubles the limits of ordinary places: what only seems to hang is not ended
  * for ever. A stopped rank is not looked at here.

@@ -27,6 +27,7 @@ static const struct {
     [BT_AT_RECORD] = {"recording measurements", 5, true},
     [BT_AT_PAUSE] = {"in a pause", 7, true},
     [BT_AT_END] = {"at its end", 8, true},
+    [BT_AT_HUB] = {"in the exchange with the hub", 3, true},
 };
 
 typedef bt_rank_seen seen;
@@ -94,7 +95,8 @@ static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
 static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first,
                              int known) {
     return known < p->n && places[last->at].waits && last->at != BT_AT_START &&
-           last->at != BT_AT_PAUSE && last->at != BT_AT_END && !bt_rank_before(last, first);
+           last->at != BT_AT_PAUSE && last->at != BT_AT_END && last->at != BT_AT_HUB &&
+           !bt_rank_before(last, first);
 }
 
 /* when the last of those that are seen came there */

@@ -176,8 +176,8 @@ static void test_long_work(void **state) {
     int64_t found = look_for(w, 200000);
     assert_true(found > 79000 && found <= 80200);
     /* for ever */
-    static const bt_place_id no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END};
-    for (int i = 0; i < 3; i++) {
+    static const bt_place_id no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END, BT_AT_HUB};
+    for (int i = 0; i < 4; i++) {
         all_enter(w, no_limit[i], 9);
         assert_int_equal(look_for(w, 1000000), -1);
     }
