@@ -31,6 +31,14 @@ static const bt_opt hub_opts[] = {
      "an island without a connection for so long is declared dead"},
     {"silence", "--silence", BT_OPT_REAL, FIELD(silence_s), "600", 1, 1e6, NULL, "seconds",
      "an island that says nothing for so long is declared dead"},
+    {"quorum", "--quorum", BT_OPT_INT, FIELD(quorum), "0", 0, BT_HUB_ISLANDS, NULL, NULL,
+     "islands whose updates are enough for a round of all (0: all that train)"},
+    {"quorum_wait", "--quorum-wait", BT_OPT_REAL, FIELD(quorum_s), "1", 0, 1e6, NULL, "seconds",
+     "a round with its quorum waits so long for the other islands"},
+    {"late", "--late", BT_OPT_INT, FIELD(late), "2", 0, 1e6, NULL, "rounds",
+     "diloco: an update that comes so many rounds late is still used, by a plain mean (1 / "
+     "islands); a later "
+     "one, and any late gradient, is left out and its data come back"},
     {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
      "of the hub's run in the database; made up when not given"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
@@ -118,6 +126,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                        "say --keys DIR to make keys, or --listen HOST:PORT --keys DIR to serve "
                        "islands");
     if (!s.listen[0]) return make_keys(s.keys, names, n, err);
+    if (s.quorum > s.islands)
+        return bt_fail(
+            err, BT_ARG,
+            "--quorum %lld is more than the %lld of --islands: no round would ever have it",
+            (long long)s.quorum, (long long)s.islands);
     if (n)
         return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
     BT_TRY(bt_comm_init(err)); /* of one process: checkpoints are written by a world */

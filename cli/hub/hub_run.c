@@ -215,6 +215,9 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err)
                       .islands = (int)s->islands,
                       .grace_s = s->grace_s,
                       .silence_s = s->silence_s,
+                      .quorum = (int)s->quorum,
+                      .quorum_s = s->quorum_s,
+                      .late = s->late,
                       .sink = &r.both};
     if (getrandom(&cfg.epoch, sizeof cfg.epoch, 0) != sizeof cfg.epoch)
         return bt_fail(err, BT_IO, "the system gives no random numbers");

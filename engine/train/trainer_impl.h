@@ -110,8 +110,10 @@ struct bt_trainer {
     bt_observer *observer;
     bt_prediction_check prediction;
     bt_profile profile;
-    bt_island *island;   /* NULL: no hub */
-    int64_t island_left; /* steps until the next exchange with the hub */
+    bt_island *island;    /* NULL: no hub */
+    int64_t island_left;  /* steps until the next exchange with the hub */
+    int64_t island_ahead; /* steps since a delta that the hub has not answered; -1: there is none */
+    bt_err hub_lost;      /* how the training ends when the hub never came back */
     /* sequences of this step and the next one begin here; those of the loader's step */
     int64_t island_begin, island_next, island_stride;
     int64_t island_stop_ns; /* when an exchange began in a step that was asked to stop; else 0 */

@@ -30,6 +30,7 @@ static void take_clock(bt_trainer *t) {
     t->at.step = t->at.updates = go->clock;
     t->at.tokens = go->clock * t->cfg.batch_tokens;
     t->island_left = go->steps;
+    t->island_ahead = -1;
     t->island_next = -1;
 }
 
@@ -58,8 +59,9 @@ bt_code bt_trainer_island_join(bt_trainer *t, bt_err *err) {
 bt_code bt_trainer_island_data(bt_trainer *t, bt_err *err) {
     const bt_micro_plan *p = &t->micro_plan;
     const bt_island_go *go = bt_island_now(t->island);
-    const int64_t B = t->cfg.micro_batch, done = go->steps - t->island_left,
-                  begin = go->begin + done * go->stride;
+    const int64_t B = t->cfg.micro_batch, ahead = t->island_ahead,
+                  done = ahead < 0 ? go->steps - t->island_left : ahead,
+                  begin = (ahead < 0 ? go->begin : go->next_begin) + done * go->stride;
     t->micro.before_rows = go->offset * t->cfg.seq_len;
     if (begin != t->island_next || go->stride != t->island_stride)
         BT_TRY(bt_loader_deal(t->loader, begin, (int)go->stride, (int)(p->first * B),
@@ -121,8 +123,15 @@ static bt_code answer(bt_trainer *t, bt_step_outcome *out, bool again, bt_err *e
     return BT_OK;
 }
 
-bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool apply, bt_err *err) {
-    const bool at_hub = bt_trainer_island_steps_at_hub(t);
+/* A stop, or a hub that never came back, ends the training with the state of the last whole step. */
+static bt_code end_here(bt_trainer *t, bt_step_outcome *out, bt_code code, bt_err *err) {
+    if (code != BT_STOPPED && !bt_island_gave_up(t->island)) return code;
+    if (code != BT_STOPPED) t->hub_lost = *err;
+    t->stop = out->left = true;
+    return BT_OK;
+}
+
+static bt_code to_hub(bt_trainer *t, bt_step_outcome *out, bool apply, bool at_hub, bt_err *err) {
     const int64_t steps = bt_island_now(t->island)->steps;
     /* of own steps, one that was skipped changes nothing of what the others before it changed */
     bt_island_work w = {.tokens = !at_hub ? out->counted * steps
@@ -131,22 +140,62 @@ bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool app
                         .grad_norm = out->grad_norm,
                         .unscale = 1 / t->loss_scale.value};
     bool again = false;
-    if (--t->island_left > 0) {
-        bt_island_beat(t->island);
-        return BT_OK;
-    }
+    bt_island_state state = BT_ISLAND_SETTLED;
     BT_TRY(mean_loss(t, out, &w.loss, err));
     t->island_stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
+    bt_place_enter(t->place, BT_AT_HUB, t->at.step);
     bt_span_begin(BT_MR_COMM_EXPOSED);
     bt_code code = at_hub && !apply ? bt_island_skip(t->island, &again, err)
                    : at_hub         ? bt_island_gradient(t->island, &w, &again, err)
-                                    : bt_island_delta(t->island, &w, &again, err);
+                                    : bt_island_delta(t->island, &w, &state, err);
     bt_span_end();
-    if (code == BT_STOPPED) {
-        t->stop = out->left = true;
+    if (code != BT_OK) return end_here(t, out, code, err);
+    if (state == BT_ISLAND_AHEAD) {
+        t->island_ahead = 0;
         return BT_OK;
     }
-    BT_TRY(code);
     if (at_hub && apply) t->at.updates++;
-    return answer(t, out, again, err);
+    return answer(t, out, again || state == BT_ISLAND_REJOINED, err);
+}
+
+/* a step beyond a delta that had not been answered */
+static bt_code after_ahead(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    bt_island_state state;
+    bt_place_enter(t->place, BT_AT_HUB, t->at.step);
+    bt_span_begin(BT_MR_COMM_EXPOSED);
+    t->island_stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
+    bt_code code = bt_island_ahead(t->island, ++t->island_ahead, &state, err);
+    bt_span_end();
+    if (code != BT_OK) return end_here(t, out, code, err);
+    if (state == BT_ISLAND_AHEAD) return BT_OK;
+    const int64_t ahead = t->island_ahead;
+    t->island_ahead = -1;
+    BT_TRY(answer(t, out, state == BT_ISLAND_REJOINED, err));
+    if (state == BT_ISLAND_SETTLED) t->island_left -= ahead;
+    return BT_OK;
+}
+
+bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool apply, bt_err *err) {
+    const bool at_hub = bt_trainer_island_steps_at_hub(t);
+    if (t->island_ahead >= 0)
+        BT_TRY(after_ahead(t, out, err));
+    else
+        t->island_left--;
+    if (t->island_left > 0 || t->island_ahead >= 0) bt_island_beat(t->island);
+    if (t->island_left > 0 || t->island_ahead >= 0 || t->stop || out->left ||
+        bt_island_now(t->island)->steps == 0)
+        return BT_OK;
+    return to_hub(t, out, apply, at_hub, err);
+}
+
+bt_code bt_trainer_island_end(bt_trainer *t, bt_err *err) {
+    if (!t->island) return BT_OK;
+    const bt_island_count n = bt_island_counted(t->island);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
+                       "hub '%s' has applied %" PRId64 " updates of this island, %" PRId64
+                       " tokens; %" PRId64 " left out",
+                       t->cfg.hub, n.applied, n.tokens, n.left_out);
+    if (t->hub_lost.code == BT_OK) return BT_OK;
+    return bt_fail(err, t->hub_lost.code, "hub '%s': %.150s; checkpoint: '%s'", t->cfg.hub,
+                   t->hub_lost.msg, t->saver.path);
 }

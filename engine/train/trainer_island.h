@@ -19,5 +19,7 @@ bool bt_trainer_island_steps_at_hub(const bt_trainer *t);
 /* after the gradients (steps_at_hub), or after the own step. apply: false for a skipped step */
 bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool apply, bt_err *err)
     BT_MUST_CHECK;
+/* after the last checkpoint: what the hub has of this island; an error where the hub was lost */
+bt_code bt_trainer_island_end(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 
 #endif

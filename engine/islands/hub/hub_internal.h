@@ -29,6 +29,8 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) BT_MUST_CHECK;
 bt_code bt_hub_advance(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 /* what the next updates are: gradients, or deltas */
 bt_push_kind bt_hub_push_kind(const bt_hub *h);
+/* an update of all islands at once, and not one at each arrival */
+bool bt_hub_together(const bt_hub *h);
 void bt_hub_send_go(bt_hub *h, const bt_member *m);
 
 /* hub_observe.c: an update was applied */

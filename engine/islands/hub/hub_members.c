@@ -63,7 +63,7 @@ bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *
     bt_hub_unstage(m);
     m->state = state;
     m->waits = false;
-    m->lease = m->lease_end = 0;
+    m->lease = m->lease_end = m->next = m->next_end = 0;
     if (state == BT_MEMBER_DEAD)
         bt_hub_event(h, BT_EVENT_ISLAND_LOST, m,
                      "is declared dead after step %" PRId64 " (%s); %" PRId64
@@ -159,20 +159,32 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
     m->go = (bt_island_go){.seq = 0};
 }
 
+/* what it may have begun with beyond that update; without it those steps are lost, and nothing else */
+static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) {
+    const int64_t most = h->leases.next + (INT64_C(1) << 32);
+    if (begin < 0 || begin > most || end <= begin ||
+        end - begin > h->model->cfg.inner * m->sequences || (end - begin) % m->sequences ||
+        !bt_leases_claim(&h->leases, bt_hub_number(h, m), begin, end))
+        return;
+    m->next = begin;
+    m->next_end = end;
+}
+
 /* A hub that was started again, or had missed the island, may still take the update that it holds: "holds=SEQ
- * BEGIN END BASE KIND STEPS". Its data must be nobody's, so it was never applied. */
+ * BEGIN END BASE KIND STEPS [NEXT_BEGIN NEXT_END]". Its data must be nobody's, so it was never applied. */
 static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
-    char line[128];
-    long long seq, begin, end, base, kind, steps;
+    char line[192];
+    long long seq, begin, end, base, kind, steps, next = 0, next_end = 0;
     const bt_run_cfg *c = &h->model->cfg;
     if (!bt_island_line(text, n, "holds", line, sizeof line) ||
-        sscanf(line, "%lld %lld %lld %lld %lld %lld", &seq, &begin, &end, &base, &kind, &steps) !=
-            6)
+        sscanf(line, "%lld %lld %lld %lld %lld %lld %lld %lld", &seq, &begin, &end, &base, &kind,
+               &steps, &next, &next_end) < 6)
         return false;
-    const bool together = c->mode != BT_ISLANDS_PS || c->staleness == 0;
+    /* of own steps a few rounds late, as any other (apply_late) */
+    const int64_t late = kind == BT_PUSH_DELTA ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
         steps > c->inner || base < 0 || base > h->model->version ||
-        (together && base != h->model->version) || begin < 0 || end < begin ||
+        (bt_hub_together(h) && h->model->version - base > late) || begin < 0 || end < begin ||
         end - begin != steps * m->sequences || begin > h->leases.next + (INT64_C(1) << 32) ||
         kind != bt_hub_push_kind(h))
         return false;
@@ -181,8 +193,10 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     m->lease = begin;
     m->lease_end = end;
     m->base = base;
+    m->round = h->round - (bt_hub_together(h) ? h->model->version - base : 0);
     m->go.kind = kind;
     m->go.steps = steps;
+    take_next_back(h, m, next, next_end);
     return true;
 }
 

@@ -170,6 +170,11 @@ void bt_hub_model_outer_step(bt_hub_model *m, double eta, double mu) {
     m->version++;
 }
 
+void bt_hub_model_average(bt_hub_model *m, double eta) {
+    bt_outer_average(m->theta, m->mean, m->n, (float)eta);
+    m->version++;
+}
+
 void bt_hub_model_publish(bt_hub_model *m) {
     if (m->published == m->theta) return;
     bt_vector_subtract(m->work, m->theta, m->published, m->n);

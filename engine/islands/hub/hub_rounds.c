@@ -24,9 +24,9 @@ bt_push_kind bt_hub_push_kind(const bt_hub *h) {
     return local_steps(h) ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
 }
 
-static bool together(const bt_hub *h) { /* an update of all islands at once */
+bool bt_hub_together(const bt_hub *h) {
     const bt_run_cfg *c = &h->model->cfg;
-    return c->mode != BT_ISLANDS_PS || c->staleness == 0;
+    return c->staleness == 0 || (c->mode != BT_ISLANDS_PS && !local_steps(h));
 }
 
 static int64_t bound(const bt_hub *h) { return h->model->cfg.staleness; }
@@ -47,20 +47,49 @@ void bt_hub_send_go(bt_hub *h, const bt_member *m) {
 
 static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     if (m->lease_end - m->lease >= steps * m->sequences) return BT_OK;
-    const int64_t many = together(h) ? steps : LEASE_STEPS * steps, n = many * m->sequences;
+    const bool few = bt_hub_together(h) || local_steps(h);
+    const int64_t many = few ? steps : LEASE_STEPS * steps, n = many * m->sequences;
+    if (m->next_end - m->next == n && n > 0) { /* dealt a round ago */
+        m->lease = m->next;
+        m->lease_end = m->next_end;
+        m->next = m->next_end = 0;
+        return BT_OK;
+    }
     bt_leases_give_back(&h->leases, bt_hub_number(h, m));
+    m->next = m->next_end = 0;
     BT_TRY(bt_leases_take(&h->leases, bt_hub_number(h, m), n, &m->lease, err));
     m->lease_end = m->lease + n;
     return BT_OK;
 }
 
+/* Own steps have the data of the round after as well, for an island that goes on while its update travels */
+static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
+    const bt_run_cfg *c = &h->model->cfg;
+    int64_t steps = c->steps - m->clock - m->go.steps;
+    if (steps > c->inner) steps = c->inner;
+    m->go.next_begin = m->go.next_steps = 0;
+    if (m->go.kind != BT_PUSH_DELTA || steps <= 0 || (c->island_away == 0 && !c->island_overlap))
+        return BT_OK;
+    const int64_t n = steps * m->sequences;
+    if (m->next_end - m->next != n) {
+        BT_TRY(bt_leases_take(&h->leases, bt_hub_number(h, m), n, &m->next, err));
+        m->next_end = m->next + n;
+    }
+    m->go.next_begin = m->next;
+    m->go.next_steps = steps;
+    return BT_OK;
+}
+
+/* all of its go but the data of the round after */
 static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = local_steps(h);
     int64_t steps = local ? c->inner : 1, all = 0;
     if (steps > c->steps - m->clock) steps = c->steps - m->clock;
+    if (h->finished && bt_hub_together(h)) steps = 0; /* also for one that left rounds out */
     m->go.seq = (int64_t)m->applied;
     m->go.version = m->base = h->model->version;
+    m->round = h->round;
     m->go.clock = m->clock;
     m->go.kind = local ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
     m->go.steps = steps > 0 ? steps : 0;
@@ -74,18 +103,21 @@ static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     }
     m->go.begin = m->lease;
     m->go.n = m->sequences;
-    m->go.stride = together(h) && !local ? all : m->sequences;
-    m->go.offset = m->lease > h->round_begin ? m->lease - h->round_begin : 0;
+    m->go.stride = bt_hub_together(h) && !local ? all : m->sequences;
     m->waits = false;
-    bt_hub_send_go(h, m);
     return BT_OK;
 }
 
 /* ---- one update -------------------------------------------------------------------------------- */
 
 static void remember_norm(bt_hub *h, double norm) {
-    if (!isfinite(norm)) return;
-    h->norms[h->n_norms++ % BT_POISON_NORMS] = norm;
+    if (isfinite(norm)) h->norms[h->n_norms++ % BT_POISON_NORMS] = norm;
+}
+
+/* gradients say nothing of what deltas are like */
+static void norms_of(bt_hub *h, int64_t kind) {
+    if (kind != h->norms_kind) h->n_norms = 0;
+    h->norms_kind = kind;
 }
 
 /* The norm of what was decoded, against the newest good ones' median; islands.poison says how far */
@@ -108,9 +140,14 @@ static void count(bt_hub *h, bt_member *m) {
 }
 
 /* the member's update is part of the weights, or nothing was to be applied */
-static void settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens) {
+static bt_code settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens,
+                      bt_err *err) {
     const int64_t steps = m->push.steps > 0 ? m->push.steps : 1, used = steps * m->sequences;
-    bt_leases_done(&h->leases, bt_hub_number(h, m), m->lease, m->lease + used);
+    if (!bt_leases_done(&h->leases, bt_hub_number(h, m), m->lease, m->lease + used))
+        return bt_fail(err, BT_CHECK,
+                       "an update of island '%s' is made of sequences [%" PRId64 ", %" PRId64
+                       "), which are not its own: it would be applied twice",
+                       m->name, m->lease, m->lease + used);
     m->lease += used;
     m->clock += steps;
     m->applied = m->staging;
@@ -122,6 +159,7 @@ static void settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tok
     m->go.tokens = tokens;
     bt_hub_unstage(m);
     m->waits = true;
+    return BT_OK;
 }
 
 static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
@@ -152,19 +190,30 @@ static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
 
 /* ---- islands that do not wait for each other ----------------------------------------------------- */
 
+/* a gradient by a smaller step, a delta by its share of an average */
+static bt_code step_alone(bt_hub *h, bt_hub_applied *a, bt_hub_step *step, bt_err *err) {
+    int64_t slowest, fastest;
+    if (a->kind == BT_PUSH_GRADIENT)
+        return bt_hub_model_gradient_step(h->model, a->position, a->factor, step, err);
+    a->kind = BT_APPLIED_AVERAGE;
+    a->factor = 1 / (double)bt_hub_training(h, &slowest, &fastest);
+    bt_hub_model_average(h->model, a->factor);
+    return BT_OK;
+}
+
 static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const int64_t before = h->model->version, tokens = m->push.tokens;
     m->go.staleness = before - m->push.base;
-    const bt_hub_applied a = {.kind = tokens > 0 ? BT_PUSH_GRADIENT : -1,
-                              .position = m->clock,
-                              .factor = bt_staleness_factor(m->go.staleness)};
+    bt_hub_applied a = {.kind = tokens > 0 ? m->push.kind : BT_APPLIED_NOTHING,
+                        .position = m->clock,
+                        .factor = bt_staleness_factor(m->go.staleness)};
     if (tokens > 0) {
         const bt_hub_part part = {m->staged, (size_t)m->push.bytes, 1};
         if (!bt_hub_model_mean(h->model, &part, 1, err)) return BT_OK;
-        BT_TRY(bt_hub_model_gradient_step(h->model, a.position, a.factor, &step, err));
+        BT_TRY(step_alone(h, &a, &step, err));
     }
-    settle(h, m, &step, tokens);
+    BT_TRY(settle(h, m, &step, tokens, err));
     return keep(h, &a, before, &step, tokens, err);
 }
 
@@ -175,22 +224,39 @@ static int by_lease(const void *a, const void *b) {
     return (x->lease > y->lease) - (x->lease < y->lease);
 }
 
+/* The updates of this round, in the order of their data; 0: it is not over. With a quorum it is when that is
+ * there and quorum_s has passed */
+static size_t take_round(bt_hub *h, bt_member **order) {
+    size_t n = 0, training = 0;
+    const size_t quorum = (size_t)h->cfg.quorum;
+    for (size_t i = 0; i < h->n; i++) {
+        training += trains(&h->members[i]);
+        if (trains(&h->members[i]) && h->members[i].pushed) order[n++] = &h->members[i];
+    }
+    if (n < training) {
+        if (quorum == 0 || n < quorum) return 0;
+        if (!h->quorum_ns) h->quorum_ns = h->now_ns > 0 ? h->now_ns : 1;
+        if ((double)(h->now_ns - h->quorum_ns) / 1e9 < h->cfg.quorum_s) return 0;
+        bt_hub_event(h, BT_EVENT_ISLAND_LATE, NULL,
+                     "update %" PRId64 " goes on with %zu of %zu islands after %.3g s",
+                     h->model->version, n, training, h->cfg.quorum_s);
+    }
+    h->quorum_ns = 0;
+    qsort(order, n, sizeof *order, by_lease);
+    return n;
+}
+
 static bt_code apply_round(bt_hub *h, bt_err *err) {
     bt_member *order[BT_HUB_ISLANDS];
     bt_hub_part parts[BT_HUB_ISLANDS];
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const bt_run_cfg *c = &h->model->cfg;
-    size_t n = 0, n_parts = 0;
+    const size_t n = take_round(h, order);
+    size_t n_parts = 0;
     int64_t tokens = 0;
     const int64_t before = h->model->version;
-    bt_hub_applied a = {.kind = -1, .position = h->model->updates, .factor = 1};
-    for (size_t i = 0; i < h->n; i++) {
-        if (!trains(&h->members[i])) continue;
-        if (!h->members[i].pushed) return BT_OK; /* not all are there */
-        order[n++] = &h->members[i];
-    }
+    bt_hub_applied a = {.kind = BT_APPLIED_NOTHING, .position = h->model->updates, .factor = 1};
     if (n == 0) return BT_OK;
-    qsort(order, n, sizeof *order, by_lease);
     for (size_t i = 0; i < n; i++) {
         const bt_island_push *p = &order[i]->push;
         order[i]->go.staleness = h->model->version - p->base;
@@ -206,25 +272,70 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
         else
             BT_TRY(bt_hub_model_gradient_step(h->model, a.position, a.factor, &step, err));
     }
-    for (size_t i = 0; i < n; i++) settle(h, order[i], &step, tokens);
+    for (size_t i = 0; i < n; i++) BT_TRY(settle(h, order[i], &step, tokens, err));
     h->round_begin = h->leases.next;
+    h->round++;
     return keep(h, &a, before, &step, tokens, err);
+}
+
+/* Its round went on without it. A delta is still used, by itself; a gradient of other weights is not, and its
+ * data come back: the clock of the island stays. */
+static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
+    const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
+    const int64_t late = h->round - m->round;
+    const bool used = m->push.kind == BT_PUSH_DELTA && late <= h->cfg.late;
+    bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "sent its update %" PRId64 " rounds late: %s", late,
+                 used ? "used as its share of a plain mean" : "left out, its data come back");
+    if (used) return apply_alone(h, m, err);
+    const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
+    m->go.staleness = h->model->version - m->push.base;
+    m->applied = m->staging;
+    bt_leases_give_back(&h->leases, bt_hub_number(h, m));
+    m->lease = m->lease_end = m->next = m->next_end = 0;
+    bt_hub_unstage(m);
+    m->waits = true;
+    return keep(h, &a, h->model->version, &none, 0, err);
 }
 
 /* ---- who may begin ------------------------------------------------------------------------------- */
 
+/* where a round of own steps begins: its data may have been dealt before those of the round before were all
+ * applied */
+static int64_t first_lease(bt_member *const *of, size_t n) {
+    int64_t first = INT64_MAX;
+    for (size_t i = 0; i < n; i++)
+        if (of[i]->lease < first) first = of[i]->lease;
+    return first;
+}
+
+static bt_code send_gos(bt_hub *h, bt_member *const *to, size_t n, bt_err *err) {
+    if (n && to[0]->go.kind == BT_PUSH_DELTA) h->round_begin = first_lease(to, n);
+    for (size_t i = 0; i < n; i++) {
+        bt_member *m = to[i];
+        m->go.offset = m->lease > h->round_begin ? m->lease - h->round_begin : 0;
+        BT_TRY(take_next(h, m, err));
+        bt_hub_send_go(h, m);
+    }
+    return BT_OK;
+}
+
 static bt_code release(bt_hub *h, bt_err *err) {
     int64_t slowest, fastest;
+    bt_member *begin[BT_HUB_ISLANDS];
+    size_t n_begin = 0;
     const size_t n = bt_hub_training(h, &slowest, &fastest);
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
         if (!trains(m) || !m->waits) continue;
-        if (!together(h) && !bt_clock_may_begin(m->clock, slowest, bound(h))) continue;
+        if (!bt_hub_together(h) && !bt_clock_may_begin(m->clock, slowest, bound(h))) continue;
         BT_TRY(let_begin(h, m, err));
         h->finished |= m->go.steps == 0;
+        begin[n_begin++] = m;
     }
+    BT_TRY(send_gos(h, begin, n_begin, err));
     /* who has done bound + 1 steps more than the slowest waits, so nobody has ever done more */
-    if (n && !together(h) && bound(h) >= 0 && fastest - slowest > bound(h) + 1)
+    const int64_t most = bound(h) + (local_steps(h) ? h->model->cfg.inner : 1);
+    if (n && !bt_hub_together(h) && bound(h) >= 0 && fastest - slowest > most)
         return bt_fail(err, BT_CHECK,
                        "the bound of staleness was broken: an island is %" PRId64
                        " steps ahead of the slowest, the bound is %" PRId64,
@@ -238,7 +349,7 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
     const int wanted = h->awaited > 0 ? h->awaited : h->cfg.islands;
     h->started = h->started || bt_hub_training(h, &slowest, &fastest) >= (size_t)wanted;
     if (!h->started) return BT_OK;
-    if (together(h)) BT_TRY(apply_round(h, err));
+    if (bt_hub_together(h)) BT_TRY(apply_round(h, err));
     return release(h, err);
 }
 
@@ -253,6 +364,7 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         bt_hub_unstage(m);
         return BT_OK;
     }
+    norms_of(h, m->push.kind);
     if (m->push.tokens > 0 && is_poison(h, m, &norm)) {
         h->refused++;
         bt_hub_event(h, BT_EVENT_REFUSED, m,
@@ -263,6 +375,9 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         remember_norm(h, norm);
     }
     m->pushed = true;
-    if (!together(h)) BT_TRY(apply_alone(h, m, err));
+    if (!bt_hub_together(h))
+        BT_TRY(apply_alone(h, m, err));
+    else if (m->round < h->round)
+        BT_TRY(apply_late(h, m, err));
     return bt_hub_advance(h, err);
 }

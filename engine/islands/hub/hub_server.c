@@ -104,7 +104,8 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
     if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
         (size_t)p.bytes != want || (want && m->chunks != chunks_of(want)) || p.tokens < 0 ||
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
-        p.base > h->model->version || (p.kind != BT_PUSH_WEIGHTS && p.steps != m->go.steps)) {
+        p.base > h->model->version ||
+        (p.kind != BT_PUSH_WEIGHTS && (p.steps < 1 || p.steps != m->go.steps))) {
         refuse_update(h, m, "the update does not fit this job's model and codec");
         return BT_OK;
     }
@@ -216,6 +217,7 @@ bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
         else if ((double)(now_ns - m->seen_ns) / 1e9 >= h->cfg.silence_s)
             BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it says nothing", err));
     }
+    if (h->quorum_ns) BT_TRY(bt_hub_advance(h, err));
     return begin_again(h, err);
 }
 

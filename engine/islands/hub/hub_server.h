@@ -42,6 +42,7 @@ typedef struct bt_member { /* one island */
     int64_t ranks;
     int64_t clock;                /* steps done in the job */
     int64_t base;                 /* version of the weights it was told to fetch last */
+    int64_t round;                /* that its next update is of */
     uint64_t applied;             /* highest sequence number that is applied */
     uint64_t staging;             /* sequence number of the update in `staged` */
     unsigned char *staged, *have; /* (chunks x BT_ISLAND_CHUNK), (chunks) */
@@ -52,6 +53,7 @@ typedef struct bt_member { /* one island */
     bt_island_go go;                     /* the newest */
     int64_t sequences;                   /* of a step */
     int64_t lease, lease_end;            /* sequences that it owns and has not been applied */
+    int64_t next, next_end;              /* those of its next round of own steps; equal: none */
     int64_t seen_ns, pinged_ns, gone_ns; /* gone_ns 0: the connection stands */
     int64_t tokens, bytes;               /* applied; received */
     int64_t told_bytes;                  /* of them in the newest step record */
@@ -60,9 +62,12 @@ typedef struct bt_member { /* one island */
 
 typedef struct bt_hub_cfg {
     bt_hub_port port;
-    int islands;         /* the job begins when so many have joined */
-    double grace_s;      /* an island without a connection for so long is declared dead */
-    double silence_s;    /* an island that says nothing for so long is, too */
+    int islands;      /* the job begins when so many have joined */
+    double grace_s;   /* an island without a connection for so long is declared dead */
+    double silence_s; /* an island that says nothing for so long is, too */
+    int quorum;       /* of islands that step together: so many updates may do; 0: all */
+    double quorum_s;  /* for so long after them the others are waited for */
+    int64_t late; /* a delta so many rounds late is used (bt_outer_average), a later one left out */
     const bt_sink *sink; /* may be NULL; borrowed */
     uint64_t epoch;      /* random, not 0 */
 } bt_hub_cfg;
@@ -74,13 +79,16 @@ typedef struct bt_hub {
     bt_member members[BT_HUB_ISLANDS];
     size_t n;
     bt_leases leases;
+    int64_t round;       /* of islands that step together: how many are over */
     int64_t round_begin; /* synchronous: first new sequence of the round */
     bool started, finished;
     int64_t tokens;                       /* applied, all islands */
     uint64_t refused;                     /* messages and updates */
     uint64_t staleness[BT_HUB_STALENESS]; /* updates by staleness; the last: that and more */
-    double norms[32];                     /* of the newest updates, for bt_poisoned */
+    double norms[32];                     /* of the newest updates of one kind, for bt_poisoned */
     size_t n_norms;
+    int64_t norms_kind;
+    int64_t quorum_ns;          /* since when the quorum of this round is there; 0: it is not */
     int64_t now_ns, told_ns;    /* told_ns: of the newest step record */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
     int awaited;                /* of a hub that was started again: islands that trained before */

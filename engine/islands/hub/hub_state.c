@@ -270,6 +270,7 @@ static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err 
     if (head->kind == BT_PUSH_GRADIENT)
         BT_TRY(bt_hub_model_gradient_step(m, head->position, head->factor, &step, err));
     if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, c->outer_lr, c->outer_momentum);
+    if (head->kind == BT_APPLIED_AVERAGE) bt_hub_model_average(m, head->factor);
     if (head->kind >= 0) bt_hub_model_publish(m);
     BT_TRY(bt_state_load_values(&s->rows, &values, err));
     if (s->loaded == BT_OK) return BT_OK;

@@ -21,10 +21,11 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
                           bt_err *err) BT_MUST_CHECK;
 void bt_hub_state_close(bt_hub_state *s); /* accepts NULL */
 
+enum { BT_APPLIED_NOTHING = -1, BT_APPLIED_AVERAGE = 3 };
 typedef struct bt_hub_applied { /* one update of the weights */
-    int64_t kind;               /* bt_push_kind; -1: nothing was to be applied */
+    int64_t kind;               /* bt_push_kind, or as above */
     int64_t position;           /* of the schedule */
-    double factor;              /* on the learning rate */
+    double factor;              /* on the learning rate; of an average: its eta */
 } bt_hub_applied;
 /* After the step and the members' bookkeeping, before anybody is told; the model's mean is still that of the
  * step. Nothing without a state */

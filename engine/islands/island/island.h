@@ -3,13 +3,17 @@
  *     join      becomes a member; the weights are the hub's from now on
  *     gradient  one step of all islands: the gradient goes to the hub, its new weights come back
  *     delta     after the go's inner steps: what they changed goes to the hub, as above
+ *     ahead     after each further inner step that is done while a delta has not been answered
  *     skip      the step was not applied; the others go on
  *
  * `go` says what the next step is: the data, the kind of exchange, the clock (island_message.h).
- * Order:    create -> join -> { gradient | delta | skip }* -> leave -> destroy.
+ * Inner steps go on while a delta is on its way: always for islands.overlap steps, and for islands.away steps
+ * where the hub does not answer. What they changed is added to the hub's weights when those arrive, and is
+ * part of the next delta; a delta that has once been sent is never changed.
+ * Order:    create -> join -> { gradient | delta ahead* | skip }* -> leave -> destroy.
  * Ranks:    every function is collective over the world; rank 0 talks to the hub. BT_STOPPED on all ranks:
  *           somebody asked to stop while the hub was waited for.
- * Threads:  the training thread. */
+ * Threads:  the training thread; a delta travels in a thread of its own (exchange_thread.h). */
 #ifndef BT_ENGINE_ISLANDS_ISLAND_ISLAND_H
 #define BT_ENGINE_ISLANDS_ISLAND_ISLAND_H
 
@@ -44,12 +48,28 @@ typedef struct bt_island_work { /* what an update is made of */
  * which are the hub's, and `now` is that of a join */
 bt_code bt_island_gradient(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err)
     BT_MUST_CHECK;
-bt_code bt_island_delta(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err)
+typedef enum {
+    BT_ISLAND_SETTLED, /* the delta is applied; `now` is the next round, of which steps may be done */
+    BT_ISLAND_REJOINED, /* as *rejoined above; steps ahead are lost too */
+    BT_ISLAND_AHEAD     /* no answer yet: do one more step on the data of now->next_begin */
+} bt_island_state;
+bt_code bt_island_delta(bt_island *i, const bt_island_work *w, bt_island_state *state, bt_err *err)
     BT_MUST_CHECK;
+/* steps: done so far since the delta. */
+bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err)
+    BT_MUST_CHECK;
+/* the error was that the hub has been silent for islands.patience; the same on all ranks */
+bool bt_island_gave_up(const bt_island *i);
 bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) BT_MUST_CHECK;
 /* between two steps that do not exchange: a sign of life */
 void bt_island_beat(bt_island *i);
 
+/* of this process, on rank 0: updates that the hub has said are applied, and their tokens; those of which it has
+ * not, because it had gone on without this island */
+typedef struct bt_island_count {
+    int64_t applied, tokens, left_out;
+} bt_island_count;
+bt_island_count bt_island_counted(const bt_island *i);
 uint64_t bt_island_bytes(const bt_island *i); /* both directions so far; rank 0 */
 
 #endif

@@ -12,6 +12,8 @@ enum {
     POLL_MS = 100,       /* between two looks at `interrupted` */
     ASK_AGAIN_MS = 2000, /* an answer may have been lost with its connection */
     LOST_MS = 3000,      /* without any word of the hub: it is told */
+    HELLO_MS = 2000,     /* between two steps: for a welcome */
+    DRAIN = 16,          /* between two steps: messages that are read */
     WINDOW = 4           /* parts on their way to us: as many as the sockets' queues hold */
 };
 
@@ -38,10 +40,12 @@ static bt_code check_interrupted(const bt_island_client *c, bt_err *err) {
 }
 
 static void tell(bt_island_client *c, bool lost, const char *line) {
-    if (c->lost == lost) return;
-    c->lost = lost;
+    if (atomic_load(&c->lost) == lost) return;
+    atomic_store(&c->lost, lost);
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, lost, line);
 }
+
+static int poll_ms(const bt_island_client *c) { return c->between_steps ? 0 : POLL_MS; }
 
 /* false: there was no room for it within a poll */
 static bool post(bt_island_client *c, bt_island_head head, const void *payload) {
@@ -49,7 +53,7 @@ static bool post(bt_island_client *c, bt_island_head head, const void *payload) 
     head.island = c->island;
     head.incarnation = c->incarnation;
     const size_t n = bt_island_write(c->out, &head, payload);
-    return c->cfg.port.send(c->cfg.port.ctx, c->out, n, POLL_MS) == BT_PORT_SENT;
+    return c->cfg.port.send(c->cfg.port.ctx, c->out, n, poll_ms(c)) == BT_PORT_SENT;
 }
 
 /* the next message of the hub; head->type BT_ISLAND_TYPES: none came within a poll */
@@ -58,12 +62,13 @@ static bt_code take(bt_island_client *c, bt_island_head *head, const void **payl
     bt_err why = BT_ERR_INIT;
     head->type = BT_ISLAND_TYPES;
     BT_TRY(check_interrupted(c, err));
-    BT_TRY(c->cfg.port.receive(c->cfg.port.ctx, c->in, &n, POLL_MS, err));
+    BT_TRY(c->cfg.port.receive(c->cfg.port.ctx, c->in, &n, poll_ms(c), err));
     if (n == 0) return BT_OK;
     const bt_code code = bt_island_parse(c->in, n, BT_SENT_BY_HUB, head, payload, &why);
     if (code == BT_UNSUPPORTED) return bt_fail(err, code, "the hub sent %s", why.msg);
     if (code != BT_OK) head->type = BT_ISLAND_TYPES; /* damaged: it will be asked for again */
-    if (code == BT_OK && c->lost) tell(c, false, "the hub answers again");
+    if (code == BT_OK) c->heard_ns = bt_now_ns();
+    if (code == BT_OK) tell(c, false, "the hub answers again");
     return BT_OK;
 }
 
@@ -72,57 +77,79 @@ static bt_code refused(const bt_island_head *head, const void *payload, bt_err *
                    (const char *)payload);
 }
 
-typedef struct wait { /* how long nothing has come */
-    int64_t asked_ns, heard_ns;
-} wait;
-
-static wait wait_begin(void) {
+/* when the question was asked last. A silence that has been told goes on from one question to the next */
+static int64_t wait_begin(bt_island_client *c) {
     const int64_t now = bt_now_ns();
-    return (wait){now, now};
+    if (!atomic_load(&c->lost)) c->heard_ns = now;
+    return now;
 }
 
-/* true: it is time to ask again */
-static bool wait_more(bt_island_client *c, wait *w, bool heard) {
+/* *again: it is time to ask again. An error: the hub has been silent for too long */
+static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
     const int64_t now = bt_now_ns(), ms = 1000000;
-    if (heard) w->heard_ns = now;
-    if (now - w->heard_ns > LOST_MS * ms) tell(c, true, "the hub does not answer; asking on");
-    if (now - w->asked_ns < ASK_AGAIN_MS * ms) return false;
-    w->asked_ns = now;
-    return true;
+    const double silent_s = (double)(now - c->heard_ns) / 1e9;
+    if (now - c->heard_ns > LOST_MS * ms) tell(c, true, "the hub does not answer; asking on");
+    if (c->cfg.lost_s > 0 && silent_s > c->cfg.lost_s) {
+        c->given_up = true;
+        return bt_fail(err, BT_NOTFOUND, "the hub has not answered for %.0f s (islands.patience)",
+                       silent_s);
+    }
+    *again = now - *asked_ns >= ASK_AGAIN_MS * ms;
+    if (*again) *asked_ns = now;
+    return BT_OK;
 }
 
 /* ---- hello ------------------------------------------------------------------------------------- */
 
-/* more: lines beside those of the configuration */
-static bt_code say_hello(bt_island_client *c, const char *more, bt_err *err) {
-    wait w = wait_begin();
-    const int64_t began = w.asked_ns;
+/* what the island holds, as hub_members.c reads it: the data, the weights and the number of its next update */
+static void put_claim(const bt_island_client *c, uint64_t seq, char *out, size_t size) {
+    const bt_island_claim *x = &c->claim;
+    snprintf(out, size, "holds=%llu %lld %lld %lld %lld %lld %lld %lld\n", (unsigned long long)seq,
+             (long long)x->begin, (long long)x->end, (long long)x->base, (long long)x->kind,
+             (long long)x->steps, (long long)x->next_begin, (long long)x->next_end);
+}
+
+static void take_welcome(bt_island_client *c, const bt_island_head *head, const void *payload) {
+    bt_island_welcome in;
+    memcpy(&in, payload, sizeof in);
+    c->epoch = head->epoch;
+    c->island = (uint32_t)in.island;
+    c->incarnation = (uint32_t)in.incarnation;
+    c->seq = (uint64_t)in.applied;
+    c->want_weights = in.want_weights;
+    c->resend = in.resend;
+    c->left_behind = false;
+}
+
+/* more: lines beside those of the configuration. limit_ms: gives up after so long, *welcome false; 0: never */
+static bt_code say_hello(bt_island_client *c, const char *more, int limit_ms, bool *welcome,
+                         bt_err *err) {
+    int64_t asked_ns = wait_begin(c);
+    const int64_t began = bt_now_ns();
     const bool first = c->epoch == 0;
     char text[16384];
     const int len = snprintf(text, sizeof text, "%s%s", c->cfg.hello, more);
     if (len >= (int)sizeof text) return bt_fail(err, BT_ARG, "the island's settings are too long");
     const bt_island_head hello = {.type = BT_ISLAND_HELLO, .bytes = (uint32_t)len};
     bool sent = false;
+    *welcome = false;
     for (;;) {
         bt_island_head head;
         const void *payload;
+        bool again;
         if (!sent) sent = post(c, hello, text);
         BT_TRY(take(c, &head, &payload, err));
         if (head.type == BT_ISLAND_REFUSED) return refused(&head, payload, err);
         if (head.type == BT_ISLAND_WELCOME) {
-            bt_island_welcome in;
-            memcpy(&in, payload, sizeof in);
-            c->epoch = head.epoch;
-            c->island = (uint32_t)in.island;
-            c->incarnation = (uint32_t)in.incarnation;
-            c->seq = (uint64_t)in.applied;
-            c->want_weights = in.want_weights;
-            c->resend = in.resend;
+            take_welcome(c, &head, payload);
+            *welcome = true;
             return BT_OK;
         }
-        if (wait_more(c, &w, false)) sent = false;
-        if (first && c->cfg.patience_s > 0 &&
-            (double)(bt_now_ns() - began) / 1e9 > c->cfg.patience_s)
+        BT_TRY(wait_more(c, &asked_ns, &again, err));
+        sent &= !again;
+        const double waited_s = (double)(bt_now_ns() - began) / 1e9;
+        if (limit_ms && waited_s * 1e3 > limit_ms) return BT_OK;
+        if (first && c->cfg.patience_s > 0 && waited_s > c->cfg.patience_s)
             return bt_fail(err, BT_IO,
                            "no hub answers (is 'bitrain hub' running there, and its port open?)");
     }
@@ -152,7 +179,7 @@ static void send_chunks(bt_island_client *c, const void *payload, size_t bytes, 
 /* until the hub's go; *stranger: it does not know this island */
 static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, const void *payload,
                            bt_island_go *go, bool *stranger, bt_err *err) {
-    wait w = wait_begin();
+    int64_t asked_ns = wait_begin(c);
     const size_t bytes = push ? (size_t)push->bytes : 0;
     uint32_t at = 0;
     bool asked = !push;
@@ -160,6 +187,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
     for (;;) {
         bt_island_head head;
         const void *in;
+        bool again;
         if (!asked) send_chunks(c, payload, bytes, &at);
         if (!asked && at == chunks_of(bytes))
             asked = post(
@@ -179,7 +207,8 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
             *stranger = true;
             return BT_OK;
         }
-        if (wait_more(c, &w, head.type != BT_ISLAND_TYPES) && push)
+        BT_TRY(wait_more(c, &asked_ns, &again, err));
+        if (again && push)
             asked = false; /* the push alone: the chunks are sent again if the hub says so */
         else if (!push && head.type == BT_ISLAND_TYPES)
             post(c, (bt_island_head){.type = BT_ISLAND_BEAT, .chunks = 1}, NULL);
@@ -189,8 +218,8 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
 bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
                               bt_island_go *go, bt_err *err) {
     for (;;) {
-        bool stranger;
-        BT_TRY(say_hello(c, "", err));
+        bool stranger, welcome;
+        BT_TRY(say_hello(c, "", 0, &welcome, err));
         const bt_island_push first = {
             .kind = BT_PUSH_WEIGHTS, .bytes = (int64_t)bytes, .sequences = 1};
         c->seq += c->want_weights;
@@ -199,27 +228,37 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t b
     }
 }
 
+/* the update is in nobody's weights: what this island does next is what any that joins does */
+static void leave_out(bt_island_client *c, bool *rejoined) {
+    *rejoined = true;
+    if (c->cfg.tell)
+        c->cfg.tell(c->cfg.ctx, true,
+                    "the hub has gone on without this island: its newest update is left out");
+}
+
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
                               bt_island_go *go, bool *rejoined, bt_err *err) {
-    bool stranger, wanted = true;
-    char holds[160];
+    bool stranger, welcome, wanted = !c->left_behind;
+    char claim[200];
     *rejoined = false;
-    c->seq++;
-    BT_TRY(wait_for_go(c, push, payload, go, &stranger, err));
+    c->seq += wanted;
+    if (!wanted) {
+        leave_out(c, rejoined);
+        if (c->want_weights) return BT_OK;
+    }
+    BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
     while (stranger) {
-        snprintf(holds, sizeof holds, "holds=%llu %lld %lld %lld %lld %lld\n",
-                 (unsigned long long)c->seq, (long long)c->begin, (long long)c->end,
-                 (long long)push->base, (long long)push->kind, (long long)push->steps);
-        BT_TRY(say_hello(c, wanted ? holds : "", err));
+        put_claim(c, c->seq, claim, sizeof claim);
+        BT_TRY(say_hello(c, wanted ? claim : "", 0, &welcome, err));
         wanted &= c->resend;
         c->seq += wanted || c->want_weights; /* of the update again; of the first weights */
         if (!wanted) {
-            *rejoined = true;
-            tell(c, true, "the hub has gone on without this island: its newest update is left out");
+            if (!*rejoined) leave_out(c, rejoined);
             if (c->want_weights) return BT_OK;
         }
         BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
     }
+    c->left_behind = false;
     return BT_OK;
 }
 
@@ -229,11 +268,12 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
                                size_t bytes, bool *gone, bt_err *err) {
     const uint32_t n = chunks_of(bytes);
     uint32_t got = 0, wanted = 0; /* parts come in order; [got, wanted) are on their way */
-    wait w = wait_begin();
-    *gone = false;
+    int64_t asked_ns = wait_begin(c);
+    *gone = c->stranger = false;
     while (got < n) {
         bt_island_head head;
         const void *in;
+        bool again;
         if (wanted < n && wanted - got <= WINDOW / 2) {
             const bt_island_fetch f = {
                 .kind = kind, .version = version, .first = wanted, .n = WINDOW / 2};
@@ -250,15 +290,37 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
         }
         if (head.type == BT_ISLAND_REFUSED || head.type == BT_ISLAND_STRANGER) {
             *gone = true;
+            c->stranger = head.type == BT_ISLAND_STRANGER;
             return BT_OK;
         }
-        if (wait_more(c, &w, head.type != BT_ISLAND_TYPES)) wanted = got;
+        BT_TRY(wait_more(c, &asked_ns, &again, err));
+        if (again) wanted = got;
     }
     return BT_OK;
 }
 
+/* A hub that was started again learns at once what this island is at, and need not wait for its push */
+static void say_what_it_holds(bt_island_client *c) {
+    char claim[200];
+    bool welcome;
+    bt_err ignored = BT_ERR_INIT;
+    put_claim(c, c->seq + 1, claim, sizeof claim);
+    c->between_steps = false;
+    if (say_hello(c, claim, HELLO_MS, &welcome, &ignored) == BT_OK && welcome)
+        c->left_behind = !c->resend;
+}
+
 void bt_island_client_beat(bt_island_client *c) {
+    bt_err ignored = BT_ERR_INIT; /* the push meets it again */
+    c->between_steps = true;
     post(c, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
+    for (int k = 0; k < DRAIN && c->between_steps; k++) {
+        bt_island_head head;
+        const void *payload;
+        if (take(c, &head, &payload, &ignored) != BT_OK || head.type == BT_ISLAND_TYPES) break;
+        if (head.type == BT_ISLAND_STRANGER) say_what_it_holds(c);
+    }
+    c->between_steps = false;
 }
 
 void bt_island_client_leave(bt_island_client *c) {

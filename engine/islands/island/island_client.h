@@ -1,11 +1,13 @@
 /* island_client.h - an island's side of the conversation with its hub: hello, push, fetch, bye; repeated
  * until they are answered.
  *
- * Every call waits for the hub, without end, and returns early with BT_STOPPED when `interrupted` says so.
- * A hub that cannot be reached is told once a `tell`; it is asked again every second.
- * Threads: one. */
+ * Every call waits for the hub until it has been silent for lost_s seconds (BT_NOTFOUND), and returns early with
+ * BT_STOPPED when `interrupted` says so. A hub that does not answer is told once (`tell`) and asked again.
+ * Threads: one at a time; `lost` may be read by any. */
 #ifndef BT_ENGINE_ISLANDS_ISLAND_ISLAND_CLIENT_H
 #define BT_ENGINE_ISLANDS_ISLAND_ISLAND_CLIENT_H
+
+#include <stdatomic.h>
 
 #include "engine/islands/wire/hub_port.h"
 #include "engine/islands/wire/island_message.h"
@@ -17,7 +19,15 @@ typedef struct bt_island_client_cfg {
     bool (*interrupted)(void *ctx);
     void (*tell)(void *ctx, bool lost, const char *line); /* the hub was lost, or found again */
     double patience_s;                                    /* for the first welcome; then BT_IO */
+    double lost_s; /* for any word of a hub that answered before; then BT_NOTFOUND. 0: for ever */
 } bt_island_client_cfg;
+
+/* What the next update is made of. A hub that was started again is told, and keeps it for this island */
+typedef struct bt_island_claim {
+    int64_t begin, end;           /* sequences */
+    int64_t next_begin, next_end; /* those dealt for the update after it; equal: none */
+    int64_t base, kind, steps;    /* as bt_island_push */
+} bt_island_claim;
 
 typedef struct bt_island_client {
     bt_island_client_cfg cfg;
@@ -25,8 +35,13 @@ typedef struct bt_island_client {
     uint32_t island, incarnation;
     bool want_weights;       /* the hub's welcome asked for them */
     bool resend;             /* it asked for the update that the hello spoke of */
-    int64_t begin, end;      /* sequences that the next push is made of; set by the caller */
-    bool lost;               /* told */
+    bool left_behind;        /* a welcome between two steps did not: the next push is left out */
+    bool stranger;           /* a fetch found a hub that does not know this island: join again */
+    bool between_steps;      /* nothing is waited for */
+    bool given_up;           /* an error said that the hub has been silent for lost_s */
+    bt_island_claim claim;   /* set by the caller */
+    int64_t heard_ns;        /* when the hub last said something, or a question was first asked */
+    atomic_bool lost;        /* told that it does not answer */
     unsigned char *in, *out; /* frames */
 } bt_island_client;
 
@@ -38,16 +53,17 @@ void bt_island_client_release(bt_island_client *c); /* accepts an all-zero struc
  * Returns with the first go, which comes when the job begins. BT_BUSY, BT_ARG: refused, and why */
 bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
                               bt_island_go *go, bt_err *err) BT_MUST_CHECK;
-/* One update, and its go. go: of the push before, with the data that the update is made of. A hub that has been
- * started again is offered the update; *rejoined: it did not want it, the update is lost and `go` is that
- * of a join. With want_weights: there is no go yet, join again */
+/* One update, made of the claim, and its go. A hub that has been started again is offered the update; *rejoined:
+ * it did not want it, or had it, and `go` is that of a join. With want_weights: there is no go yet, join
+ * again */
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
                               bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
 /* bytes of the hub's weights, which must be that many. *gone: the hub has no such bytes (any more): ask
- * for others. */
+ * for others, or with c->stranger join again */
 bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
                                size_t bytes, bool *gone, bt_err *err) BT_MUST_CHECK;
-/* a sign of life, where some time has passed since the last */
+/* a sign of life, and whether the hub has been started again: then it is told the claim. Waits for nothing but
+ * its welcome, and for that 2 s at most */
 void bt_island_client_beat(bt_island_client *c);
 void bt_island_client_leave(bt_island_client *c);
 

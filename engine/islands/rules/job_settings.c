@@ -12,8 +12,9 @@ static const char *const shared[] = {
     "model.",         "optim.",   "islands.",           "data.",
     "parallel.codec", "run.seed", "train.reproducible", "train.parts",
     "train.steps"};
-static const char *const own[] = {"model.init_from", "model.preset",  "islands.hub", "islands.keys",
-                                  "data.path",       "data.val_path", "data.cache",  "data.glob",
+static const char *const own[] = {"model.init_from", "model.preset",     "islands.hub",
+                                  "islands.keys",    "islands.patience", "data.path",
+                                  "data.val_path",   "data.cache",       "data.glob",
                                   "data.tokenizer",  "data.other"};
 
 static bool listed(const char *const *list, size_t n, const char *key) {

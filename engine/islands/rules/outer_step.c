@@ -44,6 +44,10 @@ void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, f
     }
 }
 
+void bt_outer_average(float *theta, const float *delta, size_t n, float eta) {
+    for (size_t i = 0; i < n; i++) theta[i] -= eta * delta[i];
+}
+
 double bt_staleness_factor(int64_t staleness) {
     return 1 / (1 + (double)(staleness > 0 ? staleness : 0));
 }

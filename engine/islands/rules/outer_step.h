@@ -21,6 +21,11 @@ double bt_vector_norm(const float *x, size_t n); /* L2 */
  * steps, and eta 1 as well: averaging of weights. */
 void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, float eta, float mu);
 
+/* One island's delta by itself: theta -= eta delta, eta 1/N of N islands, so that an arrival of each is plain
+ * averaging. Without momentum: on every arrival it compounds, and asynchronous islands diverge
+ * (Liu et al., arXiv:2401.09135) */
+void bt_outer_average(float *theta, const float *delta, size_t n, float eta);
+
 /* the factor on the learning rate of an update that is `staleness` versions old: 1 / (1 + staleness)
  * (Zhang et al., arXiv:1511.05950). It belongs to the step and not to the gradient, of whose scale AdamW
  * is independent */

@@ -14,7 +14,7 @@
 #include "engine/base/status.h"
 
 enum {
-    BT_ISLAND_VERSION = 1,       /* of this protocol */
+    BT_ISLAND_VERSION = 2,       /* of this protocol */
     BT_ISLAND_CHUNK = 256 << 10, /* bytes of a chunk's payload: CURVE copies a frame three times */
     BT_ISLAND_HEAD = 64,
     BT_ISLAND_FRAME = BT_ISLAND_HEAD + BT_ISLAND_CHUNK, /* the largest frame */
@@ -70,11 +70,14 @@ typedef struct bt_island_go {
     /* the sequences of the next step are [begin, begin + n), those of the step after it
      * [begin + stride, ...): the island's alone, for `steps` steps */
     int64_t begin, stride, n;
-    int64_t offset;              /* sequences of the same round that come before them */
-    int64_t staleness;           /* updates of others between this island's fetch and its push */
-    int64_t islands;             /* members that train */
-    int64_t tokens;              /* of the update that the push became part of */
-    int64_t moments;             /* 1: fetch the optimizer's states as well */
+    int64_t offset;    /* sequences of the same round that come before them */
+    int64_t staleness; /* updates of others between this island's fetch and its push */
+    int64_t islands;   /* members that train */
+    int64_t tokens;    /* of the update that the push became part of */
+    int64_t moments;   /* 1: fetch the optimizer's states as well */
+    /* the update after the next one will have `next_steps` steps on [next_begin, ...), laid out as these: the
+     * island may begin with them while the hub has not answered its push. 0: none are dealt yet */
+    int64_t next_begin, next_steps;
     double lr, grad_norm, decay; /* of that update; NaN: none */
 } bt_island_go;
 

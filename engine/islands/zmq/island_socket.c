@@ -1,6 +1,7 @@
 /* island_socket.c - DEALER with its monitor. */
 #include "engine/islands/zmq/island_socket.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ struct bt_island_socket {
     bt_curve_keys keys;
     int failed; /* handshakes in a row */
     bool not_listed, no_curve;
-    uint64_t traffic;
+    atomic_uint_fast64_t traffic;
 };
 
 static bt_code fail(const char *what, bt_err *err) {

@@ -1,6 +1,7 @@
 # islands_lib.sh - a hub and its islands on this machine, each with a store of its own. Sourced, not run; after train_lib.sh.
 b hub --keys keys a b c >/dev/null 2>err || fault "no keys: $(cat err)"
 
+declare -A process=()
 # one run is islands of 16 sequences a step
 part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
       --seq-len 32 --micro-batch 4 --data synth:chain --set model.vocab=64 --set data.val_frac=0 --isa generic --threads 1
@@ -25,7 +26,7 @@ start_hub() {
 # start_island NAME WORDS...: with the key NAME and ${ranks:-1} ranks; its process is $island
 start_island() {
     local name=$1; shift
-    timeout 100 "$BITRAIN" train "${part[@]}" --hub "$address" --keys "keys/$name.key" --name "isl-$name" --ranks "${ranks:-1}" \
+    timeout ${limit:-100} "$BITRAIN" train "${part[@]}" --hub "$address" --keys "keys/$name.key" --name "isl-$name" --ranks "${ranks:-1}" \
         --store "$name.db" --out "out-$name" "$@" >"$name.out" 2>"$name.err" &
     island=$!
     started+=($island)
@@ -36,4 +37,71 @@ wait_for() {
     wait "$1"
     local got=$?
     [ $got -eq "$2" ] || { fault "$3 ended with $got, not $2"; tail -n 5 "$3.err" hub.err 2>/dev/null; }
+}
+
+steps() { BITRAIN_STORE=$1.db q "SELECT coalesce(max(step) + 1, 0) FROM steps WHERE run='isl-$1'" 2>/dev/null; }
+until_step() {                                  # NAME N: this island has done N steps (40 s)
+    local i n
+    for i in $(seq 400); do
+        n=$(steps "$1")
+        [ "${n:-0}" -ge "$2" ] 2>/dev/null && return 0
+        sleep 0.1
+    done
+    fault "island $1 is at step '$n', not at $2: $(tail -n 3 "$1.err" hub.err)"
+}
+until_says() {                                  # FILE TEXT: it is in the file (40 s)
+    local i
+    for i in $(seq 400); do
+        grep -qF -- "$2" "$1" && return 0
+        sleep 0.1
+    done
+    fault "'$1' does not say '$2': $(tail -n 3 "$1")"
+}
+
+# kill_hub: -9, no time to keep anything. hub_again WORDS...: another one at the same address and in the same folder
+kill_hub() {
+    kill -9 $hub
+    wait $hub 2>/dev/null
+}
+hub_again() {
+    "$BITRAIN" hub --listen "127.0.0.1:${address##*:}" --keys keys --store hub.db --out hub-out "$@" >/dev/null 2>>hub.err &
+    hub=$!
+    started+=($hub)
+}
+
+# Ends all islands and then the hub. What each of NAMES... was told is applied is in the hub's state once and no more; the state is
+# that of the newest checkpoint and the log's updates after it, to the bit.
+# An island's process must have seen all of its updates: it was not started again.
+end_and_count() {
+    local i told applied_tokens k left of manifest
+    kill "${process[@]}" 2>/dev/null
+    wait "${process[@]}"
+    rm -rf hub-copy
+    cp -r hub-out hub-copy                      # as a hub that dies now leaves it
+    kill $hub
+    wait $hub
+    manifest=$(ls -d hub-out/step-* | tail -n 1)
+    for i in "$@"; do
+        told=$(BITRAIN_STORE=$i.db q "SELECT title FROM events WHERE run='isl-$i' AND title LIKE 'hub % has applied %' ORDER BY rowid DESC LIMIT 1")
+        left=$(grep -o '[0-9]* left out' <<<"$told" | cut -d' ' -f1)
+        of=$(grep -o '[0-9]* updates' <<<"$told" | cut -d' ' -f1)
+        told=$(grep -o '[0-9]* tokens' <<<"$told" | cut -d' ' -f1)
+        k=$(tr -d '\n ' <"$manifest/manifest.json" | grep -o '"names":"[^"]*"' | grep -o 'isl-[a-z]*' | grep -nx "isl-$i" | cut -d: -f1)
+        applied_tokens=$(tr -d '\n ' <"$manifest/manifest.json" | grep -o '"member_tokens":\[[^]]*' | cut -d'[' -f2 | cut -d, -f"$k")
+        # one whose answer was lost with the hub is in the hub's tokens, and among those the island takes for left out
+        awk -v told="${told:-x}" -v n="$of" -v left="${left:-x}" -v hub="${applied_tokens:-x}" 'BEGIN {
+            each = n > 0 ? told / n : 0
+            exit !(told != "x" && hub != "x" && n > 0 && hub >= told && hub <= told + (left + 1) * each) }' ||
+            fault "island $i was told of $of updates of $told tokens ($left left out), the hub has $applied_tokens"
+        echo "island $i: $of updates, $told tokens, $left left out; the hub has $applied_tokens"
+    done
+    BITRAIN_STORE=copy.db "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store copy.db --out hub-copy >copy.address 2>copy.err &
+    local copy=$!
+    started+=($copy)
+    until_says copy.err 'the hub goes on'
+    kill $copy
+    wait $copy
+    # but for the head of 64 bytes, which says when it was written
+    cmp -s <(cat "$manifest"/data-* | tail -c +65) <(cat "hub-copy/${manifest#hub-out/}"/data-* | tail -c +65) ||
+        fault "the log's replay is not the hub's state: $manifest, $(echo hub-copy/step-*)"
 }

@@ -6,19 +6,9 @@
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
 
-steps() { BITRAIN_STORE=$1.db q "SELECT coalesce(max(step) + 1, 0) FROM steps WHERE run='isl-$1'" 2>/dev/null; }
-until_step() {                                  # NAME N: this island has done N steps (40 s)
-    local i n
-    for i in $(seq 400); do
-        n=$(steps "$1")
-        [ "${n:-0}" -ge "$2" ] 2>/dev/null && return 0
-        sleep 0.1
-    done
-    fault "island $1 is at step '$n', not at $2: $(tail -n 3 "$1.err" hub.err)"
-}
 start_hub --islands 2 --name hub --grace 1
-start_island a --steps 1000000; a=$island
-start_island b --steps 1000000; b=$island
+start_island a --steps 1000000; process[a]=$island
+start_island b --steps 1000000; process[b]=$island
 until_step a 10
 kill -9 "$(BITRAIN_STORE=b.db q "SELECT pid FROM ranks WHERE run='isl-b' ORDER BY attempt DESC LIMIT 1")"
 n=$(steps a)
@@ -30,23 +20,16 @@ grep -q "island 'isl-b' is declared dead" hub.err || fault "nobody misses island
 # the hub, three times
 for k in 1 2 3; do
     n=$(steps a)
-    kill -9 $hub
-    wait $hub 2>/dev/null
-    port=${address##*:}
-    "$BITRAIN" hub --listen "127.0.0.1:$port" --keys keys --store hub.db --out hub-out --islands 2 --name hub --grace 1 >/dev/null 2>>hub.err &
-    hub=$!
-    started+=($hub)
+    kill_hub
+    hub_again --islands 2 --name hub --grace 1
     until_step a $((n + 10))
     until_step b $((n + 10))
 done
-kill -0 $a $b $hub || fault "somebody has ended: $(tail -n 2 a.err b.err hub.err)"
+kill -0 "${process[a]}" "${process[b]}" $hub || fault "somebody has ended: $(tail -n 2 a.err b.err hub.err)"
 # no update twice, none left out: the hub's steps are without a gap, and it never fell behind what an island was told
 gaps=$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")
 [ "${gaps:-x}" -le 0 ] || fault "the hub has steps twice: $gaps"
-kill $a $b
-wait $a $b
-kill $hub
-wait $hub
+end_and_count a
 last=$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")
 for i in a b; do
     [ "$(steps $i)" -le "$last" ] || fault "island $i was told of $(steps $i) updates, the hub knows of $last"

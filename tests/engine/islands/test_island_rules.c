@@ -30,6 +30,13 @@ static void outer_step(void **state) {
     for (int i = 0; i < 2; i++) mean[i] = start[i] - (ends[0][i] + ends[1][i]) / 2;
     bt_outer_nesterov(start, none, mean, 2, 1, 0);
     assert_true(start[0] == 1.0f && start[1] == 2.5f);
+    /* the same, one arrival after the other */
+    float one[2] = {1, 2};
+    for (int k = 0; k < 2; k++) {
+        const float delta[2] = {1 - ends[k][0], 2 - ends[k][1]};
+        bt_outer_average(one, delta, 2, 0.5f);
+    }
+    assert_true(one[0] == 1.0f && one[1] == 2.5f);
 }
 
 static void staleness_and_clocks(void **state) {

@@ -1,0 +1,48 @@
+/* exchange_thread.h - one conversation with the hub in a thread of its own, while the job trains on.
+ *
+ * Order:    init -> { start -> wait* -> end }* -> release. Between start and end what `work` uses is the thread's.
+ * Threads:  all functions are the training thread's, but bt_exchange_thread_note. Without a thread (the system has
+ *           none left) `start` does the work itself. */
+#ifndef BT_ENGINE_ISLANDS_ISLAND_EXCHANGE_THREAD_H
+#define BT_ENGINE_ISLANDS_ISLAND_EXCHANGE_THREAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "engine/base/status.h"
+
+enum { BT_EXCHANGE_NOTES = 8 };
+
+typedef struct bt_exchange_thread {
+    bt_code (*work)(void *ctx, bt_err *err);
+    void *ctx;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool ready, started, busy; /* busy: under the lock */
+    bt_code code;              /* of work, as err */
+    bt_err err;
+    atomic_bool cancel; /* work shall end; it looks at this itself */
+    struct {
+        bool warning;
+        const char *line;
+    } notes[BT_EXCHANGE_NOTES]; /* not yet taken; under the lock */
+    int n_notes;
+} bt_exchange_thread;
+
+bt_code bt_exchange_thread_init(bt_exchange_thread *x, bt_code (*work)(void *ctx, bt_err *err),
+                                void *ctx, bt_err *err) BT_MUST_CHECK;
+void bt_exchange_thread_release(bt_exchange_thread *x); /* cancels; accepts an all-zero struct */
+
+void bt_exchange_thread_start(bt_exchange_thread *x);
+/* waits at most timeout_ms (0: not at all); true: the work is done */
+bool bt_exchange_thread_wait(bt_exchange_thread *x, int timeout_ms);
+bt_code bt_exchange_thread_end(bt_exchange_thread *x, bt_err *err)
+    BT_MUST_CHECK; /* waits; work's result */
+
+/* from the thread: a line (static storage) for the training thread, which takes it when it looks */
+void bt_exchange_thread_note(bt_exchange_thread *x, bool warning, const char *line);
+bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, const char **line);
+
+#endif

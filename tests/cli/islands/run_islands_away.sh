@@ -1,0 +1,37 @@
+# run_islands_away.sh - own steps go on while the hub is away, up to a bound, and are part of what the hub gets when it is back; a hub that
+# never comes back ends its island in one line, with a checkpoint.
+# timeout: 120
+# mpi: 2
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/islands/islands_lib.sh"
+export BITRAIN_STORE=hub.db
+own=(--mode diloco --inner 200 --batch-tokens 128 --set islands.warmup=0 --set islands.outer_momentum=0 --codec int8 --steps 1000000 --warmup 0)
+
+start_hub --islands 2 --name hub
+start_island a "${own[@]}" --set islands.away=150; process[a]=$island
+start_island b "${own[@]}" --set islands.away=150 --set islands.patience=8; process[b]=$island
+until_step a 210
+kill_hub
+until_says a.err 'training goes on without it for at most 150 steps'
+until_says b.err 'training goes on without it for at most 150 steps'
+n=$(($(steps a) / 200 * 200))                   # at most 150 steps since the update that waits
+until_step a $((n + 20))
+hub_again --islands 2 --name hub
+until_step a $((n + 220))
+until_step b $((n + 220))
+for i in a b; do
+    title="$(BITRAIN_STORE=$i.db q "SELECT title FROM events WHERE run='isl-$i' AND title LIKE '%done meanwhile%' LIMIT 1")"
+    [[ $title == *"has this island's update; "*" are part of the next one"* ]] || fault "island $i does not say that its steps are kept: '$title'"
+done
+[ "$(grep -c "island 'isl-a' on .* joined" hub.err)" = 2 ] || fault "island a joined $(grep -c "island 'isl-a' on .* joined" hub.err) times"
+
+# it never comes back: 150 steps, 8 s, and the end
+kill_hub
+wait_for "${process[b]}" 3 b
+until_says b.err "the hub has not answered for"
+grep -q 'islands.patience' b.err || fault "no setting is named: $(tail -n 3 b.err)"
+[ -e out-b/latest ] || ls out-b/step-* >/dev/null 2>&1 || fault "island b left no checkpoint: $(ls out-b)"
+hub_again --islands 1 --name hub
+until_step a $((n + 450))
+end_and_count a
+exit $((faults > 0))

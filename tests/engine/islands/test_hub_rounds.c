@@ -1,0 +1,155 @@
+/* test_hub_rounds.c - rounds that go on without an island, and updates that are applied one by one: quorum and
+ * late updates, asynchronous deltas, the data of the round after, norms of each kind. */
+#include <math.h>
+
+#include "tests/engine/islands/hub_world.h"
+
+/* the data of the round after are told with each round, and are that round's */
+static void own_steps_know_their_next_data(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "12", "--set",
+                     "islands.warmup=0");
+    join(w, 2);
+    static unsigned char trained[96];
+    for (int r = 0; r < 3; r++) {
+        const bt_island_go was[2] = {w->at[0].go, w->at[1].go};
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(was[i].steps, r < 2 ? 5 : 2);
+            assert_int_equal(was[i].next_steps, r == 0 ? 5 : r == 1 ? 2 : 0);
+            for (int64_t q = was[i].begin; q < was[i].begin + was[i].steps * 4; q++)
+                assert_int_equal(trained[q]++, 0);
+        }
+        for (int i = 0; i < 2; i++) send_update(w, i, BT_PUSH_DELTA, 0.1f, 50);
+        for (int i = 0; i < 2 && r < 2; i++) assert_int_equal(w->at[i].go.begin, was[i].next_begin);
+    }
+    for (int q = 0; q < 96; q++) assert_int_equal(trained[q], 1);
+    assert_int_equal(w->at[0].go.steps, 0);
+    close_world(w);
+    w = WORLD(1, "--mode", "diloco", "--set", "islands.warmup=0", "--set", "islands.away=0");
+    join(w, 1);
+    assert_int_equal(w->at[0].go.next_steps, 0);
+    close_world(w);
+}
+
+static void asynchronous_deltas_are_averaged(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "20", "--staleness", "-1",
+                     "--set", "islands.warmup=0");
+    join(w, 2);
+    double theta = 0.5;
+    for (int r = 0; r < 3; r++) {
+        send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
+        theta -= 0.1 / 2; /* neither islands.outer_lr nor its momentum */
+        assert_int_equal(w->at[0].go.clock, 5 * (r + 1));
+    }
+    send_update(w, 1, BT_PUSH_DELTA, 0.3f, 50);
+    theta -= 0.3 / 2;
+    assert_int_equal(w->at[1].go.staleness, 3);
+    assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
+    close_world(w);
+}
+
+/* ---- quorum ------------------------------------------------------------------------------------------ */
+
+static void pass(world *w, double seconds) {
+    bt_err err = BT_ERR_INIT;
+    now_ns += (int64_t)(seconds * 1e9);
+    assert_int_equal(bt_hub_tick(w->hub, now_ns, &err), BT_OK);
+}
+
+static const char *newest_event(const world *w) {
+    return w->sink->events[w->sink->n_events - 1].title;
+}
+
+static void a_quorum_goes_on(void **state) {
+    (void)state;
+    world *w = WORLD(3, "--steps", "3", "--lr", "0.1");
+    w->hub->cfg.quorum = 2;
+    w->hub->cfg.quorum_s = 1;
+    join(w, 3);
+    const bt_island_go slow = w->at[2].go;
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    pass(w, 5);
+    assert_int_equal(w->hub->model->version, 0); /* one is no quorum */
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    pass(w, 0.9);
+    assert_int_equal(w->hub->model->version, 0);
+    pass(w, 0.2);
+    assert_int_equal(w->hub->model->version, 1);
+    assert_non_null(strstr(newest_event(w), "goes on with 2 of 3 islands"));
+    assert_int_equal(w->at[0].go.clock, 1);
+    /* the third's gradient is of other weights */
+    const int64_t tokens = w->hub->tokens;
+    send_update(w, 2, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 1);
+    assert_int_equal(w->hub->tokens, tokens);
+    assert_non_null(strstr(newest_event(w), "left out, its data come back"));
+    assert_int_equal(w->at[2].go.version, 1);
+    assert_int_equal(w->at[2].go.begin, slow.begin); /* and are the first to be dealt again */
+    /* all three in time: nobody waits */
+    for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 2);
+    assert_int_equal(w->hub->tokens, tokens + 30);
+    /* the job ends for all, also for one with a step fewer */
+    for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+    for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.steps, 0);
+    close_world(w);
+}
+
+static void a_late_delta_is_averaged(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "100", "--set",
+                     "islands.warmup=0", "--set", "islands.outer_momentum=0");
+    w->hub->cfg.quorum = 1;
+    join(w, 2);
+    double theta = 0.5;
+    send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
+    theta -= 0.7 * 0.1;
+    assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
+    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* a round late */
+    theta -= 0.2 / 2;
+    assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
+    assert_int_equal(w->at[1].go.clock, 5);
+    assert_int_equal(w->at[1].go.staleness, 1);
+    const bt_island_go slow = w->at[1].go;
+    for (int r = 0; r < 2; r++) { /* which makes nobody else late */
+        send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
+        theta -= 0.7 * 0.1;
+    }
+    assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
+    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* two late: left out */
+    assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
+    assert_non_null(strstr(newest_event(w), "2 rounds late: left out"));
+    assert_int_equal(w->at[1].go.clock, 5);
+    assert_int_equal(w->at[1].go.begin, slow.begin);
+    close_world(w);
+}
+
+/* gradients are no measure of deltas */
+static void norms_are_of_one_kind(void **state) {
+    (void)state;
+    world *w = WORLD(1, "--mode", "diloco", "--inner", "2", "--steps", "50", "--set",
+                     "islands.warmup=6");
+    join(w, 1);
+    for (int i = 0; i < 6; i++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->at[0].go.kind, BT_PUSH_DELTA);
+    send_update(w, 0, BT_PUSH_DELTA, 0.1f, 20);
+    assert_int_equal(w->hub->model->version, 7);
+    for (int i = 0; i < 4; i++) send_update(w, 0, BT_PUSH_DELTA, 0.1f, 20);
+    send_update(w, 0, BT_PUSH_DELTA, 50, 20);
+    assert_int_equal(w->hub->model->version, 11); /* that one is left out */
+    close_world(w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(own_steps_know_their_next_data),
+                                       cmocka_unit_test(asynchronous_deltas_are_averaged),
+                                       cmocka_unit_test(a_quorum_goes_on),
+                                       cmocka_unit_test(a_late_delta_is_averaged),
+                                       cmocka_unit_test(norms_are_of_one_kind)};
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return failed;
+}
