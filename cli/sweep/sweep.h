@@ -15,7 +15,7 @@
 #include "engine/config/run_cfg.h"
 #include "store/read/compare_runs.h"
 
-typedef enum { BT_SWEEP_GRID, BT_SWEEP_RANDOM, BT_SWEEP_HALVING } bt_sweep_method;
+typedef enum { BT_SWEEP_GRID, BT_SWEEP_RANDOM, BT_SWEEP_HALVING, BT_SWEEP_FIND_LR } bt_sweep_method;
 
 enum { BT_SWEEP_AXES = 16, BT_SWEEP_VALUES = 256, BT_SWEEP_RUNS = 4096, BT_SWEEP_TEXT = 1024 };
 
@@ -51,8 +51,17 @@ typedef struct bt_sweep_file {
     void *memory; /* the texts of the file */
 } bt_sweep_file;
 
+const bt_opt *bt_sweep_opt(const char *key); /* of a run's settings; NULL: none */
+
 /* BT_ARG names line, key and what is allowed; the name defaults to the file's */
 bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) BT_MUST_CHECK;
+/* What `--find-lr` says, as a file of method find-lr would. config: of the run, "" for none. */
+typedef struct bt_sweep_find {
+    const char *name, *config;
+    double from, to;
+    int64_t steps;
+} bt_sweep_find;
+bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_file_release(bt_sweep_file *f);
 
 typedef enum { BT_SWEEP_WAITS, BT_SWEEP_RUNS_NOW, BT_SWEEP_REACHED, BT_SWEEP_FAILED } bt_sweep_at;
@@ -117,6 +126,14 @@ typedef struct bt_sweep_work {
 
 /* BT_STOPPED: by a signal, or out of time; everything has been saved */
 bt_code bt_sweep_train(bt_sweep_plan *p, bt_sweep_work *w, bt_err *err) BT_MUST_CHECK;
+
+/* ---- the learning rate found (method find-lr) ---- */
+
+/* BT_ARG names what a range test cannot be made of; its further settings are added to the file's */
+bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) BT_MUST_CHECK;
+/* the judgement of its run, as a chart and words, or as JSON; and a note at the step of the rate that is
+ * suggested, once, which the views show */
+bt_code bt_sweep_find_report(const bt_sweep_plan *p, bool json, bt_err *err) BT_MUST_CHECK;
 
 /* ---- words ---- */
 

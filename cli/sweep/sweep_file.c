@@ -10,7 +10,7 @@
 #define FIELD(f) offsetof(bt_sweep_head, f), sizeof(((bt_sweep_head *)0)->f)
 static const bt_opt head_rows[] = {
     {"name", NULL, BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL, "of the group"},
-    {"method", NULL, BT_OPT_ENUM, FIELD(method), "grid", 0, 0, "grid|random|halving", NULL,
+    {"method", NULL, BT_OPT_ENUM, FIELD(method), "grid", 0, 0, "grid|random|halving|find-lr", NULL,
      "how runs are chosen"},
     {"goal", NULL, BT_OPT_TEXT, FIELD(goal), "loss", 0, 0, NULL, NULL,
      "metric of a step, or best_val"},
@@ -72,6 +72,12 @@ static bt_code make_rows(table *t, bt_err *err) {
         }
     }
     return bt_opts_init(&t->opts, t->rows, t->n, &t->values, err);
+}
+
+const bt_opt *bt_sweep_opt(const char *key) {
+    for (size_t i = 0; i < bt_run_opts_n; i++)
+        if (strcmp(bt_run_opts[i].key, key) == 0) return &bt_run_opts[i];
+    return NULL;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -223,6 +229,7 @@ static bt_code check_head(bt_sweep_file *f, bt_err *err) {
                        "%s: the space is empty: give settings with their values ('space:', below "
                        "it 'optim.lr: [1e-3, 2e-3]')",
                        f->path);
+    if (h->method == BT_SWEEP_FIND_LR) return bt_sweep_find_settings(f, err);
     if (h->method == BT_SWEEP_HALVING && !h->runs)
         return bt_fail(err, BT_ARG, "%s: say how many runs begin: 'runs: N'", f->path);
     if (h->method == BT_SWEEP_RANDOM && !h->runs && !h->budget_steps)
@@ -243,6 +250,29 @@ bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) {
     if (code == BT_OK) code = take_settings(f, t, err);
     if (code == BT_OK) code = check_head(f, err);
     return code;
+}
+
+bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *err) {
+    memset(f, 0, sizeof *f);
+    f->path = "--find-lr";
+    table *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    f->memory = t;
+    char *steps = t->values.text[0], *range = t->values.text[1];
+    bt_code code = make_rows(t, err);
+    if (code != BT_OK) return code;
+    f->head = t->values.head;
+    f->head.method = BT_SWEEP_FIND_LR;
+    snprintf(f->head.name, sizeof f->head.name, "%s", find->name);
+    if (snprintf(f->head.config, sizeof f->head.config, "%s", find->config) >=
+        (int)sizeof f->head.config)
+        return bt_fail(err, BT_ARG, "the path '%.60s...' is too long", find->config);
+    snprintf(steps, BT_SWEEP_TEXT, "%lld", (long long)find->steps);
+    snprintf(range, BT_SWEEP_TEXT, "log %.9g .. %.9g", find->from, find->to);
+    f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.steps"), steps,
+                                                      "--steps"};
+    BT_TRY(take_axis(f, bt_sweep_opt("optim.lr"), range, "--from, --to", err));
+    return check_head(f, err);
 }
 
 void bt_sweep_file_release(bt_sweep_file *f) {

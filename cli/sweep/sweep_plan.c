@@ -9,6 +9,7 @@
 #include "cli/sweep/sweep.h"
 #include "engine/base/rng.h"
 #include "engine/kernels/table/cpu.h"
+#include "store/read/lr_range.h"
 
 /* tries of a draw that must differ from those before it, for one run */
 enum { DRAWS = 64 };
@@ -79,11 +80,23 @@ static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
     return BT_OK;
 }
 
+/* the one run of a range test ends at the highest rate */
+static bool top_of_range(const bt_sweep_file *f, bt_sweep_run *r) {
+    char buf[40];
+    snprintf(buf, sizeof buf, "%.9g", f->axes[0].to);
+    return (r->values[0] = strdup(buf)) != NULL;
+}
+
 static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
     bool full = false;
     p->runs = calloc(n + 1, sizeof *p->runs);
     if (!p->runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", n);
     while (p->n < n && !full) {
+        if (p->file->head.method == BT_SWEEP_FIND_LR) {
+            if (!top_of_range(p->file, &p->runs[p->n++]))
+                return bt_fail(err, BT_NOMEM, "no memory for a run");
+            continue;
+        }
         if (p->file->head.method != BT_SWEEP_GRID) {
             BT_TRY(add_drawn(p, &full, err));
             continue;
@@ -251,7 +264,9 @@ static bt_code choose_folder(bt_sweep_plan *p, const char *store, const char *ou
 static bt_code count_points(const bt_sweep_plan *p, size_t *most, size_t *space, bt_err *err) {
     const bt_sweep_file *f = p->file;
     const size_t wanted = (size_t)f->head.runs;
-    *space = f->head.method == BT_SWEEP_GRID ? grid_size(f) : BT_SWEEP_RUNS;
+    *space = f->head.method == BT_SWEEP_GRID      ? grid_size(f)
+             : f->head.method == BT_SWEEP_FIND_LR ? 1
+                                                  : BT_SWEEP_RUNS;
     if (f->head.method == BT_SWEEP_GRID && *space > BT_SWEEP_RUNS)
         return bt_fail(err, BT_ARG, "%s: the grid has more than %d points (try method: random)",
                        f->path, BT_SWEEP_RUNS);
@@ -285,6 +300,11 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char 
     BT_TRY(make_points(p, most, err));
     if (f->head.method == BT_SWEEP_GRID) p->left_out = space - p->n;
     for (size_t i = 0; i < p->n; i++) BT_TRY(check_run(p, &p->runs[i], err));
+    if (f->head.method == BT_SWEEP_FIND_LR &&
+        (p->runs[0].steps < BT_LR_RANGE_LEAST || p->runs[0].steps > BT_LR_RANGE_MOST))
+        return bt_fail(err, BT_ARG,
+                       "%s: %lld steps are no range test: between %d and %d are (train.steps)",
+                       f->path, (long long)p->runs[0].steps, BT_LR_RANGE_LEAST, BT_LR_RANGE_MOST);
     return fit_budget(p, err);
 }
 

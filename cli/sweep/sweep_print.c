@@ -9,7 +9,7 @@
 #include "cli/common/table.h"
 #include "cli/sweep/sweep.h"
 
-static const char *const methods[] = {"grid", "random", "halving"};
+static const char *const methods[] = {"grid", "random", "halving", "find-lr"};
 
 const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size) {
     size_t used = 0;

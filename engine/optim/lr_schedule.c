@@ -25,8 +25,16 @@ static double bitnet(const bt_lr_schedule *s, int64_t step) {
     return left > 0 ? peak * left : 0.0;
 }
 
+/* A range test (Smith, WACV 2017, section 3.3, with a geometric rise): from lr_min_frac of the rate to
+ * the rate, without warm-up. */
+static double range(const bt_lr_schedule *s, int64_t step) {
+    if (step + 1 >= s->steps) return s->lr;
+    return s->lr * pow(s->lr_min_frac, 1 - (double)step / (double)(s->steps - 1));
+}
+
 double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     if (step < 0) step = 0;
+    if (s->kind == BT_SCHED_RANGE) return range(s, step);
     double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup
                                                         : 1.0;
     if (s->kind == BT_SCHED_BITNET) return warm * bitnet(s, step);
@@ -34,7 +42,8 @@ double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     double p = progress(s, step), low = s->lr * s->lr_min_frac;
     switch (s->kind) {
     case BT_SCHED_CONSTANT:
-    case BT_SCHED_BITNET: return s->lr;
+    case BT_SCHED_BITNET:
+    case BT_SCHED_RANGE: return s->lr;
     case BT_SCHED_COSINE: return low + 0.5 * (s->lr - low) * (1.0 + cos(PI * p));
     case BT_SCHED_LINEAR: return s->lr + (low - s->lr) * p;
     case BT_SCHED_WSD: { /* warm-up, stable, decay: the last decay_frac of all steps falls linearly */

@@ -9,7 +9,8 @@ typedef enum {
     BT_SCHED_COSINE,
     BT_SCHED_LINEAR,
     BT_SCHED_WSD,
-    BT_SCHED_BITNET
+    BT_SCHED_BITNET,
+    BT_SCHED_RANGE
 } bt_sched_kind;
 
 typedef struct bt_lr_schedule {

@@ -141,6 +141,9 @@ static const contract contracts[] = {
      "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history "
      "a:layers.rows.0.grad_norm_history ?:layers.rows.0.update_ratio "
      "a:layers.rows.0.update_history"},
+    {"lr_range", "base", "",
+     "s:run b:is ?:suggested ?:steepest ?:least ?:diverged ?:top n:step t:nothing a:lr a:loss "
+     "a:smooth"},
     {"events", "base", "limit=5",
      "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s "
      "n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "

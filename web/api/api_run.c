@@ -1,10 +1,12 @@
 /* api_run.c - one run in full, several compared, and SQL. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/tables/fact.h"
 #include "store/read/compare_runs.h"
+#include "store/read/lr_range.h"
 #include "web/api/api.h"
 #include "web/api/query_process.h"
 #include "web/api/row_limits.h"
@@ -241,6 +243,27 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     return BT_OK;
+}
+
+/* ---- a learning-rate range test ---- */
+
+bt_code bt_api_lr_range(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    char name[BT_NAME_MAX];
+    bt_db *db;
+    bt_json j;
+    bool is = false;
+    (void)r;
+    bt_lr_range *range = malloc(sizeof *range);
+    if (!range) return bt_fail(err, BT_NOMEM, "no memory for a range test");
+    bt_code code = begin(a, run, &db, name, out, &j, err);
+    if (code == BT_OK) code = bt_db_lr_range(db, name, &is, range, err);
+    if (code == BT_OK) {
+        bt_json_bool(&j, "is", is);
+        bt_lr_range_json(range, &j);
+        bt_json_end(&j, '}');
+    }
+    free(range);
+    return code;
 }
 
 /* ---- SQL ---- */

@@ -74,6 +74,7 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
     } plain[] = {{"", bt_api_run},
                  {"/head", bt_api_head},
                  {"/superseded", bt_api_superseded},
+                 {"/lr_range", bt_api_lr_range},
                  {"/breakdown", bt_api_ranks},
                  {"/stragglers", bt_api_ranks},
                  {"/comm", bt_api_comm},

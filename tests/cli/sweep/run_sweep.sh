@@ -72,6 +72,30 @@ line 's/4e-3 in 2/8e-3 in 2/'
 code 4 sweep changed.yaml --out elsewhere
 says "run 'lr-001' is in the database already"
 
+# a learning rate is found: one run whose rate rises, judged, noted once, and shown by the page's route
+line '/weight_decay/d; s/^name: lr/name: find\nmethod: find-lr/; s/optim.lr: .*/optim.lr: log 1e-5 .. 1/; s/steps: 12/steps: 40/'
+ok sweep changed.yaml
+grep -q '^suggested learning rate: [0-9]' out || fault "no rate is suggested: $(cat out)"
+rate=$(q "SELECT printf('%.2g', lr) FROM steps s JOIN events e ON e.run = s.run AND e.step = s.step WHERE s.run = 'find-001' AND e.kind = 'annotation'")
+ok sweep changed.yaml --json
+grep -q '"method":"find-lr","run":"find-001","suggested":[0-9]' out || fault "its JSON: $(cut -c1-200 out)"
+[ "$(q "SELECT count(*) FROM events WHERE run = 'find-001' AND title LIKE 'suggested learning rate $rate%'")" = 1 ] || fault "it is not noted once, at its step"
+[ "$(q "SELECT count(*) FROM steps s JOIN steps t ON t.run = s.run AND t.step = s.step + 1 WHERE s.run = 'find-001' AND abs(t.lr / s.lr - pow(1e5, 1. / 39)) > 1e-6")" = 0 ] ||
+    fault "the rate does not rise by equal factors"
+cp changed.yaml find.yaml
+for bad in 's/log 1e-5 .. 1/log 1e-5 .. 1 in 5/' 's/log 1e-5 .. 1/[1e-3, 1e-2]/' 's/log 1e-5 .. 1/0 .. 1/' 's/optim.lr:/optim.beta2:/'; do
+    sed -e "$bad" find.yaml >changed.yaml
+    code 2 sweep changed.yaml
+done
+refused 2 "the range must go upwards" 's/^name: lr/name: x\nmethod: find-lr/; /weight_decay/d; s/log 1e-3 .. 4e-3 in 2/log 1 .. 1e-3/'
+refused 2 "12 steps are no range test" 's/^name: lr/name: x\nmethod: find-lr/; /weight_decay/d; s/log 1e-3 .. 4e-3 in 2/log 1e-3 .. 1/'
+refused 2 "a range test sets 'optim.schedule' itself" 's/^name: lr/name: x\nmethod: find-lr/; /weight_decay/d; s/log 1e-3 .. 4e-3 in 2/log 1e-3 .. 1/; s/steps: 12/steps: 40/; s/^  launch:/  optim.schedule: wsd\n  launch:/'
+code 2 sweep --find-lr --from 1 --to 0.1
+says "the range must go upwards"
+code 2 sweep --find-lr --steps 3
+code 2 sweep grid.yaml --to 1
+says "goes with --find-lr"
+
 # halving, killed with -9 in its first rung and again later: it ends where one that nobody killed ends
 line 's/^name: lr/name: hv\nmethod: halving\nruns: 4\nhalving: {keep: 2, first_steps: 6}/; s/ in 2//; s/steps: 12/steps: 24/'
 cp changed.yaml hv.yaml

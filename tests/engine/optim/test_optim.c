@@ -275,6 +275,11 @@ static void schedules(void **state) {
     s.decay_frac = 0;
     near(bt_schedule_lr(&s, 99), 2e-3);
 
+    s.kind = BT_SCHED_RANGE; /* equal factors from a step to the next, whatever the warm-up */
+    s.steps = 5, s.lr = 1, s.lr_min_frac = 1e-4;
+    for (int i = 0; i < 5; i++) near(bt_schedule_lr(&s, i), pow(10, i - 4));
+    near(bt_schedule_lr(&s, 9), 1);
+
     /* BitNet: both lines aim at zero after the last step, the second from its own peak; decay ends
      *         with the first */
     s = (bt_lr_schedule){.kind = BT_SCHED_BITNET,
@@ -300,7 +305,7 @@ static void schedules(void **state) {
     s.steps = 1;
     near(bt_schedule_lr(&s, 0), 1.5e-5); /* shorter than its warm-up: still a number */
     /* no schedule of any length leaves [0, lr] */
-    for (int kind = BT_SCHED_CONSTANT; kind <= BT_SCHED_BITNET; kind++) {
+    for (int kind = BT_SCHED_CONSTANT; kind <= BT_SCHED_RANGE; kind++) {
         for (int64_t steps = 1; steps < 30; steps++) {
             for (int64_t warmup = 0; warmup < 40; warmup += 7) {
                 bt_lr_schedule any = {.kind = (bt_sched_kind)kind,

@@ -16,6 +16,7 @@ import {
 } from "../base/format.js";
 import { charts, figureHelp } from "../base/vocabulary.js";
 import { chipsBox, samplesCard } from "../cards/first_page_boxes.js";
+import { lrRangeCard } from "../cards/lr_range_card.js";
 import { seriesCard } from "../cards/series_card.js";
 import { troubleBox } from "../cards/trouble_box.js";
 import { showPage } from "./page.js";
@@ -113,6 +114,7 @@ export function overviewPage(root, ctx) {
   const cards = [
     seriesCard(ctx, { ...charts.loss, wide: true, tall: true, ghosts: true }),
     samplesCard(ctx),
+    lrRangeCard(ctx),
     gradientCard(ctx),
     seriesCard(ctx, charts.learningRate),
     seriesCard(ctx, charts.throughput),
