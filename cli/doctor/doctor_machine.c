@@ -16,6 +16,7 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/observe/energy.h"
+#include "monitor/job/machine/placement.h"
 
 static bool first_line(const char *path, char *buf, size_t size) {
     FILE *f = fopen(path, "re");
@@ -105,6 +106,11 @@ void bt_doctor_processor(bt_doctor *d) {
     else
         bt_doc(d, BT_DOC_OK, "cores", "%d, all usable", c->cores);
     quota(d, c->cores);
+    bt_cpu_place places[BT_PLACES_MAX];
+    char words[128];
+    const size_t n = bt_machine_places(places, NULL);
+    if (n > 0)
+        bt_doc(d, BT_DOC_INFO, "cores", "%s", bt_places_words(places, n, words, sizeof words));
     char clock[64];
     if (first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock,
                    sizeof clock) &&

@@ -19,28 +19,24 @@
 #include "engine/model/net/generate.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/plan.h"
+#include "monitor/job/machine/placement.h"
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
-/* This rank's contiguous share of the cores the job may use, unless whoever started us has shared
+/* This rank's share of the cores that the job may use (placement.h), unless whoever started us has shared
  * them out already. Threads inherit it; inside the share the kernel places them. */
-static void take_cores(int threads) {
-    cpu_set_t all, mine;
-    const int n = bt_comm_local_size(), r = bt_comm_local_rank();
-    if (n < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return;
-    const int count = CPU_COUNT(&all);
+static void take_cores(const bt_run_cfg *cfg, int threads) {
+    bt_cpu_place places[BT_PLACES_MAX];
+    cpu_set_t mine;
+    const int n = bt_comm_local_size();
+    const size_t count = n < 2 ? 0 : bt_machine_places(places, NULL);
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    /* too few to share, or shared out by the launcher */
-    if (count < n || (long)count * n <= online) return;
-    CPU_ZERO(&mine);
-    int at = 0;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all)) continue;
-        if (at >= count * r / n && at < count * (r + 1) / n) CPU_SET(cpu, &mine);
-        at++;
-    }
-    /* more threads than the share: let the kernel move them */
-    if (threads > CPU_COUNT(&mine)) return;
+    const bt_place_job job = {.ranks = n,
+                              .rank = bt_comm_local_rank(),
+                              .threads = threads,
+                              .group = (int)(cfg->tp > 1 ? cfg->tp : 1)};
+    if (count == 0 || (long)count * n <= online) return; /* shared out by the launcher */
+    if (!bt_place_rank(places, count, &job, &mine)) return;
     if (sched_setaffinity(0, sizeof mine, &mine) != 0)
         bt_log(BT_LOG_DEBUG, "rank %d could not be bound to its cores",
                bt_comm_rank(bt_comm_world()));
@@ -53,7 +49,7 @@ bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
         threads = bt_cpu_get()->cores / bt_comm_local_size();
         if (threads < 1) threads = 1;
     }
-    take_cores(threads);
+    take_cores(cfg, threads);
     if (code == BT_OK) code = bt_threads_init(threads, err);
     return bt_agree(bt_comm_world(), code, err);
 }

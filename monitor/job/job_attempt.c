@@ -16,8 +16,8 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "monitor/job/job.h"
-#include "monitor/job/launch/machine_map.h"
 #include "monitor/job/launch/proc.h"
+#include "monitor/job/machine/machine_map.h"
 
 /* ---- what it leaves behind ------------------------------------------------------------------- */
 

@@ -20,9 +20,9 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "monitor/job/job.h"
-#include "monitor/job/launch/machine_map.h"
 #include "monitor/job/launch/proc.h"
 #include "monitor/job/launch/remote_cleanup.h"
+#include "monitor/job/machine/machine_map.h"
 
 /* whoever watches, or attacks the watcher, comes after the ranks */
 enum { VIEWER_NICE = 10 };

@@ -19,8 +19,8 @@
 #include "engine/base/clock.h"
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
-#include "monitor/job/launch/machine_map.h"
 #include "monitor/job/launch/proc.h"
+#include "monitor/job/machine/machine_map.h"
 
 static char folder[64];
 

@@ -3,8 +3,8 @@
  * mpirun and every rank map the machine when they start (hwloc), which is half of their start: 60 to
  * 100 ms for two ranks. A job on this host alone gets the map of a file instead (launch.c names it in the
  * environment). Threads: one. */
-#ifndef BT_MONITOR_JOB_LAUNCH_MACHINE_MAP_H
-#define BT_MONITOR_JOB_LAUNCH_MACHINE_MAP_H
+#ifndef BT_MONITOR_JOB_MACHINE_MACHINE_MAP_H
+#define BT_MONITOR_JOB_MACHINE_MACHINE_MAP_H
 
 #include <stdbool.h>
 

@@ -1,0 +1,114 @@
+/* machine_map.c - hwloc's view of the machine, exported as XML, and as a list of hardware threads. The only
+ * file that knows hwloc. */
+#include "monitor/job/machine/machine_map.h"
+#include "monitor/job/machine/placement.h"
+
+/* the processors that this process may use, and their number; 0: not known */
+static size_t allowed(cpu_set_t *set) {
+    CPU_ZERO(set);
+    return sched_getaffinity(0, sizeof *set, set) == 0 ? (size_t)CPU_COUNT(set) : 0;
+}
+
+#ifdef BITRAIN_HAVE_HWLOC
+
+#include <hwloc.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Open MPI 4.1 asks for the same: processors that this job may not use are part of the map, and of
+ * the devices the important ones. Displays and graphics cards are left out, because looking for a
+ * display can wait for a name server, 5 s. */
+static bool load(hwloc_topology_t topology) {
+    static const char *const unwanted[] = {"gl", "opencl"};
+    for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
+        (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                            unwanted[i]);
+    return hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
+           hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
+           hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) == 0 &&
+           hwloc_topology_load(topology) == 0;
+}
+
+bool bt_machine_map_write(const char *path) {
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0) return false;
+    bool ok = load(topology) && hwloc_topology_export_xml(topology, path, 0) == 0;
+    hwloc_topology_destroy(topology);
+    if (!ok) unlink(path);
+    return ok;
+}
+
+/* Sockets, memory domains, cores and hardware threads alone: 2 ms here. A restarted job reads the map that
+ * its supervisor has written. */
+static bool load_places(hwloc_topology_t topology, const char *machine) {
+    /* a memory domain that is a part of a socket lies below a group */
+    static const hwloc_obj_type_t kept[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_GROUP, HWLOC_OBJ_CORE};
+    bool ok = hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        ok = ok && hwloc_topology_set_type_filter(topology, kept[i],
+                                                  kept[i] == HWLOC_OBJ_GROUP
+                                                      ? HWLOC_TYPE_FILTER_KEEP_STRUCTURE
+                                                      : HWLOC_TYPE_FILTER_KEEP_ALL) == 0;
+    return ok && (!machine || hwloc_topology_set_synthetic(topology, machine) == 0) &&
+           hwloc_topology_load(topology) == 0;
+}
+
+/* 0 where the machine does not tell */
+static int above(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t pu) {
+    const struct hwloc_obj *o = hwloc_get_ancestor_obj_by_type(topology, type, pu);
+    return o ? (int)o->logical_index : 0;
+}
+
+static int domain_of(hwloc_topology_t topology, hwloc_obj_t pu) {
+    const struct hwloc_obj *node = NULL;
+    while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (hwloc_obj_t)node)))
+        if (hwloc_bitmap_isset(node->cpuset, pu->os_index)) return (int)node->logical_index;
+    return 0;
+}
+
+static int by_order(const void *a, const void *b) {
+    const bt_cpu_place *x = a, *y = b;
+    if (x->package != y->package) return x->package - y->package;
+    if (x->domain != y->domain) return x->domain - y->domain;
+    return x->core != y->core ? x->core - y->core : x->cpu - y->cpu;
+}
+
+size_t bt_machine_places(bt_cpu_place places[BT_PLACES_MAX], const char *machine) {
+    hwloc_topology_t topology;
+    hwloc_obj_t pu = NULL;
+    cpu_set_t may;
+    size_t n = 0;
+    if (allowed(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
+    const bool ok = load_places(topology, machine);
+    while (ok && n < BT_PLACES_MAX &&
+           (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
+        if (pu->os_index >= CPU_SETSIZE || (!machine && !CPU_ISSET(pu->os_index, &may))) continue;
+        const bool has_core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
+        places[n++] = (bt_cpu_place){.cpu = (int)pu->os_index,
+                                     .package = above(topology, HWLOC_OBJ_PACKAGE, pu),
+                                     .domain = domain_of(topology, pu),
+                                     .core = has_core ? above(topology, HWLOC_OBJ_CORE, pu)
+                                                      : (int)pu->logical_index};
+    }
+    hwloc_topology_destroy(topology);
+    qsort(places, n, sizeof *places, by_order);
+    return n;
+}
+
+#else
+
+bool bt_machine_map_write(const char *path) {
+    (void)path;
+    return false;
+}
+
+size_t bt_machine_places(bt_cpu_place places[BT_PLACES_MAX], const char *machine) {
+    cpu_set_t may;
+    size_t n = 0;
+    if (machine || allowed(&may) == 0) return 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET((size_t)cpu, &may)) places[n++] = (bt_cpu_place){.cpu = cpu, .core = cpu};
+    return n;
+}
+
+#endif

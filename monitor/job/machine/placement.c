@@ -1,0 +1,122 @@
+/* placement.c - shares of cores, domain by domain. */
+#include "monitor/job/machine/placement.h"
+
+#include <stdio.h>
+
+/* ---- cores, domains and sockets -------------------------------------------------------------- */
+
+/* places[i] begins another socket, domain or core than places[i - 1] */
+typedef bool (*begins)(const bt_cpu_place *p, size_t i);
+
+static bool new_package(const bt_cpu_place *p, size_t i) {
+    return i == 0 || p[i].package != p[i - 1].package;
+}
+
+static bool new_domain(const bt_cpu_place *p, size_t i) {
+    return new_package(p, i) || p[i].domain != p[i - 1].domain;
+}
+
+static bool new_core(const bt_cpu_place *p, size_t i) {
+    return new_domain(p, i) || p[i].core != p[i - 1].core;
+}
+
+static int count(const bt_cpu_place *p, size_t n, begins is_new) {
+    int sum = 0;
+    for (size_t i = 0; i < n; i++) sum += is_new(p, i);
+    return sum;
+}
+
+typedef struct run { /* of cores: first, and one behind the last */
+    int begin, end;
+} run;
+
+/* the part of the machine that has the core, as a run of cores */
+static run part_of(const bt_cpu_place *p, size_t n, begins part, int core) {
+    run r = {0, 0};
+    int at = -1;
+    for (size_t i = 0; i < n; i++) {
+        if (!new_core(p, i)) continue;
+        at++;
+        if (part(p, i)) {
+            if (at > core) break;
+            r.begin = at;
+        }
+        r.end = at + 1;
+    }
+    return r;
+}
+
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+/* the core in the middle of an equal share of all cores, the group's that the rank is in */
+static int middle(int cores, const bt_place_job *j, int rank, int group) {
+    const int groups = j->ranks / group;
+    return (int)((long)cores * (2 * (rank / group) + 1) / (2 * groups));
+}
+
+/* Each group, whole, to the part that its middle falls into. false: there are fewer groups than parts, or
+ * some part has more ranks than cores. */
+static bool share_by(const bt_cpu_place *p, size_t n, const bt_place_job *j, begins part, int group,
+                     run *mine) {
+    const int cores = count(p, n, new_core);
+    if (j->ranks % group != 0 || j->ranks / group < count(p, n, part)) return false;
+    const run own = part_of(p, n, part, middle(cores, j, j->rank, group));
+    int first = -1, sharing = 0, here = 0, last = -1;
+    for (int r = 0; r < j->ranks; r++) {
+        const run at = part_of(p, n, part, middle(cores, j, r, group));
+        here = at.begin == last ? here + 1 : 1;
+        last = at.begin;
+        if (here > at.end - at.begin) return false;
+        if (at.begin != own.begin) continue;
+        if (first < 0) first = r;
+        sharing++;
+    }
+    const int size = own.end - own.begin, k = j->rank - first;
+    *mine = (run){own.begin + size * k / sharing, own.begin + size * (k + 1) / sharing};
+    return true;
+}
+
+static void take(const bt_cpu_place *p, size_t n, run cores, bool first_threads_only,
+                 cpu_set_t *mine) {
+    int at = -1;
+    CPU_ZERO(mine);
+    for (size_t i = 0; i < n; i++) {
+        const bool first = new_core(p, i);
+        at += first;
+        if (at >= cores.begin && at < cores.end && (first || !first_threads_only))
+            CPU_SET((size_t)p[i].cpu, mine);
+    }
+}
+
+bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_set_t *mine) {
+    const int cores = count(p, n, new_core);
+    CPU_ZERO(mine);
+    if (j->ranks < 1 || (size_t)j->ranks > n) return false;
+    if (j->ranks > cores) { /* hardware threads of a core go to neighbours */
+        for (size_t i = n * (size_t)j->rank / (size_t)j->ranks;
+             i < n * (size_t)(j->rank + 1) / (size_t)j->ranks; i++)
+            CPU_SET((size_t)p[i].cpu, mine);
+        return j->threads <= CPU_COUNT(mine);
+    }
+    const int group = j->group > 1 ? j->group : 1;
+    run share;
+    if (!share_by(p, n, j, new_domain, group, &share) &&
+        !(group > 1 && share_by(p, n, j, new_package, group, &share)) &&
+        !share_by(p, n, j, new_domain, 1, &share)) /* such as fewer ranks than domains */
+        share = (run){(int)((long)cores * j->rank / j->ranks),
+                      (int)((long)cores * (j->rank + 1) / j->ranks)};
+    take(p, n, share, j->threads <= share.end - share.begin, mine);
+    return j->threads <= CPU_COUNT(mine);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+const char *bt_places_words(const bt_cpu_place *p, size_t n, char *out, size_t size) {
+    int packages = 0;
+    for (size_t i = 0; i < n; i++) packages += i == 0 || p[i].package != p[i - 1].package;
+    const int domains = count(p, n, new_domain), cores = count(p, n, new_core);
+    snprintf(out, size, "%d socket%s, %d memory domain%s, %d core%s, %zu hardware thread%s",
+             packages, packages == 1 ? "" : "s", domains, domains == 1 ? "" : "s", cores,
+             cores == 1 ? "" : "s", n, n == 1 ? "" : "s");
+    return out;
+}

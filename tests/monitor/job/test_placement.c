@@ -1,0 +1,169 @@
+/* test_placement.c - machines as hwloc describes them, and what every rank of them must find true: shares that do
+ * not overlap, ranks inside one memory domain, groups inside one socket, a core for each thread. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/machine/placement.h"
+
+static bt_cpu_place places[BT_PLACES_MAX];
+
+/* the fields of `what` that the processors of a set have: 1, where all are of one */
+typedef enum { PACKAGE, DOMAIN, CORE } part;
+
+static int parts_of(size_t n, const cpu_set_t *set, part what) {
+    int sum = 0, last = -1;
+    for (size_t i = 0; i < n; i++) {
+        if (!CPU_ISSET((size_t)places[i].cpu, set)) continue;
+        const int at = what == PACKAGE  ? places[i].package
+                       : what == DOMAIN ? places[i].domain
+                                        : places[i].core;
+        sum += at != last;
+        last = at;
+    }
+    return sum;
+}
+
+static void machines_are_read(void **state) {
+    (void)state;
+    char words[128];
+    size_t n = bt_machine_places(places, "pack:2 numa:2 core:4 pu:2");
+    if (n == 0) return; /* built without hwloc */
+    assert_int_equal(n, 32);
+    assert_string_equal(bt_places_words(places, n, words, sizeof words),
+                        "2 sockets, 4 memory domains, 16 cores, 32 hardware threads");
+    for (size_t i = 1; i < n; i++) {
+        assert_true(places[i].core == places[i - 1].core + (i % 2 == 0));
+        assert_true(places[i].domain == places[i - 1].domain + (i % 8 == 0));
+        assert_true(places[i].package == places[i - 1].package + (i % 16 == 0));
+    }
+    n = bt_machine_places(places, "pu:1");
+    assert_string_equal(bt_places_words(places, n, words, sizeof words),
+                        "1 socket, 1 memory domain, 1 core, 1 hardware thread");
+    assert_int_equal(bt_machine_places(places, "pack:two"), 0);
+}
+
+static void this_machine_is_what_the_process_may_use(void **state) {
+    (void)state;
+    cpu_set_t may, seen;
+    const size_t n = bt_machine_places(places, NULL);
+    CPU_ZERO(&seen);
+    for (size_t i = 0; i < n; i++) CPU_SET((size_t)places[i].cpu, &seen);
+    assert_int_equal(sched_getaffinity(0, sizeof may, &may), 0);
+    assert_true(CPU_EQUAL(&may, &seen));
+    assert_int_equal(CPU_COUNT(&seen), n);
+}
+
+typedef struct row {
+    const char *machine;
+    int ranks, threads, group;
+    int cpus; /* of every rank */
+    bool bound;
+} row;
+
+/* cores are numbered after each other, their second hardware threads between them */
+static const row rows[] = {
+    {"pack:1 numa:1 core:2 pu:1", 2, 1, 1, 1, true},
+    {"pack:1 numa:1 core:8 pu:1", 2, 4, 1, 4, true},
+    {"pack:1 numa:1 core:8 pu:2", 2, 4, 1, 4, true},  /* a core each: second threads stay idle */
+    {"pack:1 numa:1 core:8 pu:2", 2, 8, 1, 8, true},  /* and both where there are more threads */
+    {"pack:1 numa:1 core:4 pu:2", 8, 1, 1, 1, true},  /* neighbours share a core */
+    {"pack:1 numa:1 core:4 pu:1", 8, 1, 1, 0, false}, /* fewer processors than ranks */
+    {"pack:1 numa:1 core:4 pu:1", 2, 3, 1, 2, false}, /* fewer than threads */
+    {"pack:2 numa:1 core:8 pu:2", 4, 4, 2, 4, true},
+    {"pack:2 numa:1 core:8 pu:1", 1, 16, 1, 16, true},
+    {"pack:2 numa:2 core:6 pu:1", 4, 6, 4, 6, true},
+    {"pack:2 numa:1 core:12 pu:1", 8, 3, 4, 3, true},
+    {"pack:4 numa:1 core:4 pu:1", 2, 8, 1, 8, true}, /* two sockets a rank */
+    {"pack:8 numa:4 core:16 pu:2", 64, 8, 8, 8, true},
+};
+
+static void every_rank_has_its_share(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const row *x = &rows[i];
+        const size_t n = bt_machine_places(places, x->machine);
+        cpu_set_t all, mine, both;
+        if (n == 0) return;
+        CPU_ZERO(&all);
+        for (int r = 0; r < x->ranks; r++) {
+            const bt_place_job job = {x->ranks, r, x->threads, x->group};
+            assert_int_equal(bt_place_rank(places, n, &job, &mine), x->bound);
+            assert_int_equal(CPU_COUNT(&mine), x->cpus);
+            CPU_AND(&both, &all, &mine);
+            assert_int_equal(CPU_COUNT(&both), 0);
+            CPU_OR(&all, &all, &mine);
+        }
+    }
+}
+
+/* Of every machine and job that divide: a rank in one domain, a group in one socket, a thread a core. */
+static void ranks_stay_in_their_domain(void **state) {
+    (void)state;
+    static const char *const machines[] = {"pack:2 numa:1 core:6 pu:2", "pack:2 numa:2 core:6 pu:1",
+                                           "pack:1 numa:4 core:3 pu:2",
+                                           "pack:4 numa:1 core:3 pu:1"};
+    int seen = 0;
+    for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
+        const size_t n = bt_machine_places(places, machines[m]);
+        cpu_set_t mine, group;
+        if (n == 0) return;
+        const int domains = places[n - 1].domain + 1, cores = places[n - 1].core + 1,
+                  sockets = places[n - 1].package + 1;
+        for (int ranks = domains; ranks <= cores; ranks++) {
+            for (int g = 1; g <= ranks; g *= 2) {
+                CPU_ZERO(&group);
+                for (int r = 0; r < ranks; r++) {
+                    const bt_place_job job = {ranks, r, 1, g};
+                    assert_true(bt_place_rank(places, n, &job, &mine));
+                    if (g == 1) assert_int_equal(parts_of(n, &mine, DOMAIN), 1);
+                    assert_int_equal(parts_of(n, &mine, CORE), CPU_COUNT(&mine));
+                    if (r % g == 0) CPU_ZERO(&group);
+                    CPU_OR(&group, &group, &mine);
+                    /* those that some socket cannot hold are split */
+                    const int groups = ranks / g, most = (groups + sockets - 1) / sockets;
+                    if (r % g != g - 1 || ranks % g || groups < sockets) continue;
+                    if (most * g > cores / sockets) continue;
+                    assert_int_equal(parts_of(n, &group, PACKAGE), 1);
+                    seen++;
+                }
+            }
+        }
+    }
+    assert_true(seen > 100);
+}
+
+/* Half of one socket is another job's: shares follow what is left, and no core has two ranks. */
+static void what_is_left_of_a_machine_is_shared(void **state) {
+    (void)state;
+    size_t n = bt_machine_places(places, "pack:2 numa:1 core:8 pu:1");
+    cpu_set_t all, mine, both;
+    if (n == 0) return;
+    memmove(places, places + 5, (n -= 5) * sizeof *places); /* 3 cores and 8 */
+    for (int ranks = 2; ranks <= 11; ranks++) {
+        CPU_ZERO(&all);
+        for (int r = 0; r < ranks; r++) {
+            const bt_place_job job = {ranks, r, 1, 1};
+            assert_true(bt_place_rank(places, n, &job, &mine));
+            CPU_AND(&both, &all, &mine);
+            assert_int_equal(CPU_COUNT(&both), 0);
+            CPU_OR(&all, &all, &mine);
+        }
+        if (ranks == 11) assert_int_equal(CPU_COUNT(&all), 11);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(machines_are_read),
+        cmocka_unit_test(this_machine_is_what_the_process_may_use),
+        cmocka_unit_test(every_rank_has_its_share),
+        cmocka_unit_test(ranks_stay_in_their_domain),
+        cmocka_unit_test(what_is_left_of_a_machine_is_shared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
