@@ -190,6 +190,7 @@ bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool app
 
 bt_code bt_trainer_island_end(bt_trainer *t, bt_err *err) {
     if (!t->island) return BT_OK;
+    bt_island_end(t->island);
     const bt_island_count n = bt_island_counted(t->island);
     bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
                        "hub '%s' has applied %" PRId64 " updates of this island, %" PRId64

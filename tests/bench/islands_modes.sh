@@ -39,4 +39,7 @@ for seed in $(seq "$seeds"); do
     one 'ps async' "$seed" --mode ps --staleness -1
     one 'diloco H=10 int8' "$seed" --mode diloco --inner 10 --codec int8
     one 'diloco H=50 int8' "$seed" --mode diloco --inner 50 --codec int8
+    one 'diloco H=50 int4' "$seed" --mode diloco --inner 50 --codec int4
+    one 'diloco H=50 int4, 5 fragments, overlap 3' "$seed" --mode diloco --inner 50 --codec int4 --set islands.fragments=5 --set islands.overlap=3
+    one 'diloco H=50 int8 async' "$seed" --mode diloco --inner 50 --codec int8 --staleness -1
 done

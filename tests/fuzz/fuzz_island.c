@@ -1,5 +1,6 @@
 /* fuzz_island.c - any bytes where messages between hub and islands come from: as a frame (first byte 0), and
- * as a list of messages with right heads that a hub with one member takes (1): each is a byte of type, a byte
+ * as a list of messages with right heads that a hub with one member takes (1: ps; 3: diloco with fragments in 4
+ * bits): each is a byte of type, a byte
  * of sequence number, one of chunk and one of chunks, two of length, and the payload. */
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static bt_text settings;
+static bt_text settings[2]; /* ps, diloco */
 static size_t elements;
 static uint32_t incarnation;
 
@@ -27,7 +28,7 @@ static bt_port_state answer(void *ctx, const bt_hub_peer *to, const void *frame,
     return BT_PORT_SENT;
 }
 
-static void begin(void) {
+static void begin(bt_text *job, bool diloco) {
     static const char *const words[] = {"--set",          "model.layers=1",
                                         "--set",          "model.d_model=16",
                                         "--set",          "model.heads=1",
@@ -39,7 +40,17 @@ static void begin(void) {
                                         "--batch-tokens", "8",
                                         "--steps",        "9",
                                         "--mode",         "ps",
-                                        "--staleness",    "1"};
+                                        "--staleness",    "1"},
+                             *const own[] = {"--mode",      "diloco",
+                                             "--staleness", "0",
+                                             "--inner",     "2",
+                                             "--codec",     "int4",
+                                             "--set",       "islands.fragments=2",
+                                             "--set",       "islands.warmup=0"};
+    enum { N = sizeof words / sizeof *words, N_OWN = sizeof own / sizeof *own };
+    const char *all[N + N_OWN];
+    memcpy(all, words, sizeof words);
+    memcpy(all + N, own, sizeof own);
     static bt_run_cfg cfg;
     static bt_opts o;
     bt_err err = BT_ERR_INIT;
@@ -48,8 +59,8 @@ static void begin(void) {
     bool help;
     if (bt_comm_init(&err) != BT_OK || bt_kernels_select("generic", &err) != BT_OK ||
         bt_threads_init(1, &err) != BT_OK ||
-        bt_run_cfg_read(&o, &cfg, sizeof words / sizeof *words, (char *const *)(uintptr_t)words,
-                        &help, &err) != BT_OK ||
+        bt_run_cfg_read(&o, &cfg, diloco ? N + N_OWN : N, (char *const *)(uintptr_t)all, &help,
+                        &err) != BT_OK ||
         bt_run_cfg_settle(&o, &cfg, 1, &err) != BT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         abort();
@@ -57,8 +68,8 @@ static void begin(void) {
     bt_run_cfg_model(&cfg, &model);
     if (bt_params_init(&p, &model, (bt_model_slice){.tp_rank = 0}, &err) != BT_OK) abort();
     elements = p.count;
-    bt_job_settings_put(&settings, &cfg, &(bt_job_hashes){bt_params_hash(&p), 1});
-    bt_text_put(&settings, "name=a\nsequences=1\n");
+    bt_job_settings_put(job, &cfg, &(bt_job_hashes){bt_params_hash(&p), 1});
+    bt_text_put(job, "name=a\nsequences=1\n");
     bt_params_release(&p);
 }
 
@@ -73,15 +84,15 @@ static void give(bt_hub *h, bt_island_head head, const void *payload) {
     if (bt_hub_receive(h, &from, frame, n, 1, &err) != BT_OK) abort();
 }
 
-static void as_messages(const uint8_t *data, size_t n) {
+static void as_messages(const bt_text *job, const uint8_t *data, size_t n) {
     enum { HEAD = 6 };
     const bt_hub_cfg cfg = {
         .port = {.send = answer}, .islands = 1, .grace_s = 1, .silence_s = 1e9, .epoch = 5};
     bt_hub *h = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_hub_create(&h, &cfg, &err) != BT_OK) abort();
-    give(h, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)settings.len},
-         bt_text_str(&settings));
+    give(h, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)job->len},
+         bt_text_str(job));
     float *weights = calloc(elements, sizeof *weights);
     const uint32_t bytes = (uint32_t)(elements * sizeof *weights);
     const bt_island_push push = {.kind = BT_PUSH_WEIGHTS, .bytes = bytes, .sequences = 1};
@@ -108,10 +119,13 @@ static void as_messages(const uint8_t *data, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    if (!settings.len) begin();
+    if (!settings[0].len) {
+        begin(&settings[0], false);
+        begin(&settings[1], true);
+    }
     if (n == 0) return 0;
     if (data[0] % 2) {
-        as_messages(data + 1, n - 1);
+        as_messages(&settings[data[0] >> 1 & 1], data + 1, n - 1);
         return 0;
     }
     bt_island_head head;

@@ -181,7 +181,7 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
                &steps, &next, &next_end) < 6)
         return false;
     /* of own steps a few rounds late, as any other (apply_late) */
-    const int64_t late = kind == BT_PUSH_DELTA ? h->cfg.late : 0;
+    const int64_t late = kind == BT_PUSH_DELTA && h->model->fragments == 1 ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
         steps > c->inner || base < 0 || base > h->model->version ||
         (bt_hub_together(h) && h->model->version - base > late) || begin < 0 || end < begin ||
@@ -196,6 +196,7 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     m->round = h->round - (bt_hub_together(h) ? h->model->version - base : 0);
     m->go.kind = kind;
     m->go.steps = steps;
+    m->go.fragment = kind == BT_PUSH_DELTA ? bt_hub_model_fragment(h->model) : 0;
     take_next_back(h, m, next, next_end);
     return true;
 }

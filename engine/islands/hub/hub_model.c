@@ -42,6 +42,15 @@ static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
+    if (m->cfg.island_fragments == 1 || m->cfg.mode != BT_ISLANDS_DILOCO) return BT_OK;
+    if (!bt_codec_at((bt_codec_id)m->cfg.codec)->encode)
+        return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8 or int4)");
+    if (m->cfg.staleness == 0) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "islands.fragments is of islands that step together: --staleness must be 0");
+}
+
 static bt_code create(bt_hub_model *m, bt_err *err) {
     bt_mesh_shape shape;
     BT_TRY(bt_rank_setup_init(&m->setup, &m->cfg, 0, err));
@@ -54,6 +63,9 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
     m->up = m->down = (bt_vector_code){.params = p, .codec = &no_codec};
     const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.codec);
     if (codec->encode) m->up.codec = m->down.codec = codec;
+    m->fragments = m->cfg.mode == BT_ISLANDS_DILOCO ? m->cfg.island_fragments : 1;
+    if (m->fragments > (int64_t)p->n) m->fragments = (int64_t)p->n;
+    m->part = m->n;
     m->update_version = m->encoded = -1;
     m->lr = bt_run_cfg_lr_schedule(&m->cfg);
     m->spans = calloc(p->n, sizeof *m->spans);
@@ -69,6 +81,7 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
         return bt_fail(err, BT_NOMEM, "cannot take memory for a model of %zu elements", m->n);
     bt_params_spans(m->spans, p, &m->cfg);
     BT_TRY(check_optimizer(m, err));
+    BT_TRY(check_fragments(m, err));
     const bt_optim_cfg optim = bt_run_cfg_optim(&m->cfg);
     BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->whole, err));
     return make_norm(m, err);
@@ -111,6 +124,20 @@ bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n) {
     if (m->published != m->theta) memcpy(m->published, m->theta, m->n * sizeof *m->theta);
     m->encoded = -1;
     return m->has_weights = true;
+}
+
+void bt_hub_model_use(bt_hub_model *m, int64_t fragment) {
+    if (fragment < 0 || m->fragments == 1) {
+        m->up.first = m->up.end = m->begin = 0;
+        m->part = m->n;
+    } else
+        bt_vector_fragment(&m->up, fragment, m->fragments, &m->begin, &m->part);
+    m->down.first = m->up.first;
+    m->down.end = m->up.end;
+}
+
+int64_t bt_hub_model_fragment(const bt_hub_model *m) {
+    return (m->version - m->updates) % m->fragments;
 }
 
 /* ---- the mean ---------------------------------------------------------------------------------- */
@@ -166,7 +193,8 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
 }
 
 void bt_hub_model_outer_step(bt_hub_model *m, double eta, double mu) {
-    bt_outer_nesterov(m->theta, m->momentum, m->mean, m->n, (float)eta, (float)mu);
+    bt_outer_nesterov(m->theta + m->begin, m->momentum + m->begin, m->mean + m->begin, m->part,
+                      (float)eta, (float)mu);
     m->version++;
 }
 

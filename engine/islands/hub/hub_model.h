@@ -28,10 +28,12 @@ typedef struct bt_hub_model {
     size_t n; /* elements of each array */
     float *theta, *published, *mean, *momentum, *work;
     bool has_weights;
-    int64_t version; /* updates of theta so far */
-    int64_t updates; /* of them by the optimizer: its clock */
-    bt_vector_code up, down;
-    unsigned char *update; /* (update_bytes) that led to `version`; update_version -1: none */
+    int64_t version;         /* updates of theta so far */
+    int64_t updates;         /* of them by the optimizer: its clock */
+    bt_vector_code up, down; /* of the fragment in use */
+    int64_t fragments;       /* that deltas are cut into */
+    size_t begin, part;      /* elements of the one in use; all: 0, n */
+    unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;
     int encoded; /* what `work` holds for fetches (bt_fetch_kind), of which version and length; -1: nothing */
@@ -46,6 +48,11 @@ void bt_hub_model_destroy(bt_hub_model *m); /* accepts NULL */
 
 /* fp32 values as vector_code has them; false: not that many, or one is not finite */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);
+
+/* What follows is of one fragment; -1: of all. Gradients are of all, deltas of the fragment of their round */
+void bt_hub_model_use(bt_hub_model *m, int64_t fragment);
+/* of the round that begins */
+int64_t bt_hub_model_fragment(const bt_hub_model *m);
 
 typedef struct bt_hub_part { /* of a mean */
     const void *bytes;

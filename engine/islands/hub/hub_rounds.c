@@ -20,6 +20,12 @@ static bool local_steps(const bt_hub *h) { /* DiLoCo, after its warm-up */
     return c->mode == BT_ISLANDS_DILOCO && h->model->updates >= warmup;
 }
 
+/* between two exchanges: of each fragment every islands.inner */
+static int64_t inner_steps(const bt_hub *h) {
+    const int64_t steps = h->model->cfg.inner / h->model->fragments;
+    return steps > 0 ? steps : 1;
+}
+
 bt_push_kind bt_hub_push_kind(const bt_hub *h) {
     return local_steps(h) ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
 }
@@ -66,7 +72,7 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
 static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     int64_t steps = c->steps - m->clock - m->go.steps;
-    if (steps > c->inner) steps = c->inner;
+    if (steps > inner_steps(h)) steps = inner_steps(h);
     m->go.next_begin = m->go.next_steps = 0;
     if (m->go.kind != BT_PUSH_DELTA || steps <= 0 || (c->island_away == 0 && !c->island_overlap))
         return BT_OK;
@@ -84,7 +90,7 @@ static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
 static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = local_steps(h);
-    int64_t steps = local ? c->inner : 1, all = 0;
+    int64_t steps = local ? inner_steps(h) : 1, all = 0;
     if (steps > c->steps - m->clock) steps = c->steps - m->clock;
     if (h->finished && bt_hub_together(h)) steps = 0; /* also for one that left rounds out */
     m->go.seq = (int64_t)m->applied;
@@ -93,6 +99,7 @@ static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     m->go.clock = m->clock;
     m->go.kind = local ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
     m->go.steps = steps > 0 ? steps : 0;
+    m->go.fragment = local ? bt_hub_model_fragment(h->model) : 0;
     m->go.moments = local && h->model->updates > 0 && h->model->version == h->model->updates;
     m->go.islands = 0;
     if (steps > 0) BT_TRY(take_lease(h, m, steps, err));
@@ -125,8 +132,11 @@ static bool is_poison(bt_hub *h, bt_member *m, double *norm) {
     const bt_hub_part part = {m->staged, (size_t)m->push.bytes, 1};
     bt_err why = BT_ERR_INIT;
     *norm = NAN;
+    bt_hub_model_use(h->model, m->push.kind == BT_PUSH_DELTA ? m->go.fragment : -1);
     if (!bt_hub_model_mean(h->model, &part, 1, &why)) return true;
     *norm = bt_vector_norm(h->model->mean, h->model->n);
+    /* of an element, so that fragments compare */
+    *norm /= sqrt((double)h->model->part);
     return bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
                        h->model->cfg.poison);
 }
@@ -210,6 +220,7 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
                         .factor = bt_staleness_factor(m->go.staleness)};
     if (tokens > 0) {
         const bt_hub_part part = {m->staged, (size_t)m->push.bytes, 1};
+        bt_hub_model_use(h->model, -1);
         if (!bt_hub_model_mean(h->model, &part, 1, err)) return BT_OK;
         BT_TRY(step_alone(h, &a, &step, err));
     }
@@ -265,6 +276,9 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
         parts[n_parts++] = (bt_hub_part){order[i]->staged, (size_t)p->bytes, (double)p->tokens};
     }
     if (n_parts) {
+        const bool delta = order[0]->push.kind == BT_PUSH_DELTA;
+        if (delta) a.position = order[0]->go.fragment;
+        bt_hub_model_use(h->model, delta ? a.position : -1);
         if (!bt_hub_model_mean(h->model, parts, n_parts, err)) return err->code;
         a.kind = order[0]->push.kind;
         if (a.kind == BT_PUSH_DELTA)
@@ -283,7 +297,8 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
 static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const int64_t late = h->round - m->round;
-    const bool used = m->push.kind == BT_PUSH_DELTA && late <= h->cfg.late;
+    const bool used = m->push.kind == BT_PUSH_DELTA && late <= h->cfg.late &&
+                      h->model->fragments == 1;
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "sent its update %" PRId64 " rounds late: %s", late,
                  used ? "used as its share of a plain mean" : "left out, its data come back");
     if (used) return apply_alone(h, m, err);
@@ -368,8 +383,8 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
     if (m->push.tokens > 0 && is_poison(h, m, &norm)) {
         h->refused++;
         bt_hub_event(h, BT_EVENT_REFUSED, m,
-                     "its update of step %" PRId64 " is poisoned (norm %.4g): left out", m->clock,
-                     norm);
+                     "its update of step %" PRId64 " is poisoned (%.4g an element): left out",
+                     m->clock, norm);
         m->push.tokens = 0;
     } else {
         remember_norm(h, norm);

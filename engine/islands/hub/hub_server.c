@@ -34,7 +34,8 @@ void bt_hub_destroy(bt_hub *h) {
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-static size_t expected_bytes(const bt_hub *h, int64_t kind) {
+static size_t expected_bytes(bt_hub *h, const bt_member *m, int64_t kind) {
+    bt_hub_model_use(h->model, kind == BT_PUSH_DELTA ? m->go.fragment : -1);
     bt_vector_code c = h->model->up;
     static const bt_codec plain = {.name = "fp32"};
     if (kind == BT_PUSH_WEIGHTS) c.codec = &plain;
@@ -96,7 +97,8 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         refuse_update(h, m, "an update is out of order");
         return BT_OK;
     }
-    const size_t want = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS ? expected_bytes(h, p.kind) : 0;
+    const size_t want = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS ? expected_bytes(h, m, p.kind)
+                                                                  : 0;
     if (want && (m->staging != head->seq || m->arrived != m->chunks)) {
         bt_hub_send(h, &m->peer, &resend, NULL);
         return BT_OK;

@@ -24,7 +24,7 @@ void bt_hub_state_close(bt_hub_state *s); /* accepts NULL */
 enum { BT_APPLIED_NOTHING = -1, BT_APPLIED_AVERAGE = 3 };
 typedef struct bt_hub_applied { /* one update of the weights */
     int64_t kind;               /* bt_push_kind, or as above */
-    int64_t position;           /* of the schedule */
+    int64_t position;           /* of the schedule; of a delta: its fragment */
     double factor;              /* on the learning rate; of an average: its eta */
 } bt_hub_applied;
 /* After the step and the members' bookkeeping, before anybody is told; the model's mean is still that of the

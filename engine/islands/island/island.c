@@ -31,6 +31,9 @@ struct bt_island {
     bool away;      /* steps are done because the hub does not answer */
     bt_island_push push;
     float *sent; /* the weights of the newest delta; NULL: this mode has none */
+    bool whole;  /* `start` is of one version as a whole, not only in the newest delta's fragment */
+    int64_t fragments;
+    size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
     bt_island_socket *socket;
     bt_island_client client;
     bt_text hello;
@@ -84,6 +87,9 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
                        "DIR NAME' where the hub runs");
     i->plain = i->code = (bt_vector_code){.params = &i->all.params, .codec = &no_codec};
     if (codec->encode) i->code.codec = codec;
+    i->fragments = c->mode == BT_ISLANDS_DILOCO ? c->island_fragments : 1;
+    if (i->fragments > (int64_t)i->all.params.n) i->fragments = (int64_t)i->all.params.n;
+    i->part = n;
     i->start = calloc(n, sizeof *i->start);
     i->bytes = malloc(bt_vector_bytes(&i->plain) + bt_vector_bytes(&i->code));
     if (i->code.codec->state_bytes) {
@@ -130,10 +136,14 @@ bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err)
     return code;
 }
 
-void bt_island_destroy(bt_island *i) {
-    if (!i) return;
+void bt_island_end(bt_island *i) {
     bt_exchange_thread_release(&i->thread);
     i->in_thread = false;
+}
+
+void bt_island_destroy(bt_island *i) {
+    if (!i) return;
+    bt_island_end(i);
     if (i->client.in) bt_island_client_leave(&i->client);
     bt_island_client_release(&i->client);
     bt_island_socket_close(i->socket);
@@ -194,9 +204,11 @@ static bt_code fetch_weights(bt_island *i, bt_err *err) {
 static bt_code bring(bt_island *i, bt_err *err) {
     bool gone = true;
     i->client.stranger = false;
+    i->whole = i->fragments == 1;
     if (i->version == i->coming.version) return BT_OK;
     if (i->code.codec != &no_codec && i->version >= 0 && i->version + 1 == i->coming.version)
         BT_TRY(fetch_update(i, &gone, err));
+    i->whole |= gone;
     if (gone && !i->client.stranger) BT_TRY(fetch_weights(i, err));
     if (!i->client.stranger) i->version = i->coming.version;
     return BT_OK;
@@ -229,10 +241,24 @@ static bt_code take_moments(bt_island *i, bt_err *err) {
     return BT_OK;
 }
 
-/* the newest weights of the hub, and what this island did since it sent its own */
+/* The newest weights of the hub, and what this island did since it sent its own; of a fragment's delta, the
+ * other fragments stay. x: the weights now */
 static void add_own_steps(bt_island *i) {
+    const size_t n = i->all.params.total, begin = i->whole ? 0 : i->begin,
+                 end = i->whole ? n : i->begin + i->part;
     float *x = i->all.x;
-    for (size_t k = 0; k < i->all.params.total; k++) x[k] = i->start[k] + (x[k] - i->sent[k]);
+    for (size_t k = begin; k < end; k++) x[k] = i->start[k] + (x[k] - i->sent[k]);
+}
+
+/* the newest weights of the hub; of a fragment's delta, the others are as they were sent */
+static void take_start(bt_island *i) {
+    const size_t size = sizeof *i->start;
+    if (i->whole) {
+        memcpy(i->all.x, i->start, i->all.params.total * size);
+        return;
+    }
+    memcpy(i->all.x, i->sent, i->all.params.total * size);
+    memcpy(i->all.x + i->begin, i->start + i->begin, i->part * size);
 }
 
 /* what the next update is made of, for a hub that is started again meanwhile */
@@ -254,7 +280,7 @@ static bt_code take_over(bt_island *i, bool own, bt_err *err) {
     BT_TRY(bt_broadcast(i->cfg.world, &i->go, sizeof i->go, 0, err));
     if (own) BT_TRY(bt_whole_array_weights(&i->all, err));
     if (i->first && own) add_own_steps(i);
-    if (i->first && !own) memcpy(i->all.x, i->start, i->all.params.total * sizeof *i->start);
+    if (i->first && !own) take_start(i);
     if (i->first) put_claim(i);
     BT_TRY(bt_whole_array_place(&i->all, err));
     BT_TRY(bt_update_quantise(i->cfg.update, err));
@@ -292,8 +318,16 @@ bt_code bt_island_join(bt_island *i, bt_err *err) {
 
 /* ---- push ------------------------------------------------------------------------------------- */
 
+static void use_fragment(bt_island *i, bt_push_kind kind) {
+    i->code.first = i->code.end = i->begin = 0;
+    i->part = i->all.params.total;
+    if (kind == BT_PUSH_DELTA && i->fragments > 1)
+        bt_vector_fragment(&i->code, i->go.fragment, i->fragments, &i->begin, &i->part);
+}
+
 /* rank 0; all.x is what the update says */
 static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) {
+    use_fragment(i, kind);
     i->push = (bt_island_push){.kind = kind,
                                .base = i->version,
                                .steps = i->go.steps,

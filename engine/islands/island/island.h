@@ -64,6 +64,8 @@ bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) BT_MUST_CHECK;
 /* between two steps that do not exchange: a sign of life */
 void bt_island_beat(bt_island *i);
 
+/* a delta that is on its way is not waited for; only destroy may follow, and the counts */
+void bt_island_end(bt_island *i);
 /* of this process, on rank 0: updates that the hub has said are applied, and their tokens; those of which it has
  * not, because it had gone on without this island */
 typedef struct bt_island_count {

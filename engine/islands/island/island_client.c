@@ -232,8 +232,10 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t b
 static void leave_out(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell)
-        c->cfg.tell(c->cfg.ctx, true,
-                    "the hub has gone on without this island: its newest update is left out");
+        c->cfg.tell(
+            c->cfg.ctx, true,
+            "the hub has gone on without this island: its newest update is left out, unless "
+            "it was applied before");
 }
 
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,

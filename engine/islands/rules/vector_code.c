@@ -12,15 +12,36 @@ static size_t tensor_bytes(const bt_vector_code *c, const bt_tensor *x) {
     return coded(c, x) ? c->codec->bound(x->count) : x->count * sizeof(float);
 }
 
+static size_t end_of(const bt_vector_code *c) { return c->end ? c->end : c->params->n; }
+
+/* where fragment k begins: at the first tensor beyond its share of the elements, with a tensor left for each
+ * fragment before and after it */
+static size_t fragment_begin(const bt_params *p, size_t k, size_t of) {
+    size_t at = 0, sum = 0;
+    if (k == 0 || k == of) return k == 0 ? 0 : p->n;
+    while (at < p->n && (double)sum < (double)p->count * (double)k / (double)of)
+        sum += p->tensors[at++].count;
+    const size_t least = fragment_begin(p, k - 1, of) + 1, most = p->n - (of - k);
+    return at < least ? least : at > most ? most : at;
+}
+
+void bt_vector_fragment(bt_vector_code *c, int64_t k, int64_t of, size_t *begin, size_t *n) {
+    c->first = fragment_begin(c->params, (size_t)k, (size_t)of);
+    c->end = fragment_begin(c->params, (size_t)k + 1, (size_t)of);
+    const bt_tensor *last = &c->params->tensors[c->end - 1];
+    *begin = c->params->tensors[c->first].offset;
+    *n = last->offset + last->count - *begin;
+}
+
 size_t bt_vector_bytes(const bt_vector_code *c) {
     size_t sum = 0;
-    for (size_t k = 0; k < c->params->n; k++) sum += tensor_bytes(c, &c->params->tensors[k]);
+    for (size_t k = c->first; k < end_of(c); k++) sum += tensor_bytes(c, &c->params->tensors[k]);
     return sum;
 }
 
 size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, float *residual) {
     unsigned char *at = out;
-    for (size_t k = 0; k < c->params->n; k++) {
+    for (size_t k = c->first; k < end_of(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
         if (coded(c, t))
             c->codec->encode(at, x + t->offset, t->count, residual ? residual + t->offset : NULL);
@@ -35,7 +56,7 @@ bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size
     const unsigned char *at = bytes;
     if (n != bt_vector_bytes(c)) return false;
     memset(x, 0, c->params->total * sizeof *x);
-    for (size_t k = 0; k < c->params->n; k++) {
+    for (size_t k = c->first; k < end_of(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
         const size_t size = tensor_bytes(c, t);
         if (!coded(c, t))

@@ -3,6 +3,7 @@
  * Tensor after tensor, without the padding: weight matrices by a codec of the gradient exchange
  * (parallel/grad/codec.h), tensors of one row (norm gains) and everything without a codec as fp32. Which
  * bytes are whose follows from the model and the codec alone, so both ends know the length.
+ * A code of a fragment has the bytes of its tensors alone.
  * Threads: one caller; no allocation. */
 #ifndef BT_ENGINE_ISLANDS_RULES_VECTOR_CODE_H
 #define BT_ENGINE_ISLANDS_RULES_VECTOR_CODE_H
@@ -13,13 +14,18 @@
 typedef struct bt_vector_code {
     const bt_params *params; /* of the whole model; borrowed */
     const bt_codec *codec;   /* one without functions: fp32 */
+    size_t first, end;       /* tensors; end 0: all */
 } bt_vector_code;
+
+/* DiLoCo's fragments (arXiv:2501.18512): `of` runs of whole tensors, of about equal elements and none empty;
+ * `of` is at most the number of tensors. Elements [*begin, *begin + *n) of the flat array are its */
+void bt_vector_fragment(bt_vector_code *c, int64_t k, int64_t of, size_t *begin, size_t *n);
 
 size_t bt_vector_bytes(const bt_vector_code *c);
 /* x: (params.total). residual: (params.total) what earlier encodings lost, for a codec with error
  * feedback; NULL otherwise. Returns the bytes */
 size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, float *residual);
-/* into x, whose padding becomes zero; false: these bytes are no such array */
+/* into x, whose other elements become zero; false: these bytes are no such array */
 bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size_t n);
 
 #endif

@@ -78,6 +78,7 @@ typedef struct bt_island_go {
     /* the update after the next one will have `next_steps` steps on [next_begin, ...), laid out as these: the
      * island may begin with them while the hub has not answered its push. 0: none are dealt yet */
     int64_t next_begin, next_steps;
+    int64_t fragment;            /* that the next delta is of (islands.fragments) */
     double lr, grad_norm, decay; /* of that update; NaN: none */
 } bt_island_go;
 

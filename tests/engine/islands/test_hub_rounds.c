@@ -2,6 +2,7 @@
  * late updates, asynchronous deltas, the data of the round after, norms of each kind. */
 #include <math.h>
 
+#include "engine/islands/hub/hub_state.h"
 #include "tests/engine/islands/hub_world.h"
 
 /* the data of the round after are told with each round, and are that round's */
@@ -46,6 +47,95 @@ static void asynchronous_deltas_are_averaged(void **state) {
     theta -= 0.3 / 2;
     assert_int_equal(w->at[1].go.staleness, 3);
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
+    close_world(w);
+}
+
+/* ---- fragments ------------------------------------------------------------------------------------ */
+
+/* a delta of the fragment of its round, whose elements are all `value` */
+static void send_fragment(world *w, float value) {
+    peer *p = &w->at[0];
+    const bt_hub_model *m = w->hub->model;
+    bt_vector_code c = {.params = &m->setup.params, .codec = m->up.codec};
+    size_t begin, n;
+    bt_vector_fragment(&c, p->go.fragment, m->fragments, &begin, &n);
+    float *x = malloc(m->n * sizeof *x), *owed = calloc(m->n, sizeof *owed);
+    for (size_t k = 0; k < m->n; k++) x[k] = value;
+    const size_t bytes = bt_vector_bytes(&c);
+    unsigned char *payload = malloc(bytes);
+    bt_vector_encode(&c, payload, x, owed);
+    assert_true(bytes < BT_ISLAND_CHUNK);
+    p->seq++;
+    post(w, 0,
+         (bt_island_head){
+             .type = BT_ISLAND_CHUNK_MESSAGE, .seq = p->seq, .chunks = 1, .bytes = (uint32_t)bytes},
+         payload);
+    const bt_island_push push = {.kind = BT_PUSH_DELTA,
+                                 .bytes = (int64_t)bytes,
+                                 .base = p->go.version,
+                                 .tokens = 10,
+                                 .steps = p->go.steps,
+                                 .sequences = 4,
+                                 .loss = 1};
+    post(w, 0, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = p->seq, .bytes = sizeof push},
+         &push);
+    free(x), free(owed), free(payload);
+}
+
+static void fragments_take_turns(void **state) {
+    (void)state;
+    enum { OF = 3, ROUNDS = 8 };
+    char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
+    bt_err err = BT_ERR_INIT;
+    int64_t replayed;
+    assert_non_null(mkdtemp(dir));
+    world *w = WORLD(1, "--mode", "diloco", "--inner", "6", "--steps", "100", "--codec", "int4",
+                     "--set", "islands.warmup=0", "--set", "islands.fragments=3");
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    join(w, 1);
+    bt_hub_model *m = w->hub->model;
+    double theta[OF] = {0.5, 0.5, 0.5}, buf[OF] = {0};
+    for (int r = 0; r < ROUNDS; r++) {
+        assert_int_equal(w->at[0].go.fragment, r % OF);
+        assert_int_equal(w->at[0].go.steps, 2);
+        send_fragment(w, 0.01f);
+        assert_string_equal(w->at[0].refused, "");
+        buf[r % OF] = 0.9 * buf[r % OF] + 0.01;
+        theta[r % OF] -= 0.7 * (0.01 + 0.9 * buf[r % OF]);
+        for (int64_t f = 0; f < OF; f++) {
+            size_t begin, n;
+            bt_vector_code c = {.params = &m->setup.params, .codec = m->up.codec};
+            bt_vector_fragment(&c, f, OF, &begin, &n);
+            assert_true(fabs(m->theta[begin] - theta[f]) < 1e-4);
+            assert_true(fabs(m->published[begin] - theta[f]) < 1e-4);
+            assert_true(fabs(m->theta[begin + n - 1] - theta[f]) < 1e-4);
+        }
+    }
+    /* the log's replay has the same bits */
+    const bt_hub_cfg cfg = w->hub->cfg;
+    float *was = malloc(m->n * sizeof *was);
+    memcpy(was, m->theta, m->n * sizeof *was);
+    bt_hub_state_close(w->hub->state);
+    bt_hub_destroy(w->hub);
+    assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    assert_int_equal(replayed, ROUNDS);
+    assert_memory_equal(w->hub->model->theta, was, w->hub->model->n * sizeof *was);
+    assert_int_equal(bt_hub_model_fragment(w->hub->model), ROUNDS % OF);
+    bt_hub_state_close(w->hub->state);
+    close_world(w);
+    free(was);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+
+    w = WORLD(1, "--mode", "diloco", "--set", "islands.fragments=3");
+    hello(w, 0, "");
+    assert_non_null(strstr(w->at[0].refused, "needs a codec"));
+    close_world(w);
+    w = WORLD(1, "--mode", "diloco", "--set", "islands.fragments=3", "--codec", "int8",
+              "--staleness", "2");
+    hello(w, 0, "");
+    assert_non_null(strstr(w->at[0].refused, "--staleness must be 0"));
     close_world(w);
 }
 
@@ -144,6 +234,7 @@ static void norms_are_of_one_kind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(own_steps_know_their_next_data),
                                        cmocka_unit_test(asynchronous_deltas_are_averaged),
+                                       cmocka_unit_test(fragments_take_turns),
                                        cmocka_unit_test(a_quorum_goes_on),
                                        cmocka_unit_test(a_late_delta_is_averaged),
                                        cmocka_unit_test(norms_are_of_one_kind)};

@@ -132,7 +132,8 @@ static void encoded_arrays(void **state) {
             x[p.tensors[k].offset + i] = sinf((float)(k * 7919 + i * 31));
 
     const bt_codec plain = {.name = "fp32"};
-    const bt_vector_code fp32 = {&p, &plain}, int8 = {&p, &bt_codec_int8};
+    const bt_vector_code fp32 = {.params = &p, .codec = &plain},
+                         int8 = {.params = &p, .codec = &bt_codec_int8};
     unsigned char *bytes = malloc(bt_vector_bytes(&fp32));
     size_t n = bt_vector_encode(&fp32, bytes, x, NULL);
     assert_int_equal(n, p.count * sizeof *x);
@@ -154,6 +155,54 @@ static void encoded_arrays(void **state) {
     }
     assert_true(got < 1e-3 * sent);
     free(x), free(back), free(owed), free(sum), free(bytes);
+    bt_params_release(&p);
+}
+
+/* fragments are the whole array, each element in one of them */
+static void fragments(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    bt_model_cfg model;
+    bt_params p;
+    bt_err err = BT_ERR_INIT;
+    tiny_cfg(&cfg, NULL);
+    bt_run_cfg_model(&cfg, &model);
+    assert_int_equal(bt_params_init(&p, &model, (bt_model_slice){.tp_rank = 0}, &err), BT_OK);
+    float *x = calloc(p.total, sizeof *x), *whole = calloc(p.total, sizeof *x),
+          *part = calloc(p.total, sizeof *x), *sum = calloc(p.total, sizeof *x),
+          *owed = calloc(p.total, sizeof *x);
+    for (size_t k = 0; k < p.n; k++)
+        for (size_t i = 0; i < p.tensors[k].count; i++)
+            x[p.tensors[k].offset + i] = sinf((float)(k * 7919 + i * 31));
+    bt_vector_code c = {.params = &p, .codec = &bt_codec_int4};
+    const size_t bytes = bt_vector_bytes(&c);
+    unsigned char *to = malloc(bytes);
+    assert_true(bytes < p.count * sizeof *x / 6);
+    assert_int_equal(bt_vector_encode(&c, to, x, owed), bytes);
+    assert_true(bt_vector_decode(&c, whole, to, bytes));
+    for (int64_t of = 1; of <= (int64_t)p.n && of <= 16; of++) {
+        size_t all = 0, next = 0, begin, n;
+        memset(sum, 0, p.total * sizeof *sum);
+        memset(owed, 0, p.total * sizeof *owed);
+        for (int64_t k = 0; k < of; k++) {
+            bt_vector_fragment(&c, k, of, &begin, &n);
+            assert_true(c.end > c.first && c.first == next && n > 0);
+            next = c.end;
+            const size_t mine = bt_vector_encode(&c, to, x, owed);
+            assert_int_equal(mine, bt_vector_bytes(&c));
+            assert_true(bt_vector_decode(&c, part, to, mine));
+            assert_false(bt_vector_decode(&c, part, to, mine + 1));
+            for (size_t i = 0; i < p.total; i++) {
+                assert_true((i >= begin && i < begin + n) || part[i] == 0);
+                sum[i] += part[i];
+            }
+            all += mine;
+        }
+        assert_int_equal(next, p.n);
+        assert_int_equal(all, bytes);
+        assert_memory_equal(sum, whole, p.total * sizeof *sum);
+    }
+    free(x), free(whole), free(part), free(sum), free(owed), free(to);
     bt_params_release(&p);
 }
 
@@ -200,6 +249,7 @@ int main(void) {
                                        cmocka_unit_test(leases),
                                        cmocka_unit_test(leases_grow_together),
                                        cmocka_unit_test(encoded_arrays),
+                                       cmocka_unit_test(fragments),
                                        cmocka_unit_test(frames)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
