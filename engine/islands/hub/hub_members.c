@@ -201,13 +201,28 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     return true;
 }
 
-static void welcome(bt_hub *h, bt_member *m, bool resend) {
+/* The update that an island's hello speaks of, "was=INCARNATION" by its name of then, is the newest that was
+ * applied: only its go was lost. m: as it was before this hello */
+static bool had_it(const bt_member *m, const char *text, size_t n, long long *next,
+                   long long *next_end) {
+    char line[192];
+    long long seq, ignored[5];
+    *next = *next_end = 0;
+    return m->incarnation > 0 && line_int(text, n, "was", 0) == m->incarnation &&
+           bt_island_line(text, n, "holds", line, sizeof line) &&
+           sscanf(line, "%lld %lld %lld %lld %lld %lld %lld %lld", &seq, &ignored[0], &ignored[1],
+                  &ignored[2], &ignored[3], &ignored[4], next, next_end) >= 6 &&
+           seq >= 1 && (uint64_t)seq == m->applied;
+}
+
+static void welcome(bt_hub *h, bt_member *m, bool resend, bool had) {
     const bt_island_welcome w = {.island = bt_hub_number(h, m),
                                  .incarnation = m->incarnation,
                                  .applied = (int64_t)m->applied,
                                  .elements = (int64_t)h->model->n,
                                  .want_weights = !h->model->has_weights,
-                                 .resend = resend};
+                                 .resend = resend,
+                                 .had = had};
     const bt_island_head head = {.type = BT_ISLAND_WELCOME,
                                  .island = bt_hub_number(h, m),
                                  .incarnation = m->incarnation,
@@ -252,13 +267,20 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     }
     const bool back = m->state == BT_MEMBER_JOINS || m->state == BT_MEMBER_TRAINS;
     if (back) BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it has started again", err));
+    const int64_t was = m->clock;
+    const uint64_t applied = m->applied;
+    long long next, next_end;
+    const bool had = h->model->has_weights && had_it(m, text, n, &next, &next_end);
     fill(h, m, from, text, n);
     tell_ranks(h);
-    const int64_t was = m->clock;
     place(h, m);
-    const bool resend = h->model->has_weights && take_back(h, m, text, n);
-    if (resend && m->incarnation > 1) m->clock = was; /* it is known from before */
-    welcome(h, m, resend);
+    if (had) {
+        m->applied = applied;
+        take_next_back(h, m, next, next_end);
+    }
+    const bool resend = !had && h->model->has_weights && take_back(h, m, text, n);
+    if (had || (resend && m->incarnation > 1)) m->clock = was; /* it is known from before */
+    welcome(h, m, resend, had);
     if (!h->model->has_weights) return BT_OK;
     m->state = BT_MEMBER_TRAINS;
     m->waits = !resend;

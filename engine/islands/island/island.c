@@ -346,19 +346,20 @@ static bt_code talk(void *ctx, bt_err *err) {
     const size_t n = i->all.params.total;
     i->rejoined = false;
     BT_TRY(bt_island_client_push(&i->client, &i->push, i->bytes, &i->coming, &i->rejoined, err));
+    for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
+        if (i->rejoined) i->version = -1;
+        BT_TRY(bring(i, err));
+        stranger = i->client.stranger; /* started again between its go and the fetch */
+        if (stranger)
+            BT_TRY(
+                bt_island_client_push_again(&i->client, &i->push, &i->coming, &i->rejoined, err));
+    }
     i->count.applied += !i->rejoined && i->push.tokens > 0;
     i->count.tokens += i->rejoined ? 0 : i->push.tokens;
     i->count.left_out += i->rejoined && i->push.tokens > 0;
-    if (i->rejoined) {
-        if (i->residual) memcpy(i->residual, i->kept, n * sizeof *i->kept);
-        i->version = -1;
-    }
-    if (!i->rejoined || !i->client.want_weights) {
-        BT_TRY(bring(i, err));
-        if (!i->client.stranger) return BT_OK;
-        i->rejoined =
-            true; /* the update is applied; the hub was started again before it was fetched */
-    }
+    if (!i->rejoined) return BT_OK;
+    if (i->residual) memcpy(i->residual, i->kept, n * sizeof *i->kept);
+    if (!i->client.want_weights) return BT_OK;
     memcpy(i->all.x, i->start, n * sizeof *i->start);
     return join_hub(i, err);
 }

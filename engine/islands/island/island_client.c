@@ -104,9 +104,10 @@ static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt
 /* what the island holds, as hub_members.c reads it: the data, the weights and the number of its next update */
 static void put_claim(const bt_island_client *c, uint64_t seq, char *out, size_t size) {
     const bt_island_claim *x = &c->claim;
-    snprintf(out, size, "holds=%llu %lld %lld %lld %lld %lld %lld %lld\n", (unsigned long long)seq,
-             (long long)x->begin, (long long)x->end, (long long)x->base, (long long)x->kind,
-             (long long)x->steps, (long long)x->next_begin, (long long)x->next_end);
+    snprintf(out, size, "was=%lu\nholds=%llu %lld %lld %lld %lld %lld %lld %lld\n",
+             (unsigned long)c->incarnation, (unsigned long long)seq, (long long)x->begin,
+             (long long)x->end, (long long)x->base, (long long)x->kind, (long long)x->steps,
+             (long long)x->next_begin, (long long)x->next_end);
 }
 
 static void take_welcome(bt_island_client *c, const bt_island_head *head, const void *payload) {
@@ -118,6 +119,7 @@ static void take_welcome(bt_island_client *c, const bt_island_head *head, const 
     c->seq = (uint64_t)in.applied;
     c->want_weights = in.want_weights;
     c->resend = in.resend;
+    c->had = in.had;
     c->left_behind = false;
 }
 
@@ -232,16 +234,40 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t b
 static void leave_out(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell)
-        c->cfg.tell(
-            c->cfg.ctx, true,
-            "the hub has gone on without this island: its newest update is left out, unless "
-            "it was applied before");
+        c->cfg.tell(c->cfg.ctx, true,
+                    "the hub has gone on without this island: its newest update is left out");
+}
+
+/* Until a go, of the update or of a join. payload NULL: it cannot be sent again */
+static bt_code offer(bt_island_client *c, const bt_island_push *push, const void *payload,
+                     bt_island_go *go, bool *rejoined, bt_err *err) {
+    bool stranger = true, welcome, wanted = !*rejoined;
+    char claim[240];
+    while (stranger) {
+        put_claim(c, c->seq, claim, sizeof claim);
+        BT_TRY(say_hello(c, wanted ? claim : "", 0, &welcome, err));
+        const bool had = wanted && c->had;
+        if (wanted && c->resend && push->bytes && !payload) {
+            wanted = false; /* a hub that lost what it had acknowledged: as one that joins */
+            continue;
+        }
+        wanted &= c->resend;
+        c->seq += wanted || c->want_weights; /* of the update again; of the first weights */
+        if (!wanted && !had) {
+            if (!*rejoined) leave_out(c, rejoined);
+            if (c->want_weights) return BT_OK;
+        }
+        BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
+        wanted |= had; /* another start of the hub may have it, too */
+    }
+    c->left_behind = false;
+    return BT_OK;
 }
 
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
                               bt_island_go *go, bool *rejoined, bt_err *err) {
-    bool stranger, welcome, wanted = !c->left_behind;
-    char claim[200];
+    const bool wanted = !c->left_behind;
+    bool stranger;
     *rejoined = false;
     c->seq += wanted;
     if (!wanted) {
@@ -249,19 +275,14 @@ bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, c
         if (c->want_weights) return BT_OK;
     }
     BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
-    while (stranger) {
-        put_claim(c, c->seq, claim, sizeof claim);
-        BT_TRY(say_hello(c, wanted ? claim : "", 0, &welcome, err));
-        wanted &= c->resend;
-        c->seq += wanted || c->want_weights; /* of the update again; of the first weights */
-        if (!wanted) {
-            if (!*rejoined) leave_out(c, rejoined);
-            if (c->want_weights) return BT_OK;
-        }
-        BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
-    }
+    if (stranger) return offer(c, push, payload, go, rejoined, err);
     c->left_behind = false;
     return BT_OK;
+}
+
+bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *push,
+                                    bt_island_go *go, bool *rejoined, bt_err *err) {
+    return offer(c, push, NULL, go, rejoined, err);
 }
 
 /* ---- fetch ------------------------------------------------------------------------------------- */
@@ -303,7 +324,7 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
 
 /* A hub that was started again learns at once what this island is at, and need not wait for its push */
 static void say_what_it_holds(bt_island_client *c) {
-    char claim[200];
+    char claim[240];
     bool welcome;
     bt_err ignored = BT_ERR_INIT;
     put_claim(c, c->seq + 1, claim, sizeof claim);

@@ -33,10 +33,12 @@ typedef struct bt_island_client {
     bt_island_client_cfg cfg;
     uint64_t epoch, seq; /* of the hub; of the newest push */
     uint32_t island, incarnation;
-    bool want_weights;       /* the hub's welcome asked for them */
-    bool resend;             /* it asked for the update that the hello spoke of */
-    bool left_behind;        /* a welcome between two steps did not: the next push is left out */
-    bool stranger;           /* a fetch found a hub that does not know this island: join again */
+    bool want_weights; /* the hub's welcome asked for them */
+    bool resend;       /* it asked for the update that the hello spoke of */
+    bool had;          /* that was applied; only its go was lost */
+    bool
+        left_behind; /* a welcome between two steps did not ask for it: the next push is left out */
+    bool stranger;   /* a fetch found a hub that does not know this island: join again */
     bool between_steps;      /* nothing is waited for */
     bool given_up;           /* an error said that the hub has been silent for lost_s */
     bt_island_claim claim;   /* set by the caller */
@@ -53,11 +55,15 @@ void bt_island_client_release(bt_island_client *c); /* accepts an all-zero struc
  * Returns with the first go, which comes when the job begins. BT_BUSY, BT_ARG: refused, and why */
 bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
                               bt_island_go *go, bt_err *err) BT_MUST_CHECK;
-/* One update, made of the claim, and its go. A hub that has been started again is offered the update; *rejoined:
- * it did not want it, or had it, and `go` is that of a join. With want_weights: there is no go yet, join
- * again */
+/* One update, made of the claim, and its go. A hub that has been started again is offered the update: one that
+ * had applied it gives its go again. *rejoined: it was not wanted, and `go` is that of a join. With
+ * want_weights: there is no go yet, join again */
 bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
                               bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
+/* After a push whose go came, and a fetch that met a stranger: the hub is told which update this island was at
+ * and says that it had it. Its payload is not needed */
+bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *push,
+                                    bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
 /* bytes of the hub's weights, which must be that many. *gone: the hub has no such bytes (any more): ask
  * for others, or with c->stranger join again */
 bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,

@@ -59,6 +59,7 @@ typedef struct bt_island_welcome {
     int64_t elements;            /* of the flat array */
     int64_t want_weights;        /* 1: the hub has none yet; push the first ones */
     int64_t resend; /* 1: the update that the hello speaks of is wanted: push it again */
+    int64_t had;    /* 1: it was applied before: its go follows */
 } bt_island_welcome;
 
 typedef struct bt_island_go {

@@ -220,6 +220,19 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_int_equal(w->hub->model->version, 3);
     assert_memory_equal(w->hub->model->theta, theta, n * sizeof *theta);
     const peer held = w->at[0];
+    /* the newest that was applied, whose go was lost: the island is where it was, with the same go */
+    const peer newest = w->at[1];
+    char was[200];
+    snprintf(was, sizeof was, "was=%d\nholds=%d %d %d %d %d %d\n", (int)newest.welcome.incarnation,
+             (int)newest.seq, (int)newest.go.begin - 8, (int)newest.go.begin - 4, 2,
+             (int)newest.go.kind, 1);
+    hello(w, 1, was);
+    assert_int_equal(w->at[1].welcome.had, 1);
+    assert_int_equal(w->at[1].welcome.resend, 0);
+    assert_int_equal(w->at[1].seq, newest.seq);
+    /* not one of another incarnation */
+    hello(w, 1, was);
+    assert_int_equal(w->at[1].welcome.had, 0);
     hello_again(w, 1, &first); /* which was applied: the hub does not want it again */
     assert_int_equal(w->at[1].welcome.resend, 0);
     hello_again(w, 0, &held);
