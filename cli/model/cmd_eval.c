@@ -16,11 +16,12 @@
 #include "engine/base/tables/metric.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/run_data.h"
+#include "engine/tune/logit_file.h"
 
 typedef struct eval_cfg {
     char data[4096], field[64], chat_template[32], store[1024], base[1024], isa[16],
-        shot_data[4096];
-    int64_t tokens, threads, shots, limit;
+        shot_data[4096], logits[1024];
+    int64_t tokens, threads, shots, limit, top_k;
     int task; /* 0: text */
     int form; /* 0: as the run, else 1 + data.form */
     bool json, quiet;
@@ -47,6 +48,10 @@ static const bt_opt eval_opts[] = {
      "questions: at most this many (0: all)"},
     {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens",
      "at most this many (0: all there are; of endless data what the run used)"},
+    {"logits", "--logits", BT_OPT_TEXT, FIELD(logits), "", 0, 0, NULL, NULL,
+     "write the likeliest tokens at each token of --data to this file, for students (tune.logits)"},
+    {"top_k", "--top-k", BT_OPT_INT, FIELD(top_k), "32", 1, BT_TOP_MOST, NULL, NULL,
+     "with --logits: so many of each token"},
     BT_TRAINED_OPTS(eval_cfg),
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
     {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL, "no progress bar"},
@@ -107,6 +112,44 @@ static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cf
     return code;
 }
 
+static bt_code keep_logits(void *ctx, bt_model *m, const bt_batch *b, bt_err *err) {
+    return bt_logit_writer_add(ctx, m, b, err);
+}
+
+/* the likeliest tokens of every pass, where a file of them is wanted */
+static bt_code run_and_write(bt_evaluator *e, const bt_trained *t, const eval_cfg *cfg,
+                             const bt_loader_cfg *data, bt_eval_result *out, bt_err *err) {
+    bt_tokenizer *tokenizer;
+    bt_logit_writer *w;
+    bt_text told = {0};
+    if (!cfg->logits[0]) return run_evaluator(e, t, cfg, out, err);
+    BT_TRY(bt_tokenizer_load(&tokenizer, data->tokenizer, err));
+    const bt_logit_shape s = {.k = (int)cfg->top_k,
+                              .V = data->V,
+                              .B = data->B,
+                              .T = data->T,
+                              .tokenizer = bt_tokenizer_hash(tokenizer)};
+    bt_tokenizer_free(tokenizer);
+    BT_TRY(bt_logit_writer_create(&w, cfg->logits, &s, err));
+    bt_evaluator_look(e, keep_logits, w);
+    bt_code code = run_evaluator(e, t, cfg, out, err);
+    code = bt_logit_writer_close(w, code, &told, err);
+    if (code == BT_OK) fprintf(stderr, "%s\n", bt_text_str(&told));
+    bt_text_release(&told);
+    return code;
+}
+
+static bt_code check_logits(const bt_trained *t, const eval_cfg *cfg, bt_err *err) {
+    if (!cfg->logits[0]) return BT_OK;
+    if (!cfg->data[0])
+        return bt_fail(err, BT_ARG, "--logits needs --data FILE, what the student trains on");
+    if (t->cfg.form == BT_FORMED_LABEL || t->cfg.form == BT_FORMED_PREFERENCE)
+        return bt_fail(err, BT_ARG,
+                       "--logits keeps probabilities of tokens, and these data have %s",
+                       t->cfg.form == BT_FORMED_LABEL ? "labels" : "preferences");
+    return BT_OK;
+}
+
 /* what is measured must be what the model was trained to tell */
 static bt_code check_kind(const bt_trained *t, bt_err *err) {
     if (t->cfg.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
@@ -129,6 +172,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     bt_progress_begin(&bar, cfg->quiet);
     const bt_model_cfg *m = bt_model_config(t->model);
     BT_TRY(check_kind(t, err));
+    BT_TRY(check_logits(t, cfg, err));
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
     /* a model that was not trained here has no cache folder yet */
@@ -150,7 +194,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     if (code == BT_OK)
         code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
     bt_progress_end(&bar);
-    if (code == BT_OK) code = run_evaluator(e, t, cfg, out, err);
+    if (code == BT_OK) code = run_and_write(e, t, cfg, &data, out, err);
     const size_t table = (size_t)m->classes * (size_t)m->classes * sizeof **confusion;
     if (code == BT_OK && table) *confusion = malloc(table);
     if (code == BT_OK && table && *confusion) memcpy(*confusion, bt_evaluator_confusion(e), table);
@@ -313,6 +357,8 @@ const bt_command bt_cmd_eval = {
         "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n"
         "bitrain eval last --task arc --data arc_easy.jsonl      accuracy on questions with "
         "choices\n"
+        "bitrain eval big --data chat.jsonl --logits big.btl    a file for tune.logits of "
+        "students\n"
         "bitrain eval spam --data test.jsonl             a classifier: accuracy, and F1 by label\n",
     .options = options,
     .run = run,

@@ -88,7 +88,8 @@ bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX]
 
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     static const char *const files[] = {"data.path",  "data.val_path",   "data.tokenizer",
-                                        "data.cache", "model.init_from", "tune.base"};
+                                        "data.cache", "model.init_from", "tune.base",
+                                        "tune.logits"};
     for (size_t i = 0; i < sizeof files / sizeof files[0] && !p->cfg.print_config; i++)
         BT_TRY(make_absolute(p, files[i], err));
     char cache[PATH_MAX];

@@ -199,19 +199,26 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
-    if (!c->teacher[0]) {
-        c->teacher_shape[0] = '\0';
-        return BT_OK;
-    }
+    const char *key = c->logits[0] ? "tune.logits" : "tune.teacher";
+    if (!c->teacher[0]) c->teacher_shape[0] = '\0';
+    if (c->top_k && !c->logits[0])
+        return bt_fail(err, BT_ARG, "tune.top_k goes with tune.logits, a file of logits");
+    if (!c->teacher[0] && !c->logits[0]) return BT_OK;
+    if (c->teacher[0] && c->logits[0])
+        return bt_fail(err, BT_ARG,
+                       "tune.teacher with tune.logits: a student learns from a teacher or from a "
+                       "file of its logits (leave one out)");
     if (c->form == BT_FORMED_PREFERENCE)
         return bt_fail(err, BT_ARG,
-                       "tune.teacher with data.form=preference: a run learns from preferences or "
-                       "from a teacher (leave one out)");
+                       "%s with data.form=preference: a run learns from preferences or from a "
+                       "teacher (leave one out)",
+                       key);
     if (c->tp > 1 || (c->pp > 1 && c->reproducible))
         return bt_fail(err, BT_UNSUPPORTED,
-                       "tune.teacher compares whole rows of logits: it works with --dp-replicate, "
+                       "%s compares whole rows of logits: it works with --dp-replicate, "
                        "--dp-shard, --zero and --pp, not with --tp, nor with --pp in reproducible "
-                       "training");
+                       "training",
+                       key);
     bt_model_cfg teacher;
     if (c->teacher_shape[0]) BT_TRY(bt_tune_teacher_read(c, &teacher, err));
     c->parts = 1; /* of tensor parallelism, which there is none of */
@@ -233,10 +240,11 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "data.form=label judges whole rows of the last layer: it works with "
                        "--dp-replicate, --dp-shard and --zero, not with --tp or --pp");
-    if (c->teacher[0])
+    if (c->teacher[0] || c->logits[0])
         return bt_fail(err, BT_ARG,
-                       "tune.teacher teaches probabilities of tokens, and data.form=label has "
-                       "classes (leave one out)");
+                       "%s teaches probabilities of tokens, and data.form=label has classes (leave "
+                       "one out)",
+                       c->logits[0] ? "tune.logits" : "tune.teacher");
     if (c->packing == BT_PACKED_STREAM)
         return bt_fail(err, BT_ARG,
                        "data.packing=stream runs texts together, and data.form=label judges each "

@@ -45,6 +45,7 @@ bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;
     cut(m, out);
+    if (m->look_up) BT_TRY(m->look_up(m->look_up_ctx, out, err));
     bt_span_end();
     bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
     return BT_OK;

@@ -37,6 +37,9 @@ typedef struct bt_micro {
     /* what the loss of this rank's micro-batches of the step so far is divided by: learned targets, or
      * pairs of preferences */
     int64_t counted;
+    /* given each micro-batch before its pass; NULL: nobody is */
+    bt_code (*look_up)(void *ctx, const bt_batch *b, bt_err *err);
+    void *look_up_ctx;
     double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's place */
     double slowdown;     /* 1, or more: sleep as if the processor were so much slower */
     int64_t computed_ns; /* forward and backward of this step, when the pass began */

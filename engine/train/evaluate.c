@@ -22,6 +22,8 @@ struct bt_evaluator {
     double bytes_per_token;
     void (*progress)(void *ctx, double done);
     void *ctx;
+    bt_evaluator_seen seen;
+    void *seen_ctx;
 };
 
 /* This rank's micro-batches; sequences at or after `wanted` are padding and train nothing, count
@@ -160,6 +162,11 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
         const int32_t *targets = e->targets + (size_t)i * per_micro;
         bt_model_documents(m, e->positions ? e->positions + (size_t)i * per_micro : NULL);
         BT_TRY(pass(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
+        const bt_batch b = {.inputs = e->inputs + (size_t)i * per_micro,
+                            .targets = targets,
+                            .positions = e->positions ? e->positions + (size_t)i * per_micro
+                                                      : NULL};
+        if (e->seen) BT_TRY(e->seen(e->seen_ctx, m, &b, err));
         for (size_t j = 0; j < per_micro; j++) tokens += targets[j] >= 0;
         if (e->progress) e->progress(e->ctx, (double)(i + 1) / (double)e->n_micro);
     }
@@ -184,6 +191,11 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
 void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx) {
     e->progress = progress;
     e->ctx = ctx;
+}
+
+void bt_evaluator_look(bt_evaluator *e, bt_evaluator_seen seen, void *ctx) {
+    e->seen = seen;
+    e->seen_ctx = ctx;
 }
 
 const double *bt_evaluator_confusion(const bt_evaluator *e) { return e->confusion; }

@@ -32,6 +32,9 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
                          bt_err *err) BT_MUST_CHECK;
 /* called after each micro-batch of this rank with the share that is done */
 void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx);
+/* called after the pass of each micro-batch, which m has just been through; a whole model */
+typedef bt_code (*bt_evaluator_seen)(void *ctx, bt_model *m, const bt_batch *b, bt_err *err);
+void bt_evaluator_look(bt_evaluator *e, bt_evaluator_seen seen, void *ctx);
 /* that a rank runs; on all the same */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
 /* of a classifier's evaluation before: (classes, classes) texts, row what is, column what was picked.

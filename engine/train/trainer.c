@@ -273,37 +273,6 @@ static bt_code load_base(bt_trainer *t, bt_err *err) {
     return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);
 }
 
-static bt_code read_teacher(bt_trainer *t, bt_text *told, bt_err *err) {
-    bt_tokenizer *own;
-    if (!bt_slice_is_last_stage(t->setup.model.slice)) return BT_OK;
-    BT_TRY(bt_tokenizer_load(&own, t->cfg.tokenizer, err));
-    bt_code code = bt_teacher_load(&t->teacher, t->cfg.teacher, &t->setup.model, own, told, err);
-    bt_tokenizer_free(own);
-    return code;
-}
-
-/* the model that this one learns from, on the ranks that have the head; the same on all */
-static bt_code load_teacher(bt_trainer *t, bt_err *err) {
-    bt_text told = {0};
-    if (!t->cfg.teacher[0]) return BT_OK;
-    bt_code code = bt_agree(t->mesh.world, read_teacher(t, &told, err), err);
-    if (code == BT_OK && told.len && bt_comm_rank(t->mesh.world) == 0)
-        bt_log(BT_LOG_WARN, "%.*s", (int)(told.len - 1), told.data);
-    bt_text_release(&told);
-    BT_TRY(code);
-    double hash[2] = {(double)t->teacher.hash, -(double)t->teacher.hash};
-    for (int i = 0; i < 2 && !t->teacher.model; i++) hash[i] = -INFINITY;
-    BT_TRY(bt_all_reduce_f64(t->mesh.world, hash, 2, BT_MAX, err));
-    if (hash[0] != -hash[1])
-        return bt_fail(err, BT_ARG,
-                       "tune.teacher holds other weights for some ranks than for others (give all "
-                       "of them the same model)");
-    bt_model_distil(t->model, (bt_distil){.teacher = t->teacher.model,
-                                          .mix = t->cfg.distil_mix,
-                                          .tau = t->cfg.distil_tau});
-    return BT_OK;
-}
-
 /* Preferences are judged against the base without adapters: they must begin as nothing. */
 static bt_code check_reference(const bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
@@ -342,7 +311,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
     bt_code code = fence ? bt_ckpt_begin(t->cfg.out, t->saver.attempt, err) : BT_OK;
     BT_TRY(bt_agree(world, code, err));
     BT_TRY(load_base(t, err));
-    BT_TRY(load_teacher(t, err));
+    BT_TRY(bt_trainer_load_teacher(t, err));
     if (resume_dir && resume_dir[0]) {
         if (memory_dir && strcmp(resume_dir, memory_dir) == 0)
             BT_TRY(bt_saver_resume_memory(&t->saver, memory_dir, id, err));
@@ -446,6 +415,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_micro_plan_release(&t->micro_plan);
     bt_model_destroy(t->model);
     bt_teacher_release(&t->teacher);
+    bt_logit_file_close(t->logits);
     bt_tp_group_destroy(t->tp_group);
     bt_rank_setup_release(&t->setup);
     bt_mesh_release(&t->mesh);

@@ -23,6 +23,7 @@
 #include "engine/train/saver.h"
 #include "engine/train/trainer.h"
 #include "engine/tune/base_weights.h"
+#include "engine/tune/logit_file.h"
 #include "engine/tune/teacher.h"
 #include "engine/update/replica_check.h"
 #include "engine/update/residual.h"
@@ -101,6 +102,7 @@ struct bt_trainer {
     bt_evaluator *evaluator;        /* NULL: no validation data */
     bt_sample_text *sample_text;    /* NULL: none is written */
     bt_base_weights base;           /* of adapters; all zero: there are none */
+    bt_logit_file *logits;          /* instead of a teacher; NULL likewise */
     bt_teacher teacher;             /* of distillation; all zero: none, or not on this stage */
     bt_saver saver;
     bt_memory_saver memory;
@@ -172,6 +174,11 @@ bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUS
 bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ramp(bt_trainer *t, bool first, bt_err *err) BT_MUST_CHECK;
 int64_t bt_trainer_first_sequence(const bt_trainer *t);
+
+/* trainer_teacher.c: finds what the model learns from besides its data, where there is such; collective */
+bt_code bt_trainer_load_teacher(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* a model that was made anew learns from it too */
+void bt_trainer_meet_teacher(bt_trainer *t);
 
 /* trainer_phase.c: before a step, the one after which linear layers are no longer dense; collective */
 bt_code bt_trainer_phase(bt_trainer *t, bt_err *err) BT_MUST_CHECK;

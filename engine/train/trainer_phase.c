@@ -84,6 +84,7 @@ static bt_code turn(bt_trainer *t, kept_state *k, bt_err *err) {
     BT_TRY(bt_agree(world, rebuild(t, err), err));
     BT_TRY(bt_agree(world, restore(k, err), err));
     t->micro.model = t->model;
+    bt_trainer_meet_teacher(t);
     BT_TRY(bt_trainer_make_reducer(t, err));
     BT_TRY(bt_update_quantise(&t->update, err));
     BT_TRY(t->schedule->tie(t->schedule, t->model, err));

@@ -59,6 +59,20 @@ wait_gone() {                                   # until no process carries our f
     return 1
 }
 ours() { pgrep -f -- "bitrain rank .*$tmp|mpirun .*$tmp" 2>/dev/null; }
+# killed NAME WORDS...: a run that is killed in its step 3, with all its processes, and goes on from a checkpoint
+killed() {
+    local name=$1 job i
+    shift
+    BITRAIN_TEST_HANG="0:3:asleep:$tmp/$name.hangs" "$BITRAIN" train "$@" --name "$name" --ckpt-every 2 --set ckpt.async=false >k.out 2>k.err &
+    job=$!
+    started+=($job)
+    for i in $(seq 600); do [ -e "$tmp/$name.hangs" ] && break; sleep 0.05; done
+    [ -e "$tmp/$name.hangs" ] || { fault "run $name does not reach step 3"; tail -n 3 k.err; }
+    kill -9 $job $(ours) 2>/dev/null
+    wait $job 2>/dev/null
+    wait_gone || fault "ranks of $name are left"
+    ok train --resume "$name"
+}
 no_leftovers() {
     wait_gone || fault "processes are left: $(ps -o pid,args -p "$(ours | paste -sd,)" | cut -c1-150)"
     [ -z "$(ls -A "$TMPDIR")" ] || fault "left in TMPDIR: $(ls "$TMPDIR")"

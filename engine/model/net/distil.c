@@ -1,4 +1,4 @@
-/* distil.c - distillation: of the learned tokens (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau
+/* distil.c - distillation, from a teacher or from its likeliest tokens that were kept: of the learned tokens (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau
  * a softmax of logits over tau (arXiv:1503.02531). Logits of both models are there in chunks of rows; the
  * gradient takes the place of the student's. */
 #include <math.h>
@@ -7,13 +7,15 @@
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/model/net/net.h"
 
 void bt_model_distil(bt_model *m, bt_distil how) { m->distil = how; }
 
 typedef struct rows_job {
     float *student;
-    const float *teacher;
+    const float *teacher; /* NULL: `kept` */
+    const bt_top_row *kept;
     const int32_t *targets;
     float *loss;
     bt_distil how;
@@ -44,6 +46,38 @@ static void one_row(const rows_job *j, float *s, const float *t, int32_t target,
     *loss = (float)((1 - mix) * ce + mix * tau * tau * kl);
 }
 
+/* log of the sum of exp(x) */
+static double log_sum_of(const double *x, size_t n) {
+    double most = x[0], sum = 0;
+    for (size_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
+    for (size_t i = 0; i < n; i++) sum += exp(x[i] - most);
+    return most + log(sum);
+}
+
+/* the divergence is of the tokens that were kept alone */
+static void kept_row(const rows_job *j, float *s, const bt_top_row *t, int32_t target,
+                     float *loss) {
+    const double tau = j->how.tau, mix = j->how.mix, plain = log_sum(s, j->V, 1);
+    const size_t k = (size_t)j->how.k;
+    double ls[BT_TOP_MOST], lt[BT_TOP_MOST], kl = 0;
+    const double ce = plain - (double)s[target];
+    float logs[BT_TOP_MOST];
+    bt_k()->from_half(logs, t->logs, k);
+    ls[0] = lt[0] = 0; /* k is 1 at least, which the compiler does not know */
+    for (size_t i = 0; i < k; i++) ls[i] = (double)s[t->ids[i]] / tau;
+    for (size_t i = 0; i < k; i++) lt[i] = (double)logs[i] / tau;
+    const double soft = log_sum_of(ls, k), taught = log_sum_of(lt, k);
+    for (size_t i = 0; i < j->V; i++)
+        s[i] = (float)(j->dscale * (1 - mix) * exp((double)s[i] - plain));
+    for (size_t i = 0; i < k; i++) {
+        const double p = exp(lt[i] - taught), q = exp(ls[i] - soft);
+        kl += p * ((lt[i] - taught) - (ls[i] - soft));
+        s[t->ids[i]] += (float)(j->dscale * mix * tau * (q - p));
+    }
+    s[target] -= (float)(j->dscale * (1 - mix));
+    *loss = (float)((1 - mix) * ce + mix * tau * tau * kl);
+}
+
 static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
     const rows_job *j = ctx;
     (void)thread;
@@ -51,6 +85,8 @@ static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
         j->loss[r] = 0;
         if (j->targets[r] < 0)
             memset(j->student + r * j->ld, 0, j->V * sizeof *j->student);
+        else if (!j->teacher)
+            kept_row(j, j->student + r * j->ld, j->kept + r, j->targets[r], j->loss + r);
         else
             one_row(j, j->student + r * j->ld, j->teacher + r * j->ld, j->targets[r], j->loss + r);
     }
@@ -68,17 +104,22 @@ static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, s
     bt_net_final_norm(teacher, M);
 }
 
+static void teacher_logits(bt_model *t, size_t at, size_t n, size_t ld) {
+    const size_t C = (size_t)t->setup.cfg.C;
+    bt_op_gemm_table(t->logits, ld, t->layers[0].a.xn + at * C, C, t->head, C, 1, n,
+                     (size_t)t->setup.cfg.V, C, t->setup.prec, 0);
+}
+
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                           double grad_scale) {
     bt_model *t = m->distil.teacher;
-    const bt_acts *a = &m->layers[0].a, *ta = &t->layers[0].a;
+    const bt_acts *a = &m->layers[0].a;
     const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T, M = B * T,
-                 V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C,
-                 TC = (size_t)t->setup.cfg.C, ld = bt_ops_logits_ld(V),
-                 chunk = m->logits_rows < t->logits_rows ? m->logits_rows : t->logits_rows;
+                 V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V),
+                 chunk = t && t->logits_rows < m->logits_rows ? t->logits_rows : m->logits_rows;
     const bt_prec prec = m->setup.prec;
     double loss = 0;
-    teach(m, t, inputs, B, T);
+    if (t) teach(m, t, inputs, B, T);
     bt_net_forward(m, inputs, B, T);
     bt_span_begin(BT_MR_BWD);
     bt_net_final_norm(m, M);
@@ -87,10 +128,16 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
         const float *x = a->xn + at * C;
         float *dx = a->dxn + at * C;
         bt_op_gemm_table(m->logits, ld, x, C, m->head, C, 1, n, V, C, prec, 0);
-        bt_op_gemm_table(t->logits, ld, ta->xn + at * TC, TC, t->head, TC, 1, n, V, TC,
-                         t->setup.prec, 0);
-        rows_job j = {m->logits, t->logits, targets + at, m->row_loss + at, m->distil, grad_scale,
-                      V,         ld};
+        if (t) teacher_logits(t, at, n, ld);
+        rows_job j = {.student = m->logits,
+                      .teacher = t ? t->logits : NULL,
+                      .kept = t ? NULL : m->distil.rows + at,
+                      .targets = targets + at,
+                      .loss = m->row_loss + at,
+                      .how = m->distil,
+                      .dscale = grad_scale,
+                      .V = V,
+                      .ld = ld};
         bt_parallel_for(n, 1, do_rows, &j);
         bt_op_gemm_table(dx, C, m->logits, ld, m->head, C, 0, n, C, V, prec, 0);
         if (m->d_head)

@@ -102,7 +102,7 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
 static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
                                 double grad_scale) {
     if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, grad_scale);
-    if (m->distil.teacher) return bt_net_distil_loss(m, inputs, targets, grad_scale);
+    if (m->distil.teacher || m->distil.rows) return bt_net_distil_loss(m, inputs, targets, grad_scale);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);

@@ -212,12 +212,27 @@ typedef struct bt_dpo {
 void bt_model_dpo(bt_model *m, bt_dpo how);
 /* Distillation: the loss of a learned token is (1 - mix) times its cross-entropy and mix times tau^2
  * KL(teacher || student), of softmaxes of logits over tau. The teacher has the same vocabulary, B, T and
- * documents, and adapters that are left out; borrowed. NULL: none. A whole model, or a last stage, on
+ * documents, and adapters that are left out; borrowed. Neither: none. A whole model, or a last stage, on
  * one tensor-parallel rank. Evaluations have the cross-entropy alone. */
+enum { BT_TOP_MOST = 4096 };
+/* of a learned target the k likeliest tokens by the teacher, and the logarithms of their probabilities as
+ * fp16; NULL: the target is not learned */
+typedef struct bt_top_row {
+    const uint32_t *ids;
+    const uint16_t *logs;
+} bt_top_row;
+/* Instead of a teacher there may be rows (B, T) that were kept of one, k <= BT_TOP_MOST; filled before each
+ * pass; borrowed. Then both softmaxes over tau are of these k tokens alone, so that with all of them the
+ * loss is the teacher's but for the rounding of what was kept. */
 typedef struct bt_distil {
     bt_model *teacher;
+    const bt_top_row *rows;
+    int k;
     double mix, tau;
 } bt_distil;
+/* Of the pass before (bt_model_eval_micro): the k likeliest tokens at each target >= 0, the likeliest
+ * first, and the logarithms of their probabilities; ids, logs (B, T, k). A whole model on one rank */
+void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids, float *logs);
 void bt_model_distil(bt_model *m, bt_distil how);
 /* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
  * reward above the rejected one's; a classifier's likeliest class), and the sum of the reward margins

@@ -50,6 +50,9 @@ ok train "${lora[@]}" --init-from shared --ranks 2 --tp 2 --steps 3 --set train.
 [ "$(losses shared3 | wc -l)" = 3 ] && paste -d, <(losses shared1) <(losses shared3) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-8) far = 1 } END { exit far }' ||
     fault "sums in another order: $(losses shared3) | $(losses shared1)"
 
+killed lora-killed "${lora[@]}" --ranks 1
+losses lora-killed | cmp -s - want || fault "killed and resumed, adapters differ: $(losses lora-killed)"
+
 # adapters alone: 4 x (32 inputs + outputs) a matrix, of which there are 14, with two moments
 size() { du -sb "$(q "SELECT out_dir FROM runs WHERE run='$1'")" | cut -f1; }
 [ $((2 * $(size one))) -lt "$(size base)" ] || fault "$(size one) bytes of adapters, $(size base) of the base"
@@ -71,6 +74,8 @@ case $(head -1 want) in 0,0.693147*) ;; *) fault "the first loss of preferences 
 ok train "${dpo[@]}" --ranks 2 --name dpo2 --stop-after 3
 ok train --resume dpo2 --ranks 2
 losses dpo2 | cmp -s - want || fault "preferences on 2 ranks after a resume: $(losses dpo2 | head -4)"
+killed dpo-killed "${dpo[@]}" --ranks 1
+losses dpo-killed | cmp -s - want || fault "killed and resumed, preferences differ: $(losses dpo-killed)"
 q "SELECT accuracy >= 0.5 AND reward_margin > 0 AND val_accuracy >= 0 FROM steps WHERE run='dpo' AND step = 5" | grep -qx 1 ||
     fault "preferences are not learned: $(q "SELECT accuracy, reward_margin, val_accuracy FROM steps WHERE run='dpo' AND step = 5")"
 ok eval dpo
@@ -88,6 +93,38 @@ ok train "${taught[@]}" --ranks 1 --name taught
 ok train "${taught[@]}" --ranks 2 --zero 1 --name taught2 --stop-after 2
 ok train --resume taught2 --ranks 2
 [ "$(losses taught)" = "$(losses taught2)" ] || fault "from a teacher, on 2 ranks after a resume: $(losses taught2 | head -4)"
+# from a file of the teacher's logits: all of them are the teacher but for rounding; the same bits in any layout and after a resume
+ok eval other --data chat.jsonl --form messages --logits all.btl --top-k 256
+grep -q 'logits each' err || fault "eval does not tell what it wrote: $(tail -1 err)"
+filed=("${taught[@]/--teacher/--set}")
+filed=("${filed[@]/other/tune.logits=all.btl}")
+ok train "${filed[@]}" --ranks 1 --name filed
+[ "$(losses filed | wc -l)" = 4 ] && paste -d, <(losses taught) <(losses filed) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-6) far = 1 } END { exit far }' ||
+    fault "from a file: $(losses filed) | $(losses taught)"
+ok train "${filed[@]}" --ranks 2 --zero 1 --name filed2 --stop-after 2
+ok train --resume filed2 --ranks 2
+[ "$(losses filed)" = "$(losses filed2)" ] || fault "from a file, on 2 ranks after a resume: $(losses filed2)"
+for m in taught filed; do
+    eval "killed $m-killed \"\${$m[@]}\" --ranks 1"
+    [ "$(losses $m-killed)" = "$(losses $m)" ] || fault "killed and resumed, $m differs: $(losses $m-killed)"
+done
+ok eval other --data chat.jsonl --form messages --logits few.btl --top-k 8
+ok train "${filed[@]/all.btl/few.btl}" --ranks 1 --set tune.top_k=8 --name few
+code 2 train "${filed[@]/all.btl/few.btl}" --ranks 1 --set tune.top_k=9
+says "has 8 logits of each token"
+head -c 5000 few.btl >short.btl
+code 6 train "${filed[@]/all.btl/short.btl}" --ranks 1
+says "is truncated: it has 5000 bytes of"
+cp few.btl foreign.btl && printf 'x' | dd of=foreign.btl bs=1 seek=16 conv=notrunc status=none
+code 2 train "${filed[@]/all.btl/foreign.btl}" --ranks 1
+says "has another tokenizer"
+sed 's/say /tell /' chat.jsonl >chat2.jsonl
+code 2 train "${filed[@]/chat.jsonl/chat2.jsonl}" --ranks 1
+says "was written from other data"
+code 2 train "${taught[@]}" --ranks 1 --set tune.logits=few.btl
+says "a student learns from a teacher or from a file"
+code 2 eval other --logits none.btl
+says "--logits needs --data"
 code 1 train "${taught[@]}" --ranks 2 --tp 2
 says "tune.teacher compares whole rows of logits"
 code 2 train "${taught[@]}" --ranks 1 --teacher one

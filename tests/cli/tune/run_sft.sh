@@ -52,6 +52,8 @@ losses fade-tp | cmp -s - want || fault "the way to ternary differs with --tp 2:
 ok train "${fade[@]}" --ranks 2 --zero 1 --name fade-zero --stop-after 3
 ok train --resume fade-zero --ranks 2
 losses fade-zero | cmp -s - want || fault "the way to ternary differs on 2 ranks after a resume: $(losses fade-zero | head -4)"
+killed fade-killed "${fade[@]}" --ranks 1
+losses fade-killed | cmp -s - want || fault "the way to ternary differs after a kill: $(losses fade-killed)"
 code 2 train "${fade[@]}" --ranks 1 --set model.linear=dense
 says "and model.linear=dense has none"
 code 2 train "${fade[@]}" --ranks 1 --set train.lambda_steps=5
@@ -72,6 +74,8 @@ case $(head -1 want) in 0,1.098612*) ;; *) fault "the first loss of three classe
 ok train "${exact[@]}" --ranks 2 --name kinds2 --stop-after 3
 ok train --resume kinds2 --ranks 2
 losses kinds2 | cmp -s - want || fault "classes on 2 ranks after a resume: $(losses kinds2 | head -4)"
+killed kinds-killed "${exact[@]}" --ranks 1
+losses kinds-killed | cmp -s - want || fault "classes differ after a kill: $(losses kinds-killed)"
 ok train "${kinds[@]}" --precision fp32 --set train.grad=float --ranks 1 --micro-batch 4 --name kinds-one
 losses kinds-one >want
 for z in 1 3; do

@@ -74,6 +74,50 @@ static void shares_of_the_loss(void **state) {
     bt_model_destroy(other);
 }
 
+/* what is kept of a teacher's pass, as a file has it: k tokens and fp16 */
+typedef struct kept {
+    uint32_t ids[M * V];
+    uint16_t logs[M * V];
+    bt_top_row rows[M];
+} kept;
+
+static void keep(kept *f, bt_model *t, size_t k) {
+    static float logs[M * V];
+    bt_model_eval_micro(t, inputs, targets);
+    bt_model_top_logits(t, targets, k, f->ids, logs);
+    bt_k()->to_half(f->logs, logs, M * k);
+    for (size_t i = 0; i < M; i++)
+        f->rows[i] = (bt_top_row){targets[i] < 0 ? NULL : f->ids + i * k, f->logs + i * k};
+    for (size_t i = 0; i < M; i++)
+        for (size_t r = 1; targets[i] >= 0 && r < k; r++)
+            assert_true(logs[i * k + r] <= logs[i * k + r - 1]);
+}
+
+static void kept_logits_teach_as_their_teacher(void **state) {
+    (void)state;
+    static kept f;
+    static float want[1 << 16];
+    bt_model *m = model_of(24, 0, 5), *t = teacher_of(32, 6), *plain = model_of(32, 0, 6);
+    const size_t n = bt_model_params(m)->total;
+    assert_true(n <= sizeof want / sizeof *want);
+    bt_model_distil(m, (bt_distil){.teacher = t, .mix = 0.7, .tau = 2});
+    const double loss = pass(m), norm = norm_of_gradients(m);
+    memcpy(want, bt_model_grads(m), n * sizeof *want);
+    keep(&f, plain, V);
+    bt_model_distil(m, (bt_distil){.rows = f.rows, .k = V, .mix = 0.7, .tau = 2});
+    assert_true(fabs(pass(m) - loss) < 1e-4 * loss);
+    double apart = 0;
+    for (size_t i = 0; i < n; i++) apart += pow((double)bt_model_grads(m)[i] - (double)want[i], 2);
+    assert_true(sqrt(apart) < 2e-3 * norm);
+    keep(&f, plain, 5); /* of some tokens: another loss, and the slope of it */
+    bt_model_distil(m, (bt_distil){.rows = f.rows, .k = 5, .mix = 0.7, .tau = 2});
+    assert_true(fabs(pass(m) - loss) > 1e-3 * loss);
+    small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
+    bt_model_destroy(m);
+    bt_model_destroy(t);
+    bt_model_destroy(plain);
+}
+
 static int setup(void **state) {
     for (int i = 0; i < M; i++) {
         inputs[i] = (int32_t)(bt_rng_u64(3, 1, (uint64_t)i) % V);
@@ -88,6 +132,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gradient_is_the_slope_of_the_loss),
         cmocka_unit_test(shares_of_the_loss),
+        cmocka_unit_test(kept_logits_teach_as_their_teacher),
     };
     return cmocka_run_group_tests(tests, setup, engine_stop);
 }

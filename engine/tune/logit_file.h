@@ -1,0 +1,50 @@
+/* logit_file.h - the largest logits that a teacher gives at each learned token of documents, kept in a
+ * file, so that a student learns from them without the teacher.
+ *
+ *     header   64 bytes: what follows, of which vocabulary and tokenizer
+ *     rows     of each learned token k ids (u32), the likeliest first, and the logarithms of their
+ *              probabilities (fp16): 6 k bytes, to a multiple of 4
+ *     index    of each document its key and its first row, in the order of the keys
+ *
+ * A document's key is a hash of its tokens and of which of them are learned. So what a student finds is a
+ * function of the data alone: not of the step, the layout, or of how documents are packed. Documents that are
+ * alike are kept once.
+ *
+ * Order:    a writer: create -> add* -> close. A reader: open -> batch* -> close.
+ * Threads:  one caller each. Numbers are as the processor has them (little endian). */
+#ifndef BT_ENGINE_TUNE_LOGIT_FILE_H
+#define BT_ENGINE_TUNE_LOGIT_FILE_H
+
+#include "engine/data/shards/loader.h"
+#include "engine/model/net/model.h"
+
+typedef struct bt_logit_shape {
+    int k, V, B, T;     /* B sequences of T tokens come at a time */
+    uint64_t tokenizer; /* bt_tokenizer_hash */
+} bt_logit_shape;
+
+typedef struct bt_logit_writer bt_logit_writer;
+/* BT_BUSY: `path` is there already */
+bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt_logit_shape *s,
+                               bt_err *err) BT_MUST_CHECK;
+/* the documents of a micro-batch, in which m passes forward; m is a whole model */
+bt_code bt_logit_writer_add(bt_logit_writer *w, bt_model *m, const bt_batch *b, bt_err *err)
+    BT_MUST_CHECK;
+/* Writes the index and gives the file its name; after a failure (code) removes it. told: how many tokens
+ * and documents it has */
+bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, bt_err *err)
+    BT_MUST_CHECK;
+
+typedef struct bt_logit_file bt_logit_file;
+/* k 0: as the file has it. BT_ARG: of another vocabulary, tokenizer or k; BT_FORMAT: no such file, or
+ * truncated or damaged */
+bt_code bt_logit_file_open(bt_logit_file **out, const char *path, const bt_logit_shape *s,
+                           bt_err *err) BT_MUST_CHECK;
+/* (B T) rows, filled by bt_logit_file_batch: for bt_model_distil; and their k */
+const bt_top_row *bt_logit_file_rows(const bt_logit_file *f, int *k);
+/* the rows of this micro-batch; BT_ARG: the file lacks one of its documents */
+bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
+uint64_t bt_logit_file_hash(const bt_logit_file *f); /* of the header and the index */
+void bt_logit_file_close(bt_logit_file *f);          /* accepts NULL */
+
+#endif
