@@ -100,6 +100,11 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
     BT_TRY(bt_model_file_open(s, path, err));
+    if ((*s)->cfg.lora.rank && (*s)->cfg.classes)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "it is a classifier of %d labels, whose adapters are used beside their base "
+                       "('%.160s')",
+                       (*s)->cfg.classes, (*s)->path);
     if (cfg->merge != BT_MERGE_NONE && !(*s)->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "--merge: '%.200s' holds no adapters", (*s)->path);
     if (cfg->merge != BT_MERGE_NONE) BT_TRY(merge(s, cfg, err));

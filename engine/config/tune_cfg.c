@@ -232,10 +232,6 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
                                       "data.labels are the classes of data.form=label (set it, or "
                                       "leave them out)")
                             : BT_OK;
-    if (c->tune == BT_TUNE_LORA)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "data.form=label trains all weights and a head of its own, no adapters (use "
-                       "tune.mode=full)");
     if (c->tp > 1 || c->pp > 1)
         return bt_fail(err, BT_UNSUPPORTED,
                        "data.form=label judges whole rows of the last layer: it works with "

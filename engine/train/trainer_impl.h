@@ -175,9 +175,7 @@ bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ramp(bt_trainer *t, bool first, bt_err *err) BT_MUST_CHECK;
 int64_t bt_trainer_first_sequence(const bt_trainer *t);
 
-/* trainer_teacher.c: finds what the model learns from besides its data, where there is such; collective */
-bt_code bt_trainer_load_teacher(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* a model that was made anew learns from it too */
+/* trainer.c: a model that was made anew learns from the run's teacher too */
 void bt_trainer_meet_teacher(bt_trainer *t);
 
 /* trainer_phase.c: before a step, the one after which linear layers are no longer dense; collective */

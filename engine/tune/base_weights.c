@@ -115,8 +115,7 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
 
 static bt_code read_all(bt_base_weights *b, bt_model_file *file, bt_model *m, bt_err *err) {
     bt_params whole;
-    bt_model_cfg base = *bt_model_config(m);
-    base.lora = (bt_lora){0};
+    const bt_model_cfg base = bt_params_base(bt_model_config(m));
     BT_TRY(bt_params_init(&whole, &base, (bt_model_slice){0}, err));
     bt_code code = read_table(b, file, m, &whole, err);
     bt_params_release(&whole);
@@ -128,8 +127,7 @@ bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *er
 }
 
 static bt_code check(const bt_model *m, const bt_model_file *file, bt_text *told, bt_err *err) {
-    bt_model_cfg base = *bt_model_config(m);
-    base.lora = (bt_lora){0};
+    const bt_model_cfg base = bt_params_base(bt_model_config(m));
     if (file->cfg.lora.rank)
         return bt_fail(err, BT_ARG,
                        "the base '%.200s' holds adapters alone: give the model that they were "

@@ -148,8 +148,8 @@ static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
 
 static void wire_classes(bt_model *m, const bt_model_memory *p) {
     bt_class_head *h = &m->classes;
-    h->tensor = bt_params_get(&m->params, -1, BT_P_SCORE);
-    h->w = bt_at_tensor(m->w, h->tensor);
+    h->tensor = bt_params_get(bt_model_params(m), -1, BT_P_SCORE);
+    h->w = bt_at_tensor(bt_model_weights(m), h->tensor);
     h->rows = bt_arena_at(&m->scratch_arena, p->class_rows);
     h->picked = bt_arena_at(&m->scratch_arena, p->class_picked);
     h->confusion = bt_arena_at(&m->scratch_arena, p->confusion);

@@ -181,8 +181,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
 
 bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_cfg *whole,
                         bt_model_slice slice, bt_err *err) {
-    bt_model_cfg base = *whole;
-    base.lora = (bt_lora){0};
+    const bt_model_cfg base = bt_params_base(whole);
     *adapters = (bt_params){0};
     BT_TRY(bt_params_init(params, &base, slice, err));
     bt_code code = whole->lora.rank ? bt_params_init(adapters, whole, slice, err) : BT_OK;

@@ -1,9 +1,11 @@
-/* distil.c - distillation, from a teacher or from its likeliest tokens that were kept: of the learned tokens (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau
- * a softmax of logits over tau (arXiv:1503.02531). Logits of both models are there in chunks of rows; the
- * gradient takes the place of the student's. */
+/* distil.c - distillation, from a teacher or from its likeliest tokens that were kept: of the learned tokens
+ * (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau a softmax of logits over tau
+ * (arXiv:1503.02531). Logits of both models are there in chunks of rows; the gradient takes the place of
+ * the student's. */
 #include <math.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
@@ -146,4 +148,54 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
     for (size_t i = 0; i < M; i++) loss += (double)m->row_loss[i];
     bt_span_end();
     return loss;
+}
+
+/* ---- what is kept of a teacher's pass (tune/logit_file.h) -------------------------------------- */
+
+typedef struct top_job {
+    const float *logits;
+    const int32_t *targets;
+    uint32_t *ids;
+    float *logs;
+    size_t V, ld, k;
+} top_job;
+
+/* The k largest, in order; of equal ones the smaller token first. Few tokens of a row displace one that is
+ * there already: insertion is enough. */
+static void pick(const float *z, size_t V, size_t k, uint32_t *ids) {
+    size_t n = 0;
+    for (size_t i = 0; i < V; i++) {
+        if (n == k && !(z[i] > z[ids[k - 1]])) continue;
+        size_t at = n < k ? n++ : k - 1;
+        for (; at > 0 && z[i] > z[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+        ids[at] = (uint32_t)i;
+    }
+}
+
+static void top_range(void *ctx, int thread, size_t begin, size_t end) {
+    const top_job *j = ctx;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        const float *z = j->logits + r * j->ld;
+        uint32_t *ids = j->ids + r * j->k;
+        if (j->targets[r] < 0) continue;
+        pick(z, j->V, j->k, ids);
+        const double whole = log_sum(z, j->V, 1);
+        for (size_t i = 0; i < j->k; i++)
+            j->logs[r * j->k + i] = (float)((double)z[ids[i]] - whole);
+    }
+}
+
+void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids,
+                         float *logs) {
+    const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, V = (size_t)m->setup.cfg.V,
+                 C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V);
+    for (size_t at = 0, n; at < M; at += n) {
+        n = bt_min_size(m->logits_rows, M - at);
+        bt_op_gemm_table(m->logits, ld, m->layers[0].a.xn + at * C, C, m->head, C, 1, n, V, C,
+                         m->setup.prec, 0);
+        if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, ld, m->head_form.cap, n, V);
+        top_job j = {m->logits, targets + at, ids + at * k, logs + at * k, V, ld, k};
+        bt_parallel_for(n, 1, top_range, &j);
+    }
 }

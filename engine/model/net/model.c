@@ -57,6 +57,7 @@ static void point_adapters(bt_model *m, float *g) {
 
 void bt_model_grads_into(bt_model *m, float *grads) {
     float *g = m->g = grads ? grads : m->own_g;
+    m->classes.dw = bt_at_tensor(g, m->classes.tensor);
     if (m->adapters.n) {
         point_adapters(m, g);
         return;
@@ -74,7 +75,6 @@ void bt_model_grads_into(bt_model *m, float *grads) {
     }
     m->final_norm.dw = bt_at_tensor(g, m->final_norm.tensor);
     m->d_embed = bt_at_tensor(g, embed);
-    m->classes.dw = bt_at_tensor(g, m->classes.tensor);
     m->d_head = m->d_tied
                     ? m->d_tied
                     : bt_at_tensor(g, m->setup.cfg.tied ? embed
@@ -102,7 +102,8 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
 static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
                                 double grad_scale) {
     if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, grad_scale);
-    if (m->distil.teacher || m->distil.rows) return bt_net_distil_loss(m, inputs, targets, grad_scale);
+    if (m->distil.teacher || m->distil.rows)
+        return bt_net_distil_loss(m, inputs, targets, grad_scale);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);

@@ -191,7 +191,8 @@ typedef struct backward { /* one backward pass */
 } backward;
 
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
-    if (!t || !ready || t->adapter != (m->adapters.n > 0)) return; /* a frozen base has none */
+    if (!t || !ready) return;
+    if (m->adapters.n && !t->adapter && t != m->classes.tensor) return; /* a frozen base has none */
     m->tp->complete_grad(m, t);
     const bt_params *p = bt_model_params(m);
     size_t i = (size_t)(t - p->tensors);

@@ -103,8 +103,9 @@ static double deviation(const param_row *r, const bt_model_cfg *c) {
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
-    bool adapter = bt_adapter_layer(r->id) != BT_P_COUNT;
-    if (!r->when || adapter != (c->lora.rank > 0)) return true;
+    bool adapter = bt_adapter_layer(r->id) != BT_P_COUNT,
+         trains = adapter || r->id == BT_P_SCORE; /* beside a frozen base */
+    if (!r->when || (c->lora.rank > 0 ? !trains : adapter)) return true;
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
     t->layer = layer;
@@ -280,6 +281,13 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
             c->L, c->C, c->V);
     }
     return BT_OK;
+}
+
+bt_model_cfg bt_params_base(const bt_model_cfg *whole) {
+    bt_model_cfg base = *whole;
+    base.lora = (bt_lora){0};
+    if (whole->lora.rank) base.classes = 0;
+    return base;
 }
 
 void bt_params_release(bt_params *p) {

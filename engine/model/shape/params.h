@@ -86,11 +86,13 @@ bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
 /* kv heads that two neighbours share, of those between the slices 0 .. slice.tp_rank: one at most
  * between two */
 size_t bt_slice_shared_kv(const bt_model_cfg *whole, bt_model_slice slice);
-/* The tensors that train: those of the model, or with whole->lora its adapters alone, whose base has the
- * table of the same config without lora */
+/* The tensors that train: those of the model, or with whole->lora its adapters and a classifier's score
+ * alone, whose base has the table of bt_params_base */
 bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err)
     BT_MUST_CHECK;
 void bt_params_release(bt_params *p);
+/* the config of the base of adapters: without them, and no classifier */
+bt_model_cfg bt_params_base(const bt_model_cfg *whole);
 /* NULL when absent */
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);

@@ -87,6 +87,25 @@ code 2 train "${dpo[@]}" --ranks 1 --tune full
 says "data.form=preference trains adapters"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
+# classes: adapters and a head of zeros train; the checkpoint finds its base and knows its labels
+awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c", 97 + i % 26, 97 + i * 7 % 26);
+    print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": \"" substr("abc", i % 3 + 1, 1) "\"}" } }' >labels.jsonl
+kinds=("${dpo[@]/pairs.jsonl/labels.jsonl}")
+kinds=("${kinds[@]/preference/label}")
+ok train "${kinds[@]}" --ranks 1 --name kinds
+losses kinds >want
+case $(head -1 want) in 0,1.098612*) ;; *) fault "the first loss of three classes is $(head -1 want)" ;; esac
+awk -F, 'NR == 1 { a = $2 } END { exit !($2 < a - 0.05) }' want || fault "classes are not learned: $(tail -1 want)"
+ok train "${kinds[@]}" --ranks 2 --zero 2 --name kinds2 --stop-after 3
+ok train --resume kinds2 --ranks 2
+losses kinds2 | cmp -s - want || fault "classes on 2 ranks after a resume: $(losses kinds2)"
+ok eval kinds
+says "macro F1"
+ok generate kinds --prompt "ab so"
+grep -qE '^[abc]' out || fault "no label: $(head -2 out)"
+code 1 convert kinds --merge dense --to hf -o labelled
+says "it is a classifier of 3 labels"
+
 taught=(--init-from base --teacher other --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --steps 4 --set train.reproducible=true --set train.unit=1)
 ok train "${shape[@]}" --data synth:chain --steps 3 --name other --seed 2 --set model.linear=dense
 ok train "${taught[@]}" --ranks 1 --name taught
