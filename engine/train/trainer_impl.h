@@ -23,7 +23,6 @@
 #include "engine/train/saver.h"
 #include "engine/train/trainer.h"
 #include "engine/tune/base_weights.h"
-#include "engine/tune/logit_file.h"
 #include "engine/tune/teacher.h"
 #include "engine/update/replica_check.h"
 #include "engine/update/residual.h"
@@ -102,7 +101,6 @@ struct bt_trainer {
     bt_evaluator *evaluator;        /* NULL: no validation data */
     bt_sample_text *sample_text;    /* NULL: none is written */
     bt_base_weights base;           /* of adapters; all zero: there are none */
-    bt_logit_file *logits;          /* instead of a teacher; NULL likewise */
     bt_teacher teacher;             /* of distillation; all zero: none, or not on this stage */
     bt_saver saver;
     bt_memory_saver memory;

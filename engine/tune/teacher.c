@@ -1,6 +1,8 @@
 /* teacher.c - reads a teacher as the base of adapters is read, and never asks for its gradients. */
 #include "engine/tune/teacher.h"
 
+#include <math.h>
+
 #include "engine/config/tune_cfg.h"
 #include "engine/tune/base_weights.h"
 
@@ -41,7 +43,50 @@ bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *s
     return BT_OK;
 }
 
+static bt_code open_logits(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+                           const bt_tokenizer *tokenizer, bt_err *err) {
+    const bt_logit_shape s = {.k = (int)c->top_k,
+                              .V = student->cfg.V,
+                              .B = student->B,
+                              .T = student->cfg.T,
+                              .tokenizer = bt_tokenizer_hash(tokenizer)};
+    BT_TRY(bt_logit_file_open(&t->logits, c->logits, &s, err));
+    t->hash = (int64_t)(bt_logit_file_hash(t->logits) >> 11);
+    return BT_OK;
+}
+
+static bt_code find_here(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+                         bt_text *told, bt_err *err) {
+    bt_tokenizer *own;
+    if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
+    BT_TRY(bt_tokenizer_load(&own, c->tokenizer, err));
+    bt_code code = c->logits[0] ? open_logits(t, c, student, own, err)
+                                : bt_teacher_load(t, c->teacher, student, own, told, err);
+    bt_tokenizer_free(own);
+    return code;
+}
+
+bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+                        bt_comm *world, bt_text *told, bt_err *err) {
+    if (!c->teacher[0] && !c->logits[0]) return BT_OK;
+    BT_TRY(bt_agree(world, find_here(t, c, student, told, err), err));
+    double hash[2] = {(double)t->hash, -(double)t->hash};
+    for (int i = 0; i < 2 && !t->model && !t->logits; i++) hash[i] = -INFINITY;
+    BT_TRY(bt_all_reduce_f64(world, hash, 2, BT_MAX, err));
+    if (hash[0] == -hash[1]) return BT_OK;
+    return bt_fail(err, BT_ARG, "%s for some ranks than for others (give all of them the same)",
+                   c->logits[0] ? "tune.logits holds other logits"
+                                : "tune.teacher holds other weights");
+}
+
+bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c) {
+    bt_distil how = {.teacher = t->model, .mix = c->distil_mix, .tau = c->distil_tau};
+    if (t->logits) how.rows = bt_logit_file_rows(t->logits, &how.k);
+    return how;
+}
+
 void bt_teacher_release(bt_teacher *t) {
     bt_model_destroy(t->model);
-    t->model = NULL;
+    bt_logit_file_close(t->logits);
+    *t = (bt_teacher){0};
 }

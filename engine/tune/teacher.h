@@ -1,21 +1,31 @@
 /* teacher.h - the model that another learns from: out of any model file, kept as the base of adapters is
- * (ternary layers in 2 bits a weight, dense ones, embedding and head as products read them), forward only.
+ * (ternary layers in 2 bits a weight, dense ones, embedding and head as products read them), forward only;
+ * or a file of its logits instead.
  * Threads: the training thread. */
 #ifndef BT_ENGINE_TUNE_TEACHER_H
 #define BT_ENGINE_TUNE_TEACHER_H
 
+#include "engine/config/run_cfg.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/model/net/model.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/tune/logit_file.h"
 
 typedef struct bt_teacher {
-    bt_model *model; /* NULL: none */
-    int64_t hash;    /* of its weights */
+    bt_model *model;       /* NULL: none */
+    int64_t hash;          /* of its weights, or of the file */
+    bt_logit_file *logits; /* NULL: none */
 } bt_teacher;
 
 /* For the micro-batches of `student`, whose tokens are those of the tokenizer. told: lines about the
  * file. BT_ARG: another tokenizer or vocabulary, or adapters alone */
 bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *student,
                         const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) BT_MUST_CHECK;
+/* The one that the settings name, on the ranks that have a head; nothing where they name none.
+ * Collective; BT_ARG also where ranks have different ones */
+bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+                        bt_comm *world, bt_text *told, bt_err *err) BT_MUST_CHECK;
+bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c);
 void bt_teacher_release(bt_teacher *t); /* accepts an all-zero struct */
 
 #endif

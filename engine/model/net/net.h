@@ -248,10 +248,13 @@ void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 void bt_net_adapters(bt_model *m, bool on);
 
 /* ---- preference.c ---- */
-/* sum of the pairs' losses of one micro-batch; with grad_scale not 0 a.dxn is the gradient of its
- * grad_scale-fold, and the activations are those of the adapted model */
+/* sum of the pairs' losses of one micro-batch; with grad_scale not 0 a.dxn is the gradient of the
+ * grad_scale-fold of the tokens' losses, which becomes the pairs' by scale, and the activations are those of
+ * the adapted model */
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale);
+/* own rows of it, once the tensor-parallel ranks' parts have been added */
+void bt_net_preference_scale(bt_model *m, float *own);
 
 /* ---- distil.c ---- */
 /* sum of the tokens' losses, and in a.dxn the gradient of its grad_scale-fold */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
@@ -24,12 +25,20 @@ static size_t learned_of(const bt_attn_document *d, const int32_t *targets) {
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static void scale_rows(bt_model *m, const bt_attn_document *d, double by) {
+void bt_net_preference_scale(bt_model *m, float *own) {
     const size_t C = (size_t)m->setup.cfg.C;
-    bt_op_scale(m->layers[0].a.dxn + d->row * C, (float)by, d->n * C);
+    const bt_rows rows = m->tp->own_rows(m, (size_t)m->setup.B * (size_t)m->setup.cfg.T);
+    for (size_t i = 0; i < m->n_documents; i++) {
+        const bt_attn_document *d = &m->documents[i];
+        const size_t from = bt_max_size(d->row, rows.first),
+                     to = bt_min_size(d->row + d->n, rows.first + rows.n);
+        if (from < to && !d->padding)
+            bt_op_scale(own + (from - rows.first) * C, (float)m->reference[i], (to - from) * C);
+    }
 }
 
-/* one pair, documents i and i + 1; gradients of a.dxn so far are those of the summed losses */
+/* One pair, documents i and i + 1; gradients so far are those of the summed losses. What each answer
+ * weighs takes the place of its reference. */
 static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad) {
     const bt_attn_document *c = &m->documents[i], *r = c + 1;
     const bt_dpo *how = &m->dpo;
@@ -39,8 +48,8 @@ static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad
                           ((chosen - m->reference[i]) - (rejected - m->reference[i + 1])),
                  wrong = sigmoid(-margin), weight = how->beta * (wrong - how->smoothing);
     if (grad) {
-        scale_rows(m, c, weight + how->sft_share / (double)n);
-        scale_rows(m, r, -weight);
+        m->reference[i] = weight + how->sft_share / (double)n;
+        m->reference[i + 1] = -weight;
     }
     m->score.n++;
     m->score.right += margin > 0;
@@ -54,7 +63,10 @@ static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
     double sum = 0;
     for (size_t i = 0; i + 1 < m->n_documents; i++) {
         if (m->documents[i].padding) continue;
-        if (learned_of(&m->documents[i], targets)) sum += pair_loss(m, i, targets, grad);
+        if (learned_of(&m->documents[i], targets))
+            sum += pair_loss(m, i, targets, grad);
+        else
+            m->reference[i] = m->reference[i + 1] = 1;
         i++; /* its rejected answer */
     }
     return sum;

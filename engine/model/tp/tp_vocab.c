@@ -104,6 +104,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                     .index = index,
                                                     .dscale = dscale,
                                                     .slopes = slopes});
+            if (!m->d_head) continue; /* frozen */
             bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
             bt_op_head_targets(&(bt_head_targets){.dE = m->d_head,
                                                   .x = x,

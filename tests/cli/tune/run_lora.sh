@@ -74,6 +74,8 @@ case $(head -1 want) in 0,0.693147*) ;; *) fault "the first loss of preferences 
 ok train "${dpo[@]}" --ranks 2 --name dpo2 --stop-after 3
 ok train --resume dpo2 --ranks 2
 losses dpo2 | cmp -s - want || fault "preferences on 2 ranks after a resume: $(losses dpo2 | head -4)"
+ok train "${dpo[@]}" --ranks 2 --tp 2 --name dpo-tp
+losses dpo-tp | cmp -s - want || fault "preferences with --tp 2: $(losses dpo-tp)"
 killed dpo-killed "${dpo[@]}" --ranks 1
 losses dpo-killed | cmp -s - want || fault "killed and resumed, preferences differ: $(losses dpo-killed)"
 q "SELECT accuracy >= 0.5 AND reward_margin > 0 AND val_accuracy >= 0 FROM steps WHERE run='dpo' AND step = 5" | grep -qx 1 ||
@@ -108,6 +110,8 @@ says "it is a classifier of 3 labels"
 
 taught=(--init-from base --teacher other --data chat.jsonl --form messages --batch-tokens 1536 --threads 1 --steps 4 --set train.reproducible=true --set train.unit=1)
 ok train "${shape[@]}" --data synth:chain --steps 3 --name other --seed 2 --set model.linear=dense
+ok train "${taught[@]}" --ranks 1 --dry-run
+grep -qE '^ *teacher +[0-9.]+ [KM]iB' out || fault "the plan of memory has no teacher"
 ok train "${taught[@]}" --ranks 1 --name taught
 ok train "${taught[@]}" --ranks 2 --zero 1 --name taught2 --stop-after 2
 ok train --resume taught2 --ranks 2
