@@ -110,9 +110,10 @@ static void sample_ranks(bt_top *t) {
     here[sizeof here - 1] = 0;
     for (size_t i = 0; i < t->view->ranks.n && n < BT_PROCS_MAX; i++)
         if (strcmp(t->view->ranks.rank[i].host, here) == 0) pids[n++] = t->view->ranks.rank[i].pid;
-    if (n > 0)
+    if (n > 0) {
         bt_procs_sample(&t->procs, pids, n, now);
-    else
+        if (t->screen == BT_SCREEN_SYSTEM) bt_cores_sample(&t->cores, pids, n, now);
+    } else
         t->procs.n = 0;
 }
 

@@ -103,11 +103,44 @@ async function chartOfRuns(page) {
   await shown("base,other");
   await base.click();
   await shown("other");
-  await page.locator(".runs-chart select").nth(1).selectOption("optim.lr");
+  await page.locator(".runs-chart select").nth(2).selectOption("optim.lr");
   await shown("lr 0.002 (2)");
   assert.match(page.url(), /runs=other,base&by=optim\.lr$/);
+  await runsInPlanes(page);
   await page.goto(`${page.url().split("#")[0]}#/runs`);
   await shown("base,other");
+}
+
+/** The same runs as points and over parallel axes: the address has it, too; a click opens a run. */
+async function runsInPlanes(page) {
+  const show = page.locator(".runs-chart select").first();
+  const shapes = (name, n) =>
+    page.waitForFunction(
+      ([what, many]) => document.querySelectorAll(`.runs-chart .plane ${what}`).length === many,
+      [name, n],
+    );
+  await show.selectOption("scatter");
+  await shapes("circle", 2);
+  await page.locator(".runs-chart select[aria-label=up]").selectOption("tokens_per_s");
+  await page
+    .locator(".plane circle title", { hasText: "tokens/s" })
+    .first()
+    .waitFor({ state: "attached" });
+  const points = await page.locator(".plane circle title").allTextContents();
+  const speed = truth("SELECT tokens_per_s FROM runs WHERE run = 'base'");
+  const told = points.find((text) => text.startsWith("base:"));
+  assert.equal(Number(/optim\.lr ([^,]+)/.exec(told)[1]), 0.002);
+  assert(Math.abs(Number(/tokens\/s (\S+)$/.exec(told)[1]) / speed - 1) < 1e-6, told);
+  assert.match(page.url(), /as=scatter&across=optim\.lr&over=tokens_per_s$/);
+  await accessible(page, "runs as points");
+  await show.selectOption("parallel");
+  await shapes("path.run", 2);
+  await page.locator(".runs-chart select[aria-label=axis]").selectOption("steps");
+  await page.waitForFunction(() => document.querySelectorAll(".plane .drop").length === 4);
+  assert.match(page.url(), /as=parallel&axes=optim\.lr,tokens_per_s,loss,steps$/);
+  await accessible(page, "runs over parallel axes");
+  await page.locator(".plane .drop").last().click();
+  await page.waitForFunction(() => document.querySelectorAll(".plane .drop").length === 3);
 }
 
 async function filters(page) {

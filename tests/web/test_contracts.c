@@ -144,6 +144,7 @@ static const contract contracts[] = {
     {"lr_range", "base", "",
      "s:run b:is ?:suggested ?:steepest ?:least ?:diverged ?:top n:step t:nothing a:lr a:loss "
      "a:smooth"},
+    {"log", "base", "", "s:run b:readable b:cut a:lines"},
     {"events", "base", "limit=5",
      "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s "
      "n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "

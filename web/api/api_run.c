@@ -7,6 +7,7 @@
 #include "engine/base/tables/fact.h"
 #include "store/read/compare_runs.h"
 #include "store/read/lr_range.h"
+#include "store/read/run_log.h"
 #include "web/api/api.h"
 #include "web/api/query_process.h"
 #include "web/api/row_limits.h"
@@ -264,6 +265,20 @@ bt_code bt_api_lr_range(bt_api *a, const bt_req *r, const char *run, bt_answer *
     }
     free(range);
     return code;
+}
+
+/* ---- the log ---- */
+
+bt_code bt_api_log(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    enum { LOG_BYTES = 64 << 10 };
+    char name[BT_NAME_MAX];
+    bt_db *db;
+    bt_json j;
+    (void)r;
+    BT_TRY(begin(a, run, &db, name, out, &j, err));
+    BT_TRY(bt_run_log_json(db, name, LOG_BYTES, &j, err));
+    bt_json_end(&j, '}');
+    return BT_OK;
 }
 
 /* ---- SQL ---- */

@@ -75,6 +75,7 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
                  {"/head", bt_api_head},
                  {"/superseded", bt_api_superseded},
                  {"/lr_range", bt_api_lr_range},
+                 {"/log", bt_api_log},
                  {"/breakdown", bt_api_ranks},
                  {"/stragglers", bt_api_ranks},
                  {"/comm", bt_api_comm},

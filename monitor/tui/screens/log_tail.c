@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "monitor/tui/screens/screens.h"
+#include "store/read/run_log.h"
 
 static void find_file(bt_top *t) {
     char dir[PATH_MAX] = "";
@@ -56,22 +57,16 @@ void bt_top_log_load(bt_top *t) {
     close(fd);
 }
 
-static int level_of(const char *line) {
-    if (strcasestr(line, "error") || strcasestr(line, "abort") || strcasestr(line, "signal"))
-        return BT_EV_ERROR;
-    return strcasestr(line, "warn") ? BT_EV_WARN : BT_EV_INFO;
-}
-
 /* the newest lines of at least this level, as many as fit */
 void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title) {
     const bt_top_log *l = &t->log;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "log", l->path);
     int shown = 0;
     for (int i = l->n - 1; i >= 0 && shown < r.h - 1; i--)
-        shown += level_of(l->line[i]) >= (int)least;
+        shown += (int)bt_run_log_level(l->line[i]) >= (int)least;
     int y = r.y + shown;
     for (int i = l->n - 1; i >= 0 && y > r.y; i--) {
-        int level = level_of(l->line[i]);
+        int level = (int)bt_run_log_level(l->line[i]);
         if (level < (int)least) continue;
         bt_canvas_text(&t->canvas, r.x + 1, y--, r.w - 1,
                        (bt_style){.fg = level == BT_EV_ERROR  ? BT_C_BAD

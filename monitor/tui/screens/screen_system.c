@@ -120,21 +120,6 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     return true;
 }
 
-static void machine(bt_top *t, bt_rect row) {
-    const bt_procs *p = &t->procs;
-    char text[240], b[40], c[40];
-    if (row.h < 1 || p->n == 0 || !t->view->head.live) return;
-    int n = snprintf(text, sizeof text,
-                     "this machine: load %.1f on %d processors · memory %s of %s", p->load, p->cpus,
-                     bt_fmt(b, sizeof b, p->mem_used_mib, BT_UNIT_MIB),
-                     bt_fmt(c, sizeof c, p->mem_mib, BT_UNIT_MIB));
-    if (!isnan(p->net_per_s))
-        n += snprintf(text + n, sizeof text - (size_t)n, " · network %s/s",
-                      bt_fmt(b, sizeof b, floor(p->net_per_s), BT_UNIT_BYTES));
-    if (!isnan(p->celsius)) snprintf(text + n, sizeof text - (size_t)n, " · %.0f °C", p->celsius);
-    bt_canvas_text(&t->canvas, row.x + 1, row.y, row.w - 1, (bt_style){.fg = BT_C_LABEL}, text);
-}
-
 static void ranks_table(bt_top *t, bt_rect r, bool active, bool here) {
     bt_list_col shown[C_COUNT];
     memcpy(shown, columns, sizeof shown);
@@ -173,15 +158,16 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     }
     int need = (int)t->n_rows + 2;
     bool here = t->procs.n > 0 && t->view->head.live;
+    const int panel = bt_machine_height(t, r.w);
     bt_want rows[] = {{.min = need < 6 ? need : 6, .max = need, .weight = 2, .rank = 0},
                       {.min = 6, .weight = 1, .rank = 2},
-                      {.min = here, .max = 1, .rank = 1}};
+                      {.min = here, .max = panel, .weight = panel > 1, .rank = 1}};
     bt_rect out[3], col[2], chart[2];
     bt_layout_rows(r, rows, 3, 1, out);
     if (here && out[2].h > 0) { /* right under the table */
         out[2].y = out[0].y + out[0].h;
-        out[1].y += 2;
-        machine(t, out[2]);
+        out[1].y += out[2].h + 1;
+        bt_machine_draw(t, out[2]);
     }
     char right[96], many[40];
     double params = strtod(t->view->head.params, NULL);

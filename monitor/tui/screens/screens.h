@@ -24,6 +24,10 @@ int bt_trouble_height(const bt_top *t, int w);
 void bt_trouble_draw(bt_top *t, bt_rect r);
 void bt_texts_draw(bt_top *t, bt_rect r);
 
+/* machine_panel.c: this machine, its cores and who else takes them; 0 rows where no rank lives here */
+int bt_machine_height(const bt_top *t, int w);
+void bt_machine_draw(bt_top *t, bt_rect r);
+
 /* settings_table.c: active: it is the screen's table, which keys move in */
 void bt_settings_table_draw(bt_top *t, bt_rect r, bool active);
 

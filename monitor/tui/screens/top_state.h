@@ -9,6 +9,7 @@
 #include "monitor/tui/draw/panes.h"
 #include "monitor/tui/draw/plot.h"
 #include "monitor/tui/top.h"
+#include "monitor/watch/cores.h"
 #include "monitor/watch/procs.h"
 
 #define BT_SCREEN(id, name, title, parts, panes) BT_SCREEN_##id,
@@ -147,6 +148,7 @@ typedef struct bt_top {
     bt_top_log log;
     /* of the ranks on this machine, while the screen System shows a live run */
     bt_procs procs;
+    bt_cores cores; /* sampled while the screen System is shown */
     /* a run that was started from here and is not in the database yet */
     char pending[BT_NAME_MAX];
     int form_field;

@@ -1,10 +1,13 @@
 /* timeout: 20
  * what /proc says of processes: ourselves as one whose faults are known, a pid that is not there,
  * rates from the second sample on. */
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "monitor/watch/cores.h"
 #include "monitor/watch/procs.h"
 #include "tui_test.h"
 
@@ -40,7 +43,50 @@ static void our_own_faults(void **state) {
     assert_true(isnan(p.net_per_s) || p.net_per_s >= 0);
 }
 
+static void the_cores_and_who_takes_them(void **state) {
+    (void)state;
+    static bt_cores c;
+    const int64_t second = INT64_C(1000000000);
+    const int me = (int)getpid(), child = fork();
+    if (child == 0)
+        for (volatile unsigned n = 0;; n++) continue; /* takes a core */
+    assert_true(child > 0);
+    bt_cores_sample(&c, &me, 1, 10 * second);
+    assert_true(c.n >= 1 && isnan(c.core[0].busy_frac) && c.n_others == 0);
+    for (int i = 0; i < 200 && c.n_others == 0; i++) { /* as if three seconds had passed */
+        bt_sleep_ns(20000000);
+        bt_cores c2 = c;
+        bt_cores_sample(&c2, &me, 1, 13 * second);
+        for (int k = 0; k < c2.n_others; k++)
+            if (c2.other[k].pid == child) c = c2;
+    }
+    bool seen = false;
+    for (int i = 0; i < c.n_others; i++) {
+        assert_int_not_equal(c.other[i].pid, me);
+        assert_true(c.other[i].cores >= 0.05 && c.other[i].name[0]);
+        assert_true(i == 0 || c.other[i].cores <= c.other[i - 1].cores);
+        seen |= c.other[i].pid == child;
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_true(seen);
+    double busy = 0;
+    for (int i = 0; i < c.n; i++) {
+        const bt_core *x = &c.core[i];
+        assert_true(isnan(x->busy_frac) || (x->busy_frac >= 0 && x->busy_frac <= 1));
+        assert_true(isnan(x->mhz) || (x->mhz > 10 && x->mhz < 20000));
+        if (!isnan(x->busy_frac)) busy += x->busy_frac;
+    }
+    assert_true(busy > 0);
+    assert_true(isnan(c.read_per_s) || (c.read_per_s >= 0 && c.written_per_s >= 0));
+    const int ours[] = {me, child}; /* what is the run's own is no other */
+    c.n_others = 0;
+    bt_cores_sample(&c, ours, 2, 99 * second);
+    for (int i = 0; i < c.n_others; i++) assert_int_not_equal(c.other[i].pid, child);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(our_own_faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(our_own_faults),
+                                       cmocka_unit_test(the_cores_and_who_takes_them)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

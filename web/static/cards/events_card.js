@@ -5,11 +5,16 @@ import { dash, nth, seconds } from "../base/format.js";
 import { number, tallTable, text } from "../base/table.js";
 import { Card } from "./card.js";
 
-const levels = [
+export const levels = [
   ["all", "all"],
   ["warning", "warnings and errors"],
   ["error", "errors"],
 ];
+
+/** Whether an event or a line is of a level or of a worse one. */
+export function isOfLevel(one, level) {
+  return level === "all" || one.level === "error" || one.level === level;
+}
 
 /** The ranks have a column if an event has one. */
 function columnsOf(rows) {
@@ -31,7 +36,7 @@ function sentence({ events }) {
 /** load promises what page_events.js asks for. */
 export function eventsCard(load) {
   let level = "all";
-  const isShown = (event) => level === "all" || event.level === "error" || event.level === level;
+  const isShown = (event) => isOfLevel(event, level);
   const choose = (value) => {
     level = value;
     card.redraw();

@@ -1,5 +1,6 @@
 // lr_range_card.js - of a learning-rate range test: its losses over the rate, and the rate to train with.
 import { get } from "../base/api.js";
+import { h } from "../base/dom.js";
 import { digits } from "../base/format.js";
 import { number } from "../base/table.js";
 import { plane } from "../figures/plane.js";
@@ -20,9 +21,8 @@ function sentence({ suggested, steepest, least, diverged, nothing }) {
   return `Suggested: ${two(suggested)}, ${rule}. ${why}`;
 }
 
-/** Hidden in a run that is no range test. */
-export function lrRangeCard(ctx) {
-  const card = new Card({
+function cardOf(ctx) {
+  return new Card({
     title: "Loss over learning rate",
     wide: true,
     load: () => get(`runs/${ctx.run}/lr_range`),
@@ -48,11 +48,23 @@ export function lrRangeCard(ctx) {
       rows: lr.map((rate, i) => ({ lr: rate, loss: loss[i], smooth: smooth[i] })),
     }),
   });
-  card.el.hidden = true;
+}
+
+/** Among the cards of a page; there is no card in a run that is no range test. */
+export function lrRangeCard(ctx) {
+  const box = h("div", { class: "wide", hidden: true });
+  let card = null;
   const find = async () => {
     const info = await get(`runs/${ctx.run}`);
-    card.el.hidden = info.config?.["optim.schedule"]?.value !== "range";
+    if (info.config?.["optim.schedule"]?.value !== "range") return;
+    card = cardOf(ctx);
+    box.replaceChildren(card.el);
+    box.hidden = false;
   };
   find().catch(() => {}); // the page does without
-  return card;
+  const pass =
+    (what) =>
+    (...args) =>
+      card?.[what](...args);
+  return { el: box, load: pass("load"), redraw: pass("redraw"), close: pass("close") };
 }

@@ -1,7 +1,7 @@
 // plane.js - points in a plane of two numbers, linear or logarithmic, with a line and upright rules:
 // drawn as SVG, for hundreds of points.
 import { svg } from "../base/dom.js";
-import { digits } from "../base/format.js";
+import { digits, si } from "../base/format.js";
 
 const margin = { left: 62, right: 14, top: 12, bottom: 38 };
 
@@ -9,6 +9,11 @@ const margin = { left: 62, right: 14, top: 12, bottom: 38 };
 export function wantsLog(values) {
   const known = values.filter(Number.isFinite);
   return Math.min(...known) > 0 && Math.max(...known) / Math.min(...known) > 30;
+}
+
+/** A number beside an axis. */
+export function short(value) {
+  return Math.abs(value) < 1e4 ? digits(value, 3) : si(value);
 }
 
 /** Values that are round on a scale from low to high. */
@@ -59,15 +64,15 @@ export function plane({ x, y, points, line = [], rules = [], onpick }, width, he
   const px = (value) => (margin.left + 4 + across.at(value) * (inner.w - 8)).toFixed(1);
   const py = (value) => (margin.top + inner.h - 4 - up.at(value) * (inner.h - 8)).toFixed(1);
   const bottom = margin.top + inner.h;
-  const bars = up.ticks.map((value) => [
+  const bars = up.ticks.flatMap((value) => [
     svg("path", { class: "grid", d: `M${margin.left} ${py(value)}h${inner.w}` }),
-    svg("text", { x: margin.left - 6, y: Number(py(value)) + 4, class: "end" }, digits(value, 3)),
+    svg("text", { x: margin.left - 6, y: Number(py(value)) + 4, class: "end" }, short(value)),
   ]);
-  const posts = across.ticks.map((value) => [
+  const posts = across.ticks.flatMap((value) => [
     svg("path", { class: "grid", d: `M${px(value)} ${margin.top}v${inner.h}` }),
-    svg("text", { x: px(value), y: bottom + 16, class: "middle" }, digits(value, 3)),
+    svg("text", { x: px(value), y: bottom + 16, class: "middle" }, short(value)),
   ]);
-  const marks = rules.map((rule) => [
+  const marks = rules.flatMap((rule) => [
     svg("path", { class: "rule", d: `M${px(rule.x)} ${margin.top}v${inner.h}` }),
     svg("text", { x: Number(px(rule.x)) + 4, y: margin.top + 10 }, rule.label),
   ]);

@@ -4,6 +4,7 @@ import { attemptsCard } from "../cards/attempts_card.js";
 import { checkpointsCard } from "../cards/checkpoints_card.js";
 import { eventsCard } from "../cards/events_card.js";
 import { goodputCard } from "../cards/goodput_card.js";
+import { logCard } from "../cards/log_card.js";
 import { timelineCard } from "../cards/timeline_card.js";
 import { showPage } from "./page.js";
 
@@ -21,10 +22,6 @@ function eventsAndRun(ctx) {
 export function eventsPage(root, ctx) {
   const load = eventsAndRun(ctx);
   const cards = [goodputCard, timelineCard, attemptsCard, eventsCard, checkpointsCard];
-  showPage(
-    root,
-    ctx,
-    "Events and goodput",
-    cards.map((card) => card(load)),
-  );
+  const all = [...cards.map((card) => card(load)), logCard(ctx)];
+  showPage(root, ctx, "Events and goodput", all);
 }

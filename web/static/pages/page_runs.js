@@ -117,8 +117,7 @@ class RunsTable {
   /** The settings that columns and filter look at. */
   wantedSettings() {
     const filtered = settingsIn(this.filter, this.rows[0], this.settingNames);
-    const group = this.chart.group ? [this.chart.group] : [];
-    return [...new Set([...(state.columns.on || []), ...filtered, ...group])];
+    return [...new Set([...(state.columns.on || []), ...filtered, ...this.chart.settings()])];
   }
 
   isLoaded(setting) {
@@ -338,7 +337,7 @@ class RunsTable {
       this.settings,
       this.filter,
       state.columns,
-      this.chart.group,
+      this.chart.what(),
     ]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;

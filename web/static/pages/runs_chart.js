@@ -1,6 +1,7 @@
 // runs_chart.js - beside the table of runs: one metric of the chosen runs, or of the first ones that
 // the filter lets through, a colour a run; its legend hides runs and shows one alone; or the mean
-// and the spread of the runs that share the value of a setting.
+// and the spread of the runs that share the value of a setting; or the runs by their settings and
+// results (runs_plane.js).
 import { get } from "../base/api.js";
 import { button, select } from "../base/controls.js";
 import { empty, h, say } from "../base/dom.js";
@@ -11,11 +12,17 @@ import { metricsOfSteps } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
 import { Chart } from "../figures/chart.js";
 import { meanLines } from "./run_means.js";
+import { planeMost, RunsPlane } from "./runs_plane.js";
 
 const colorCount = 12;
 const chosenMost = 100; // what the route `curves` takes
 const filteredMost = 12; // without a choice
 const width = 200; // points of a curve
+const kinds = [
+  ["", "curves"],
+  ["scatter", "scatter"],
+  ["parallel", "parallel axes"],
+];
 
 function curveOf({ run, curve }, i) {
   const one = curve.series[0];
@@ -55,10 +62,12 @@ const columns = [
 ];
 
 export class RunsChart {
-  /** view: {metric, group} of the address; onview gets what is to be kept there. */
+  /** view: {metric, group, as} of the address; onview gets what is to be kept there. */
   constructor(view, onview) {
     this.metric = view.metric || "loss";
     this.group = view.group || "";
+    this.as = kinds.some(([kind]) => kind === view.as) ? view.as : "";
+    this.plane = new RunsPlane(view, onview);
     this.onview = onview;
     this.hidden = new Set(); // labels that the legend has switched off
     this.rows = []; // whose curves are shown
@@ -79,6 +88,15 @@ export class RunsChart {
       this.onview({ metric });
       this.load(true);
     });
+    const kindBox = select("show", kinds, this.as, (as) => {
+      this.as = as;
+      this.chart?.close();
+      this.chart = null;
+      const { across, up, axes } = this.plane;
+      this.onview({ as, across, up, axes });
+      this.load(true);
+    });
+    this.metricBox = metricBox;
     this.groupBox = h("span");
     this.note = h("span", { class: "note" });
     this.body = h("div", { class: "body" });
@@ -92,8 +110,16 @@ export class RunsChart {
     this.el = h(
       "figure",
       { class: "card runs-chart", role: "figure", tabindex: "0", "aria-label": label, onkeydown },
-      h("header", {}, h("h2", {}, "Curves"), h("span", { class: "push" }), this.flipButton),
-      h("div", { class: "bar-tools" }, metricBox, this.groupBox, this.note),
+      h("header", {}, h("h2", {}, "Runs"), h("span", { class: "push" }), this.flipButton),
+      h(
+        "div",
+        { class: "bar-tools" },
+        kindBox,
+        metricBox,
+        this.groupBox,
+        this.plane.tools,
+        this.note,
+      ),
       this.body,
       this.numbers,
       this.legend,
@@ -136,10 +162,24 @@ export class RunsChart {
     this.groupBox.replaceChildren(select("mean by", options, this.group, choose));
   }
 
+  /** What is drawn, as one value: another one is drawn anew. */
+  what() {
+    const { across, up, axes } = this.plane;
+    return [this.group, this.as, across, up, axes];
+  }
+
+  /** The settings whose values the drawing looks at. */
+  settings() {
+    if (this.as) return this.plane.settings(this.as);
+    return this.group ? [this.group] : [];
+  }
+
   /** chosen: runs that are ticked; rows: all that are shown; settingOf(row, name): a value. */
   show(rows, chosen, settingOf) {
-    const ticked = rows.filter((row) => chosen.has(row.run)).slice(0, chosenMost);
-    this.rows = ticked.length ? ticked : rows.slice(0, this.group ? chosenMost : filteredMost);
+    const most = this.as ? planeMost : chosenMost;
+    const ticked = rows.filter((row) => chosen.has(row.run)).slice(0, most);
+    const untold = this.as || this.group ? most : filteredMost;
+    this.rows = ticked.length ? ticked : rows.slice(0, untold);
     this.settingOf = settingOf;
     const left = (ticked.length ? chosen.size : rows.length) - this.rows.length;
     say(this.note, left > 0 ? `${left} more: tick those that you want` : "");
@@ -147,6 +187,10 @@ export class RunsChart {
   }
 
   async load(anew) {
+    this.metricBox.hidden = Boolean(this.as);
+    this.groupBox.hidden = Boolean(this.as);
+    this.plane.tools.hidden = !this.as;
+    if (this.as) return this.drawPlane();
     const runs = this.rows.map(({ run, steps }) => `${run} ${steps}`).join();
     const asked = `${runs} ${this.metric} ${state.x}`;
     if (!this.rows.length) {
@@ -178,7 +222,18 @@ export class RunsChart {
     return meanLines(curves, this.group, valueOf);
   }
 
+  drawPlane() {
+    this.asked = "";
+    this.plane.drawTools(this.as, this.settingNames);
+    const of = (row, name) => this.settingOf(row, name);
+    const { columns: titles, rows, sentence } = this.plane.draw(this.as, this.body, this.rows, of);
+    if (this.asTable) this.numbers.replaceChildren(table(titles, rows, "the runs of the drawing"));
+    this.legend.replaceChildren();
+    say(this.caption, sentence);
+  }
+
   draw() {
+    if (this.as) return this.drawPlane();
     if (!this.data) return this.drawNothing("no run to draw");
     const lines = this.lines();
     const wanted = lines.filter((line) => !this.hidden.has(line.label));

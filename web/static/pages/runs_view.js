@@ -1,5 +1,5 @@
 // runs_view.js - the view of the table of runs as the query of the address: filter, order, columns,
-// chosen runs, metric and grouping of the chart.
+// chosen runs, metric and grouping of the chart, or what it holds against what.
 
 /** What the address says: {filter, sort, ascending, columns, chosen, metric, group, x}. */
 export function viewOfAddress() {
@@ -14,11 +14,25 @@ export function viewOfAddress() {
     chosen: list("runs").filter((run) => /^[\w.-]+$/.test(run)),
     metric: query.get("metric") || "",
     group: query.get("by") || "",
+    as: query.get("as") || "",
+    across: query.get("across") || "",
+    up: query.get("over") || "",
+    axes: list("axes"),
   };
 }
 
 /** Keeps the view in the address, without a step in the browser's history. */
-export function keepView({ filter, sort, ascending, columns, chosen, metric, group }) {
+export function keepView({
+  filter,
+  sort,
+  ascending,
+  columns,
+  chosen,
+  metric,
+  group,
+  as,
+  ...plane
+}) {
   if (!/^#?\/?(runs|$)/.test(location.hash.slice(0, 7))) return;
   const query = new URLSearchParams();
   const put = (key, value) => value && query.set(key, value);
@@ -29,6 +43,10 @@ export function keepView({ filter, sort, ascending, columns, chosen, metric, gro
   put("runs", chosen.join(","));
   put("metric", metric === "loss" ? "" : metric);
   put("by", group);
+  put("as", as);
+  if (as === "scatter") put("across", plane.across);
+  if (as === "scatter") put("over", plane.up);
+  if (as === "parallel") put("axes", (plane.axes || []).join(","));
   const text = query.toString().replaceAll("%2C", ",").replaceAll("%3D", "=");
   const hash = `#/runs${text ? `?${text}` : ""}`;
   if (location.hash !== hash && (location.hash || text)) history.replaceState(null, "", hash);

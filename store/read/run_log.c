@@ -1,0 +1,71 @@
+/* run_log.c - reads the end of a file and cuts it into lines. */
+#include "store/read/run_log.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bt_event_level bt_run_log_level(const char *line) {
+    if (strcasestr(line, "error") || strcasestr(line, "abort") || strcasestr(line, "signal"))
+        return BT_EV_ERROR;
+    return strcasestr(line, "warn") ? BT_EV_WARN : BT_EV_INFO;
+}
+
+int bt_run_log_rank(const char *line) {
+    const char *at = strcasestr(line, "rank ");
+    char *end;
+    const long rank = at ? strtol(at + strlen("rank "), &end, 10) : -1;
+    return at && end > at + strlen("rank ") && rank >= 0 && rank < 1000000 ? (int)rank : -1;
+}
+
+/* the file's end, whole lines only; NULL: not readable. *cut: it has more */
+static char *read_end(const char *path, size_t bytes, bool *cut) {
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char *text = NULL;
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (text = malloc(bytes + 1))) {
+        const int64_t from = st.st_size > (int64_t)bytes ? st.st_size - (int64_t)bytes : 0;
+        const ssize_t n = pread(fd, text, bytes, (off_t)from);
+        text[n > 0 ? n : 0] = 0;
+        for (ssize_t i = 0; i < n; i++)
+            if (!text[i]) text[i] = ' ';
+        *cut = from > 0;
+        if (*cut) memmove(text, text + strcspn(text, "\n"), strlen(text + strcspn(text, "\n")) + 1);
+    }
+    if (fd >= 0) close(fd);
+    return text;
+}
+
+static void put_line(bt_json *j, const char *line) {
+    static const char *const levels[] = {
+        [BT_EV_INFO] = "info", [BT_EV_WARN] = "warning", [BT_EV_ERROR] = "error"};
+    const int rank = bt_run_log_rank(line);
+    bt_json_object(j, NULL);
+    bt_json_str(j, "level", levels[bt_run_log_level(line)]);
+    if (rank >= 0)
+        bt_json_int(j, "rank", rank);
+    else
+        bt_json_null(j, "rank");
+    bt_json_str(j, "text", line);
+    bt_json_end(j, '}');
+}
+
+bt_code bt_run_log_json(bt_db *db, const char *run, size_t bytes, bt_json *j, bt_err *err) {
+    char folder[PATH_MAX], path[PATH_MAX + 16];
+    bool cut = false;
+    BT_TRY(bt_db_run_folder(db, run, folder, sizeof folder, err));
+    snprintf(path, sizeof path, "%s/log.txt", folder);
+    char *text = folder[0] ? read_end(path, bytes, &cut) : NULL, *rest = text;
+    bt_json_bool(j, "readable", text != NULL);
+    bt_json_bool(j, "cut", cut);
+    bt_json_array(j, "lines");
+    for (char *line; rest && (line = strsep(&rest, "\n")) != NULL;)
+        if (*line) put_line(j, line);
+    bt_json_end(j, ']');
+    free(text);
+    return BT_OK;
+}
