@@ -17,6 +17,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
+#include "engine/kernels/table/cpu.h"
 
 /* to be raised when the same text gives other tokens than before */
 enum { KEY_VERSION = 1 };
@@ -137,6 +138,13 @@ static const char *not_learned(const bt_train_plan *p) {
     return NULL;
 }
 
+/* a model that begins from nothing takes its preset's values for such tokens */
+static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
+    if (p->resume || p->from.dir[0] || p->cfg.init_from[0]) return BT_OK;
+    const int ranks = p->world ? p->world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
+    return bt_run_cfg_words(&p->opts, &p->cfg, ranks, err);
+}
+
 /* asked: "auto", or N of "bpe:N" */
 static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
     char path[sizeof p->cfg.tokenizer], folder[PATH_MAX];
@@ -155,7 +163,10 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
     if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set(p, "bytes", "as data.path", err);
-    if (code == BT_OK) return set(p, path, "learned from data.path", err);
+    if (code == BT_OK) {
+        BT_TRY(set(p, path, "learned from data.path", err));
+        return parts_of_words(p, err);
+    }
     if (asked) return bt_fail(err, code, "%s", why.msg);
     /* such as text of few words */
     return set(p, "bytes", "as data.path", err);
@@ -198,8 +209,11 @@ bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
     const size_t vocab = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
     const bool is_auto = strcmp(word, "auto") == 0;
     int asked = 0;
-    if (!is_auto && strncmp(word, "bpe:", 4) != 0)
-        return strcmp(word, "bytes") == 0 ? BT_OK : restore(p, err);
+    if (strcmp(word, "bytes") == 0) return BT_OK;
+    if (!is_auto && strncmp(word, "bpe:", 4) != 0) {
+        BT_TRY(restore(p, err));
+        return parts_of_words(p, err);
+    }
     if (!is_auto) BT_TRY(number_of(word + 4, &asked, err));
     const char *reason = not_learned(p);
     if (asked && reason)

@@ -2,6 +2,7 @@
  * settings and automatic values are in run_resolve.c. */
 #include "engine/config/run_cfg.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -194,6 +195,36 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         BT_TRY(bt_opts_set(o, "optim.warmup", "0", BT_FROM_PRESET, "as the data is synth", err));
     }
     return BT_OK;
+}
+
+static bool said_any(const bt_opts *o, const char *const *keys) {
+    for (; *keys; keys++)
+        if (said(o, *keys)) return true;
+    return false;
+}
+
+bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+    static const char *const sizes[] = {"train.steps",
+                                        "train.tokens",
+                                        "train.batch_tokens",
+                                        "train.micro_batch",
+                                        "train.accum",
+                                        "train.batch_ramp",
+                                        NULL};
+    const bt_preset *p = bt_preset_find(cfg->preset);
+    char text[32], where[64];
+    if (!p || p->word_batch_tokens == 0) return BT_OK;
+    snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
+    if (!said(o, "model.init_out"))
+        BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
+    const int64_t inner = cfg->pp * cfg->tp, sequences = p->word_batch_tokens / cfg->seq_len,
+                  dp = inner > 0 && ranks > inner ? ranks / inner : 1;
+    if (said_any(o, sizes) || p->word_batch_tokens % cfg->seq_len || sequences % dp || cfg->pp > 1)
+        return BT_OK;
+    snprintf(text, sizeof text, "%" PRId64, p->word_batch_tokens);
+    BT_TRY(bt_opts_set(o, "train.batch_tokens", text, BT_FROM_PRESET, where, err));
+    snprintf(text, sizeof text, "%" PRId64, p->word_steps);
+    return bt_opts_set(o, "train.steps", text, BT_FROM_PRESET, where, err);
 }
 
 /* ---- views ----------------------------------------------------------------------------------- */

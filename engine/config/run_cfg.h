@@ -53,6 +53,10 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
                         bt_err *err) BT_MUST_CHECK;
 /* puts the preset's values under everything already set (origin preset) */
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+/* After the preset, where a tokenizer has learned its tokens from text: what the preset has for such, under
+ * everything already set. Steps of other size only in the preset's own run, and where `ranks` ranks can
+ * share them out. */
+bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) BT_MUST_CHECK;
 /* cross-field checks and automatic values for `world_size` ranks; after this every number is final.
  * Messages name the numbers. */
 bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
