@@ -1,0 +1,112 @@
+/* test_unit_accumulator.c - the units of a rank, one after the other through one array of gradients, leave the sums
+ * of the fixed tree, whichever unit is the first and however the last one's ranges come. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/grad/unit_accumulator.h"
+
+enum { N = 41, MOST_UNITS = 13, MOST_FIRST = 9 };
+
+static float leaves[MOST_FIRST + MOST_UNITS][N];
+
+/* the drawing in tree_sum.h, for a node whose units are all there */
+static void tree(float out[N], int64_t index, int level) {
+    if (level == 0) {
+        memcpy(out, leaves[index], sizeof leaves[0]);
+        return;
+    }
+    float right[N];
+    tree(out, 2 * index, level - 1);
+    tree(right, 2 * index + 1, level - 1);
+    for (int i = 0; i < N; i++) out[i] += right[i];
+}
+
+static void is_zero(const float *x) {
+    for (int i = 0; i < N; i++) assert_true(x[i] == 0);
+}
+
+/* a backward pass adds to what it is given, so it must be zeros */
+static void backward(float *into, int64_t unit, bt_range r) {
+    for (size_t i = r.begin; i < r.end; i++) into[i] += leaves[unit][i];
+}
+
+static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t count) {
+    bt_accumulator_begin(p);
+    memset(grads, 0, N * sizeof *grads);
+    for (int64_t u = 0; u + 1 < count; u++) {
+        float *at = bt_accumulator_unit(p);
+        is_zero(at);
+        backward(at, first + u, (bt_range){0, N});
+        bt_accumulator_unit_done(p);
+        is_zero(grads);
+    }
+    assert_ptr_equal(bt_accumulator_unit(p), grads);
+    static const bt_range ranges[] = {{30, N}, {7, 30}, {7, 7}, {0, 7}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        backward(grads, first + count - 1, ranges[i]);
+        bt_accumulator_range(p, ranges[i]);
+    }
+    const bt_tree_sum got = bt_accumulator_nodes(p), shape = bt_tree_sum_shape(first, count);
+    assert_int_equal(got.n, shape.n);
+    for (size_t k = 0; k < got.n; k++) {
+        float want[N];
+        assert_int_equal(got.at[k].index, shape.at[k].index);
+        assert_int_equal(got.at[k].level, shape.at[k].level);
+        tree(want, got.at[k].index, got.at[k].level);
+        assert_memory_equal(got.at[k].x, want, sizeof want);
+        for (size_t m = 0; m < k; m++) assert_ptr_not_equal(got.at[k].x, got.at[m].x);
+    }
+    assert_ptr_equal(got.at[got.n - 1].x, grads);
+}
+
+static void units_leave_the_sums_of_the_tree(void **state) {
+    (void)state;
+    float grads[N];
+    bt_err err = BT_ERR_INIT;
+    for (int u = 0; u < MOST_FIRST + MOST_UNITS; u++)
+        bt_rng_normal(leaves[u], N, 0, 1, 11, (uint64_t)u);
+    for (int64_t first = 0; first < MOST_FIRST; first++) {
+        for (int64_t count = 1; count <= MOST_UNITS; count++) {
+            bt_unit_accumulator *p;
+            assert_int_equal(bt_accumulator_create(&p, grads, N, first, count, NULL, &err), BT_OK);
+            step(p, grads, first, count);
+            step(p, grads, first, count); /* nothing of a step is left in the next */
+            bt_accumulator_destroy(p);
+        }
+    }
+    bt_accumulator_destroy(NULL);
+}
+
+/* as many arrays as nodes ever wait: by hand for the first few */
+static void memory_is_that_of_the_nodes_that_wait(void **state) {
+    (void)state;
+    static const struct {
+        int64_t first, count;
+        size_t arrays;
+    } rows[] = {{0, 1, 0}, {0, 2, 1}, {0, 3, 1}, {0, 4, 2}, {0, 8, 3}, {1, 2, 1}, {1, 3, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(bt_accumulator_bytes(N, rows[i].first, rows[i].count),
+                         rows[i].arrays * N * sizeof(float));
+}
+
+static int setup(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    return bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(1, &err) != BT_OK;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_leave_the_sums_of_the_tree),
+        cmocka_unit_test(memory_is_that_of_the_nodes_that_wait),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
