@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/common/database.h"
@@ -16,12 +15,7 @@ int bt_bench_by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-double bt_bench_cpu_s(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
+double bt_bench_cpu_s(void) { return (double)bt_cpu_ns() / 1e9; }
 
 static double noise(int64_t step, uint64_t stream) {
     return bt_rng_unit(1, stream, (uint64_t)step);

@@ -36,9 +36,7 @@ static const bt_opt hub_opts[] = {
     {"quorum_wait", "--quorum-wait", BT_OPT_REAL, FIELD(quorum_s), "1", 0, 1e6, NULL, "seconds",
      "a round with its quorum waits so long for the other islands"},
     {"late", "--late", BT_OPT_INT, FIELD(late), "2", 0, 1e6, NULL, "rounds",
-     "diloco: an update that comes so many rounds late is still used, by a plain mean (1 / "
-     "islands); a later "
-     "one, and any late gradient, is left out and its data come back"},
+     "diloco: rounds by which an update may be late and still be used, as 1 / islands of it"},
     {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
      "of the hub's run in the database; made up when not given"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
@@ -53,13 +52,6 @@ static bool wanted(const char *root, const char *zone) {
     if (strncmp(zone, "intel-rapl:", 11) != 0) return false;
     return small_file(root, zone, "name", name, sizeof name) &&
            (strncmp(name, "package-", 8) == 0 || strncmp(name, "dram", 4) == 0);
-}
-
-static int64_t own_now_ns(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return ((int64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000000 +
-           ((int64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
 /* user, nice, system, irq and softirq of all processors: "cpu  4705 150 1120 16250 520 30 45 ..." */
@@ -118,7 +110,7 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
     if (e->stat < 0) e->stat = open("/proc/stat", O_RDONLY | O_CLOEXEC);
     e->ticks_per_s = sysconf(_SC_CLK_TCK);
     e->busy_ticks = busy_now(e);
-    e->own_ns = own_now_ns();
+    e->own_ns = bt_cpu_ns();
     e->read_ns = bt_now_ns();
     why[0] = '\0';
     return true;
@@ -152,7 +144,7 @@ double bt_energy_take(bt_energy *e) {
             joules += (double)(e->range[i] - e->at[i] + at[i]) / 1e6;
         e->at[i] = at[i];
     }
-    const int64_t own = own_now_ns();
+    const int64_t own = bt_cpu_ns();
     const uint64_t busy = busy_now(e);
     joules *= share(e, own, busy >= e->busy_ticks ? busy : e->busy_ticks);
     e->own_ns = own;

@@ -8,15 +8,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/span.h"
 #include "engine/parallel/mpi/comm.h"
-
-static int64_t cpu_now_ns(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return ((int64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000000 +
-           ((int64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
-}
 
 /* plain read: stdio would allocate inside a step */
 double bt_rss_mib(void) {
@@ -55,7 +49,7 @@ double bt_rss_peak_mib(void) {
 
 static void begin_window(bt_meter *m) {
     memset(m, 0, sizeof *m);
-    m->cpu_ns = cpu_now_ns();
+    m->cpu_ns = bt_cpu_ns();
     m->bytes_logical = bt_comm_bytes_logical();
     m->bytes_wire = bt_comm_bytes_wire();
     for (int i = 0; i < BT_MR_COUNT; i++) m->values[i] = NAN;
@@ -73,7 +67,7 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
     int64_t spans[BT_SPANS], step_ns = 0;
     m->values[BT_MR_RSS] = bt_rss_mib();
     m->values[BT_MR_LOAD] = bt_machine_load();
-    m->values[BT_MR_CPU] = (double)(cpu_now_ns() - m->cpu_ns) / 1e6;
+    m->values[BT_MR_CPU] = (double)(bt_cpu_ns() - m->cpu_ns) / 1e6;
     m->values[BT_MR_BYTES_LOGICAL] = (double)(bt_comm_bytes_logical() - m->bytes_logical);
     m->values[BT_MR_BYTES_WIRE] = (double)(bt_comm_bytes_wire() - m->bytes_wire);
     m->values[BT_MR_COMM_BUSY] = (double)m->busy_ns / 1e6;

@@ -57,10 +57,10 @@ code=$?
 # bench comm: every codec and gather by size, on two ranks; bytes as the codecs have them
 "$BITRAIN" bench comm $tiny --json >"$tmp/out" 2>"$tmp/err" || fault "comm: exit $?: $(cat "$tmp/err")"
 rows=$(grep -o '{"what"[^}]*}' "$tmp/out")
-[ "$(wc -l <<<"$rows")" -eq 33 ] || fault "comm: not 33 rows: $(cat "$tmp/out")"
+[ "$(wc -l <<<"$rows")" -eq 36 ] || fault "comm: not 36 rows: $(cat "$tmp/out")"
 # sent WHAT/CODEC: of 4 MiB of fp32, by a rank
 sent() { grep "\"what\":\"${1%/*}\",\"codec\":\"${1#*/}\",\"bytes\":4194304," <<<"$rows" | sed 's/.*"bytes_wire":\([0-9.]*\).*/\1/'; }
-for pair in exchange/none:4194304 exchange/bf16:2097152 exchange/int8:1064984 exchange/ternary:229400 exchange/sign:147480 exchange/topk:131096 \
+for pair in exchange/none:4194304 exchange/bf16:2097152 exchange/int8:1064984 exchange/int4:557080 exchange/ternary:229400 exchange/sign:147480 exchange/topk:131096 \
     gather/fp32:2097152 gather/bf16:1048576 gather/codes:131084; do
     awk -v got="$(sent "${pair%:*}")" -v want="${pair#*:}" 'BEGIN {exit !(got >= want && got < want * 1.001 + 300)}' || fault "comm: ${pair%:*} sends $(sent "${pair%:*}") bytes, not ${pair#*:}"
 done

@@ -31,6 +31,11 @@ start() {                                       # NAME STEP WORDS...: started, a
     job=$!
     started+=($job)
     wait_step "$name" "$step"
+    # a checkpoint is written beside the steps after it, which a slow disk makes many
+    for _ in $(seq 100); do
+        [ "$step" -lt 16 ] || [ "$(q "SELECT count(*) FROM checkpoints WHERE run='$name' AND step = 15")" = 1 ] && break
+        sleep 0.05
+    done
 }
 
 start one 18
