@@ -51,10 +51,23 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     return true;
 }
 
+/* user, nice, system, irq and softirq; and the eighth: "cpu  4705 150 1120 16250 520 30 45 99 ..." */
+bool bt_machine_time_read(void *ctx, bt_machine_time *out) {
+    long long t[8];
+    char line[512];
+    (void)ctx;
+    if (!read_line("/proc/stat", line, sizeof line) ||
+        sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3],
+               &t[4], &t[5], &t[6], &t[7]) != 8)
+        return false;
+    *out = (bt_machine_time){.worked = t[0] + t[1] + t[2] + t[5] + t[6], .stolen = t[7]};
+    return true;
+}
+
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
 bt_code bt_hang_open(bt_hang_watch *h, int ranks, bt_rank_load_fn *load, void *ctx, bt_err *err) {
-    *h = (bt_hang_watch){.load = load, .ctx = ctx, .n = ranks};
+    *h = (bt_hang_watch){.load = load, .time = bt_machine_time_read, .ctx = ctx, .n = ranks};
     h->rank = calloc((size_t)ranks, sizeof *h->rank);
     if (h->rank) return BT_OK;
     h->n = 0;
@@ -69,6 +82,16 @@ void bt_hang_close(bt_hang_watch *h) {
 void bt_hang_anew(bt_hang_watch *h) {
     if (h->rank) memset(h->rank, 0, (size_t)h->n * sizeof *h->rank);
     h->last_ns = 0;
+}
+
+/* share of the processors' time since the look before that other machines had */
+static double stolen_share(bt_hang_watch *h, bool first) {
+    bt_machine_time now;
+    if (!h->time(h->ctx, &now)) return 0;
+    const double worked = (double)(now.worked - h->before.worked),
+                 stolen = (double)(now.stolen - h->before.stolen);
+    h->before = now;
+    return first || !(stolen > 0) || worked < 0 ? 0 : stolen / (worked + stolen);
 }
 
 static bool is_long_work(int at) { return at == BT_AT_CHECKPOINT || at == BT_AT_EVALUATION; }
@@ -149,9 +172,11 @@ static void say(const bt_hang_watch *h, const behind *b, bt_hang *out) {
 
 bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
                   bt_hang *out) {
-    const int64_t gap = h->last_ns ? now_ns - h->last_ns : 0, late = gap > LATE_NS ? gap : 0;
+    const int64_t gap = h->last_ns ? now_ns - h->last_ns : 0;
     behind b = {.rank = -1, .blocked = -1, .stuck_s = INFINITY};
     if (!p->slot || p->n > h->n) return false;
+    const double stolen = stolen_share(h, h->last_ns == 0);
+    const int64_t late = gap > LATE_NS ? gap : (int64_t)(stolen * (double)gap);
     h->last_ns = now_ns;
     for (int r = 0; r < p->n; r++) {
         bt_rank_load load;

@@ -2,10 +2,11 @@
  * waits for the disk or is in a long piece of work.
  *
  * A look, ten times a second, compares each rank's place (rank_progress.h) with the one before. The clock of
- * a rank that stays where it is runs, less the time that its threads were ready and got no processor
- * (the run-queue wait of /proc/PID/schedstat), and less the time that the looker itself came late (a
- * stopped or starved supervisor). The ranks that are furthest behind hold up all others: when the
- * clock of every one of them is beyond the limit, the run hangs.
+ * a rank that stays where it is runs, less the time that its threads were ready and got no processor (the
+ * run-queue wait of /proc/PID/schedstat), less the share of it that a hypervisor gave to other machines
+ * (steal of /proc/stat, over what the processors worked and were denied), and less the time that the looker
+ * itself came late (a stopped or starved supervisor). The ranks that are furthest behind hold up all others:
+ * when the clock of every one of them is beyond the limit, the run hangs.
  *
  *     place                       limit, seconds
  *     data, compute, exchange,    max(2, 5 x median step, 3 x longest stay of this run)
@@ -31,9 +32,19 @@ typedef struct bt_rank_load { /* of a process */
 typedef bool bt_rank_load_fn(void *ctx, int pid, bt_rank_load *out);
 bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out);
 
+typedef struct bt_machine_time { /* of all processors since the system started, any unit */
+    int64_t worked, stolen;
+} bt_machine_time;
+
+/* false: not known. Of /proc/stat: bt_machine_time_read */
+typedef bool bt_machine_time_fn(void *ctx, bt_machine_time *out);
+bool bt_machine_time_read(void *ctx, bt_machine_time *out);
+
 typedef struct bt_hang_watch {
     bt_rank_load_fn *load;
+    bt_machine_time_fn *time; /* as open sets it, or a test's own */
     void *ctx;
+    bt_machine_time before;    /* at the newest look */
     struct bt_hang_rank *rank; /* (n) */
     int n;
     int64_t last_ns;              /* of the newest look, 0: none */

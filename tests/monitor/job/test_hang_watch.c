@@ -28,6 +28,7 @@ typedef struct world {
     bt_rank_progress places;
     bt_rank_load load[RANKS];
     bt_hang_watch watch;
+    bt_machine_time time, each; /* so far; of every look */
     int64_t now;
     double median_s;
     bt_hang hang;
@@ -37,6 +38,14 @@ static bool load_of(void *ctx, int pid, bt_rank_load *out) {
     world *w = ctx;
     *out = w->load[pid - 100];
     return out->state != '\0';
+}
+
+static bool time_of(void *ctx, bt_machine_time *out) {
+    world *w = ctx;
+    w->time.worked += w->each.worked;
+    w->time.stolen += w->each.stolen;
+    *out = w->time;
+    return true;
 }
 
 static void enter(world *w, int rank, bt_place_id at, int64_t step) {
@@ -54,6 +63,8 @@ static int make(void **state) {
     world *w = calloc(1, sizeof *w);
     bt_err err = BT_ERR_INIT;
     if (!w || bt_hang_open(&w->watch, RANKS, load_of, w, &err) != BT_OK) return -1;
+    w->watch.time = time_of;
+    w->each.worked = 20;
     w->places = (bt_rank_progress){.slot = w->slot, .n = RANKS};
     w->now = 1000 * MS;
     w->median_s = 0.05;
@@ -99,6 +110,23 @@ static void test_one_hangs(void **state) {
     for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
     found = look_for(w, 10000);
     assert_true(found > 4000 && found <= 4200);
+}
+
+/* A hypervisor gives the processors to other machines: here they look busy, and nothing goes on. */
+static void test_stolen_processors(void **state) {
+    world *w = *state;
+    w->each = (bt_machine_time){.worked = 1, .stolen = 19};
+    assert_int_equal(look_for(w, 30000), -1); /* 1.5 s of its own */
+    w->each = (bt_machine_time){.worked = 20};
+    assert_in_range(look_for(w, 10000), 300, 900); /* given back, and it stays */
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    w->each = (bt_machine_time){.worked = 10, .stolen = 10}; /* half of them: twice the time */
+    w->now += 1000 * MS;
+    all_enter(w, BT_AT_COMPUTE, 8);
+    assert_in_range(look_for(w, 20000), 3800, 4400);
+    bt_machine_time now = {-1, -1};
+    assert_true(bt_machine_time_read(NULL, &now) && now.worked > 0 && now.stolen >= 0);
 }
 
 static void test_asleep_among_waiting(void **state) {
@@ -309,6 +337,7 @@ static void test_proc(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make, drop)
     const struct CMUnitTest tests[] = {TEST(test_one_hangs),
+                                       TEST(test_stolen_processors),
                                        TEST(test_asleep_among_waiting),
                                        TEST(test_all_in_the_exchange),
                                        TEST(test_progress),
