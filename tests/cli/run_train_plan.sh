@@ -75,7 +75,7 @@ code 2 train --tokenizer bpe:300 --data synth:chain --dry-run
 says "cannot be learned: synthetic data is made of tokens"
 ok train --tokenizer bpe:300 --print-config
 grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
-# tokens that were learned, here or earlier, have smaller steps and begin with silent layers, wherever nothing else was said and
+# tokens that were learned, here or earlier, have smaller steps and projections that begin as zeros, wherever nothing else was said and
 # the ranks can share the steps out; bytes and synthetic data have what they had
 begins() {                                      # OUT STEPS TOKENS words
     local out_is=$1 steps=$2 tokens=$3; shift 3

@@ -6,15 +6,14 @@
  *     payload   | scale, fp32 | 64 bytes of two q, the first in the low bits, two's complement | scale | ...
  *
  * A block with an infinity or a NaN becomes NaN as a whole, and its state stays. */
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "engine/base/small.h"
-#include "engine/kernels/table/noise.h"
 #include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/codecs/block_scale.h"
 
-enum { BLOCK = 128, FINITE = 0x7f800000 };
+enum { BLOCK = 128 };
 
 /* added to a float below 2^22 it leaves the rounded integer (half to even) in the low bits */
 #define ROUNDER 12582912.0f
@@ -23,17 +22,6 @@ static size_t block_bytes(size_t n) { return sizeof(float) + (n + 1) / 2; }
 
 static size_t bound(size_t n) {
     return n / BLOCK * block_bytes(BLOCK) + (n % BLOCK ? block_bytes(n % BLOCK) : 0);
-}
-
-/* the block's values with what is owed, and its scale */
-static float scale_of(float *v, const float *x, const float *owed, size_t n) {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        v[i] = x[i] + owed[i];
-        top = bt_noise_absmax(top, v[i]);
-    }
-    if (top >= FINITE) return NAN;
-    return top < BT_NOISE_LEAST ? 0 : bt_noise_bits(top) / 7.0f;
 }
 
 static void encode_block(unsigned char *bytes, const float *v, float *owed, size_t n, float scale) {
@@ -54,7 +42,7 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
     float *owed = state, v[BLOCK];
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
-        const float scale = scale_of(v, x + i, owed + i, m);
+        const float scale = bt_block_scale(v, x + i, owed + i, m, 7.0f);
         memcpy(to, &scale, sizeof scale);
         if (scale == scale)
             encode_block(to + sizeof scale, v, owed + i, m, scale);

@@ -10,27 +10,16 @@
 #include <string.h>
 
 #include "engine/base/small.h"
-#include "engine/kernels/table/noise.h"
 #include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/codecs/block_scale.h"
 
-enum { BLOCK = 256, FINITE = 0x7f800000 };
+enum { BLOCK = 256 };
 
 /* added to a float below 2^22 it leaves the rounded integer (half to even) in the low bits */
 #define ROUNDER 12582912.0f
 
 static size_t blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
 static size_t bound(size_t n) { return blocks(n) * sizeof(float) + n; }
-
-/* the block's values with what is owed, and its scale */
-static float scale_of(float *v, const float *x, const float *owed, size_t n) {
-    uint32_t top = 0;
-    for (size_t i = 0; i < n; i++) {
-        v[i] = x[i] + owed[i];
-        top = bt_noise_absmax(top, v[i]);
-    }
-    if (top >= FINITE) return NAN;
-    return top < BT_NOISE_LEAST ? 0 : bt_noise_bits(top) / 127.0f;
-}
 
 static void encode_block(int8_t *q, const float *v, float *owed, size_t n, float scale) {
     float over = scale > 0 ? 1 / scale : 0;
@@ -49,7 +38,7 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
     float *owed = state, v[BLOCK];
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        float scale = scale_of(v, x + i, owed + i, m);
+        float scale = bt_block_scale(v, x + i, owed + i, m, 127.0f);
         memcpy(scales + i / BLOCK * sizeof scale, &scale, sizeof scale);
         if (scale == scale)
             encode_block(q + i, v, owed + i, m, scale);
