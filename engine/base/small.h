@@ -4,6 +4,14 @@
 
 #include <stddef.h>
 
+/* in front of a function of plain loops: compiled for wide vectors as well, of which the processor's are
+ * chosen when the program starts. The same bits each way: the compiler may not reorder sums */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define BT_WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define BT_WIDEST
+#endif
+
 static inline size_t bt_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t bt_max_size(size_t a, size_t b) { return a > b ? a : b; }
 

@@ -1,6 +1,7 @@
 /* tune_cfg.c - reads and checks the settings of fine-tuning. */
 #include "engine/config/tune_cfg.h"
 
+#include "engine/base/small.h"
 #include "engine/config/rank_setup.h"
 
 #include <inttypes.h>
@@ -126,10 +127,22 @@ bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model
                         .train = true,
                         .recompute = BT_RECOMPUTE_FULL,
                         .n_threads = student->n_threads,
+                        .slice = {.tp_rank = student->slice.tp_rank,
+                                  .tp_size = student->slice.tp_size},
+                        .sequence = student->sequence,
+                        .tp_group = student->tp_group,
                         .documents = student->documents};
+    /* one rank computes with a teacher that has not these parts as it is */
+    if (bt_leaves_fit(teacher, student->leaves)) s.leaves = student->leaves;
     s.cfg.T = student->cfg.T;
     s.cfg.lora = (bt_lora){.rank = 1, .targets = BT_LORA_Q};
     return s;
+}
+
+size_t bt_tune_widest(const bt_run_cfg *c) {
+    bt_model_cfg teacher;
+    const bool known = c->teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK;
+    return bt_max_size((size_t)c->d_model, known ? (size_t)teacher.C : 0);
 }
 
 bt_model_counts bt_tune_count(const bt_run_cfg *c) {
@@ -186,16 +199,30 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "data.form=preference trains adapters: the reference is the base without "
                        "them (set tune.mode=lora and model.init_from)");
-    if (c->pp > 1)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "data.form=preference passes each pair through the base too, which a "
-                       "pipeline has no turn for: it works with --dp-replicate, --dp-shard, --zero "
-                       "and --tp, not with --pp");
     if (c->mixture[0])
         return bt_fail(err, BT_UNSUPPORTED,
                        "data.form=preference takes no data.mixture: give the files one after the "
                        "other in data.path");
     return BT_OK;
+}
+
+/* a rank of a tensor-parallel group has the same slice of student and teacher */
+static bt_code check_teacher_slices(const bt_run_cfg *c, bt_err *err) {
+    bt_model_cfg teacher, part;
+    const bt_model_slice slice = {.tp_size = (int)c->tp};
+    bt_err why = BT_ERR_INIT;
+    if (!c->teacher_shape[0]) return BT_OK;
+    BT_TRY(bt_tune_teacher_read(c, &teacher, err));
+    if (c->tp == 1) return BT_OK;
+    if (bt_slice_cfg(&part, &teacher, slice, &why) != BT_OK)
+        return bt_fail(err, BT_ARG, "tune.teacher: %.180s", why.msg);
+    if (c->parts <= 1 || bt_leaves_fit(&teacher, (int)c->parts)) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "train.reproducible with --tp %" PRId64
+                   ": the teacher cannot be divided into %" PRId64
+                   " equal parts as this model can (its heads %d, kv heads %d, d_ff %d; set "
+                   "train.parts)",
+                   c->tp, c->parts, teacher.H, teacher.KV, teacher.F);
 }
 
 static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
@@ -213,29 +240,15 @@ static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
                        "%s with data.form=preference: a run learns from preferences or from a "
                        "teacher (leave one out)",
                        key);
-    if (c->tp > 1 || (c->pp > 1 && c->reproducible))
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "%s compares whole rows of logits: it works with --dp-replicate, "
-                       "--dp-shard, --zero and --pp, not with --tp, nor with --pp in reproducible "
-                       "training",
-                       key);
-    bt_model_cfg teacher;
-    if (c->teacher_shape[0]) BT_TRY(bt_tune_teacher_read(c, &teacher, err));
-    c->parts = 1; /* of tensor parallelism, which there is none of */
-    return BT_OK;
+    return check_teacher_slices(c, err);
 }
 
-/* a classifier's head is one rank's: each text has one row of few classes */
 static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
     if (c->form != BT_FORMED_LABEL)
         return c->labels[0] ? bt_fail(err, BT_ARG,
                                       "data.labels are the classes of data.form=label (set it, or "
                                       "leave them out)")
                             : BT_OK;
-    if (c->tp > 1 || c->pp > 1)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "data.form=label judges whole rows of the last layer: it works with "
-                       "--dp-replicate, --dp-shard and --zero, not with --tp or --pp");
     if (c->teacher[0] || c->logits[0])
         return bt_fail(err, BT_ARG,
                        "%s teaches probabilities of tokens, and data.form=label has classes (leave "
@@ -246,7 +259,6 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
                        "data.packing=stream runs texts together, and data.form=label judges each "
                        "at its end (use documents or pad)");
     c->sample_tokens = 0; /* it writes no text */
-    c->parts = 1;         /* of tensor parallelism, which there is none of */
     return BT_OK;
 }
 

@@ -26,8 +26,11 @@ bt_model_counts bt_tune_count(const bt_run_cfg *c);
 bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err) BT_MUST_CHECK;
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size);
 /* The model that the teacher is made as beside a student of this setup: forward only, kept as the frozen
- * base of adapters is, of which it has the least there can be */
+ * base of adapters is, of which it has the least there can be. All layers, and of them the tensor-parallel
+ * slice that the student has */
 bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model_setup *student);
+/* columns of the widest residual that a tensor-parallel group exchanges: the model's or its teacher's */
+size_t bt_tune_widest(const bt_run_cfg *c);
 /* lambda of a step (from 0), a function of the settings alone: 0 for train.dense_steps, then evenly up to
  * 1, as min(step / train.lambda_steps, 1) */
 double bt_tune_lambda(const bt_run_cfg *c, int64_t step);

@@ -30,6 +30,13 @@ void bt_micro_schedule_destroy(bt_micro_schedule *s); /* accepts NULL */
 /* that create takes */
 size_t bt_micro_schedule_bytes(const bt_model_setup *model, const bt_mesh_shape *shape);
 
+/* Preferences: a stage's part of the pass that a micro-batch makes through the base, whose messages come
+ * before those of its own pass; nothing without them, or where one stage makes this pass by itself.
+ * documents and slot are set. messages: that a micro-batch sends down */
+bt_code bt_micro_reference(bt_pipe *pipe, bt_model *model, const int32_t *inputs,
+                           const int32_t *targets, bt_err *err) BT_MUST_CHECK;
+int64_t bt_micro_messages(const bt_model *model);
+
 /* ---- its two implementations ----------------------------------------------------------------- */
 bt_code bt_schedule_plain_create(bt_micro_schedule **out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_schedule_1f1b_create(bt_micro_schedule **out, const bt_model_setup *model,

@@ -5,6 +5,7 @@
  *     stage 1      F0 F1 F2 .. B0 F3 B1 F4 B2               at most n-s micro-batches in flight; of m micro-batches
  *     stage 2         F0 F1 B0 F2 B1 F3 B2                  (n-1) / (m+n-1) of the time is the pipeline filling
  *     stage 3            F0 B0 F1 B1 F2 B2                  and draining
+ * With preferences a micro-batch's pass through the base goes right before its own forward pass.
  * The gradients of a micro-batch are those of one rank: residuals and their gradients travel as
  * floats. The last stage computes the head's contribution to a tied embedding's gradient and sends
  * it to the first, where the embedding is updated; its new values come back. */
@@ -42,20 +43,41 @@ static int32_t *positions_of(const pipeline *p, int slot) {
     return p->positions + (size_t)slot * p->tokens;
 }
 
+int64_t bt_micro_messages(const bt_model *model) { return bt_model_has_reference(model) ? 2 : 1; }
+
+bt_code bt_micro_reference(bt_pipe *pipe, bt_model *model, const int32_t *inputs,
+                           const int32_t *targets, bt_err *err) {
+    const bt_model_slice part = bt_model_slice_of(model);
+    if (!pipe || !bt_model_has_reference(model)) return BT_OK;
+    if (!bt_slice_is_first_stage(part))
+        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(model), err));
+    bt_model_stage_reference(model, inputs, targets);
+    return bt_slice_is_last_stage(part)
+               ? BT_OK
+               : bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(model), err);
+}
+
+/* of the micro-batch in this slot; its time counts as this rank's own */
+static bt_code reference(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
+    bt_micro_pass_begin(m);
+    BT_TRY(bt_micro_reference(p->base.pipe, m->model, b->inputs, b->targets, err));
+    return bt_micro_pass_end(m, err);
+}
+
 static bt_code forward(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     int slot = (int)(i % p->slots);
     int32_t *inputs = p->inputs + (size_t)slot * p->tokens;
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
     bt_model_slot(m->model, slot);
-    if (p->first)
-        memcpy(inputs, batch.inputs, p->tokens * sizeof *inputs);
-    else
-        BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
+    if (p->first) memcpy(inputs, batch.inputs, p->tokens * sizeof *inputs);
     p->documents = batch.positions != NULL;
     if (p->documents)
         memcpy(positions_of(p, slot), batch.positions, p->tokens * sizeof *p->positions);
     bt_model_documents(m->model, batch.positions);
+    BT_TRY(reference(p, m, &batch, err));
+    if (!p->first)
+        BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
     bt_model_stage_forward(m->model, inputs);
     BT_TRY(bt_micro_pass_end(m, err));
@@ -83,8 +105,9 @@ static bt_code last_stage_pass(pipeline *p, bt_micro *m, int64_t i, double scale
                                bt_grad_ready_fn ready, bt_err *err) {
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
-    BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_model_documents(m->model, batch.positions);
+    BT_TRY(reference(p, m, &batch, err));
+    BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, batch.inputs, batch.targets, scale, ready,
                                                 m->reducer);
@@ -120,7 +143,7 @@ static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err 
     double *losses = bt_micro_loss(m, 0);
     assert(ahead < p->slots || n <= p->slots);
     memset(losses, 0, (size_t)n * sizeof *losses);
-    BT_TRY(bt_pipe_begin(s->pipe, n, n, err));
+    BT_TRY(bt_pipe_begin(s->pipe, n * bt_micro_messages(m->model), n, err));
     for (int64_t i = 0; i < ahead; i++) BT_TRY(forward(p, m, i, err));
     for (int64_t i = 0; i < n; i++) {
         if (!p->last && ahead + i < n) BT_TRY(forward(p, m, ahead + i, err));

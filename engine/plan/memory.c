@@ -103,23 +103,30 @@ void bt_memory_room_of(bt_memory_room *room) {
 enum { TRIES = 12 };
 
 typedef struct remedy {
-    char words[48];
+    char words[64];
     size_t bytes;
 } remedy;
 
-static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int recompute,
-                         int zero, bool small, bool by_layers) {
+typedef struct remedy_row {
+    bool possible;
+    const char *words;
+    int recompute, zero;
+    bool small, by_layers, lean;
+} remedy_row;
+
+static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, const remedy_row *r) {
     *spare = *cfg;
-    if (by_layers) spare->gather = BT_GATHER_LAYER;
-    spare->recompute = recompute;
-    if (zero > 0 && cfg->dp_replicate * cfg->dp_shard > 1) {
-        spare->zero = zero;
+    if (r->by_layers) spare->gather = BT_GATHER_LAYER;
+    if (r->lean) spare->lean = true;
+    spare->recompute = r->recompute;
+    if (r->zero > 0 && cfg->dp_replicate * cfg->dp_shard > 1) {
+        spare->zero = r->zero;
         if (cfg->zero == 0) {
             spare->dp_shard = cfg->dp_replicate * cfg->dp_shard;
             spare->dp_replicate = 1;
         }
     }
-    if (small && !cfg->reproducible) spare->micro_batch = 1;
+    if (r->small && !cfg->reproducible) spare->micro_batch = 1;
     return bt_plan_bytes(spare, rank);
 }
 
@@ -129,29 +136,28 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
     bool many = cfg->dp_replicate * cfg->dp_shard > 1;
     int top = many ? 3 : 0;
-    const struct {
-        bool possible;
-        const char *words;
-        int recompute, zero;
-        bool small, by_layers;
-    } rows[] = {
+    const bool lora = cfg->tune == BT_TUNE_LORA;
+    const remedy_row rows[] = {
         {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute,
-         (int)cfg->zero, true, false},
-        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false},
-        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false},
-        {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false},
+         (int)cfg->zero, true, false, false},
+        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false, false},
+        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false, false},
+        {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false, false},
         {cfg->zero == 3 && many && cfg->gather != BT_GATHER_LAYER, "--set parallel.gather=layer",
-         (int)cfg->recompute, (int)cfg->zero, false, true},
-        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false},
-        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false},
+         (int)cfg->recompute, (int)cfg->zero, false, true, false},
+        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false, false},
+        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false, false},
+        {lora && !cfg->lean, "--recompute full --set tune.lean=true", 2, (int)cfg->zero, false,
+         false, true},
         {true,
          many ? "--zero 3 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2,
-         top, true, false},
+         top, true, false, false},
+        {lora && !cfg->lean, "--recompute full --set tune.lean=true --micro-batch 1", 2,
+         (int)cfg->zero, true, false, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;
-        size_t bytes = bytes_with(cfg, rank, spare, rows[i].recompute, rows[i].zero, rows[i].small,
-                                  rows[i].by_layers);
+        size_t bytes = bytes_with(cfg, rank, spare, &rows[i]);
         if (bytes >= now) continue;
         snprintf(out[n].words, sizeof out[n].words, "%s", rows[i].words);
         out[n++].bytes = bytes;

@@ -111,7 +111,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     size_t exchange = staging(&s, rank) + update.exchange +
                       bt_micro_schedule_bytes(&s.model, &s.shape) +
                       bt_tp_group_bytes(s.shape.tp, (size_t)(c->micro_batch * c->seq_len),
-                                        (size_t)c->d_model, c->parts > 1);
+                                        bt_tune_widest(c), c->parts > 1);
     add(rows, &n, "optimizer", update.optimizer,
         s.sharded ? "the optimizer's states of this shard's parameters"
                   : "the optimizer's states of all parameters");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/micro/micro_schedule.h"
 #include "engine/model/net/stage.h"
 
 struct bt_evaluator {
@@ -110,6 +111,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets,
                     double *loss, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
+    BT_TRY(bt_micro_reference(pipe, m, inputs, targets, err));
     if (!bt_slice_is_first_stage(part))
         BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     if (bt_slice_is_last_stage(part)) {
@@ -136,7 +138,7 @@ static double macro_f1(const double *confusion, size_t classes) {
 }
 
 /* what all ranks' texts were taken for */
-static bt_code add_confusion(bt_evaluator *e, bt_model *m, double *f1, bt_err *err) {
+static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double *f1, bt_err *err) {
     const size_t classes = (size_t)bt_model_config(m)->classes, n = classes * classes;
     *f1 = NAN;
     if (!classes) return BT_OK;
@@ -144,6 +146,7 @@ static bt_code add_confusion(bt_evaluator *e, bt_model *m, double *f1, bt_err *e
     if (!e->confusion)
         return bt_fail(err, BT_NOMEM, "cannot take memory for a table of %zu labels", classes);
     memcpy(e->confusion, bt_model_confusion(m), n * sizeof *e->confusion);
+    if (pipe) BT_TRY(bt_pipe_sum(pipe, e->confusion, n, err));
     BT_TRY(bt_all_reduce_f64(e->dp, e->confusion, n, BT_SUM, err));
     *f1 = macro_f1(e->confusion, classes);
     return BT_OK;
@@ -157,7 +160,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     int64_t tokens = 0;
     memset(e->sums, 0, all * sizeof *e->sums);
     (void)bt_model_take_score(m);
-    if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro, 0, err));
+    if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro * bt_micro_messages(m), 0, err));
     for (int64_t i = 0; i < e->n_micro; i++) {
         const int32_t *targets = e->targets + (size_t)i * per_micro;
         bt_model_documents(m, e->positions ? e->positions + (size_t)i * per_micro : NULL);
@@ -176,8 +179,9 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));
     BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));
     for (size_t i = 0; i < all; i++) nats += e->sums[i];
-    BT_TRY(add_confusion(e, m, &out->macro_f1, err));
+    BT_TRY(add_confusion(e, m, pipe, &out->macro_f1, err));
     bt_score score = bt_model_take_score(m);
+    if (pipe) BT_TRY(bt_pipe_sum(pipe, &score.n, sizeof score / sizeof score.n, err));
     BT_TRY(bt_all_reduce_f64(e->dp, &score.n, sizeof score / sizeof score.n, BT_SUM, err));
     if (e->pairs) tokens = (int64_t)score.n;
     out->nats = nats / (double)tokens;

@@ -85,12 +85,13 @@ static void heed_notice(bt_trainer *t, bt_step_outcome *out, int rank) {
     bt_telemetry_event_of(&t->telemetry, BT_EVENT_RANK_LEAVES, rank, t->at.step, NULL, title);
 }
 
-/* what the micro-batches of all ranks were right about */
+/* what the micro-batches of all ranks were right about, which the last stage of a pipeline knows */
 static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (!t->setup.model.pairs && !t->setup.model.cfg.classes) return BT_OK;
+    const size_t n = sizeof out->score / sizeof out->score.n;
     bt_span_begin(BT_MR_COMM_EXPOSED);
-    BT_TRY(bt_all_reduce_f64(t->mesh.dp, &out->score.n, sizeof out->score / sizeof out->score.n,
-                             BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.dp, &out->score.n, n, BT_SUM, err));
+    if (t->schedule->pipe) BT_TRY(bt_pipe_sum(t->schedule->pipe, &out->score.n, n, err));
     bt_span_end();
     return BT_OK;
 }

@@ -54,7 +54,7 @@ static bt_code open_validation(bt_trainer *t, bt_err *err) {
 }
 
 static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
-    size_t rows = (size_t)(t->cfg.micro_batch * t->cfg.seq_len), cols = (size_t)t->cfg.d_model;
+    size_t rows = (size_t)(t->cfg.micro_batch * t->cfg.seq_len), cols = bt_tune_widest(&t->cfg);
     if (t->cfg.parts > 1 && t->cfg.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
         return bt_fail(err, BT_UNSUPPORTED,
                        "train.reproducible with --tp %d: what OpenBLAS rounds depends on how wide "
@@ -281,8 +281,9 @@ void bt_trainer_meet_teacher(bt_trainer *t) {
 
 static bt_code load_teacher(bt_trainer *t, bt_err *err) {
     bt_text told = {0};
-    bt_code code = bt_teacher_find(&t->teacher, &t->cfg, &t->setup.model, t->mesh.world, &told,
-                                   err);
+    bt_model_setup student = t->setup.model;
+    student.tp_group = t->tp_group;
+    bt_code code = bt_teacher_find(&t->teacher, &t->cfg, &student, t->mesh.world, &told, err);
     if (code == BT_OK && told.len && bt_comm_rank(t->mesh.world) == 0)
         bt_log(BT_LOG_WARN, "%.*s", (int)(told.len - 1), told.data);
     bt_text_release(&told);

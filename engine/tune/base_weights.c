@@ -14,7 +14,7 @@ enum { PIECE = 1 << 20 }; /* elements */
 
 static int64_t as_kept(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 
-/* Tensors pass through `x`, a linear layer's as a whole (its scale is a mean), others in pieces; m NULL:
+/* Tensors pass through `x`, a linear layer's as a whole (its scale is a mean), others in whole rows; m NULL:
  * only the hash is wanted */
 typedef struct reading {
     bt_model_file *file;
@@ -27,7 +27,7 @@ typedef struct reading {
 static size_t room_for(const bt_params *p) {
     size_t most = PIECE;
     for (size_t i = 0; i < p->n; i++)
-        if (p->tensors[i].linear && p->tensors[i].count > most) most = p->tensors[i].count;
+        most = bt_max_size(most, p->tensors[i].linear ? p->tensors[i].count : p->tensors[i].cols);
     return most;
 }
 
@@ -82,7 +82,7 @@ static void give(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float 
 /* f NULL: a norm that the file lacks, which is one everywhere */
 static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, bt_err *err) {
     (void)XXH3_64bits_reset_withSeed(r->state, r->h);
-    const uint64_t step = t->linear ? t->count : PIECE;
+    const uint64_t step = t->linear ? t->count : bt_max_size(PIECE / t->cols, 1) * t->cols;
     for (uint64_t at = 0, n; at < t->count; at += n) {
         n = t->count - at < step ? t->count - at : step;
         for (uint64_t k = 0; !f && k < n; k++) r->x[k] = 1.0f;

@@ -21,8 +21,9 @@ static bt_code check(const bt_model_file *f, const bt_model_setup *student, cons
     return BT_OK;
 }
 
-bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *student,
-                        const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
+static bt_code load(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+                    const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
+    const char *path = c->teacher;
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
@@ -37,6 +38,11 @@ bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *s
                        "convert --merge)",
                        path);
     const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
+    if (s.tp_group && (size_t)shape.C > bt_tune_widest(c))
+        return bt_fail(err, BT_ARG,
+                       "tune.teacher: '%.160s' is %d wide, more than --tp was prepared for (set "
+                       "tune.teacher_shape, which was not read from it)",
+                       path, shape.C);
     BT_TRY(bt_model_create(&t->model, &s, err));
     BT_TRY(bt_base_weights_load(&weights, t->model, path, told, err));
     t->hash = weights.hash;
@@ -61,7 +67,7 @@ static bt_code find_here(bt_teacher *t, const bt_run_cfg *c, const bt_model_setu
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
     BT_TRY(bt_tokenizer_load(&own, c->tokenizer, err));
     bt_code code = c->logits[0] ? open_logits(t, c, student, own, err)
-                                : bt_teacher_load(t, c->teacher, student, own, told, err);
+                                : load(t, c, student, own, told, err);
     bt_tokenizer_free(own);
     return code;
 }

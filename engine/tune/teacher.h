@@ -17,12 +17,9 @@ typedef struct bt_teacher {
     bt_logit_file *logits; /* NULL: none */
 } bt_teacher;
 
-/* For the micro-batches of `student`, whose tokens are those of the tokenizer. told: lines about the
- * file. BT_ARG: another tokenizer or vocabulary, or adapters alone */
-bt_code bt_teacher_load(bt_teacher *t, const char *path, const bt_model_setup *student,
-                        const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) BT_MUST_CHECK;
-/* The one that the settings name, on the ranks that have a head; nothing where they name none.
- * Collective; BT_ARG also where ranks have different ones */
+/* The one that the settings name, for the micro-batches of `student`, on the ranks that have a head (a
+ * slice of the student: the same slice); nothing where they name none. told: lines about the file.
+ * Collective; BT_ARG: another tokenizer or vocabulary, adapters alone, or ranks have different ones */
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                         bt_comm *world, bt_text *told, bt_err *err) BT_MUST_CHECK;
 bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c);

@@ -112,20 +112,32 @@ void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t
                 size_t K);
 /* A table of weights as it is read: fp32 values; fp32 values each of which is rounded to bf16 as it
  * is read; or stored as bf16. The last two give the same bits everywhere: ranks that hold the
- * values compute as ranks that were sent them. */
+ * values compute as ranks that were sent them. Or int8 times a scale for each row of `width`, of which
+ * BT_TABLE8_ROWS at a time become floats, or bf16 where products multiply it, in `wide`. */
+enum { BT_TABLE8_ROWS = 512 };
 typedef struct bt_table {
     const float *f32;
     const uint16_t *bf16; /* NULL: f32 has them */
     bool rounded;
+    const int8_t *i8; /* not NULL: f32 and bf16 are */
+    const float *scale;
+    void *wide; /* (BT_TABLE8_ROWS, width) of the caller's memory */
+    size_t width;
 } bt_table;
+/* with i8: the first element of a row */
 static inline bt_table bt_table_from(bt_table t, size_t element) {
-    return (bt_table){t.f32 ? t.f32 + element : NULL, t.bf16 ? t.bf16 + element : NULL, t.rounded};
+    bt_table from = t;
+    if (t.f32) from.f32 = t.f32 + element;
+    if (t.bf16) from.bf16 = t.bf16 + element;
+    if (t.i8) from.i8 = t.i8 + element, from.scale = t.scale + element / t.width;
+    return from;
 }
-/* n values from `element` on */
+/* n values from `element` on; with i8 of one row */
 void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* with a table as b; a table that is rounded needs a product that rounds its operands */
+/* with a table as b; a table that is rounded needs a product that rounds its operands; of one of int8 ldb
+ * is the width */
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at

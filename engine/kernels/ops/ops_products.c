@@ -284,9 +284,54 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
     bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
 }
 
+/* ---- a table of int8 --------------------------------------------------------------------------- */
+
+typedef struct widen_job {
+    const bt_table *t;
+    bool half;
+} widen_job;
+
+BT_WIDEST static void widen_row(float *out, const int8_t *x, float scale, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = (float)x[i] * scale;
+}
+
+static void do_widen(void *ctx, int thread, size_t a, size_t b) {
+    const widen_job *j = ctx;
+    const bt_table *t = j->t;
+    float some[1024];
+    (void)thread;
+    for (size_t r = a; r < b; r++)
+        for (size_t i = 0, n; i < t->width; i += n) {
+            const size_t at = r * t->width + i;
+            n = bt_min_size(sizeof some / sizeof *some, t->width - i);
+            float *out = j->half ? some : (float *)t->wide + at;
+            widen_row(out, t->i8 + at, t->scale[r], n);
+            if (j->half) bt_k()->to_bf16((uint16_t *)t->wide + at, out, n);
+        }
+}
+
+static void gemm_table8(float *c, size_t ldc, const float *a, size_t lda, bt_table b, int tb,
+                        size_t M, size_t N, size_t K, bt_prec prec, int flags) {
+    const bool half = prec == BT_PREC_BF16 && bt_kernels_multiply_bf16();
+    const size_t rows = tb ? N : K;
+    for (size_t at = 0, n; at < rows; at += n) {
+        n = bt_min_size(BT_TABLE8_ROWS, rows - at);
+        const bt_table part = bt_table_from(b, at * b.width);
+        widen_job j = {&part, half};
+        bt_ops_timed("widen", 0, 3.0 * product(n, b.width, 1), n, 16, do_widen, &j);
+        const int with = (half ? BT_B_BF16 : 0) | (tb || at == 0 ? flags : flags | BT_ACC);
+        if (tb)
+            bt_op_gemm(c + at, ldc, a, lda, 0, b.wide, b.width, 1, 1.0f, M, n, K, prec, with);
+        else
+            bt_op_gemm(c, ldc, a + at, lda, 0, b.wide, b.width, 0, 1.0f, M, N, n, prec, with);
+    }
+}
+
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
-    if (b.bf16)
+    if (b.i8)
+        gemm_table8(c, ldc, a, lda, b, tb, M, N, K, prec, flags);
+    else if (b.bf16)
         bt_op_gemm(c, ldc, a, lda, 0, b.bf16, ldb, tb, 1.0f, M, N, K, prec, flags | BT_B_BF16);
     else
         bt_op_gemm(c, ldc, a, lda, 0, b.f32, ldb, tb, 1.0f, M, N, K, prec, flags);

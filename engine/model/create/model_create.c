@@ -128,11 +128,22 @@ static void fill_rope(bt_model *m) {
     }
 }
 
+/* of a frozen base, at `at` of the arena */
+static bt_table table8_of(const bt_model *m, const bt_model_memory *p, size_t at) {
+    const size_t rows = (size_t)m->setup.cfg.V;
+    const char *table = bt_arena_at(&m->quant_arena, at);
+    return (bt_table){.i8 = (const int8_t *)table + bt_net_table8_values(rows),
+                      .scale = (const float *)(const void *)table,
+                      .wide = bt_arena_at(&m->quant_arena, p->wide),
+                      .width = (size_t)m->setup.cfg.C};
+}
+
 /* embedding or head: the latent weights, or the table that owners fill */
 static bt_table table_of(const bt_model *m, const bt_model_memory *p, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, -1, id);
     bool half = bt_net_reads_bf16(m->setup.prec);
     if (!t) return (bt_table){0};
+    if (bt_net_table8(&m->setup, t)) return table8_of(m, p, p->packed[t - m->params.tensors]);
     if (half && m->setup.weight_source != BT_WEIGHTS_LOCAL)
         return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->packed[t - m->params.tensors])};
     return (bt_table){.f32 = m->w + t->offset, .rounded = half};
@@ -141,6 +152,7 @@ static bt_table table_of(const bt_model *m, const bt_model_memory *p, bt_param_i
 static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
     const bt_model_setup *s = &m->setup;
     if (!bt_model_tied_copy(s)) return (bt_table){0};
+    if (s->lean && bt_net_keeps_base(s)) return table8_of(m, p, p->tied);
     if (bt_model_tied_bf16(s)) return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->tied)};
     return (bt_table){.f32 = bt_arena_at(&m->params_arena, p->tied),
                       .rounded = bt_net_reads_bf16(s->prec)};
@@ -174,6 +186,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
                         : NULL;
     m->acts_plan = p->acts_plan;
     m->reference = m->setup.pairs ? bt_arena_at(&m->scratch_arena, p->reference) : NULL;
+    m->distil_parts = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->distil_parts) : NULL;
     if (c->classes) wire_classes(m, p);
     m->lambda = 1;
     m->fade.panel = m->setup.fades ? bt_arena_at(&m->quant_arena, p->fade) : NULL;
@@ -275,7 +288,7 @@ static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
 static bt_code build(bt_model *m, bt_model_memory *p, bt_err *err) {
     const bt_model_setup *s = &m->setup;
     BT_TRY(bt_model_tables(&m->params, &m->adapters, &m->whole, s->slice, err));
-    if (bt_net_keeps_base(s)) bt_net_compact_base(&m->params, s->prec);
+    if (bt_net_keeps_base(s)) bt_net_compact_base(&m->params, s);
     BT_TRY(bt_slice_cfg(&m->setup.cfg, &m->whole, s->slice, err));
     m->first_layer = bt_slice_layers(&m->whole, s->slice).first;
     BT_TRY(allocate(m, p, err));

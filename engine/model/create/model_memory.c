@@ -47,7 +47,8 @@ size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
 }
 
 bool bt_model_tied_copy(const bt_model_setup *s) {
-    return s->cfg.tied && bt_slice_is_last_stage(s->slice) && !bt_slice_is_first_stage(s->slice);
+    return s->cfg.tied && !s->cfg.classes && bt_slice_is_last_stage(s->slice) &&
+           !bt_slice_is_first_stage(s->slice);
 }
 
 bool bt_model_tied_bf16(const bt_model_setup *s) {
@@ -66,9 +67,11 @@ static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_pa
     const int first = first_layer(params);
     for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
         const bt_tensor *t = &params->tensors[i];
-        if (t->tern || !bt_model_shares_out(t, s->prec)) continue;
+        const bool eight = bt_net_table8(s, t);
+        if (t->tern || (!eight && !bt_model_shares_out(t, s->prec))) continue;
         bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
-        size_t bytes = bt_read_bytes(bt_model_read(t, s->prec), t->count),
+        size_t bytes = eight ? bt_net_table8_values(t->rows) + t->count
+                             : bt_read_bytes(bt_model_read(t, s->prec), t->count),
                at = again ? 0 : bt_arena_reserve(&p->quant, bytes, 1);
         if (!p->packed) continue;
         p->packed[i] = again ? p->packed[bt_params_get(params, first, t->id) - params->tensors]
@@ -131,7 +134,13 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     plan_ternary(p, s, params);
     plan_values(p, s, params);
     if (s->fades) p->fade = bt_arena_reserve(&p->quant, bt_net_fade_elems(params), sizeof(float));
-    if (bt_model_tied_copy(s)) {
+    if (s->lean && bt_net_keeps_base(s))
+        p->wide = bt_arena_reserve(&p->quant, (size_t)BT_TABLE8_ROWS * (size_t)c->C,
+                                   bt_net_reads_bf16(s->prec) ? sizeof(uint16_t) : sizeof(float));
+    if (bt_model_tied_copy(s) && s->lean && bt_net_keeps_base(s)) {
+        p->tied = bt_arena_reserve(
+            &p->quant, bt_net_table8_values((size_t)c->V) + (size_t)c->V * (size_t)c->C, 1);
+    } else if (bt_model_tied_copy(s)) {
         bool half = bt_model_tied_bf16(s);
         p->tied = bt_arena_reserve(half ? &p->quant : &p->params, (size_t)c->V * (size_t)c->C,
                                    half ? sizeof(uint16_t) : sizeof(float));
@@ -161,6 +170,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->documents = s->documents ? bt_arena_reserve(&p->scratch, M, sizeof(bt_attn_document)) : 0;
     p->reference = s->pairs ? bt_arena_reserve(&p->scratch, M, sizeof(double)) : 0;
+    if (s->taught)
+        p->distil_parts = bt_arena_reserve(
+            &p->scratch, (1 + (size_t)bt_tp_size(s)) * BT_DISTIL_ROWS, sizeof(bt_distil_part));
     if (c->classes) {
         const size_t K = (size_t)c->classes;
         p->class_rows = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
@@ -198,7 +210,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     const bool base = bt_net_keeps_base(s);
     if (base) {
         local.weight_source = bt_net_base_source(s);
-        bt_net_compact_base(&params, s->prec);
+        bt_net_compact_base(&params, s);
     }
     bt_model_memory p = {0};
     bt_model_memory_plan(&p, &local, &params, &adapters, &s->cfg);

@@ -61,7 +61,8 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
          train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),
-         fades = s->fades, resid = light && tern && !fades;
+         fades = s->fades, resid = light && tern && !fades,
+         lean = s->lean && bt_acts_half(s) && s->recompute == BT_RECOMPUTE_FULL;
     bt_arena halves[2]; /* of a layer: both begin at the same place */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");

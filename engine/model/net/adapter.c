@@ -12,12 +12,15 @@ typedef struct widen_job {
     size_t K;
 } widen_job;
 
+BT_WIDEST static void widen_row(float *out, const int8_t *x, float scale, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = (float)x[i] * scale;
+}
+
 static void widen_rows(void *ctx, int thread, size_t begin, size_t end) {
     const widen_job *j = ctx;
     (void)thread;
     for (size_t r = begin; r < end; r++)
-        for (size_t k = 0; k < j->K; k++)
-            j->out[r * j->K + k] = (float)j->xq[r * j->K + k] * j->dq[r];
+        widen_row(j->out + r * j->K, j->xq + r * j->K, j->dq[r], j->K);
 }
 
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,

@@ -4,13 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
-
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define WIDEST
-#endif
 
 /* KEYS at a time, so that sums need not wait for each other; COLUMNS of the output likewise */
 enum { LANES = 16, KEYS = 4, COLUMNS = 4 };
@@ -34,7 +29,7 @@ static inline float rest_of(const float *q, const float *k, size_t from, size_t 
 }
 
 /* s[t] = scale * q k[t] */
-WIDEST static void scores(float *s, const float *q, const bt_cached *c, float scale) {
+BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float scale) {
     const size_t D = c->D, whole = D / LANES * LANES;
     size_t t = 0;
     for (; t + KEYS <= c->seen; t += KEYS) {
@@ -63,7 +58,7 @@ WIDEST static void scores(float *s, const float *q, const bt_cached *c, float sc
 }
 
 /* o = sum over t of w[t] v[t] */
-WIDEST static void weighted_sum(float *o, const float *w, const bt_cached *c) {
+BT_WIDEST static void weighted_sum(float *o, const float *w, const bt_cached *c) {
     size_t i = 0;
     for (; i + COLUMNS * LANES <= c->D; i += COLUMNS * LANES) {
         lanes sum[COLUMNS] = {{0}, {0}, {0}, {0}}, b;

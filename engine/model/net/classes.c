@@ -2,7 +2,7 @@
  * the data have the number of its class as the target (data/chat/instruct.h). Rows are texts here: a
  * handful of a micro-batch, so that plain loops over (texts, classes, C) in fp32 are no part of a step's
  * time. Each row and each class is one thread's, and sums run in one order: the bits do not depend on the
- * threads. */
+ * threads. Every rank of a tensor-parallel group computes all of it. */
 #include <math.h>
 #include <string.h>
 
@@ -30,6 +30,7 @@ typedef struct class_job {
     const bt_class_head *h;
     const float *xn; /* (M, C) */
     float *dxn;      /* (M, C), zeros; NULL: no gradient */
+    bool adds_dxn;   /* the ranks' parts of it are added: one of them has all of it */
     float *logits;   /* (n, classes): then the loss's gradient by them */
     float *loss;     /* (M) */
     const int32_t *targets, *rows;
@@ -56,7 +57,7 @@ static void text_range(void *ctx, int thread, size_t begin, size_t end) {
         for (size_t k = 0; k < j->K; k++) {
             const double p = exp((double)z[k] - most) / sum;
             z[k] = (float)(j->dscale * (p - (k == target)));
-            if (j->dxn) add_scaled(j->dxn + row * j->C, j->h->w + k * j->C, z[k], j->C);
+            if (j->adds_dxn) add_scaled(j->dxn + row * j->C, j->h->w + k * j->C, z[k], j->C);
         }
     }
 }
@@ -95,6 +96,7 @@ double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale) {
     class_job j = {.h = &m->classes,
                    .xn = a->xn,
                    .dxn = dscale != 0 ? a->dxn : NULL,
+                   .adds_dxn = dscale != 0 && m->setup.slice.tp_rank == 0,
                    .logits = m->logits,
                    .loss = m->row_loss,
                    .targets = targets,
@@ -104,6 +106,8 @@ double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale) {
                    .dscale = dscale};
     double loss = 0;
     bt_net_final_norm(m, M);
+    m->tp->gather_final(m, M);
+    m->tp->meet(m); /* before a.dxn, which the group's ranks read */
     memset(m->row_loss, 0, M * sizeof *m->row_loss);
     if (j.dxn) memset(j.dxn, 0, M * C * sizeof *j.dxn);
     for (size_t at = 0; (j.n = next_rows(m, targets, &at, M)) > 0;) {

@@ -2,6 +2,7 @@
  * (1 - mix) CE + mix tau^2 KL(teacher^tau || student^tau), ^tau a softmax of logits over tau
  * (arXiv:1503.02531). Logits of both models are there in chunks of rows; the gradient takes the place of
  * the student's. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,87 +12,227 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/net.h"
+#include "engine/model/shape/leaves.h"
 
-void bt_model_distil(bt_model *m, bt_distil how) { m->distil = how; }
+void bt_model_distil(bt_model *m, bt_distil how) {
+    assert(m->distil_parts || (!how.teacher && !how.rows));
+    m->distil = how;
+}
 
 typedef struct rows_job {
-    float *student;
-    const float *teacher; /* NULL: `kept` */
+    float *student; /* (rows, ld) logits of the vocabulary that is here; then their gradient */
+    const float *teacher; /* likewise; NULL: `kept` */
     const bt_top_row *kept;
     const int32_t *targets;
     float *loss;
     bt_distil how;
+    bt_head_form form;
+    bt_vocab_part vocab;
+    bt_distil_part *mine;      /* (rows) of what is here */
+    const bt_distil_part *all; /* (ranks, rows) */
     double dscale;
-    size_t V, ld;
+    size_t rows, V, ld;
 } rows_job;
 
-/* log of the sum of exp(x / tau) */
-static double log_sum(const float *x, size_t n, double tau) {
+/* log of the sum of exp(x) */
+static double log_sum(const float *x, size_t n) {
     float most = x[0];
     double sum = 0;
     for (size_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
-    for (size_t i = 0; i < n; i++) sum += exp(((double)x[i] - (double)most) / tau);
-    return (double)most / tau + log(sum);
+    for (size_t i = 0; i < n; i++) sum += exp((double)x[i] - (double)most);
+    return (double)most + log(sum);
 }
 
-static void one_row(const rows_job *j, float *s, const float *t, int32_t target, float *loss) {
-    const double tau = j->how.tau, mix = j->how.mix, plain = log_sum(s, j->V, 1),
-                 soft = log_sum(s, j->V, tau), taught = log_sum(t, j->V, tau);
-    double kl = 0, ce = plain - (double)s[target];
-    for (size_t i = 0; i < j->V; i++) {
-        const double x = (double)s[i], lt = (double)t[i] / tau - taught, ls = x / tau - soft,
-                     p = exp(lt);
-        kl += p * (lt - ls);
-        s[i] = (float)(j->dscale * ((1 - mix) * exp(x - plain) + mix * tau * (exp(ls) - p)));
+/* of the tokens that were kept: the logarithms of the teacher's probabilities over tau among them */
+static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
+    const size_t k = (size_t)j->how.k;
+    float logs[BT_TOP_MOST];
+    double sum = 0;
+    bt_k()->from_half(logs, t->logs, k);
+    for (size_t i = 0; i < k; i++) out[i] = (double)logs[i] / j->how.tau;
+    const double most = out[0]; /* the likeliest comes first */
+    for (size_t i = 0; i < k; i++) sum += exp(out[i] - most);
+    for (size_t i = 0; i < k; i++) out[i] -= most + log(sum);
+}
+
+/* ---- sums over the vocabulary: of ranges, joined as a tree, so that they have the same bits in any
+ * tensor-parallel size (leaves) --------------------------------------------------------------------- */
+
+static double shrunk(double from, double to) { return from == to ? 1 : exp(from - to); }
+
+static bt_distil_part join(bt_distil_part x, bt_distil_part y) {
+    const double top = fmax(x.top, y.top), soft = fmax(x.soft_top, y.soft_top),
+                 taught = fmax(x.taught_top, y.taught_top), tx = shrunk(x.taught_top, taught),
+                 ty = shrunk(y.taught_top, taught);
+    return (bt_distil_part){.top = top,
+                            .sum = x.sum * shrunk(x.top, top) + y.sum * shrunk(y.top, top),
+                            .soft_top = soft,
+                            .soft_sum = x.soft_sum * shrunk(x.soft_top, soft) +
+                                        y.soft_sum * shrunk(y.soft_top, soft),
+                            .taught_top = taught,
+                            .taught_sum = x.taught_sum * tx + y.taught_sum * ty,
+                            .cross = x.cross * tx + y.cross * ty,
+                            .target = x.target + y.target};
+}
+
+static bt_distil_part join_ranks(const bt_distil_part *of, size_t rows, int first, int n) {
+    if (n == 1) return of[(size_t)first * rows];
+    const int left = bt_tp_left(n);
+    return join(join_ranks(of, rows, first, left), join_ranks(of, rows, first + left, n - left));
+}
+
+/* tokens from .. to of a row: of the student alone */
+static bt_distil_part own_part(const float *s, size_t from, size_t to, size_t target) {
+    bt_distil_part p = {.top = (double)s[from]};
+    for (size_t i = from + 1; i < to; i++) p.top = fmax(p.top, (double)s[i]);
+    for (size_t i = from; i < to; i++) p.sum += exp((double)s[i] - p.top);
+    if (target >= from && target < to) p.target = (double)s[target];
+    return p;
+}
+
+static void add_teacher(bt_distil_part *p, const float *s, const float *t, size_t from, size_t to,
+                        double tau) {
+    float most = t[from];
+    for (size_t i = from + 1; i < to; i++) most = t[i] > most ? t[i] : most;
+    p->soft_top = p->top / tau;
+    p->taught_top = (double)most / tau;
+    for (size_t i = from; i < to; i++) {
+        const double x = (double)s[i] / tau, y = (double)t[i] / tau, e = exp(y - p->taught_top);
+        p->soft_sum += exp(x - p->soft_top);
+        p->taught_sum += e;
+        p->cross += e * (y - x);
     }
-    s[target] -= (float)(j->dscale * (1 - mix));
-    *loss = (float)((1 - mix) * ce + mix * tau * tau * kl);
 }
 
-/* log of the sum of exp(x) */
-static double log_sum_of(const double *x, size_t n) {
-    double most = x[0], sum = 0;
-    for (size_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
-    for (size_t i = 0; i < n; i++) sum += exp(x[i] - most);
-    return most + log(sum);
+/* log_p: of kept_logs. A range may have none of the tokens */
+static void add_kept(bt_distil_part *p, const rows_job *j, const float *s, const bt_top_row *t,
+                     const double *log_p, size_t from, size_t to) {
+    const size_t k = (size_t)j->how.k;
+    p->soft_top = -INFINITY;
+    for (size_t i = 0; i < k; i++) {
+        const size_t at = (size_t)t->ids[i] - j->vocab.first;
+        if (at >= from && at < to) p->soft_top = fmax(p->soft_top, (double)s[at] / j->how.tau);
+    }
+    for (size_t i = 0; i < k; i++) {
+        const size_t at = (size_t)t->ids[i] - j->vocab.first;
+        if (at < from || at >= to) continue;
+        const double x = (double)s[at] / j->how.tau;
+        p->soft_sum += exp(x - p->soft_top);
+        p->cross += exp(log_p[i]) * (log_p[i] - x);
+    }
+}
+
+/* where the target is among the tokens here; V or more: it is not */
+static size_t target_here(const rows_job *j, size_t r) {
+    return (size_t)j->targets[r] - j->vocab.first;
+}
+
+static bt_distil_part row_part(const rows_job *j, size_t r) {
+    const float *s = j->student + r * j->ld, *t = j->teacher ? j->teacher + r * j->ld : NULL;
+    const size_t n = j->vocab.leaves;
+    bt_distil_part leaf[BT_LEAVES_MAX];
+    double log_p[BT_TOP_MOST];
+    if (!t) kept_logs(j, j->kept + r, log_p);
+    for (size_t i = 0; i < n; i++) {
+        const size_t from = n > 1 ? j->vocab.at[i] : 0, to = n > 1 ? j->vocab.at[i + 1] : j->V;
+        leaf[i] = own_part(s, from, to, target_here(j, r));
+        if (t)
+            add_teacher(&leaf[i], s, t, from, to, j->how.tau);
+        else
+            add_kept(&leaf[i], j, s, j->kept + r, log_p, from, to);
+    }
+    for (size_t step = 1; step < n; step *= 2)
+        for (size_t i = 0; i + step < n; i += 2 * step) leaf[i] = join(leaf[i], leaf[i + step]);
+    return leaf[0];
+}
+
+static void do_parts(void *ctx, int thread, size_t begin, size_t end) {
+    const rows_job *j = ctx;
+    (void)thread;
+    for (size_t r = begin; r < end; r++)
+        j->mine[r] = j->targets[r] < 0 ? (bt_distil_part){0} : row_part(j, r);
+}
+
+/* ---- loss and gradient of a row ---------------------------------------------------------------- */
+
+/* of a logit that was capped, by what it was before */
+static double slope(const rows_job *j, double x) {
+    const double cap = (double)j->form.cap;
+    return cap > 0 ? 1 - x / cap * (x / cap) : 1;
+}
+
+static void whole_gradient(const rows_job *j, size_t r, double own, double plain, double soft,
+                           double taught) {
+    const double tau = j->how.tau, mix = j->how.mix;
+    const float *t = j->teacher + r * j->ld;
+    float *s = j->student + r * j->ld;
+    for (size_t i = 0; i < j->V; i++) {
+        const double x = (double)s[i], p = exp((double)t[i] / tau - taught),
+                     q = exp(x / tau - soft);
+        s[i] = (float)(j->dscale * slope(j, x) * (own * exp(x - plain) + mix * tau * (q - p)));
+    }
 }
 
 /* the divergence is of the tokens that were kept alone */
-static void kept_row(const rows_job *j, float *s, const bt_top_row *t, int32_t target,
-                     float *loss) {
-    const double tau = j->how.tau, mix = j->how.mix, plain = log_sum(s, j->V, 1);
+static void kept_gradient(const rows_job *j, size_t r, double own, double plain, double soft) {
+    const double tau = j->how.tau, mix = j->how.mix;
+    const bt_top_row *t = j->kept + r;
     const size_t k = (size_t)j->how.k;
-    double ls[BT_TOP_MOST], lt[BT_TOP_MOST], kl = 0;
-    const double ce = plain - (double)s[target];
-    float logs[BT_TOP_MOST];
-    bt_k()->from_half(logs, t->logs, k);
-    ls[0] = lt[0] = 0; /* k is 1 at least, which the compiler does not know */
-    for (size_t i = 0; i < k; i++) ls[i] = (double)s[t->ids[i]] / tau;
-    for (size_t i = 0; i < k; i++) lt[i] = (double)logs[i] / tau;
-    const double soft = log_sum_of(ls, k), taught = log_sum_of(lt, k);
-    for (size_t i = 0; i < j->V; i++)
-        s[i] = (float)(j->dscale * (1 - mix) * exp((double)s[i] - plain));
+    float *s = j->student + r * j->ld;
+    double g[BT_TOP_MOST];
+    kept_logs(j, t, g);
     for (size_t i = 0; i < k; i++) {
-        const double p = exp(lt[i] - taught), q = exp(ls[i] - soft);
-        kl += p * ((lt[i] - taught) - (ls[i] - soft));
-        s[t->ids[i]] += (float)(j->dscale * mix * tau * (q - p));
+        const size_t at = (size_t)t->ids[i] - j->vocab.first;
+        const double x = at < j->V ? (double)s[at] : 0;
+        g[i] = j->dscale * slope(j, x) * mix * tau * (exp(x / tau - soft) - exp(g[i]));
     }
-    s[target] -= (float)(j->dscale * (1 - mix));
-    *loss = (float)((1 - mix) * ce + mix * tau * tau * kl);
+    for (size_t i = 0; i < j->V; i++) {
+        const double x = (double)s[i];
+        s[i] = (float)(j->dscale * slope(j, x) * own * exp(x - plain));
+    }
+    for (size_t i = 0; i < k; i++) {
+        const size_t at = (size_t)t->ids[i] - j->vocab.first;
+        if (at < j->V) s[at] += (float)g[i];
+    }
+}
+
+static void one_row(const rows_job *j, size_t r, const bt_distil_part *p) {
+    const double tau = j->how.tau, mix = j->how.mix, plain = p->top + log(p->sum),
+                 soft = p->soft_top + log(p->soft_sum),
+                 taught = j->teacher ? p->taught_top + log(p->taught_sum) : 0,
+                 kl = j->teacher ? p->cross / p->taught_sum - taught + soft : p->cross + soft,
+                 own = 1 - mix + 2 * (double)j->form.z * plain;
+    const size_t target = target_here(j, r);
+    if (j->teacher)
+        whole_gradient(j, r, own, plain, soft, taught);
+    else
+        kept_gradient(j, r, own, plain, soft);
+    if (target < j->V)
+        j->student[r * j->ld + target] -= (float)(j->dscale * (1 - mix) * slope(j, p->target));
+    j->loss[r] = (float)((1 - mix) * (plain - p->target) + mix * tau * tau * kl);
 }
 
 static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
     const rows_job *j = ctx;
+    const int ranks = j->vocab.group ? j->vocab.group->size : 1;
     (void)thread;
     for (size_t r = begin; r < end; r++) {
         j->loss[r] = 0;
-        if (j->targets[r] < 0)
+        if (j->targets[r] < 0) {
             memset(j->student + r * j->ld, 0, j->V * sizeof *j->student);
-        else if (!j->teacher)
-            kept_row(j, j->student + r * j->ld, j->kept + r, j->targets[r], j->loss + r);
-        else
-            one_row(j, j->student + r * j->ld, j->teacher + r * j->ld, j->targets[r], j->loss + r);
+            continue;
+        }
+        const bt_distil_part whole = join_ranks(j->all + r, j->rows, 0, ranks);
+        one_row(j, r, &whole);
     }
+}
+
+static void losses_and_gradients(rows_job *j, bt_distil_part *all) {
+    bt_tp_group *group = j->vocab.group;
+    j->all = group ? all : j->mine;
+    bt_parallel_for(j->rows, 1, do_parts, j);
+    if (group) group->all_gather(group, j->mine, all, j->rows * sizeof *j->mine);
+    bt_parallel_for(j->rows, 1, do_rows, j);
 }
 
 /* the teacher sees what the student sees */
@@ -102,14 +243,18 @@ static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, s
         memcpy(teacher->documents, m->documents, m->n_documents * sizeof *m->documents);
     if (m->n_documents) memcpy(teacher->pos, m->pos, M * sizeof *m->pos);
     bt_net_adapters(teacher, false);
+    teacher->tp->meet(teacher);
     bt_net_forward(teacher, inputs, B, T);
     bt_net_final_norm(teacher, M);
+    teacher->tp->gather_final(teacher, M);
+    teacher->tp->meet(teacher); /* before the student's pass uses the group's memory */
 }
 
-static void teacher_logits(bt_model *t, size_t at, size_t n, size_t ld) {
-    const size_t C = (size_t)t->setup.cfg.C;
-    bt_op_gemm_table(t->logits, ld, t->layers[0].a.xn + at * C, C, t->head, C, 1, n,
-                     (size_t)t->setup.cfg.V, C, t->setup.prec, 0);
+static void logits_of(bt_model *m, size_t at, size_t n, size_t ld) {
+    const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
+    bt_op_gemm_table(m->logits, ld, m->layers[0].a.xn + at * C, C, m->head, C, 1, n, V, C,
+                     m->setup.prec, 0);
+    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, ld, m->head_form.cap, n, V);
 }
 
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
@@ -117,33 +262,37 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
     bt_model *t = m->distil.teacher;
     const bt_acts *a = &m->layers[0].a;
     const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T, M = B * T,
-                 V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V),
-                 chunk = t && t->logits_rows < m->logits_rows ? t->logits_rows : m->logits_rows;
-    const bt_prec prec = m->setup.prec;
+                 V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V);
+    size_t chunk = bt_min_size(m->logits_rows, BT_DISTIL_ROWS);
+    if (t) chunk = bt_min_size(chunk, t->logits_rows);
     double loss = 0;
     if (t) teach(m, t, inputs, B, T);
     bt_net_forward(m, inputs, B, T);
     bt_span_begin(BT_MR_BWD);
     bt_net_final_norm(m, M);
+    m->tp->gather_final(m, M);
     for (size_t at = 0, n; at < M; at += n) {
-        n = M - at < chunk ? M - at : chunk;
-        const float *x = a->xn + at * C;
-        float *dx = a->dxn + at * C;
-        bt_op_gemm_table(m->logits, ld, x, C, m->head, C, 1, n, V, C, prec, 0);
-        if (t) teacher_logits(t, at, n, ld);
+        n = bt_min_size(M - at, chunk);
+        logits_of(m, at, n, ld);
+        if (t) logits_of(t, at, n, ld);
         rows_job j = {.student = m->logits,
                       .teacher = t ? t->logits : NULL,
                       .kept = t ? NULL : m->distil.rows + at,
                       .targets = targets + at,
                       .loss = m->row_loss + at,
                       .how = m->distil,
+                      .form = m->head_form,
+                      .vocab = m->tp->vocab(m),
+                      .mine = m->distil_parts,
                       .dscale = grad_scale,
+                      .rows = n,
                       .V = V,
                       .ld = ld};
-        bt_parallel_for(n, 1, do_rows, &j);
-        bt_op_gemm_table(dx, C, m->logits, ld, m->head, C, 0, n, C, V, prec, 0);
+        losses_and_gradients(&j, m->distil_parts + BT_DISTIL_ROWS);
+        m->tp->head_dx(m, at, n, ld);
         if (m->d_head)
-            bt_op_gemm(m->d_head, C, m->logits, ld, 1, x, C, 0, 1.0f, V, C, n, prec, BT_ACC);
+            bt_op_gemm(m->d_head, C, m->logits, ld, 1, a->xn + at * C, C, 0, 1.0f, V, C, n,
+                       m->setup.prec, BT_ACC);
     }
     for (size_t i = 0; i < M; i++) loss += (double)m->row_loss[i];
     bt_span_end();
@@ -180,7 +329,7 @@ static void top_range(void *ctx, int thread, size_t begin, size_t end) {
         uint32_t *ids = j->ids + r * j->k;
         if (j->targets[r] < 0) continue;
         pick(z, j->V, j->k, ids);
-        const double whole = log_sum(z, j->V, 1);
+        const double whole = log_sum(z, j->V);
         for (size_t i = 0; i < j->k; i++)
             j->logs[r * j->k + i] = (float)((double)z[ids[i]] - whole);
     }

@@ -10,12 +10,12 @@
 
 enum { ALIGN_ELEMS = 16 };
 
-void bt_net_compact_base(bt_params *p, bt_prec prec) {
+void bt_net_compact_base(bt_params *p, const bt_model_setup *s) {
     p->total = 0;
     for (size_t i = 0; i < p->n; i++) {
         bt_tensor *t = &p->tensors[i];
         t->offset = p->total;
-        if (!bt_model_shares_out(t, prec))
+        if (!bt_model_shares_out(t, s->prec) && !bt_net_table8(s, t))
             p->total += (t->count + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
     }
 }
@@ -79,12 +79,26 @@ static void put_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
         bt_net_copy((float *)l->panel + first, values, n);
 }
 
+/* whole rows */
+static void put_rows8(const bt_table *t, size_t first, size_t n, const float *values) {
+    bt_k()->quant_rows((int8_t *)(uintptr_t)t->i8 + first,
+                       (float *)(uintptr_t)t->scale + first / t->width, values, n / t->width,
+                       t->width);
+}
+
+static const bt_table *table8(const bt_model *m, const bt_tensor *t) {
+    if (!bt_net_table8(&m->setup, t)) return NULL;
+    return t->id == BT_P_EMBED ? &m->embed : &m->head;
+}
+
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *l = t->linear ? linear_of(m, t) : NULL;
     uint16_t *table = bt_net_keeps_base(&m->setup) ? bt_model_table(m, tensor) : NULL;
-    if (l && l->kept)
+    if (table8(m, t))
+        put_rows8(table8(m, t), first, n, values);
+    else if (l && l->kept)
         put_codes(m, l, values, scale);
     else if (l && l->panel)
         put_values(m, l, first, n, values);
@@ -99,7 +113,9 @@ void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *va
                  begin = bt_slice_vocab(&m->whole, m->setup.slice) * C, end = begin + V * C,
                  from = bt_max_size(first, begin), to = bt_min_size(first + n, end);
     if (from >= to) return;
-    if (m->tied.bf16)
+    if (m->tied.i8)
+        put_rows8(&m->tied, from - begin, to - from, values + (from - first));
+    else if (m->tied.bf16)
         bt_op_save_bf16((uint16_t *)(uintptr_t)m->tied.bf16 + (from - begin),
                         values + (from - first), to - from);
     else if (m->tied.f32)

@@ -87,6 +87,10 @@ typedef struct bt_model_setup {
     bool fades;     /* bt_model_lambda will be called; ternary, LOCAL or PREFETCHED, no adapters */
     bool documents; /* bt_model_documents will be called */
     bool pairs;     /* and bt_model_dpo: the loss is one of pairs of documents */
+    bool taught;    /* bt_model_distil will be called */
+    /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
+     * bf16 the residual entering a layer is rounded to bf16, as which it is kept */
+    bool lean;
     bool stages_bf16; /* residuals and their gradients travel between stages as bf16 */
 } bt_model_setup;
 
@@ -114,11 +118,12 @@ float *bt_model_grads(bt_model *m);   /* (params) */
 /* With adapters (cfg.lora) params, weights and grads are theirs, and bt_model_base is the table of the
  * frozen base; without: NULL, as params and weights are all there is. A base beside which adapters train
  * is kept as its products read it: ternary layers in 2 bits a weight, from which one layer's panels are
- * made at a time; dense layers, embedding and head as bf16 where products round to it. Offsets in the
+ * made at a time; dense layers, embedding and head as bf16 where products round to it (with setup.lean
+ * embedding and head as int8). Offsets in the
  * table mean nothing to others. Without training, and for bitnet1, it is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
-/* values first .. first+n of the block that this slice has of one of its tensors, in any order. Ternary:
- * all of them, and scale is the absmean of the whole tensor */
+/* values first .. first+n of the block that this slice has of one of its tensors, in any order, whole rows
+ * of embedding and head. Ternary: all of them, and scale is the absmean of the whole tensor */
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale);
 /* elements first .. first+n of the whole model's embedding: what a last stage has in its copy of it, where
@@ -212,8 +217,9 @@ typedef struct bt_dpo {
 void bt_model_dpo(bt_model *m, bt_dpo how);
 /* Distillation: the loss of a learned token is (1 - mix) times its cross-entropy and mix times tau^2
  * KL(teacher || student), of softmaxes of logits over tau. The teacher has the same vocabulary, B, T and
- * documents, and adapters that are left out; borrowed. Neither: none. A whole model, or a last stage, on
- * one tensor-parallel rank. Evaluations have the cross-entropy alone. */
+ * documents, and adapters that are left out; borrowed. Neither: none. On the last stage of a pipeline; a
+ * slice of the student learns from the same slice of the teacher, of its group. Evaluations have the
+ * cross-entropy alone. */
 enum { BT_TOP_MOST = 4096 };
 /* of a learned target the k likeliest tokens by the teacher, and the logarithms of their probabilities as
  * fp16; NULL: the target is not learned */
@@ -243,7 +249,7 @@ typedef struct bt_score {
 bt_score bt_model_take_score(bt_model *m);
 /* A classifier (cfg.classes): the target of a text's last token is the number of its class, all others are
  * -1; losses are cross-entropies over the classes. confusion (classes, classes): texts since the last
- * take_score by what they are and what was picked; NULL: no classifier. Whole models only */
+ * take_score by what they are and what was picked, none on a stage without a head; NULL: no classifier */
 const double *bt_model_confusion(const bt_model *m);
 /* of the text of n tokens that bt_model_forward_tokens was given; out (classes) */
 void bt_model_class_probabilities(bt_model *m, size_t n, float *out);

@@ -164,6 +164,16 @@ typedef struct bt_class_head { /* of a classifier */
     double *confusion;      /* (classes, classes) texts: row what is, column what was picked */
 } bt_class_head;
 
+/* of the logits of a row, a range of the vocabulary: what distillation joins (distil.c); `soft` and
+ * `taught` are of the student's and the teacher's logits over tau */
+typedef struct bt_distil_part {
+    double top, sum; /* the student's largest logit x, the sum of exp(logit - x) */
+    double soft_top, soft_sum, taught_top, taught_sum;
+    double cross;  /* sum of exp(taught - taught_top) (taught - soft) */
+    double target; /* the student's logit of the target, 0: it is elsewhere */
+} bt_distil_part;
+enum { BT_DISTIL_ROWS = 256 }; /* at a time; their parts fit in one exchange of a group */
+
 struct bt_model {
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
@@ -200,7 +210,8 @@ struct bt_model {
     bt_fade fade;
     bt_dpo dpo;
     bt_distil distil;
-    double *reference; /* (M) of each document: summed log-probabilities of the base */
+    bt_distil_part *distil_parts; /* (1 + ranks, BT_DISTIL_ROWS); NULL without setup.taught */
+    double *reference;            /* (M) of each document: summed log-probabilities of the base */
     bt_class_head classes;
     bt_score score;
     double lambda; /* of bt_model_lambda, 1 without it */
@@ -248,6 +259,9 @@ void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 void bt_net_adapters(bt_model *m, bool on);
 
 /* ---- preference.c ---- */
+/* before it, the pass through the base: what its documents are judged against. A whole model makes it by
+ * itself (stage.h) */
+void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets);
 /* sum of the pairs' losses of one micro-batch; with grad_scale not 0 a.dxn is the gradient of the
  * grad_scale-fold of the tokens' losses, which becomes the pairs' by scale, and the activations are those of
  * the adapted model */
@@ -274,8 +288,16 @@ static inline bool bt_net_keeps_base(const bt_model_setup *s) {
 static inline bt_weight_source bt_net_base_source(const bt_model_setup *s) {
     return s->cfg.linear == BT_LIN_DENSE ? BT_WEIGHTS_GATHERED : BT_WEIGHTS_PREFETCHED;
 }
+/* of it, embedding and head as int8 with a scale for each token */
+static inline bool bt_net_table8(const bt_model_setup *s, const bt_tensor *t) {
+    return s->lean && bt_net_keeps_base(s) && (t->id == BT_P_EMBED || t->id == BT_P_HEAD);
+}
+/* bytes of such a table: scales, then values from bt_net_table8_values on */
+static inline size_t bt_net_table8_values(size_t rows) {
+    return (rows * sizeof(float) + 63) / 64 * 64;
+}
 /* the table's offsets: of what stays fp32 alone */
-void bt_net_compact_base(bt_params *p, bt_prec prec);
+void bt_net_compact_base(bt_params *p, const bt_model_setup *s);
 void bt_net_wire_base(bt_model *m);
 
 /* ---- fade.c ---- */

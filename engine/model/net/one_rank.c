@@ -89,6 +89,19 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_
                            m->head8.w.packed ? &m->head8 : NULL, &m->head_form);
 }
 
+static bt_vocab_part vocab(const bt_model *m) {
+    (void)m;
+    return (bt_vocab_part){.leaves = 1};
+}
+
+static void gather_final(bt_model *m, size_t M) { (void)m, (void)M; }
+
+static void head_dx(bt_model *m, size_t r0, size_t rows, size_t ld) {
+    const size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
+    bt_op_gemm_table(m->layers[0].a.dxn + r0 * C, C, m->logits, ld, m->head, C, 0, rows, C, V,
+                     m->setup.prec, 0);
+}
+
 static int32_t draw(bt_model *m, const bt_draw *how, size_t M) {
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
     bt_op_gemm_table(m->logits, V, m->layers[0].a.xn + (M - 1) * C, C, m->head, C, 1, 1, V, C,
@@ -114,6 +127,9 @@ const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
                                   .embed = embed,
                                   .embed_bwd = embed_bwd,
                                   .head_loss = head_loss,
+                                  .vocab = vocab,
+                                  .gather_final = gather_final,
+                                  .head_dx = head_dx,
                                   .draw = draw,
                                   .complete_grad = complete_grad,
                                   .total_sums = total_sums,

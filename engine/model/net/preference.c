@@ -72,17 +72,22 @@ static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
     return sum;
 }
 
+void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets) {
+    bt_net_adapters(m, false);
+    bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
+    if (bt_slice_is_last_stage(m->setup.slice)) {
+        bt_span_begin(BT_MR_FWD);
+        bt_net_head_loss(m, targets, 0);
+        for (size_t i = 0; i < m->n_documents; i++) m->reference[i] = log_prob(m, &m->documents[i]);
+        bt_span_end();
+    }
+    bt_net_adapters(m, true);
+}
+
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale) {
-    const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T;
-    bt_net_adapters(m, false);
-    bt_net_forward(m, inputs, B, T);
-    bt_span_begin(BT_MR_FWD);
-    bt_net_head_loss(m, targets, 0);
-    for (size_t i = 0; i < m->n_documents; i++) m->reference[i] = log_prob(m, &m->documents[i]);
-    bt_span_end();
-    bt_net_adapters(m, true);
-    bt_net_forward(m, inputs, B, T);
+    if (bt_slice_is_first_stage(m->setup.slice)) bt_net_reference(m, inputs, targets);
+    bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     bt_net_head_loss(m, targets, (float)grad_scale);
     double loss = all_pairs(m, targets, grad_scale != 0);

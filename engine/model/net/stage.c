@@ -23,6 +23,13 @@ void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
 }
 
+bool bt_model_has_reference(const bt_model *m) { return m->dpo.on; }
+
+void bt_model_stage_reference(bt_model *m, const int32_t *inputs, const int32_t *targets) {
+    m->tp->meet(m);
+    bt_net_reference(m, inputs, targets);
+}
+
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx) {
     m->tp->meet(m);
@@ -34,7 +41,8 @@ void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_f
 size_t bt_stage_tied_elems(const bt_model_setup *s) {
     bt_model_slice p = s->slice;
     bool mine = bt_slice_is_first_stage(p) != bt_slice_is_last_stage(p);
-    if (!s->cfg.tied || !mine || s->cfg.lora.rank) return 0; /* frozen: read by both */
+    if (!s->cfg.tied || !mine || s->cfg.classes) return 0;
+    if (s->cfg.lora.rank) return 0; /* frozen: read by both */
     size_t first = bt_slice_vocab(&s->cfg, p);
     p.tp_rank++;
     return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) *

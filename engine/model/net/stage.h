@@ -5,6 +5,7 @@
  *     stage 0 < s < n-1  in    - layers -> out                dx -> layers -> dx
  *     stage n-1          in    - layers - norm - head: bt_model_train_micro, its `inputs` unused; then dx
  * Residuals are (S, C) floats, S the tokens whose residual this rank holds (bt_slice_rows).
+ * With preferences each micro-batch passes through the base of all stages first (bt_model_stage_reference).
  * The embedding is the first stage's. A last stage whose head is tied to it has a copy, and
  * gradients that are the first stage's to add. */
 #ifndef BT_ENGINE_MODEL_NET_STAGE_H
@@ -21,6 +22,11 @@ const float *bt_model_stage_out(const bt_model *m); /* until the next forward */
 float *bt_model_stage_dx(bt_model *m);
 /* inputs: only the first stage looks at them */
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs);
+/* Preferences (bt_model_dpo): before stage_forward, or the last stage's train_micro and eval_micro, of a
+ * micro-batch its pass through the base without adapters, with an `in` and an `out` of its own. targets:
+ * only the last stage looks at them. A model of one stage makes this pass by itself */
+bool bt_model_has_reference(const bt_model *m);
+void bt_model_stage_reference(bt_model *m, const int32_t *inputs, const int32_t *targets);
 /* of the micro-batch in this slot; as in bt_model_train_micro */
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx);

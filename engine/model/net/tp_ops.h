@@ -36,6 +36,14 @@ typedef struct bt_norm_bwd {
     size_t M;
 } bt_norm_bwd;
 
+/* The tokens whose logits are here: a range of the vocabulary, made of leaves (leaf i: at[i] .. at[i + 1];
+ * of one leaf `at` is not read). group: the ranks that have the others, NULL: none */
+typedef struct bt_vocab_part {
+    size_t first, leaves;
+    const size_t *at;
+    bt_tp_group *group;
+} bt_vocab_part;
+
 typedef struct bt_tp_ops {
     /* rows of M whose residual is here */
     bt_rows (*own_rows)(const bt_model *m, size_t M);
@@ -65,6 +73,12 @@ typedef struct bt_tp_ops {
     void (*embed_bwd)(bt_model *m, const int32_t *inputs, size_t M);
     /* own rows of a.xn -> sum of token losses; with dscale != 0 also a.dxn and the head's gradient */
     double (*head_loss)(bt_model *m, const int32_t *targets, float dscale, size_t M);
+    bt_vocab_part (*vocab)(const bt_model *m);
+    /* own rows of a.xn -> all rows */
+    void (*gather_final)(bt_model *m, size_t M);
+    /* rows r0 .. r0+rows of a.dxn = what this rank has of their gradient: the logits' times the head;
+     * m->logits: row r0's, ld floats apart */
+    void (*head_dx)(bt_model *m, size_t r0, size_t rows, size_t ld);
     /* own rows of a.xn of M tokens -> the token that follows the last one, the same on all ranks */
     int32_t (*draw)(bt_model *m, const bt_draw *how, size_t M);
     /* makes the gradient of a tensor whole that several ranks hold a part of */

@@ -149,12 +149,18 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
+/* the rounded residual alone is kept (acts.def, lean): a layer begins with it both times */
+static bool begins_rounded(const bt_model *m, const bt_acts *a) {
+    return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
+}
+
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_attn_shape shape = attn_shape(m, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
-    bt_acts_save(a->x_saved, a->x, own);
+    if (x_out || !begins_rounded(m, a)) bt_acts_save(a->x_saved, a->x, own);
+    if (begins_rounded(m, a)) bt_acts_load(&m->setup, a->x, a->x_saved, own);
     bt_net_qkv(m, l, M);
     poll(m);
     bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,

@@ -65,6 +65,9 @@ extern const bt_input_ops bt_tp_input_ops;
 void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M);
 void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
 double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);
+bt_vocab_part bt_tp_vocab(const bt_model *m);
+void bt_tp_gather_final(bt_model *m, size_t M);
+void bt_tp_head_dx(bt_model *m, size_t r0, size_t rows, size_t ld);
 int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M);
 
 /* ---- tp_leaves.c: sums as a tree of leaves --------------------------------------------------- */

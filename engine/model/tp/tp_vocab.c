@@ -16,7 +16,10 @@ void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M) {
 void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
     bt_acts *a = &m->layers[0].a;
     size_t C = (size_t)m->setup.cfg.C;
-    if (!m->d_embed) return; /* frozen, on all ranks */
+    if (!m->d_embed) { /* frozen, on all ranks: nothing else keeps the next pass off the group's memory */
+        bt_tp_meet(m);
+        return;
+    }
     bt_op_embed_slice_bwd(m->d_embed, bt_tp_gather_grad(m, a->dx, M), inputs, m->tp_state->vocab0,
                           (size_t)m->setup.cfg.V, M, C);
 }
@@ -72,12 +75,35 @@ static void part_gradients(bt_model *m, float dscale, size_t rows) {
         bt_op_row_softmax(m->logits, p->a, p->b, p->index, at_target, rows, V);
 }
 
+bt_vocab_part bt_tp_vocab(const bt_model *m) {
+    const bt_tp_state *p = m->tp_state;
+    return (bt_vocab_part){p->vocab0, p->leaves, p->vocab_at, p->group};
+}
+
+void bt_tp_gather_final(bt_model *m, size_t M) {
+    if (m->tp_state->sequence) bt_tp_gather_residual(m, m->layers[0].a.xn, M);
+}
+
+void bt_tp_head_dx(bt_model *m, size_t r0, size_t rows, size_t ld) {
+    const size_t C = (size_t)m->setup.cfg.C;
+    bt_tp_depth_product(m, m->layers[0].a.dxn + r0 * C,
+                        &(bt_depth_product){.a = m->logits,
+                                            .b = m->head,
+                                            .lda = ld,
+                                            .ldb = C,
+                                            .M = rows,
+                                            .N = C,
+                                            .K = (size_t)m->setup.cfg.V,
+                                            .prec = m->setup.prec,
+                                            .vocab = true});
+}
+
 double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
     bt_acts *a = &m->layers[0].a;
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
     bool grad = dscale != 0.0f;
     bt_prec prec = m->setup.prec;
-    if (m->tp_state->sequence) bt_tp_gather_residual(m, a->xn, M);
+    bt_tp_gather_final(m, M);
     double loss = 0;
     bt_head8 h = m->head8;
     if (grad && h.w.packed) bt_tp_pack_head(m);
@@ -116,16 +142,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                   .C = C});
             continue;
         }
-        bt_tp_depth_product(m, a->dxn + r0 * C,
-                            &(bt_depth_product){.a = m->logits,
-                                                .b = m->head,
-                                                .lda = V,
-                                                .ldb = C,
-                                                .M = rows,
-                                                .N = C,
-                                                .K = V,
-                                                .prec = prec,
-                                                .vocab = true});
+        bt_tp_head_dx(m, r0, rows, V);
         if (m->d_head)
             bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
@@ -141,7 +158,7 @@ int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M) {
     bt_drawn *all = (bt_drawn *)(void *)p->all, mine; /* one of each rank */
     static_assert(sizeof *all <= sizeof *p->all,
                   "a draw takes no more room than a row's statistics");
-    if (p->sequence) bt_tp_gather_residual(m, xn, M);
+    bt_tp_gather_final(m, M);
     bt_op_gemm_table(m->logits, V, xn + (M - 1) * C, C, m->head, C, 1, 1, V, C, m->setup.prec, 0);
     if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, 1, V);
     mine = bt_net_draw(m->logits, V, (int64_t)p->vocab0, how);

@@ -103,8 +103,6 @@ says "bad.jsonl' line 4: field 'label' is missing"
 grep '"yes"' labels.jsonl >bad.jsonl
 code 2 train "${shape[@]}" --init-from base --data bad.jsonl --form label --steps 6 --ranks 1
 says "have the label 'yes': there is nothing to tell apart"
-code 1 train "${kinds[@]}" --ranks 2 --tp 2
-says "not with --tp or --pp"
 
 # validation, generation and evaluation of it
 ok eval one --json

@@ -10,6 +10,7 @@ static int32_t inputs[M], targets[M], positions[M];
 static bt_model *model_of(int width, unsigned lora, uint64_t seed) {
     bt_model_setup s = small_setup(B, T, V, width, 40);
     s.documents = true;
+    s.taught = !lora;
     if (lora) s.cfg.lora = (bt_lora){.rank = 1, .scale = 1, .targets = lora};
     bt_model *m = small_model(&s, seed);
     if (!lora) bt_model_quantise(m);
