@@ -14,8 +14,8 @@
 #include "cli/model/eval_choices.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
+#include "engine/train/data/run_data.h"
 #include "engine/train/evaluate.h"
-#include "engine/train/run_data.h"
 #include "engine/tune/logit_file.h"
 
 typedef struct eval_cfg {

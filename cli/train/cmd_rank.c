@@ -24,6 +24,11 @@ static void on_control(void *ctx, const bt_ctl *c) {
             bt_log(BT_LOG_WARN, "no memory for a prompt: no sample is written");
         return;
     }
+    if (c->verb == BT_VERB_MIXTURE) {
+        if (!bt_control_ask_mixture(&box, c->text ? c->text : ""))
+            bt_log(BT_LOG_WARN, "no memory for weights: the mixture stays");
+        return;
+    }
     if (c->verb == BT_VERB_LR) {
         uint64_t factor;
         memcpy(&factor, &c->value, sizeof factor);

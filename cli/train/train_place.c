@@ -11,7 +11,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/io/sources.h"
 #include "engine/parallel/mpi/comm.h"
-#include "engine/train/run_data.h"
+#include "engine/train/data/run_data.h"
 #include "monitor/job/launch/builtin.h"
 #include "monitor/job/run_lock.h"
 

@@ -445,6 +445,7 @@ static bt_code act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *e
         control_event(t, "evaluation asked for");
         if (!evaluated) BT_TRY(evaluate_now(t, err));
     }
+    if (c->verbs & BT_REQ_MIXTURE) BT_TRY(bt_trainer_mixture_now(t, err));
     if (c->verbs & BT_REQ_SAMPLE) BT_TRY(sample_now(t, err));
     if (c->verbs & BT_REQ_CHECKPOINT) BT_TRY(save_now(t, err));
     if (c->verbs & BT_REQ_STOP) {

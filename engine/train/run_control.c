@@ -28,16 +28,28 @@ bt_control bt_control_take(bt_request_box *box) {
     return c;
 }
 
-bool bt_control_ask_sample(bt_request_box *box, const char *prompt) {
-    char *copy = strdup(prompt);
+static bool ask(bt_request_box *box, _Atomic(char *) *slot, uint32_t bit, const char *text) {
+    char *copy = strdup(text);
     if (!copy) return false;
-    free(atomic_exchange(&box->prompt, copy));
-    atomic_fetch_or(&box->bits, BT_REQ_SAMPLE);
+    free(atomic_exchange(slot, copy));
+    atomic_fetch_or(&box->bits, bit);
     return true;
+}
+
+bool bt_control_ask_sample(bt_request_box *box, const char *prompt) {
+    return ask(box, &box->prompt, BT_REQ_SAMPLE, prompt);
+}
+
+bool bt_control_ask_mixture(bt_request_box *box, const char *weights) {
+    return ask(box, &box->mixture, BT_REQ_MIXTURE, weights);
 }
 
 char *bt_control_take_prompt(bt_request_box *box) {
     return box ? atomic_exchange(&box->prompt, NULL) : NULL;
+}
+
+char *bt_control_take_mixture(bt_request_box *box) {
+    return box ? atomic_exchange(&box->mixture, NULL) : NULL;
 }
 
 /* A blocking broadcast would burn every core for the length of the pause. */

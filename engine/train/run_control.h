@@ -22,8 +22,11 @@ bt_control bt_control_take(bt_request_box *box);
 /* Puts a copy of the prompt into the box, in place of one that nobody took, and then the bit SAMPLE.
  * Any thread, no signal handler. false: no memory, nothing is asked. */
 bool bt_control_ask_sample(bt_request_box *box, const char *prompt);
-/* rank 0: the newest prompt, malloc'ed; NULL: none, or no box */
+/* the same with the weights of a mixture, and the bit MIXTURE */
+bool bt_control_ask_mixture(bt_request_box *box, const char *weights);
+/* rank 0: the newest prompt, or weights, malloc'ed; NULL: none, or no box */
 char *bt_control_take_prompt(bt_request_box *box);
+char *bt_control_take_mixture(bt_request_box *box);
 double bt_control_lr_factor(const bt_control *c);
 typedef struct bt_control_idle { /* rank 0's work between two looks */
     void (*work)(void *ctx);

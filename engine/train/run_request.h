@@ -22,6 +22,8 @@ typedef struct bt_request_box {
     _Atomic uint32_t bits;
     /* with BT_REQ_SAMPLE: what the sample goes on from, malloc'ed; whoever takes it out frees it */
     _Atomic(char *) prompt;
+    /* with BT_REQ_MIXTURE: the new weights, likewise */
+    _Atomic(char *) mixture;
     /* double: factor on the schedule's learning rate, valid with BT_REQ_LR */
     _Atomic uint64_t lr_factor_bits;
 } bt_request_box;

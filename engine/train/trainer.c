@@ -17,8 +17,8 @@
 #include "engine/interop/init_from.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/memory.h"
+#include "engine/train/data/run_data.h"
 #include "engine/train/measured.h"
-#include "engine/train/run_data.h"
 #include "engine/train/trainer_island.h"
 #include "engine/tune/adapters_read.h"
 
@@ -35,7 +35,7 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
     return data;
 }
 
-static bt_code open_data(bt_trainer *t, bt_err *err) {
+bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) {
     bt_loader_cfg data = loader_cfg(t);
     bt_loader_close(t->loader);
     t->loader = NULL;
@@ -197,7 +197,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     if (code == BT_OK) code = build_micro(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
     if (code == BT_OK) code = bt_trainer_build_observer(t, err);
-    if (code == BT_OK) code = open_data(t, err);
+    if (code == BT_OK) code = bt_trainer_open_data(t, err);
     if (code == BT_OK) code = open_validation(t, err);
     BT_TRY(bt_agree(world, code, err));
     BT_TRY(agree_data(t, err));
@@ -233,10 +233,6 @@ static void load_loss_scale(void *ctx, const bt_state_values *v) {
     s->good = good;
 }
 
-static void save_data(void *ctx, bt_json *j) {
-    bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(((bt_trainer *)ctx)->loader));
-}
-
 /* everything that must survive a restart; who owns state adds its row here */
 static void register_state(bt_trainer *t) {
     t->saver.cfg = &t->cfg;
@@ -255,7 +251,7 @@ static void register_state(bt_trainer *t) {
     bt_guard_add_state(&t->guard, &t->saver.state);
     bt_skipped_add_state(&t->skipped, &t->saver.state);
     if (bt_model_base(t->model)) bt_base_weights_add_state(&t->base, &t->saver.state);
-    bt_state_add(&t->saver.state, &(bt_state_row){.name = "data", .ctx = t, .save = save_data});
+    bt_trainer_data_state(t, &t->saver.state);
 }
 
 /* the frozen base of adapters; the same on all ranks */
@@ -337,7 +333,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
             BT_TRY(bt_saver_resume(&t->saver, resume_dir, err));
         BT_TRY(bt_agree(world, bt_base_weights_check(&t->base, t->cfg.base, err), err));
         /* the loader begins at the checkpoint's step, which only the checkpoint knows */
-        BT_TRY(bt_agree(world, open_data(t, err), err));
+        BT_TRY(bt_agree(world, bt_trainer_open_data(t, err), err));
         BT_TRY(bt_suspect_read(t->cfg.out, &t->mesh, t->at.step, &t->suspect, err));
     } else {
         bt_update_init_weights(&t->update, (uint64_t)t->cfg.seed);

@@ -101,6 +101,7 @@ struct bt_trainer {
     bt_evaluator *evaluator;        /* NULL: no validation data */
     bt_sample_text *sample_text;    /* NULL: none is written */
     bt_base_weights base;           /* of adapters; all zero: there are none */
+    char mixture_before[512];       /* data.mixture, before people changed it; "": they did not */
     bt_teacher teacher;             /* of distillation; all zero: none, or not on this stage */
     bt_saver saver;
     bt_memory_saver memory;
@@ -194,6 +195,12 @@ bt_payload_form bt_trainer_codec_form(bt_trainer *t);
 void bt_trainer_codec_begin(bt_trainer *t);
 bt_code bt_trainer_codec_agree(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 
+/* trainer.c: the loader anew, from the step to come on */
+bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* data/trainer_mixture.c: the weights that rank 0 was asked for (collective), and what checkpoints keep of
+ * the data */
+bt_code bt_trainer_mixture_now(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_trainer_data_state(bt_trainer *t, bt_state *s);
 /* trainer.c: the exchange of gradients for the micro-batch plan as it is; collective */
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 

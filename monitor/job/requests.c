@@ -102,17 +102,33 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
     return set_lr(job, value / job->s->lr, by, err);
 }
 
+/* what has no effect later on is not kept for ranks that come */
+static bt_code tell_text(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
+    if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
+    if (waits_for_ranks(job))
+        return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run %s)",
+                       bt_verbs[verb].word, job->restarting ? "is restarting" : "is starting");
+    return bt_wire_send_control(job->wire, &(bt_ctl){verb, 0, text}, err);
+}
+
+static bt_code mixture(bt_job *job, const char *weights, const char *by, bt_err *err) {
+    if (!weights[0] || strlen(weights) > BT_PROMPT_MAX ||
+        strspn(weights, "0123456789.:") != strlen(weights))
+        return bt_fail(err, BT_ARG,
+                       "mixture wants a weight for each source of data.path, as 3:1 ('%.40s')",
+                       weights);
+    BT_TRY(tell_text(job, BT_VERB_MIXTURE, weights, err));
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "mixture %s asked for by %s", weights, by);
+    return BT_OK;
+}
+
 static bt_code sample(bt_job *job, const char *word, const char *by, bt_err *err) {
     char prompt[BT_PROMPT_MAX + 1], shown[64];
     bt_control_unword(prompt, sizeof prompt, word);
     bt_text_plain(shown, sizeof shown, prompt);
     if (!prompt[strspn(prompt, " \t\r\n")])
         return bt_fail(err, BT_ARG, "sample wants a prompt: the text to go on from");
-    if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
-    if (waits_for_ranks(job))
-        return bt_fail(err, BT_BUSY, "no rank is there to be told 'sample' (the run %s)",
-                       job->restarting ? "is restarting" : "is starting");
-    BT_TRY(bt_wire_send_control(job->wire, &(bt_ctl){BT_VERB_SAMPLE, 0, prompt}, err));
+    BT_TRY(tell_text(job, BT_VERB_SAMPLE, prompt, err));
     bt_job_event(job, BT_EVENT_CONTROL, -1, "a sample after '%s' asked for by %s", shown, by);
     return BT_OK;
 }
@@ -143,6 +159,7 @@ bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *b
     if (!bt_verbs[verb].ranks) return BT_OK;
     if (verb == BT_VERB_LR) return set(job, arg, by, err);
     if (verb == BT_VERB_SAMPLE) return sample(job, arg, by, err);
+    if (verb == BT_VERB_MIXTURE) return mixture(job, arg, by, err);
     if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", word, arg);
     if (job->stop_asked && !bt_verb_offered(verb, BT_STATE_STOPPING))
         return bt_fail(err, BT_BUSY, "the run is stopping");

@@ -19,7 +19,8 @@
 #include "engine/base/status.h"
 #include "engine/base/tables/verb.h"
 
-/* value: factor for LR. text: prompt for SAMPLE, at most BT_PROMPT_MAX bytes; else NULL */
+/* value: factor for LR. text: prompt for SAMPLE, weights for MIXTURE, at most BT_PROMPT_MAX bytes;
+ * else NULL */
 typedef struct bt_ctl {
     bt_verb verb;
     double value;

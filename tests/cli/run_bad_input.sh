@@ -158,6 +158,7 @@ rows=$(cat <<'END'
 2 | ctl last                                    | wants a run and a verb
 2 | ctl last set                                | wants KEY=VALUE
 2 | ctl last sample                             | wants PROMPT
+2 | ctl last mixture                            | wants WEIGHTS
 2 | runs rename a                               | rename wants two names
 2 | ctl last pause now                          | takes no value
 2 | ctl last pause now please                   | unexpected word 'please'

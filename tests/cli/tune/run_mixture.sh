@@ -8,8 +8,9 @@
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "the light of day %d was upon the face of the waters\n", i }' >a.txt
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "%d is %d and %d makes %d;\n", 2 * i, i, i, 2 * i }' >b.txt
 gzip -c a.txt >a.txt.gz
-mix=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 64
-     --batch-tokens 512 --threads 1 --steps 8 --eval-every 1000000 --set train.reproducible=true --set train.unit=1)
+base=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --seq-len 64
+     --batch-tokens 512 --threads 1 --eval-every 1000000 --set train.reproducible=true --set train.unit=1)
+mix=("${base[@]}" --steps 8)
 ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --name one
 losses one >want
 told() { q "SELECT title FROM events WHERE run='$1' AND kind='data' ORDER BY seq" >told; grep -qF -- "$2" told || fault "$1 does not tell \"$2\": $(cat told)"; }
@@ -25,6 +26,25 @@ ok train "${mix[@]}" --ranks 1 --data a.txt.gz b.txt --set data.mixture=3:1,6=1:
 losses compressed | cmp -s - want || fault "compressed data differ: $(losses compressed | head -3)"
 ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=1:3 --name other
 losses other | cmp -s - want && fault "other weights give the same losses"
+
+# changed while the run is live, on two ranks: a stage from the step at which it came, which checkpoints keep
+BITRAIN_TEST_SLOW=0:60 "$BITRAIN" train "${base[@]}" --steps 2000 --lr-schedule constant --warmup 2 --ranks 2 --data a.txt b.txt --set data.mixture=3:1 --name live >live.out 2>&1 &
+started+=($!)
+wait_step live 3
+ok ctl live mixture 1:3
+code 2 ctl live mixture 1,3
+says "mixture wants a weight for each source"
+ok ctl live mixture 1:2:3
+for i in $(seq 200); do [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='refused'")" = 1 ] && break; sleep 0.05; done
+q "SELECT title FROM events WHERE run='live' AND kind='refused'" | grep -q "the mixture stays: data.mixture: 3 weights in '1:2:3" || fault "three weights for two sources: $(tail -3 live.out)"
+ok ctl live stop --wait
+changed=$(q "SELECT title FROM events WHERE run='live' AND title LIKE 'sources weigh%'" | sed -n 's/.*data.mixture=\(.*\))$/\1/p')
+case $changed in 3:1,*=1:3) ;; *) fault "the mixture became '$changed'" ;; esac
+did=$(q "SELECT max(step) + 1 FROM steps WHERE run='live'")
+ok train --resume live --ranks 1 --steps $((did + 4))
+ok train "${base[@]}" --steps $((did + 4)) --lr-schedule constant --warmup 2 --ranks 1 --data a.txt b.txt --set data.mixture="$changed" --name calm
+[ "$(losses live | wc -l)" = $((did + 4)) ] || fault "live has $(losses live | wc -l) steps of $((did + 4))"
+losses live | cmp -s - <(losses calm) || fault "changed on the way, from $changed: $(losses live | tail -2) | $(losses calm | tail -2)"
 
 code 2 train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=1:2:3
 says "data.mixture: 3 weights in '1:2:3' for 2 sources"

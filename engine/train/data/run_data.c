@@ -1,5 +1,5 @@
 /* run_data.c - settings to a loader's configuration. */
-#include "engine/train/run_data.h"
+#include "engine/train/data/run_data.h"
 
 #include <inttypes.h>
 

@@ -1,0 +1,87 @@
+/* trainer_mixture.c - other weights for the sources of a mixture while a run is live: a stage more in
+ * data.mixture, from the next step on, which checkpoints keep. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/data/shards/mixture.h"
+#include "engine/train/trainer_impl.h"
+
+/* text without the stage that begins with this step, which has given nothing yet */
+static void leave_out_stage(char *text, int64_t step) {
+    char *last = strrchr(text, ',');
+    if (last && strtoll(last + 1, NULL, 10) == step) *last = '\0';
+}
+
+/* the whole setting, with these weights from the step to come on */
+static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out, size_t size,
+                            bt_err *err) {
+    const size_t sources = bt_loader_sources(t->loader);
+    bt_mixture *m;
+    if (!sources)
+        return bt_fail(err, BT_ARG,
+                       "the run has no data.mixture: its sources come one after the other");
+    if (t->island || t->cfg.batch_ramp[0])
+        return bt_fail(err, BT_ARG, "%s",
+                       t->island ? "a hub deals out the data of its islands"
+                                 : "with train.batch_ramp a mixture does not change");
+    if (strpbrk(weights, ",="))
+        return bt_fail(err, BT_ARG, "'%.60s' is no list of weights, as 3:1 is", weights);
+    char before[sizeof t->cfg.mixture];
+    snprintf(before, sizeof before, "%s", t->cfg.mixture);
+    leave_out_stage(before, t->at.step);
+    if (snprintf(out, size, "%s,%" PRId64 "=%s", before, t->at.step, weights) >= (int)size)
+        return bt_fail(err, BT_ARG, "data.mixture has no room for more stages");
+    BT_TRY(bt_mixture_create(&m, out, sources, (int)t->micro_plan.sequences, err));
+    bt_mixture_destroy(m);
+    return BT_OK;
+}
+
+bt_code bt_trainer_mixture_now(bt_trainer *t, bt_err *err) {
+    char weights[128] = "", text[sizeof t->cfg.mixture];
+    char *asked = bt_comm_rank(t->mesh.world) == 0 ? bt_control_take_mixture(t->requests) : NULL;
+    if (asked) snprintf(weights, sizeof weights, "%s", asked);
+    free(asked);
+    BT_TRY(bt_broadcast(t->mesh.world, weights, sizeof weights, 0, err));
+    bt_code code = next_mixture(t, weights, text, sizeof text, err);
+    if (code == BT_ARG) { /* by all ranks alike */
+        bt_telemetry_event(&t->telemetry, BT_EVENT_REFUSED, t->at.step - 1, NULL,
+                           "the mixture stays: %s", err ? err->msg : "");
+        return BT_OK;
+    }
+    BT_TRY(code);
+    if (!t->mixture_before[0])
+        snprintf(t->mixture_before, sizeof t->mixture_before, "%s", t->cfg.mixture);
+    memcpy(t->cfg.mixture, text, sizeof text);
+    memcpy(t->now.mixture, text, sizeof text);
+    BT_TRY(bt_agree(t->mesh.world, bt_trainer_open_data(t, err), err));
+    bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL,
+                       "sources weigh %s from now on (data.mixture=%s)", weights, text);
+    return BT_OK;
+}
+
+/* ---- in checkpoints: a run that is restarted with the settings it began with goes on with the newest */
+
+static void save(void *ctx, bt_json *j) {
+    const bt_trainer *t = ctx;
+    bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(t->loader));
+    if (!t->mixture_before[0]) return;
+    bt_json_str(j, "mixture_before", t->mixture_before);
+    bt_json_str(j, "mixture", t->cfg.mixture);
+}
+
+static void load(void *ctx, const bt_state_values *v) {
+    bt_trainer *t = ctx;
+    const char *before = bt_state_text(v, "mixture_before"), *now = bt_state_text(v, "mixture");
+    if (!before || !now || strlen(now) >= sizeof t->cfg.mixture) return;
+    const bool as_it_began = strcmp(t->cfg.mixture, before) == 0;
+    if (!as_it_began && strcmp(t->cfg.mixture, now) != 0) return; /* another one was given */
+    snprintf(t->mixture_before, sizeof t->mixture_before, "%s", before);
+    snprintf(t->cfg.mixture, sizeof t->cfg.mixture, "%s", now);
+    snprintf(t->now.mixture, sizeof t->now.mixture, "%s", now);
+}
+
+void bt_trainer_data_state(bt_trainer *t, bt_state *s) {
+    bt_state_add(s, &(bt_state_row){.name = "data", .ctx = t, .save = save, .load = load});
+}
