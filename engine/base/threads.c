@@ -1,6 +1,11 @@
-/* threads.c - a fixed pool: one generation counter, one countdown. Whoever waits spins a little,
- * then sleeps on a futex: a waiter that spins on holds the very core its late partner needs when
- * the machine has other work. */
+/* threads.c - a fixed pool: one generation counter, one countdown of units, a span of units for each
+ * thread. Whoever waits spins a little, then sleeps on a futex: a waiter that spins on holds the very
+ * core its late partner needs when the machine has other work.
+ *
+ * A thread takes units from the front of its own span, then from the back of the others'. A region is
+ * over when all its units are done, whoever did them: a thread that comes late finds nothing and is
+ * not waited for. What a thread reads of a region (fn, ctx, grain) it reads after it has taken units,
+ * which keep the region from ending. */
 #include "engine/base/threads.h"
 
 #include <assert.h>
@@ -8,8 +13,10 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,14 +31,28 @@ typedef struct hook {
     void *ctx;
 } hook;
 
+/* SHARE: parts of a span that its thread takes at a time while threads are uneven; CALM: regions
+ * without a sign of that, after which a thread takes its whole span at once again */
+enum { SHARE = 8, CALM = 256, UNEVEN_NS = 20000 };
+
+/* of a span's begin: units that its own thread alone may take */
+static const uint32_t OWN_ONLY = 1u << 31;
+
+typedef struct slot { /* of a thread; begin << 32 | end, in units */
+    _Alignas(64) _Atomic uint64_t span;
+    _Atomic int64_t done_ns; /* when it last found nothing to do */
+} slot;
+
 static struct {
     int count;
     pthread_t *threads;          /* count - 1 workers */
+    slot *slots;                 /* (count) */
     _Atomic uint32_t generation; /* futex: a new job, or quit */
-    _Atomic uint32_t pending;    /* futex: workers still running the job */
+    _Atomic uint32_t left;       /* futex: units that are not done */
     /* workers in futex_wait, and the caller: nobody asleep saves the system call */
     _Atomic uint32_t asleep;
     _Atomic int quit;
+    _Atomic int uneven; /* regions until threads take whole spans again */
     size_t n, grain;
     bt_range_fn fn;
     void *ctx;
@@ -72,12 +93,56 @@ static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, i
     }
 }
 
-static void run_range(int thread) {
-    size_t units = (pool.n + pool.grain - 1) / pool.grain, c = (size_t)pool.count,
-           t = (size_t)thread;
-    size_t begin = units * t / c * pool.grain, end = units * (t + 1) / c * pool.grain;
-    if (end > pool.n) end = pool.n;
-    if (begin < end) pool.fn(pool.ctx, thread, begin, end);
+/* ---- units ----------------------------------------------------------------------------------- */
+
+static uint64_t span_of(uint64_t begin, uint64_t end) { return begin << 32 | end; }
+static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
+static uint32_t span_end(uint64_t s) { return (uint32_t)s; }
+
+static uint32_t own_share(uint64_t first) {
+    const uint32_t units = span_end(first) - (span_begin(first) & ~OWN_ONLY);
+    if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return units ? units : 1;
+    return units / SHARE ? units / SHARE : 1;
+}
+
+/* up to `most` units of the front of a span, or of the half at its back; [*begin, *end) */
+static bool take(slot *from, bool back, uint32_t most, uint32_t *begin, uint32_t *end) {
+    uint64_t s = atomic_load_explicit(&from->span, memory_order_acquire), rest;
+    do {
+        const uint32_t own_only = span_begin(s) & OWN_ONLY, b = span_begin(s) & ~OWN_ONLY,
+                       e = span_end(s);
+        if (b >= e || (back && own_only)) return false;
+        uint32_t n = back ? (e - b + 1) / 2 : e - b;
+        if (n > most) n = most;
+        *begin = back ? e - n : b;
+        *end = *begin + n;
+        rest = back ? span_of(b, e - n) : span_of((b + n) | own_only, e);
+    } while (!atomic_compare_exchange_weak_explicit(&from->span, &s, rest, memory_order_acq_rel,
+                                                    memory_order_acquire));
+    return true;
+}
+
+static void do_units(int thread, uint32_t begin, uint32_t end) {
+    size_t first = begin * pool.grain, last = end * pool.grain;
+    pool.fn(pool.ctx, thread, first, last < pool.n ? last : pool.n);
+    if (atomic_fetch_sub(&pool.left, end - begin) == end - begin) futex_wake_all(&pool.left);
+}
+
+/* until there is nothing to be taken */
+static void work(int thread) {
+    slot *own = &pool.slots[thread];
+    uint32_t begin, end;
+    const uint32_t most = own_share(atomic_load_explicit(&own->span, memory_order_relaxed));
+    while (take(own, false, most, &begin, &end)) do_units(thread, begin, end);
+    for (int i = 1; i < pool.count; i++) {
+        slot *other = &pool.slots[(thread + i) % pool.count];
+        while (take(other, true, most, &begin, &end)) {
+            if (atomic_load_explicit(&pool.uneven, memory_order_relaxed))
+                atomic_store_explicit(&pool.uneven, CALM, memory_order_relaxed);
+            do_units(thread, begin, end);
+        }
+    }
+    atomic_store_explicit(&own->done_ns, bt_now_ns(), memory_order_relaxed);
 }
 
 static void *worker(void *arg) {
@@ -88,8 +153,7 @@ static void *worker(void *arg) {
         wait_change(&pool.generation, seen, 0, 0);
         seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
         if (atomic_load(&pool.quit)) return NULL;
-        run_range(thread);
-        if (atomic_fetch_sub(&pool.pending, 1) == 1) futex_wake_all(&pool.pending);
+        work(thread);
     }
 }
 
@@ -102,6 +166,8 @@ void bt_threads_release(void) {
         free(pool.threads);
         pool.threads = NULL;
     }
+    free(pool.slots);
+    pool.slots = NULL;
     pool.count = 1;
 }
 
@@ -113,7 +179,14 @@ bt_code bt_threads_init(int count, bt_err *err) {
     atomic_store(&pool.generation, 0);
     if (count == 1) return BT_OK;
     pool.threads = calloc((size_t)count - 1, sizeof *pool.threads);
-    if (!pool.threads) return bt_fail(err, BT_NOMEM, "cannot take memory for %d threads", count);
+    pool.slots = aligned_alloc(64, (size_t)count * sizeof *pool.slots);
+    if (!pool.threads || !pool.slots) {
+        bt_threads_release();
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %d threads", count);
+    }
+    memset(pool.slots, 0, (size_t)count * sizeof *pool.slots);
+    atomic_store(&pool.left, 0);
+    pool.count = count; /* workers read it */
     for (int i = 0; i < count - 1; i++) {
         int rc = pthread_create(&pool.threads[i], NULL, worker, (void *)(intptr_t)(i + 1));
         if (rc) {
@@ -123,7 +196,6 @@ bt_code bt_threads_init(int count, bt_err *err) {
                                  count);
         }
     }
-    pool.count = count;
     return BT_OK;
 }
 
@@ -147,6 +219,42 @@ int bt_threads_poll(void) {
     return pool.n_hooks;
 }
 
+/* A thread that waited for the others for a quarter of a region: something else has a core of theirs. */
+static void note_unevenness(int64_t began, int64_t ended) {
+    int64_t first = ended;
+    for (int i = 0; i < pool.count; i++) {
+        int64_t at = atomic_load_explicit(&pool.slots[i].done_ns, memory_order_relaxed);
+        if (at > began && at < first) first = at;
+    }
+    int left = atomic_load_explicit(&pool.uneven, memory_order_relaxed);
+    if (ended - first > UNEVEN_NS && ended - first > (ended - began) / 4)
+        left = CALM;
+    else if (left > 0)
+        left--;
+    atomic_store_explicit(&pool.uneven, left, memory_order_relaxed);
+}
+
+static void run_region(size_t n, size_t grain, bool each, bt_range_fn fn, void *ctx) {
+    while ((n + grain - 1) / grain >= OWN_ONLY) grain *= 2;
+    const uint64_t units = (n + grain - 1) / grain, count = (uint64_t)pool.count;
+    const int64_t began = bt_now_ns();
+    pool.n = n;
+    pool.grain = grain;
+    pool.fn = fn;
+    pool.ctx = ctx;
+    atomic_store_explicit(&pool.left, (uint32_t)units, memory_order_relaxed);
+    for (uint64_t t = 0; t < count; t++)
+        atomic_store_explicit(&pool.slots[t].span,
+                              span_of(units * t / count | (each ? OWN_ONLY : 0),
+                                      units * (t + 1) / count),
+                              memory_order_release);
+    atomic_fetch_add(&pool.generation, 1);
+    futex_wake_all(&pool.generation);
+    work(0);
+    wait_change(&pool.left, 0, 1, 1);
+    if (!each) note_unevenness(began, bt_now_ns());
+}
+
 void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
     if (n == 0) return;
     if (grain == 0) grain = 1;
@@ -154,13 +262,12 @@ void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
         fn(ctx, 0, 0, n);
         return;
     }
-    pool.n = n;
-    pool.grain = grain;
-    pool.fn = fn;
-    pool.ctx = ctx;
-    atomic_store_explicit(&pool.pending, (uint32_t)pool.count - 1, memory_order_relaxed);
-    atomic_fetch_add(&pool.generation, 1);
-    futex_wake_all(&pool.generation);
-    run_range(0);
-    wait_change(&pool.pending, 0, 1, 1);
+    run_region(n, grain, false, fn, ctx);
+}
+
+void bt_threads_each(bt_range_fn fn, void *ctx) {
+    if (pool.count == 1)
+        fn(ctx, 0, 0, 1);
+    else
+        run_region((size_t)pool.count, 1, true, fn, ctx);
 }

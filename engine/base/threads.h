@@ -1,9 +1,12 @@
-/* threads.h - the one place that knows about compute threads: a fixed pool and a static split.
+/* threads.h - the one place that knows about compute threads: a fixed pool that shares out ranges.
  *
  * Order:    init once per process, then bt_parallel_for from the training thread only, release at the end.
- * Split:    [0, n) is cut into `count` contiguous ranges at multiples of `grain`; range i always goes to thread i.
- *           The cut depends on n, grain and count alone. Kernels keep results independent of it: a
- *           range owns its outputs, sums over what is split go through fixed blocks.
+ * Split:    [0, n) is cut at multiples of `grain` into as many stretches as there are threads, one for each; a
+ *           thread that has done its own takes of the others'. So `fn` may be called several times for a
+ *           thread, and which thread does what is not known before: a core that other programs use does
+ *           less of the work, and a thread that does not come to a core at all is not waited for.
+ *           Kernels keep results independent of it: a range owns its outputs, sums over what is split go
+ *           through fixed blocks, `thread` chooses scratch memory alone.
  * Idle:     while the training thread waits for the others it calls the idle hooks (MPI needs
  *           polling to progress); so does whoever else lets it wait, with `poll`. At most four
  *           hooks; the same twice is one.
@@ -22,6 +25,8 @@ bt_code bt_threads_init(int count, bt_err *err) BT_MUST_CHECK;
 void bt_threads_release(void);
 int bt_threads_count(void); /* 1 before init */
 void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx);
+/* fn once on every thread, with [thread, thread + 1) */
+void bt_threads_each(bt_range_fn fn, void *ctx);
 void bt_threads_on_idle(void (*poll)(void *ctx), void *ctx);
 void bt_threads_off_idle(void (*poll)(void *ctx), void *ctx); /* may be absent */
 int bt_threads_poll(void);                                    /* calls them; how many there are */

@@ -13,6 +13,7 @@ static const int64_t BURST_NS = 1000000;
 typedef struct burst {
     bt_peak kind;
     size_t rounds;
+    int threads;
     double ops[1024]; /* by thread */
 } burst;
 
@@ -20,16 +21,16 @@ static void run_burst(void *ctx, int thread, size_t begin, size_t end) {
     burst *b = ctx;
     (void)begin;
     (void)end;
-    b->ops[thread] = bt_k()->peak_ops(b->kind, b->rounds);
+    if (thread < b->threads) b->ops[thread] = bt_k()->peak_ops(b->kind, b->rounds);
 }
 
-static double time_burst(burst *b, int threads, int64_t *ns) {
-    for (int i = 0; i < threads; i++) b->ops[i] = 0;
+static double time_burst(burst *b, int64_t *ns) {
+    for (int i = 0; i < b->threads; i++) b->ops[i] = 0;
     int64_t t = bt_now_ns();
-    bt_parallel_for((size_t)threads, 1, run_burst, b);
+    bt_threads_each(run_burst, b);
     *ns = bt_now_ns() - t;
     double ops = 0;
-    for (int i = 0; i < threads; i++) ops += b->ops[i];
+    for (int i = 0; i < b->threads; i++) ops += b->ops[i];
     return ops;
 }
 
@@ -38,16 +39,17 @@ double bt_peak_rate(bt_peak kind, int threads) {
     if (threads > bt_threads_count()) threads = bt_threads_count();
     b.kind = kind;
     b.rounds = 64;
+    b.threads = threads;
     int64_t ns = 0;
     for (;;) { /* find the length of a burst */
-        if (time_burst(&b, threads, &ns) == 0) return 0;
+        if (time_burst(&b, &ns) == 0) return 0;
         if (ns > BURST_NS / 4) break;
         b.rounds *= ns > BURST_NS / 32 ? 4 : 16;
     }
     b.rounds = (size_t)((double)b.rounds * (double)BURST_NS / (double)ns) + 1;
     double best = 0;
     for (int i = 0; i < BURSTS; i++) {
-        double ops = time_burst(&b, threads, &ns), rate = ns > 0 ? ops * 1e9 / (double)ns : 0;
+        double ops = time_burst(&b, &ns), rate = ns > 0 ? ops * 1e9 / (double)ns : 0;
         if (rate > best) best = rate;
     }
     return best;

@@ -13,8 +13,11 @@ typedef struct codes_job {
 
 static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
     const codes_job *j = ctx;
-    j->stats[thread] = bt_k()->tern_codes(j->codes + a, j->w + a, j->mean, j->inv_scale, j->sign,
-                                          b - a);
+    bt_tern_stats s = bt_k()->tern_codes(j->codes + a, j->w + a, j->mean, j->inv_scale, j->sign,
+                                         b - a);
+    j->stats[thread].zero += s.zero;
+    j->stats[thread].pos += s.pos;
+    j->stats[thread].flips += s.flips;
 }
 
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,

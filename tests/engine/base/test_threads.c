@@ -1,10 +1,13 @@
-/* Idle hooks of the thread pool: called while the training thread waits, each once however often it
- * is put in, until it is taken out. */
+/* The thread pool: every element once, whoever does it; a thread that is held up keeps nobody from the rest.
+ * Idle hooks: called while the training thread waits, each once however often it is put in, until it is
+ * taken out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -50,8 +53,85 @@ static void a_hook_is_there_once(void **state) {
     assert_int_equal(bt_threads_poll(), 0);
 }
 
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+enum { ELEMS = 4099 };
+static atomic_int seen[ELEMS];
+
+static void see(void *ctx, int thread, size_t begin, size_t end) {
+    (void)ctx, (void)thread;
+    for (size_t i = begin; i < end; i++) atomic_fetch_add(&seen[i], 1);
+}
+
+static void every_element_is_done_once(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_threads_init(5, &err), BT_OK); /* more than cores: some come late */
+    for (size_t round = 0; round < 3000; round++) {
+        const size_t n = 1 + round * 7919 % ELEMS, grain = 1 + round % 13;
+        for (size_t i = 0; i < n; i++) atomic_store_explicit(&seen[i], 0, memory_order_relaxed);
+        bt_parallel_for(n, grain, see, NULL);
+        for (size_t i = 0; i < n; i++) assert_int_equal(atomic_load(&seen[i]), 1);
+    }
+    bt_threads_release();
+}
+
+static void sleep_ms(long ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
+
+static void thread_1_is_slow(void *ctx, int thread, size_t begin, size_t end) {
+    (void)begin, (void)end;
+    if (thread != 1) return;
+    sleep_ms(20);
+    atomic_fetch_add((atomic_int *)ctx, 1);
+}
+
+enum { UNITS = 64, HELD = UNITS / 2 / 8 };
+static atomic_int done_units, held_up;
+
+/* thread 1 ends what it has begun when all the rest is done: with fixed shares, never */
+static void until_others_did_the_rest(void *ctx, int thread, size_t begin, size_t end) {
+    (void)ctx;
+    if (thread == 1 && atomic_fetch_add(&held_up, 1) == 0)
+        while (atomic_load(&done_units) < UNITS - HELD) sleep_ms(1);
+    atomic_fetch_add(&done_units, (int)(end - begin));
+}
+
+static void a_thread_that_is_held_up_leaves_the_rest_to_others(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_threads_init(2, &err), BT_OK);
+    atomic_int slow = 0; /* where thread 1 comes late, it is given nothing */
+    while (atomic_load(&slow) < 3) bt_parallel_for(2, 1, thread_1_is_slow, &slow);
+    atomic_store(&done_units, 0);
+    bt_parallel_for(UNITS, 1, until_others_did_the_rest, NULL);
+    assert_int_equal(atomic_load(&done_units), UNITS);
+    bt_threads_release();
+}
+
+static void one_call_each(void *ctx, int thread, size_t begin, size_t end) {
+    assert_int_equal(begin, thread);
+    assert_int_equal(end, begin + 1);
+    if (thread == 1) sleep_ms(2);
+    atomic_fetch_add((atomic_int *)ctx + thread, 1);
+}
+
+static void each_thread_is_called_once(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    atomic_int calls[4] = {0};
+    assert_int_equal(bt_threads_init(4, &err), BT_OK);
+    for (int i = 0; i < 20; i++) bt_threads_each(one_call_each, calls);
+    for (int k = 0; k < 4; k++) assert_int_equal(atomic_load(&calls[k]), 20);
+    bt_threads_release();
+    bt_threads_each(one_call_each, calls);
+    assert_int_equal(atomic_load(&calls[0]), 21);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hooks_are_called_while_waiting),
-                                       cmocka_unit_test(a_hook_is_there_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hooks_are_called_while_waiting), cmocka_unit_test(a_hook_is_there_once),
+        cmocka_unit_test(every_element_is_done_once),
+        cmocka_unit_test(a_thread_that_is_held_up_leaves_the_rest_to_others),
+        cmocka_unit_test(each_thread_is_called_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
