@@ -15,9 +15,9 @@
 #include "engine/kernels/table/cpu.h"
 
 typedef struct plan_cfg { /* what `train` does not have */
-    char write[1024], simulate[64], link[64], memory[64], mtbf[64];
+    char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
     double stragglers, watts, price;
-    int64_t rows;
+    int64_t rows, islands;
     bool measure;
 } plan_cfg;
 
@@ -35,6 +35,11 @@ static const bt_opt plan_opts[] = {
      "simulated: mean time between failures of the whole job, as 8h (default: none)"},
     {"stragglers", "--stragglers", BT_OPT_REAL, FIELD(stragglers), "0", 0, 10, NULL, NULL,
      "simulated: each rank computes slower by |normal| of this width, as 0.05"},
+    {"islands", "--islands", BT_OPT_INT, FIELD(islands), "0", 0, BT_SIM_ISLANDS_MOST, NULL, NULL,
+     "simulated: so many such clusters as islands of a 'bitrain hub', by --mode, --inner, --codec "
+     "(0: none)"},
+    {"hub_link", "--hub-link", BT_OPT_TEXT, FIELD(hub_link), "", 0, 0, NULL, NULL,
+     "simulated: rate and latency of the hub's link (default: as --link)"},
     {"watts", "--watts", BT_OPT_REAL, FIELD(watts), "0", 0, 1e6, "W", NULL,
      "of a machine at work, for the run's energy (0: as its processors count it while they are "
      "measured)"},
@@ -136,13 +141,16 @@ static bt_code check_words(const plan_cfg *cfg, bt_err *err) {
     } rows[] = {{"--link", cfg->link[0] != '\0'},
                 {"--memory", cfg->memory[0] != '\0'},
                 {"--mtbf", cfg->mtbf[0] != '\0'},
-                {"--stragglers", cfg->stragglers > 0}};
+                {"--stragglers", cfg->stragglers > 0},
+                {"--islands", cfg->islands > 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given && !cfg->simulate[0])
             return bt_fail(err, BT_ARG,
                            "%s tells of a simulated cluster (use it with --simulate "
                            "HOSTSxRANKS)",
                            rows[i].flag);
+    if (cfg->hub_link[0] && cfg->islands == 0)
+        return bt_fail(err, BT_ARG, "--hub-link is of a hub with islands (add --islands N)");
     if (cfg->simulate[0] && cfg->write[0])
         return bt_fail(err, BT_ARG,
                        "--write is of a layout on this machine (leave --simulate out)");
@@ -162,6 +170,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .straggler_frac = cfg->stragglers,
                                                        .watts = cfg->watts,
                                                        .price = cfg->price,
+                                                       .islands = {cfg->islands, cfg->hub_link},
                                                        .anew = cfg->measure},
                                 err);
     BT_TRY(bt_train_tokenizer(p, err));
@@ -209,7 +218,9 @@ const bt_command bt_cmd_plan = {
         "bitrain plan --preset small --ranks 2 --tp 2     of these only the ones that are open\n"
         "bitrain plan conf.yaml --write best.yaml         then: bitrain train best.yaml\n"
         "bitrain plan --preset base --measure --json\n"
-        "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n",
+        "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n"
+        "bitrain plan --preset small --simulate 1x4 --link 100Mbit,20ms --islands 16 --mode diloco "
+        "--codec int8\n",
     .options = options,
     .run = run,
 };

@@ -26,6 +26,7 @@ typedef struct simulation {
     bool batch_made_up;
     bt_sim_point *points; /* the last is the full size */
     size_t n;
+    bt_islands_plan islands; /* of points of full size; rows 0: none */
 } simulation;
 
 /* ---- what is simulated ----------------------------------------------------------------------- */
@@ -222,6 +223,10 @@ static void put_text(const simulation *s, bt_text *out) {
                    "of a rank's tokens/s");
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
     put_failures(full, out);
+    if (s->islands.rows) {
+        bt_islands_put_text(&s->islands, &s->p->cfg, out);
+        return;
+    }
     const int64_t steps = steps_of(s);
     if (steps == 0) return;
     const bt_bill paid = bill(s);
@@ -275,9 +280,13 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "memory_bytes", c->memory_bytes > 0 ? c->memory_bytes : NAN);
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);
-    const bt_bill paid = bill(s);
-    bt_json_num(&j, "seconds", paid.seconds);
-    bt_bill_put_json(&paid, &j);
+    if (s->islands.rows) {
+        bt_islands_put_json(&s->islands, &j);
+    } else {
+        const bt_bill paid = bill(s);
+        bt_json_num(&j, "seconds", paid.seconds);
+        bt_bill_put_json(&paid, &j);
+    }
     bt_json_array(&j, "sizes");
     for (size_t i = 0; i < s->n; i++) point_json(s, &j, &s->points[i]);
     bt_json_end(&j, ']');
@@ -334,6 +343,9 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
                                        : bt_fail(err, BT_NOMEM, "no memory for the simulation");
     if (code == BT_OK) code = walk_sizes(&s, err);
     if (code == BT_OK) code = check_full_size(&s, err);
+    if (code == BT_OK && w->islands.n > 0)
+        code = bt_islands_plan_of(&s.islands, &w->islands, &p->cfg, &s.search.cluster,
+                                  &s.points[s.n - 1], s.rates, err);
     if (code == BT_OK) code = print(&s, err);
     free(s.rates);
     free(s.points);

@@ -1,0 +1,260 @@
+/* simulate_islands.c - the next event of all islands, again and again. */
+#include "engine/plan/simulate_islands.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "engine/base/rng.h"
+
+enum { ROUNDS_LEAST = 8, ROUNDS_MOST = 200, EVENTS_WANTED = 40000 };
+
+typedef enum {
+    BEGINS,  /* a round, or what is left of it */
+    SENDS,   /* its steps are done */
+    ARRIVED, /* the hub has the whole update */
+    WAITS,   /* for the others' updates: no time is known */
+    FETCHED, /* it has the hub's answer */
+    BLOCKED, /* too far ahead: no time is known */
+    FAILED   /* it comes back */
+} stage;
+
+typedef struct island {
+    stage stage;
+    double at; /* when the stage is due; INFINITY: another's event decides */
+    double step_s;
+    double fails_at;
+    double began;             /* of the steps that were not sent yet */
+    double ready, busy_until; /* its update was made; steps done ahead of the answer end */
+    double due;               /* from when a WAITS or BLOCKED island has nothing to do */
+    int64_t ahead;            /* steps of this round that are done already */
+    int64_t clock, version;
+} island;
+
+typedef struct play {
+    const bt_islands_sim *s;
+    bt_islands_time *out;
+    island *all;
+    double in_free, out_free, hub_free; /* when each is */
+    double in_busy, out_busy, held, lost, stale;
+    int64_t version, taken, draws, n_stale;
+} play;
+
+static double next_failure(play *p, double now) {
+    if (!(p->s->mtbf_s > 0)) return INFINITY;
+    return now - p->s->mtbf_s * log1p(-bt_rng_unit(p->s->seed, 2, (uint64_t)p->draws++));
+}
+
+static bool living(const island *i) { return i->stage != FAILED; }
+
+/* through a queue of the hub's link, and the island's own */
+static double through(double *free_at, double *busy, double ready, double bytes,
+                      const bt_islands_sim *s) {
+    const double shared = bytes / s->hub_rate, begin = fmax(ready, *free_at);
+    *free_at = begin + shared;
+    *busy += shared;
+    return fmax(*free_at, ready + bytes / s->island_rate) + s->latency_s;
+}
+
+static int64_t slowest(const play *p) {
+    int64_t least = INT64_MAX;
+    for (int k = 0; k < p->s->n; k++)
+        if (living(&p->all[k]) && p->all[k].clock < least) least = p->all[k].clock;
+    return least;
+}
+
+static bool may_begin(const play *p, const island *i) {
+    return p->s->bound <= 0 || i->clock - slowest(p) <= p->s->bound;
+}
+
+/* ---- what happens ---------------------------------------------------------------------------- */
+
+static void fetch(play *p, island *i, double ready) {
+    i->at = through(&p->out_free, &p->out_busy, ready, p->s->down_bytes, p->s);
+    i->version = p->version;
+    i->stage = FETCHED;
+}
+
+static double hub_works(play *p, double ready, double seconds) {
+    p->hub_free = fmax(p->hub_free, ready) + seconds;
+    return p->hub_free;
+}
+
+/* the last update that a common step waits for may have come, or the island that had it has died */
+static void answer_all(play *p, double now) {
+    int waiting = 0, alive = 0;
+    for (int k = 0; k < p->s->n; k++) {
+        alive += living(&p->all[k]);
+        waiting += p->all[k].stage == WAITS;
+    }
+    if (waiting == 0 || waiting < alive) return;
+    const double ready = hub_works(p, now, p->s->update_s);
+    p->version++;
+    for (int k = 0; k < p->s->n; k++)
+        if (p->all[k].stage == WAITS) fetch(p, &p->all[k], ready);
+}
+
+static void release_blocked(play *p, double now) {
+    for (int k = 0; k < p->s->n; k++) {
+        island *i = &p->all[k];
+        if (i->stage != BLOCKED || !may_begin(p, i)) continue;
+        p->held += now - i->due;
+        i->stage = BEGINS;
+        i->at = now;
+    }
+}
+
+static void begin(play *p, island *i) {
+    if (!may_begin(p, i)) {
+        i->stage = BLOCKED;
+        i->due = i->at;
+        i->at = INFINITY;
+        return;
+    }
+    if (i->ahead == 0) i->began = i->at;
+    i->stage = SENDS;
+    i->at += (double)(p->s->inner - i->ahead) * i->step_s;
+}
+
+static void send_update(play *p, island *i) {
+    const int64_t ahead = p->s->overlap < p->s->inner ? p->s->overlap : p->s->inner;
+    i->ready = i->at;
+    i->busy_until = i->at + (double)ahead * i->step_s;
+    i->ahead = ahead;
+    i->began = i->at;
+    i->at = through(&p->in_free, &p->in_busy, i->at, p->s->up_bytes, p->s);
+    i->stage = ARRIVED;
+}
+
+static void arrive(play *p, island *i) {
+    const double taken = hub_works(p, i->at, p->s->add_s);
+    p->taken++;
+    i->clock += p->s->inner;
+    if (p->s->bound == 0) {
+        i->stage = WAITS;
+        i->at = INFINITY;
+        answer_all(p, taken);
+        return;
+    }
+    const int64_t stale = p->version - i->version;
+    p->stale += (double)stale;
+    p->n_stale++;
+    if (stale > p->out->staleness_most) p->out->staleness_most = stale;
+    p->version++;
+    const double now = i->at;
+    fetch(p, i, hub_works(p, taken, p->s->update_s));
+    release_blocked(p, now);
+}
+
+static void go_on(play *p, island *i) {
+    p->held += fmax(0, i->at - i->busy_until);
+    i->at = fmax(i->at, i->busy_until);
+    i->stage = BEGINS;
+}
+
+static void fail(play *p, island *i) {
+    const double now = i->fails_at;
+    p->out->failures++;
+    /* steps since the last update left; while it waited nothing more was lost */
+    p->lost += fmax(0, fmin(now, i->stage == SENDS ? now : i->busy_until) - i->began);
+    if (i->stage == BLOCKED) p->held += now - i->due;
+    if (i->stage != SENDS && i->stage != BLOCKED) p->held += fmax(0, now - i->busy_until);
+    p->lost += p->s->restart_s;
+    i->stage = FAILED;
+    i->at = now + p->s->restart_s;
+    i->fails_at = next_failure(p, i->at);
+    i->ahead = 0;
+    answer_all(p, now);
+    release_blocked(p, now);
+}
+
+static void come_back(play *p, island *i) {
+    int64_t least = slowest(p);
+    if (least != INT64_MAX && i->clock < least) i->clock = least; /* it takes the hub's state */
+    i->busy_until = i->at;
+    fetch(p, i, i->at);
+}
+
+static void happen(play *p, island *i) {
+    switch (i->stage) {
+    case BEGINS: begin(p, i); break;
+    case SENDS: send_update(p, i); break;
+    case ARRIVED: arrive(p, i); break;
+    case FETCHED: go_on(p, i); break;
+    case FAILED: come_back(p, i); break;
+    case WAITS:
+    case BLOCKED: break;
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static island *next(const play *p, bool *failure) {
+    island *first = &p->all[0];
+    double at = INFINITY;
+    *failure = false;
+    for (int k = 0; k < p->s->n; k++) {
+        island *i = &p->all[k];
+        const bool fails = living(i) && i->fails_at < i->at;
+        const double due = fails ? i->fails_at : i->at;
+        if (due >= at) continue;
+        at = due;
+        first = i;
+        *failure = fails;
+    }
+    return first;
+}
+
+static double play_rounds(play *p, int64_t wanted) {
+    double now = 0;
+    while (p->taken < wanted) {
+        bool failure;
+        island *i = next(p, &failure);
+        now = failure ? i->fails_at : i->at;
+        if (!isfinite(now)) break;
+        if (failure)
+            fail(p, i);
+        else
+            happen(p, i);
+    }
+    return now;
+}
+
+static void start(play *p) {
+    const bt_islands_sim *s = p->s;
+    for (int k = 0; k < s->n; k++) {
+        float x[1] = {0};
+        bt_rng_normal(x, 1, (uint64_t)k, 1, s->seed, bt_hash_name("islands"));
+        p->all[k] = (island){.stage = BEGINS,
+                             .step_s = s->step_s * (1 + s->spread * fabs((double)x[0])),
+                             .fails_at = next_failure(p, 0)};
+    }
+}
+
+bt_code bt_islands_simulate(const bt_islands_sim *s, bt_islands_time *out, bt_err *err) {
+    *out = (bt_islands_time){0};
+    if (s->n < 1 || s->n > BT_SIM_ISLANDS_MOST)
+        return bt_fail(err, BT_ARG, "%d islands cannot be simulated: 1 to %d can", s->n,
+                       BT_SIM_ISLANDS_MOST);
+    if (s->inner < 1 || !(s->step_s > 0) || !(s->hub_rate > 0) || !(s->island_rate > 0))
+        return bt_fail(err, BT_ARG, "islands need steps that take time, and links");
+    play p = {.s = s, .out = out, .all = calloc((size_t)s->n, sizeof *p.all)};
+    if (!p.all) return bt_fail(err, BT_NOMEM, "no memory for %d islands", s->n);
+    int64_t rounds = s->rounds > 0 ? s->rounds : EVENTS_WANTED / s->n;
+    if (s->rounds <= 0 && rounds < ROUNDS_LEAST) rounds = ROUNDS_LEAST;
+    if (s->rounds <= 0 && rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
+    start(&p);
+    out->seconds = play_rounds(&p, rounds * s->n);
+    const double time = out->seconds * s->n;
+    for (int k = 0; k < s->n; k++) /* who still waits for what will come */
+        if (p.all[k].stage == BLOCKED) p.held += out->seconds - p.all[k].due;
+    out->rounds = (double)p.taken;
+    out->steps_per_s = out->rounds * (double)s->inner / out->seconds;
+    out->held_frac = p.held / time;
+    out->lost_frac = p.lost / time;
+    out->in_frac = p.in_busy / out->seconds;
+    out->out_frac = p.out_busy / out->seconds;
+    out->staleness_mean = p.n_stale ? p.stale / (double)p.n_stale : 0;
+    free(p.all);
+    return BT_OK;
+}

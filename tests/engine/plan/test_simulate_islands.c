@@ -1,0 +1,146 @@
+/* test_simulate_islands.c - simulated islands against arithmetic that can be done by hand: common rounds,
+ * a full link, bounds, overlap, failures. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/plan/simulate_islands.h"
+
+static bt_islands_time played(const bt_islands_sim *s) {
+    bt_islands_time t;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_islands_simulate(s, &t, &err), BT_OK);
+    return t;
+}
+
+/* seconds of a round once all is under way */
+static double round_s(bt_islands_sim s) {
+    s.rounds = 40;
+    const double first = played(&s).seconds;
+    s.rounds = 80;
+    return (played(&s).seconds - first) / 40;
+}
+
+static const bt_islands_sim equal = {.n = 8,
+                                     .inner = 10,
+                                     .step_s = 0.5,
+                                     .up_bytes = 1e6,
+                                     .down_bytes = 1e6,
+                                     .island_rate = 1e8,
+                                     .hub_rate = 1e8,
+                                     .seed = 1};
+
+static void common_rounds_cost_the_queue_at_the_hub(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.update_s = 0.25;
+    /* answers leave one after another, so the last island begins last; its update meets no queue */
+    assert_true(fabs(round_s(s) - (10 * 0.5 + 0.25 + (8 + 1) * 0.01)) < 1e-9);
+    s.n = 1;
+    s.latency_s = 0.1;
+    s.add_s = 0.5;
+    assert_true(fabs(round_s(s) - (5 + 0.5 + 0.25 + 2 * (0.01 + 0.1))) < 1e-9);
+    s.island_rate = 1e6; /* its own link is the slow one */
+    assert_true(fabs(round_s(s) - (5 + 0.5 + 0.25 + 2 * (1 + 0.1))) < 1e-9);
+    const bt_islands_time t = played(&s);
+    assert_true(fabs(t.held_frac - (round_s(s) - 5) / round_s(s)) < 0.01);
+    assert_int_equal(t.staleness_most, 0);
+}
+
+static void a_full_link_decides(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.bound = -1;
+    s.n = 64;
+    s.hub_rate = 1e6; /* a second an update; 64 islands make one every 5/64 s */
+    s.down_bytes = 2e6;
+    const bt_islands_time t = played(&s);
+    assert_true(fabs(t.steps_per_s - 10 / 2.0) < 0.15);
+    assert_true(t.out_frac > 0.95 && t.in_frac < 0.6);
+    assert_true(t.held_frac > 0.9);
+    /* all others come between an island's answer and its next update */
+    assert_true(t.staleness_mean > 60 && t.staleness_most < 128);
+}
+
+static void bounds_hold_the_fast_ones(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.spread = 1;
+    s.up_bytes = s.down_bytes = 1;
+    s.bound = -1;
+    const bt_islands_time free = played(&s);
+    assert_true(free.held_frac < 1e-3);
+    s.bound = 20;
+    const bt_islands_time bound = played(&s);
+    s.bound = 0;
+    const bt_islands_time together = played(&s);
+    /* a bound lets nobody train faster than the slowest for long */
+    assert_true(bound.steps_per_s < 0.95 * free.steps_per_s);
+    assert_true(together.steps_per_s <= 1.001 * bound.steps_per_s);
+    assert_true(bound.held_frac > 0.1);
+}
+
+static void overlap_hides_the_exchange(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.latency_s = 0.4; /* an exchange of 0.8 s and the queue, 0.09 s */
+    assert_true(round_s(s) > 5.8);
+    s.overlap = 2; /* one second of steps */
+    assert_true(fabs(round_s(s) - 5) < 1e-9);
+    s.overlap = 1;
+    assert_true(fabs(round_s(s) - (5 + 0.8 + 0.09 - 0.5)) < 1e-9);
+}
+
+static void failures_lose_what_was_not_sent(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.n = 64;
+    s.bound = -1;
+    s.up_bytes = s.down_bytes = 1;
+    s.mtbf_s = 20;
+    s.restart_s = 3;
+    s.rounds = 300;
+    const bt_islands_time t = played(&s);
+    /* a round of C needs exp(C / M) - 1 failures on average, each of which costs the restart, and
+     * M (exp(C / M) - 1) of running time */
+    const double fails = expm1(5.0 / 20), round = fails * (20 + 3);
+    assert_true(fabs(t.steps_per_s / (64 * 10 / round) - 1) < 0.03);
+    assert_true(fabs((double)t.failures / t.rounds / fails - 1) < 0.05);
+    assert_true(fabs(t.lost_frac - (1 - 5 / round)) < 0.03);
+    /* common rounds go on without who is away */
+    s.bound = 0;
+    assert_true(played(&s).steps_per_s < t.steps_per_s);
+    s.mtbf_s = 1; /* rounds hardly ever end: no hang */
+    s.rounds = 1;
+    assert_true(played(&s).failures > 64);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    bt_islands_time t;
+    bt_err err = BT_ERR_INIT;
+    bt_islands_sim s = equal;
+    s.n = BT_SIM_ISLANDS_MOST + 1;
+    assert_int_equal(bt_islands_simulate(&s, &t, &err), BT_ARG);
+    s.n = 0;
+    assert_int_equal(bt_islands_simulate(&s, &t, &err), BT_ARG);
+    s = equal;
+    s.inner = 0;
+    assert_int_equal(bt_islands_simulate(&s, &t, &err), BT_ARG);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(common_rounds_cost_the_queue_at_the_hub),
+        cmocka_unit_test(a_full_link_decides),
+        cmocka_unit_test(bounds_hold_the_fast_ones),
+        cmocka_unit_test(overlap_hides_the_exchange),
+        cmocka_unit_test(failures_lose_what_was_not_sent),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
