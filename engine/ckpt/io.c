@@ -1,4 +1,5 @@
 /* io.c - whole reads and writes, durable renames. */
+#include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 /* bytes of one system call */
 enum { PIECE = 8 << 20 };

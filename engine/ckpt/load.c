@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/section_source.h"
 

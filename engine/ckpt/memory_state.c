@@ -13,8 +13,9 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
+#include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/memory_format.h"
 #include "engine/ckpt/memory_state.h"
@@ -219,9 +220,10 @@ static void copy_sections(void *ctx, int thread, size_t begin, size_t end) {
     section_head *table = (section_head *)(c->at + sizeof(memory_head));
     for (size_t i = begin; i < end; i++) {
         const size_t bytes = m->table[i].count * m->table[i].elem_bytes;
-        memcpy(c->at + m->to[i], m->from[i], bytes);
         table[i] = m->table[i];
+        /* which brings it into the second cache; the copy goes past the caches */
         table[i].data_hash = XXH3_64bits(m->from[i], bytes);
+        bt_stream_copy(c->at + m->to[i], m->from[i], bytes);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/save_steps.h"
 
@@ -56,7 +57,8 @@ size_t bt_ckpt_copy_bytes(const bt_ckpt_slice *slices, size_t n) {
 static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
     const copy_piece *pieces = ctx;
     (void)thread;
-    for (size_t i = begin; i < end; i++) memcpy(pieces[i].to, pieces[i].from, pieces[i].bytes);
+    for (size_t i = begin; i < end; i++)
+        bt_stream_copy(pieces[i].to, pieces[i].from, pieces[i].bytes);
 }
 
 static size_t pieces_of(const bt_ckpt_slice *s) {

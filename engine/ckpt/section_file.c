@@ -1,5 +1,6 @@
 /* section_file.c - one data file: written with its space reserved first and read back; opened and
  * verified byte by byte. */
+#include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
 #include <ctype.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 void ckpt_file_name(char *out, size_t size, int rank, uint64_t generation) {
     snprintf(out, size, "data-%05d-%016llx.btck", rank, (unsigned long long)generation);

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/base/small.h"
 
 #include "engine/interop/init_from.h"

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <xxhash.h>
-
+#include "engine/base/hash.h"
 #include "engine/base/small.h"
 #include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"

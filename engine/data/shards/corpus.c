@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/data/shards/prepare.h"
 #include "engine/data/shards/shard.h"
 

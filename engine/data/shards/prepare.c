@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/base/log.h"
 #include "engine/data/io/documents.h"
 #include "engine/data/io/file_io.h"

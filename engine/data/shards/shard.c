@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/shards/shard_format.h"
 #include "engine/data/shards/shard_open.h"

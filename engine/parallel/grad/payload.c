@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 

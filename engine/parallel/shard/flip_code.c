@@ -2,7 +2,8 @@
 #include "engine/parallel/shard/flip_code.h"
 
 #include <string.h>
-#include <xxhash.h>
+
+#include "engine/base/hash.h"
 
 enum { LONGEST_PARAMETER = 24, FIELDS = 4 /* of a byte */ };
 
