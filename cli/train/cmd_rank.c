@@ -141,6 +141,8 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
     return BT_OK;
 }
 
+static bt_place *place; /* NULL: nobody looks */
+
 static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_opts opts;
@@ -163,11 +165,12 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_train_result result;
         bt_text sample;
         bt_text_init(&sample);
+        place = bt_rank_progress_map(w->places, bt_comm_rank(world));
         const bt_rank_run run = {.cfg = &cfg,
                                  .isa = &isa,
                                  .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL,
                                  .requests = &box,
-                                 .place = bt_rank_progress_map(w->places, bt_comm_rank(world)),
+                                 .place = place,
                                  .resume_dir = w->resume_from,
                                  .attempt = w->fence,
                                  .number = w->attempt,
@@ -186,6 +189,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
 /* The lowest rank that knows says it, in the form the supervisor looks for. */
 static void report(bt_code code, const bt_err *err) {
     const int me = bt_comm_rank(bt_comm_world());
+    if (place) atomic_store(&place->failed, 1);
     if (err->rank >= 0 && err->rank != me) return;
     char line[640];
     int n = bt_output_error_line(line, sizeof line, err->rank >= 0 ? err->rank : me, code,

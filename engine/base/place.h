@@ -34,7 +34,8 @@ typedef struct bt_place {
     _Atomic int32_t at; /* bt_place_id */
     _Atomic int32_t pid;
     _Atomic int64_t step, since_ns;
-    char unused[40];
+    _Atomic int32_t failed; /* 1: it ends by itself, and says why */
+    char unused[36];
 } bt_place;
 _Static_assert(sizeof(bt_place) == 64, "slots of two ranks share no cache line");
 

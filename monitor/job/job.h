@@ -34,7 +34,7 @@ struct bt_job {
     const bt_job_setup *s;
     bt_job_result *result;
     bt_job_dirs scratch;
-    char memory[300]; /* folder of the newest states, for local jobs; "": none */
+    char memory[300]; /* folder of the newest states; "": none */
     char map[300];    /* of the machine, in a file for local jobs; "": none */
     bt_wire_server *wire;
     bt_control_server *control;
@@ -49,7 +49,8 @@ struct bt_job {
     bt_job_spare spare;
     /* the ranks of this host, where they told who they are and this kernel has pidfds */
     bt_rank_watch watch;
-    bool ended_by_us; /* a rank was killed, and we ended the others and mpirun */
+    bool ended_by_us;    /* a rank was killed, and we ended the others and mpirun */
+    bool died_otherwise; /* a rank ended in another way: what follows is mpirun's matter */
     /* the attempt before, until its records are kept and its folder is gone; session 0: it is */
     struct {
         int folder;

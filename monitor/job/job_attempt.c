@@ -77,12 +77,14 @@ void bt_job_watch_ranks(bt_job *job) {
         bt_rank_watch_add(&job->watch, job->ranks[i].rank, job->ranks[i].pid);
 }
 
-/* A rank that fails says why and calls MPI_Abort, and mpirun kills the others: what it said may be on
- * its way while their deaths are seen. */
+/* A rank that fails marks its place, says why and calls MPI_Abort, and mpirun kills the others: what it
+ * said may be on its way while their deaths are seen. */
 static bool rank_said_why(bt_job *job) {
     enum { WORDS_MS = 25 };
     struct pollfd out = {.fd = job->child.out, .events = POLLIN};
-    const int64_t until = bt_now_ns() + WORDS_MS * (int64_t)1000000;
+    const bool told = job->places.n == job->world_size;
+    const bool awaited = !told || bt_rank_progress_failed(&job->places);
+    const int64_t until = bt_now_ns() + (awaited ? WORDS_MS * (int64_t)1000000 : 0);
     while (job->child.out >= 0 && !job->output.reported && bt_now_ns() < until) {
         if (poll(&out, 1, (int)((until - bt_now_ns()) / 1000000) + 1) <= 0) break;
         if (!bt_output_drain(&job->output, job->child.out)) break;
@@ -95,7 +97,8 @@ static bool rank_said_why(bt_job *job) {
 void bt_job_hear_deaths(bt_job *job) {
     char line[200], host[BT_HOST_MAX] = "";
     for (int rank, signal; (rank = bt_rank_watch_next(&job->watch, &signal)) >= 0;) {
-        if (signal != SIGKILL || job->ended_by_us || job->hung || job->stop_now || job->complete)
+        if (signal != SIGKILL) job->died_otherwise = true; /* mpirun kills the others */
+        if (job->died_otherwise || job->ended_by_us || job->hung || job->stop_now || job->complete)
             continue;
         if (rank_said_why(job)) continue;
         bt_rank_watch_kill(&job->watch);
@@ -205,7 +208,8 @@ static void begin_to_watch(bt_job *job) {
     job->where[0] = '\0';
     job->last_step = job->leaving = -1;
     job->n_ranks = job->n_remote = 0;
-    job->connected = job->complete = job->hung = job->restarting = job->ended_by_us = false;
+    job->connected = job->complete = job->hung = job->restarting = job->ended_by_us =
+        job->died_otherwise = false;
     job->stopped_ns = job->stopped_look_ns = 0;
     job->oom_before = bt_proc_oom_kills();
     job->started_ns = bt_now_ns();

@@ -48,6 +48,12 @@ bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank) {
     return look(&p->slot[rank]);
 }
 
+bool bt_rank_progress_failed(const bt_rank_progress *p) {
+    for (int r = 0; r < p->n; r++)
+        if (atomic_load(&p->slot[r].failed)) return true;
+    return false;
+}
+
 bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b) {
     return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order;
 }

@@ -27,6 +27,8 @@ typedef struct bt_rank_seen { /* where a rank is */
 } bt_rank_seen;
 
 bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank);
+/* a rank ends by itself, and says why: false also where nothing is known of some */
+bool bt_rank_progress_failed(const bt_rank_progress *p);
 /* a is behind b */
 bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b);
 /* "in the exchange of step 18" */

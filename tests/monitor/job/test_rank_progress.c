@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,23 @@ static void open_places(bt_rank_progress *p, int n) {
 static const char *told(const bt_rank_progress *p, double now_s, int *rank) {
     static char out[200];
     return bt_rank_progress_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
+}
+
+/* in a rank's own mapping it is set, in the supervisor's it is seen */
+static void who_ends_by_itself(void **state) {
+    (void)state;
+    bt_rank_progress p;
+    open_places(&p, 3);
+    assert_false(bt_rank_progress_failed(&p));
+    bt_place *mine = bt_rank_progress_map(path, 2);
+    assert_non_null(mine);
+    bt_place_enter(mine, BT_AT_EXCHANGE, 3);
+    assert_false(bt_rank_progress_failed(&p));
+    atomic_store(&mine->failed, 1);
+    assert_true(bt_rank_progress_failed(&p));
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    assert_int_equal(munmap((void *)((uintptr_t)mine / page * page), page), 0);
+    bt_rank_progress_close(&p);
 }
 
 static void who_is_behind(void **state) {
@@ -197,6 +215,7 @@ static void what_cannot_be_made_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_ends_by_itself, make, drop),
         cmocka_unit_test_setup_teardown(who_is_behind, make, drop),
         cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
         cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
