@@ -8,24 +8,16 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
+#include "engine/base/hash.h"
 #include "engine/ckpt/memory_format.h"
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/section_source.h"
 
 /* ---- one segment ----------------------------------------------------------------------------- */
 
-typedef struct mapped {
-    const unsigned char *at; /* NULL: not there, or not whole */
-    size_t bytes;
-} mapped;
-
-static const memory_head *head_of(const mapped *s) { return (const memory_head *)s->at; }
-
-/* head and table are as they were written, and every section lies inside */
-static bool is_whole(const mapped *s) {
-    const memory_head *h = head_of(s);
+bool ckpt_memory_is_whole(const memory_mapped *s) {
+    const memory_head *h = memory_head_of(s);
     if (s->bytes < sizeof *h || memcmp(h->magic, MEMORY_MAGIC, sizeof h->magic) != 0 ||
         h->version != 1 || h->self_hash == 0 ||
         h->self_hash != XXH3_64bits(h, sizeof *h - sizeof h->self_hash) || h->bytes != s->bytes ||
@@ -43,53 +35,56 @@ static bool is_whole(const mapped *s) {
     return true;
 }
 
-static mapped map_segment(const char *dir, const char *name, bool torn_too) {
+static memory_mapped map_segment(const char *dir, const char *name, bool torn_too) {
     char path[PATH_MAX];
     struct stat st;
-    mapped s = {0};
+    memory_mapped s = {0};
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path) return s;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return s;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(memory_head)) {
         void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (at != MAP_FAILED) s = (mapped){at, (size_t)st.st_size};
+        if (at != MAP_FAILED) s = (memory_mapped){at, (size_t)st.st_size};
     }
     close(fd);
-    if (s.at && !torn_too && !is_whole(&s)) {
+    if (s.at && !torn_too && !ckpt_memory_is_whole(&s)) {
         munmap((void *)(uintptr_t)s.at, s.bytes);
-        s = (mapped){0};
+        s = (memory_mapped){0};
     }
     return s;
 }
 
 /* ---- all segments of a folder ---------------------------------------------------------------- */
 
-typedef struct segments {
-    mapped *at; /* (n) whole ones */
-    size_t n, cap;
-} segments;
-
-static void segments_close(segments *all) {
+void ckpt_memory_close(memory_segments *all) {
     for (size_t i = 0; i < all->n; i++) munmap((void *)(uintptr_t)all->at[i].at, all->at[i].bytes);
     free(all->at);
-    *all = (segments){0};
+    *all = (memory_segments){0};
 }
 
-static void segments_open(segments *all, const char *dir) {
-    *all = (segments){0};
+bool ckpt_memory_add(memory_segments *all, memory_mapped s) {
+    if (all->n == all->cap) {
+        const size_t cap = all->cap ? 2 * all->cap : 16;
+        memory_mapped *more = realloc(all->at, cap * sizeof *more);
+        if (!more) {
+            munmap((void *)(uintptr_t)s.at, s.bytes);
+            return false;
+        }
+        all->at = more;
+        all->cap = cap;
+    }
+    all->at[all->n++] = s;
+    return true;
+}
+
+void ckpt_memory_open(memory_segments *all, const char *dir) {
+    *all = (memory_segments){0};
     DIR *d = opendir(dir);
     if (!d) return;
     for (struct dirent *e; (e = readdir(d));) {
         if (strncmp(e->d_name, MEMORY_PREFIX, strlen(MEMORY_PREFIX)) != 0) continue;
-        if (all->n == all->cap) {
-            size_t cap = all->cap ? 2 * all->cap : 16;
-            mapped *more = realloc(all->at, cap * sizeof *more);
-            if (!more) break;
-            all->at = more;
-            all->cap = cap;
-        }
-        mapped s = map_segment(dir, e->d_name, false);
-        if (s.at) all->at[all->n++] = s;
+        const memory_mapped s = map_segment(dir, e->d_name, false);
+        if (s.at && !ckpt_memory_add(all, s)) break;
     }
     closedir(d);
 }
@@ -100,13 +95,13 @@ static bool belongs(const memory_head *h, const memory_head *to) {
 }
 
 /* every rank of its world has one */
-static bool is_complete(const segments *all, const memory_head *of) {
+static bool is_complete(const memory_segments *all, const memory_head *of) {
     uint32_t n = 0;
-    for (size_t i = 0; i < all->n; i++) n += belongs(head_of(&all->at[i]), of);
+    for (size_t i = 0; i < all->n; i++) n += belongs(memory_head_of(&all->at[i]), of);
     if (n != of->world_size) return false;
     for (size_t i = 0; i < all->n; i++) /* no rank twice */
         for (size_t k = 0; k < i; k++) {
-            const memory_head *a = head_of(&all->at[i]), *b = head_of(&all->at[k]);
+            const memory_head *a = memory_head_of(&all->at[i]), *b = memory_head_of(&all->at[k]);
             if (belongs(a, of) && belongs(b, of) && a->rank == b->rank) return false;
         }
     return true;
@@ -116,36 +111,41 @@ static bool newer(const memory_head *a, const memory_head *b) {
     return a->attempt != b->attempt ? a->attempt > b->attempt : a->number > b->number;
 }
 
-static const memory_head *newest(const segments *all) {
+const memory_head *ckpt_memory_newest(const memory_segments *all) {
     const memory_head *best = NULL;
     for (size_t i = 0; i < all->n; i++) {
-        const memory_head *h = head_of(&all->at[i]);
+        const memory_head *h = memory_head_of(&all->at[i]);
         if (h->rank == 0 && (!best || newer(h, best)) && is_complete(all, h)) best = h;
     }
     return best;
 }
 
+bool ckpt_memory_is_of(const memory_head *h, const bt_memory_id *id) {
+    return h->attempt == id->attempt && h->number == id->number && h->step == id->step;
+}
+
+void ckpt_memory_describe(const memory_head *h, bt_memory_id *id, bt_ckpt_meta *meta) {
+    *id = (bt_memory_id){h->attempt, h->number, h->step, h->disk_ns};
+    if (!meta) return;
+    meta->step = h->step;
+    meta->tokens = h->tokens;
+    meta->attempt = (int)h->attempt;
+    meta->params_hash = h->params_hash;
+    meta->data_hash = h->data_hash;
+    snprintf(meta->run, sizeof meta->run, "%.63s", h->run);
+    snprintf(meta->isa, sizeof meta->isa, "%.31s", h->isa);
+    snprintf(meta->build, sizeof meta->build, "%.63s", h->build);
+    bt_text_putn(&meta->state, h->values, h->values_bytes);
+}
+
 bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta) {
-    segments all;
+    memory_segments all;
     if (meta) memset(meta, 0, sizeof *meta);
-    segments_open(&all, dir);
-    const memory_head *h = newest(&all);
-    if (h) {
-        *id = (bt_memory_id){h->attempt, h->number, h->step, h->disk_ns};
-        if (meta) {
-            meta->step = h->step;
-            meta->tokens = h->tokens;
-            meta->attempt = (int)h->attempt;
-            meta->params_hash = h->params_hash;
-            meta->data_hash = h->data_hash;
-            snprintf(meta->run, sizeof meta->run, "%.63s", h->run);
-            snprintf(meta->isa, sizeof meta->isa, "%.31s", h->isa);
-            snprintf(meta->build, sizeof meta->build, "%.63s", h->build);
-            bt_text_putn(&meta->state, h->values, h->values_bytes);
-        }
-    }
+    ckpt_memory_open(&all, dir);
+    const memory_head *h = ckpt_memory_newest(&all);
     const bool found = h != NULL;
-    segments_close(&all);
+    if (found) ckpt_memory_describe(h, id, meta);
+    ckpt_memory_close(&all);
     return found;
 }
 
@@ -153,26 +153,26 @@ bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta)
 
 typedef struct memory_source {
     ckpt_source from;
-    segments all;
+    const memory_segments *all;
 } memory_source;
 
 static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
     const memory_source *m = (const memory_source *)from; /* its first member */
     const size_t bytes = s->head.count * s->head.elem_bytes;
-    memcpy(out, m->all.at[s->file].at + s->data_offset, bytes);
+    memcpy(out, m->all->at[s->file].at + s->data_offset, bytes);
     if (XXH3_64bits(out, bytes) != s->head.data_hash)
         return bt_fail(err, BT_FORMAT,
                        "the state in memory ('%s') is damaged: '%s' %s, rank %u's part", from->name,
-                       s->head.tensor, s->head.state, head_of(&m->all.at[s->file])->rank);
+                       s->head.tensor, s->head.state, memory_head_of(&m->all->at[s->file])->rank);
     return BT_OK;
 }
 
 static bt_code collect(memory_source *m, const bt_memory_id *id, bt_err *err) {
     size_t n = 0, found = 0;
     uint32_t world = 0;
-    for (size_t i = 0; i < m->all.n; i++) {
-        const memory_head *h = head_of(&m->all.at[i]);
-        if (h->attempt != id->attempt || h->number != id->number || h->step != id->step) continue;
+    for (size_t i = 0; i < m->all->n; i++) {
+        const memory_head *h = memory_head_of(&m->all->at[i]);
+        if (!ckpt_memory_is_of(h, id)) continue;
         n += h->n_sections;
         world = h->world_size;
         found++;
@@ -183,10 +183,10 @@ static bt_code collect(memory_source *m, const bt_memory_id *id, bt_err *err) {
                        m->from.name, found, world, (long long)id->step);
     m->from.sections = calloc(n + 1, sizeof *m->from.sections);
     if (!m->from.sections) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
-    for (size_t i = 0; i < m->all.n; i++) {
-        const memory_head *h = head_of(&m->all.at[i]);
-        if (h->attempt != id->attempt || h->number != id->number || h->step != id->step) continue;
-        const section_head *table = (const section_head *)(m->all.at[i].at + sizeof *h);
+    for (size_t i = 0; i < m->all->n; i++) {
+        const memory_head *h = memory_head_of(&m->all->at[i]);
+        if (!ckpt_memory_is_of(h, id)) continue;
+        const section_head *table = (const section_head *)(m->all->at[i].at + sizeof *h);
         uint64_t at = memory_data_begin(h->n_sections);
         for (size_t k = 0; k < h->n_sections; at = memory_next(at, &table[k]), k++)
             m->from.sections[m->from.n++] =
@@ -196,15 +196,22 @@ static bt_code collect(memory_source *m, const bt_memory_id *id, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
-                             size_t n, bt_err *err) {
-    memory_source m = {.from = {.name = dir, .read = read_section}};
-    segments_open(&m.all, dir);
+bt_code ckpt_memory_load(const memory_segments *all, const char *name, const bt_memory_id *id,
+                         const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+    memory_source m = {.from = {.name = name, .read = read_section}, .all = all};
     bt_code code = collect(&m, id, err);
     for (size_t i = 0; i < n && code == BT_OK; i++)
         code = ckpt_source_fill(&m.from, &slices[i], err);
     ckpt_source_release(&m.from);
-    segments_close(&m.all);
+    return code;
+}
+
+bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
+                             size_t n, bt_err *err) {
+    memory_segments all;
+    ckpt_memory_open(&all, dir);
+    const bt_code code = ckpt_memory_load(&all, dir, id, slices, n, err);
+    ckpt_memory_close(&all);
     return code;
 }
 
@@ -218,9 +225,10 @@ static void drop(const char *dir, int64_t below) {
         if (strncmp(e->d_name, MEMORY_PREFIX, strlen(MEMORY_PREFIX)) != 0 ||
             snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path)
             continue;
-        mapped s = below < INT64_MAX ? map_segment(dir, e->d_name, true) : (mapped){0};
+        memory_mapped s = below < INT64_MAX ? map_segment(dir, e->d_name, true)
+                                            : (memory_mapped){0};
         /* one that is written just now is not whole, but its head has the attempt */
-        const bool stale = !s.at || head_of(&s)->attempt < below;
+        const bool stale = !s.at || memory_head_of(&s)->attempt < below;
         if (s.at) munmap((void *)(uintptr_t)s.at, s.bytes);
         if (stale) unlink(path);
     }

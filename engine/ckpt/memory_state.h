@@ -11,12 +11,16 @@
  * have begun it, ranks are at most one state apart: with two segments each, one state is whole in
  * every rank at any moment.
  *
+ * A run on several hosts keeps states on rank 0's, where the supervisor is: its ranks alone write, the
+ * parts of their replicas on other hosts too, so that whichever other host is lost, none is missing.
+ *
  * It survives the death of ranks, not of the host. Whoever makes DIR (the supervisor, in its scratch
  * folder in /dev/shm) removes it; segments of the same layout are taken over by the next attempt,
  * as their first use costs ten times a later one.
  *
- * Order:    open -> {write -> publish}* -> close. find -> load by the next attempt, before it opens.
- * Ranks:    open, find and load are collective; write, publish and close are not.
+ * Order:    open -> {write -> publish}* -> close. The next attempt, before it opens: the supervisor finds, its ranks
+ *           found_open -> found_load -> found_close.
+ * Ranks:    open and found_open are collective; all else is not.
  * Threads:  the training thread; write copies with the thread pool. No allocation after open. */
 #ifndef BT_ENGINE_CKPT_MEMORY_STATE_H
 #define BT_ENGINE_CKPT_MEMORY_STATE_H
@@ -33,7 +37,7 @@ typedef struct bt_memory_id {
 
 typedef struct bt_memory_cfg {
     const char *dir;             /* exists; a memory file system */
-    bt_comm *world;              /* borrowed, as the slices' data */
+    bt_comm *world;              /* the ranks that write; borrowed, as the slices' data */
     const bt_ckpt_slice *slices; /* (n) what this rank contributes; copied */
     size_t n;
     int attempt;
@@ -62,6 +66,23 @@ bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta)
 /* reads slices out of that state, every section that is used checked against its hash: BT_FORMAT */
 bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
                              size_t n, bt_err *err) BT_MUST_CHECK;
+/* ---- by the ranks that go on from it --------------------------------------------------------- */
+
+/* on rank 0's host, as far as ranks of the world are asked for; all of them */
+bool bt_memory_is_here(int rank);
+bool bt_memory_all_here(const bt_comm *world);
+
+typedef struct bt_memory_found bt_memory_found;
+/* The state that bt_memory_state_find finds, if all ranks of rank 0's host find the same: BT_FORMAT. Each
+ * rank of another host gets a copy of it, in memory. Collective over the world; id and meta, which the
+ * caller releases, are the same on all ranks. dir is borrowed */
+bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
+                             bt_memory_id *id, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
+/* as bt_memory_state_load; this rank alone */
+bt_code bt_memory_found_load(const bt_memory_found *f, const bt_ckpt_slice *slices, size_t n,
+                             bt_err *err) BT_MUST_CHECK;
+void bt_memory_found_close(bt_memory_found *f); /* accepts NULL */
+
 /* removes all states in dir: whoever goes back to a checkpoint on disk must not find them again */
 void bt_memory_state_drop(const char *dir);
 

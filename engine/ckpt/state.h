@@ -37,10 +37,14 @@ size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, si
 const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
-    BT_STATE_SAVE,   /* what this rank writes: every element of a tensor by exactly one rank */
+    BT_STATE_SAVE, /* what this rank writes: every element of a tensor by exactly one rank */
+    BT_STATE_SAVE_HOST, /* the same by the ranks of rank 0's host alone, as far as they hold it: nothing on others */
     BT_STATE_RESUME, /* what this rank needs to go on */
     BT_STATE_WEIGHTS /* what it needs to begin a new training from these weights */
 } bt_state_use;
+static inline bool bt_state_saves(bt_state_use use) {
+    return use == BT_STATE_SAVE || use == BT_STATE_SAVE_HOST;
+}
 
 typedef struct bt_state_row {
     const char *name; /* unique; key of the values */

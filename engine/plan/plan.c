@@ -128,11 +128,13 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         "copy of the state, written while training goes on (ckpt.async)");
     add(rows, &n, "code history", bt_observer_bytes(&s),
         "ternary codes of the last two statistics samples");
-    if (c->ckpt_memory == BT_CKPT_MEMORY_AUTO && c->out[0] && !c->hosts[0])
+    int sharer; /* -1: ranks of other hosts keep none */
+    const int sharers = bt_mesh_sharers(&s.shape, &s.me, s.sharded, true, &sharer);
+    if (c->ckpt_memory == BT_CKPT_MEMORY_AUTO && c->out[0] && sharer >= 0)
         add(rows, &n, "memory states",
             bt_memory_state_bytes(
                 (bt_shards_elems(&s.shards, s.shard) * sizeof(float) + update.optimizer) /
-                        (size_t)s.replicas +
+                        (size_t)sharers +
                     bt_residual_bytes(&s),
                 3 * s.params.n),
             "this rank's part of the two newest states, in shared memory");

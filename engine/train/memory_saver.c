@@ -8,33 +8,69 @@
 #include "engine/base/clock.h"
 #include "engine/train/trainer_impl.h"
 
-static const double SHARE = 0.01, FORGET = 0.0625;
+static const double SHARE = 0.02, FORGET = 0.0625;
 enum { LONGEST = 1000 };
+
+static int64_t bytes_of(const bt_slices *l) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < l->n; i++)
+        sum += (int64_t)(l->at[i].count * bt_ckpt_type_bytes(l->at[i].type));
+    return sum;
+}
+
+/* What this rank keeps. BT_UNSUPPORTED, on all ranks: those of rank 0's host do not hold everything. */
+static bt_code slices_here(bt_trainer *t, bt_slices *mine, bt_err *err) {
+    bt_slices all = {0};
+    bt_code code = bt_state_slices(&t->saver.state, BT_STATE_SAVE_HOST, mine, err);
+    if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_SAVE, &all, err);
+    int64_t lacks = bytes_of(&all) - bytes_of(mine);
+    bt_slices_release(&all);
+    BT_TRY(bt_agree(t->mesh.world, code, err));
+    if (bt_memory_all_here(t->mesh.world)) return BT_OK;
+    BT_TRY(bt_all_reduce_i64(t->mesh.world, &lacks, 1, BT_SUM, err));
+    return lacks == 0 ? BT_OK
+                      : bt_fail(err, BT_UNSUPPORTED,
+                                "the ranks of the first host lack %.1f MiB of the state: other "
+                                "hosts hold them alone",
+                                (double)lacks / 1048576);
+}
 
 bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id *begun_from,
                              bt_err *err) {
     bt_memory_saver *m = &t->memory;
+    bt_comm *world = t->mesh.world;
     bt_slices mine = {0};
     bt_err why = BT_ERR_INIT;
     m->every = 1;
     if (!m->wanted) return BT_OK;
-    bt_code code = bt_state_slices(&t->saver.state, BT_STATE_SAVE, &mine, err);
-    BT_TRY(bt_agree(t->mesh.world, code, err));
+    bt_code code = slices_here(t, &mine, &why);
+    if (code != BT_OK && code != BT_UNSUPPORTED) {
+        bt_slices_release(&mine);
+        if (err) *err = why;
+        return code;
+    }
+    const bool here = bt_memory_is_here(bt_comm_rank(world));
+    if (code == BT_OK && !bt_memory_all_here(world))
+        code = bt_agree(world, bt_comm_split(&m->here, world, here, bt_comm_rank(world), &why),
+                        &why);
     const bt_memory_cfg cfg = {.dir = dir,
-                               .world = t->mesh.world,
+                               .world = m->here ? m->here : world,
                                .slices = mine.at,
                                .n = mine.n,
                                .attempt = t->saver.attempt,
                                .begun_from = begun_from};
-    code = bt_memory_state_open(&m->to, &cfg, &why);
+    if (code == BT_OK && here) code = bt_memory_state_open(&m->to, &cfg, &why);
     bt_slices_release(&mine);
-    /* on all ranks alike */
+    /* on all ranks of this host alike */
     if (code != BT_OK) snprintf(m->why, sizeof m->why, "%.190s", why.msg);
     return BT_OK;
 }
 
 void bt_memory_saver_close(bt_memory_saver *m) {
     bt_memory_state_close(m->to);
+    m->to = NULL;
+    bt_comm_free(m->here);
+    m->here = NULL;
     bt_ckpt_meta_release(&m->meta);
 }
 
@@ -55,6 +91,7 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
     /* a copy that other work on the machine made long is not the rule */
     m->copy_s = m->copies++ == 0 || took < m->copy_s ? took
                                                      : m->copy_s + FORGET * (took - m->copy_s);
+    BT_TRY(bt_telemetry_poll(&t->telemetry, err)); /* the other ranks have had time to say theirs */
     bt_memory_saver_settle(t);
     return BT_OK;
 }

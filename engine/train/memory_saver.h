@@ -1,6 +1,6 @@
 /* memory_saver.h - when the state of a step goes to shared memory (engine/ckpt/memory_state.h).
  *
- * As often as it may take 1 % of the time: every k steps, k the largest that a rank asks for. Each
+ * As often as it may take 2 % of the time: every k steps, k the largest that a rank asks for. Each
  * rank holds the time of its copy against that of a step; the ranks agree with the step's notes. The
  * state of a step becomes valid on rank 0, and with it for all, when the record of the step has
  * reached the sink: whoever goes on from it finds every step before it recorded.
@@ -14,7 +14,8 @@ struct bt_trainer;
 
 typedef struct bt_memory_saver {
     bool wanted;         /* asked for, and the plan of the memory has room */
-    bt_memory_state *to; /* NULL: no state is kept */
+    bt_memory_state *to; /* NULL: no state is kept, or not by this rank */
+    bt_comm *here;       /* ranks of this host; NULL: of the world, or there is none */
     int64_t every;       /* steps, agreed by all ranks */
     double copy_s;       /* that a state takes, smoothed */
     int64_t copies;

@@ -389,25 +389,12 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
     return code;
 }
 
-/* All ranks look, and must find the same. */
-static bt_code find_in_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_ckpt_meta *meta,
-                              bt_err *err) {
-    const bool found = bt_memory_state_find(dir, id, meta);
-    bt_code code = found ? BT_OK
-                         : bt_fail(err, BT_FORMAT, "there is no whole state in memory ('%s')", dir);
-    bt_memory_id first = *id;
-    BT_TRY(bt_agree(s->world, code, err));
-    BT_TRY(bt_broadcast(s->world, &first, sizeof first, 0, err));
-    if (memcmp(&first, id, sizeof first) != 0)
-        code = bt_fail(err, BT_FORMAT, "the ranks find different states in memory ('%s')", dir);
-    return bt_agree(s->world, code, err);
-}
-
 bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_err *err) {
     bt_ckpt_meta meta;
     bt_slices all = {0};
+    bt_memory_found *found = NULL;
     memset(id, 0, sizeof *id);
-    bt_code code = find_in_memory(s, dir, id, &meta, err);
+    bt_code code = bt_memory_found_open(&found, dir, s->world, id, &meta, err);
     if (code == BT_OK) {
         code = same_data(s, &meta, err);
         if (code == BT_OK && meta.params_hash != s->params_hash)
@@ -417,8 +404,9 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
             code = bt_state_load_values(&s->state, &meta.state, err);
         }
         if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_RESUME, &all, err);
-        if (code == BT_OK) code = bt_memory_state_load(dir, id, all.at, all.n, err);
+        if (code == BT_OK) code = bt_memory_found_load(found, all.at, all.n, err);
         bt_slices_release(&all);
+        bt_memory_found_close(found);
         code = bt_agree(s->world, code, err);
     }
     if (code == BT_OK) {

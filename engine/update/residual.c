@@ -132,7 +132,7 @@ static void add_slices(const bt_residual *r, int d, float *values, bool own, boo
 static void slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_residual *r = ctx;
     int me = r->setup->me.dp;
-    if (use == BT_STATE_SAVE && r->owed) add_slices(r, me, r->owed, true, false, out);
+    if (bt_state_saves(use) && r->owed) add_slices(r, me, r->owed, true, false, out);
     if (use != BT_STATE_RESUME) return;
     if (r->owed && r->n_carried == 0) add_slices(r, me, r->owed, true, true, out);
     for (int i = 0; i < r->n_carried; i++)

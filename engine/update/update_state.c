@@ -25,25 +25,30 @@ static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, b
                          bt_optim_state(u->optims[piece], k, s, x->offset + r.begin), r, out);
 }
 
-/* what this rank writes of a piece: an equal part, as its replicas hold the piece too */
-static bt_range own_part(const bt_update *u, bt_range piece) {
-    size_t replicas = (size_t)bt_comm_size(u->mesh->dp) / (size_t)u->shards.n,
-           n = piece.end - piece.begin,
-           me = (size_t)(bt_update_sharded(u) ? u->mesh->me.dp_replicate : u->mesh->me.dp);
-    return (bt_range){piece.begin + n * me / replicas, piece.begin + n * (me + 1) / replicas};
+/* What this rank writes of a piece: an equal part, as its replicas hold the piece too. HOST: those on
+ * rank 0's host share it out among themselves. */
+static bt_range own_part(const bt_update *u, bt_state_use use, bt_range piece) {
+    int which;
+    const size_t n = piece.end - piece.begin,
+                 sharers = (size_t)bt_mesh_sharers(&u->mesh->shape, &u->mesh->me,
+                                                   bt_update_sharded(u), use == BT_STATE_SAVE_HOST,
+                                                   &which);
+    if (which < 0) return (bt_range){piece.begin, piece.begin};
+    const size_t me = (size_t)which;
+    return (bt_range){piece.begin + n * me / sharers, piece.begin + n * (me + 1) / sharers};
 }
 
 static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_update *u = ctx;
     const bt_params *p = bt_model_params(u->model);
     for (size_t k = 0; k < p->n; k++) {
-        if (use != BT_STATE_SAVE && bt_weights_holds(u->weights, &p->tensors[k])) {
+        if (!bt_state_saves(use) && bt_weights_holds(u->weights, &p->tensors[k])) {
             add_weights(u, k, (bt_range){0, p->tensors[k].count}, out);
             continue;
         }
         for (size_t i = 0; i < u->n_pieces; i++) {
-            bool save = use == BT_STATE_SAVE;
-            bt_range flat = save ? own_part(u, u->pieces[i]) : u->pieces[i];
+            bool save = bt_state_saves(use);
+            bt_range flat = save ? own_part(u, use, u->pieces[i]) : u->pieces[i];
             add_weights(u, k, inside(u, k, flat, save), out);
         }
     }
@@ -51,10 +56,10 @@ static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
 
 static void optimizer_slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_update *u = ctx;
-    bool save = use == BT_STATE_SAVE;
+    bool save = bt_state_saves(use);
     if (use == BT_STATE_WEIGHTS) return;
     for (size_t i = 0; i < u->n_pieces; i++) {
-        bt_range flat = save ? own_part(u, u->pieces[i]) : u->pieces[i];
+        bt_range flat = save ? own_part(u, use, u->pieces[i]) : u->pieces[i];
         for (size_t k = 0; k < bt_model_params(u->model)->n; k++)
             add_states(u, i, k, inside(u, k, flat, save), out);
     }

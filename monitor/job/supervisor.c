@@ -453,7 +453,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
     /* of the run, not of an attempt: the next one begins from what is in it */
     snprintf(job->memory, sizeof job->memory, "%s/states", job->scratch.shm);
-    if (job->s->hosts[0] || mkdir(job->memory, 0700) != 0) job->memory[0] = '\0';
+    if (mkdir(job->memory, 0700) != 0) job->memory[0] = '\0';
     snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);
     if (job->s->hosts[0] || !bt_machine_map_write(job->map)) job->map[0] = '\0';
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);

@@ -72,6 +72,23 @@ void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts) {
     }
 }
 
+int bt_mesh_sharers(const bt_mesh_shape *s, const bt_mesh_coord *me, bool sharded, bool first_host,
+                    int *which) {
+    int n = 0;
+    *which = -1;
+    for (int r = 0; r < s->dp_replicate; r++)
+        for (int k = 0; k < s->dp_shard; k++) {
+            bt_mesh_coord c = *me;
+            if (sharded && k != me->dp_shard) continue;
+            c.dp_replicate = r;
+            c.dp_shard = k;
+            if (first_host && bt_comm_host(bt_mesh_rank_of(s, &c)) != bt_comm_host(0)) continue;
+            if (r == me->dp_replicate && k == me->dp_shard) *which = n;
+            n++;
+        }
+    return n;
+}
+
 /* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to
  * 0. */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) {

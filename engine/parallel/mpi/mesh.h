@@ -29,6 +29,11 @@ int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);
 /* the hosts of the data-parallel group in which a rank of the world is, in the group's order:
  * (dp_replicate * dp_shard) as bt_comm_host names them */
 void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts);
+/* How many ranks hold what the one at `me` holds, itself included: all of its data-parallel group, or
+ * where states are sharded those along dp_replicate. first_host: only those on rank 0's host. *which: the
+ * one at `me` among them, -1: it is not */
+int bt_mesh_sharers(const bt_mesh_shape *s, const bt_mesh_coord *me, bool sharded, bool first_host,
+                    int *which);
 /* collective */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err)
     BT_MUST_CHECK;

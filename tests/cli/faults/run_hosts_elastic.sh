@@ -39,6 +39,7 @@ if wait_step away 15; then
         echo "from the lost link to going on: $(echo "$(date +%s.%N) - $t0" | bc) s (limit on a quiet machine: 5)"
         q "SELECT title FROM events WHERE run='away' AND kind='failure'" | grep -q "host 10.77.$id.2 has not answered for" || fault "$(q "SELECT title FROM events WHERE run='away' AND kind='failure'")"
         [ "$(count "events WHERE run='away' AND kind='host_lost' AND title LIKE 'host 10.77.$id.2 is set aside%'")" = 1 ] || fault "the host is not named"
+        q "SELECT title FROM events WHERE run='away' AND kind='resumed' ORDER BY time_s LIMIT 1" | grep -q "from memory on 1 rank$" || fault "the state was not in memory: $(q "SELECT title FROM events WHERE run='away' AND kind='resumed'")"
         [ "$(q "SELECT world_size FROM attempts WHERE run='away' AND attempt=1")" = 1 ] || fault "it did not go on with one rank"
     fi
     up
@@ -86,6 +87,8 @@ if wait_step waits 15; then
     until_row 60 "steps WHERE run='waits' AND attempt > 0"
     ok ctl waits stop
     wait $job || fault "exit $? of a run that waited for its host"
+    # the far rank has nothing in its memory: the first host sends it
+    q "SELECT title FROM events WHERE run='waits' AND kind='resumed' ORDER BY time_s LIMIT 1" | grep -q "from memory on 2 ranks$" || fault "the state did not come from the other host's memory"
     [ "$(count "attempts WHERE run='waits' AND world_size <> 2")" = 0 ] || fault "it went on with other ranks"
     same_as_calm waits
 fi

@@ -6,7 +6,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_SLOW=0:6
-# small steps are quick: a copy of the state may take more than 1 % of one, so that not every step has a state
+# small steps are quick: a copy of the state may take more than 2 % of one, so that not every step has a state
 run=(train "${slow[@]}" --steps 45 --ckpt-every 40)
 rank_pids() { q "SELECT pid FROM ranks WHERE run='$1' AND attempt = (SELECT max(attempt) FROM ranks WHERE run='$1')"; }
 attempts() { q "SELECT count(*) FROM attempts WHERE run='$1'"; }
@@ -61,6 +61,13 @@ layout dp
 layout zero --zero 3
 layout tensor --tp 2
 layout pipe --pp 2 --micro-batch 4
+
+# two hosts: rank 0's keeps all of the state and gives it to the other's ranks; where it does not hold all of it, it says so
+export BITRAIN_TEST_HOSTS=1
+layout hosts
+ok "${run[@]}" --zero 3 --name apart
+q "SELECT value FROM facts WHERE run='apart' AND key='memory_states'" | grep -q "^none: the ranks of the first host lack [0-9.]* MiB" || fault "states are kept in part"
+unset BITRAIN_TEST_HOSTS
 
 # a hot spare waits, and goes on: twice, from the state in memory. One that is killed itself is replaced
 ok train "${tiny[@]}" --hot-spare --dry-run --name plan

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -95,11 +96,38 @@ static void one_process_makes_a_mesh_without_mpi(void **state) {
     bt_comm_finalize();
 }
 
+/* 2 replicas of 2 shards, 2 tensor-parallel ranks each; the first host has the given number of ranks */
+static void who_holds_the_same(void **state) {
+    (void)state;
+    const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2};
+    static const struct {
+        const char *hosts;
+        int rank;
+        bool sharded, first_host;
+        int n, which;
+    } rows[] = {{"8", 6, false, false, 4, 3}, {"8", 6, true, false, 2, 1},
+                {"8", 6, true, true, 2, 1},   {"3", 0, false, true, 2, 0},
+                {"3", 2, false, true, 2, 1},  {"3", 1, false, true, 1, 0},
+                {"3", 6, false, true, 2, -1}, {"3", 6, true, true, 1, -1},
+                {"2", 3, true, true, 0, -1},  {"3", 6, true, false, 2, 1},
+                {"3", 7, false, false, 4, 3}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int which = -9;
+        const bt_mesh_coord me = bt_mesh_coord_of(&s, rows[i].rank);
+        assert_int_equal(setenv("BITRAIN_TEST_HOSTS", rows[i].hosts, 1), 0);
+        assert_int_equal(bt_mesh_sharers(&s, &me, rows[i].sharded, rows[i].first_host, &which),
+                         rows[i].n);
+        assert_int_equal(which, rows[i].which);
+    }
+    assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_is_unique_and_follows_the_formula),
         cmocka_unit_test(what_is_left_becomes_replicas),
         cmocka_unit_test(a_shape_that_does_not_fit_names_its_numbers),
+        cmocka_unit_test(who_holds_the_same),
         cmocka_unit_test(one_process_makes_a_mesh_without_mpi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

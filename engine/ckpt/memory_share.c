@@ -1,0 +1,137 @@
+/* memory_share.c - the state that the ranks of a job go on from: where it is, and copies for other hosts. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory_state.h"
+
+enum { PIECE = 64 << 20 }; /* bytes of one broadcast */
+
+struct bt_memory_found {
+    memory_segments all;
+    bt_memory_id id;
+    const char *name; /* borrowed */
+};
+
+bool bt_memory_is_here(int rank) { return bt_comm_host(rank) == bt_comm_host(0); }
+
+bool bt_memory_all_here(const bt_comm *world) {
+    for (int r = 0; r < bt_comm_size(world); r++)
+        if (!bt_memory_is_here(r)) return false;
+    return true;
+}
+
+void bt_memory_found_close(bt_memory_found *f) {
+    if (!f) return;
+    ckpt_memory_close(&f->all);
+    free(f);
+}
+
+/* ---- copies for other hosts -------------------------------------------------------------------- */
+
+static bt_code take_room(memory_mapped *s, bt_err *err) {
+    void *at = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the state of the first host",
+                       s->bytes);
+    s->at = at;
+    return BT_OK;
+}
+
+/* c: rank 0, which gives, and the ranks of other hosts */
+static bt_code copy_segment(bt_memory_found *f, bt_comm *c, memory_mapped s, bt_err *err) {
+    const bool gives = bt_comm_rank(c) == 0;
+    uint64_t bytes = s.bytes;
+    BT_TRY(bt_broadcast(c, &bytes, sizeof bytes, 0, err));
+    s.bytes = bytes;
+    bt_code code = bt_agree(c, gives ? BT_OK : take_room(&s, err), err);
+    for (size_t at = 0; at < s.bytes && code == BT_OK; at += PIECE)
+        code = bt_broadcast(c, (void *)(uintptr_t)(s.at + at),
+                            s.bytes - at < PIECE ? s.bytes - at : PIECE, 0, err);
+    if (gives) return code;
+    if (code == BT_OK && !ckpt_memory_is_whole(&s))
+        code = bt_fail(err, BT_FORMAT, "a part of the state in memory arrived damaged");
+    if (code == BT_OK)
+        return ckpt_memory_add(&f->all, s)
+                   ? BT_OK
+                   : bt_fail(err, BT_NOMEM, "cannot take memory for a list of states");
+    if (s.at) munmap((void *)(uintptr_t)s.at, s.bytes);
+    return code;
+}
+
+static bt_code copy_all(bt_memory_found *f, bt_comm *c, bt_err *err) {
+    const bool gives = bt_comm_rank(c) == 0;
+    int64_t n = 0;
+    for (size_t i = 0; gives && i < f->all.n; i++)
+        n += ckpt_memory_is_of(memory_head_of(&f->all.at[i]), &f->id);
+    BT_TRY(bt_broadcast(c, &n, sizeof n, 0, err));
+    for (size_t i = 0; n > 0; i++) {
+        if (gives && !ckpt_memory_is_of(memory_head_of(&f->all.at[i]), &f->id)) continue;
+        BT_TRY(
+            bt_agree(c, copy_segment(f, c, gives ? f->all.at[i] : (memory_mapped){0}, err), err));
+        n--;
+    }
+    return BT_OK;
+}
+
+static bt_code share(bt_memory_found *f, bt_comm *world, bt_err *err) {
+    bt_comm *c = NULL;
+    const int rank = bt_comm_rank(world);
+    const bool takes_part = rank == 0 || !bt_memory_is_here(rank);
+    BT_TRY(bt_comm_split(&c, world, takes_part, rank, err));
+    const bt_code code = takes_part ? copy_all(f, c, err) : BT_OK;
+    bt_comm_free(c);
+    return bt_agree(world, code, err);
+}
+
+/* ---- which state ------------------------------------------------------------------------------- */
+
+/* All ranks of the first host look, and must find the same. */
+static bt_code look(bt_memory_found *f, bt_comm *world, bt_err *err) {
+    const bool here = bt_memory_is_here(bt_comm_rank(world));
+    if (here) ckpt_memory_open(&f->all, f->name);
+    const memory_head *h = here ? ckpt_memory_newest(&f->all) : NULL;
+    if (h) ckpt_memory_describe(h, &f->id, NULL);
+    bt_code code = h || !here ? BT_OK
+                              : bt_fail(err, BT_FORMAT, "there is no whole state in memory ('%s')",
+                                        f->name);
+    BT_TRY(bt_agree(world, code, err));
+    bt_memory_id first = f->id;
+    BT_TRY(bt_broadcast(world, &first, sizeof first, 0, err));
+    if (here && memcmp(&first, &f->id, sizeof first) != 0)
+        code = bt_fail(err, BT_FORMAT, "the ranks find different states in memory ('%s')", f->name);
+    f->id = first;
+    return bt_agree(world, code, err);
+}
+
+bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
+                             bt_memory_id *id, bt_ckpt_meta *meta, bt_err *err) {
+    memset(meta, 0, sizeof *meta);
+    bt_memory_found *f = *out = calloc(1, sizeof *f);
+    bt_code code = bt_agree(
+        world, f ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a list of states"), err);
+    if (code == BT_OK) {
+        f->name = dir;
+        code = look(f, world, err);
+    }
+    if (code == BT_OK && !bt_memory_all_here(world)) code = share(f, world, err);
+    if (code != BT_OK) {
+        bt_memory_found_close(f);
+        *out = NULL;
+        return code;
+    }
+    *id = f->id;
+    for (size_t i = 0; i < f->all.n; i++) {
+        const memory_head *h = memory_head_of(&f->all.at[i]);
+        if (!ckpt_memory_is_of(h, id)) continue;
+        ckpt_memory_describe(h, id, meta); /* every segment of a state says the same */
+        break;
+    }
+    return BT_OK;
+}
+
+bt_code bt_memory_found_load(const bt_memory_found *f, const bt_ckpt_slice *slices, size_t n,
+                             bt_err *err) {
+    return ckpt_memory_load(&f->all, f->name, &f->id, slices, n, err);
+}
