@@ -20,7 +20,8 @@
 #define FIELD(f) offsetof(bt_hub_settings, f), sizeof(((bt_hub_settings *)0)->f)
 static const bt_opt hub_opts[] = {
     {"listen", "--listen", BT_OPT_TEXT, FIELD(listen), "", 0, 0, NULL, NULL,
-     "HOST:PORT to serve islands at (port 0: any free one)"},
+     "HOST:PORT to serve islands at (port 0: any free one); under mpirun process K at PORT + K, or "
+     "a list"},
     {"keys", "--keys", BT_OPT_TEXT, FIELD(keys), "", 0, 0, NULL, NULL,
      "folder of keys, or the file hub.key; without --listen keys are made there"},
     {"allow", "--allow", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
@@ -79,10 +80,58 @@ static bool is_loopback(const char *listen) {
            strncmp(listen, "localhost:", 10) == 0;
 }
 
-static bt_code serve(const bt_hub_settings *s, bt_err *err) {
-    char allowed[PATH_MAX];
+/* where this process listens: the k-th of a list, at the k-th port from the one given, or at any free one */
+static bt_code own_address(const bt_hub_settings *s, char *out, size_t size, bt_err *err) {
+    const int rank = bt_comm_rank(bt_comm_world()), n = bt_comm_size(bt_comm_world());
+    if (strchr(s->listen, ',')) {
+        const char *at = s->listen;
+        int k = 0, commas = 0;
+        for (const char *c = at; *c; c++) commas += *c == ',';
+        if (commas + 1 != n)
+            return bt_fail(err, BT_ARG, "--listen has %d addresses for a hub of %d process%s",
+                           commas + 1, n, n == 1 ? " (mpirun -n N starts more)" : "es");
+        while (k++ < rank) at = strchr(at, ',') + 1;
+        snprintf(out, size, "%.*s", (int)strcspn(at, ","), at);
+        return BT_OK;
+    }
+    const char *colon = strrchr(s->listen, ':');
+    char *end = NULL;
+    const long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    if (strlen(s->listen) >= size)
+        return bt_fail(err, BT_ARG, "--listen '%.60s...' is no HOST:PORT", s->listen);
+    if (rank == 0 || port == 0)
+        snprintf(out, size, "%.*s", (int)size - 1, s->listen);
+    else if (port < 0 || !end || *end || port + rank > 65535)
+        return bt_fail(err, BT_ARG, "--listen '%s' has no port for each of %d processes", s->listen,
+                       n);
+    else
+        snprintf(out, size, "%.*s:%ld", (int)(colon - s->listen), s->listen, port + rank);
+    return BT_OK;
+}
+
+enum { ADDRESS = 128 };
+
+/* the addresses of all processes in their order, on the first */
+static bt_code all_addresses(const bt_hub_socket *socket, bt_text *out, bt_err *err) {
+    char mine[ADDRESS] = "", all[BT_HUB_PARTS][ADDRESS];
+    snprintf(mine, sizeof mine, "%s", bt_hub_socket_address(socket));
+    BT_TRY(bt_gather(bt_comm_world(), mine, sizeof mine, all, 0, err));
+    for (int k = 0; k < bt_comm_size(bt_comm_world()); k++)
+        bt_text_printf(out, "%s%s", k ? "," : "", all[k]);
+    return BT_OK;
+}
+
+static void tell_addresses(const bt_hub_settings *s, const char *addresses) {
+    printf("%s\n", addresses);
+    fflush(stdout);
+    if (s->quiet) return;
+    fprintf(stderr, "hub at %s%s; islands: bitrain train --hub %s --keys FILE; Ctrl-C ends it\n",
+            addresses, is_loopback(s->listen) ? " (this machine only)" : "", addresses);
+}
+
+static bt_code open_socket(const bt_hub_settings *s, bt_hub_socket **socket, bt_err *err) {
+    char allowed[PATH_MAX], address[ADDRESS];
     bt_curve_keys keys;
-    bt_hub_socket *socket = NULL;
     if (!s->keys[0])
         return bt_fail(err, BT_ARG,
                        "--listen needs keys: --keys DIR (make them with 'bitrain hub --keys DIR "
@@ -92,22 +141,40 @@ static bt_code serve(const bt_hub_settings *s, bt_err *err) {
         snprintf(allowed, sizeof allowed, "%s", s->allow);
     else
         bt_curve_allowed_dir(allowed, sizeof allowed, s->keys);
-    const bt_hub_socket_cfg cfg = {.listen = s->listen, .keys = &keys, .allowed_dir = allowed};
-    bt_code code = bt_hub_socket_open(&socket, &cfg, err);
-    bt_curve_wipe(&keys);
-    if (code == BT_OK) {
-        printf("%s\n", bt_hub_socket_address(socket));
-        fflush(stdout);
-        if (!s->quiet)
-            fprintf(stderr,
-                    "hub at %s%s; islands: bitrain train --hub %s --keys FILE; Ctrl-C ends it\n",
-                    bt_hub_socket_address(socket),
-                    is_loopback(s->listen) ? " (this machine only)" : "",
-                    bt_hub_socket_address(socket));
-        code = bt_hub_run(s, socket, err);
+    const bt_hub_socket_cfg cfg = {.listen = address, .keys = &keys, .allowed_dir = allowed};
+    bt_code code = own_address(s, address, sizeof address, err);
+    if (code == BT_OK) code = bt_hub_socket_open(socket, &cfg, err);
+    /* of a job that was killed some processes may live a moment longer */
+    for (int k = 0; code == BT_BUSY && bt_comm_size(bt_comm_world()) > 1 && k < 50; k++) {
+        bt_sleep_ns(100000000);
+        code = bt_hub_socket_open(socket, &cfg, err);
     }
-    bt_hub_socket_close(socket);
+    bt_curve_wipe(&keys);
     return code;
+}
+
+static bt_code serve(const bt_hub_settings *s, bt_err *err) {
+    bt_comm *all = bt_comm_world();
+    bt_hub_socket *socket = NULL;
+    bt_text addresses;
+    if (bt_comm_size(all) > BT_HUB_PARTS)
+        return bt_fail(err, BT_ARG, "a hub of %d processes: at most %d", bt_comm_size(all),
+                       BT_HUB_PARTS);
+    bt_text_init(&addresses);
+    bt_code code = bt_agree(all, open_socket(s, &socket, err), err);
+    if (code == BT_OK) code = all_addresses(socket, &addresses, err);
+    if (code == BT_OK && bt_comm_rank(all) == 0) tell_addresses(s, bt_text_str(&addresses));
+    if (code == BT_OK) code = bt_hub_run(s, socket, err);
+    bt_hub_socket_close(socket);
+    bt_text_release(&addresses);
+    return code;
+}
+
+/* a process that fails takes the others with it: a hub that is started again goes on from what all had kept */
+static void end_all(bt_code code, const bt_err *err) {
+    if (err->rank < 0 || err->rank == bt_comm_rank(bt_comm_world()))
+        fprintf(stderr, "bitrain: %s\n", err->msg);
+    bt_comm_abort(bt_exit_code(code));
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
@@ -131,10 +198,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
             (long long)s.quorum, (long long)s.islands);
     if (n)
         return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
-    BT_TRY(bt_comm_init(err)); /* of one process: checkpoints are written by a world */
+    BT_TRY(bt_comm_init(err)); /* of one process as a rule; of several under mpirun */
     bt_code code = bt_kernels_select(s.isa, err);
     if (code == BT_OK) code = bt_threads_init((int)s.threads, err);
     if (code == BT_OK) code = serve(&s, err);
+    if (code != BT_OK && bt_comm_size(bt_comm_world()) > 1) end_all(code, err);
     bt_comm_finalize();
     return code;
 }
@@ -145,7 +213,9 @@ const bt_command bt_cmd_hub = {
     .args = "[NAME...]",
     .examples = "bitrain hub --keys keys a b c          makes keys of a hub and three islands\n"
                 "bitrain hub --listen 127.0.0.1:8160 --keys keys --islands 3\n"
-                "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n",
+                "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n"
+                "mpirun -n 3 bitrain hub --listen 127.0.0.1:8160 --keys keys    the model over "
+                "three processes\n",
     .options = options,
     .run = run,
 };

@@ -17,7 +17,7 @@
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "engine/islands/hub/hub_state.h"
+#include "engine/islands/hub/hub_parts.h"
 #include "store/store.h"
 
 static bt_request_box box;
@@ -174,7 +174,7 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     int64_t ticked = bt_now_ns();
     while (!(atomic_load(&box.bits) & BT_REQ_STOP)) {
         BT_TRY(one_message(h, socket, TICK_MS, err));
-        if (bt_hub_state_due(h->state)) BT_TRY(bt_hub_state_save(h->state, err));
+        if (bt_hub_state_due(h->state)) BT_TRY(bt_hub_all_save(h, err));
         const int64_t now = bt_now_ns();
         if (now - ticked < TICK_MS * INT64_C(1000000)) continue;
         ticked = now;
@@ -183,6 +183,12 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         if (h->finished && all_gone(h)) return BT_OK;
     }
     return BT_OK;
+}
+
+/* bytes of frames of all processes */
+static bt_code all_traffic(const bt_hub_socket *socket, int64_t *bytes, bt_err *err) {
+    *bytes = (int64_t)bt_hub_socket_traffic(socket);
+    return bt_all_reduce_i64(bt_comm_world(), bytes, 1, BT_SUM, err);
 }
 
 static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
@@ -194,10 +200,28 @@ static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         begins(r, h, replayed);
         code = loop(h, socket, r, err);
     }
+    if (code == BT_OK) code = bt_hub_all_save(h, err);
+    if (code == BT_OK) code = bt_hub_all_end(h, err);
+    int64_t traffic = 0;
+    if (code == BT_OK) code = all_traffic(socket, &traffic, err);
     char bytes[32];
-    snprintf(bytes, sizeof bytes, "%" PRIu64, bt_hub_socket_traffic(socket));
+    snprintf(bytes, sizeof bytes, "%" PRId64, traffic);
     on_fact(r, "islands.bytes_both_ways", bytes);
-    if (code == BT_OK) code = bt_hub_state_save(h->state, err);
+    bt_hub_state_close(h->state);
+    return code;
+}
+
+/* a process that is not the first: chunks and fetches of its tensors, and orders */
+static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const char *out, bt_err *err) {
+    enum { LOOK_MS = 1 };
+    int64_t replayed = 0, traffic;
+    bool end = false;
+    bt_code code = bt_hub_state_open(&h->state, h, out, &replayed, err);
+    while (code == BT_OK && !end) {
+        code = bt_hub_obey(h, &end, err);
+        if (code == BT_OK && !end) code = one_message(h, socket, LOOK_MS, err);
+    }
+    if (code == BT_OK) code = all_traffic(socket, &traffic, err);
     bt_hub_state_close(h->state);
     return code;
 }
@@ -223,8 +247,18 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err)
         return bt_fail(err, BT_IO, "the system gives no random numbers");
     cfg.epoch |= 1;
     bt_signals_rank(&box, 1);
-    BT_TRY(choose_places(&r, err));
-    BT_TRY(bt_hub_create(&h, &cfg, err));
+    bt_comm *all = bt_comm_world();
+    const bool first = bt_comm_rank(all) == 0;
+    BT_TRY(bt_agree(all, first ? choose_places(&r, err) : BT_OK, err));
+    BT_TRY(bt_broadcast(all, r.out, sizeof r.out, 0, err));
+    BT_TRY(bt_broadcast(all, &cfg.epoch, sizeof cfg.epoch, 0, err));
+    if (!first) cfg.sink = NULL;
+    BT_TRY(bt_agree(all, bt_hub_create(&h, &cfg, err), err));
+    if (!first) {
+        const bt_code ended = serve_part(h, socket, r.out, err);
+        bt_hub_destroy(h);
+        return ended;
+    }
     const bt_code code = serve(h, socket, &r, err);
     if (code == BT_OK && !s->quiet)
         fprintf(stderr, "hub: %s after %" PRId64 " updates, %" PRId64 " tokens; checkpoint in %s\n",

@@ -7,7 +7,7 @@
 #include "engine/islands/zmq/hub_socket.h"
 
 typedef struct bt_hub_settings {
-    char listen[128], keys[1024], allow[1024], name[64], store[1024], out[1024], isa[32];
+    char listen[1024], keys[1024], allow[1024], name[64], store[1024], out[1024], isa[32];
     int64_t islands, threads, quorum, late;
     double grace_s, silence_s, quorum_s;
     bool quiet, no_monitor;

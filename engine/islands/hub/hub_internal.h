@@ -3,6 +3,7 @@
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
 
+#include "engine/islands/hub/hub_parts.h"
 #include "engine/islands/hub/hub_server.h"
 
 /* hub_members.c */
@@ -35,5 +36,7 @@ void bt_hub_send_go(bt_hub *h, const bt_member *m);
 
 /* hub_observe.c: an update was applied */
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens);
+/* the job is done: the newest state of its islands */
+void bt_hub_observe_end(bt_hub *h);
 
 #endif

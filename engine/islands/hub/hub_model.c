@@ -16,15 +16,18 @@ static const bt_codec no_codec = {.name = "fp32"};
 
 static bt_code make_norm(bt_hub_model *m, bt_err *err) {
     const bt_params *p = &m->setup.params;
+    /* exact: the same bits for any number of processes */
     bt_norm_cfg norm = {.mesh = &m->mesh,
-                        .exact = m->cfg.parts > 1,
+                        .sharded = m->mesh.shape.dp_shard > 1,
+                        .exact = true,
                         .total = p->total,
-                        .pieces = &m->whole,
+                        .pieces = &m->own,
                         .n_pieces = 1,
-                        .n_counted = p->n};
+                        .n_counted = m->end - m->first};
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *x = &p->tensors[k];
-        m->counted[k] = (bt_range){x->offset, x->offset + x->count};
+        if (k >= m->first && k < m->end)
+            m->counted[k - m->first] = (bt_range){x->offset, x->offset + x->count};
         norm.whole_elements += (double)x->whole_rows * (double)x->whole_cols;
     }
     norm.counted = m->counted;
@@ -44,6 +47,11 @@ static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
 
 static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
     if (m->cfg.island_fragments == 1 || m->cfg.mode != BT_ISLANDS_DILOCO) return BT_OK;
+    if (m->mesh.shape.dp_shard > 1)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "islands.fragments is of a hub of one process: this one is %d (leave it out)",
+            m->mesh.shape.dp_shard);
     if (!bt_codec_at((bt_codec_id)m->cfg.codec)->encode)
         return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8 or int4)");
     if (m->cfg.staleness == 0) return BT_OK;
@@ -51,21 +59,40 @@ static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
                    "islands.fragments is of islands that step together: --staleness must be 0");
 }
 
+/* the tensors of this process: as fragments are cut */
+static bt_code take_own(bt_hub_model *m, bt_err *err) {
+    const bt_params *p = &m->setup.params;
+    const int64_t of = bt_comm_size(bt_comm_world()), k = bt_comm_rank(bt_comm_world());
+    bt_vector_code c = {.params = p};
+    size_t n;
+    if (of > (int64_t)p->n)
+        return bt_fail(err, BT_ARG, "a hub of %d processes for a model of %zu tensors", (int)of,
+                       p->n);
+    bt_vector_fragment(&c, k, of, &m->own.begin, &n);
+    m->first = c.first;
+    m->end = c.end;
+    m->own.end = m->end == p->n ? p->total : p->tensors[m->end].offset;
+    return BT_OK;
+}
+
 static bt_code create(bt_hub_model *m, bt_err *err) {
     bt_mesh_shape shape;
     BT_TRY(bt_rank_setup_init(&m->setup, &m->cfg, 0, err));
     bt_run_cfg_mesh(&m->cfg, &shape);
-    BT_TRY(bt_mesh_resolve(&shape, 1, err));
+    shape.dp_shard = bt_comm_size(bt_comm_world());
+    BT_TRY(bt_mesh_resolve(&shape, shape.dp_shard, err));
     BT_TRY(bt_mesh_create(&m->mesh, &shape, bt_comm_world(), err));
     const bt_params *p = &m->setup.params;
     m->n = p->total;
-    m->whole = (bt_range){0, p->total};
-    m->up = m->down = (bt_vector_code){.params = p, .codec = &no_codec};
+    BT_TRY(take_own(m, err));
+    m->up = (bt_vector_code){.params = p, .codec = &no_codec, .first = m->first, .end = m->end};
     const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.codec);
-    if (codec->encode) m->up.codec = m->down.codec = codec;
+    if (codec->encode) m->up.codec = codec;
+    m->down = m->up;
     m->fragments = m->cfg.mode == BT_ISLANDS_DILOCO ? m->cfg.island_fragments : 1;
     if (m->fragments > (int64_t)p->n) m->fragments = (int64_t)p->n;
-    m->part = m->n;
+    m->begin = m->own.begin;
+    m->part = m->own.end - m->own.begin;
     m->update_version = m->encoded = -1;
     m->lr = bt_run_cfg_lr_schedule(&m->cfg);
     m->spans = calloc(p->n, sizeof *m->spans);
@@ -83,7 +110,7 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
     BT_TRY(check_optimizer(m, err));
     BT_TRY(check_fragments(m, err));
     const bt_optim_cfg optim = bt_run_cfg_optim(&m->cfg);
-    BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->whole, err));
+    BT_TRY(bt_optim_create(&m->optim, &optim, m->spans, p->n, m->own, err));
     return make_norm(m, err);
 }
 
@@ -117,19 +144,29 @@ void bt_hub_model_destroy(bt_hub_model *m) {
     free(m);
 }
 
+static bt_vector_code plain_code(const bt_hub_model *m) {
+    return (bt_vector_code){
+        .params = &m->setup.params, .codec = &no_codec, .first = m->first, .end = m->end};
+}
+
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n) {
-    const bt_vector_code plain = {.params = &m->setup.params, .codec = &no_codec};
-    if (!bt_vector_decode(&plain, m->theta, bytes, n) || !bt_vector_finite(m->theta, m->n))
+    const bt_vector_code plain = plain_code(m);
+    const size_t at = m->own.begin, count = m->own.end - at;
+    if (!bt_vector_decode_into(&plain, m->theta, bytes, n) ||
+        !bt_vector_finite(m->theta + at, count))
         return false;
-    if (m->published != m->theta) memcpy(m->published, m->theta, m->n * sizeof *m->theta);
+    if (m->published != m->theta)
+        memcpy(m->published + at, m->theta + at, count * sizeof *m->theta);
     m->encoded = -1;
     return m->has_weights = true;
 }
 
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment) {
     if (fragment < 0 || m->fragments == 1) {
-        m->up.first = m->up.end = m->begin = 0;
-        m->part = m->n;
+        m->up.first = m->first;
+        m->up.end = m->end;
+        m->begin = m->own.begin;
+        m->part = m->own.end - m->own.begin;
     } else
         bt_vector_fragment(&m->up, fragment, m->fragments, &m->begin, &m->part);
     m->down.first = m->up.first;
@@ -145,17 +182,18 @@ int64_t bt_hub_model_fragment(const bt_hub_model *m) {
 static bool add_tree(bt_hub_model *m, const bt_hub_part *parts, size_t n, double total, float *out,
                      bool *no_memory) {
     if (n == 1) {
-        if (!bt_vector_decode(&m->up, out, parts->bytes, parts->n)) return false;
-        if (parts->weight != total) bt_vector_scale(out, (float)(parts->weight / total), m->n);
+        if (!bt_vector_decode_into(&m->up, out, parts->bytes, parts->n)) return false;
+        if (parts->weight != total)
+            bt_vector_scale(out + m->begin, (float)(parts->weight / total), m->part);
         return true;
     }
     size_t left = 1;
     while (2 * left < n) left *= 2;
-    float *right = malloc(m->n * sizeof *right);
+    float *right = calloc(m->n, sizeof *right);
     *no_memory |= !right;
     const bool ok = right && add_tree(m, parts, left, total, out, no_memory) &&
                     add_tree(m, parts + left, n - left, total, right, no_memory);
-    if (ok) bt_vector_add(out, right, m->n);
+    if (ok) bt_vector_add(out + m->begin, right + m->begin, m->part);
     free(right);
     return ok;
 }
@@ -199,32 +237,33 @@ void bt_hub_model_outer_step(bt_hub_model *m, double eta, double mu) {
 }
 
 void bt_hub_model_average(bt_hub_model *m, double eta) {
-    bt_outer_average(m->theta, m->mean, m->n, (float)eta);
+    bt_outer_average(m->theta + m->begin, m->mean + m->begin, m->part, (float)eta);
     m->version++;
 }
 
 void bt_hub_model_publish(bt_hub_model *m) {
     if (m->published == m->theta) return;
-    bt_vector_subtract(m->work, m->theta, m->published, m->n);
-    memset(m->mean, 0, m->n * sizeof *m->mean); /* the codec's state: nothing is owed here */
+    const size_t at = m->begin, n = m->part;
+    bt_vector_subtract(m->work + at, m->theta + at, m->published + at, n);
+    memset(m->mean + at, 0, n * sizeof *m->mean); /* the codec's state: nothing is owed here */
     m->encoded = -1;
     m->update_bytes = bt_vector_encode(&m->down, m->update, m->work, m->mean);
-    if (!bt_vector_decode(&m->down, m->work, m->update, m->update_bytes)) return;
-    bt_vector_add(m->published, m->work, m->n);
+    if (!bt_vector_decode_into(&m->down, m->work, m->update, m->update_bytes)) return;
+    bt_vector_add(m->published + at, m->work + at, n);
     m->update_version = m->version;
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
 static void plain_bytes(bt_hub_model *m, const float *x, size_t *n) {
-    const bt_vector_code plain = {.params = &m->setup.params, .codec = &no_codec};
+    const bt_vector_code plain = plain_code(m);
     *n = bt_vector_encode(&plain, m->work, x, NULL);
 }
 
 /* state k of every tensor, where its rule keeps one */
 static void moments(bt_hub_model *m, size_t k, size_t *n) {
     float *at = m->work;
-    for (size_t i = 0; i < m->setup.params.n; i++) {
+    for (size_t i = m->first; i < m->end; i++) {
         const bt_tensor *x = &m->setup.params.tensors[i];
         const float *state = bt_optim_state(m->optim, i, k, x->offset);
         if (state)
@@ -258,7 +297,7 @@ const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n) {
 
 void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
     const bt_params *p = &m->setup.params;
-    for (size_t k = 0; k < p->n; k++) {
+    for (size_t k = m->first; k < m->end; k++) {
         const bt_tensor *x = &p->tensors[k];
         const bt_range all = {0, x->count};
         const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k]);

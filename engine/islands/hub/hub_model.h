@@ -1,12 +1,15 @@
 /* hub_model.h - what a hub holds of the model: the outer weights, the optimizer's states, and what of
  * them the islands have been told.
  *
- * All arrays are flat, as one rank that holds the whole model lays them out (model/shape/params.h).
+ * All arrays are flat, as one rank that holds the whole model lays them out (model/shape/params.h). In a hub of
+ * several processes (the ranks of bt_comm_world) each has a run of whole tensors, `own`, and touches nothing else
+ * of its arrays, so that only that takes memory.
  *     theta       the outer weights
  *     published   what the islands hold: theta, or with a codec theta as far as the published updates have
  *                 brought it. An update is the codec's encoding of theta - published, so that what one
  *                 encoding loses is in the next one: error feedback without a state of its own
  * Order:    create -> set_weights | load -> { mean -> gradient_step | outer_step -> publish }* -> destroy.
+ * Ranks:    create and gradient_step are collective; the others are each process's own.
  * Threads:  one, which has the thread pool. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
@@ -23,7 +26,8 @@ typedef struct bt_hub_model {
     bt_norm *norm;
     bt_optim *optim;
     bt_optim_span *spans;
-    bt_range whole, *counted;
+    bt_range own, *counted; /* elements; of its tensors */
+    size_t first, end;      /* its tensors */
     bt_lr_schedule lr;
     size_t n; /* elements of each array */
     float *theta, *published, *mean, *momentum, *work;
@@ -32,7 +36,7 @@ typedef struct bt_hub_model {
     int64_t updates;         /* of them by the optimizer: its clock */
     bt_vector_code up, down; /* of the fragment in use */
     int64_t fragments;       /* that deltas are cut into */
-    size_t begin, part;      /* elements of the one in use; all: 0, n */
+    size_t begin, part;      /* elements of the one in use, of them its own */
     unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;
@@ -49,7 +53,8 @@ void bt_hub_model_destroy(bt_hub_model *m); /* accepts NULL */
 /* fp32 values as vector_code has them; false: not that many, or one is not finite */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);
 
-/* What follows is of one fragment; -1: of all. Gradients are of all, deltas of the fragment of their round */
+/* What follows is of one fragment; -1: of all that is its own. Gradients are of all, deltas of the fragment of
+ * their round */
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment);
 /* of the round that begins */
 int64_t bt_hub_model_fragment(const bt_hub_model *m);

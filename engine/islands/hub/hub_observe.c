@@ -79,11 +79,19 @@ static void tell_staleness(bt_hub *h) {
                                                              .values = &values[0][0]});
 }
 
-void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
-    if (!h->cfg.sink || h->model->version == 0) return;
-    tell_step(h, step, tokens);
-    if (h->model->version % ROWS_EVERY != 1 && !h->finished) return;
+static void tell_rows(bt_hub *h) {
     if (!h->cfg.sink->rows) return;
     tell_islands(h);
     tell_staleness(h);
+}
+
+void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
+    if (!h->cfg.sink || h->model->version == 0) return;
+    tell_step(h, step, tokens);
+    if (h->model->version % ROWS_EVERY == 1) tell_rows(h);
+}
+
+void bt_hub_observe_end(bt_hub *h) {
+    if (!h->cfg.sink || h->model->version == 0) return;
+    if (h->model->version % ROWS_EVERY != 1) tell_rows(h);
 }

@@ -128,17 +128,13 @@ static void norms_of(bt_hub *h, int64_t kind) {
 }
 
 /* The norm of what was decoded, against the newest good ones' median; islands.poison says how far */
-static bool is_poison(bt_hub *h, bt_member *m, double *norm) {
-    const bt_hub_part part = {m->staged, (size_t)m->push.bytes, 1};
-    bt_err why = BT_ERR_INIT;
-    *norm = NAN;
-    bt_hub_model_use(h->model, m->push.kind == BT_PUSH_DELTA ? m->go.fragment : -1);
-    if (!bt_hub_model_mean(h->model, &part, 1, &why)) return true;
-    *norm = bt_vector_norm(h->model->mean, h->model->n);
+static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
+    BT_TRY(bt_hub_all_norm(h, m, norm, err));
     /* of an element, so that fragments compare */
-    *norm /= sqrt((double)h->model->part);
-    return bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
-                       h->model->cfg.poison);
+    *norm /= sqrt((double)(h->parts > 1 ? h->model->n : h->model->part));
+    *poison = bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
+                          h->model->cfg.poison);
+    return BT_OK;
 }
 
 static void count(bt_hub *h, bt_member *m) {
@@ -173,8 +169,8 @@ static bt_code settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t 
 }
 
 static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
-    if (!h->model->has_weights &&
-        !bt_hub_model_set_weights(h->model, m->staged, (size_t)m->push.bytes)) {
+    if (!h->model->has_weights) BT_TRY(bt_hub_all_weights(h, m, err));
+    if (!h->model->has_weights) {
         bt_hub_refuse(h, &m->peer, "the first weights are not finite");
         bt_hub_unstage(m);
         return BT_OK;
@@ -185,44 +181,35 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     m->waits = true;
     bt_hub_event(h, BT_EVENT_ISLAND_JOINED, m, "on '%s' joined at step %" PRId64, m->host,
                  m->clock);
-    return bt_hub_state_save(h->state, err);
+    return bt_hub_all_save(h, err);
 }
 
 /* what was applied is on the disk before an island hears of it, and then in what they fetch */
 static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
                     const bt_hub_step *step, int64_t tokens, bt_err *err) {
-    BT_TRY(bt_hub_state_log(h->state, a, version_before, err));
-    if (a->kind < 0) return BT_OK;
-    bt_hub_model_publish(h->model);
-    bt_hub_observe(h, step, tokens);
+    BT_TRY(bt_hub_all_keep(h, a, version_before, err));
+    if (a->kind >= 0) bt_hub_observe(h, step, tokens);
     return BT_OK;
 }
 
 /* ---- islands that do not wait for each other ----------------------------------------------------- */
 
-/* a gradient by a smaller step, a delta by its share of an average */
-static bt_code step_alone(bt_hub *h, bt_hub_applied *a, bt_hub_step *step, bt_err *err) {
-    int64_t slowest, fastest;
-    if (a->kind == BT_PUSH_GRADIENT)
-        return bt_hub_model_gradient_step(h->model, a->position, a->factor, step, err);
-    a->kind = BT_APPLIED_AVERAGE;
-    a->factor = 1 / (double)bt_hub_training(h, &slowest, &fastest);
-    bt_hub_model_average(h->model, a->factor);
-    return BT_OK;
-}
-
 static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const int64_t before = h->model->version, tokens = m->push.tokens;
+    int64_t slowest, fastest;
     m->go.staleness = before - m->push.base;
     bt_hub_applied a = {.kind = tokens > 0 ? m->push.kind : BT_APPLIED_NOTHING,
                         .position = m->clock,
                         .factor = bt_staleness_factor(m->go.staleness)};
+    if (a.kind == BT_PUSH_DELTA) { /* its share of an average; a gradient has a smaller step */
+        a.kind = BT_APPLIED_AVERAGE;
+        a.factor = 1 / (double)bt_hub_training(h, &slowest, &fastest);
+    }
     if (tokens > 0) {
-        const bt_hub_part part = {m->staged, (size_t)m->push.bytes, 1};
-        bt_hub_model_use(h->model, -1);
-        if (!bt_hub_model_mean(h->model, &part, 1, err)) return BT_OK;
-        BT_TRY(step_alone(h, &a, &step, err));
+        const bt_hub_change change = {
+            .how = a, .n = 1, .member = {bt_hub_number(h, m) - 1}, .weight = {1}};
+        BT_TRY(bt_hub_all_change(h, &change, &step, err));
     }
     BT_TRY(settle(h, m, &step, tokens, err));
     return keep(h, &a, before, &step, tokens, err);
@@ -259,11 +246,9 @@ static size_t take_round(bt_hub *h, bt_member **order) {
 
 static bt_code apply_round(bt_hub *h, bt_err *err) {
     bt_member *order[BT_HUB_ISLANDS];
-    bt_hub_part parts[BT_HUB_ISLANDS];
     bt_hub_step step = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
-    const bt_run_cfg *c = &h->model->cfg;
     const size_t n = take_round(h, order);
-    size_t n_parts = 0;
+    bt_hub_change change = {.n = 0};
     int64_t tokens = 0;
     const int64_t before = h->model->version;
     bt_hub_applied a = {.kind = BT_APPLIED_NOTHING, .position = h->model->updates, .factor = 1};
@@ -273,18 +258,14 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
         order[i]->go.staleness = h->model->version - p->base;
         if (p->tokens == 0) continue;
         tokens += p->tokens;
-        parts[n_parts++] = (bt_hub_part){order[i]->staged, (size_t)p->bytes, (double)p->tokens};
+        change.member[change.n] = bt_hub_number(h, order[i]) - 1;
+        change.weight[change.n++] = (double)p->tokens;
     }
-    if (n_parts) {
-        const bool delta = order[0]->push.kind == BT_PUSH_DELTA;
-        if (delta) a.position = order[0]->go.fragment;
-        bt_hub_model_use(h->model, delta ? a.position : -1);
-        if (!bt_hub_model_mean(h->model, parts, n_parts, err)) return err->code;
+    if (change.n) {
         a.kind = order[0]->push.kind;
-        if (a.kind == BT_PUSH_DELTA)
-            bt_hub_model_outer_step(h->model, c->outer_lr, c->outer_momentum);
-        else
-            BT_TRY(bt_hub_model_gradient_step(h->model, a.position, a.factor, &step, err));
+        if (a.kind == BT_PUSH_DELTA) a.position = order[0]->go.fragment;
+        change.how = a;
+        BT_TRY(bt_hub_all_change(h, &change, &step, err));
     }
     for (size_t i = 0; i < n; i++) BT_TRY(settle(h, order[i], &step, tokens, err));
     h->round_begin = h->leases.next;
@@ -338,6 +319,7 @@ static bt_code release(bt_hub *h, bt_err *err) {
     int64_t slowest, fastest;
     bt_member *begin[BT_HUB_ISLANDS];
     size_t n_begin = 0;
+    const bool was_finished = h->finished;
     const size_t n = bt_hub_training(h, &slowest, &fastest);
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
@@ -347,6 +329,7 @@ static bt_code release(bt_hub *h, bt_err *err) {
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
     }
+    if (h->finished && !was_finished) bt_hub_observe_end(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* who has done bound + 1 steps more than the slowest waits, so nobody has ever done more */
     const int64_t most = bound(h) + (local_steps(h) ? h->model->cfg.inner : 1);
@@ -370,6 +353,7 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
 
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
     double norm = NAN;
+    bool poison = false;
     if (m->push.kind == BT_PUSH_WEIGHTS) {
         BT_TRY(take_first_weights(h, m, err));
         return bt_hub_advance(h, err);
@@ -380,7 +364,8 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         return BT_OK;
     }
     norms_of(h, m->push.kind);
-    if (m->push.tokens > 0 && is_poison(h, m, &norm)) {
+    if (m->push.tokens > 0) BT_TRY(is_poison(h, m, &norm, &poison, err));
+    if (poison) {
         h->refused++;
         bt_hub_event(h, BT_EVENT_REFUSED, m,
                      "its update of step %" PRId64 " is poisoned (%.4g an element): left out",

@@ -17,6 +17,8 @@ bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) {
         return bt_fail(err, BT_NOMEM, "cannot take memory for the hub");
     }
     h->cfg = *cfg;
+    h->part = (uint32_t)bt_comm_rank(bt_comm_world());
+    h->parts = (uint32_t)bt_comm_size(bt_comm_world());
     bt_text_init(&h->settings);
     *out = h;
     return BT_OK;
@@ -34,15 +36,16 @@ void bt_hub_destroy(bt_hub *h) {
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-static size_t expected_bytes(bt_hub *h, const bt_member *m, int64_t kind) {
+size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole) {
     bt_hub_model_use(h->model, kind == BT_PUSH_DELTA ? m->go.fragment : -1);
     bt_vector_code c = h->model->up;
     static const bt_codec plain = {.name = "fp32"};
     if (kind == BT_PUSH_WEIGHTS) c.codec = &plain;
+    if (whole && h->parts > 1) c.first = c.end = 0;
     return bt_vector_bytes(&c);
 }
 
-static uint32_t chunks_of(size_t bytes) {
+uint32_t bt_hub_chunks(size_t bytes) {
     return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
 }
 
@@ -57,8 +60,7 @@ static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, cons
     if (head->seq <= m->applied || m->pushed) return; /* repeated: its go is on its way */
     if (head->seq != m->staging) {
         bt_hub_unstage(m);
-        const uint32_t most = chunks_of(bt_vector_bytes(&(bt_vector_code){
-            .params = h->model->up.params, .codec = &(const bt_codec){.name = "fp32"}}));
+        const uint32_t most = bt_hub_chunks(bt_hub_update_bytes(h, m, BT_PUSH_WEIGHTS, false));
         if (head->chunks == 0 || head->chunks > most) {
             refuse_update(h, m, "the update is longer than the model");
             return;
@@ -97,14 +99,17 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         refuse_update(h, m, "an update is out of order");
         return BT_OK;
     }
-    const size_t want = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS ? expected_bytes(h, m, p.kind)
-                                                                  : 0;
-    if (want && (m->staging != head->seq || m->arrived != m->chunks)) {
+    const bool any = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS;
+    bool have = !any || (m->staging == head->seq && m->arrived == m->chunks);
+    if (have && any && h->parts > 1) BT_TRY(bt_hub_all_have(h, m, head->seq, p.kind, &have, err));
+    if (!have) {
         bt_hub_send(h, &m->peer, &resend, NULL);
         return BT_OK;
     }
+    const size_t want = any ? bt_hub_update_bytes(h, m, p.kind, true) : 0,
+                 own = any ? bt_hub_update_bytes(h, m, p.kind, false) : 0;
     if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
-        (size_t)p.bytes != want || (want && m->chunks != chunks_of(want)) || p.tokens < 0 ||
+        (size_t)p.bytes != want || (want && m->chunks != bt_hub_chunks(own)) || p.tokens < 0 ||
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
         p.base > h->model->version ||
         (p.kind != BT_PUSH_WEIGHTS && (p.steps < 1 || p.steps != m->go.steps))) {
@@ -124,7 +129,7 @@ static void take_fetch(bt_hub *h, bt_member *m, const void *payload) {
     memcpy(&f, payload, sizeof f);
     if (!h->model->has_weights) return;
     const unsigned char *bytes = bt_hub_model_bytes(h->model, (int)f.kind, &n);
-    const uint32_t chunks = chunks_of(n);
+    const uint32_t chunks = bt_hub_chunks(n);
     if (!bytes || (f.kind == BT_FETCH_UPDATE && f.version != h->model->version)) {
         bt_hub_refuse(h, &m->peer, "too old: the hub no longer has the update to version %lld",
                       (long long)f.version);
@@ -160,6 +165,18 @@ static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *hea
     }
 }
 
+/* It was sent to an address of another process, or is not what one that is not the first is there for */
+static bool is_for_other(bt_hub *h, const bt_hub_peer *from, const bt_island_head *head) {
+    const bool every = head->type == BT_ISLAND_CHUNK_MESSAGE || head->type == BT_ISLAND_FETCH;
+    if (head->part == h->part && (h->part == 0 || every)) return false;
+    h->refused++;
+    bt_hub_refuse(h, from,
+                  "this is process %u of the hub's %u, and '%s' is for process %u: --hub lists "
+                  "their addresses in the order in which the hub prints them",
+                  h->part + 1, h->parts, bt_island_type_name(head->type), head->part + 1);
+    return true;
+}
+
 bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
                        int64_t now_ns, bt_err *err) {
     bt_island_head head;
@@ -172,6 +189,7 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
         bt_hub_event(h, BT_EVENT_REFUSED, NULL, "message refused: %s", why.msg);
         return BT_OK;
     }
+    if (is_for_other(h, from, &head)) return BT_OK;
     if (head.type == BT_ISLAND_HELLO) return bt_hub_hello(h, from, payload, head.bytes, err);
     bt_member *m = head.island >= 1 && head.island <= h->n ? &h->members[head.island - 1] : NULL;
     const bt_island_head stranger = {.type = BT_ISLAND_STRANGER};

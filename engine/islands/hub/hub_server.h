@@ -13,6 +13,8 @@
  * An update has the name (island, incarnation, seq). The hub applies each at most once: a repeated push
  * gets its go again, an older one nothing. What is not known to this start of the hub (the epoch) gets
  * 'stranger', and says hello again.
+ * A hub may be several processes (hub_parts.h); all this is of the first of them. The others have the same
+ * struct, and of it the model, their chunks of updates, and who may send them.
  * Threads: one. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
@@ -22,6 +24,7 @@
 #include "engine/islands/rules/data_lease.h"
 #include "engine/islands/wire/hub_port.h"
 #include "engine/islands/wire/island_message.h"
+#include "engine/parallel/mpi/comm.h"
 
 enum { BT_HUB_ISLANDS = 64, BT_HUB_STALENESS = 65 };
 
@@ -85,7 +88,10 @@ typedef struct bt_hub {
     int64_t tokens;                       /* applied, all islands */
     uint64_t refused;                     /* messages and updates */
     uint64_t staleness[BT_HUB_STALENESS]; /* updates by staleness; the last: that and more */
-    double norms[32];                     /* of the newest updates of one kind, for bt_poisoned */
+    uint32_t part, parts;                 /* this process of the hub, of how many */
+    bt_request ordered; /* of a process that is not the first: what it waits for */
+    int64_t order;      /* what that reduces */
+    double norms[32];   /* of the newest updates of one kind, for bt_poisoned */
     size_t n_norms;
     int64_t norms_kind;
     int64_t quorum_ns;          /* since when the quorum of this round is there; 0: it is not */
@@ -101,6 +107,9 @@ void bt_hub_destroy(bt_hub *h); /* accepts NULL */
 /* An error is the hub's own end (memory, a broken invariant); what a peer does wrong is answered */
 bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
                        int64_t now_ns, bt_err *err) BT_MUST_CHECK;
+/* bytes of an update of this kind: of this process' tensors, or of all */
+size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
+uint32_t bt_hub_chunks(size_t bytes);
 /* every 100 ms or so: pings, the dead */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* islands that train; steps of the slowest and fastest of them */

@@ -15,6 +15,7 @@
 
 #include <xxhash.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/islands/hub/hub_internal.h"
@@ -198,7 +199,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
     }
     bt_slices_release(&slices);
     /* a record that a death before this line leaves is older than the checkpoint, and passed over */
-    return code == BT_OK ? clear_log(s, err) : code;
+    return code == BT_OK ? bt_agree(bt_comm_world(), clear_log(s, err), err) : code;
 }
 
 bool bt_hub_state_due(const bt_hub_state *s) {
@@ -234,24 +235,31 @@ static bt_code write_all(int fd, struct iovec *v, int n, const char *dir, bt_err
     return BT_OK;
 }
 
+/* of what this process adds to a record */
+static size_t mean_bytes(const bt_hub_model *m) {
+    return (m->own.end - m->own.begin) * sizeof *m->mean;
+}
+
 bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
                          bt_err *err) {
     bt_text json;
     if (!s) return BT_OK;
     bt_text_init(&json);
-    bt_code code = bt_state_save_values(&s->rows, &json, err);
+    bt_code code = s->hub->part ? BT_OK : bt_state_save_values(&s->rows, &json, err);
     if (code == BT_OK) {
         const bt_hub_model *m = s->hub->model;
+        const float *mean = m->mean + m->own.begin;
         log_head head = {.magic = log_magic,
                          .json_bytes = json.len,
-                         .mean_bytes = a->kind >= 0 ? m->n * sizeof *m->mean : 0,
+                         .mean_bytes = a->kind >= 0 ? mean_bytes(m) : 0,
                          .kind = a->kind,
                          .version = version_before,
                          .position = a->position,
                          .factor = a->factor};
-        head.checksum = checksum(&head, json.data, m->mean);
-        struct iovec v[] = {
-            {&head, sizeof head}, {json.data, json.len}, {m->mean, head.mean_bytes}};
+        head.checksum = checksum(&head, json.data, mean);
+        struct iovec v[] = {{&head, sizeof head},
+                            {json.data, json.len},
+                            {(void *)(uintptr_t)mean, head.mean_bytes}};
         code = write_all(s->log, v, 3, s->dir, err);
         if (code == BT_OK && fdatasync(s->log) != 0)
             code = bt_fail_errno(err, BT_IO, errno, "cannot keep the log of updates in '%s'",
@@ -278,6 +286,7 @@ static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err 
     if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, c->outer_lr, c->outer_momentum);
     if (head->kind == BT_APPLIED_AVERAGE) bt_hub_model_average(m, head->factor);
     if (head->kind >= 0) bt_hub_model_publish(m);
+    if (s->hub->part) return BT_OK; /* members and data are the first process' */
     BT_TRY(bt_state_load_values(&s->rows, &values, err));
     if (s->loaded == BT_OK) return BT_OK;
     *err = s->why;
@@ -293,26 +302,41 @@ static bool read_whole(int fd, void *to, size_t n) {
     return true;
 }
 
-/* one record; *ok false: there is none, or its end is missing */
-static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err *err) {
-    log_head head;
+/* this process' part of a record, the mean into the model's; *ok false: there is none, or its end is missing */
+static bt_code read_record(bt_hub_state *s, log_head *head, char **json, bool *ok, bt_err *err) {
     bt_hub_model *m = s->hub->model;
+    float *mean = m->mean + m->own.begin;
     *ok = false;
-    if (!read_whole(s->log, &head, sizeof head) || head.magic != log_magic ||
-        head.json_bytes > 1 << 24 ||
-        (head.mean_bytes != 0 && head.mean_bytes != m->n * sizeof *m->mean))
+    if (!read_whole(s->log, head, sizeof *head) || head->magic != log_magic ||
+        head->json_bytes > 1 << 24 || head->mean_bytes > m->n * sizeof *mean)
         return BT_OK;
-    char *json = malloc(head.json_bytes + 1);
-    if (!json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
-    bt_code code = BT_OK;
-    if (read_whole(s->log, json, head.json_bytes) && read_whole(s->log, m->mean, head.mean_bytes) &&
-        head.checksum == checksum(&head, json, m->mean)) {
-        json[head.json_bytes] = 0;
-        *ok = true;
-        if (head.version == m->version) { /* older ones are in the checkpoint */
-            code = replay(s, &head, json, err);
-            ++*replayed;
-        }
+    if (head->mean_bytes && head->mean_bytes != mean_bytes(m))
+        return bt_fail(err, BT_ARG,
+                       "the log of updates in '%s' was written by a hub of another number of "
+                       "processes than %u: start as many once",
+                       s->dir, s->hub->parts);
+    *json = malloc(head->json_bytes + 1);
+    if (!*json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
+    *ok = read_whole(s->log, *json, head->json_bytes) &&
+          read_whole(s->log, mean, head->mean_bytes) &&
+          head->checksum == checksum(head, *json, mean);
+    (*json)[head->json_bytes] = 0;
+    return BT_OK;
+}
+
+/* one record; *ok false: there is none that all processes have */
+static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err *err) {
+    bt_comm *all = bt_comm_world();
+    log_head head = {.version = -1};
+    char *json = NULL;
+    bt_code code = bt_agree(all, read_record(s, &head, &json, ok, err), err);
+    /* that all have, and all have as the same */
+    int64_t same[3] = {code == BT_OK && *ok, head.version, -head.version};
+    if (code == BT_OK) code = bt_all_reduce_i64(all, same, 3, BT_MIN, err);
+    *ok = code == BT_OK && same[0] && same[1] == -same[2];
+    if (*ok && head.version == s->hub->model->version) { /* older ones are in the checkpoint */
+        code = bt_agree(all, replay(s, &head, json, err), err);
+        ++*replayed;
     }
     free(json);
     return code;
@@ -322,11 +346,16 @@ static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err 
 
 static bt_code open_log(bt_hub_state *s, bt_err *err) {
     char path[1100];
-    snprintf(path, sizeof path, "%s/updates.log", s->dir);
+    if (s->hub->part)
+        snprintf(path, sizeof path, "%s/updates-%u.log", s->dir, s->hub->part + 1);
+    else
+        snprintf(path, sizeof path, "%s/updates.log", s->dir);
     s->log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (s->log < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
-    if (flock(s->log, LOCK_EX | LOCK_NB) != 0)
-        return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
+    /* of a job that was killed some processes may live a moment longer */
+    int tries = s->hub->parts > 1 ? 50 : 1;
+    while (flock(s->log, LOCK_EX | LOCK_NB) != 0 && --tries > 0) bt_sleep_ns(100000000);
+    if (tries == 0) return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
     return BT_OK;
 }
 
@@ -341,6 +370,7 @@ static bt_code load_checkpoint(bt_hub_state *s, const char *path, const bt_ckpt_
     if (code == BT_OK) code = bt_state_slices(&s->rows, BT_STATE_RESUME, &slices, err);
     if (code == BT_OK) code = bt_ckpt_load(path, slices.at, slices.n, err);
     bt_slices_release(&slices);
+    code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) s->hub->model->has_weights = true;
     return code;
 }
@@ -362,6 +392,17 @@ static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
     return code;
 }
 
+static bt_code begin_attempt(bt_hub_state *s, bt_err *err) {
+    bt_comm *all = bt_comm_world();
+    bt_code code = BT_OK;
+    if (!s->hub->part) {
+        s->attempt = bt_ckpt_next_attempt(s->dir, 0);
+        code = bt_ckpt_begin(s->dir, s->attempt, err);
+    }
+    BT_TRY(bt_agree(all, code, err));
+    return bt_broadcast(all, &s->attempt, sizeof s->attempt, 0, err);
+}
+
 bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_t *replayed,
                           bt_err *err) {
     *out = NULL;
@@ -376,13 +417,11 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
                                            .slices = model_slices,
                                            .save = save_values,
                                            .load = load_values});
-    bt_code code = bt_ckpt_prepare(dir, false, err);
-    if (code == BT_OK) code = open_log(s, err);
+    bt_comm *all = bt_comm_world();
+    bt_code code = bt_agree(all, h->part ? BT_OK : bt_ckpt_prepare(dir, false, err), err);
+    if (code == BT_OK) code = bt_agree(all, open_log(s, err), err);
     if (code == BT_OK) code = resume(s, replayed, err);
-    if (code == BT_OK) {
-        s->attempt = bt_ckpt_next_attempt(dir, 0);
-        code = bt_ckpt_begin(dir, s->attempt, err);
-    }
+    if (code == BT_OK) code = begin_attempt(s, err);
     /* what was replayed, and the rest of a torn record, are behind a checkpoint again */
     if (code == BT_OK && h->model) code = bt_hub_state_save(s, err);
     if (code != BT_OK) {

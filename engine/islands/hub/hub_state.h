@@ -4,10 +4,12 @@
  *     DIR/step-000000000120/   a checkpoint (ckpt/ckpt.h): weights, optimizer's states, and in its values the
  *                              settings, the members, whose update was applied last, the data that are out
  *     DIR/updates.log          records, each {head, values as of a checkpoint, the mean that was applied}
+ *     DIR/updates-K.log        of process K of a hub of several: {head, the mean of its tensors}
  * A record is on the disk before any island hears that its update was applied. A hub that starts in DIR
  * again reads the checkpoint, applies the log's means with the same rules and so has the same bits; a record
- * cut off by the death was never acknowledged.
- * Threads: the hub's. */
+ * cut off by the death was never acknowledged. Of several processes a record counts that all of them have; a log is
+ * for as many processes as wrote it, a checkpoint for any number.
+ * Ranks:   open, log and save are collective over the processes of the hub. Threads: the hub's. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
 

@@ -34,7 +34,9 @@ struct bt_island {
     bool whole;  /* `start` is of one version as a whole, not only in the newest delta's fragment */
     int64_t fragments;
     size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
-    bt_island_socket *socket;
+    bt_island_socket *sockets[BT_HUB_PARTS]; /* (n_sockets) one for each process of the hub */
+    size_t n_sockets;
+    bt_island_cut cut; /* of the code that is in use */
     bt_island_client client;
     bt_text hello;
     bt_vector_code plain, code;
@@ -71,16 +73,54 @@ static void put_hello(bt_island *i) {
     char host[64] = "?";
     gethostname(host, sizeof host - 1);
     bt_job_settings_put(&i->hello, c, &i->cfg.hashes);
-    bt_text_printf(&i->hello, "name=%s\nhost=%s\npid=%d\nranks=%d\nsequences=%lld\n",
+    bt_text_printf(&i->hello, "name=%s\nhost=%s\npid=%d\nranks=%d\nsequences=%lld\nparts=%zu\n",
                    c->name[0] ? c->name : "island", host, (int)getpid(), bt_comm_size(i->cfg.world),
-                   (long long)i->cfg.sequences);
+                   (long long)i->cfg.sequences, i->n_sockets);
+}
+
+/* an address for each process of the hub, separated by commas */
+static bt_code open_sockets(bt_island *i, bt_err *err) {
+    const bt_run_cfg *c = i->cfg.cfg;
+    bt_curve_keys keys;
+    BT_TRY(bt_curve_read(&keys, c->hub_keys, "island", true, err));
+    bt_code code = BT_OK;
+    for (const char *at = c->hub; code == BT_OK && *at;) {
+        char address[128];
+        const size_t n = strcspn(at, ",");
+        if (n == 0 || n >= sizeof address || i->n_sockets == BT_HUB_PARTS)
+            code = bt_fail(err, BT_ARG,
+                           "--hub '%s' is no list of at most %d addresses HOST:PORT, separated by "
+                           "commas",
+                           c->hub, BT_HUB_PARTS);
+        snprintf(address, sizeof address, "%.*s", (int)n, at);
+        if (code == BT_OK)
+            code = bt_island_socket_open(&i->sockets[i->n_sockets], address, &keys, err);
+        i->n_sockets += code == BT_OK;
+        at += n + (at[n] == ',');
+    }
+    bt_curve_wipe(&keys);
+    if (code == BT_OK && (int64_t)i->n_sockets > (int64_t)i->all.params.n)
+        code = bt_fail(err, BT_ARG, "--hub has %zu addresses for a model of %zu tensors",
+                       i->n_sockets, i->all.params.n);
+    return code;
+}
+
+/* what of an array in this code is for each process of the hub */
+static const bt_island_cut *cut_of(bt_island *i, const bt_vector_code *code) {
+    const int64_t of = (int64_t)i->n_sockets;
+    bt_vector_code c = *code;
+    size_t begin, n;
+    for (int64_t k = 0; k < of; k++) {
+        if (of > 1) bt_vector_fragment(&c, k, of, &begin, &n);
+        i->cut.bytes[k] = bt_vector_bytes(&c);
+    }
+    return &i->cut;
 }
 
 static bt_code open_hub(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     const size_t n = i->all.params.total;
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->codec);
-    bt_curve_keys keys;
     if (!c->hub_keys[0])
         return bt_fail(err, BT_ARG,
                        "--hub needs this island's keys: --keys FILE, made by 'bitrain hub --keys "
@@ -97,21 +137,20 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
         i->kept = calloc(n, sizeof *i->kept);
     }
     if (c->mode == BT_ISLANDS_DILOCO) i->sent = calloc(n, sizeof *i->sent);
+    BT_TRY(open_sockets(i, err));
     put_hello(i);
     if (!i->start || !i->bytes || i->hello.failed || (c->mode == BT_ISLANDS_DILOCO && !i->sent) ||
         (i->code.codec->state_bytes && (!i->residual || !i->kept)))
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange with the hub");
-    BT_TRY(bt_curve_read(&keys, c->hub_keys, "island", true, err));
-    bt_code code = bt_island_socket_open(&i->socket, c->hub, &keys, err);
-    bt_curve_wipe(&keys);
-    if (code != BT_OK) return code;
-    const bt_island_client_cfg client = {.port = bt_island_socket_port(i->socket),
-                                         .hello = bt_text_str(&i->hello),
-                                         .ctx = i,
-                                         .interrupted = interrupted,
-                                         .tell = tell,
-                                         .patience_s = welcome_s,
-                                         .lost_s = c->island_patience};
+    bt_island_client_cfg client = {.n_ports = i->n_sockets,
+                                   .hello = bt_text_str(&i->hello),
+                                   .ctx = i,
+                                   .interrupted = interrupted,
+                                   .tell = tell,
+                                   .patience_s = welcome_s,
+                                   .lost_s = c->island_patience};
+    for (size_t k = 0; k < i->n_sockets; k++)
+        client.ports[k] = bt_island_socket_port(i->sockets[k]);
     BT_TRY(bt_exchange_thread_init(&i->thread, talk, i, err));
     return bt_island_client_init(&i->client, &client, err);
 }
@@ -146,7 +185,7 @@ void bt_island_destroy(bt_island *i) {
     bt_island_end(i);
     if (i->client.in) bt_island_client_leave(&i->client);
     bt_island_client_release(&i->client);
-    bt_island_socket_close(i->socket);
+    for (size_t k = 0; k < i->n_sockets; k++) bt_island_socket_close(i->sockets[k]);
     bt_whole_array_release(&i->all);
     bt_text_release(&i->hello);
     free(i->start);
@@ -168,17 +207,20 @@ bt_island_count bt_island_counted(const bt_island *i) { return i->count; }
 bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
 uint64_t bt_island_bytes(const bt_island *i) {
-    if (!i->socket) return 0;
-    const bt_island_port port = bt_island_socket_port(i->socket);
-    return port.traffic(port.ctx);
+    uint64_t sum = 0;
+    for (size_t k = 0; k < i->n_sockets; k++) {
+        const bt_island_port port = bt_island_socket_port(i->sockets[k]);
+        sum += port.traffic(port.ctx);
+    }
+    return sum;
 }
 
 /* ---- the hub's weights --------------------------------------------------------------------------- */
 
 static bt_code fetch_update(bt_island *i, bool *gone, bt_err *err) {
     const size_t n = bt_vector_bytes(&i->code);
-    BT_TRY(bt_island_client_fetch(&i->client, BT_FETCH_UPDATE, i->coming.version, i->bytes, n, gone,
-                                  err));
+    BT_TRY(bt_island_client_fetch(&i->client, BT_FETCH_UPDATE, i->coming.version, i->bytes,
+                                  cut_of(i, &i->code), gone, err));
     if (*gone) return BT_OK;
     if (!bt_vector_decode(&i->code, i->all.x, i->bytes, n))
         return bt_fail(err, BT_FORMAT, "the hub's update is not of this model");
@@ -190,8 +232,8 @@ static bt_code fetch_weights(bt_island *i, bt_err *err) {
     const size_t n = bt_vector_bytes(&i->plain);
     bool gone = true;
     while (gone) {
-        BT_TRY(bt_island_client_fetch(&i->client, BT_FETCH_WEIGHTS, i->coming.version, i->bytes, n,
-                                      &gone, err));
+        BT_TRY(bt_island_client_fetch(&i->client, BT_FETCH_WEIGHTS, i->coming.version, i->bytes,
+                                      cut_of(i, &i->plain), &gone, err));
         if (i->client.stranger) return BT_OK;
     }
     if (!bt_vector_decode(&i->plain, i->start, i->bytes, n) ||
@@ -219,7 +261,7 @@ static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
     bool gone = true;
     while (gone) {
         BT_TRY(bt_island_client_fetch(&i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
-                                      i->go.version, i->bytes, n, &gone, err));
+                                      i->go.version, i->bytes, cut_of(i, &i->plain), &gone, err));
         if (!i->client.stranger) continue;
         /* the next push meets the new hub; meanwhile the states begin at zero, as those of an optimizer do */
         memset(i->all.x, 0, i->all.params.total * sizeof *i->all.x);
@@ -302,9 +344,9 @@ static bt_code agree(bt_island *i, bt_code code, bt_err *err) {
 
 static bt_code join_hub(bt_island *i, bt_err *err) {
     do {
-        const size_t n = bt_vector_encode(&i->plain, i->bytes, i->all.x, NULL);
+        bt_vector_encode(&i->plain, i->bytes, i->all.x, NULL);
         i->version = -1;
-        BT_TRY(bt_island_client_join(&i->client, i->bytes, n, &i->coming, err));
+        BT_TRY(bt_island_client_join(&i->client, i->bytes, cut_of(i, &i->plain), &i->coming, err));
         BT_TRY(bring(i, err));
     } while (i->client.stranger);
     return BT_OK;
@@ -344,8 +386,9 @@ static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) 
 static bt_code talk(void *ctx, bt_err *err) {
     bt_island *i = ctx;
     const size_t n = i->all.params.total;
+    const bt_island_payload payload = {i->bytes, cut_of(i, &i->code)};
     i->rejoined = false;
-    BT_TRY(bt_island_client_push(&i->client, &i->push, i->bytes, &i->coming, &i->rejoined, err));
+    BT_TRY(bt_island_client_push(&i->client, &i->push, &payload, &i->coming, &i->rejoined, err));
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
         if (i->rejoined) i->version = -1;
         BT_TRY(bring(i, err));

@@ -47,22 +47,31 @@ static void tell(bt_island_client *c, bool lost, const char *line) {
 
 static int poll_ms(const bt_island_client *c) { return c->between_steps ? 0 : POLL_MS; }
 
-/* false: there was no room for it within a poll */
-static bool post(bt_island_client *c, bt_island_head head, const void *payload) {
+/* to process `part` of the hub. false: there was no room for it within the time */
+static bool post_to(bt_island_client *c, size_t part, bt_island_head head, const void *payload,
+                    int timeout_ms) {
+    const bt_island_port *port = &c->cfg.ports[part];
     head.epoch = c->epoch;
     head.island = c->island;
     head.incarnation = c->incarnation;
+    head.part = (uint32_t)part;
     const size_t n = bt_island_write(c->out, &head, payload);
-    return c->cfg.port.send(c->cfg.port.ctx, c->out, n, poll_ms(c)) == BT_PORT_SENT;
+    return port->send(port->ctx, c->out, n, timeout_ms) == BT_PORT_SENT;
 }
 
-/* the next message of the hub; head->type BT_ISLAND_TYPES: none came within a poll */
-static bt_code take(bt_island_client *c, bt_island_head *head, const void **payload, bt_err *err) {
+static bool post(bt_island_client *c, bt_island_head head, const void *payload) {
+    return post_to(c, 0, head, payload, poll_ms(c));
+}
+
+/* the next message of process `part` of the hub; head->type BT_ISLAND_TYPES: none came within the time */
+static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_island_head *head,
+                         const void **payload, bt_err *err) {
+    const bt_island_port *port = &c->cfg.ports[part];
     size_t n = 0;
     bt_err why = BT_ERR_INIT;
     head->type = BT_ISLAND_TYPES;
     BT_TRY(check_interrupted(c, err));
-    BT_TRY(c->cfg.port.receive(c->cfg.port.ctx, c->in, &n, poll_ms(c), err));
+    BT_TRY(port->receive(port->ctx, c->in, &n, timeout_ms, err));
     if (n == 0) return BT_OK;
     const bt_code code = bt_island_parse(c->in, n, BT_SENT_BY_HUB, head, payload, &why);
     if (code == BT_UNSUPPORTED) return bt_fail(err, code, "the hub sent %s", why.msg);
@@ -70,6 +79,10 @@ static bt_code take(bt_island_client *c, bt_island_head *head, const void **payl
     if (code == BT_OK) c->heard_ns = bt_now_ns();
     if (code == BT_OK) tell(c, false, "the hub answers again");
     return BT_OK;
+}
+
+static bt_code take(bt_island_client *c, bt_island_head *head, const void **payload, bt_err *err) {
+    return take_from(c, 0, poll_ms(c), head, payload, err);
 }
 
 static bt_code refused(const bt_island_head *head, const void *payload, bt_err *err) {
@@ -163,38 +176,81 @@ static uint32_t chunks_of(size_t bytes) {
     return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
 }
 
-/* *at chunks of the update have been sent; goes on until the socket is full for a poll */
-static void send_chunks(bt_island_client *c, const void *payload, size_t bytes, uint32_t *at) {
-    const uint32_t n = chunks_of(bytes);
-    while (*at < n) {
-        const size_t from = (size_t)*at * BT_ISLAND_CHUNK;
-        const bt_island_head head = {.type = BT_ISLAND_CHUNK_MESSAGE,
-                                     .seq = c->seq,
-                                     .chunk = *at,
-                                     .chunks = n,
-                                     .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, bytes - from)};
-        if (!post(c, head, (const char *)payload + from)) return;
-        ++*at;
+typedef struct send_state {          /* of the newest update */
+    const char *bytes[BT_HUB_PARTS]; /* for each process of the hub */
+    size_t n[BT_HUB_PARTS];
+    uint32_t at[BT_HUB_PARTS]; /* chunks that have been sent */
+} send_state;
+
+static void begin_send(const bt_island_client *c, const bt_island_payload *p, bool any,
+                       send_state *s) {
+    const char *at = any ? p->bytes : NULL;
+    *s = (send_state){.n = {0}};
+    for (size_t k = 0; any && k < c->cfg.n_ports; k++) {
+        s->bytes[k] = at;
+        s->n[k] = p->cut->bytes[k];
+        at += s->n[k];
     }
 }
 
+static bool send_chunk(bt_island_client *c, send_state *s, size_t part, int timeout_ms) {
+    const size_t from = (size_t)s->at[part] * BT_ISLAND_CHUNK;
+    const bt_island_head head = {.type = BT_ISLAND_CHUNK_MESSAGE,
+                                 .seq = c->seq,
+                                 .chunk = s->at[part],
+                                 .chunks = chunks_of(s->n[part]),
+                                 .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK,
+                                                                s->n[part] - from)};
+    if (!post_to(c, part, head, s->bytes[part] + from, timeout_ms)) return false;
+    s->at[part]++;
+    return true;
+}
+
+/* A chunk to each process of the hub that has room for it, until all is sent (true) or none had room within a
+ * poll */
+static bool send_chunks(bt_island_client *c, send_state *s) {
+    for (;;) {
+        size_t left = BT_HUB_PARTS;
+        bool any = false;
+        for (size_t k = 0; k < c->cfg.n_ports; k++) {
+            if (s->at[k] == chunks_of(s->n[k])) continue;
+            any |= c->cfg.n_ports > 1 && send_chunk(c, s, k, 0);
+            if (s->at[k] < chunks_of(s->n[k])) left = k;
+        }
+        if (left == BT_HUB_PARTS) return true;
+        if (!any && !send_chunk(c, s, left, poll_ms(c))) return false;
+    }
+}
+
+/* What processes of the hub that are not the first have to say while its answer is waited for */
+static bt_code look_at_others(bt_island_client *c, bt_err *err) {
+    for (size_t k = 1; k < c->cfg.n_ports; k++) {
+        bt_island_head head;
+        const void *in;
+        BT_TRY(take_from(c, k, 0, &head, &in, err));
+        if (head.type == BT_ISLAND_REFUSED) return refused(&head, in, err);
+    }
+    return BT_OK;
+}
+
 /* until the hub's go; *stranger: it does not know this island */
-static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, const void *payload,
-                           bt_island_go *go, bool *stranger, bt_err *err) {
+static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
+                           const bt_island_payload *payload, bt_island_go *go, bool *stranger,
+                           bt_err *err) {
     int64_t asked_ns = wait_begin(c);
-    const size_t bytes = push ? (size_t)push->bytes : 0;
-    uint32_t at = 0;
+    send_state sending;
+    begin_send(c, payload, push && push->bytes, &sending);
     bool asked = !push;
     *stranger = false;
     for (;;) {
         bt_island_head head;
         const void *in;
         bool again;
-        if (!asked) send_chunks(c, payload, bytes, &at);
-        if (!asked && at == chunks_of(bytes))
+        if (!asked && send_chunks(c, &sending))
             asked = post(
                 c, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = c->seq, .bytes = sizeof *push},
                 push);
+        BT_TRY(look_at_others(c, err));
         BT_TRY(take(c, &head, &in, err));
         if (head.type == BT_ISLAND_GO && head.epoch == c->epoch) {
             memcpy(go, in, sizeof *go);
@@ -202,7 +258,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
         }
         if (head.type == BT_ISLAND_REFUSED) return refused(&head, in, err);
         if (head.type == BT_ISLAND_RESEND && head.seq == c->seq) {
-            at = 0;
+            memset(sending.at, 0, sizeof sending.at);
             asked = false;
         }
         if (head.type == BT_ISLAND_STRANGER) {
@@ -217,15 +273,16 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push, cons
     }
 }
 
-bt_code bt_island_client_join(bt_island_client *c, const void *weights, size_t bytes,
+bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt_island_cut *cut,
                               bt_island_go *go, bt_err *err) {
+    const bt_island_payload payload = {weights, cut};
+    bt_island_push first = {.kind = BT_PUSH_WEIGHTS, .sequences = 1};
+    for (size_t k = 0; k < c->cfg.n_ports; k++) first.bytes += (int64_t)cut->bytes[k];
     for (;;) {
         bool stranger, welcome;
         BT_TRY(say_hello(c, "", 0, &welcome, err));
-        const bt_island_push first = {
-            .kind = BT_PUSH_WEIGHTS, .bytes = (int64_t)bytes, .sequences = 1};
         c->seq += c->want_weights;
-        BT_TRY(wait_for_go(c, c->want_weights ? &first : NULL, weights, go, &stranger, err));
+        BT_TRY(wait_for_go(c, c->want_weights ? &first : NULL, &payload, go, &stranger, err));
         if (!stranger) return BT_OK;
     }
 }
@@ -239,8 +296,9 @@ static void leave_out(bt_island_client *c, bool *rejoined) {
 }
 
 /* Until a go, of the update or of a join. payload NULL: it cannot be sent again */
-static bt_code offer(bt_island_client *c, const bt_island_push *push, const void *payload,
-                     bt_island_go *go, bool *rejoined, bt_err *err) {
+static bt_code offer(bt_island_client *c, const bt_island_push *push,
+                     const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
+                     bt_err *err) {
     bool stranger = true, welcome, wanted = !*rejoined;
     char claim[240];
     while (stranger) {
@@ -264,8 +322,9 @@ static bt_code offer(bt_island_client *c, const bt_island_push *push, const void
     return BT_OK;
 }
 
-bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push, const void *payload,
-                              bt_island_go *go, bool *rejoined, bt_err *err) {
+bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
+                              const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
+                              bt_err *err) {
     const bool wanted = !c->left_behind;
     bool stranger;
     *rejoined = false;
@@ -287,8 +346,9 @@ bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *p
 
 /* ---- fetch ------------------------------------------------------------------------------------- */
 
-bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
-                               size_t bytes, bool *gone, bt_err *err) {
+/* what process `part` of the hub has of them */
+static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetch *what, void *out,
+                          size_t bytes, bool *gone, bt_err *err) {
     const uint32_t n = chunks_of(bytes);
     uint32_t got = 0, wanted = 0; /* parts come in order; [got, wanted) are on their way */
     int64_t asked_ns = wait_begin(c);
@@ -298,13 +358,15 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
         const void *in;
         bool again;
         if (wanted < n && wanted - got <= WINDOW / 2) {
-            const bt_island_fetch f = {
-                .kind = kind, .version = version, .first = wanted, .n = WINDOW / 2};
-            if (post(c, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f))
+            bt_island_fetch f = *what;
+            f.first = wanted;
+            f.n = WINDOW / 2;
+            const bt_island_head ask = {.type = BT_ISLAND_FETCH, .bytes = sizeof f};
+            if (post_to(c, part, ask, &f, poll_ms(c)))
                 wanted = (uint32_t)bt_min_size(n, wanted + WINDOW / 2);
         }
-        BT_TRY(take(c, &head, &in, err));
-        if (head.type == BT_ISLAND_PART && head.seq == (uint64_t)kind && head.chunk == got) {
+        BT_TRY(take_from(c, part, poll_ms(c), &head, &in, err));
+        if (head.type == BT_ISLAND_PART && head.seq == (uint64_t)what->kind && head.chunk == got) {
             const size_t at = (size_t)got * BT_ISLAND_CHUNK;
             if (head.chunks != n || head.bytes != bt_min_size(BT_ISLAND_CHUNK, bytes - at))
                 return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model");
@@ -318,6 +380,18 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
         }
         BT_TRY(wait_more(c, &asked_ns, &again, err));
         if (again) wanted = got;
+    }
+    return BT_OK;
+}
+
+bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
+                               const bt_island_cut *cut, bool *gone, bt_err *err) {
+    const bt_island_fetch what = {.kind = kind, .version = version};
+    char *at = out;
+    *gone = c->stranger = false;
+    for (size_t k = 0; k < c->cfg.n_ports && !*gone; k++) {
+        BT_TRY(fetch_from(c, k, &what, at, cut->bytes[k], gone, err));
+        at += cut->bytes[k];
     }
     return BT_OK;
 }

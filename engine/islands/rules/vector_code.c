@@ -53,9 +53,14 @@ size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, floa
 }
 
 bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
     if (n != bt_vector_bytes(c)) return false;
     memset(x, 0, c->params->total * sizeof *x);
+    return bt_vector_decode_into(c, x, bytes, n);
+}
+
+bool bt_vector_decode_into(const bt_vector_code *c, float *x, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    if (n != bt_vector_bytes(c)) return false;
     for (size_t k = c->first; k < end_of(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
         const size_t size = tensor_bytes(c, t);

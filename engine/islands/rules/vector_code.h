@@ -27,5 +27,7 @@ size_t bt_vector_bytes(const bt_vector_code *c);
 size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, float *residual);
 /* into x, whose other elements become zero; false: these bytes are no such array */
 bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size_t n);
+/* the same, and the other elements stay as they are */
+bool bt_vector_decode_into(const bt_vector_code *c, float *x, const void *bytes, size_t n);
 
 #endif

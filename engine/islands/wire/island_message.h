@@ -14,12 +14,13 @@
 #include "engine/base/status.h"
 
 enum {
-    BT_ISLAND_VERSION = 2,       /* of this protocol */
+    BT_ISLAND_VERSION = 3,       /* of this protocol */
     BT_ISLAND_CHUNK = 256 << 10, /* bytes of a chunk's payload: CURVE copies a frame three times */
     BT_ISLAND_HEAD = 64,
     BT_ISLAND_FRAME = BT_ISLAND_HEAD + BT_ISLAND_CHUNK, /* the largest frame */
     BT_ISLAND_CHUNKS = 1 << 20,                         /* of one update, at most: 256 GiB */
-    BT_ISLAND_NAME = 64
+    BT_ISLAND_NAME = 64,
+    BT_HUB_PARTS = 16 /* processes of a hub, at most */
 };
 
 /* ---- payloads -------------------------------------------------------------------------------- */
@@ -100,6 +101,7 @@ typedef struct bt_island_head {
     uint64_t version; /* PART: of the weights it is of */
     uint32_t chunk, chunks;
     uint32_t bytes; /* of the payload */
+    uint32_t part;  /* which process of the hub it is for, or from */
 } bt_island_head;
 
 typedef enum { BT_SENT_BY_ISLAND, BT_SENT_BY_HUB } bt_island_sender;

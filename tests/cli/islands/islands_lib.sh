@@ -2,6 +2,7 @@
 b hub --keys keys a b c >/dev/null 2>err || fault "no keys: $(cat err)"
 
 declare -A process=()
+hub_by=()                                       # words before `bitrain hub`
 # one run is islands of 16 sequences a step
 part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
       --seq-len 32 --micro-batch 4 --data synth:chain --set model.vocab=64 --set data.val_frac=0 --isa generic --threads 1
@@ -11,7 +12,7 @@ part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.head
 start_hub() {
     local i
     : >address
-    "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store hub.db --out hub-out "$@" >address 2>hub.err &
+    "${hub_by[@]}" "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store hub.db --out hub-out "$@" >address 2>hub.err &
     hub=$!
     started+=($hub)
     for i in $(seq 400); do
@@ -64,7 +65,7 @@ kill_hub() {
     wait $hub 2>/dev/null
 }
 hub_again() {
-    "$BITRAIN" hub --listen "127.0.0.1:${address##*:}" --keys keys --store hub.db --out hub-out "$@" >/dev/null 2>>hub.err &
+    "${hub_by[@]}" "$BITRAIN" hub --listen "$address" --keys keys --store hub.db --out hub-out "$@" >/dev/null 2>>hub.err &
     hub=$!
     started+=($hub)
 }

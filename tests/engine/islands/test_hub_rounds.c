@@ -90,7 +90,8 @@ static void fragments_take_turns(void **state) {
     int64_t replayed;
     assert_non_null(mkdtemp(dir));
     world *w = WORLD(1, "--mode", "diloco", "--inner", "6", "--steps", "100", "--codec", "int4",
-                     "--set", "islands.warmup=0", "--set", "islands.fragments=3");
+                     "--set", "islands.warmup=0", "--set", "islands.fragments=3", "--set",
+                     "islands.outer_lr=0.7", "--set", "islands.outer_momentum=0.9");
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
     join(w, 1);
     bt_hub_model *m = w->hub->model;
@@ -189,7 +190,8 @@ static void a_quorum_goes_on(void **state) {
 static void a_late_delta_is_averaged(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "100", "--set",
-                     "islands.warmup=0", "--set", "islands.outer_momentum=0");
+                     "islands.warmup=0", "--set", "islands.outer_lr=0.7", "--set",
+                     "islands.outer_momentum=0");
     w->hub->cfg.quorum = 1;
     join(w, 2);
     double theta = 0.5;

@@ -159,7 +159,8 @@ static void asynchronous_steps_shrink(void **state) {
 static void deltas_take_an_outer_step(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "20", "--set",
-                     "islands.warmup=0");
+                     "islands.warmup=0", "--set", "islands.outer_lr=0.7", "--set",
+                     "islands.outer_momentum=0.9");
     join(w, 2);
     assert_int_equal(w->at[0].go.kind, BT_PUSH_DELTA);
     assert_int_equal(w->at[0].go.steps, 5);

@@ -1,0 +1,266 @@
+/* hub_parts.c - orders of the first process, and what each of them is.
+ *
+ * The others begin a reduction and test it while they look at their sockets; the first adds its share when it
+ * has an order, and broadcasts that. */
+#include "engine/islands/hub/hub_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/islands/hub/hub_internal.h"
+#include "engine/islands/rules/outer_step.h"
+
+typedef enum {
+    ORDER_JOB,
+    ORDER_MEMBER,
+    ORDER_HAVE,
+    ORDER_NORM,
+    ORDER_WEIGHTS,
+    ORDER_CHANGE,
+    ORDER_KEEP,
+    ORDER_SAVE,
+    ORDER_END
+} order_kind;
+
+typedef struct order { /* the fields that its kind needs; the others are zero */
+    order_kind kind;
+    uint32_t member;
+    uint64_t seq, bytes; /* bytes: of the text that follows */
+    int64_t push, version;
+    bt_hub_change change;
+    /* MEMBER: of the member; KEEP: `applied` of all members */
+    int64_t state;
+    uint32_t incarnation;
+    char key[44];
+    uint64_t applied[BT_HUB_ISLANDS];
+} order;
+
+static bt_comm *all(void) { return bt_comm_world(); }
+
+/* to the others; nothing in a hub of one process */
+static bt_code give(bt_hub *h, order *o, const char *text, bt_err *err) {
+    if (h->parts == 1) return BT_OK;
+    h->order = 1;
+    BT_TRY(bt_all_reduce_i64_start(all(), &h->order, 1, BT_SUM, &h->ordered, err));
+    BT_TRY(bt_request_wait(&h->ordered, err));
+    BT_TRY(bt_broadcast(all(), o, sizeof *o, 0, err));
+    if (!o->bytes) return BT_OK;
+    return bt_broadcast(all(), (void *)(uintptr_t)text, o->bytes, 0, err);
+}
+
+static uint32_t index_of(const bt_hub *h, const bt_member *m) { return bt_hub_number(h, m) - 1; }
+
+/* ---- job ------------------------------------------------------------------------------------- */
+
+static bt_code begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
+    const bt_code code = bt_agree(all(), bt_hub_begin_job(h, text, n, err), err);
+    if (code == BT_OK) return BT_OK;
+    bt_hub_model_destroy(h->model);
+    h->model = NULL;
+    return code;
+}
+
+bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
+    order o = {.kind = ORDER_JOB, .bytes = n};
+    BT_TRY(give(h, &o, text, err));
+    return begin_job(h, text, n, err);
+}
+
+static bt_code obey_job(bt_hub *h, const order *o, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    char *text = malloc(o->bytes + 1);
+    if (!text) return bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
+    bt_code code = bt_broadcast(all(), text, o->bytes, 0, err);
+    if (code == BT_OK) { /* a refusal is the first process' to tell */
+        text[o->bytes] = 0;
+        (void)!begin_job(h, text, o->bytes, &why);
+    }
+    free(text);
+    return code;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+bt_code bt_hub_all_member(bt_hub *h, const bt_member *m, bt_err *err) {
+    order o = {.kind = ORDER_MEMBER,
+               .member = index_of(h, m),
+               .state = m->state,
+               .incarnation = m->incarnation,
+               .seq = m->applied};
+    snprintf(o.key, sizeof o.key, "%s", m->key);
+    return give(h, &o, NULL, err);
+}
+
+static void obey_member(bt_hub *h, const order *o) {
+    bt_member *m = &h->members[o->member];
+    bt_hub_unstage(m);
+    m->state = (bt_member_state)o->state;
+    m->incarnation = o->incarnation;
+    m->applied = o->seq;
+    m->seen_ns = h->now_ns;
+    snprintf(m->key, sizeof m->key, "%s", o->key);
+    if (h->n <= o->member) h->n = o->member + 1;
+}
+
+static bt_code have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out, bt_err *err) {
+    const size_t own = bt_hub_update_bytes(h, m, kind, false);
+    const bool mine = m->staging == seq && m->chunks == bt_hub_chunks(own) &&
+                      m->arrived == m->chunks;
+    int64_t sums[2] = {!mine, h->part ? m->bytes - m->told_bytes : 0};
+    BT_TRY(bt_all_reduce_i64(all(), sums, 2, BT_SUM, err));
+    *out = sums[0] == 0;
+    if (h->part) {
+        m->told_bytes = m->bytes;
+        m->pushed = *out;
+    } else {
+        m->bytes += sums[1];
+    }
+    return BT_OK;
+}
+
+bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out,
+                        bt_err *err) {
+    order o = {.kind = ORDER_HAVE, .member = index_of(h, m), .seq = seq, .push = kind};
+    BT_TRY(give(h, &o, NULL, err));
+    return have(h, m, seq, kind, out, err);
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+static bt_hub_part part_of(bt_hub *h, const bt_member *m, int64_t kind, double weight) {
+    return (bt_hub_part){m->staged, bt_hub_update_bytes(h, m, kind, false), weight};
+}
+
+static bt_code norm(bt_hub *h, const bt_member *m, int64_t kind, double *out, bt_err *err) {
+    const bt_hub_part part = part_of(h, m, kind, 1);
+    bt_err why = BT_ERR_INIT;
+    double sums[2] = {1, 0};
+    if (bt_hub_model_mean(h->model, &part, 1, &why)) {
+        const double x = bt_vector_norm(h->model->mean + h->model->begin, h->model->part);
+        sums[0] = 0;
+        sums[1] = x * x;
+    }
+    BT_TRY(bt_all_reduce_f64(all(), sums, 2, BT_SUM, err));
+    *out = sums[0] > 0 ? (double)NAN : sqrt(sums[1]);
+    return BT_OK;
+}
+
+bt_code bt_hub_all_norm(bt_hub *h, const bt_member *m, double *out, bt_err *err) {
+    order o = {.kind = ORDER_NORM, .member = index_of(h, m), .push = m->push.kind};
+    BT_TRY(give(h, &o, NULL, err));
+    return norm(h, m, m->push.kind, out, err);
+}
+
+static bt_code weights(bt_hub *h, const bt_member *m, bt_err *err) {
+    const bt_hub_part part = part_of(h, m, BT_PUSH_WEIGHTS, 1);
+    int64_t ok = bt_hub_model_set_weights(h->model, part.bytes, part.n);
+    BT_TRY(bt_all_reduce_i64(all(), &ok, 1, BT_MIN, err));
+    h->model->has_weights = ok;
+    return BT_OK;
+}
+
+bt_code bt_hub_all_weights(bt_hub *h, const bt_member *m, bt_err *err) {
+    order o = {.kind = ORDER_WEIGHTS, .member = index_of(h, m)};
+    BT_TRY(give(h, &o, NULL, err));
+    return weights(h, m, err);
+}
+
+static bt_code mean(bt_hub *h, const bt_hub_change *c, bt_err *err) {
+    bt_hub_part parts[BT_HUB_ISLANDS];
+    const int64_t kind = c->how.kind == BT_PUSH_GRADIENT ? BT_PUSH_GRADIENT : BT_PUSH_DELTA;
+    for (size_t i = 0; i < c->n; i++)
+        parts[i] = part_of(h, &h->members[c->member[i]], kind, c->weight[i]);
+    bt_hub_model_use(h->model, c->how.kind == BT_PUSH_DELTA ? c->how.position : -1);
+    return bt_hub_model_mean(h->model, parts, c->n, err) ? BT_OK : err->code;
+}
+
+static bt_code change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
+    bt_hub_model *m = h->model;
+    BT_TRY(bt_agree(all(), mean(h, c, err), err));
+    if (c->how.kind == BT_PUSH_GRADIENT)
+        return bt_hub_model_gradient_step(m, c->how.position, c->how.factor, step, err);
+    if (c->how.kind == BT_PUSH_DELTA)
+        bt_hub_model_outer_step(m, m->cfg.outer_lr, m->cfg.outer_momentum);
+    else
+        bt_hub_model_average(m, c->how.factor);
+    return BT_OK;
+}
+
+bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
+    order o = {.kind = ORDER_CHANGE, .change = *c};
+    BT_TRY(give(h, &o, NULL, err));
+    return change(h, c, step, err);
+}
+
+/* ---- what is kept ----------------------------------------------------------------------------- */
+
+static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
+    BT_TRY(bt_agree(all(), bt_hub_state_log(h->state, a, version, err), err));
+    if (a->kind >= 0) bt_hub_model_publish(h->model);
+    return BT_OK;
+}
+
+bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
+    order o = {.kind = ORDER_KEEP, .version = version, .change.how = *a};
+    for (size_t i = 0; i < h->n; i++) o.applied[i] = h->members[i].applied;
+    BT_TRY(give(h, &o, NULL, err));
+    return keep(h, a, version, err);
+}
+
+static bt_code obey_keep(bt_hub *h, const order *o, bt_err *err) {
+    for (size_t i = 0; i < h->n; i++) {
+        bt_member *m = &h->members[i];
+        if (m->applied == o->applied[i]) continue;
+        m->applied = o->applied[i];
+        bt_hub_unstage(m);
+    }
+    return keep(h, &o->change.how, o->version, err);
+}
+
+bt_code bt_hub_all_save(bt_hub *h, bt_err *err) {
+    order o = {.kind = ORDER_SAVE};
+    BT_TRY(give(h, &o, NULL, err));
+    return bt_hub_state_save(h->state, err);
+}
+
+bt_code bt_hub_all_end(bt_hub *h, bt_err *err) {
+    order o = {.kind = ORDER_END};
+    return give(h, &o, NULL, err);
+}
+
+/* ---- the others ------------------------------------------------------------------------------ */
+
+static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
+    bt_member *m = &h->members[o->member];
+    bt_hub_step step;
+    double ignored;
+    bool have_it;
+    switch (o->kind) {
+    case ORDER_JOB: return obey_job(h, o, err);
+    case ORDER_MEMBER: obey_member(h, o); return BT_OK;
+    case ORDER_HAVE: return have(h, m, o->seq, o->push, &have_it, err);
+    case ORDER_NORM: return norm(h, m, o->push, &ignored, err);
+    case ORDER_WEIGHTS: return weights(h, m, err);
+    case ORDER_CHANGE: return change(h, &o->change, &step, err);
+    case ORDER_KEEP: return obey_keep(h, o, err);
+    case ORDER_SAVE: return bt_hub_state_save(h->state, err);
+    case ORDER_END: *end = true; return BT_OK;
+    }
+    return bt_fail(err, BT_CHECK, "an order of kind %d", (int)o->kind);
+}
+
+bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) {
+    bool done = false;
+    order o;
+    *end = false;
+    if (!h->ordered.active) {
+        h->order = 0;
+        BT_TRY(bt_all_reduce_i64_start(all(), &h->order, 1, BT_SUM, &h->ordered, err));
+    }
+    BT_TRY(bt_request_test(&h->ordered, &done, err));
+    if (!done) return BT_OK;
+    BT_TRY(bt_broadcast(all(), &o, sizeof o, 0, err));
+    return obey(h, &o, end, err);
+}

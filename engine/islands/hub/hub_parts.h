@@ -1,0 +1,50 @@
+/* hub_parts.h - a hub of several processes, which are the ranks of one MPI job.
+ *
+ * Each has a run of the model's tensors (hub_model.h) with its optimizer states, takes chunks of updates of
+ * it and answers fetches of it at an address of its own. The first process alone knows rounds, clocks and
+ * data, as a hub of one process does. What needs all of the model it orders, and all do it together:
+ *
+ *     first process         the others
+ *     bt_hub_all_X          bt_hub_obey, which does the same X
+ *
+ * An update counts when all have their part of it, and is acknowledged when all have it on their disks: the
+ * processes have the same version of the weights between two orders. They live and die together: a job that
+ * was killed goes on from the newest update that all had kept (hub_state.h).
+ * In a hub of one process bt_hub_all_X is X.
+ * Threads: one. Errors are the same on all processes. */
+#ifndef BT_ENGINE_ISLANDS_HUB_HUB_PARTS_H
+#define BT_ENGINE_ISLANDS_HUB_HUB_PARTS_H
+
+#include "engine/islands/hub/hub_state.h"
+
+/* the island's settings become the job's */
+bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
+/* who the member is now; what a process holds of another incarnation's update is dropped */
+bt_code bt_hub_all_member(bt_hub *h, const bt_member *m, bt_err *err) BT_MUST_CHECK;
+/* *have: all processes have all chunks of the member's update `seq`, which is of this kind (bt_push_kind) */
+bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *have,
+                        bt_err *err) BT_MUST_CHECK;
+/* L2 norm of the member's staged update; NaN: it is no encoded array */
+bt_code bt_hub_all_norm(bt_hub *h, const bt_member *m, double *norm, bt_err *err) BT_MUST_CHECK;
+/* the member's staged update becomes the weights; model->has_weights stays false where one is not finite */
+bt_code bt_hub_all_weights(bt_hub *h, const bt_member *m, bt_err *err) BT_MUST_CHECK;
+
+typedef struct bt_hub_change { /* a step by the mean of staged updates */
+    bt_hub_applied how;
+    size_t n;
+    uint32_t
+        member[BT_HUB_ISLANDS];    /* (n) in bt_hub.members, in the order in which they are added */
+    double weight[BT_HUB_ISLANDS]; /* (n) tokens */
+} bt_hub_change;
+bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err)
+    BT_MUST_CHECK;
+/* a record of the change in the log, then it is published; updates that the members have behind them are dropped */
+bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_hub_all_save(bt_hub *h, bt_err *err) BT_MUST_CHECK; /* a checkpoint of the whole */
+bt_code bt_hub_all_end(bt_hub *h, bt_err *err) BT_MUST_CHECK;  /* no order will follow */
+
+/* of the processes that are not the first: does what has been ordered, if anything; *end: that was the end */
+bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) BT_MUST_CHECK;
+
+#endif
