@@ -193,8 +193,9 @@ static void draw_tabs(bt_top *t, int y) {
     int x = 1, gap = t->canvas.w < 96 ? 1 : 2;
     for (int i = 1; i < BT_SCREEN_COUNT; i++) {
         bool on = (int)t->screen == i;
-        t->tab_x[i] = x;
-        char digit[4] = {(char)('0' + i), ' ', 0};
+        t->tab_x[i] = t->tab_end[i] = x;
+        if (i == BT_SCREEN_ISLANDS && !on && !t->view->head.hub) continue;
+        char digit[4] = {(char)('0' + i % 10), ' ', 0};
         x += bt_canvas_text(
             &t->canvas, x, y, t->canvas.w - x,
             (bt_style){.fg = on ? BT_C_ACCENT : BT_C_FAINT, .attr = on ? BT_ATTR_BOLD : 0}, digit);

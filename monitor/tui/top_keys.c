@@ -389,6 +389,9 @@ static void input_key(bt_top *t, int32_t key) {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+/* the last one is of hubs alone */
+static int last_screen(const bt_top *t) { return BT_SCREEN_COUNT - (t->view->head.hub ? 1 : 2); }
+
 static void look(bt_top *t, bt_action a) {
     int panes = bt_screens[t->screen].panes;
     switch (a) {
@@ -396,13 +399,13 @@ static void look(bt_top *t, bt_action a) {
         if (panes > 1)
             t->pane = (t->pane + 1) % panes;
         else
-            go_screen(t, (int)t->screen % (BT_SCREEN_COUNT - 1) + 1);
+            go_screen(t, (int)t->screen % last_screen(t) + 1);
         break;
     case BT_DO_PANE_PREV:
         if (panes > 1)
             t->pane = (t->pane + panes - 1) % panes;
         else
-            go_screen(t, ((int)t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1);
+            go_screen(t, ((int)t->screen + last_screen(t) - 2) % last_screen(t) + 1);
         break;
     case BT_DO_EXPAND: expand(t); break;
     case BT_DO_VALUE:
@@ -544,7 +547,7 @@ void bt_top_key(bt_top *t, int32_t key) {
     else if (t->help && key == 'q')
         t->help = false;
     else if (bt_keys_action(key) == BT_DO_SCREEN)
-        go_screen(t, key - '0');
+        go_screen(t, key == '0' ? 10 : key - '0');
     else
         act(t, bt_keys_action(key));
 }

@@ -183,6 +183,7 @@ static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_COMM) BT_TRY(bt_view_load_comm(v, ask, err));
     if (ask->parts & BT_VIEW_PANEL) BT_TRY(bt_view_load_panel(v, ask, err));
     if (ask->parts & BT_VIEW_EVENTS) BT_TRY(bt_view_load_events(v, ask, err));
+    if (ask->parts & BT_VIEW_ISLANDS) BT_TRY(bt_view_load_islands(v, err));
     if (ask->parts & BT_VIEW_SETTINGS) BT_TRY(bt_view_load_settings(v, err));
     return BT_OK;
 }

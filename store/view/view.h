@@ -50,7 +50,8 @@ enum {
     BT_VIEW_COMM = 128,
     BT_VIEW_PANEL = 256,
     BT_VIEW_SETTINGS = 512,
-    BT_VIEW_ALL = 1023
+    BT_VIEW_ISLANDS = 1024,
+    BT_VIEW_ALL = 2047
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
 typedef enum {
@@ -152,6 +153,7 @@ typedef struct bt_view_head {
     bt_view_trouble trouble;
     bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
     int n_chips;
+    bool hub; /* the run is a hub's, and its ranks are islands */
 } bt_view_head;
 
 typedef struct bt_view_series {
@@ -362,6 +364,31 @@ typedef struct bt_view_runs {
     int64_t total;
 } bt_view_runs;
 
+typedef struct bt_view_island {
+    char name[64], host[BT_HOST_MAX];
+    double value[BT_MI_COUNT];
+} bt_view_island;
+
+typedef struct bt_view_staleness {
+    int64_t staleness;
+    double updates;
+} bt_view_staleness;
+
+enum { BT_VIEW_ISLANDS_MAX = 64, BT_VIEW_STALENESS_MAX = 65 };
+/* of a hub's run: its islands at the newest sample, by name; nothing of other runs */
+typedef struct bt_view_islands {
+    int64_t step; /* the newest sample; -1: none yet */
+    size_t n, n_stale;
+    bt_view_island island[BT_VIEW_ISLANDS_MAX];
+    bt_view_staleness stale[BT_VIEW_STALENESS_MAX]; /* ascending */
+    /* of the members: how many, steps of the slowest and the fastest, sequences of a step of all */
+    double training, slowest, fastest, sequences;
+    double tokens_per_update; /* mean so far: the effective batch */
+    double bytes;             /* of updates that came in */
+    double updates, mean_staleness;
+    int64_t joined, left, lost, late, refused; /* events of the whole run */
+} bt_view_islands;
+
 typedef struct bt_view {
     bt_view_head head;
     bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* those asked for, then the ghosts */
@@ -374,6 +401,7 @@ typedef struct bt_view {
     bt_view_panel panel;
     bt_view_events events;
     bt_view_settings settings;
+    bt_view_islands islands;
     bt_view_runs runs;
     struct bt_view_impl *impl;
 } bt_view;

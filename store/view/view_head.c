@@ -110,6 +110,8 @@ static bool on_fact(void *ctx, const bt_row *r) {
     if (!r->cells[0]) return true;
     if (strcmp(r->cells[0], "steps_total") == 0)
         s->fact_steps = number(r, 1);
+    else if (strcmp(r->cells[0], "islands.settings") == 0)
+        s->m->hub = true;
     else if (strcmp(r->cells[0], "isa") == 0)
         copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
     else
@@ -125,6 +127,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     settings s = {NAN, NAN, NAN, NAN, m};
     if (!m->settings_whole) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
+        m->hub = false;
         BT_TRY(bt_vq_rows(m,
                           "SELECT key, value FROM configs WHERE run = ?1 AND key IN "
                           "('train.steps', 'train.tokens', 'train.batch_tokens', "
@@ -132,7 +135,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
                           run, NULL, 0, on_config, &s, err));
         BT_TRY(bt_vq_rows(m,
                           "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
-                          "'params', 'isa')",
+                          "'params', 'isa', 'islands.settings')",
                           run, NULL, 0, on_fact, &s, err));
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps
                                    : s.steps > 0    ? s.steps
@@ -142,6 +145,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
         m->settings_whole = steps > 0;
     }
     h->steps_total = m->steps_total;
+    h->hub = m->hub;
     snprintf(h->params, sizeof h->params, "%s", m->params);
     snprintf(h->preset, sizeof h->preset, "%s", m->preset);
     snprintf(h->isa, sizeof h->isa, "%s", m->isa);

@@ -109,6 +109,7 @@ typedef struct bt_view_impl {
     /* of the run's settings */
     char params[32], preset[32], isa[32];
     bool settings_whole; /* there was a step already: facts come before */
+    bool hub;
     int64_t steps_total;
     /* caches */
     bt_stream *stream;
@@ -182,6 +183,7 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_
 bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_panel(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_islands(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 
 /* the steps a range of the ask covers, up to the instant */
@@ -198,6 +200,7 @@ typedef struct bt_sample_steps {
  * last */
 bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest,
                         bt_sample_steps *out, bt_err *err) BT_MUST_CHECK;
+void bt_view_islands_json(const bt_view_islands *l, bt_json *j);
 void bt_view_panel_json(const bt_view_panel *p, bt_json *j);
 /* rank rows of `window` sampled steps up to `to` into impl->row */
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_MUST_CHECK;

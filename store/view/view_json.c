@@ -14,6 +14,7 @@ static void head(const bt_view *v, bt_json *j) {
     bt_json_str(j, "run", h->run);
     state(j, h->state);
     bt_json_bool(j, "live", h->live);
+    bt_json_bool(j, "hub", h->hub);
     bt_json_num(j, "age_s", h->age_s);
     bt_json_str(j, "host", h->host);
     bt_json_str(j, "preset", h->preset);
@@ -490,6 +491,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_COMM) comm(&v->comm, j);
     if (parts & BT_VIEW_PANEL) bt_view_panel_json(&v->panel, j);
     if (parts & BT_VIEW_EVENTS) events(&v->events, j);
+    if (parts & BT_VIEW_ISLANDS) bt_view_islands_json(&v->islands, j);
     if (parts & BT_VIEW_SETTINGS) settings(&v->settings, j);
     if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
     bt_json_end(j, '}');

@@ -141,6 +141,11 @@ static const contract contracts[] = {
      "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history "
      "a:layers.rows.0.grad_norm_history ?:layers.rows.0.update_ratio "
      "a:layers.rows.0.update_history"},
+    {"islands", "base", "",
+     "n:islands.step n:islands.training ?:islands.slowest ?:islands.fastest n:islands.sequences "
+     "?:islands.tokens_per_update n:islands.bytes_wire n:islands.updates ?:islands.mean_staleness "
+     "n:islands.joined n:islands.left n:islands.lost n:islands.late n:islands.refused "
+     "a:islands.rows a:islands.staleness"},
     {"lr_range", "base", "",
      "s:run b:is ?:suggested ?:steepest ?:least ?:diverged ?:top n:step t:nothing a:lr a:loss "
      "a:smooth"},

@@ -126,6 +126,10 @@ bt_code bt_api_layers(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     return answer_parts(a, r, run, BT_VIEW_LAYERS, out, err);
 }
 
+bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
+}
+
 bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
     int64_t limit = 200;

@@ -80,6 +80,7 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
                  {"/stragglers", bt_api_ranks},
                  {"/comm", bt_api_comm},
                  {"/layers", bt_api_layers},
+                 {"/islands", bt_api_islands},
                  {"/panel", bt_api_panel},
                  {"metrics", bt_api_metrics}};
     char name[64], number[16];

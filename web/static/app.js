@@ -14,6 +14,7 @@ import { View } from "./frame/view.js";
 import { commPage } from "./pages/page_comm.js";
 import { comparePage } from "./pages/page_compare.js";
 import { eventsPage } from "./pages/page_events.js";
+import { islandsPage } from "./pages/page_islands.js";
 import { metricsPage } from "./pages/page_metrics.js";
 import { overviewPage } from "./pages/page_overview.js";
 import { ranksPage } from "./pages/page_ranks.js";
@@ -22,7 +23,7 @@ import { stepsPage } from "./pages/page_steps.js";
 import { systemPage } from "./pages/page_system.js";
 import { ternaryPage } from "./pages/page_ternary.js";
 
-// the pages of a run, by the keys 1 to 8
+// the pages of a run, by the keys 1 to 9; `only` names what of a head says that there is such a page
 const pages = [
   { key: "overview", title: "Overview", show: overviewPage },
   { key: "ranks", title: "Ranks", show: ranksPage },
@@ -32,6 +33,7 @@ const pages = [
   { key: "events", title: "Events and goodput", show: eventsPage },
   { key: "system", title: "System", show: systemPage },
   { key: "metrics", title: "Metrics", show: metricsPage },
+  { key: "islands", title: "Islands", show: islandsPage, only: "hub" },
 ];
 const comparedMost = 12;
 

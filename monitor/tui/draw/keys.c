@@ -9,7 +9,7 @@ const bt_bind bt_binds[] = {
 const size_t bt_binds_n = sizeof bt_binds / sizeof bt_binds[0];
 
 bt_action bt_keys_action(int32_t key) {
-    if (key >= '1' && key <= '9') return BT_DO_SCREEN;
+    if (key >= '0' && key <= '9') return BT_DO_SCREEN;
     if (key == BT_KEY_NONE) return BT_DO_NONE;
     for (size_t i = 0; i < bt_binds_n; i++)
         for (int k = 0; k < 4; k++)

@@ -12,7 +12,7 @@ const bt_screen bt_screens[BT_SCREEN_COUNT] = {
 #undef BT_SCREEN
 
 int bt_top_screen_by_name(const char *name) {
-    if (name[0] >= '1' && name[0] < '0' + BT_SCREEN_COUNT && !name[1]) return name[0] - '0';
+    if (name[0] >= '0' && name[0] <= '9' && !name[1]) return name[0] == '0' ? 10 : name[0] - '0';
     for (int i = 1; i < BT_SCREEN_COUNT; i++)
         if (strcmp(name, bt_screens[i].name) == 0) return i;
     return 0;

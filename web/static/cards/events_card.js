@@ -33,8 +33,8 @@ function sentence({ events }) {
   return `The newest ${events.rows.length} of ${events.total}.`;
 }
 
-/** load promises what page_events.js asks for. */
-export function eventsCard(load) {
+/** load promises what page_events.js asks for, of whose events some may be left out. */
+export function eventsCard(load, title = "Events") {
   let level = "all";
   const isShown = (event) => isOfLevel(event, level);
   const choose = (value) => {
@@ -42,7 +42,7 @@ export function eventsCard(load) {
     card.redraw();
   };
   const card = new Card({
-    title: "Events",
+    title,
     wide: true,
     tools: [select("level", levels, level, choose)],
     load,

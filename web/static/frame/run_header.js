@@ -22,8 +22,9 @@ function zoomButton(view) {
   return box;
 }
 
-function tab(run, { key, title }, i, isCurrent) {
+function tab(run, { key, title, only }, i, isCurrent) {
   const props = {
+    hidden: Boolean(only) && !isCurrent, // until the head says that there is such a page
     href: `#/run/${run}/${key}`,
     "aria-current": isCurrent ? "page" : null,
     title: `key ${i + 1}`,
@@ -54,6 +55,7 @@ export class RunHeader {
     const { run } = view;
     const made = report ? `as of ${date(report.made_s)} UTC` : "";
     const nav = tabs(run, pages, current);
+    this.sometimes = pages.flatMap(({ only }, i) => (only ? [{ only, tab: nav.children[i] }] : []));
     this.word = h("span", { class: "state", id: "state" }, "loading");
     this.stream = h("span", { class: "note", id: "stream" }, made);
     this.controls = controlBar(run);
@@ -69,6 +71,7 @@ export class RunHeader {
   showHead(head) {
     const kind = `state ${head.state}`;
     this.controls.offer(head);
+    for (const { only, tab: link } of this.sometimes) if (head[only]) link.hidden = false;
     if (this.word.className !== kind) this.word.className = kind;
     say(this.word, stateText(head));
   }

@@ -1,0 +1,143 @@
+/* view_islands.c - the islands of a hub's run at its newest sample, how old their updates were, and what
+ * happened to them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/view/view_impl.h"
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static bool on_island(void *ctx, const bt_row *r) {
+    bt_view_islands *l = ctx;
+    if (l->n == BT_VIEW_ISLANDS_MAX) return false;
+    bt_view_island *x = &l->island[l->n++];
+    bt_text_plain(x->name, sizeof x->name, r->cells[0] ? r->cells[0] : "");
+    bt_text_plain(x->host, sizeof x->host, r->cells[1] ? r->cells[1] : "");
+    for (int k = 0; k < BT_MI_COUNT; k++) x->value[k] = r->nums[2 + k];
+    return true;
+}
+
+static bt_code load_rows(bt_view *v, double step, bt_err *err) {
+    bt_text sql;
+    bt_text_init(&sql);
+    /* a rank of the hub's run is an island, by whose name its isa is called */
+    bt_text_put(&sql, "SELECT island, (SELECT host FROM ranks r WHERE r.run = i.run AND r.isa = "
+                      "i.island ORDER BY attempt DESC LIMIT 1)");
+    for (int k = 0; k < BT_MI_COUNT; k++)
+        bt_text_printf(&sql, ", i.\"%s\"", bt_scopes[BT_SCOPE_ISLAND].metric[k].key);
+    bt_text_put(&sql, " FROM islands i WHERE run = ?1 AND step = ?2 ORDER BY island");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : bt_vq_rows(v->impl, bt_text_str(&sql), v->head.run, &step, 1,
+                                           on_island, &v->islands, err);
+    bt_text_release(&sql);
+    return code;
+}
+
+static bool on_staleness(void *ctx, const double *col, int n) {
+    bt_view_islands *l = ctx;
+    if (l->n_stale == BT_VIEW_STALENESS_MAX || n < 2) return false;
+    l->stale[l->n_stale++] = (bt_view_staleness){bt_whole(col[0], 0), col[1]};
+    return true;
+}
+
+static bool on_kind(void *ctx, const bt_row *r) {
+    bt_view_islands *l = ctx;
+    const bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
+    int64_t *n = kind == BT_EVENT_ISLAND_JOINED ? &l->joined
+                 : kind == BT_EVENT_ISLAND_LEFT ? &l->left
+                 : kind == BT_EVENT_ISLAND_LOST ? &l->lost
+                 : kind == BT_EVENT_ISLAND_LATE ? &l->late
+                 : kind == BT_EVENT_REFUSED     ? &l->refused
+                                                : NULL;
+    if (n) *n = bt_whole(r->nums[1], 0);
+    return true;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static void sum_up(bt_view *v) {
+    bt_view_islands *l = &v->islands;
+    double weighted = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const double *x = l->island[i].value;
+        l->bytes += x[BT_MI_BYTES] > 0 ? x[BT_MI_BYTES] : 0;
+        if (!(x[BT_MI_TRAINS] > 0)) continue;
+        l->training++;
+        l->sequences += x[BT_MI_BATCH];
+        if (isnan(l->slowest) || x[BT_MI_CLOCK] < l->slowest) l->slowest = x[BT_MI_CLOCK];
+        if (isnan(l->fastest) || x[BT_MI_CLOCK] > l->fastest) l->fastest = x[BT_MI_CLOCK];
+    }
+    for (size_t i = 0; i < l->n_stale; i++) {
+        l->updates += l->stale[i].updates;
+        weighted += (double)l->stale[i].staleness * l->stale[i].updates;
+    }
+    l->mean_staleness = l->updates > 0 ? weighted / l->updates : (double)NAN;
+    if (v->head.step >= 0) l->tokens_per_update = v->head.tokens / (double)(v->head.step + 1);
+}
+
+bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
+    bt_view_islands *l = &v->islands;
+    const char *run = v->head.run;
+    *l = (bt_view_islands){.step = -1,
+                           .slowest = NAN,
+                           .fastest = NAN,
+                           .mean_staleness = NAN,
+                           .tokens_per_update = NAN};
+    if (!v->head.hub) return BT_OK;
+    BT_TRY(
+        bt_vq_rows(v->impl,
+                   "SELECT kind, count(*) FROM events WHERE run = ?1 AND (kind LIKE 'island_%' OR "
+                   "kind = 'refused') GROUP BY kind",
+                   run, NULL, 0, on_kind, l, err));
+    BT_TRY(bt_view_sample_before(v, BT_SCOPE_ISLAND, v->head.step, &l->step, err));
+    if (l->step < 0) return BT_OK;
+    const double step = (double)l->step;
+    BT_TRY(load_rows(v, step, err));
+    BT_TRY(bt_vq_each(v->impl,
+                      "SELECT staleness, updates FROM staleness WHERE run = ?1 AND step = ?2 ORDER "
+                      "BY staleness",
+                      run, &step, 1, on_staleness, l, err));
+    sum_up(v);
+    return BT_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+void bt_view_islands_json(const bt_view_islands *l, bt_json *j) {
+    bt_json_object(j, "islands");
+    bt_json_int(j, "step", l->step);
+    bt_json_num(j, "training", l->training);
+    bt_json_num(j, "slowest", l->slowest);
+    bt_json_num(j, "fastest", l->fastest);
+    bt_json_num(j, "sequences", l->sequences);
+    bt_json_num(j, "tokens_per_update", l->tokens_per_update);
+    bt_json_num(j, "bytes_wire", l->bytes);
+    bt_json_num(j, "updates", l->updates);
+    bt_json_num(j, "mean_staleness", l->mean_staleness);
+    bt_json_int(j, "joined", l->joined);
+    bt_json_int(j, "left", l->left);
+    bt_json_int(j, "lost", l->lost);
+    bt_json_int(j, "late", l->late);
+    bt_json_int(j, "refused", l->refused);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "island", l->island[i].name);
+        bt_json_str(j, "host", l->island[i].host);
+        for (int k = 0; k < BT_MI_COUNT; k++)
+            bt_json_num(j, bt_scopes[BT_SCOPE_ISLAND].metric[k].key, l->island[i].value[k]);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_array(j, "staleness");
+    for (size_t i = 0; i < l->n_stale; i++) {
+        bt_json_object(j, NULL);
+        bt_json_int(j, "staleness", l->stale[i].staleness);
+        bt_json_num(j, "updates", l->stale[i].updates);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}

@@ -1,0 +1,64 @@
+/* timeout: 60
+ * The screen of a hub's islands as text, and what it says of a run that has none. */
+#include "screens_test.h"
+#include "tests/store/hub_record.h"
+
+static int make_hub(void **state) {
+    if (make_store(state) != 0) return -1;
+    record_hub(db_path);
+    return 0;
+}
+
+/* the screen says all of the texts */
+static void frame(const char *run, int w, int h, const char *const *texts) {
+    bt_db *db = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_term *term = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
+    bt_top_cfg cfg = config(db);
+    cfg.run = run;
+    cfg.screen = 10;
+    cfg.now_us = HUB_BEGAN_US + 60 * INT64_C(1000000);
+    assert_int_equal(bt_term_open_text(&term, to,
+                                       (bt_term_caps){BT_CHARS_ASCII, BT_DEPTH_MONO, true}, w, h,
+                                       false, &err),
+                     BT_OK);
+    if (bt_top_frame(&cfg, term, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_term_close(term);
+    fclose(to);
+    for (; *texts; texts++)
+        if (!strstr(text, *texts)) fail_msg("'%s' is not in\n%s", *texts, text);
+    free(text);
+    bt_db_close(db);
+}
+
+static void islands_as_text(void **state) {
+    static const char *const wide[] = {"0 Islands",
+                                       "1 of 2 train",
+                                       "effective batch 512",
+                                       "2 joined",
+                                       "1 lost",
+                                       "1 late",
+                                       "1 refused",
+                                       "south",
+                                       "away",
+                                       "40 updates",
+                                       "mean 0.75",
+                                       "75 %",
+                                       "declared dead",
+                                       NULL},
+                             *const narrow[] = {"north", "trains", "mean 0.75", NULL},
+                             *const none[] = {"this run is no hub of islands", NULL};
+    (void)state;
+    frame("hub", 120, 32, wide);
+    frame("hub", 80, 24, narrow);
+    frame("demo", 80, 24, none);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(islands_as_text)};
+    return cmocka_run_group_tests(tests, make_hub, drop_store);
+}

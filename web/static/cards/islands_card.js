@@ -1,0 +1,93 @@
+// islands_card.js - the islands of a hub: how far each is, what came from it; and how old their
+// updates were when they were applied.
+import { empty, h } from "../base/dom.js";
+import { bytes, count, dash, digits, nats, nth, percent, plural, si } from "../base/format.js";
+import { number, table, tallTable, text } from "../base/table.js";
+import { bar } from "../figures/small_figures.js";
+import { Card } from "./card.js";
+
+const nothing = "no update of an island has been applied yet";
+const behindHelp = "steps less than the fastest island";
+const staleHelp = "updates of others between the fetch and the push of its newest update";
+
+function stateTag(row) {
+  return h("span", { class: `tag ${row.trains ? "ok" : "late"}` }, row.trains ? "trains" : "away");
+}
+
+function columnsOf({ fastest }) {
+  const progress = (row) => {
+    const part = { share: fastest ? row.steps / fastest : 0, color: "--phase-fwd", label: "steps" };
+    return bar([part], `${row.island}: ${count(row.steps)} of the fastest's ${count(fastest)} steps`);
+  };
+  return [
+    text("island", (row) => row.island),
+    text("host", (row) => row.host || dash),
+    text("state", stateTag),
+    number("steps", (row) => count(row.steps)),
+    text("of the fastest", progress),
+    number("behind", (row) => count(fastest - row.steps), behindHelp),
+    number("tokens", (row) => si(row.tokens)),
+    number("bytes", (row) => bytes(row.bytes_wire), "of updates that came from it"),
+    number("staleness", (row) => count(row.staleness), staleHelp),
+    number("sequences", (row) => count(row.sequences), "of one of its steps"),
+    number("loss", (row) => nats(row.loss)),
+  ];
+}
+
+function sentence({ islands: all }) {
+  if (!all.rows.length) return "";
+  const happened = ["joined", "left", "lost", "late", "refused"];
+  return (
+    `${all.training} of ${plural(all.rows.length, "island")} train at update ${nth(all.step)}, ` +
+    `at steps ${count(all.slowest)} to ${count(all.fastest)}. Effective batch: ` +
+    `${si(all.tokens_per_update)} tokens an update, ${count(all.sequences)} sequences a step of all. ` +
+    `${bytes(all.bytes_wire)} of updates came in. ` +
+    `${happened.map((word) => `${all[word]} ${word}`).join(", ")}.`
+  );
+}
+
+/** load promises the answer of the route `islands`. */
+export function islandsCard(load) {
+  return new Card({
+    title: "Islands",
+    sub: "whole jobs that train one model through this hub",
+    wide: true,
+    load,
+    draw(body, { islands: all }) {
+      if (!all.rows.length) body.replaceChildren(empty(nothing));
+      else body.replaceChildren(tallTable(columnsOf(all), all.rows, "islands"));
+    },
+    sentence,
+  });
+}
+
+function stalenessColumns({ updates, staleness }) {
+  const most = Math.max(...staleness.map((row) => row.updates));
+  const share = (row) => {
+    const part = { share: row.updates / most, color: "--phase-wait", label: count(row.updates) };
+    return bar([part], `staleness ${row.staleness}: ${percent(row.updates / updates)} of updates`);
+  };
+  return [
+    number("staleness", (row) => (row.staleness === 64 ? "64 and more" : count(row.staleness))),
+    number("updates", (row) => count(row.updates)),
+    number("share", (row) => percent(row.updates / updates)),
+    text("", share),
+  ];
+}
+
+export function stalenessCard(load) {
+  return new Card({
+    title: "Staleness",
+    sub: "updates of others that were applied between an island's fetch and its push",
+    wide: true,
+    load,
+    draw(body, { islands: all }) {
+      if (!all.staleness.length) body.replaceChildren(empty(nothing));
+      else body.replaceChildren(table(stalenessColumns(all), all.staleness, "staleness of updates"));
+    },
+    sentence({ islands: all }) {
+      if (!all.staleness.length) return "";
+      return `${count(all.updates)} updates, ${digits(all.mean_staleness, 3)} versions old on average.`;
+    },
+  });
+}

@@ -1,0 +1,27 @@
+// page_islands.js - of a hub's run: its islands, how old their updates were, and who joined, left, was
+// late or refused.
+import { get } from "../base/api.js";
+import { eventsCard } from "../cards/events_card.js";
+import { islandsCard, stalenessCard } from "../cards/islands_card.js";
+import { showPage } from "./page.js";
+
+function isOfIslands({ kind }) {
+  return kind.startsWith("island_") || kind === "refused";
+}
+
+function eventsOfIslands(ctx) {
+  return async () => {
+    const data = await get(`runs/${ctx.run}/events`, { limit: 1000 });
+    const rows = data.events.rows.filter(isOfIslands);
+    return { ...data, events: { total: rows.length, rows } };
+  };
+}
+
+export function islandsPage(root, ctx) {
+  const load = () => get(`runs/${ctx.run}/islands`);
+  showPage(root, ctx, "Islands", [
+    islandsCard(load),
+    stalenessCard(load),
+    eventsCard(eventsOfIslands(ctx), "Joins, losses, late updates, refusals"),
+  ]);
+}
