@@ -29,7 +29,7 @@ static bt_code listen_on(bt_hub_socket *s, const bt_hub_socket_cfg *cfg, bt_err 
     char endpoint[160];
     size_t n = sizeof endpoint;
     const int on = 1;
-    if (bt_zmq_options(s->router) != 0 ||
+    if (bt_zmq_options(s->router, BT_ZMQ_HUB) != 0 ||
         zmq_setsockopt(s->router, ZMQ_ROUTER_MANDATORY, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SERVER, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SECRETKEY, cfg->keys->own_secret, BT_CURVE_KEY) != 0)

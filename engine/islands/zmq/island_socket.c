@@ -41,7 +41,8 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
     const int on = 1, again_ms = 100, constant = 0;
     drop(s);
     s->failed = 0;
-    if (!(s->dealer = zmq_socket(s->context, ZMQ_DEALER)) || bt_zmq_options(s->dealer) != 0 ||
+    if (!(s->dealer = zmq_socket(s->context, ZMQ_DEALER)) ||
+        bt_zmq_options(s->dealer, BT_ZMQ_ISLAND) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_IMMEDIATE, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_RECONNECT_IVL, &again_ms, sizeof again_ms) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_RECONNECT_IVL_MAX, &constant, sizeof constant) != 0 ||

@@ -8,14 +8,21 @@
 
 #include "engine/islands/wire/island_message.h"
 
-/* not 0: libzmq refused one. Queues hold so few frames that 64 islands stay below 128 MB at the hub;
- * a connection without a sign of life for 3 s is closed, and made anew by the island */
-static inline int bt_zmq_options(void *socket) {
-    static const struct {
+typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
+
+/* not 0: libzmq refused one. The hub's queues hold so few frames that 64 islands stay below 128 MB; a
+ * connection without a sign of life for 3 s is closed, and made anew by the island.
+ *
+ * libzmq 4.3.4 aborts the process (stream_engine_base.cpp: !_io_error) when its own heartbeat is due on a
+ * connection that broke while the queue of received frames was full. So the island's queue has no limit (what a
+ * hub sends unasked is a ping each half second), and the hub, whose queues must have one, sends no heartbeats
+ * but answers those of the islands, which also tell it when to give up. */
+static inline int bt_zmq_options(void *socket, bt_zmq_end end) {
+    const struct {
         int option, value;
     } all[] = {{ZMQ_SNDHWM, 4},
-               {ZMQ_RCVHWM, 4},
-               {ZMQ_HEARTBEAT_IVL, 500},
+               {ZMQ_RCVHWM, end == BT_ZMQ_HUB ? 4 : 0},
+               {ZMQ_HEARTBEAT_IVL, end == BT_ZMQ_HUB ? 0 : 500},
                {ZMQ_HEARTBEAT_TIMEOUT, 3000},
                {ZMQ_HEARTBEAT_TTL, 3000},
                {ZMQ_HANDSHAKE_IVL, 5000},
