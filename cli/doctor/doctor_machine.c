@@ -99,9 +99,10 @@ void bt_doctor_processor(bt_doctor *d) {
             "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
 
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    if (online > c->cores)
+    if (online > c->hw_threads)
         bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores",
-                              "this process may use %d of %ld cores (affinity)", c->cores, online),
+                              "this process may use %d of %ld hardware threads (affinity)",
+                              c->hw_threads, online),
                        "taskset -p shows the mask; a batch system sets it to what was asked for");
     else
         bt_doc(d, BT_DOC_OK, "cores", "%d, all usable", c->cores);

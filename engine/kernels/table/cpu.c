@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,11 +18,41 @@
 static bt_cpu found, cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static int count_cores(void) {
+/* the first hardware thread of its core; itself where nothing is told */
+static int core_of(int cpu_number, const char *root) {
+    char path[256];
+    int first = cpu_number;
+    snprintf(path, sizeof path, "%s/cpu%d/topology/thread_siblings_list", root, cpu_number);
+    FILE *f = fopen(path, "re");
+    if (!f) return cpu_number;
+    if (fscanf(f, "%d", &first) != 1) first = cpu_number;
+    fclose(f);
+    return first;
+}
+
+int bt_cpu_count_cores(const int *cpus, int n, const char *root) {
+    int cores = 0, seen[CPU_SETSIZE];
+    for (int i = 0; i < n; i++) {
+        const int core = core_of(cpus[i], root);
+        int k = 0;
+        while (k < cores && seen[k] != core) k++;
+        if (k == cores && cores < CPU_SETSIZE) seen[cores++] = core;
+    }
+    return cores;
+}
+
+static void count_cores(bt_cpu *c) {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
+    int cpus[CPU_SETSIZE], n = 0;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (int i = 0; i < CPU_SETSIZE; i++)
+            if (CPU_ISSET((size_t)i, &set)) cpus[n++] = i;
+        c->hw_threads = n;
+        c->cores = bt_cpu_count_cores(cpus, n, "/sys/devices/system/cpu");
+        return;
+    }
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    c->cores = c->hw_threads = online > 0 ? (int)online : 1;
 }
 
 static size_t cache_size(int name, size_t fallback) {
@@ -108,7 +139,7 @@ static void read_features(void) {
 #endif
 
 static void read_cpu(void) {
-    cpu.cores = count_cores();
+    count_cores(&cpu);
 #if defined(__x86_64__)
     read_names();
     read_caches();

@@ -9,7 +9,9 @@ typedef struct bt_cpu {
     char model[64]; /* brand string */
     char vendor[16];
     int family, model_number;
-    int cores; /* this process may run on (affinity) */
+    /* that this process may run on (affinity): cores, and their hardware threads. The threads of a core
+     * share its multipliers, so a compute thread is for a core */
+    int cores, hw_threads;
     size_t l1d_bytes, l2_bytes, l3_bytes;
     bool avx2, fma, f16c; /* CPUID and XCR0 both */
     bool avx512;          /* F, BW, VL, DQ */
@@ -25,6 +27,9 @@ const bt_cpu *bt_cpu_found(void);
  * bt_kernels_select("auto") */
 enum { BT_HIDE_VNNI = 1, BT_HIDE_BF16 = 2, BT_HIDE_AVX_VNNI = 4 };
 void bt_cpu_hide(unsigned features);
+/* the cores of the n hardware threads in `cpus`, as `root`/cpuN/topology/thread_siblings_list tells them
+ * (/sys/devices/system/cpu); a thread of which nothing is told is a core */
+int bt_cpu_count_cores(const int *cpus, int n, const char *root);
 /* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */
 const char *bt_cpu_blas_core(void);
 

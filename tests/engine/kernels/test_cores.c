@@ -1,0 +1,59 @@
+/* test_cores.c - cores and their hardware threads, as the system's files tell them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "engine/kernels/table/cpu.h"
+
+static void tell(const char *root, int cpu, const char *siblings) {
+    char path[256];
+    const char *const parts[] = {"", "/topology"};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/cpu%d%s", root, cpu, parts[i]);
+        (void)mkdir(path, 0755);
+    }
+    snprintf(path, sizeof path, "%s/cpu%d/topology/thread_siblings_list", root, cpu);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(siblings, f);
+    fclose(f);
+}
+
+static void threads_of_a_core_count_once(void **state) {
+    (void)state;
+    char root[] = "/tmp/cores.XXXXXX", remove[64];
+    assert_non_null(mkdtemp(root));
+    tell(root, 0, "0,4\n"); /* as Intel numbers them */
+    tell(root, 4, "0,4\n");
+    tell(root, 1, "1,5\n");
+    tell(root, 5, "1,5\n");
+    tell(root, 2, "2-3\n"); /* as AMD does on some machines */
+    tell(root, 3, "2-3\n");
+    tell(root, 6, "no number\n");
+    assert_int_equal(bt_cpu_count_cores((int[]){0, 1, 2, 3, 4, 5}, 6, root), 3);
+    assert_int_equal(bt_cpu_count_cores((int[]){4, 5}, 2, root), 2);
+    assert_int_equal(bt_cpu_count_cores((int[]){2, 3}, 2, root), 1);
+    assert_int_equal(bt_cpu_count_cores((int[]){6, 7}, 2, root), 2); /* nothing is told */
+    snprintf(remove, sizeof remove, "rm -r %s", root);
+    assert_int_equal(system(remove), 0);
+}
+
+static void this_machine_has_as_many_threads_as_cores_or_more(void **state) {
+    (void)state;
+    const bt_cpu *c = bt_cpu_get();
+    assert_true(c->cores >= 1 && c->cores <= c->hw_threads);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_of_a_core_count_once),
+        cmocka_unit_test(this_machine_has_as_many_threads_as_cores_or_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
