@@ -190,7 +190,9 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     if (c->classes) wire_classes(m, p);
     m->lambda = 1;
     m->fade.panel = m->setup.fades ? bt_arena_at(&m->quant_arena, p->fade) : NULL;
-    m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;
+    m->x_final = m->setup.train && !bt_acts_lean(&m->setup)
+                     ? bt_arena_at(&m->acts_arena, p->x_final)
+                     : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
     m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);

@@ -149,7 +149,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     }
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
-    p->x_final = s->train
+    p->x_final = s->train && !bt_acts_lean(s)
                      ? bt_arena_reserve(&p->acts, bt_slice_rows(s, M) * (size_t)c->C, sizeof(float))
                      : 0;
     bt_arena_plan(&p->scratch, "scratch");

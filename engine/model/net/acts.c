@@ -34,6 +34,10 @@ size_t bt_slice_rows(const bt_model_setup *s, size_t M) {
 
 bool bt_acts_half(const bt_model_setup *s) { return s->train && s->prec == BT_PREC_BF16; }
 
+bool bt_acts_lean(const bt_model_setup *s) {
+    return s->lean && bt_acts_half(s) && s->recompute == BT_RECOMPUTE_FULL;
+}
+
 static bool kept(int keep, const bt_model_setup *s) {
     if (!s->train || keep >= SHARED) return false;
     if (keep == SAVED) return true;
@@ -61,8 +65,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
          train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),
-         fades = s->fades, resid = light && tern && !fades,
-         lean = s->lean && bt_acts_half(s) && s->recompute == BT_RECOMPUTE_FULL;
+         fades = s->fades, resid = light && tern && !fades, lean = bt_acts_lean(s);
     bt_arena halves[2]; /* of a layer: both begin at the same place */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");

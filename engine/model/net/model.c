@@ -35,7 +35,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     if (m->dxn) a->dxn = m->dxn;
     if (layer > 0) m->layers[layer - 1].x_out = a->x;
     /* the last layer's; others are wired by the next */
-    l->x_out = m->setup.train ? m->x_final : a->x;
+    l->x_out = m->x_final ? m->x_final : a->x;
     point_input(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
     point_input(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);
     point_input(&l->ffn_in, a->ffn_rstd, a->ffn_xq, a->ffn_dq, xn);

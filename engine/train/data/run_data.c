@@ -2,6 +2,7 @@
 #include "engine/train/data/run_data.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 _Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
                    (int)BT_PACKED_STREAM == (int)BT_PACKING_STREAM,
@@ -45,13 +46,19 @@ void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cf
                       int64_t step) {
     const bt_row_facts *f = bt_loader_row_facts(l);
     if (!f) return;
-    double room = (double)bt_loader_sequences(l) * (double)c->seq_len;
+    const int64_t rows = bt_loader_sequences(l);
+    const double room = (double)rows * (double)c->seq_len, tokens = (double)f->tokens;
+    char gain[80] = "";
+    if (c->packing == BT_PACKED_DOCUMENTS && c->form != BT_FORMED_PREFERENCE &&
+        (int64_t)f->documents > rows)
+        snprintf(gain, sizeof gain, " (%.1f %% with one a sequence: %.2f times the steps)",
+                 100 * tokens / ((double)f->documents * (double)c->seq_len),
+                 (double)f->documents / (double)rows);
     bt_telemetry_event(t, BT_EVENT_DATA, step, NULL,
                        "%" PRIu64 " documents in %" PRId64 " sequences of %" PRId64
-                       " tokens, %.1f %% full; %" PRIu64 " tokens are learned, %.1f %% of all",
-                       f->documents, bt_loader_sequences(l), c->seq_len,
-                       100 * (double)f->tokens / room, f->counted,
-                       100 * (double)f->counted / (double)f->tokens);
+                       " tokens, %.1f %% full%s; %" PRIu64 " tokens are learned, %.1f %% of all",
+                       f->documents, rows, c->seq_len, 100 * tokens / room, gain, f->counted,
+                       100 * (double)f->counted / tokens);
     left_out(t, step, f->skipped, c->seq_len, "left out");
     left_out(t, step, f->truncated, c->seq_len, "cut off: their ends are not learned");
     if (f->empty)
