@@ -12,9 +12,11 @@
 #include <limits.h>
 #include <sys/types.h>
 
+#include "cli/sweep/sweep_slurm.h"
 #include "engine/config/run_cfg.h"
 #include "store/read/compare_runs.h"
 
+typedef enum { BT_SWEEP_ON_AUTO, BT_SWEEP_ON_LOCAL, BT_SWEEP_ON_SLURM } bt_sweep_on;
 typedef enum { BT_SWEEP_GRID, BT_SWEEP_RANDOM, BT_SWEEP_HALVING, BT_SWEEP_FIND_LR } bt_sweep_method;
 
 enum { BT_SWEEP_AXES = 16, BT_SWEEP_VALUES = 256, BT_SWEEP_RUNS = 4096, BT_SWEEP_TEXT = 1024 };
@@ -37,7 +39,7 @@ typedef struct bt_sweep_axis {
 
 typedef struct bt_sweep_head {
     char name[BT_NAME_MAX], goal[64], config[BT_SWEEP_TEXT];
-    int method, better;
+    int method, better, on;
     int64_t runs, seed, parallel, budget_steps, keep, first_steps;
     double budget_hours;
 } bt_sweep_head;
@@ -70,6 +72,7 @@ typedef struct bt_sweep_run {
     char name[BT_NAME_MAX];
     char *values[BT_SWEEP_AXES]; /* of the axes, owned */
     int64_t steps;               /* of the whole run */
+    int ranks, threads;          /* for the cores that it has */
     /* now */
     bt_sweep_at at;
     int64_t done;    /* steps recorded */
@@ -88,7 +91,8 @@ typedef struct bt_sweep_plan {
     bt_sweep_run *runs;
     size_t n;
     int parallel;      /* runs at a time */
-    int cores;         /* that this process may use */
+    int run_cores;     /* of one run */
+    bt_slurm *slurm;   /* where runs are steps of a Slurm job, owned; NULL: on this machine */
     int64_t all_steps; /* of all runs, halving considered */
     size_t left_out;   /* points of the space that the budget does not pay for */
     int64_t rungs[32]; /* halving: steps after which runs are judged; the last is the whole run */

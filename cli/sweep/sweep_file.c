@@ -21,6 +21,8 @@ static const bt_opt head_rows[] = {
     {"runs", NULL, BT_OPT_INT, FIELD(runs), "0", 0, BT_SWEEP_RUNS, NULL, "runs", "at most so many"},
     {"seed", NULL, BT_OPT_INT, FIELD(seed), "1", 0, 9007199254740992.0, NULL, NULL,
      "of what is drawn"},
+    {"on", NULL, BT_OPT_ENUM, FIELD(on), "auto", 0, 0, "auto|local|slurm", NULL,
+     "where runs are trained: auto takes the nodes of the Slurm job that the sweep is started in"},
     {"parallel", NULL, BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "runs", "at a time"},
     {"budget.steps", NULL, BT_OPT_INT, FIELD(budget_steps), "0", 0, 1e15, NULL, "steps",
      "of all runs together"},

@@ -114,7 +114,7 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
 /* ---- settings of one run --------------------------------------------------------------------- */
 
 /* the settings as `bitrain train` would find them, for the cores that a run of this sweep has */
-static bt_code settle(const bt_sweep_plan *p, const bt_sweep_run *r, bt_run_cfg *cfg, bt_err *err) {
+static bt_code settle(const bt_sweep_plan *p, bt_sweep_run *r, bt_run_cfg *cfg, bt_err *err) {
     const bt_sweep_file *f = p->file;
     static bt_opts o;
     static char words[BT_OPT_MAX][BT_SWEEP_TEXT + 80];
@@ -132,8 +132,10 @@ static bt_code settle(const bt_sweep_plan *p, const bt_sweep_run *r, bt_run_cfg 
         argv[argc++] = words[n++];
     }
     BT_TRY(bt_run_cfg_read(&o, cfg, argc, argv, &help, err));
-    const int cores = p->cores / p->parallel;
-    return bt_run_cfg_settle(&o, cfg, bt_run_cfg_ranks(cfg, cores > 0 ? cores : 1), err);
+    r->ranks = bt_run_cfg_ranks(cfg, p->run_cores);
+    r->threads = cfg->threads > 0 ? (int)cfg->threads : p->run_cores / r->ranks;
+    if (r->threads < 1) r->threads = 1;
+    return bt_run_cfg_settle(&o, cfg, r->ranks, err);
 }
 
 static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
@@ -224,6 +226,14 @@ static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+static void release_runs(bt_sweep_plan *p) {
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < BT_SWEEP_AXES; k++) free(p->runs[i].values[k]);
+    free(p->runs);
+    p->runs = NULL;
+    p->n = 0;
+}
+
 static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     char cwd[PATH_MAX] = "";
     if (path[0] != '/' && !getcwd(cwd, sizeof cwd))
@@ -233,18 +243,61 @@ static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     return BT_OK;
 }
 
-/* runs at a time: as many as the cores hold when the file says how large a run is, else one */
-static int choose_parallel(const bt_sweep_plan *p) {
+/* cores of a run when the file says how large it is, else 0 */
+static long cores_of_run(const bt_sweep_plan *p) {
     long ranks = 0, threads = 1;
-    if (p->file->head.parallel) return (int)p->file->head.parallel;
     for (size_t i = 0; i < p->file->n_settings; i++) {
         const bt_sweep_setting *s = &p->file->settings[i];
         if (strcmp(s->opt->key, "launch.ranks") == 0) ranks = strtol(s->value, NULL, 10);
         if (strcmp(s->opt->key, "launch.threads") == 0) threads = strtol(s->value, NULL, 10);
     }
-    if (ranks < 1) return 1;
-    const long n = p->cores / (ranks * (threads > 0 ? threads : 1));
-    return n > 1 ? (int)n : 1;
+    return ranks < 1 ? 0 : ranks * (threads > 0 ? threads : 1);
+}
+
+/* runs at a time: as many as the cores hold when the file says how large a run is, else one */
+static void share_machine(bt_sweep_plan *p) {
+    const long run = cores_of_run(p), cores = bt_cpu_get()->cores;
+    p->parallel = p->file->head.parallel ? (int)p->file->head.parallel
+                  : run > 0              ? (int)(cores / run)
+                                         : 1;
+    if (p->parallel < 1) p->parallel = 1;
+    p->run_cores = (int)cores / p->parallel;
+    if (p->run_cores < 1) p->run_cores = 1;
+}
+
+/* a run takes the processors that the file says; else those of the smallest node, or its part of one
+ * where more runs at a time are wanted than there are nodes */
+static bt_code share_job(bt_sweep_plan *p, bt_err *err) {
+    const int wanted = (int)p->file->head.parallel, least = bt_slurm_cpus_least(p->slurm);
+    long run = cores_of_run(p);
+    if (run == 0) {
+        const int on_node = wanted > p->slurm->n_nodes
+                                ? (wanted + p->slurm->n_nodes - 1) / p->slurm->n_nodes
+                                : 1;
+        run = least / on_node > 0 ? least / on_node : 1;
+    }
+    const int places = bt_slurm_places(p->slurm, (int)run);
+    if (places == 0)
+        return bt_fail(
+            err, BT_ARG,
+            "%s: a run of %ld processors (launch.ranks x launch.threads) fits on no node "
+            "of job %s, which has %s%d on each",
+            p->file->path, run, p->slurm->job, p->slurm->n_nodes > 1 ? "at least " : "", least);
+    p->parallel = wanted && wanted < places ? wanted : places;
+    p->run_cores = (int)run;
+    return BT_OK;
+}
+
+static bt_code share_out(bt_sweep_plan *p, bt_err *err) {
+    const int on = p->file->head.on;
+    if (on == BT_SWEEP_ON_LOCAL || (on == BT_SWEEP_ON_AUTO && !bt_slurm_here())) {
+        share_machine(p);
+        return BT_OK;
+    }
+    p->slurm = malloc(sizeof *p->slurm);
+    if (!p->slurm) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    BT_TRY(bt_slurm_read(p->slurm, err));
+    return share_job(p, err);
 }
 
 /* the folder beside the database, unless one is given */
@@ -281,7 +334,7 @@ static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     BT_TRY(make_points(p, 1, err));
     BT_TRY(check_run(p, &p->runs[0], err));
     const int64_t n = h->budget_steps / p->runs[0].steps;
-    bt_sweep_plan_release(p);
+    release_runs(p);
     if (n < (int64_t)*most) *most = n > 0 ? (size_t)n : 1;
     return BT_OK;
 }
@@ -292,8 +345,7 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char 
     memset(p, 0, sizeof *p);
     p->file = f;
     p->out_lock = -1;
-    p->cores = bt_cpu_get()->cores;
-    p->parallel = choose_parallel(p);
+    BT_TRY(share_out(p, err));
     BT_TRY(choose_folder(p, store, out, err));
     BT_TRY(count_points(p, &most, &space, err));
     BT_TRY(count_random(p, &most, err));
@@ -309,9 +361,7 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char 
 }
 
 void bt_sweep_plan_release(bt_sweep_plan *p) {
-    for (size_t i = 0; i < p->n; i++)
-        for (size_t k = 0; k < BT_SWEEP_AXES; k++) free(p->runs[i].values[k]);
-    free(p->runs);
-    p->runs = NULL;
-    p->n = 0;
+    release_runs(p);
+    free(p->slurm);
+    p->slurm = NULL;
 }

@@ -51,6 +51,10 @@ void bt_sweep_print_plan(const bt_sweep_plan *p) {
         printf("%s %s", i ? "," : "", p->file->axes[i].opt->key);
     printf("; %" PRId64 " steps in all, %d run%s at a time\n", p->all_steps, p->parallel,
            p->parallel == 1 ? "" : "s");
+    if (p->slurm)
+        printf("  each a step of Slurm job %s: %d node%s, %d processor%s a run\n", p->slurm->job,
+               p->slurm->n_nodes, p->slurm->n_nodes == 1 ? "" : "s", p->run_cores,
+               p->run_cores == 1 ? "" : "s");
     if (p->left_out)
         printf("  %zu points of the space are left out: the budget does not pay for them\n",
                p->left_out);

@@ -54,7 +54,8 @@ static void put_settings(words *w, const bt_sweep_plan *p, const bt_sweep_run *r
 /* a child trains from where its newest checkpoint is to `target` */
 static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err *err) {
     const bt_sweep_plan *p = f->p;
-    char folder[PATH_MAX + BT_NAME_MAX + 2], log[PATH_MAX + BT_NAME_MAX + 8], after[24];
+    char folder[PATH_MAX + BT_NAME_MAX + 2], log[PATH_MAX + BT_NAME_MAX + 8], after[24], ranks[16],
+        threads[16];
     words *w = calloc(1, sizeof *w);
     int attempt;
     int64_t from = 0;
@@ -75,6 +76,14 @@ static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err 
         put(w, p->file->head.name);
         put_settings(w, p, r);
     }
+    if (p->slurm) { /* not every Slurm binds a step to its processors, where a run would look for them */
+        snprintf(ranks, sizeof ranks, "%d", r->ranks);
+        snprintf(threads, sizeof threads, "%d", r->threads);
+        put(w, "--ranks");
+        put(w, ranks);
+        put(w, "--threads");
+        put(w, threads);
+    }
     if (target < r->steps) {
         if (r->state[0] && !bt_ckpt_peek(folder, &attempt, &from)) from = 0;
         snprintf(after, sizeof after, "%" PRId64, target - from);
@@ -83,14 +92,17 @@ static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err 
     }
     int slot = 0;
     while (f->slot_taken[slot]) slot++;
+    bt_child_cfg child = {
+        .words = w->at, .n_words = w->n, .log = log, .part = slot, .parts = p->parallel};
+    bt_slurm_words step;
+    if (p->slurm) { /* Slurm gives it its processors */
+        bt_slurm_step(p->slurm, p->run_cores, r->name, &step);
+        child.launcher = step.at;
+        child.n_launcher = step.n;
+        child.parts = 1;
+    }
     bt_code code = w->text.failed ? bt_fail(err, BT_NOMEM, "no memory for a run")
-                                  : bt_child_start(&r->pid,
-                                                   &(bt_child_cfg){.words = w->at,
-                                                                   .n_words = w->n,
-                                                                   .log = log,
-                                                                   .part = slot,
-                                                                   .parts = p->parallel},
-                                                   err);
+                                  : bt_child_start(&r->pid, &child, err);
     bt_text_release(&w->text);
     free(w);
     BT_TRY(code);

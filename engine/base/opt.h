@@ -58,7 +58,7 @@ typedef struct bt_opt_alias {
     const char *why; /* of values that are not among them: the way out, behind "'key: value' " */
 } bt_opt_alias;
 
-enum { BT_OPT_MAX = 320 };
+enum { BT_OPT_MAX = 384 };
 
 typedef struct bt_opt_set_state { /* origins of one struct's fields */
     const bt_opt *table;

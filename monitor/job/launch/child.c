@@ -61,7 +61,10 @@ static _Noreturn void become(const char *exe, char *const *argv, const bt_child_
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
     closefrom(3);
-    execv(exe, argv);
+    if (cfg->n_launcher > 0)
+        execvp(argv[0], argv);
+    else
+        execv(exe, argv);
     _exit(127);
 }
 
@@ -70,10 +73,12 @@ bt_code bt_child_start(pid_t *pid, const bt_child_cfg *cfg, bt_err *err) {
     const ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
     if (len < 0) return bt_fail_errno(err, BT_IO, errno, "cannot find this program");
     exe[len] = 0;
-    char **argv = calloc(cfg->n_words + 2, sizeof *argv);
+    char **argv = calloc(cfg->n_launcher + cfg->n_words + 2, sizeof *argv);
+    size_t n = 0;
     if (!argv) return bt_fail(err, BT_NOMEM, "cannot start a run: out of memory");
-    argv[0] = exe;
-    for (size_t i = 0; i < cfg->n_words; i++) argv[i + 1] = (char *)(uintptr_t)cfg->words[i];
+    for (size_t i = 0; i < cfg->n_launcher; i++) argv[n++] = (char *)(uintptr_t)cfg->launcher[i];
+    argv[n++] = exe;
+    for (size_t i = 0; i < cfg->n_words; i++) argv[n++] = (char *)(uintptr_t)cfg->words[i];
     const int log = open(cfg->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     const pid_t us = getpid();
     int e = errno;

@@ -16,6 +16,9 @@ typedef struct bt_child_cfg {
     const char *const *words; /* argv after the program's name */
     size_t n_words;
     const char *log; /* appended to */
+    /* words in front of this program's path, of which the first is found in PATH: "srun", "-n", "1" */
+    const char *const *launcher;
+    size_t n_launcher;
     int part, parts; /* of the cores that we may use, the child has this part of so many */
 } bt_child_cfg;
 

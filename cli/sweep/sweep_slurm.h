@@ -1,0 +1,39 @@
+/* sweep_slurm.h - the resources of a Slurm job in which a sweep runs, and the words that start one of its
+ * runs there: each run is a job step of its own, on one node, beside the others. */
+#ifndef BT_CLI_SWEEP_SWEEP_SLURM_H
+#define BT_CLI_SWEEP_SWEEP_SLURM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+enum { BT_SLURM_NODES = 4096, BT_SLURM_WORDS = 12 };
+
+typedef struct bt_slurm {
+    char job[32];
+    int n_nodes, cpus[BT_SLURM_NODES]; /* of this job on each node */
+    int64_t node_mib,
+        cpu_mib; /* memory of this job on a node, or for each processor; 0: Slurm does not count it */
+} bt_slurm;
+
+/* whether this process is the shell of a job (sbatch, salloc) rather than one of its steps, and has srun */
+bool bt_slurm_here(void);
+/* BT_ARG where the job's environment cannot be read */
+bt_code bt_slurm_read(bt_slurm *s, bt_err *err) BT_MUST_CHECK;
+/* "8(x2),4": processors of each node; returns how many nodes, 0: not such a list */
+int bt_slurm_cpus(const char *text, int *cpus, int most);
+int bt_slurm_cpus_least(const bt_slurm *s); /* of the smallest node */
+/* how many runs of so many processors the nodes hold at once */
+int bt_slurm_places(const bt_slurm *s, int cpus);
+
+typedef struct bt_slurm_words {
+    const char *at[BT_SLURM_WORDS];
+    size_t n;
+    char text[3][48];
+} bt_slurm_words;
+/* `srun ...` for a run of so many processors; memory by its share of a node's */
+void bt_slurm_step(const bt_slurm *s, int cpus, const char *run, bt_slurm_words *out);
+
+#endif
