@@ -13,7 +13,7 @@
 
 #include "engine/base/sink.h"
 
-enum { FAKE_STEPS = 256, FAKE_RANKS = 8, FAKE_EVENTS = 128, FAKE_FACTS = 128 };
+enum { FAKE_STEPS = 256, FAKE_RANKS = 8, FAKE_EVENTS = 128, FAKE_FACTS = 128, FAKE_BINS = 2048 };
 
 typedef struct fake_step {
     int64_t step;
@@ -47,6 +47,13 @@ typedef struct fake_sink {
         int64_t step;
         double v[BT_MC_COUNT];
     } comm[128];
+    size_t n_bins, n_bin_calls;
+    /* of the last call */
+    struct {
+        char tensor[24];
+        int layer, bin;
+        double v[BT_MD_COUNT];
+    } bins[FAKE_BINS];
     size_t n_pairs, n_pair_calls;
     /* of the last call */
     struct {
@@ -125,10 +132,23 @@ static void fake_pairs(fake_sink *f, const bt_row_record *r) {
     }
 }
 
+static void fake_bins(fake_sink *f, const bt_row_record *r) {
+    assert_true(r->n <= FAKE_BINS);
+    f->n_bin_calls++;
+    f->n_bins = r->n;
+    for (size_t i = 0; i < r->n; i++) {
+        f->bins[i].layer = (int)r->keys[3 * i].i;
+        snprintf(f->bins[i].tensor, sizeof f->bins[i].tensor, "%s", r->keys[3 * i + 1].s);
+        f->bins[i].bin = (int)r->keys[3 * i + 2].i;
+        memcpy(f->bins[i].v, r->values + i * BT_MD_COUNT, sizeof f->bins[i].v);
+    }
+}
+
 static void fake_on_rows(void *ctx, const bt_row_record *r) {
     if (r->scope == BT_SCOPE_LAYER) fake_layers(ctx, r);
     if (r->scope == BT_SCOPE_COMM) fake_comm(ctx, r);
     if (r->scope == BT_SCOPE_PAIR) fake_pairs(ctx, r);
+    if (r->scope == BT_SCOPE_DISTRIBUTION) fake_bins(ctx, r);
 }
 
 static void fake_on_event(void *ctx, const bt_event *e) {

@@ -5,6 +5,18 @@
 
 #include "engine/observe/observer_impl.h"
 
+static bt_code take_histograms(bt_tensor_watch *w, const bt_run_cfg *c, size_t all, bt_err *err) {
+    w->every = c->stats_every;
+    w->steps = c->steps;
+    w->most = c->distributions;
+    if (w->every == 0 || w->most == 0) return BT_OK;
+    w->histograms = calloc(all, sizeof *w->histograms);
+    if (!w->histograms)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the distributions of %zu tensors",
+                       all);
+    return bt_sample_init(&w->bins, BT_SCOPE_DISTRIBUTION, all * BT_HIST_BINS, err);
+}
+
 bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, bt_err *err) {
     size_t all = cfg->update->table.n, own = bt_model_params(cfg->model)->n;
     w->mesh = cfg->mesh;
@@ -17,12 +29,15 @@ bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, b
     BT_TRY(bt_sample_init(&w->rows, BT_SCOPE_LAYER, all, err));
     if (!w->counts || !w->code_counts)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", all);
+    BT_TRY(take_histograms(w, cfg->setup->cfg, all, err));
     return cfg->setup->cfg->stats_every > 0 ? bt_codes_create(&w->codes, w->model, &w->slices, err)
                                             : BT_OK;
 }
 
 void bt_tensor_watch_release(bt_tensor_watch *w) {
     bt_sample_release(&w->rows);
+    bt_sample_release(&w->bins);
+    free(w->histograms);
     free(w->counts);
     free(w->code_counts);
     bt_codes_destroy(w->codes);
@@ -79,6 +94,12 @@ static void add_change(const bt_tensor_watch *w, size_t k, double *row) {
                          &row[COUNT_BEFORE]);
 }
 
+static bt_code sum_over_ranks(const bt_tensor_watch *w, double *counts, size_t n, bt_err *err) {
+    BT_TRY(bt_all_reduce_f64(w->mesh->dp, counts, n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(w->mesh->tp, counts, n, BT_SUM, err));
+    return bt_all_reduce_f64(w->mesh->pp, counts, n, BT_SUM, err);
+}
+
 /* Counts of whole tensors: every block of a tensor counted once. Codes that all data-parallel ranks
  * have are counted by one of them, codes of pieces by their owners; the changes by each rank where
  * it remembers, or holds the optimizer's states. */
@@ -99,9 +120,38 @@ static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
             row[COUNT_SCALE] = bt_model_quant_stat(w->model, i).scale;
         if (applied) add_change(w, i, row);
     }
-    BT_TRY(bt_all_reduce_f64(w->mesh->dp, w->counts[0], COUNTS * n, BT_SUM, err));
-    BT_TRY(bt_all_reduce_f64(w->mesh->tp, w->counts[0], COUNTS * n, BT_SUM, err));
-    return bt_all_reduce_f64(w->mesh->pp, w->counts[0], COUNTS * n, BT_SUM, err);
+    return sum_over_ranks(w, w->counts[0], COUNTS * n, err);
+}
+
+/* ---- distributions --------------------------------------------------------------------------- */
+
+static void send_bins(bt_tensor_watch *w, const bt_telemetry *t, int64_t step) {
+    const bt_params *p = &w->update->table;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        const bt_histogram *h = &w->histograms[i];
+        for (int b = 0; b < BT_HIST_BINS; b++) {
+            if (!(h->weights[b] > 0 || h->gradients[b] > 0)) continue;
+            const bt_key keys[] = {{.i = x->layer}, {.s = short_name(x)}, {.i = b}};
+            double *v = bt_sample_add(&w->bins, keys);
+            if (x->tern) v[BT_MD_WEIGHTS] = h->weights[b];
+            v[BT_MD_GRADIENTS] = h->gradients[b];
+        }
+    }
+    bt_sample_send(&w->bins, &t->sink, step);
+}
+
+static bt_code sample_histograms(bt_tensor_watch *w, const bt_telemetry *t, const bt_sample_step *s,
+                                 bt_err *err) {
+    const bt_params *p = bt_model_params(w->model);
+    const size_t n = w->update->table.n;
+    if (!w->histograms || !bt_histogram_due(s->step, w->every, w->steps, w->most)) return BT_OK;
+    memset(w->histograms, 0, n * sizeof *w->histograms);
+    for (size_t i = 0; i < p->n; i++)
+        bt_histogram_add(w->model, &w->slices, i, (float)s->unscale, &w->histograms[p->before + i]);
+    BT_TRY(sum_over_ranks(w, (double *)w->histograms, 2 * BT_HIST_BINS * n, err));
+    if (t->sink.rows) send_bins(w, t, s->step);
+    return BT_OK;
 }
 
 static void fill_ternary(const bt_tensor_watch *w, const bt_tensor *x, const double *counted,
@@ -122,6 +172,7 @@ bt_code bt_tensor_watch_sample(bt_tensor_watch *w, const bt_telemetry *t, const 
     const double *squares;
     BT_TRY(bt_update_tensor_squares(w->update, s->unscale, &squares, err));
     BT_TRY(add_counts(w, s->applied, err));
+    BT_TRY(sample_histograms(w, t, s, err));
     if (!t->sink.rows) return BT_OK;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];

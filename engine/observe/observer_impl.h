@@ -2,7 +2,7 @@
 #ifndef BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
 #define BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
 
-#include "engine/observe/codes.h"
+#include "engine/observe/histograms.h"
 #include "engine/observe/observer.h"
 #include "engine/observe/sample.h"
 
@@ -49,6 +49,10 @@ typedef struct bt_tensor_watch {
     bt_codes_cfg slices;         /* of each tensor this rank looks at one */
     bt_codes *codes;             /* NULL: no statistics */
     bt_code_counts *code_counts; /* (tensors of this rank) */
+    /* distributions: due by bt_histogram_due; rows of all tensors and bins, counts of all tensors */
+    int64_t every, steps, most;
+    bt_sample bins;
+    bt_histogram *histograms;
 } bt_tensor_watch;
 
 bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, bt_err *err)

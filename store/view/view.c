@@ -157,6 +157,7 @@ void bt_view_close(bt_view *v) {
     free(v->ranks.rank);
     free(v->ranks.order);
     free(v->layers.layer);
+    free(v->distribution.tensor);
     free(v->comm.op);
     free(v->comm.pair);
     free(v->events.event);
@@ -180,6 +181,7 @@ static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_SERIES) BT_TRY(bt_view_load_series(v, ask, err));
     if (ask->parts & BT_VIEW_HEAT) BT_TRY(bt_view_load_heat(v, ask, err));
     if (ask->parts & BT_VIEW_LAYERS) BT_TRY(bt_view_load_layers(v, ask, err));
+    if (ask->parts & BT_VIEW_DISTRIBUTION) BT_TRY(bt_view_load_distribution(v, ask, err));
     if (ask->parts & BT_VIEW_COMM) BT_TRY(bt_view_load_comm(v, ask, err));
     if (ask->parts & BT_VIEW_PANEL) BT_TRY(bt_view_load_panel(v, ask, err));
     if (ask->parts & BT_VIEW_EVENTS) BT_TRY(bt_view_load_events(v, ask, err));

@@ -33,6 +33,7 @@
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
 #include "engine/base/tables/derived.h"
+#include "engine/base/tables/histogram.h"
 #include "engine/base/tables/time_part.h"
 #include "engine/base/tables/verb.h"
 #include "engine/base/text.h"
@@ -51,7 +52,8 @@ enum {
     BT_VIEW_PANEL = 256,
     BT_VIEW_SETTINGS = 512,
     BT_VIEW_ISLANDS = 1024,
-    BT_VIEW_ALL = 2047
+    BT_VIEW_DISTRIBUTION = 2048,
+    BT_VIEW_ALL = 4095
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
 typedef enum {
@@ -101,6 +103,9 @@ typedef struct bt_view_ask {
     int max_events, max_runs; /* 0: 200, 500 */
     bt_metric_panel panel;    /* whose metrics; BT_PANEL_COUNT: those of all panels */
     int samples;              /* of each of them (0: BT_VIEW_SAMPLES) */
+    /* whose distribution; one that is not recorded, or NULL: the first ternary tensor's */
+    int layer;
+    const char *tensor;
 } bt_view_ask;
 
 /* ---- the parts ---- */
@@ -252,6 +257,26 @@ typedef struct bt_view_layers {
     int64_t sampled[BT_VIEW_SAMPLES];
 } bt_view_layers;
 
+/* how the latent weights and the gradients of a tensor were distributed, sample by sample, in the bins
+ * of engine/base/tables/histogram.h */
+typedef struct bt_view_tensor {
+    int layer;
+    char tensor[32];
+    bool ternary; /* has latent weights */
+} bt_view_tensor;
+
+typedef struct bt_view_distribution {
+    size_t n;
+    bt_view_tensor *tensor; /* all that were recorded at the newest sample, in their order */
+    size_t at;              /* the one whose distribution this is; n: none */
+    int samples;            /* oldest first */
+    int64_t sampled[BT_VIEW_SAMPLES];
+    double weights[BT_VIEW_SAMPLES][BT_HIST_BINS], gradients[BT_VIEW_SAMPLES][BT_HIST_BINS];
+} bt_view_distribution;
+
+/* share of a sample's elements in bins from..to-1; NaN: there are none */
+double bt_view_share(const double bins[BT_HIST_BINS], int from, int to);
+
 /* one metric of a scope, over all rows of a sample together */
 typedef struct bt_view_metric {
     bt_scope scope;
@@ -397,6 +422,7 @@ typedef struct bt_view {
     bt_view_ranks ranks;
     bt_view_heat heat;
     bt_view_layers layers;
+    bt_view_distribution distribution;
     bt_view_comm comm;
     bt_view_panel panel;
     bt_view_events events;

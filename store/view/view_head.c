@@ -395,7 +395,7 @@ static void keep_to(bt_view *v, const run_row *x) {
     m->n_named = 0;
     m->events_at = m->list_at = m->newest_step = -1;
     m->validated_at = 0;
-    m->layer_newest = m->pair_newest = -2;
+    m->layer_newest = m->pair_newest = m->distribution_newest = -2;
 }
 
 bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us) {

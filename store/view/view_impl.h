@@ -137,6 +137,8 @@ typedef struct bt_view_impl {
     int list_max;
     int64_t layer_newest; /* what v->layers holds, -2: nothing */
     double layer_span;
+    int64_t distribution_newest; /* what v->distribution holds, -2: nothing */
+    double distribution_span;
     int64_t pair_newest; /* what v->comm.pair holds, -2: nothing */
     bt_summary summary;
     char settings_of[BT_NAME_MAX]; /* whose settings v->settings holds, and of which attempt */
@@ -149,7 +151,7 @@ typedef struct bt_view_impl {
     double *heat_cell, *heat_time, *heat_work;
     int64_t *heat_step;
     size_t cap_heat_cell, cap_heat_time, cap_heat_work, cap_heat_step;
-    size_t cap_ranks, cap_order, cap_layers, cap_ops, cap_pairs, cap_events, cap_runs;
+    size_t cap_ranks, cap_order, cap_layers, cap_tensors, cap_ops, cap_pairs, cap_events, cap_runs;
 } bt_view_impl;
 
 /* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
@@ -180,6 +182,8 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_
 bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+void bt_view_distribution_json(const bt_view_distribution *d, bt_json *j);
 bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_panel(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;

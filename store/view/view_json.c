@@ -488,6 +488,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_SERIES) series(v, j);
     if (parts & BT_VIEW_HEAT) heatmap(&v->heat, j);
     if (parts & BT_VIEW_LAYERS) layers(&v->layers, j);
+    if (parts & BT_VIEW_DISTRIBUTION) bt_view_distribution_json(&v->distribution, j);
     if (parts & BT_VIEW_COMM) comm(&v->comm, j);
     if (parts & BT_VIEW_PANEL) bt_view_panel_json(&v->panel, j);
     if (parts & BT_VIEW_EVENTS) events(&v->events, j);

@@ -106,6 +106,7 @@ static int list_metrics(bt_view_panel *p, bt_scope scope) {
     const bt_scope_row *s = &bt_scopes[scope];
     size_t before = p->n;
     for (int i = 0; i < s->n; i++) {
+        if (s->metric[i].panel == BT_PANEL_NONE) continue;
         if (p->panel != BT_PANEL_COUNT && s->metric[i].panel != p->panel) continue;
         bt_view_metric *x = &p->metric[p->n++];
         *x = (bt_view_metric){

@@ -117,6 +117,48 @@ static inline void layout_near(double a, double b, double tolerance, const char 
         fail_msg("step %zu: %s is %.9g alone, %.9g together", step, what, a, b);
 }
 
+/* elements of a tensor in all bins of the newest distributions */
+static inline void layout_bin_sum(const fake_sink *f, const char *tensor, int layer,
+                                  double sum[BT_MD_COUNT]) {
+    for (int k = 0; k < BT_MD_COUNT; k++) sum[k] = 0;
+    for (size_t i = 0; i < f->n_bins; i++) {
+        if (f->bins[i].layer != layer || strcmp(f->bins[i].tensor, tensor) != 0) continue;
+        for (int k = 0; k < BT_MD_COUNT; k++)
+            sum[k] += isnan(f->bins[i].v[k]) ? 0 : f->bins[i].v[k];
+    }
+}
+
+/* every element of every tensor was counted once, whoever holds it */
+static inline void layout_bins_conserve(void) {
+    assert_true(alone.n_bin_calls > 0);
+    assert_int_equal(alone.n_bin_calls, together.n_bin_calls);
+    for (size_t i = 0; i < alone.n_layers; i++) {
+        double a[BT_MD_COUNT], b[BT_MD_COUNT];
+        layout_bin_sum(&alone, alone.layers[i].tensor, alone.layers[i].layer, a);
+        layout_bin_sum(&together, alone.layers[i].tensor, alone.layers[i].layer, b);
+        assert_true(a[BT_MD_GRADIENTS] > 0);
+        for (int k = 0; k < BT_MD_COUNT; k++)
+            if (a[k] != b[k])
+                fail_msg("%s: %g elements alone, %g together", alone.layers[i].tensor, a[k], b[k]);
+    }
+}
+
+/* runs with the same bits have the same distributions */
+static inline void layout_same_bins(const fake_sink *a, const fake_sink *b) {
+    assert_true(a->n_bin_calls > 0 && a->n_bins > 0);
+    assert_int_equal(a->n_bin_calls, b->n_bin_calls);
+    assert_int_equal(a->n_bins, b->n_bins);
+    for (size_t i = 0; i < a->n_bins; i++) {
+        if (strcmp(a->bins[i].tensor, b->bins[i].tensor) == 0 &&
+            a->bins[i].layer == b->bins[i].layer && a->bins[i].bin == b->bins[i].bin &&
+            memcmp(a->bins[i].v, b->bins[i].v, sizeof a->bins[i].v) == 0)
+            continue;
+        fail_msg("layer %d %s, bin %d: %g and %g alone, %g and %g together", a->bins[i].layer,
+                 a->bins[i].tensor, a->bins[i].bin, a->bins[i].v[0], a->bins[i].v[1],
+                 b->bins[i].v[0], b->bins[i].v[1]);
+    }
+}
+
 /* the distributed run tells the same story as the lonely one */
 static inline void layout_compare(double tolerance) {
     int size = bt_comm_size(bt_comm_world());
@@ -135,6 +177,7 @@ static inline void layout_compare(double tolerance) {
         if (!isnan(a->v[BT_MS_VAL_LOSS]))
             layout_near(a->v[BT_MS_VAL_LOSS], b->v[BT_MS_VAL_LOSS], tolerance, "val_loss", i);
     }
+    layout_bins_conserve();
     assert_int_equal(alone.n_layer_calls, together.n_layer_calls);
     assert_int_equal(alone.n_layers, together.n_layers);
     for (size_t i = 0; i < alone.n_layers; i++) {

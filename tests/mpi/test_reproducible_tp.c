@@ -196,6 +196,7 @@ static void same_bits(const layout *l) {
     print_message("%s: %s\n", shapes[l->shape].name, l->name);
     run(&together, l->shape, l->words, &weights);
     assert_int_equal(together.n_steps, STEPS);
+    layout_same_bins(&lonely[l->shape], &together);
     for (size_t i = 0; i < STEPS; i++) {
         const double *a = lonely[l->shape].steps[i].v, *b = together.steps[i].v;
         for (size_t k = 0; k < sizeof exact / sizeof *exact; k++) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/tables/histogram.h"
 #include "store/store.h"
 
 typedef struct bt_synth {
@@ -148,6 +149,29 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
                    .scope = BT_SCOPE_LAYER, .step = step, .n = 8, .keys = keys[0], .values = v[0]});
 }
 
+/* attn_o and ffn_up of layer 0: weights in the bins 12 to 19, twice as many in the middle ones, and
+ * gradients that fall by an octave every hundred steps; the second has gradients alone */
+static inline void bt_synth_distributions(const bt_sink *sink, int64_t step) {
+    bt_key keys[2 * BT_HIST_BINS][3];
+    double v[2 * BT_HIST_BINS][BT_MD_COUNT];
+    size_t n = 0;
+    const int gradient = 18 - (int)(step / 100);
+    for (int tensor = 0; tensor < 2; tensor++)
+        for (int b = 0; b < BT_HIST_BINS; b++) {
+            const bool middle = b >= 14 && b < 18, weights = b >= 12 && b < 20;
+            if (!weights && b != gradient) continue;
+            keys[n][0].i = 0;
+            keys[n][1].s = tensor ? "ffn_up" : "attn_o";
+            keys[n][2].i = b;
+            v[n][BT_MD_WEIGHTS] = tensor ? NAN : weights ? (middle ? 200 : 100) : 0;
+            v[n++][BT_MD_GRADIENTS] = b == gradient ? 1200 : 0;
+        }
+    sink->rows(
+        sink->ctx,
+        &(bt_row_record){
+            .scope = BT_SCOPE_DISTRIBUTION, .step = step, .n = n, .keys = keys[0], .values = v[0]});
+}
+
 /* sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits as long as
  * its number in ms), weights, small change */
 static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step,
@@ -268,6 +292,8 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
                                                 .n_ranks = s->ranks,
                                                 .rank_values = ranks});
         if (s->layers_every && step % s->layers_every == 0) bt_synth_layers(sink, step);
+        if (s->layers_every && step % (2 * s->layers_every) == 0)
+            bt_synth_distributions(sink, step);
         if (s->layers_every && step % s->layers_every == 0)
             bt_synth_comm(sink, s, step, (double)(step > from ? s->layers_every : 1));
         if (s->layers_every && step % s->layers_every == 0 && s->ranks <= 32)

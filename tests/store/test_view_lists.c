@@ -13,6 +13,47 @@ static void run_sql(const char *path, const char *sql) {
     sqlite3_close(db);
 }
 
+/* the tensor that is asked for, else the first ternary one; samples up to the instant; shares of bins */
+static void distributions_of_a_tensor(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    OK(bt_synth_make(t->db, &s, err));
+    bt_db *db = NULL;
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask ask = ask_all("s");
+    ask.parts = BT_VIEW_DISTRIBUTION;
+    OK(bt_view_load(v, &ask, err));
+    const bt_view_distribution *d = &v->distribution;
+    assert_int_equal(d->n, 2);
+    assert_int_equal(d->at, 0);
+    assert_string_equal(d->tensor[0].tensor, "attn_o");
+    assert_true(d->tensor[0].ternary && !d->tensor[1].ternary);
+    assert_int_equal(d->samples, 5); /* steps 0, 40, 80, 120, 160 */
+    assert_int_equal(d->sampled[0], 0);
+    assert_int_equal(d->sampled[4], 160);
+    NEAR(d->weights[4][12], 100);
+    NEAR(d->weights[4][15], 200);
+    NEAR(d->weights[4][11], 0);
+    NEAR(d->gradients[0][18], 1200);
+    NEAR(d->gradients[4][17], 1200);
+    NEAR(d->gradients[4][18], 0);
+    NEAR(bt_view_share(d->weights[4], 14, 18), 2.0 / 3);
+    assert_true(isnan(bt_view_share((const double[BT_HIST_BINS]){0}, 0, BT_HIST_BINS)));
+    ask.layer = 0;
+    ask.tensor = "ffn_up";
+    OK(bt_view_load(v, &ask, err));
+    assert_int_equal(d->at, 1);
+    NEAR(d->weights[4][15], 0);
+    NEAR(d->gradients[4][17], 1200);
+    ask.tensor = "gone";
+    ask.at_step = 90;
+    OK(bt_view_load(v, &ask, err));
+    assert_int_equal(d->at, 0);
+    assert_int_equal(d->samples, 3);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void layers_and_lists(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s"), b = bt_synth_default("older");
@@ -479,6 +520,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(layers_and_lists),
         T(a_hub_shows_its_islands),
+        T(distributions_of_a_tensor),
         T(another_run_of_the_same_name),
         T(exchanges_are_means_of_the_ranks),
         T(nothing_yet_and_nobody_there),

@@ -96,6 +96,13 @@ static void family_name(char *out, size_t size, const bt_scope_row *scope, const
     snprintf(out, size, "bitrain_%s_%.*s%s", scope->view, (int)n, m->key, base_units[m->unit].to);
 }
 
+/* the number of a scope's metric among those of all scopes */
+static size_t metric_number(bt_scope scope, int metric) {
+    size_t n = (size_t)metric;
+    for (int k = 0; k < (int)scope; k++) n += (size_t)bt_scopes[k].n;
+    return n;
+}
+
 /* rows[k] is of the k-th metric of all scopes */
 static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
     char name[160];
@@ -112,7 +119,8 @@ static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
         family_name(name, sizeof name, scope, m);
         /* a step has one row, so that its mean is its value */
         for (int k = 0; k < (scope->n_keys ? 3 : 1); k++)
-            bt_text_printf(&rows[i], "%s{run=\"%s\",of=\"%s\"} %.17g\n", name, run, told[k].of,
+            bt_text_printf(&rows[metric_number(x->scope, x->metric)],
+                           "%s{run=\"%s\",of=\"%s\"} %.17g\n", name, run, told[k].of,
                            told[k].v * scale);
     }
 }

@@ -21,7 +21,8 @@ typedef enum {
 #define BT_PANEL(id, name, title, question) BT_PANEL_##id,
 typedef enum {
 #include "engine/base/tables/panels.def"
-    BT_PANEL_COUNT
+    BT_PANEL_COUNT,
+    BT_PANEL_NONE = BT_PANEL_COUNT /* of a metric: no list of metrics shows it */
 } bt_metric_panel;
 #undef BT_PANEL
 

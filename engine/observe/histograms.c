@@ -1,0 +1,59 @@
+/* histograms.c - counts weights and gradients into bins, chunks of a slice on all threads. */
+#include "engine/observe/histograms.h"
+
+#include <stdatomic.h>
+
+#include "engine/base/threads.h"
+
+/* elements a thread takes at a time */
+enum { CHUNK = 16384 };
+
+typedef struct look {
+    const float *weights, *gradients; /* weights NULL: not a ternary tensor */
+    size_t n;
+    float mean, inv_scale, unscale;
+    _Atomic uint64_t weight[BT_HIST_BINS], gradient[BT_HIST_BINS];
+} look;
+
+static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
+    look *j = ctx;
+    uint32_t weight[BT_HIST_BINS] = {0}, gradient[BT_HIST_BINS] = {0};
+    const size_t begin = from * CHUNK, end = to * CHUNK < j->n ? to * CHUNK : j->n;
+    (void)thread;
+    for (size_t i = begin; j->weights && i < end; i++)
+        weight[bt_hist_weight_bin((j->weights[i] - j->mean) * j->inv_scale)]++;
+    for (size_t i = begin; i < end; i++)
+        gradient[bt_hist_gradient_bin(j->gradients[i] * j->unscale)]++;
+    for (int b = 0; b < BT_HIST_BINS; b++) {
+        if (weight[b]) atomic_fetch_add(&j->weight[b], weight[b]);
+        if (gradient[b]) atomic_fetch_add(&j->gradient[b], gradient[b]);
+    }
+}
+
+void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float unscale,
+                      bt_histogram *out) {
+    const bt_tensor *t = &bt_model_params(m)->tensors[k];
+    const bt_quant_stat q = bt_model_quant_stat(m, k);
+    for (size_t i = 0; i < slices->shards->n_stripes; i++) {
+        const bt_range r = bt_codes_slice(slices, t, i);
+        look j = {.weights = t->tern ? bt_model_weights(m) + r.begin : NULL,
+                  .gradients = bt_model_grads(m) + r.begin,
+                  .n = r.end - r.begin,
+                  .mean = (float)q.mean,
+                  .inv_scale = t->tern ? 1 / (float)q.scale : 0,
+                  .unscale = unscale};
+        if (j.n == 0) continue;
+        bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, look_at_range, &j);
+        for (int b = 0; b < BT_HIST_BINS; b++) {
+            out->weights[b] += (double)j.weight[b];
+            out->gradients[b] += (double)j.gradient[b];
+        }
+    }
+}
+
+bool bt_histogram_due(int64_t step, int64_t every, int64_t steps, int64_t most) {
+    if (most <= 0 || every <= 0 || steps <= 0) return false;
+    /* part of the run that a step lies in, of `most` */
+    const int64_t part = steps > most ? steps / most : 1;
+    return step < every || step / part != (step - every) / part;
+}

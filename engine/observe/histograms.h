@@ -1,0 +1,27 @@
+/* histograms.h - how the latent weights and the gradients of every tensor are distributed: exact counts
+ * in the bins of engine/base/tables/histogram.h.
+ *
+ * Latent weights are those of ternary tensors; of the others (embedding, norms) there are gradients
+ * alone. Ranks that hold the same elements share them out as in codes.h, so that the sum over all ranks
+ * counts every element of the whole tensor once.
+ * Cost: a pass over this rank's share of weights and gradients, on all threads, about 2 ns an element;
+ * nothing is written but counts. Threads: the training thread. */
+#ifndef BT_ENGINE_OBSERVE_HISTOGRAMS_H
+#define BT_ENGINE_OBSERVE_HISTOGRAMS_H
+
+#include "engine/base/tables/histogram.h"
+#include "engine/observe/codes.h"
+
+typedef struct bt_histogram {
+    double weights[BT_HIST_BINS], gradients[BT_HIST_BINS]; /* elements; whole numbers */
+} bt_histogram;
+
+/* Adds this rank's share of tensor k. gradients are multiplied by unscale first (1 / loss scale). */
+void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float unscale,
+                      bt_histogram *out);
+
+/* Whether distributions are due at the statistics of `step` (0-based): in each of `most` equal parts of
+ * `steps` steps the first statistics, which are taken every `every` steps. most 0: never. */
+bool bt_histogram_due(int64_t step, int64_t every, int64_t steps, int64_t most);
+
+#endif
