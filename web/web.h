@@ -38,6 +38,9 @@ typedef struct bt_web_cfg {
      * resume_ctx, reply says what went. NULL: cannot */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
+    /* with control: begins a run, detached, with n words of a `bitrain train` command line; name
+     * (BT_NAME_MAX bytes): as wanted, or "" and then the one made up; ctx is resume_ctx. NULL: cannot */
+    bt_code (*start)(void *ctx, int n, const char *const *words, char *name, bt_err *err);
     const char *allow_hosts; /* further Host names, separated by ',', or "" */
     const char *token;       /* 32 hex digits, or "" to make one */
     int64_t heartbeat_ns;    /* of an event stream with nothing to say; 0: 15 s */

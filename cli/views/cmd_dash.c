@@ -8,6 +8,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/run_folder.h"
+#include "cli/common/start_run.h"
 #include "cli/common/token_file.h"
 #include "monitor/job/launch/detach.h"
 #include "store/store.h"
@@ -31,7 +32,7 @@ static const bt_opt dash_opts[] = {
     {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool),
      "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
     {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "buttons that steer, resume, tag, note and remove runs"},
+     NULL, NULL, "buttons that start, steer, resume, tag, note and remove runs"},
     {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL,
      NULL, "print address and token as one JSON object"},
     {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL,
@@ -45,7 +46,7 @@ static const bt_opt *options(size_t *n) {
 
 static void say_mode(const dash_cfg *c) {
     fprintf(stderr, "%s; Ctrl-C ends it\n",
-            c->control ? "pages may steer, resume, tag, note and remove runs" : "read-only");
+            c->control ? "pages may start, steer, resume, tag, note and remove runs" : "read-only");
 }
 
 /* a socket has no address of its own: ssh brings a port of the reader's machine to it */
@@ -126,6 +127,10 @@ static bt_code remove_run(void *ctx, const char *run, bool checkpoints, char *re
     return bt_run_remove(ctx, run, checkpoints, reply, size, err);
 }
 
+static bt_code start(void *ctx, int n, const char *const *words, char *name, bt_err *err) {
+    return bt_cli_start_run(ctx, n, words, name, 1, err);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     dash_cfg c;
     bt_opts o;
@@ -155,6 +160,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                       .resume = resume,
                       .resume_ctx = store,
                       .remove = remove_run,
+                      .start = start,
                       .allow_hosts = c.allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));

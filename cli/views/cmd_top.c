@@ -10,10 +10,9 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/run_folder.h"
-#include "cli/common/run_name.h"
 #include "cli/common/signals.h"
+#include "cli/common/start_run.h"
 #include "engine/base/clock.h"
-#include "monitor/job/launch/detach.h"
 #include "monitor/tui/draw/color.h"
 #include "monitor/tui/top.h"
 #include "store/read/dead_runs.h"
@@ -135,23 +134,14 @@ static bt_code rename_run(void *ctx, const char *run, const char *name, bt_err *
     return bt_run_rename(((const doing *)ctx)->store, run, name, 1, err);
 }
 
-static bt_code remove_run(void *ctx, const char *run, char *reply, size_t size, bt_err *err) {
-    return bt_run_remove(((const doing *)ctx)->store, run, false, reply, size, err);
+static bt_code remove_run(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
+                          bt_err *err) {
+    return bt_run_remove(((const doing *)ctx)->store, run, checkpoints, reply, size, err);
 }
 
 static bt_code start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
                      bt_err *err) {
-    const doing *d = ctx;
-    const char *words[32];
-    int n = 0;
-    if (!name[0]) BT_TRY(bt_run_make_name(d->store, name, err));
-    words[n++] = "train";
-    for (int i = 0; i < argc && n < 26; i++) words[n++] = argv[i];
-    words[n++] = "--name";
-    words[n++] = name;
-    words[n++] = "--store";
-    words[n++] = d->store;
-    return bt_job_detach(n, words, 1.5, err);
+    return bt_cli_start_run(((const doing *)ctx)->store, argc, argv, name, 1.5, err);
 }
 
 /* ---- ways to show ---------------------------------------------------------------------------- */

@@ -279,17 +279,19 @@ static void draw_input(bt_top *t, int y) {
     bt_canvas_fill(c, (bt_rect){0, y, c->w, 1}, ' ', (bt_style){.bg = BT_C_BAR});
     bt_style s = {.fg = BT_C_BRIGHT, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD};
     if (t->input == BT_INPUT_CONFIRM) {
-        const char *what = t->confirm == BT_DO_CHECKPOINT ? "write a checkpoint now"
-                           : t->confirm == BT_DO_STOP     ? "checkpoint and stop"
-                           : t->confirm == BT_DO_EVALUATE ? "evaluate the validation split"
-                           : t->confirm == BT_DO_REMOVE
-                               ? "remove its records for good, checkpoints stay"
-                           : t->view->head.trouble.resumes          ? "resume the training"
+        const char *what = t->confirm == BT_DO_CHECKPOINT  ? "write a checkpoint now"
+                           : t->confirm == BT_DO_STOP      ? "checkpoint and stop"
+                           : t->confirm == BT_DO_EVALUATE  ? "evaluate the validation split"
+                           : t->confirm == BT_DO_REMOVE    ? "remove its records for good"
+                           : t->view->head.trouble.resumes ? "resume the training"
                            : t->view->head.state == BT_STATE_PAUSED ? "resume"
                                                                     : "pause";
         bt_canvas_textf(c, 1, y, c->w - 2,
                         (bt_style){.fg = BT_C_WARN, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD},
-                        "%s: %s?  y yes   n no", t->run, what);
+                        t->confirm == BT_DO_REMOVE
+                            ? "%s: %s?  y yes, checkpoints stay   c checkpoints, too   n no"
+                            : "%s: %s?  y yes   n no",
+                        t->run, what);
         return;
     }
     int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s,

@@ -30,8 +30,9 @@ typedef struct bt_top_actions {
     /* "+paper -draft"; tags: those it has now */
     bt_code (*tag)(void *ctx, const char *run, const char *words, char *tags, size_t size,
                    bt_err *err);
-    /* the records of an ended run; its checkpoints stay. reply says what went */
-    bt_code (*remove)(void *ctx, const char *run, char *reply, size_t size, bt_err *err);
+    /* the records of an ended run, and its checkpoints if asked to. reply says what went */
+    bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
+                      bt_err *err);
     /* the note of a run, "": none; another name of an ended run */
     bt_code (*note)(void *ctx, const char *run, const char *text, bt_err *err);
     bt_code (*rename)(void *ctx, const char *run, const char *name, bt_err *err);

@@ -82,6 +82,7 @@ static void move(bt_top *t, int by) {
     if (t->screen == BT_SCREEN_RUNS) t->cursor_run[0] = 0;
     int to = l->selected + by, last = (int)t->n_rows - 1;
     l->selected = to > last ? (last > 0 ? last : 0) : to < 0 ? 0 : to;
+    if (t->screen == BT_SCREEN_TERNARY) bt_ternary_choose(t);
 }
 
 static void sort_by(bt_top *t, int by) {
@@ -212,7 +213,7 @@ static void open_selected(bt_top *t) {
         t->list[BT_SCREEN_STEP].touched = true;
         t->screen = BT_SCREEN_STEP;
         t->reload = true;
-    } else if (t->screen == BT_SCREEN_OVERVIEW) {
+    } else if (t->screen == BT_SCREEN_OVERVIEW || t->screen == BT_SCREEN_TERNARY) {
         expand(t);
     }
 }
@@ -291,8 +292,9 @@ static void choose_metric(bt_top *t, const char *name) {
 }
 
 static void run_command(bt_top *t, char *line) {
-    static const char *const words[] = {"step", "rank",   "run",  "metric", "baseline", "x",
-                                        "span", "screen", "quit", "q",      "help",     "new"};
+    static const char *const words[] = {"step", "rank", "run",    "metric", "baseline",
+                                        "x",    "span", "screen", "quit",   "q",
+                                        "help", "new",  "scatter"};
     char *word = strtok(line, " "), *arg = strtok(NULL, " "), *end = NULL;
     const char *value = arg ? arg : "";
     if (!word) return;
@@ -329,6 +331,8 @@ static void run_command(bt_top *t, char *line) {
             t->screen = BT_SCREEN_OVERVIEW;
     } else if (strcmp(word, "metric") == 0) {
         choose_metric(t, value);
+    } else if (strcmp(word, "scatter") == 0) {
+        bt_scatter_choose(t, arg, strtok(NULL, " "));
     } else if (strcmp(word, "baseline") == 0) {
         if (arg)
             set_baseline(t, arg);
@@ -357,7 +361,8 @@ static void run_command(bt_top *t, char *line) {
         else
             bt_top_message(
                 t, BT_C_WARN,
-                "no command ':%s' (step, rank, run, metric, baseline, x, span, screen, new, quit)",
+                "no command ':%s' (step, rank, run, metric, baseline, x, span, screen, scatter, "
+                "new, quit)",
                 word);
     }
     t->reload = true;
@@ -368,8 +373,8 @@ static void input_key(bt_top *t, int32_t key) {
         t->input = BT_INPUT_NONE;
         if (t->burst == t->asked_burst)
             bt_top_message(t, BT_C_WARN, "nothing was done: the answer came with the question");
-        else if (key == 'y' || key == 'Y')
-            bt_top_steer_confirmed(t);
+        else if (bt_top_steer_accepts(t, key))
+            bt_top_steer_confirmed(t, key);
         else
             bt_top_message(t, BT_C_LABEL, "nothing was done");
         return;
@@ -414,7 +419,8 @@ static void look(bt_top *t, bt_action a) {
         break;
     case BT_DO_MODE:
         t->mode++;
-        if (bt_screens[t->screen].parts & BT_VIEW_PANEL) t->reload = true; /* another panel */
+        /* another panel; settings of the runs */
+        if (bt_screens[t->screen].parts & (BT_VIEW_PANEL | BT_VIEW_RUNS)) t->reload = true;
         break;
     case BT_DO_FILTER:
     case BT_DO_COMMAND:

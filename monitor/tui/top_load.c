@@ -74,6 +74,8 @@ void bt_top_close(bt_top *t) {
     bt_canvas_release(&t->canvas);
     free(t->compared);
     free(t->setting);
+    free(t->scatter.value);
+    free(t->range);
     if (t->filter_is_re) regfree(&t->filter_re);
     *t = (bt_top){0};
 }
@@ -94,6 +96,8 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->max_runs = 2000;
     ask->heat_columns = w > 24 ? w - 12 : 12;
     ask->panel = (bt_metric_panel)(t->mode % BT_PANEL_COUNT);
+    ask->layer = t->tensor_layer;
+    ask->tensor = t->tensor[0] ? t->tensor : NULL;
     ask->n_series = BT_TS_COUNT;
     for (int i = 0; i < BT_TS_CHOSEN; i++)
         ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
@@ -130,6 +134,9 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
         ask.heat = BT_HEAT_STEP;
         code = bt_view_load(t->view, &ask, err);
     }
+    if (code == BT_OK && t->screen == BT_SCREEN_OVERVIEW && t->has_run)
+        code = bt_lr_chart_load(t, err);
+    if (code == BT_OK && t->screen == BT_SCREEN_RUNS) code = bt_scatter_load(t, err);
     if (code == BT_OK && t->screen == BT_SCREEN_EVENTS && t->has_run) bt_top_log_load(t);
     if (code == BT_OK && t->screen == BT_SCREEN_SYSTEM && t->view->head.live) sample_ranks(t);
     t->reload = false;
@@ -141,8 +148,9 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
 bool bt_top_load_numbers(bt_top *t) {
     bt_view_ask ask;
     bt_err err = BT_ERR_INIT;
-    unsigned parts = bt_screens[t->screen].parts,
-             slow = BT_VIEW_SERIES | BT_VIEW_HEAT | BT_VIEW_LAYERS | BT_VIEW_PANEL;
+    unsigned parts = bt_screens[t->screen].parts, slow = BT_VIEW_SERIES | BT_VIEW_HEAT |
+                                                         BT_VIEW_LAYERS | BT_VIEW_PANEL |
+                                                         BT_VIEW_DISTRIBUTION;
     if (!t->has_run || !(parts & slow)) return false;
     fill_ask(t, parts & ~slow, &ask);
     if (bt_view_load(t->view, &ask, &err) != BT_OK) return false;

@@ -55,10 +55,11 @@ static void send(bt_top *t, const char *verb, const char *value) {
     t->reload = true;
 }
 
-static void remove_run(bt_top *t) {
+static void remove_run(bt_top *t, bool checkpoints) {
     char reply[320] = "";
     bt_err err = BT_ERR_INIT;
-    if (t->cfg.actions.remove(t->cfg.actions.ctx, t->run, reply, sizeof reply, &err) != BT_OK) {
+    if (t->cfg.actions.remove(t->cfg.actions.ctx, t->run, checkpoints, reply, sizeof reply, &err) !=
+        BT_OK) {
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
         return;
     }
@@ -69,9 +70,13 @@ static void remove_run(bt_top *t) {
     t->reload = true;
 }
 
-void bt_top_steer_confirmed(bt_top *t) {
+bool bt_top_steer_accepts(const bt_top *t, int32_t key) {
+    return key == 'y' || key == 'Y' || (t->confirm == BT_DO_REMOVE && (key == 'c' || key == 'C'));
+}
+
+void bt_top_steer_confirmed(bt_top *t, int32_t key) {
     if (t->confirm == BT_DO_REMOVE)
-        remove_run(t);
+        remove_run(t, key == 'c' || key == 'C');
     else if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes)
         resume_run(t);
     else

@@ -171,7 +171,7 @@ keys Space Space c; sees 'compare: loss'
 keys Escape; sees '●base-1|▸base-1'
 keys R; sees 'start a run'
 keys -l 'x'; keys Enter; sees 'start this training'; keys y; sees "unknown preset 'nanox'"
-keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab; keys -l 1; keys Tab; keys -l 1; keys Tab Tab; keys -l 'from-form'; keys Enter
+keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab Tab; keys -l 1; keys Tab; keys -l 1; keys Tab Tab; keys -l 'from-form'; keys Enter
 sees 'start this training'; keys n; sees 'Tab next field'; keys Enter; sees 'start this training'; keys y
 sees 'from-form +(●|○)' 60               # it has begun, and its overview opened by itself
 sees 'step 2/2' 60

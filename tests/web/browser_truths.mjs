@@ -184,6 +184,46 @@ async function ternary(page) {
     if (at >= 0) want.forEach((row, i) => assert.equal(got[i][at], percent(row[key], 2)));
   }
   await tensorByTime(page, want);
+  await distribution(page);
+  await curvesOfLayers(page, want);
+}
+
+/** The newest sample of a tensor's histogram, as shares, is the database's. */
+async function distribution(page) {
+  const title = "Distribution of a tensor";
+  const card = figure(page, title);
+  for (const kind of ["gradients", "weights"]) {
+    await card.locator("select").last().selectOption(kind);
+    const of = `${newestOf("distributions")} AND layer = 0 AND tensor = 'attn_o'`;
+    const [{ all }] = sql(`SELECT sum(${kind}) AS "all" ${of}`);
+    const want = sql(`SELECT ${kind} AS n ${of} AND ${kind} > 0 ORDER BY bin DESC`);
+    const got = await rows(page, title);
+    const filled = got.filter((row) => row.at(-1) !== percent(0, 2));
+    assert.deepEqual(
+      filled.map((row) => row.at(-1)),
+      want.map(({ n }) => percent(n / all, 2)),
+      `the newest ${kind}`,
+    );
+  }
+  const caption = await card.locator("figcaption").textContent();
+  assert.match(caption, /^0 attn_o: 66\.7\s% of the latent weights .* 0\.0\s% beyond 2 scales/);
+  const tensors = card.locator("select").first();
+  if ((await tensors.locator("option").count()) < 2) return; // a report keeps one
+  await tensors.selectOption({ label: "0 ffn_up" });
+  await card.locator("select").last().selectOption("weights");
+  await card.locator(".empty", { hasText: "not ternary" }).waitFor();
+}
+
+/** A curve for each layer of the tensor that is chosen, ending in its newest value. */
+async function curvesOfLayers(page, want) {
+  const title = "Curves of the layers";
+  await figure(page, title).locator("select").first().selectOption("zero_history");
+  await figure(page, title).locator("select").last().selectOption("ffn_up");
+  const newest = (await rows(page, title)).at(-1);
+  const layers = want.filter(({ tensor }) => tensor === "ffn_up");
+  layers.forEach((row, i) =>
+    assert.equal(Number(newest[i + 1]), Number(row.zero_frac.toPrecision(4))),
+  );
 }
 
 async function tensorByTime(page, want) {
@@ -228,7 +268,10 @@ async function system(page) {
 /** Every metric of the database's own table of metrics is on the page, with its newest mean. */
 async function metrics(page) {
   const rows = await cellsOf(page.locator("figure tbody tr"));
-  assert.equal(rows.length, Number(truth("SELECT count(*) FROM metrics")));
+  assert.equal(
+    rows.length,
+    Number(truth("SELECT count(*) FROM metrics WHERE view <> 'distributions'")),
+  );
   const loss = rows.find(([key, scope]) => key === "loss" && scope === "step");
   const newest =
     "SELECT printf('%.4f', loss) FROM steps WHERE run = 'base' ORDER BY step DESC LIMIT 1";

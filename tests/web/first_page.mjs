@@ -240,12 +240,51 @@ async function resumes(context, page, url) {
   assert(await page.locator(trouble).isHidden(), "nothing is wrong any more");
 }
 
+/** A run is started from the list: the dialog says what it will do, what is wrong, and opens the run. */
+async function starts(page, url) {
+  await page.goto(`${url}/#/runs`);
+  await page.locator("button", { hasText: "Start a run" }).click();
+  const dialog = page.locator("dialog");
+  const field = (name) => dialog.locator(`[aria-label="${name}"]`);
+  const said = dialog.locator("form p.note");
+  assert.match(await said.textContent(), /^Trains nano on the built-in text/);
+  await field("data").fill("synth:nothing");
+  await field("steps").fill("2");
+  await field("ranks").fill("1");
+  await field("threads").fill("1");
+  await field("name").fill("from page");
+  assert.match(await said.textContent(), /2 steps.*--data synth:nothing --steps 2 --ranks 1/);
+  const wrong = async (words) => {
+    await dialog.locator("button.main").click();
+    await page.waitForFunction(
+      (text) => document.querySelector("dialog [role=alert]")?.textContent.includes(text),
+      words,
+    );
+  };
+  await wrong("'name' must be of a-z");
+  await accessible(page, "the dialog that starts a run");
+  await field("name").fill("from-page");
+  await wrong("synth:nothing");
+  assert.equal(await field("steps").inputValue(), "2", "what was filled in stays");
+  assert.equal(truth("SELECT count(*) FROM runs WHERE run = 'from-page'"), 0);
+  await field("data").fill("synth:chain");
+  await dialog.locator("button.main").click();
+  await page.waitForURL(/#\/run\/from-page\/overview/);
+  await page.waitForSelector("#state.done", { timeout: 60000 });
+  assert.equal(truth("SELECT steps FROM runs WHERE run = 'from-page'"), 2);
+  // the browser logs what was refused
+  const refused = problems.filter((one) => one.includes("status of 400"));
+  assert.equal(refused.length, 2, problems.join("\n"));
+  refused.forEach((one) => problems.splice(problems.indexOf(one), 1));
+}
+
 /** A server without --control has no such button. */
 async function mayNot(context) {
   const { server, port } = await serve(0);
   const page = await newPage(context, "without control");
   await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
   await page.waitForSelector("#runs tr[data-run=failed]");
+  assert.equal(await page.locator("button", { hasText: "Start a run" }).count(), 0);
   await page.goto(`http://127.0.0.1:${port}/#/run/trained/overview`);
   await page.waitForSelector(trouble);
   await page.locator(`${trouble} button`, { hasText: "Copy" }).waitFor();
@@ -281,6 +320,7 @@ try {
   await comparisonTellsEnds(page, url);
   await mayNot(context);
   await resumes(context, page, url);
+  await starts(page, url);
   assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
   console.log("the first page answers the first question");
 } finally {

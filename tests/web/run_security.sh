@@ -170,6 +170,12 @@ for body in '' '{' '[]' '{"run":1}' '{"run":"demo"}' '{"run":"demo","verb":"expl
     want 400 "control with $body" "$(post "$token\r\n$origin\r\n$intent" "$body")"
 done
 case $(post "$token\r\n$origin\r\n$intent" '{"run":"nobody","verb":"stop"}' | head -1 | cut -d' ' -f2) in 404 | 409) ;; *) echo "FAIL: control of a run that is not there"; failed=1 ;; esac
+begin() { ask "POST /api/v1/start HTTP/1.1\r\n$host_line\r\nConnection: close\r\n$1\r\nContent-Length: ${#2}\r\n\r\n$2"; }
+want 403 "start from elsewhere" "$(begin "$token\r\n$intent\r\nOrigin: http://evil.example" '{}')"
+for body in '' '[]' '{"name":"../x"}' '{"name":1}' '{"settings":[]}' '{"settings":{"alert":"reboot"}}' '{"settings":{"steps":2}}' '{"settings":{"data":"--detach"}}' '{"settings":{"preset":"nanno"}}'; do
+    want 400 "start with $body" "$(begin "$token\r\n$origin\r\n$intent" "$body")"
+done
+[ "$("$BITRAIN" query --csv "SELECT count(*) FROM runs" | tail -1)" = 1 ] || { echo "FAIL: a run was started"; failed=1; }
 big=$(printf 'a%.0s' $(seq 70000))
 case $(post "$token\r\n$origin\r\n$intent" "$big" | head -1 | cut -d' ' -f2) in 413 | "") ;; *) echo "FAIL: a body of 70 kB"; failed=1 ;; esac
 for m in PUT DELETE PATCH OPTIONS TRACE; do want 405 "method $m with control" "$(req $m /api/v1/control "$token\r\nContent-Length: 0")"; done

@@ -97,6 +97,12 @@ static const contract contracts[] = {
      "b:series.0.baseline a:series.0.x a:series.0.step "
      "a:series.0.first a:series.0.last a:series.0.min a:series.0.max a:series.0.mean a:series.0.n "
      "s:series.1.metric"},
+    {"distributions", "base", "layer=0&tensor=attn_o",
+     "n:distribution.layer s:distribution.tensor a:distribution.tensors "
+     "s:distribution.tensors.0.tensor b:distribution.tensors.0.ternary a:distribution.sampled "
+     "n:distribution.weights_bins.from n:distribution.weights_bins.width "
+     "n:distribution.gradients_bins.from a:distribution.weights a:distribution.weights.0 "
+     "n:distribution.weights.0.0 a:distribution.gradients.0"},
     {"panel", "base", "panel=comm",
      "s:panel.panel a:panel.scopes s:panel.scopes.0.scope a:panel.scopes.0.sampled "
      "a:panel.metrics s:panel.metrics.0.scope s:panel.metrics.0.key s:panel.metrics.0.unit "

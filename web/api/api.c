@@ -130,6 +130,20 @@ bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
 }
 
+/* of the tensor that is named, else of the first ternary one */
+bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
+                             bt_err *err) {
+    bt_view_ask ask;
+    int64_t layer = -1;
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_DISTRIBUTION;
+    if (!bt_req_int(r, "layer", -1, 1000000, &layer))
+        return bad_arg(err, "layer", "a layer's number, -1: of none");
+    ask.layer = (int)layer;
+    ask.tensor = bt_req_arg(r, "tensor");
+    return answer_view(a, r, run, &ask, out, err);
+}
+
 bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
     int64_t limit = 200;
@@ -246,6 +260,7 @@ bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     bt_json_bool(&j, "control", a->allows.control);
     bt_json_bool(&j, "query", a->allows.query);
     bt_json_bool(&j, "resume", a->allows.resume != NULL);
+    if (a->allows.start) bt_start_fields_json(&j);
     bt_json_end(&j, '}');
     return BT_OK;
 }

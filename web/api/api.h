@@ -29,6 +29,10 @@ typedef struct bt_api_allows {
      * cannot. ctx is resume_ctx */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
+    /* begins a run, detached, with n words of a `bitrain train` command line; name: as wanted, or ""
+     * and then the one made up. It may take a second. NULL: cannot. ctx is resume_ctx */
+    bt_code (*start)(void *ctx, int n, const char *const *words, char name[BT_NAME_MAX],
+                     bt_err *err);
 } bt_api_allows;
 
 bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err)
@@ -66,6 +70,9 @@ const bt_route *bt_route_find(const bt_req *r, char run[BT_NAME_MAX], bool *path
 void bt_answer_error(bt_answer *out, int status, const char *code, const char *message,
                      const char *hint);
 int bt_status_of(bt_code code); /* HTTP status of a failure */
+
+/* the fields of a run's start as an array "start" (api_start.c) */
+void bt_start_fields_json(bt_json *j);
 
 /* text of the events of a stream since `cursor`, which is moved on; empty when nothing is new
  * (stream.c) */

@@ -81,6 +81,7 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
                  {"/comm", bt_api_comm},
                  {"/layers", bt_api_layers},
                  {"/islands", bt_api_islands},
+                 {"/distributions", bt_api_distributions},
                  {"/panel", bt_api_panel},
                  {"metrics", bt_api_metrics}};
     char name[64], number[16];

@@ -196,7 +196,8 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
                                             .program = cfg->query_program,
                                             .resume = cfg->control ? cfg->resume : NULL,
                                             .resume_ctx = cfg->resume_ctx,
-                                            .remove = cfg->control ? cfg->remove : NULL},
+                                            .remove = cfg->control ? cfg->remove : NULL,
+                                            .start = cfg->control ? cfg->start : NULL},
                            err);
     w->cache = bt_cache_open();
     if (code == BT_OK)

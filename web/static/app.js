@@ -68,7 +68,7 @@ function showRuns() {
   document.title = "runs · bitrain";
   view = new View();
   showHeader("runs");
-  view.onClose(runsPage(root));
+  view.onClose(runsPage(root, server));
 }
 
 function showComparison(query) {

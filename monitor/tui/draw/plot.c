@@ -18,7 +18,7 @@ typedef struct dots {
 /* y_log: between y0 and y1 */
 typedef struct scale {
     double x0, x1, y0, y1;
-    bool log_y;
+    bool log_x, log_y;
     double y0_log, y_log;
 } scale;
 
@@ -144,9 +144,12 @@ static int to_dot(double frac, int size) {
     return (int)lround(v < -2.0 * size ? -2.0 * size : v > 3.0 * size ? 3.0 * size : v);
 }
 
-static int x_dot(const dots *d, const scale *s, double x) {
-    return to_dot((x - s->x0) / (s->x1 - s->x0), d->w);
+static double x_frac(const scale *s, double x) {
+    if (s->log_x) return log((x > 1e-300 ? x : 1e-300) / s->x0) / log(s->x1 / s->x0);
+    return (x - s->x0) / (s->x1 - s->x0);
 }
+
+static int x_dot(const dots *d, const scale *s, double x) { return to_dot(x_frac(s, x), d->w); }
 
 static int y_dot(const dots *d, const scale *s, double y) {
     double f = s->log_y ? (log(y > 1e-300 ? y : 1e-300) - s->y0_log) / s->y_log
@@ -259,7 +262,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
             if (s[k].lo && !p->no_bands)
                 widen(s[k].lo[i], p->log_y, &y0, &y1), widen(s[k].hi[i], p->log_y, &y0, &y1),
                     any = any || isfinite(s[k].lo[i]);
-            if (any) widen(s[k].x[i], false, &x0, &x1);
+            if (any) widen(s[k].x[i], p->log_x, &x0, &x1);
         }
     for (size_t i = 0; i < p->n_levels; i++) widen(p->levels[i].y, p->log_y, &y0, &y1);
     for (size_t i = 0; i < p->n_points; i++) widen(p->points[i].y, p->log_y, &y0, &y1);
@@ -267,12 +270,13 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
                isnan(p->x1) ? x1 : p->x1,
                isnan(p->y0) ? y0 : p->y0,
                isnan(p->y1) ? y1 : p->y1,
+               p->log_x,
                p->log_y,
                0,
                0};
     if (!isfinite(r.y0) || !isfinite(r.y1)) r.y0 = p->log_y ? 0.1 : 0, r.y1 = 1;
-    if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = 0, r.x1 = 1;
-    if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
+    if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = p->log_x ? 0.1 : 0, r.x1 = 1;
+    if (r.x1 <= r.x0) r.x1 = p->log_x ? r.x0 * 10 : r.x0 + 1;
     /* flat but for rounding */
     if (r.y1 - r.y0 <= 1e-9 * fmax(fabs(r.y0), fabs(r.y1))) r.y1 = r.y0;
     bool flat = !(r.y1 > r.y0);
@@ -305,14 +309,17 @@ static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s)
     double ticks[16];
     size_t n = bt_plot_ticks(s->x0, s->x1,
                              area.w / 14 > 0 ? (size_t)(area.w / 14 > 16 ? 16 : area.w / 14) : 1,
-                             false, ticks);
+                             p->log_x, ticks);
     int free_from = area.x - 1;
     for (size_t i = 0; i < n; i++) {
         char buf[32];
         /* no half steps */
         if (p->x_unit == BT_UNIT_COUNT && ticks[i] > floor(ticks[i])) continue;
-        x_label(buf, sizeof buf, p, ticks[i], n > 1 ? ticks[1] - ticks[0] : 1);
-        int x = area.x + (int)lround((ticks[i] - s->x0) / (s->x1 - s->x0) * (area.w - 1)),
+        x_label(buf, sizeof buf, p, ticks[i],
+                p->log_x ? ticks[i]
+                : n > 1  ? ticks[1] - ticks[0]
+                         : 1);
+        int x = area.x + (int)lround(x_frac(s, ticks[i]) * (area.w - 1)),
             w = bt_canvas_text_width(buf);
         bt_canvas_put(c, x, y, 0x252C, faint);
         int at = x - w / 2 < free_from ? free_from : x - w / 2;
@@ -324,7 +331,7 @@ static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s)
     }
     if (p->x_name) bt_canvas_text_right(c, area.x + area.w, y + 1, area.w, faint, p->x_name);
     for (size_t i = 0; i < p->n_marks; i++) {
-        double f = (p->marks[i].x - s->x0) / (s->x1 - s->x0);
+        double f = x_frac(s, p->marks[i].x);
         if (f >= 0 && f <= 1)
             bt_canvas_put(c, area.x + (int)lround(f * (area.w - 1)), y, p->marks[i].glyph,
                           (bt_style){.fg = p->marks[i].color});

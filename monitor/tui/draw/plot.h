@@ -43,7 +43,7 @@ typedef struct bt_plot_level {
 
 typedef struct bt_plot {
     double x0, x1, y0, y1; /* NaN: from the data */
-    bool log_y;
+    bool log_x, log_y;
     bt_unit x_unit, y_unit;
     const char *x_name; /* "step", "tokens": at the right end of the axis; NULL: none */
     bool x_is_time;     /* seconds, labelled as durations */

@@ -2,28 +2,39 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/tables/start_form.h"
 #include "monitor/tui/screens/screens.h"
 
-static const struct {
-    const char *label, *flag, *first, *help;
-} fields[BT_FORM_FIELDS] = {
-    {"preset", "--preset", "nano", "nano, small, base, bitnet-2b4t, qwen3-0.6b"},
-    {"data", "--data", "", "a text file, folder or shards; empty: the built-in text"},
-    {"steps", "--steps", "", "empty: the preset's"},
-    {"ranks", "--ranks", "", "empty: chosen from the cores"},
-    {"threads", "--threads", "", "per rank; empty: chosen from the cores"},
-    {"config", NULL, "", "a YAML file with more settings; empty: none"},
-    {"name", NULL, "", "empty: one is made up"},
-};
-enum { CONFIG = BT_FORM_FIELDS - 2, NAME = BT_FORM_FIELDS - 1 };
+/* the table's fields, then these two */
+enum { CONFIG = BT_START_FIELDS, NAME, FIELDS };
+_Static_assert((int)FIELDS == (int)BT_FORM_FIELDS, "a line for each field");
+
+static bt_start_field field_of(int i) {
+    static const bt_start_field own[] = {{"config", NULL, "", "",
+                                          "a YAML file with more settings; empty: none"},
+                                         {"name", NULL, "", "", "empty: one is made up"}};
+    return i < CONFIG ? bt_start_fields[i] : own[i - CONFIG];
+}
+
+/* "nano, small, base": what a field with choices takes, else its help */
+static const char *hint(const bt_start_field *f, char *buf, size_t size) {
+    if (!f->choices[0]) return f->help;
+    size_t n = 0;
+    for (const char *c = f->choices; *c && n + 3 < size; c++) {
+        buf[n++] = *c == '|' ? ',' : *c;
+        if (*c == '|') buf[n++] = ' ';
+    }
+    buf[n] = 0;
+    return buf;
+}
 
 void bt_form_open(bt_top *t) {
     if (!t->cfg.actions.start) {
         bt_top_message(t, BT_C_WARN, "runs cannot be started from here");
         return;
     }
-    for (int i = 0; i < BT_FORM_FIELDS; i++)
-        snprintf(t->form[i], sizeof t->form[i], "%s", fields[i].first);
+    for (int i = 0; i < FIELDS; i++)
+        snprintf(t->form[i], sizeof t->form[i], "%s", field_of(i).first);
     t->form_field = 0;
     t->form_asks = false;
     t->input = BT_INPUT_FORM;
@@ -33,17 +44,18 @@ void bt_form_open(bt_top *t) {
 }
 
 static void start(bt_top *t) {
-    const char *argv[2 * BT_FORM_FIELDS + 1];
+    const char *argv[2 * FIELDS + 1];
     int n = 0;
     char name[BT_NAME_MAX];
     bt_err err = BT_ERR_INIT;
     snprintf(name, sizeof name, "%.63s", t->form[NAME]);
     if (t->form[CONFIG][0]) argv[n++] = t->form[CONFIG];
-    for (int i = 0; i < BT_FORM_FIELDS; i++) {
-        if (!fields[i].flag || !t->form[i][0]) continue;
+    for (int i = 0; i < BT_START_FIELDS; i++) {
+        const bt_start_field f = field_of(i);
+        if (!t->form[i][0]) continue;
         /* what nobody touched is the config's */
-        if (t->form[CONFIG][0] && strcmp(t->form[i], fields[i].first) == 0) continue;
-        argv[n++] = fields[i].flag;
+        if (t->form[CONFIG][0] && strcmp(t->form[i], f.first) == 0) continue;
+        argv[n++] = f.flag;
         argv[n++] = t->form[i];
     }
     if (t->cfg.actions.start(t->cfg.actions.ctx, n, argv, name, &err) != BT_OK) {
@@ -68,27 +80,28 @@ void bt_form_key(bt_top *t, int32_t key) {
     else if (key == '\r' || key == '\n')
         t->form_asks = true, t->asked_burst = t->burst;
     else if (key == BT_KEY_UP || key == BT_KEY_BACKTAB)
-        t->form_field = (t->form_field + BT_FORM_FIELDS - 1) % BT_FORM_FIELDS;
+        t->form_field = (t->form_field + FIELDS - 1) % FIELDS;
     else if (key == BT_KEY_DOWN || key == '\t')
-        t->form_field = (t->form_field + 1) % BT_FORM_FIELDS;
+        t->form_field = (t->form_field + 1) % FIELDS;
     else
         bt_line_edit(t->form[t->form_field], sizeof t->form[0], key);
 }
 
 void bt_screen_form_draw(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
-    int w = r.w < 76 ? r.w : 76, h = BT_FORM_FIELDS + 5, x = r.x + (r.w - w) / 2,
+    int w = r.w < 76 ? r.w : 76, h = FIELDS + 5, x = r.x + (r.w - w) / 2,
         y = r.y + (r.h > h ? (r.h - h) / 3 : 0);
     /* the field being filled stays in view */
     if (r.h < h) y = r.y - (t->form_field + 4 > r.h ? t->form_field + 4 - r.h : 0);
     bt_canvas_box(c, (bt_rect){x, y, w, h}, (bt_style){.fg = BT_C_ACCENT}, "start a run");
-    for (int i = 0; i < BT_FORM_FIELDS; i++) {
+    for (int i = 0; i < FIELDS; i++) {
+        const bt_start_field f = field_of(i);
+        char words[120];
         bool on = i == t->form_field;
         int row = y + 2 + i, at = x + 14;
-        bt_canvas_text(c, x + 3, row, 10,
-                       (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL,
-                                  .attr = on ? BT_ATTR_BOLD : 0},
-                       fields[i].label);
+        bt_canvas_text(
+            c, x + 3, row, 10,
+            (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL, .attr = on ? BT_ATTR_BOLD : 0}, f.name);
         const char *from = t->form[i];
         while (bt_canvas_text_width(from) > w - 18) bt_glyph_next(&from);
         if (t->form[i][0] || on)
@@ -97,7 +110,7 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
         if (on) bt_canvas_put(c, at++, row, '_', (bt_style){.fg = BT_C_ACCENT});
         if (!t->form[i][0])
             bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT},
-                           fields[i].help);
+                           hint(&f, words, sizeof words));
     }
     bt_canvas_text(c, x + 3, y + h - 2, w - 6,
                    (bt_style){.fg = t->form_asks ? BT_C_WARN : BT_C_LABEL},

@@ -108,6 +108,10 @@ static void last_events(bt_top *t, bt_rect r) {
 void bt_screen_overview(bt_top *t, bt_rect r) {
     bt_top_series chart = t->metric == BT_MS_LOSS ? BT_TS_LOSS : BT_TS_CHOSEN;
     const char *title = bt_step_metrics[t->metric].key;
+    if (t->expanded && bt_lr_chart_shown(t)) {
+        bt_lr_chart_draw(t, r, true);
+        return;
+    }
     if (t->expanded) {
         bt_top_chart(t, r, chart, title, false, true);
         return;
@@ -128,7 +132,10 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     if (row[TROUBLE].h > 0) bt_trouble_draw(t, row[TROUBLE]);
     if (row[CHIPS].h > 0) bt_chips_draw(t, row[CHIPS]);
     bt_layout_cols(row[CHART], cols, 2, 2, col);
-    bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
+    if (bt_lr_chart_shown(t))
+        bt_lr_chart_draw(t, col[0], t->pane == 0);
+    else
+        bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
     if (col[1].h > 0 && col[1].w > 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){col[1].x, col[1].y, col[1].w, 1},
                        (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, "now", "");

@@ -161,6 +161,10 @@ static void run_curve(bt_top *t, bt_rect r, const bt_view_run *x) {
 static void preview(bt_top *t, bt_rect r, const bt_view_run *x) {
     char right[160];
     bt_rect col[2];
+    if (t->mode % 2) {
+        bt_scatter_draw(t, r);
+        return;
+    }
     const bt_want want[] = {{.min = 30, .weight = 3, .rank = 0},
                             {.min = 32, .max = 60, .weight = 1, .rank = 1}};
     snprintf(right, sizeof right, "%d rank%s%s%s", x->ranks, x->ranks == 1 ? "" : "s",
@@ -195,6 +199,10 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
                  (long long)y->total);
     else
         snprintf(right, sizeof right, "Enter opens, Space marks, c compares, R new run");
+    if (t->expanded && t->n_rows > 0) {
+        preview(t, r, &y->run[t->rows[l->selected]]);
+        return;
+    }
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "runs", right);
     if (y->n == 0) {
         bt_top_empty(t, r, "no run yet: press R to start one, or run 'bitrain train'");

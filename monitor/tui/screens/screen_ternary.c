@@ -2,6 +2,7 @@
  * layer. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "monitor/tui/screens/screens.h"
 
@@ -175,6 +176,29 @@ static void keep_ternary(bt_top *t) {
     if (l->selected >= (int)n) l->selected = n ? (int)n - 1 : 0;
 }
 
+void bt_ternary_choose(bt_top *t) {
+    const bt_list *l = &t->list[BT_SCREEN_TERNARY];
+    if (t->n_rows == 0 || (size_t)l->selected >= t->n_rows ||
+        t->rows[l->selected] >= t->view->layers.n)
+        return;
+    const bt_view_layer *x = &t->view->layers.layer[t->rows[l->selected]];
+    if (t->tensor_layer == x->layer && strcmp(t->tensor, x->tensor) == 0) return;
+    /* at first nothing is chosen, and the first ternary tensor is what was loaded */
+    const bool first = !t->tensor[0] && l->selected == 0;
+    t->tensor_layer = x->layer;
+    snprintf(t->tensor, sizeof t->tensor, "%s", x->tensor);
+    if (!first) t->reload = true;
+}
+
+/* rows of the distribution below the table; what is left of a high screen */
+static int distribution_rows(const bt_top *t, int h) {
+    const int left = h - 4 - ((int)t->n_rows + 1), least = bt_distribution_least(t);
+    /* a table of many tensors may be cut to half the screen */
+    const int rows = left > h / 2 - 2 ? left : h / 2 - 2;
+    if (least == 0 || rows < least || h < 30) return 0;
+    return rows > BT_HIST_BINS + 2 ? BT_HIST_BINS + 2 : rows;
+}
+
 void bt_screen_ternary(bt_top *t, bt_rect r) {
     const bt_view_layers *y = &t->view->layers;
     bt_top_rows(t, y->n, row_text, row_number, true);
@@ -185,7 +209,17 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
         bt_top_empty(t, r, "no ternary statistics yet (train.stats_every sets how often)");
         return;
     }
+    bt_ternary_choose(t);
     summary(t, r);
+    if (t->expanded) {
+        bt_distribution_draw(t, (bt_rect){r.x, r.y + 2, r.w, r.h - 2});
+        return;
+    }
+    const int below = distribution_rows(t, r.h);
+    if (below > 0) {
+        bt_distribution_draw(t, (bt_rect){r.x, r.y + r.h - below, r.w, below});
+        r.h -= below;
+    }
     const bt_list_table table = {
         .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
     /* then the words are explained below the table */

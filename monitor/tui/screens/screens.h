@@ -24,6 +24,16 @@ int bt_trouble_height(const bt_top *t, int w);
 void bt_trouble_draw(bt_top *t, bt_rect r);
 void bt_texts_draw(bt_top *t, bt_rect r);
 
+/* distribution_panel.c: weights and gradients of the tensor that the screen Ternary has chosen; least:
+ * rows it takes at least, 0 where nothing was recorded */
+int bt_distribution_least(const bt_top *t);
+void bt_distribution_draw(bt_top *t, bt_rect r);
+
+/* lr_chart.c: whether the Overview shows the loss over the rate; scatter.c: the listed runs as points */
+bool bt_lr_chart_shown(const bt_top *t);
+void bt_lr_chart_draw(bt_top *t, bt_rect r, bool active);
+void bt_scatter_draw(bt_top *t, bt_rect r);
+
 /* machine_panel.c: this machine, its cores and who else takes them; 0 rows where no rank lives here */
 int bt_machine_height(const bt_top *t, int w);
 void bt_machine_draw(bt_top *t, bt_rect r);

@@ -11,6 +11,7 @@
 #include "monitor/tui/top.h"
 #include "monitor/watch/cores.h"
 #include "monitor/watch/procs.h"
+#include "store/read/lr_range.h"
 
 #define BT_SCREEN(id, name, title, parts, panes) BT_SCREEN_##id,
 typedef enum {
@@ -59,7 +60,7 @@ enum {
     BT_COMPARE_MAX = 6,
     BT_COMPARE_POINTS = 258,
     BT_COMPARE_SETTINGS = 40,
-    BT_FORM_FIELDS = 7
+    BT_FORM_FIELDS = 8
 };
 
 typedef struct bt_compared { /* one run of a comparison */
@@ -73,6 +74,20 @@ typedef struct bt_compared { /* one run of a comparison */
 typedef struct bt_setting { /* one that differs between the compared runs */
     char key[40], value[BT_COMPARE_MAX][40];
 } bt_setting;
+
+enum { BT_SCATTER_MAX = 2000 };
+typedef struct bt_setting_of { /* a setting's value in one run */
+    char run[BT_NAME_MAX];
+    double value;
+} bt_setting_of;
+
+typedef struct bt_scatter { /* scatter.c */
+    char wanted[64];        /* the setting across; "": found */
+    char setting[64];       /* whose values are here; "": the runs differ in none */
+    int result;             /* up: a row of its table of results */
+    bt_setting_of *value;   /* (n) of BT_SCATTER_MAX */
+    size_t n;
+} bt_scatter;
 
 enum { BT_LOG_BYTES = 1 << 15, BT_LOG_LINES = 256 };
 
@@ -115,6 +130,9 @@ typedef struct bt_top {
     int metric; /* bt_step_metric of the large chart */
     bt_heat_value heat;
     int mode; /* of the step bars and the event levels */
+    /* whose distribution the screen Ternary shows; "": the first ternary one's */
+    int tensor_layer;
+    char tensor[32];
     bt_list list[BT_SCREEN_COUNT];
     size_t rows[BT_TOP_ROWS]; /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
@@ -145,6 +163,11 @@ typedef struct bt_top {
     int n_compared;
     bt_setting *setting; /* n_settings of them */
     int n_settings;
+    bt_scatter scatter;
+    /* lr_chart.c: which run was asked, up to which step; NULL: it is no range test */
+    char range_of[BT_NAME_MAX];
+    int64_t range_steps;
+    bt_lr_range *range;
     bt_top_log log;
     /* of the ranks on this machine, while the screen System shows a live run */
     bt_procs procs;
@@ -207,7 +230,8 @@ void bt_top_key(bt_top *t, int32_t key);
 /* top_steer.c: begins what a key of the groups RUNS and CONTROL wants; goes on when it was confirmed, or
  * when its line was entered */
 void bt_top_steer(bt_top *t, bt_action what);
-void bt_top_steer_confirmed(bt_top *t);
+bool bt_top_steer_accepts(const bt_top *t, int32_t key); /* whether this key confirms */
+void bt_top_steer_confirmed(bt_top *t, int32_t key);
 void bt_top_steer_line(bt_top *t, bt_input was);
 void bt_form_open(bt_top *t);
 void bt_form_key(bt_top *t, int32_t key);
@@ -228,6 +252,17 @@ size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
 void bt_top_table(bt_top *t, bt_rect r, bt_list_table table);
 bool bt_top_filter_set(bt_top *t, const char *text);
 bool bt_top_match(const bt_top *t, const char *text);
+
+/* ---- lr_chart.c, scatter.c ---- */
+bt_code bt_lr_chart_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
+/* nothing unless the screen Runs shows it (key t) */
+bt_code bt_scatter_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
+/* setting NULL: found; result NULL: as it was. false: there is no such result, which was said */
+bool bt_scatter_choose(bt_top *t, const char *setting, const char *result);
+
+/* ---- screen_ternary.c ---- */
+/* the tensor under the cursor becomes the one whose distribution is loaded */
+void bt_ternary_choose(bt_top *t);
 
 /* ---- fmt.c ---- */
 const char *bt_fmt_int(char *buf, size_t size, int64_t v); /* 1,240 */

@@ -58,9 +58,10 @@ static bt_code fake_rename(void *ctx, const char *run, const char *name, bt_err 
     return BT_OK;
 }
 
-static bt_code fake_remove(void *ctx, const char *run, char *reply, size_t size, bt_err *err) {
+static bt_code fake_remove(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
+                           bt_err *err) {
     (void)ctx, (void)err;
-    snprintf(done, sizeof done, "remove %s", run);
+    snprintf(done, sizeof done, "remove %s%s", run, checkpoints ? " and checkpoints" : "");
     snprintf(reply, size, "removed the records of %s", run);
     return BT_OK;
 }
@@ -331,6 +332,14 @@ static void panes_modes_and_values(void **state) {
     check("demo", "~4~", "dp link 20 us + 76.3 MiB/s", true, 120, 40);
     shows("~5~", "t: all tensors");
     shows("~5t~", "t: ternary ones only");
+    /* the distribution of the tensor under the cursor: below the table, or in its place */
+    check("demo", "~5~", "weights / scale", true, 120, 40);
+    check("demo", "~5~", "weights / scale", false, 80, 24);
+    check("demo", "~5e~", "attn_o, layer 0", true, 80, 24);
+    check("demo", "~5e~", "step 1 to 161", true, 120, 40);
+    check("demo", "~5jjj~e~", "no ternary tensor", true, 100, 30);
+    check("demo", "~5jjj~e~", "2^-11", true, 100, 30);
+    check("demo", "~5e" ESC "~", "zero, flips", true, 100, 30);
     shows("~2\r~", "where each rank's step goes");
     shows("~2\r~", "▸    5"); /* the rank that was chosen */
     shows("~:rank 3\r~", "▸    3");
@@ -355,6 +364,12 @@ static void runs_are_marked_compared_and_held_against(void **state) {
     shows("~7 c~", "mark two or more runs");
     shows("~7  c~", "compare: loss");
     shows("~7  c~", "no setting differs");
+    /* runs as points: a setting across, a result up */
+    shows("~7t~", "the runs differ in no number");
+    shows("~:scatter optim.lr steps\r~", "2 of 2 runs");
+    shows("~:scatter optim.lr los\r~", "no result 'los' (loss, best_val");
+    shows("~:scatter optim.lrr\r~", "no listed run has a number in both");
+    check("demo", "~7te~", "tags, note", false, 100, 30);
     shows("~7  c" ESC "~", "●demo");
     shows("~7b~", "demo is the run in view");
     shows("~7jb1~", "ghost: baseline");
@@ -426,11 +441,16 @@ static void what_changes_a_run_asks_first(void **state) {
     assert_string_equal(done, "rename demo demo-2");
     shows("~U-now\r~", "another run has the name 'demo-now'");
     check("now", "~D~", "now is live: stop it first", true, 100, 30);
-    shows("~D~", "demo: remove its records for good, checkpoints stay?");
+    shows("~D~",
+          "demo: remove its records for good?  y yes, checkpoints stay   c checkpoints, too");
     shows("~D~n~", "nothing was done");
     assert_string_equal(done, "");
     shows("~D~y~", "removed the records of demo");
     assert_string_equal(done, "remove demo");
+    shows("~D~c~", "removed the records of demo");
+    assert_string_equal(done, "remove demo and checkpoints");
+    /* of other questions c is no answer */
+    check("now", "~S~c~", "nothing was done", true, 100, 30);
     shows("~R~", "start a run");
     hides("~R" ESC "~", "Enter start");
     shows("~R\r~", "start this training?");
@@ -441,10 +461,12 @@ static void what_changes_a_run_asks_first(void **state) {
     assert_string_equal(done, "");
     shows("~R\r~y~", "run base-1 is starting");
     assert_string_equal(done, "start : --preset nano");
-    shows("~R\t\t50\t1\t\t\tmine\r~y~", "is starting");
+    shows("~R\t\t50\t\t1\t\t\tmine\r~y~", "is starting");
     assert_string_equal(done, "start mine: --preset nano --steps 50 --ranks 1");
     /* the preset nobody chose is the config's to set */
-    shows("~R\t\t\t\t\tmy.yaml\r~y~", "is starting");
+    shows("~R\t\t50\t4e-3\r~y~", "is starting");
+    assert_string_equal(done, "start : --preset nano --steps 50 --lr 4e-3");
+    shows("~R\t\t\t\t\t\tmy.yaml\r~y~", "is starting");
     assert_string_equal(done, "start : my.yaml");
     shows("~R\177\177\177\177nosuch\r~y~", "preset");
 }

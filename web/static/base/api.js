@@ -11,6 +11,11 @@ class ApiError extends Error {
   }
 }
 
+/** An error as one sentence, with what to do where that is known. */
+export function statement(error) {
+  return error.hint ? `${error.message} (${error.hint})` : error.message;
+}
+
 const notKept = { message: "this report does not hold that part", hint: "bitrain dash shows it" };
 
 /**
@@ -99,12 +104,17 @@ export async function login(token) {
   return get("login", {}, { headers: { Authorization: `Bearer ${token}` } });
 }
 
-/** Steers a run; verbs are those of `bitrain ctl` and of web/README.md. more: {step} */
-export async function control(run, verb, value, more) {
+/** What changes something: only where the server was started with --control. */
+export async function post(path, body) {
   const init = {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Bitrain-Control": "1" },
-    body: JSON.stringify({ run, verb, value, ...more }), // what is undefined is left out
+    body: JSON.stringify(body), // what is undefined is left out
   };
-  return get("control", {}, init);
+  return get(path, {}, init);
+}
+
+/** Steers a run; verbs are those of `bitrain ctl` and of web/README.md. more: {step} */
+export async function control(run, verb, value, more) {
+  return post("control", { run, verb, value, ...more });
 }

@@ -1,14 +1,15 @@
 // ask.js - the page's own dialogs: a question with fields, and what its answer does.
 import { button } from "./controls.js";
-import { h } from "./dom.js";
+import { h, say } from "./dom.js";
 
 /**
  * Asks, and promises the values of the fields by name; null: not now.
  * spec: {title, text, action, danger, fields: [{name, label, type, value, note, options, maxlength}]}; a
  * field of type "checkbox" gives true or false, one of "lines" may have several; options make a list of
- * [value, text].
+ * [value, text]. tell(values): a text below the fields, told again as they change; alert: what was
+ * wrong with the answer before.
  */
-export function ask({ title, text, action, danger, fields = [] }) {
+export function ask({ title, text, action, danger, fields = [], tell, alert }) {
   if (document.querySelector("dialog")) return Promise.resolve(null);
   const boxes = fields.map((field) => [field.name, boxOf(field)]);
   const valueOf = (box) => (box.type === "checkbox" ? box.checked : box.value.trim());
@@ -19,6 +20,8 @@ export function ask({ title, text, action, danger, fields = [] }) {
       box.remove();
       resolve(answer);
     };
+    const told = h("p", { class: "note", "aria-live": "polite" });
+    const retell = () => tell && say(told, tell(values()));
     const accept = (event) => {
       event.preventDefault();
       answer = values();
@@ -32,8 +35,10 @@ export function ask({ title, text, action, danger, fields = [] }) {
       text ? h("p", { class: "note" }, text) : null,
       h(
         "form",
-        { onsubmit: accept },
+        { onsubmit: accept, oninput: retell },
         fields.map((field, i) => labelOf(field, boxes[i][1])),
+        tell ? told : null,
+        alert ? h("p", { class: "level-error", role: "alert" }, alert) : null,
         h(
           "p",
           { class: "end" },
@@ -42,6 +47,7 @@ export function ask({ title, text, action, danger, fields = [] }) {
         ),
       ),
     );
+    retell();
     document.body.append(box);
     box.showModal();
   });
@@ -52,7 +58,7 @@ function boxOf({ type = "text", value = "", options, label, maxlength }) {
     return h(
       "select",
       { "aria-label": label },
-      options.map(([key, text]) => h("option", { value: key }, text)),
+      options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
     );
   if (type === "checkbox") return h("input", { type, checked: Boolean(value) });
   if (type === "lines") return h("textarea", { rows: 4, maxlength, "aria-label": label });

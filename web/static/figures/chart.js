@@ -166,6 +166,7 @@ function layersOf(lines, spec) {
   return layers;
 }
 
+const markReach = 6; // pixels from an event's mark within which its word is told
 let pressed = null; // the chart on which the pointer went down: only it may start a zoom
 
 /**
@@ -412,7 +413,9 @@ export class Chart {
   }
 
   tell(index) {
-    this.readout.tell(this.spec, this.shown, this.x, this.steps, index);
+    const at = (i) => this.plot.valToPos(this.x[i], "x");
+    const isNear = (i) => Math.abs(at(i) - at(index)) <= markReach;
+    this.readout.tell(this.spec, this.shown, this.x, this.steps, index, isNear);
   }
 
   /** The cursor moved here, or elsewhere on the page: every figure shows the same step. */

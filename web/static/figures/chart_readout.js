@@ -29,9 +29,10 @@ export class ChartReadout {
 
   /**
    * Tells the values of the lines `shown` ([{label, color, values}]) at an index of x; index null:
-   * the newest. steps: the step at each index; spec: the chart's.
+   * the newest. steps: the step at each index; spec: the chart's; isNear(i): whether the pointer
+   * hits a mark at index i.
    */
-  tell(spec, shown, x, steps, index) {
+  tell(spec, shown, x, steps, index, isNear) {
     const pointing = index !== null && index !== undefined;
     const at = pointing ? index : x.length - 1;
     const n = meantAt(shown, at);
@@ -47,7 +48,7 @@ export class ChartReadout {
       say(this.values[k], ended ? "ended" : unit(spec.unit, newest(line.values, at)));
       say(this.smooth[k], line.smoothed && !ended ? smoothedText(line, spec.unit, at) : "");
     });
-    const event = pointing && eventAt(spec.events || [], steps, at);
+    const event = pointing && eventNear(spec.events || [], steps, at, isNear);
     this.event.className = event ? `level-${event.level}` : "";
     say(this.event, event ? event.title || event.kind : "");
   }
@@ -100,6 +101,19 @@ function newest(values, index) {
   let at = index;
   while (at > 0 && (values[at] === undefined || values[at] === null)) at--;
   return values[at];
+}
+
+/** What happened there, or the nearest mark that the pointer hits. */
+function eventNear(events, steps, index, isNear) {
+  for (let away = 0; away < steps.length; away++) {
+    const places = [index - away, index + away].filter((i) => i >= 0 && i < steps.length);
+    if (away && !places.some(isNear)) return null;
+    for (const i of places) {
+      const event = (!away || isNear(i)) && eventAt(events, steps, i);
+      if (event) return event;
+    }
+  }
+  return null;
 }
 
 /** What happened since the point before. */

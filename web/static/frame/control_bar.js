@@ -2,7 +2,7 @@
 // learning rate by its value, a sample after a prompt, and what people say of it: name, tags, note, a
 // note at a step; its removal.
 // A verb's outcome is told when the run has recorded it. Without --control the bar says how to get it.
-import { control, get } from "../base/api.js";
+import { control, get, statement } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { digits, nth } from "../base/format.js";
@@ -18,10 +18,6 @@ const outcomes = {
   eval: "evaluation",
   sample: "sample",
 };
-
-function statement(error) {
-  return error.hint ? `${error.message} (${error.hint})` : error.message;
-}
 
 /** How a reader gets the buttons, where the server is read-only. */
 export function readOnlyNote() {

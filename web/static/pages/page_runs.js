@@ -6,6 +6,7 @@ import { empty, h, hiddenTitle, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";
 import { choose, state } from "../base/state.js";
 import { metricsOfSteps } from "../base/vocabulary.js";
+import { startRun } from "../frame/start_run.js";
 import { metricColumn, runColumns, settingColumn } from "./run_columns.js";
 import { matches, settingsIn } from "./run_filter.js";
 import { RunsChart } from "./runs_chart.js";
@@ -24,7 +25,9 @@ function order(a, b, descending) {
 }
 
 class RunsTable {
-  constructor() {
+  /** start: the fields to start a run by, where the server allows it. */
+  constructor(start) {
+    this.startFields = start;
     this.rows = [];
     this.total = 0;
     this.settingNames = []; // all there are
@@ -84,6 +87,11 @@ class RunsTable {
         this.filterBox,
         this.status,
         h("span", { class: "push" }),
+        this.startFields
+          ? button("Start a run", () => startRun(this.startFields), {
+              title: "on the server's machine",
+            })
+          : null,
         this.picker,
         this.compareButton,
       ),
@@ -357,8 +365,8 @@ class RunsTable {
 }
 
 /** Shows the page; the function returned ends it. */
-export function runsPage(root) {
-  const runs = new RunsTable();
+export function runsPage(root, server) {
+  const runs = new RunsTable(server.control && server.start);
   root.replaceChildren(hiddenTitle("Runs"), runs.el);
   const closeMenu = (event) => {
     if (runs.picker.open && !runs.picker.contains(event.target)) runs.picker.open = false;

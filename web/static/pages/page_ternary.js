@@ -1,6 +1,8 @@
 // page_ternary.js - what the ternary weights do: each tensor over time, and its codes now.
 import { get } from "../base/api.js";
 import { codesCard } from "../cards/codes_card.js";
+import { distributionCard } from "../cards/distribution_card.js";
+import { layerCurvesCard } from "../cards/layer_curves_card.js";
 import { tensorHeatCard } from "../cards/tensor_heat_card.js";
 import { showPage } from "./page.js";
 
@@ -24,5 +26,10 @@ function ternaryTensors(ctx) {
 
 export function ternaryPage(root, ctx) {
   const load = ternaryTensors(ctx);
-  showPage(root, ctx, "Ternary weights", [tensorHeatCard(load), codesCard(load)]);
+  showPage(root, ctx, "Ternary weights", [
+    tensorHeatCard(load),
+    distributionCard(ctx),
+    layerCurvesCard(load),
+    codesCard(load),
+  ]);
 }
