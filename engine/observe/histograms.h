@@ -4,8 +4,9 @@
  * Latent weights are those of ternary tensors; of the others (embedding, norms) there are gradients
  * alone. Ranks that hold the same elements share them out as in codes.h, so that the sum over all ranks
  * counts every element of the whole tensor once.
- * Cost: a pass over this rank's share of weights and gradients, on all threads, about 2 ns an element;
- * nothing is written but counts. Threads: the training thread. */
+ * Cost: a pass over this rank's share of weights and gradients, on all threads. A sample of `nano` takes
+ * 19 ms of processor time and 44 kB of the database, its rows' way there included; nothing is written to
+ * what is trained. Threads: the training thread. */
 #ifndef BT_ENGINE_OBSERVE_HISTOGRAMS_H
 #define BT_ENGINE_OBSERVE_HISTOGRAMS_H
 

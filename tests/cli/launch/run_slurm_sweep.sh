@@ -56,10 +56,11 @@ if wait_step slow-001 5 && wait_step slow-002 5; then
     gone "$id"
     for n in 1 2; do
         last=$(q "SELECT max(step) FROM steps WHERE run='slow-00$n'")
+        [ $n = 1 ] && first=$last
         [ -f "sweeps/slow/slow-00$n/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "slow-00$n did not save after step $last: $(ls sweeps/slow/slow-00$n)"
     done
     id=$(submit slow.yaml)
-    wait_step slow-001 $((last + 50))
+    wait_step slow-001 $((first + 50))
     [ "$(q "SELECT attempts FROM runs WHERE run='slow-001'")" = 2 ] || fault "slow-001 was not continued"
     scancel "$id"
     gone "$id"

@@ -40,6 +40,12 @@ export class Card {
     this.numbers = h("div", { class: "tall-scroll" });
     this.caption = h("figcaption");
     this.sub = h("span", { class: "sub" }, sub || "");
+    const grow = {
+      class: "icon",
+      "aria-pressed": "false",
+      title: "over the page's width, and high",
+    };
+    this.growButton = button("Large", () => this.grow(), grow);
     this.flipButton = this.spec.table && button("Table", () => this.flip(), flip);
     this.el = h(
       "figure",
@@ -50,7 +56,15 @@ export class Card {
         "aria-label": title,
         onkeydown: (event) => this.key(event),
       },
-      h("header", {}, h("h2", {}, title), this.sub, h("span", { class: "push" }), this.flipButton),
+      h(
+        "header",
+        {},
+        h("h2", {}, title),
+        this.sub,
+        h("span", { class: "push" }),
+        this.growButton,
+        this.flipButton,
+      ),
       tools ? h("div", { class: "tools" }, tools) : null,
       this.body,
       this.numbers,
@@ -94,6 +108,12 @@ export class Card {
     this.body.hidden = this.asTable;
     this.numbers.hidden = !this.asTable;
     this.draw();
+  }
+
+  grow() {
+    const isLarge = this.el.classList.toggle("large");
+    this.growButton.setAttribute("aria-pressed", String(isLarge));
+    this.load(); // more points for more pixels
   }
 
   setSub(text) {

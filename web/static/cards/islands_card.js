@@ -17,7 +17,10 @@ function stateTag(row) {
 function columnsOf({ fastest }) {
   const progress = (row) => {
     const part = { share: fastest ? row.steps / fastest : 0, color: "--phase-fwd", label: "steps" };
-    return bar([part], `${row.island}: ${count(row.steps)} of the fastest's ${count(fastest)} steps`);
+    return bar(
+      [part],
+      `${row.island}: ${count(row.steps)} of the fastest's ${count(fastest)} steps`,
+    );
   };
   return [
     text("island", (row) => row.island),
@@ -83,7 +86,8 @@ export function stalenessCard(load) {
     load,
     draw(body, { islands: all }) {
       if (!all.staleness.length) body.replaceChildren(empty(nothing));
-      else body.replaceChildren(table(stalenessColumns(all), all.staleness, "staleness of updates"));
+      else
+        body.replaceChildren(table(stalenessColumns(all), all.staleness, "staleness of updates"));
     },
     sentence({ islands: all }) {
       if (!all.staleness.length) return "";

@@ -1,6 +1,6 @@
 // page_metrics.js - the reader's own charts, and every metric that bitrain knows, panel by panel.
 import { panels } from "../base/vocabulary.js";
-import { ownCharts } from "../cards/own_charts.js";
+import { ownCharts } from "./own_charts.js";
 import { panelCard } from "../cards/panel_card.js";
 import { showPage } from "./page.js";
 

@@ -14,6 +14,7 @@ import { keepView, viewOfAddress } from "./runs_view.js";
 
 const refreshMs = 3000;
 const settingsMost = 16; // settings that one request may name
+const rowsAtOnce = 60; // more than a window has; the others follow
 
 /** -1, 0 or 1; null comes last in either direction. */
 function order(a, b, descending) {
@@ -292,8 +293,21 @@ class RunsTable {
     const focus = document.activeElement;
     const run = this.body.contains(focus) ? focus.closest("tr").dataset.run : null;
     const columns = this.columns();
-    this.body.replaceChildren(...rows.map((row) => this.row(row, columns)));
+    const isFar = rows.slice(rowsAtOnce).some((row) => row.run === run);
+    const now = isFar ? rows.length : rowsAtOnce;
+    this.body.replaceChildren(...rows.slice(0, now).map((row) => this.row(row, columns)));
+    clearTimeout(this.later);
+    this.drawLater(rows.slice(now), columns);
     if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
+  }
+
+  /** The rows below the window, some at a time, so that the first ones are seen and used at once. */
+  drawLater(rows, columns) {
+    if (!rows.length) return;
+    this.later = setTimeout(() => {
+      this.body.append(...rows.slice(0, rowsAtOnce).map((row) => this.row(row, columns)));
+      this.drawLater(rows.slice(rowsAtOnce), columns);
+    });
   }
 
   row(row, columns) {
@@ -375,6 +389,7 @@ export function runsPage(root, server) {
   const timer = report ? 0 : setInterval(() => runs.refresh(), refreshMs);
   return () => {
     clearInterval(timer);
+    clearTimeout(runs.later);
     runs.chart.close();
     removeEventListener("pointerdown", closeMenu);
   };

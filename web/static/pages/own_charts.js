@@ -5,7 +5,7 @@ import { h, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";
 import { choose, state } from "../base/state.js";
 import { metricsOfSteps, stepMetric } from "../base/vocabulary.js";
-import { seriesCard } from "./series_card.js";
+import { seriesCard } from "../cards/series_card.js";
 
 const chartsMost = 16;
 const colorCount = 12;
