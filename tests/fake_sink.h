@@ -13,7 +13,7 @@
 
 #include "engine/base/sink.h"
 
-enum { FAKE_STEPS = 256, FAKE_RANKS = 8, FAKE_EVENTS = 128, FAKE_FACTS = 128, FAKE_BINS = 2048 };
+enum { FAKE_STEPS = 256, FAKE_RANKS = 8, FAKE_EVENTS = 128, FAKE_FACTS = 128, FAKE_BINS = 8192 };
 
 typedef struct fake_step {
     int64_t step;
