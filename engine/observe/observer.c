@@ -21,7 +21,18 @@ static bt_codes_cfg codes_cfg(const bt_rank_setup *s) {
 
 size_t bt_observer_bytes(const bt_rank_setup *s) {
     bt_codes_cfg cfg = codes_cfg(s);
-    return s->cfg->stats_every > 0 ? bt_codes_bytes(&s->params, &cfg) : 0;
+    bt_model_cfg whole;
+    bt_params all;
+    if (s->cfg->stats_every == 0) return 0;
+    const size_t codes = bt_codes_bytes(&s->params, &cfg);
+    bt_run_cfg_model(s->cfg, &whole);
+    if (s->cfg->distributions == 0 ||
+        bt_params_init(&all, &whole, (bt_model_slice){.pp_size = 1, .tp_size = 1}, NULL) != BT_OK)
+        return codes;
+    const size_t n = all.n; /* of the tensors of all stages */
+    bt_params_release(&all);
+    return codes + n * sizeof(bt_histogram) +
+           bt_sample_bytes(BT_SCOPE_DISTRIBUTION, n * BT_HIST_BINS);
 }
 
 bt_code bt_observer_create(bt_observer **out, const bt_observer_cfg *cfg, bt_err *err) {

@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+size_t bt_sample_bytes(bt_scope scope, size_t max_rows) {
+    const bt_scope_row *row = &bt_scopes[scope];
+    return max_rows * ((size_t)row->n_keys * sizeof(bt_key) + (size_t)row->n * sizeof(double));
+}
+
 bt_code bt_sample_init(bt_sample *s, bt_scope scope, size_t max_rows, bt_err *err) {
     const bt_scope_row *row = &bt_scopes[scope];
     *s = (bt_sample){.scope = scope, .max = max_rows};

@@ -16,6 +16,7 @@ typedef struct bt_sample {
 } bt_sample;
 
 bt_code bt_sample_init(bt_sample *s, bt_scope scope, size_t max_rows, bt_err *err) BT_MUST_CHECK;
+size_t bt_sample_bytes(bt_scope scope, size_t max_rows); /* that it takes */
 void bt_sample_release(bt_sample *s);
 /* a row under these keys (in the order of scopes.def; texts are borrowed until `send`). Returns its
  * values, all NaN, in the order of the scope's metrics. */

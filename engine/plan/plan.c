@@ -127,7 +127,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     add(rows, &n, "checkpoint", checkpoint_copy(&s, update.optimizer),
         "copy of the state, written while training goes on (ckpt.async)");
     add(rows, &n, "code history", bt_observer_bytes(&s),
-        "ternary codes of the last two statistics samples");
+        "ternary codes of the last two statistics samples; distributions of tensors");
     int sharer; /* -1: ranks of other hosts keep none */
     const int sharers = bt_mesh_sharers(&s.shape, &s.me, s.sharded, true, &sharer);
     if (c->ckpt_memory == BT_CKPT_MEMORY_AUTO && c->out[0] && sharer >= 0)

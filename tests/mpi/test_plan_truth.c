@@ -6,6 +6,7 @@
 
 #include <malloc.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,6 +38,16 @@ static double planned(const bt_run_cfg *cfg, int rank) {
     for (size_t i = n; i < all; i++)
         if (strcmp(rows[i].name, "program") != 0) sum += (double)rows[i].bytes;
     return sum;
+}
+
+static void *nothing(void *none) { return none; }
+
+/* The C library keeps the stack of a thread that has ended for the next one. The one that reads data ahead
+ * takes it: its address space, of which next to nothing is touched, is no layout's. */
+static void keep_a_stack(void) {
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, nothing, NULL), 0);
+    assert_int_equal(pthread_join(t, NULL), 0);
 }
 
 /* where this machine has them, products that read weights as bf16 */
@@ -71,6 +82,7 @@ static void a_rank_takes_what_its_plan_says(void **state) {
      * fastest kernels; a later layout takes it again only where it needs more. The generic ones
      * have next to none */
     double scratch = 0;
+    keep_a_stack();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const char *words[48] = {"--set", "model.d_model=512",  "--set", "model.heads=8",
                                  "--set", "model.kv_heads=4",   "--set", "model.d_ff=1024",
