@@ -80,7 +80,8 @@ static void tell_staleness(bt_hub *h) {
 }
 
 static void tell_rows(bt_hub *h) {
-    if (!h->cfg.sink->rows) return;
+    if (!h->cfg.sink->rows || h->told_version == h->model->version) return;
+    h->told_version = h->model->version;
     tell_islands(h);
     tell_staleness(h);
 }
@@ -92,6 +93,5 @@ void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
 }
 
 void bt_hub_observe_end(bt_hub *h) {
-    if (!h->cfg.sink || h->model->version == 0) return;
-    if (h->model->version % ROWS_EVERY != 1) tell_rows(h);
+    if (h->cfg.sink && h->model->version > 0) tell_rows(h);
 }

@@ -319,7 +319,6 @@ static bt_code release(bt_hub *h, bt_err *err) {
     int64_t slowest, fastest;
     bt_member *begin[BT_HUB_ISLANDS];
     size_t n_begin = 0;
-    const bool was_finished = h->finished;
     const size_t n = bt_hub_training(h, &slowest, &fastest);
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
@@ -329,7 +328,8 @@ static bt_code release(bt_hub *h, bt_err *err) {
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
     }
-    if (h->finished && !was_finished) bt_hub_observe_end(h);
+    /* islands that are not in step end one after another: the last rows are those of the last */
+    if (h->finished && n_begin) bt_hub_observe_end(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* who has done bound + 1 steps more than the slowest waits, so nobody has ever done more */
     const int64_t most = bound(h) + (local_steps(h) ? h->model->cfg.inner : 1);

@@ -96,6 +96,7 @@ typedef struct bt_hub {
     int64_t norms_kind;
     int64_t quorum_ns;          /* since when the quorum of this round is there; 0: it is not */
     int64_t now_ns, told_ns;    /* told_ns: of the newest step record */
+    int64_t told_version;       /* of the newest rows of islands and staleness */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
     int awaited;                /* of a hub that was started again: islands that trained before */
     int64_t resumed_ns; /* when it was read from a checkpoint; 0: it was not, or all is as before */
