@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/system/pid.h"
 #include "store/read/dead_runs.h"
 #include "store/write/manage.h"
 
@@ -101,7 +101,7 @@ const char *bt_cli_state(const char *state, const char *host, double pid) {
     char here[BT_HOST_MAX] = "";
     if ((strcmp(state, "running") != 0 && strcmp(state, "paused") != 0) || !(pid > 0)) return state;
     if (gethostname(here, sizeof here - 1) != 0 || strcmp(here, host) != 0) return state;
-    return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? "lost" : state;
+    return bt_pid_lives((int64_t)pid) ? state : "lost";
 }
 
 void bt_cli_spark(char *out, size_t size, const char *json, int width) {

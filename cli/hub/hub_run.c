@@ -94,6 +94,12 @@ static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
                           .pid = (int)getpid()};
     BT_TRY(bt_writer_open(&r->writer, r->store, 10, err));
     bt_code code = bt_writer_begin(r->writer, &start, &attempt, &first);
+    /* the one before may still be ending */
+    for (int tries = 0; code == BT_BUSY && start.resume && tries < 50; tries++) {
+        bt_sleep_ns(100000000);
+        first = (bt_err)BT_ERR_INIT;
+        code = bt_writer_begin(r->writer, &start, &attempt, &first);
+    }
     if (code == BT_NOTFOUND) { /* its folder is there, its record is not */
         start.resume = false;
         code = bt_writer_begin(r->writer, &start, &attempt, &first);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/system/pid.h"
 
 enum { WHO = 128 };
 
@@ -31,7 +31,7 @@ static bool holder_lives(int fd, char who[WHO]) {
     who[strcspn(who, "\n")] = '\0';
     if (sscanf(who, "pid %ld on ", &pid) != 1 || pid <= 0) return false;
     signature(here, pid);
-    return strcmp(here, who) == 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    return strcmp(here, who) == 0 && bt_pid_lives(pid);
 }
 
 static void sign(int fd, const char *out_dir) {

@@ -1,13 +1,12 @@
 /* attempt.c - run and attempt rows. */
 #include "store/write/attempt.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/pid.h"
 
 typedef struct known_run {
     int64_t id, attempts, pid, created_us;
@@ -55,9 +54,8 @@ static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err)
             "run '%s' exists already (choose another --name, or continue it with --resume %s)",
             s->name, s->name);
     if (s->resume && !k->id) return bt_fail(err, BT_NOTFOUND, "no run '%s' to resume", s->name);
-    if (s->resume && strcmp(k->state, "running") == 0 && k->pid > 0 && k->pid != s->pid &&
-        s->host && strcmp(k->host, s->host) == 0 &&
-        (kill((pid_t)k->pid, 0) == 0 || errno == EPERM)) {
+    if (s->resume && strcmp(k->state, "running") == 0 && k->pid != s->pid && s->host &&
+        strcmp(k->host, s->host) == 0 && bt_pid_lives(k->pid)) {
         return bt_fail(err, BT_BUSY, "run '%s' is being trained by pid %lld on %s", s->name,
                        (long long)k->pid, k->host);
     }
