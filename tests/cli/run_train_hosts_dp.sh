@@ -28,7 +28,7 @@ done
 ratio "$(crossing far0)" "$(crossing near0)" 0.5 || fault "$(crossing far0) bytes a step cross, not half of $(crossing near0)"
 ratio "$(all far0)" "$(all near0)" 1 || fault "$(all far0) bytes a step between ranks, not $(all near0)"
 
-far half --codec bf16
+far half --codec bf16 --set train.distributions=0    # gradients alone
 ratio "$(crossing half)" "$(crossing far0)" 0.5 || fault "$(crossing half) bytes a step cross with bf16, not half of $(crossing far0)"
 [ "$(q "SELECT value FROM facts WHERE run='half' AND key='codec'")" = bf16 ] || fault "the codec is not among the run's facts"
 # the same ratio where the run's own counters say it: a third of what ranks send crosses
