@@ -48,4 +48,22 @@ static inline bt_top_cfg config(bt_db *db) {
                         .now_us = INT64_C(1700000000000000) + 7290 * INT64_C(1000000)};
 }
 
+/* a screen as text, to be freed; cfg from `config`, with a database of its own */
+static inline char *frame_text(bt_top_cfg *cfg, bt_term_caps caps, int w, int h) {
+    bt_db *db = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_term *term = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
+    cfg->db = db;
+    assert_int_equal(bt_term_open_text(&term, to, caps, w, h, false, &err), BT_OK);
+    if (bt_top_frame(cfg, term, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_term_close(term);
+    fclose(to);
+    bt_db_close(db);
+    return text;
+}
+
 #endif

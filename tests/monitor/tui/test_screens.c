@@ -5,24 +5,11 @@
 /* ---- goldens --------------------------------------------------------------------------------- */
 
 static void frame(int screen, int w, int h, bt_chars chars, bool keys, const char *name) {
-    bt_db *db = NULL;
-    bt_err err = BT_ERR_INIT;
-    bt_term *term = NULL;
-    char *text = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
-    bt_top_cfg cfg = config(db);
+    bt_top_cfg cfg = config(NULL);
     cfg.screen = screen;
-    assert_int_equal(bt_term_open_text(&term, to, (bt_term_caps){chars, BT_DEPTH_MONO, keys}, w, h,
-                                       false, &err),
-                     BT_OK);
-    if (bt_top_frame(&cfg, term, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_term_close(term);
-    fclose(to);
+    char *text = frame_text(&cfg, (bt_term_caps){chars, BT_DEPTH_MONO, keys}, w, h);
     bt_golden(name, text);
     free(text);
-    bt_db_close(db);
 }
 
 static void screens_as_text(void **state) {
