@@ -161,6 +161,10 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
     bt_text told;
     BT_TRY(check_words(cfg, err));
+    bt_islands_words islands = {.n = cfg->islands};
+    if (cfg->hub_link[0])
+        BT_TRY(bt_sim_parse_link(cfg->hub_link, "--hub-link", &islands.hub_bytes_per_s,
+                                 &islands.hub_latency_s, err));
     if (cfg->simulate[0])
         return bt_plan_simulate(p,
                                 &(bt_simulation_words){.hosts = cfg->simulate,
@@ -170,7 +174,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .straggler_frac = cfg->stragglers,
                                                        .watts = cfg->watts,
                                                        .price = cfg->price,
-                                                       .islands = {cfg->islands, cfg->hub_link},
+                                                       .islands = islands,
                                                        .anew = cfg->measure},
                                 err);
     BT_TRY(bt_train_tokenizer(p, err));

@@ -60,7 +60,6 @@ bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, cons
                            const bt_cluster *cluster, const bt_sim_point *island,
                            const bt_rates *rates, bt_err *err) {
     const bt_prediction *time = &island->layout.time;
-    double latency = 0;
     *out = (bt_islands_plan){.alone_per_s = time->tokens_per_s,
                              .step_tokens = time->tokens_per_s * time->step.step_s};
     bt_islands_sim *s = &out->asked;
@@ -74,10 +73,8 @@ bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, cons
                           .restart_s = island->restart_s,
                           .bound = cfg->mode == BT_ISLANDS_SYNC ? 0 : cfg->staleness,
                           .seed = cluster->seed};
-    if (w->hub_link[0]) {
-        BT_TRY(bt_sim_parse_link(w->hub_link, &s->hub_rate, &latency, err));
-        s->latency_s = fmax(s->latency_s, latency);
-    }
+    if (w->hub_bytes_per_s > 0) s->hub_rate = w->hub_bytes_per_s;
+    s->latency_s = fmax(s->latency_s, w->hub_latency_s);
     BT_TRY(take_bytes(s, cfg, err));
     take_hub(s, cfg, rates);
     take_rounds(s, cfg);
@@ -96,6 +93,8 @@ bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, cons
 static double tokens_per_s(const bt_islands_plan *p, size_t row) {
     return p->time[row].steps_per_s * p->step_tokens;
 }
+
+double bt_islands_tokens_per_s(const bt_islands_plan *p) { return tokens_per_s(p, p->rows - 1); }
 
 static double kept(const bt_islands_plan *p, size_t row) {
     return tokens_per_s(p, row) / (p->alone_per_s * p->n[row]);

@@ -7,8 +7,8 @@
 #include "engine/plan/simulate_islands.h"
 
 typedef struct bt_islands_words {
-    int64_t n;            /* 0: no islands */
-    const char *hub_link; /* the hub's; "": as fast as an island's */
+    int64_t n;                             /* 0: no islands */
+    double hub_bytes_per_s, hub_latency_s; /* of the hub's link; rate 0: as an island's */
 } bt_islands_words;
 
 enum { BT_ISLANDS_ROWS = 16 };
@@ -26,6 +26,8 @@ typedef struct bt_islands_plan { /* 1, 2, 4 .. n islands */
 bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, const bt_run_cfg *cfg,
                            const bt_cluster *cluster, const bt_sim_point *island,
                            const bt_rates *rates, bt_err *err) BT_MUST_CHECK;
+/* of all islands together, at the full number */
+double bt_islands_tokens_per_s(const bt_islands_plan *p);
 void bt_islands_put_text(const bt_islands_plan *p, const bt_run_cfg *cfg, bt_text *out);
 void bt_islands_put_json(const bt_islands_plan *p, bt_json *j); /* the field "islands" */
 

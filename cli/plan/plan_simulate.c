@@ -39,7 +39,7 @@ static bt_code read_cluster(simulation *s, bt_err *err) {
                       .seed = (uint64_t)s->p->cfg.seed};
     BT_TRY(bt_sim_parse_hosts(s->w->hosts, &hosts, &c->ranks_per_host, err));
     c->ranks = hosts * c->ranks_per_host;
-    BT_TRY(bt_sim_parse_link(s->w->link[0] ? s->w->link : DEFAULT_LINK, &c->bytes_per_s,
+    BT_TRY(bt_sim_parse_link(s->w->link[0] ? s->w->link : DEFAULT_LINK, "--link", &c->bytes_per_s,
                              &c->latency_s, err));
     if (s->w->memory[0])
         BT_TRY(bt_sim_parse_bytes(s->w->memory, "--memory", &c->memory_bytes, err));
@@ -200,7 +200,8 @@ static int64_t steps_of(const simulation *s) {
     return cfg->steps ? cfg->steps : preset ? preset->steps : 0;
 }
 
-/* of the whole cluster: as this machine's ranks take it, unless its watts are given */
+/* Of the whole cluster, of all islands, each of which does all steps: as this machine's ranks take it,
+ * unless its watts are given. */
 static bt_bill bill(const simulation *s) {
     const bt_cluster *c = &s->search.cluster;
     const bt_sim_point *full = &s->points[s->n - 1];
@@ -211,6 +212,10 @@ static bt_bill bill(const simulation *s) {
                  .hosts = (double)c->ranks / c->ranks_per_host,
                  .tokens = (double)steps_of(s) * (double)s->p->cfg.batch_tokens};
     b.seconds = b.tokens / full->tokens_per_s / full->goodput.frac;
+    if (s->islands.rows == 0) return b;
+    b.hosts *= s->islands.asked.n;
+    b.tokens *= s->islands.asked.n;
+    b.seconds = b.tokens / bt_islands_tokens_per_s(&s->islands);
     return b;
 }
 
@@ -223,15 +228,13 @@ static void put_text(const simulation *s, bt_text *out) {
                    "of a rank's tokens/s");
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
     put_failures(full, out);
-    if (s->islands.rows) {
-        bt_islands_put_text(&s->islands, &s->p->cfg, out);
-        return;
-    }
+    if (s->islands.rows) bt_islands_put_text(&s->islands, &s->p->cfg, out);
     const int64_t steps = steps_of(s);
     if (steps == 0) return;
     const bt_bill paid = bill(s);
-    bt_text_printf(out, "time       %s for %" PRId64 " steps, simulated%s\n",
+    bt_text_printf(out, "time       %s for %" PRId64 " steps%s, simulated%s\n",
                    bt_duration(time, sizeof time, paid.seconds), steps,
+                   s->islands.rows ? " of each island" : "",
                    full->goodput.frac < 1 ? ", with what failures cost" : "");
     bt_bill_put_text(&paid, out);
 }
@@ -280,13 +283,10 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "memory_bytes", c->memory_bytes > 0 ? c->memory_bytes : NAN);
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);
-    if (s->islands.rows) {
-        bt_islands_put_json(&s->islands, &j);
-    } else {
-        const bt_bill paid = bill(s);
-        bt_json_num(&j, "seconds", paid.seconds);
-        bt_bill_put_json(&paid, &j);
-    }
+    if (s->islands.rows) bt_islands_put_json(&s->islands, &j);
+    const bt_bill paid = bill(s);
+    bt_json_num(&j, "seconds", paid.seconds);
+    bt_bill_put_json(&paid, &j);
     bt_json_array(&j, "sizes");
     for (size_t i = 0; i < s->n; i++) point_json(s, &j, &s->points[i]);
     bt_json_end(&j, ']');

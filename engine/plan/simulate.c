@@ -55,7 +55,8 @@ bt_code bt_sim_parse_hosts(const char *text, int *hosts, int *ranks_per_host, bt
     return BT_OK;
 }
 
-bt_code bt_sim_parse_link(const char *text, double *bytes_per_s, double *latency_s, bt_err *err) {
+bt_code bt_sim_parse_link(const char *text, const char *flag, double *bytes_per_s,
+                          double *latency_s, bt_err *err) {
     static const unit rates[] = {{"kbit", 125}, {"Mbit", 125e3}, {"Gbit", 125e6}, {"Tbit", 125e9},
                                  {"kB", 1e3},   {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
     static const unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
@@ -64,7 +65,7 @@ bt_code bt_sim_parse_link(const char *text, double *bytes_per_s, double *latency
         read_amount(comma + 1, NULL, times, sizeof times / sizeof *times, latency_s))
         return BT_OK;
     return bt_fail(err, BT_ARG,
-                   "--link '%.60s' is no link (rate of a host, latency: 25Gbit,5us or 3GB,1ms)",
+                   "%s '%.60s' is no link (rate of a host, latency: 25Gbit,5us or 3GB,1ms)", flag,
                    text);
 }
 

@@ -13,9 +13,10 @@ enum { BT_SIM_RANKS_MOST = 65536, BT_SIM_HOST_RANKS_MOST = 1024 };
 /* "512x8": hosts, ranks of each. BT_ARG also for more ranks than a job can have */
 bt_code bt_sim_parse_hosts(const char *text, int *hosts, int *ranks_per_host, bt_err *err)
     BT_MUST_CHECK;
-/* "25Gbit,5us": rate of a host's link (bit or B, with k M G T) and latency (ns us ms s) */
-bt_code bt_sim_parse_link(const char *text, double *bytes_per_s, double *latency_s, bt_err *err)
-    BT_MUST_CHECK;
+/* "25Gbit,5us": rate of a host's link (bit or B, with k M G T) and latency (ns us ms s); flag: for
+ * the message */
+bt_code bt_sim_parse_link(const char *text, const char *flag, double *bytes_per_s,
+                          double *latency_s, bt_err *err) BT_MUST_CHECK;
 /* "64GiB"; "8h" (s m h d); what: for the message */
 bt_code bt_sim_parse_bytes(const char *text, const char *what, double *bytes, bt_err *err)
     BT_MUST_CHECK;

@@ -24,10 +24,10 @@ typedef struct island {
     double at; /* when the stage is due; INFINITY: another's event decides */
     double step_s;
     double fails_at;
-    double began;             /* of the steps that were not sent yet */
-    double ready, busy_until; /* its update was made; steps done ahead of the answer end */
-    double due;               /* from when a WAITS or BLOCKED island has nothing to do */
-    int64_t ahead;            /* steps of this round that are done already */
+    double began;      /* of the steps that were not sent yet */
+    double busy_until; /* the steps that it does ahead of the answer end */
+    double due;        /* BLOCKED: since when */
+    int64_t ahead;     /* steps of this round that are done already */
     int64_t clock, version;
 } island;
 
@@ -118,7 +118,6 @@ static void begin(play *p, island *i) {
 
 static void send_update(play *p, island *i) {
     const int64_t ahead = p->s->overlap < p->s->inner ? p->s->overlap : p->s->inner;
-    i->ready = i->at;
     i->busy_until = i->at + (double)ahead * i->step_s;
     i->ahead = ahead;
     i->began = i->at;

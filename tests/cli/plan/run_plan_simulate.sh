@@ -35,6 +35,7 @@ one_line() {                            # words, code, text
 }
 # islands: a codec makes room on the hub's link, and what is known of them is one table
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8
+says "steps of each island, simulated"
 says "SIMULATION up to 16 such islands around a hub, mode diloco, 50 steps a round, all together"
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --json
 plain=$(number tokens_per_s | sort -g | tail -1)
@@ -45,6 +46,7 @@ one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
 one_line "too little): more hosts" 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
+one_line "--hub-link 'fast' is no link" 2 --simulate 4x2 --islands 4 --hub-link fast
 one_line "is no size" 2 --simulate 4x2 --memory lots
 one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h
 one_line "--islands tells of a simulated cluster" 2 --islands 4

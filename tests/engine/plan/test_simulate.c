@@ -26,15 +26,15 @@ static void words_are_read(void **state) {
                                         "0x8", "-1x4", "512x9000", "70000x1", "4000000000x8"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(bt_sim_parse_hosts(wrong[i], &hosts, &ranks, &err), BT_ARG);
-    assert_int_equal(bt_sim_parse_link("25Gbit,5us", &rate, &latency, &err), BT_OK);
+    assert_int_equal(bt_sim_parse_link("25Gbit,5us", "--link", &rate, &latency, &err), BT_OK);
     assert_true(rate == 25e9 / 8 && fabs(latency - 5e-6) < 1e-18);
-    assert_int_equal(bt_sim_parse_link("1.5GB,2ms", &rate, &latency, &err), BT_OK);
+    assert_int_equal(bt_sim_parse_link("1.5GB,2ms", "--link", &rate, &latency, &err), BT_OK);
     assert_true(rate == 1.5e9 && latency == 2e-3);
     static const char *const links[] = {
         "",          "25Gbit",      "25,5us",      "25Gbit,5",    "fast,5us",
         "0Gbit,5us", "25Gbit,-5us", "nanGbit,5us", "25Gbit,5us,3"};
     for (size_t i = 0; i < sizeof links / sizeof *links; i++)
-        assert_int_equal(bt_sim_parse_link(links[i], &rate, &latency, &err), BT_ARG);
+        assert_int_equal(bt_sim_parse_link(links[i], "--link", &rate, &latency, &err), BT_ARG);
     assert_int_equal(bt_sim_parse_bytes("64GiB", "--memory", &x, &err), BT_OK);
     assert_true(x == 64.0 * 1073741824.0);
     assert_int_equal(bt_sim_parse_bytes("64", "--memory", &x, &err), BT_ARG);

@@ -248,7 +248,7 @@ export class RunsChart {
     const axis = state.x;
     this.chart.set({ lines: shown, unit: lines[0]?.unit, axis, events: [], empty: none, onzoom });
     this.drawLegend(lines);
-    const kind = this.group ? "groups" : "runs";
+    const kind = `${this.group ? "group" : "run"}${shown.length === 1 ? "" : "s"}`;
     say(this.caption, `The curves show ${this.metric} of ${shown.length} ${kind}.`);
   }
 
