@@ -7,7 +7,8 @@
 
 #define MEMORY_MAGIC "BTMEMST1"
 enum {
-    MEMORY_VALUES = 3072, /* bytes of the registry's values, as JSON text */
+    MEMORY_VALUES = 64512, /* bytes of the registry's values, as JSON text: they grow by every batch
+                              that is skipped */
     MEMORY_SECTION_ELEMS =
         65536 /* a section fits the second cache: it is hashed while it is there */
 };
@@ -24,7 +25,7 @@ typedef struct memory_head {
     char unused[752];
     uint64_t self_hash; /* XXH3-64 of what precedes; 0 while the segment is written */
 } memory_head;
-_Static_assert(sizeof(memory_head) == 4096, "one page");
+_Static_assert(sizeof(memory_head) == 65536, "whole pages");
 
 /* where the data of section i + 1 begin, when those of section i begin at `at` */
 static inline uint64_t memory_next(uint64_t at, const section_head *h) {

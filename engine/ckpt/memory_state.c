@@ -233,8 +233,8 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     memory_head fresh, *h = &fresh, *there = (memory_head *)c.at;
     m->waiting = NULL;
     if (meta->state.len >= MEMORY_VALUES)
-        return bt_fail(err, BT_ARG, "the state's values take %zu bytes of %d", meta->state.len,
-                       (int)MEMORY_VALUES);
+        return bt_fail(err, BT_UNSUPPORTED, "its values take %zu bytes, there is room for %d",
+                       meta->state.len, (int)MEMORY_VALUES);
     there->self_hash = 0; /* not valid from here on */
     atomic_thread_fence(memory_order_seq_cst);
     bt_parallel_for(m->n, 1, copy_sections, &c);

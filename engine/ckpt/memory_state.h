@@ -54,7 +54,8 @@ void bt_memory_state_close(bt_memory_state *m);         /* accepts NULL; the seg
 size_t bt_memory_state_total(const bt_memory_state *m); /* bytes of this rank's segments */
 
 /* The slices as they are now, into the older segment. meta: step, tokens, hashes, isa, build and state
- * count. The state is not valid before publish; BT_ARG: meta does not fit. */
+ * count. The state is not valid before publish. BT_UNSUPPORTED: meta's values do not
+ * fit, the states before it are untouched. */
 bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int64_t disk_ns,
                               bt_err *err) BT_MUST_CHECK;
 /* makes what was written last valid; nothing where nothing is waiting */

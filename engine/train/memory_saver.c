@@ -1,6 +1,7 @@
 /* memory_saver.c - opens, paces and writes the states in shared memory. */
 #include "engine/train/memory_saver.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,9 @@
 #include "engine/base/clock.h"
 #include "engine/train/trainer_impl.h"
 
-static const double SHARE = 0.02, FORGET = 0.0625;
+/* Of the time. From SLOW_S a step on less: a restart itself takes a part of such a step, and two of them are
+ * soon done again. */
+static const double SHARE = 0.02, SHARE_SLOW = 0.005, SLOW_S = 0.5, FORGET = 0.0625;
 enum { LONGEST = 1000 };
 
 static int64_t bytes_of(const bt_slices *l) {
@@ -76,7 +79,7 @@ void bt_memory_saver_close(bt_memory_saver *m) {
 
 int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s) {
     if (!m->to || m->copies == 0 || !(step_s > 0)) return 1;
-    const double k = ceil(m->copy_s / (SHARE * step_s));
+    const double k = ceil(m->copy_s / ((step_s < SLOW_S ? SHARE : SHARE_SLOW) * step_s));
     return k < 1 ? 1 : k > LONGEST ? LONGEST : (int64_t)k;
 }
 
@@ -86,7 +89,17 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
     bt_text_clear(&m->meta.state);
     bt_saver_identify(&t->saver, &m->meta);
     BT_TRY(bt_state_save_values(&t->saver.state, &m->meta.state, err));
-    BT_TRY(bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, err));
+    bt_err why = BT_ERR_INIT;
+    if (bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, &why) != BT_OK) {
+        /* the values are the same on all ranks: all end it here. Checkpoints go on as before. */
+        bt_telemetry_event(&t->telemetry, BT_EVENT_CHECKPOINT_FAILED, t->at.step - 1, NULL,
+                           "no state in memory after step %" PRId64
+                           " and later, training and checkpoints go on: %s",
+                           t->at.step, why.msg);
+        snprintf(m->why, sizeof m->why, "%.190s", why.msg);
+        bt_memory_saver_close(m);
+        return BT_OK;
+    }
     const double took = (double)(bt_now_ns() - began) / 1e9;
     /* a copy that other work on the machine made long is not the rule */
     m->copy_s = m->copies++ == 0 || took < m->copy_s ? took

@@ -1,9 +1,10 @@
 /* memory_saver.h - when the state of a step goes to shared memory (engine/ckpt/memory_state.h).
  *
- * As often as it may take 2 % of the time: every k steps, k the largest that a rank asks for. Each
- * rank holds the time of its copy against that of a step; the ranks agree with the step's notes. The
- * state of a step becomes valid on rank 0, and with it for all, when the record of the step has
- * reached the sink: whoever goes on from it finds every step before it recorded.
+ * As often as it may take 2 % of the time (0.5 % where a step takes half a second or more): every k
+ * steps, k the largest that a rank asks for. Each rank holds the time of its copy against that of a
+ * step; the ranks agree with the step's notes. The state of a step becomes valid on rank 0, and with
+ * it for all, when the record of the step has reached the sink: whoever goes on from it finds every
+ * step before it recorded.
  * Ranks:    open is collective. Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_MEMORY_SAVER_H
 #define BT_ENGINE_TRAIN_MEMORY_SAVER_H

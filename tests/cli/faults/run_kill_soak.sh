@@ -30,9 +30,9 @@ kill -INT $job
 wait $job
 last=$(q "SELECT max(step) FROM steps WHERE run='killed'")
 [ "$(q "SELECT count(*) FROM steps WHERE run='killed'")" = $((last + 1)) ] || fault "steps are missing"
+echo "$kills kills in $lasts s, $((last + 1)) steps, $(q "SELECT max(attempt) + 1 FROM attempts WHERE run='killed'") attempts, goodput $(q "SELECT printf('%.2f %%', 100 * goodput) FROM runs WHERE run='killed'")"
 # without the time limit of the other tests: it takes as long as the killed one
 "$BITRAIN" "${model[@]}" --name calm --stop-after $((last + 1)) >out 2>err || { fault "exit $? of the calm run"; tail -n 5 err; }
 cmp -s <(losses killed) <(losses calm) || fault "losses differ from the calm run: $(diff <(losses killed) <(losses calm) | head -n 2)"
-echo "$kills kills in $lasts s, $((last + 1)) steps, $(q "SELECT max(attempt) + 1 FROM attempts WHERE run='killed'") attempts, goodput $(q "SELECT printf('%.2f %%', 100 * goodput) FROM runs WHERE run='killed'")"
 [ $kills -gt 0 ] || fault "nothing was killed"
 finish
