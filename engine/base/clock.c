@@ -18,6 +18,12 @@ int64_t bt_cpu_ns(void) {
            ((int64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
+int64_t bt_thread_cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 int64_t bt_wall_us(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);

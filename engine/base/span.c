@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/base/clock.h"
 
@@ -24,18 +23,12 @@ static struct {
 
 static int innermost(void) { return spans.excluded > 0 ? BT_SPAN_EXCLUDED : spans.open[spans.top]; }
 
-static int64_t processor_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void charge(void) {
     int64_t now = bt_now_ns();
     spans.charged[innermost()] += now - spans.since_ns;
     spans.since_ns = now;
     if (!spans.processor) return;
-    now = processor_ns();
+    now = bt_thread_cpu_ns();
     spans.processor_charged[innermost()] += now - spans.processor_since_ns;
     spans.processor_since_ns = now;
 }
@@ -90,7 +83,7 @@ void bt_span_processor(bool on) {
     memset(spans.processor_charged, 0, sizeof spans.processor_charged);
     memset(spans.processor_before, 0, sizeof spans.processor_before);
     spans.processor = on;
-    spans.processor_since_ns = processor_ns();
+    spans.processor_since_ns = bt_thread_cpu_ns();
 }
 
 int64_t bt_span_processor_ns(int phase) {

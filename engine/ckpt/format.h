@@ -93,6 +93,7 @@ bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t genera
 typedef struct ckpt_reading {
     const _Atomic bool *stop; /* BT_STOPPED soon after it becomes true; NULL: never */
     bool from_disk;           /* what the file cache holds of it is dropped first */
+    double share; /* of a processor, at most: it sleeps between two pieces; 0: all of one */
 } ckpt_reading;
 bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t generation,
                              int64_t step, const ckpt_reading *how, bt_err *err) BT_MUST_CHECK;

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/save_steps.h"
@@ -151,9 +151,7 @@ static void *in_thread(void *arg) {
     bt_ckpt_async *a = arg;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
     a->code = work(a, &a->err);
-    struct timespec used;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0)
-        a->cpu_ns += (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+    a->cpu_ns += bt_thread_cpu_ns();
     atomic_store_explicit(&a->busy, false, memory_order_release);
     return NULL;
 }

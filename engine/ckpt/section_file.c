@@ -1,5 +1,6 @@
 /* section_file.c - one data file: written with its space reserved first and read back; opened and
  * verified byte by byte. */
+#include "engine/base/clock.h"
 #include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
@@ -418,6 +419,7 @@ bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t ge
     }
     XXH3_128bits_reset(hash);
     if (how->from_disk) (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    int64_t before = bt_thread_cpu_ns();
     for (uint64_t at = 0; at < f->bytes;) {
         if (how->stop && atomic_load(how->stop)) {
             code = bt_fail(err, BT_STOPPED, "'%s' was not read to its end", path);
@@ -428,6 +430,9 @@ bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t ge
         if (code != BT_OK) goto done;
         XXH3_128bits_update(hash, buf, k);
         at += k;
+        const int64_t now = bt_thread_cpu_ns();
+        if (how->share > 0) bt_sleep_ns((int64_t)((double)(now - before) * (1 / how->share - 1)));
+        before = bt_thread_cpu_ns();
     }
     char found[33];
     hex128(found, XXH3_128bits_digest(hash));
