@@ -21,13 +21,13 @@
 enum { PROGRAM_BYTES = 20 << 20 };
 
 /* ZeRO-2 keeps own pieces, the stripes on their way, and what is not finished: at the end of
- * backward the tied embedding. */
+ * backward the tied embedding. On a slow link more stripes can wait for their turn (reducer.h). */
 static size_t grads_kept(const bt_rank_setup *s) {
     const bt_tensor *embed = bt_params_get(&s->params, -1, BT_P_EMBED);
-    size_t own = bt_shards_elems(&s->shards, s->shard);
-    return sizeof(float) *
-           bt_min_size(s->params.total,
-                       own + (embed ? embed->count : 0) + BT_STRIPES_IN_FLIGHT * s->shards.stripe);
+    size_t own = bt_shards_elems(&s->shards, s->shard),
+           stripes = s->cfg->hosts[0] ? BT_STRIPES_IN_FLIGHT : BT_STRIPES_ON_HOST;
+    return sizeof(float) * bt_min_size(s->params.total, own + (embed ? embed->count : 0) +
+                                                            stripes * s->shards.stripe);
 }
 
 /* what ZeRO takes out of the model's arenas: pages that are never touched, or given back */

@@ -42,9 +42,9 @@ static bt_code start(bt_exchange *x, bt_exchange_slot *s, size_t bucket, bt_err 
 /* ---- the interface --------------------------------------------------------------------------- */
 
 static bt_code post_what_fits(bt_exchange *x, bt_err *err) {
-    while (x->posted < x->asked && x->slots[x->posted % BT_EXCHANGE_SLOTS].round == BT_ROUND_NONE &&
-           x->posted < x->done + BT_EXCHANGE_SLOTS) {
-        BT_TRY(start(x, &x->slots[x->posted % BT_EXCHANGE_SLOTS], x->posted, err));
+    while (x->posted < x->asked && x->slots[x->posted % x->n_slots].round == BT_ROUND_NONE &&
+           x->posted < x->done + x->n_slots) {
+        BT_TRY(start(x, &x->slots[x->posted % x->n_slots], x->posted, err));
         x->posted++;
     }
     return BT_OK;
@@ -52,11 +52,10 @@ static bt_code post_what_fits(bt_exchange *x, bt_err *err) {
 
 bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) {
     for (size_t b = x->done; b < x->posted; b++) {
-        bt_exchange_slot *s = &x->slots[b % BT_EXCHANGE_SLOTS];
+        bt_exchange_slot *s = &x->slots[b % x->n_slots];
         if (s->round != BT_ROUND_NONE) BT_TRY(advance(x, s, err));
     }
-    while (x->done < x->posted && x->slots[x->done % BT_EXCHANGE_SLOTS].round == BT_ROUND_NONE)
-        x->done++;
+    while (x->done < x->posted && x->slots[x->done % x->n_slots].round == BT_ROUND_NONE) x->done++;
     *done = x->done;
     return post_what_fits(x, err);
 }

@@ -5,8 +5,9 @@
  *
  * The volume is a ring's, the order of the sum is ours (MPI's would follow its algorithm, and
  * change with the size of the world), and memory is bounded: BT_STRIPES_IN_FLIGHT buckets are on
- * their way at a time. MPI_Iallreduce, measured on two ranks of one host, took 3 to 8 % more
- * processor time and a temporary copy of every bucket that had been started.
+ * their way at a time (BT_STRIPES_ON_HOST where all ranks are on one host). MPI_Iallreduce,
+ * measured on two ranks of one host, took 3 to 8 % more processor time and a temporary copy of every
+ * bucket that had been started.
  * Order:    reset -> nodes -> { start (buckets in ascending order) | progress }* until progress
  *           says all are done -> reset ...
  * Threads:  the training thread, also from the pool's idle hook: progress does not use the pool.

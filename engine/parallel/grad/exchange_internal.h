@@ -65,7 +65,8 @@ struct bt_exchange {
     unsigned char *state; /* (elements) of error feedback, perhaps borrowed; NULL: none */
     bt_tree_sum mine;     /* this rank's nodes, with arrays */
     bt_arena arena;
-    bt_exchange_slot slots[BT_EXCHANGE_SLOTS];
+    bt_exchange_slot slots[BT_EXCHANGE_SLOTS]; /* n_slots of them are used */
+    size_t n_slots;
     int *arrived; /* requests that came in this poll, */
     MPI_Status *statuses;
     size_t asked, posted, done; /* buckets: started by the caller, on their way, arrived */

@@ -38,7 +38,14 @@ static size_t most_requests(const bt_route *r) {
     return bt_max_size(bt_max_size(sum_in, sum_out), bt_max_size(2 * n, back_in));
 }
 
-static bt_code make_route(bt_route *r, const bt_exchange_plan *p, bt_err *err) {
+static size_t slots_of(const int *hosts, int n) {
+    for (int i = 1; i < n; i++)
+        if (hosts[i] != hosts[0]) return BT_EXCHANGE_SLOTS;
+    return BT_STRIPES_ON_HOST;
+}
+
+/* *slots: buckets on their way at a time */
+static bt_code make_route(bt_route *r, size_t *slots, const bt_exchange_plan *p, bt_err *err) {
     bt_mesh_coord me = bt_mesh_coord_of(p->shape, p->rank);
     int n = p->shape->dp_replicate * p->shape->dp_shard, *hosts = calloc((size_t)n, sizeof *hosts);
     if (!hosts) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", n);
@@ -49,6 +56,7 @@ static bt_code make_route(bt_route *r, const bt_exchange_plan *p, bt_err *err) {
                               .hosts = hosts,
                               .units = p->units,
                               .shares = p->shares};
+    *slots = slots_of(hosts, n);
     bt_code code = bt_route_init(r, &cfg, err);
     free(hosts);
     return code;
@@ -56,13 +64,13 @@ static bt_code make_route(bt_route *r, const bt_exchange_plan *p, bt_err *err) {
 
 size_t bt_exchange_staging(const bt_exchange_plan *p) {
     bt_route r;
-    if (make_route(&r, p, NULL) != BT_OK) return 0;
+    size_t slots;
+    if (make_route(&r, &slots, p, NULL) != BT_OK) return 0;
     size_t part = p->buckets->elems / (size_t)r.n,
            payloads = r.across + out_places(&r, p->form.codec),
            slot_bytes = inside_parts(&r) * part * sizeof(float) +
                         payloads * place_bytes_of(p, part),
-           bytes = BT_EXCHANGE_SLOTS * slot_bytes +
-                   scratch_parts(&r, p->form.codec) * part * sizeof(float) +
+           bytes = slots * slot_bytes + scratch_parts(&r, p->form.codec) * part * sizeof(float) +
                    p->buckets->total * p->form.codec->state_bytes;
     bt_route_release(&r);
     return bytes;
@@ -73,7 +81,7 @@ static bt_code take_arrays(bt_exchange *x, bt_err *err) {
     size_t inside[BT_EXCHANGE_SLOTS], in[BT_EXCHANGE_SLOTS], out[BT_EXCHANGE_SLOTS],
         state_bytes = x->cfg.state ? 0 : x->codec->state_bytes;
     bt_arena_plan(&x->arena, "gradient staging");
-    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+    for (size_t i = 0; i < x->n_slots; i++) {
         inside[i] = bt_arena_reserve(&x->arena, inside_parts(r) * x->part, sizeof(float));
         in[i] = bt_arena_reserve(&x->arena, r->across, x->place_bytes);
         out[i] = bt_arena_reserve(&x->arena, out_places(r, x->codec), x->place_bytes);
@@ -82,7 +90,7 @@ static bt_code take_arrays(bt_exchange *x, bt_err *err) {
                                       sizeof(float)),
            state = bt_arena_reserve(&x->arena, x->cfg.plan.buckets->total, state_bytes);
     BT_TRY(bt_arena_commit(&x->arena, err));
-    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+    for (size_t i = 0; i < x->n_slots; i++) {
         x->slots[i].inside = bt_arena_at(&x->arena, inside[i]);
         x->slots[i].in = bt_arena_at(&x->arena, in[i]);
         x->slots[i].out = bt_arena_at(&x->arena, out[i]);
@@ -98,7 +106,7 @@ static bt_code take_memory(bt_exchange *x, bt_err *err) {
     x->arrived = calloc(requests, sizeof *x->arrived);
     x->statuses = calloc(requests, sizeof *x->statuses);
     bool all = x->arrived && x->statuses;
-    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+    for (size_t i = 0; i < x->n_slots; i++) {
         bt_exchange_slot *s = &x->slots[i];
         s->round = BT_ROUND_NONE;
         s->requests = calloc(requests, sizeof *s->requests);
@@ -131,7 +139,7 @@ bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err
     if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     x->cfg = *cfg;
     x->codec = cfg->plan.form.codec;
-    bt_code code = make_route(&x->route, &cfg->plan, err);
+    bt_code code = make_route(&x->route, &x->n_slots, &cfg->plan, err);
     if (code == BT_OK) {
         x->part = cfg->plan.buckets->elems / (size_t)x->route.n;
         assert(x->part * (size_t)x->route.n == cfg->plan.buckets->elems);

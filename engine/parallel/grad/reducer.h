@@ -34,7 +34,10 @@
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
-enum { BT_NOTES_MAX = 9, BT_STRIPES_IN_FLIGHT = 4 };
+enum { BT_NOTES_MAX = 9 };
+/* Buckets that are on their way at a time, and so the memory for them: between hosts more of them hide the
+ * latency of a round; within one they are copied by the same processors, whatever their number. */
+enum { BT_STRIPES_IN_FLIGHT = 4, BT_STRIPES_ON_HOST = 2 };
 
 typedef struct bt_reducer bt_reducer;
 
