@@ -5,8 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/layout/layout_trial.h"
 #include "cli/layout/machine_rates.h"
+#include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -32,7 +35,11 @@ static int slots_of(const char *hosts, int ranks) {
 bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
     bt_memory_room room;
     bt_memory_room_of(&room);
-    bt_cluster c = {.ranks = ranks, .ranks_per_host = ranks, .cores = bt_cpu_get()->cores};
+    bt_cluster c = {.ranks = ranks,
+                    .ranks_per_host = ranks,
+                    .cores = bt_cpu_get()->cores,
+                    .binds = bt_cpu_get()->cores == bt_cpu_get()->hw_threads &&
+                             (long)bt_cpu_get()->cores * ranks > sysconf(_SC_NPROCESSORS_ONLN)};
     if (cfg->hosts[0]) c.ranks_per_host = slots_of(cfg->hosts, ranks);
     if (room.host != SIZE_MAX && cfg->memory_check) c.memory_bytes = (double)room.host;
     return c;
@@ -74,22 +81,25 @@ void bt_layout_why(const bt_layouts *l, bt_text *out) {
         bt_text_put(out, "no other mesh is possible");
         return;
     }
-    double gap = other->time.step.step_s - best->time.step.step_s, most = 0;
+    double gap = bt_layout_step_s(other) - bt_layout_step_s(best), most = 0;
     int phase = BT_PH_OTHER;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         double d = other->time.step.phase_s[p] - best->time.step.phase_s[p];
         if (d > most) most = d, phase = p;
     }
     bt_layout_words(other, words, sizeof words);
-    if (gap < 1e-3 * best->time.step.step_s) {
-        bt_text_printf(out, "as fast as %s, with less memory or fewer messages", words);
+    if (gap < 1e-3 * bt_layout_step_s(best)) {
+        bt_text_printf(out, "as fast as %s (within %.0f %%), and simpler or smaller", words,
+                       100 * BT_LAYOUT_NEAR);
         return;
     }
     bt_text_printf(out, "%s a step less (%.1f %%) than the next mesh, %s",
                    bt_metric_format(ms, sizeof ms, 1e3 * gap, BT_UNIT_MS),
-                   100 * gap / other->time.step.step_s, words);
-    bt_text_printf(out, ", which spends %s more on %s",
-                   bt_metric_format(ms, sizeof ms, 1e3 * most, BT_UNIT_MS), bt_phases[phase].title);
+                   100 * gap / bt_layout_step_s(other), words);
+    if (most > 0)
+        bt_text_printf(out, ", which spends %s more on %s",
+                       bt_metric_format(ms, sizeof ms, 1e3 * most, BT_UNIT_MS),
+                       bt_phases[phase].title);
 }
 
 /* ---- as settings ----------------------------------------------------------------------------- */
@@ -153,8 +163,11 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     bt_code code = bt_kernels_select(job->cfg->isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
     if (code == BT_OK) code = bt_layouts_fit(&c->layouts, &c->search, err);
+    const int64_t start = bt_now_ns();
     if (code == BT_OK) code = measure(c, job, told, err);
+    const double spent_s = (double)(bt_now_ns() - start) / 1e9;
     if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
+    if (code == BT_OK) code = bt_layout_trial(c, job, spent_s, told, err);
     if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err);
     if (code != BT_OK) {
         bt_layout_choice_release(c);

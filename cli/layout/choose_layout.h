@@ -23,6 +23,7 @@ typedef struct bt_layout_job {
     int ranks;
     const char *store;
     bool anew, never; /* as in bt_rates_wanted */
+    double trial_s; /* for trying the first layouts (layout_trial.h); 0: only those already tried */
 } bt_layout_job;
 
 /* BT_NOMEM: no layout fits; says by how much, and what would. told: lines about the rates. On

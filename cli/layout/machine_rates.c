@@ -14,6 +14,7 @@
 #include "engine/plan/rates_probe.h"
 #include "monitor/job/launch/output.h"
 #include "monitor/job/launch/run_once.h"
+#include "monitor/job/machine/placement.h"
 
 enum { NUMBERS = 5 }; /* words before the shapes */
 
@@ -36,6 +37,11 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_agree_isa(bt_comm_world(), argv[0], &isa, err);
     if (code == BT_OK) code = bt_kernels_select(isa.isa, err);
+    const bt_place_job place = {.ranks = bt_comm_local_size(),
+                                .rank = bt_comm_local_rank(),
+                                .threads = threads < 1 ? 1 : threads,
+                                .group = 1};
+    (void)bt_place_bind(&place); /* as in training */
     if (code == BT_OK) code = bt_threads_init(threads < 1 ? 1 : threads, err);
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_rates_probe(r, &job, err);
@@ -93,6 +99,7 @@ static const char *const question_words[] = {"parts", "machine", "links"};
 static void merge(bt_rates *into, const bt_rates *found, question asked) {
     for (size_t i = 0; i < found->n_parts; i++) bt_rates_put_part(into, &found->parts[i]);
     bt_rates_put_links(into, found->links, found->n_links);
+    for (size_t i = 0; i < found->n_groups; i++) bt_rates_put_group(into, &found->groups[i]);
     if (found->n_ops > 0) {
         memcpy(into->ops, found->ops, sizeof into->ops);
         into->n_ops = found->n_ops;
@@ -172,6 +179,20 @@ static size_t missing_parts(const bt_rates_wanted *w, const bt_rates *have, bt_p
     return n;
 }
 
+/* a layer of each size of tensor-parallel groups that have not been timed in this job's world */
+static size_t missing_groups(const bt_rates_wanted *w, const bt_rates *have, bt_part_shape *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_parts; i++) {
+        const bt_part_shape *s = &w->parts[i];
+        bool known = s->kind != BT_PART_LAYER || s->tp < 2 || w->ranks % s->tp != 0;
+        for (size_t k = 0; k < have->n_groups && !w->anew; k++)
+            known = known || bt_rates_group_like(&have->groups[k], w->ranks, s);
+        for (size_t k = 0; k < n; k++) known = known || out[k].tp == s->tp;
+        if (!known) out[n++] = *s;
+    }
+    return n;
+}
+
 /* one job: its answer joins the rates */
 static bt_code ask(const bt_rates_wanted *w, const job *j, bt_rates *r, bt_text *told,
                    bt_err *err) {
@@ -179,13 +200,14 @@ static bt_code ask(const bt_rates_wanted *w, const job *j, bt_rates *r, bt_text 
     bt_rates *found = calloc(1, sizeof *found);
     if (!found) return bt_fail(err, BT_NOMEM, "no memory for the rates");
     bt_code code = run_job(w, j, found, err);
+    const size_t shapes = found->n_parts + found->n_groups;
     if (code == BT_OK) {
         merge(r, found, j->ask);
         if (told)
             bt_text_printf(told,
                            "measured   %s%zu shape%s of layers and heads on %d rank%s x %d "
                            "thread%s in %.1f s (machine load %.2f)\n",
-                           what[j->ask], found->n_parts, found->n_parts == 1 ? "" : "s", j->ranks,
+                           what[j->ask], shapes, shapes == 1 ? "" : "s", j->ranks,
                            j->ranks == 1 ? "" : "s", (int)w->cfg->threads,
                            w->cfg->threads == 1 ? "" : "s", found->probe_s, found->load);
     }
@@ -199,11 +221,12 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
                         bt_err *err) {
     char folder[PATH_MAX];
     bt_err trouble = BT_ERR_INIT;
-    bt_part_shape *missing = calloc(w->n_parts + 1, sizeof *missing);
+    bt_part_shape *missing = calloc(2 * w->n_parts + 2, sizeof *missing),
+                  *together = missing + w->n_parts + 1;
     if (!missing) return bt_fail(err, BT_NOMEM, "no memory for the rates");
-    size_t n = missing_parts(w, r, missing);
+    size_t n = missing_parts(w, r, missing), groups = missing_groups(w, r, together);
     bool machine = w->anew || !(r->add_s > 0),
-         links = !w->no_links && (w->anew || !bt_rates_has_links(r, w->ranks));
+         links = !w->no_links && (w->anew || groups > 0 || !bt_rates_has_links(r, w->ranks));
     data_folder(w->store, folder, sizeof folder);
     job parts = {.ask = machine ? ASK_MACHINE : ASK_PARTS,
                  .ranks = bt_rates_concurrent(w->cfg, w->ranks_per_host),
@@ -211,11 +234,17 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
                  .parts = missing,
                  .n = n,
                  .folder = folder},
-        between = {.ask = ASK_LINKS, .ranks = w->ranks, .folder = folder};
-    bool asks = (n > 0 || machine || links) && !w->never;
+        between = {.ask = ASK_LINKS,
+                   .ranks = w->ranks,
+                   .budget_s = BT_GROUPS_BUDGET_S,
+                   .parts = together,
+                   .n = groups,
+                   .folder = folder};
+    const bool asks = (n > 0 || machine || links) && !w->never;
     bt_code code = BT_OK;
     /* what is missing else is another shape's rate, scaled */
-    if (w->never && (machine || links || r->n_parts == 0))
+    if (w->never &&
+        (machine || r->n_parts == 0 || (!w->no_links && !bt_rates_has_links(r, w->ranks))))
         code = bt_fail(err, BT_NOTFOUND,
                        "not all rates of this machine are known yet: 'bitrain plan' measures them");
     /* makes the folder, on whose disk checkpoints will be; that it cannot is told at the end */

@@ -9,6 +9,7 @@
 #include "engine/plan/rates.h"
 
 #define BT_PROBE_BUDGET_S 15.0 /* seconds that measuring may take, start of the job not counted */
+#define BT_GROUPS_BUDGET_S 3.0 /* beside that: layers in real tensor-parallel groups */
 
 typedef struct bt_rates_wanted {
     const bt_run_cfg *cfg;     /* resolved for `ranks`: threads, kernel set, host file */

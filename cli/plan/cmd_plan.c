@@ -16,7 +16,7 @@
 
 typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
-    double stragglers, watts, price;
+    double stragglers, watts, price, trial;
     int64_t rows, islands;
     bool measure;
 } plan_cfg;
@@ -46,6 +46,9 @@ static const bt_opt plan_opts[] = {
     {"price", "--price", BT_OPT_REAL, FIELD(price), "0", 0, 1e6, NULL, NULL,
      "of a machine for an hour, in any currency, for what the run costs (0: not told)"},
     {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
+    {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "10", 0, 600, "s", NULL,
+     "seconds for trying layouts that are predicted to be about as fast, by real steps (0: as "
+     "predicted)"},
     {"measure", "--measure", BT_OPT_BOOL, FIELD(measure), "false", 0, 0, NULL, NULL,
      "measure this machine's rates anew, although they are known"},
 };
@@ -180,8 +183,12 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     BT_TRY(bt_train_tokenizer(p, err));
     BT_TRY(bt_train_vocab(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
-    const bt_layout_job job = {
-        .opts = &p->opts, .cfg = &p->cfg, .ranks = ranks, .store = p->store, .anew = cfg->measure};
+    const bt_layout_job job = {.opts = &p->opts,
+                               .cfg = &p->cfg,
+                               .ranks = ranks,
+                               .store = p->store,
+                               .anew = cfg->measure,
+                               .trial_s = cfg->trial};
     bt_text_init(&told);
     bt_code code = bt_layout_choose(&choice, &job, &told, err);
     fputs(bt_text_str(&told), stderr);

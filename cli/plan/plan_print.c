@@ -35,8 +35,12 @@ void bt_plan_put_row(const bt_layout *l, int number, bt_text *out) {
                                         BT_UNIT_MS));
     bt_text_printf(out, " %10s",
                    bt_metric_format(buf, sizeof buf, (double)l->rank_bytes, BT_UNIT_BYTES));
-    bt_text_printf(out, "  %s%s\n", bt_layout_words(l, words, sizeof words),
+    bt_text_printf(out, "  %s%s", bt_layout_words(l, words, sizeof words),
                    l->fits ? "" : " (does not fit)");
+    if (l->trial_s > 0)
+        bt_text_printf(out, " (tried: %s)",
+                       bt_metric_format(buf, sizeof buf, 1e3 * l->trial_s, BT_UNIT_MS));
+    bt_text_put(out, "\n");
 }
 
 void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
@@ -56,6 +60,7 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     bt_json_int(j, "rank_bytes", (int64_t)l->rank_bytes);
     bt_json_num(j, "all_bytes", l->all_bytes);
     bt_json_num(j, "step_ms", 1e3 * l->time.step.step_s);
+    bt_json_num(j, "tried_ms", l->trial_s > 0 ? 1e3 * l->trial_s : NAN);
     bt_json_num(j, "tokens_per_s", l->time.tokens_per_s);
     for (int p = 0; p < BT_PHASE_COUNT; p++)
         bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, 1e3 * l->time.step.phase_s[p]);
@@ -73,7 +78,7 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static double to_the_end_s(const bt_layout_choice *c) {
-    return (double)c->settings.steps * c->layouts.at[0].time.step.step_s;
+    return (double)c->settings.steps * bt_layout_step_s(&c->layouts.at[0]);
 }
 
 static void put_head(const bt_layout_choice *c, bt_text *out) {
@@ -137,12 +142,55 @@ static void put_advice(const bt_layout_choice *c, bt_text *out) {
     const bt_run_cfg *cfg = &c->settings;
     int64_t dp = cfg->dp_replicate * cfg->dp_shard, mine = cfg->batch_tokens / dp;
     double share = c->layouts.at[0].time.step.exchange_s / c->layouts.at[0].time.step.step_s;
-    if (dp < 2 || share < 0.1) return;
+    if (dp < 2) return;
     bt_text_printf(out,
-                   "batch      %.0f %% of a step is the exchange of gradients after %" PRId64
-                   " tokens a rank: a batch k times as large makes that share smaller; AdamW's "
-                   "learning rate then grows by sqrt(k) (Malladi et al. 2022, arXiv:2205.10287)\n",
-                   100 * share, mine);
+                   "batch      %" PRId64
+                   " tokens a rank, then an exchange of gradients that takes %.0f %% of a step%s; "
+                   "of a batch k times as large it takes less, and AdamW's learning rate then "
+                   "grows by sqrt(k) (Malladi et al. 2022, arXiv:2205.10287)\n",
+                   mine, 100 * share, share < 0.1 ? ": a larger batch gains little" : "");
+}
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+/* the longest time between two checkpoints; 0: at the end only */
+static double interval_s(const bt_layout_choice *c) {
+    const bt_run_cfg *cfg = &c->settings;
+    return cfg->ckpt_every > 0 ? (double)cfg->ckpt_every * bt_layout_step_s(&c->layouts.at[0])
+                               : 60 * cfg->ckpt_minutes;
+}
+
+/* the disk's share of the time: what is written over what it can write */
+static double disk_frac(const bt_layout_choice *c) {
+    const double every = interval_s(c);
+    return every > 0 ? c->layouts.at[0].time.ckpt_s / every : 0;
+}
+
+static double ckpt_bytes(const bt_layout_choice *c) {
+    const bt_cluster *k = &c->search.cluster;
+    return c->layouts.at[0].time.ckpt_s * c->rates.disk_per_s *
+           ceil((double)k->ranks / k->ranks_per_host);
+}
+
+static void put_storage(const bt_layout_choice *c, bt_text *out) {
+    char bytes[32], kept[32], rate[32], took[32], every[32];
+    const bt_run_cfg *cfg = &c->settings;
+    const double ckpt_s = c->layouts.at[0].time.ckpt_s, share = disk_frac(c);
+    if (!(ckpt_s > 0)) return;
+    bt_text_printf(
+        out,
+        "storage    a checkpoint of %s (%s for the %" PRId64 " kept) takes %s at %s/s of the disk",
+        bt_metric_format(bytes, sizeof bytes, ckpt_bytes(c), BT_UNIT_BYTES),
+        bt_metric_format(kept, sizeof kept, (double)cfg->ckpt_keep * ckpt_bytes(c), BT_UNIT_BYTES),
+        cfg->ckpt_keep, bt_duration(took, sizeof took, ckpt_s),
+        bt_metric_format(rate, sizeof rate, c->rates.disk_per_s, BT_UNIT_BYTES));
+    if (share > 0)
+        bt_text_printf(out, ": of every %s, %.2g %% of what the disk can write%s",
+                       bt_duration(every, sizeof every, interval_s(c)), 100 * share,
+                       share > 1     ? ", which is too much (a longer --ckpt-every)"
+                       : share > 0.1 ? ", which other writers will feel (a longer --ckpt-every)"
+                                     : "");
+    bt_text_put(out, "\n");
 }
 
 static bt_bill bill(const bt_layout_choice *c, const bt_bill *asked) {
@@ -159,7 +207,7 @@ static bt_bill bill(const bt_layout_choice *c, const bt_bill *asked) {
 }
 
 void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out) {
-    char time[32], bytes[32];
+    char time[32];
     put_head(c, out);
     bt_plan_put_header(out);
     for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)
@@ -171,14 +219,9 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked,
     bt_text_put(out, "\n");
     put_else(c, out);
     put_advice(c, out);
-    bt_text_printf(out, "time       about %s for %" PRId64 " steps",
+    put_storage(c, out);
+    bt_text_printf(out, "time       about %s for %" PRId64 " steps\n",
                    bt_duration(time, sizeof time, to_the_end_s(c)), c->settings.steps);
-    double ckpt = c->layouts.at[0].time.ckpt_s;
-    if (ckpt > 0)
-        bt_text_printf(out, "; a checkpoint takes %s at %s/s of the disk",
-                       bt_duration(time, sizeof time, ckpt),
-                       bt_metric_format(bytes, sizeof bytes, c->rates.disk_per_s, BT_UNIT_BYTES));
-    bt_text_put(out, "\n");
     const bt_bill paid = bill(c, asked);
     bt_bill_put_text(&paid, out);
 }
@@ -211,6 +254,9 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked,
     const bt_bill paid = bill(c, asked);
     bt_bill_put_json(&paid, &j);
     bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);
+    bt_json_num(&j, "ckpt_bytes", ckpt_bytes(c));
+    bt_json_num(&j, "ckpt_interval_s", interval_s(c) > 0 ? interval_s(c) : NAN);
+    bt_json_num(&j, "disk_frac", disk_frac(c));
     bt_json_num(&j, "probe_s", c->rates.probe_s);
     bt_json_num(&j, "probe_load", c->rates.load);
     bt_json_array(&j, "layouts");

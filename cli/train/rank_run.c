@@ -2,11 +2,9 @@
 #include "cli/train/rank_run.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/model/checkpoint_model.h"
 #include "engine/base/clock.h"
@@ -23,21 +21,12 @@
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
-/* This rank's share of the cores that the job may use (placement.h), unless whoever started us has shared
- * them out already. Threads inherit it; inside the share the kernel places them. */
 static void take_cores(const bt_run_cfg *cfg, int threads) {
-    bt_cpu_place places[BT_PLACES_MAX];
-    cpu_set_t mine;
-    const int n = bt_comm_local_size();
-    const size_t count = n < 2 ? 0 : bt_machine_places(places, NULL);
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const bt_place_job job = {.ranks = n,
+    const bt_place_job job = {.ranks = bt_comm_local_size(),
                               .rank = bt_comm_local_rank(),
                               .threads = threads,
                               .group = (int)(cfg->tp > 1 ? cfg->tp : 1)};
-    if (count == 0 || (long)count * n <= online) return; /* shared out by the launcher */
-    if (!bt_place_rank(places, count, &job, &mine)) return;
-    if (sched_setaffinity(0, sizeof mine, &mine) != 0)
+    if (!bt_place_bind(&job))
         bt_log(BT_LOG_DEBUG, "rank %d could not be bound to its cores",
                bt_comm_rank(bt_comm_world()));
 }

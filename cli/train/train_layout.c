@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "cli/layout/choose_layout.h"
+#include "cli/layout/layout_trial.h"
 #include "cli/train/train_direct.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/clock.h"
@@ -17,9 +17,13 @@
 static void tell(bt_train_plan *p, const bt_layout_choice *c) {
     char words[160], ms[32];
     const bt_layout *best = &c->layouts.at[0];
-    bt_text_printf(&p->layout,
-                   "%s, %s a step predicted: ", bt_layout_words(best, words, sizeof words),
+    bt_text_printf(&p->layout, "%s, %s a step predicted",
+                   bt_layout_words(best, words, sizeof words),
                    bt_metric_format(ms, sizeof ms, 1e3 * best->time.step.step_s, BT_UNIT_MS));
+    if (best->trial_s > 0)
+        bt_text_printf(&p->layout, ", %s when it was tried",
+                       bt_metric_format(ms, sizeof ms, 1e3 * best->trial_s, BT_UNIT_MS));
+    bt_text_put(&p->layout, ": ");
     bt_layout_why(&c->layouts, &p->layout);
     p->predicted = best->time.step;
 }
@@ -37,7 +41,8 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                                .cfg = &p->cfg,
                                .ranks = p->ranks,
                                .store = p->store,
-                               .never = bt_train_only_prints(p)};
+                               .never = bt_train_only_prints(p),
+                               .trial_s = BT_TRIAL_BUDGET_S};
     bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
     if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */
         *err = (bt_err)BT_ERR_INIT;
@@ -50,7 +55,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     BT_TRY(code);
     tell(p, choice);
     code = bt_layout_apply(&p->opts, &choice->layouts.at[0], "--layout auto", err);
-    snprintf(ms, sizeof ms, "%.9g", 1e3 * choice->layouts.at[0].time.step.step_s);
+    snprintf(ms, sizeof ms, "%.9g", 1e3 * bt_layout_step_s(&choice->layouts.at[0]));
     if (code == BT_OK)
         code = bt_opts_set(&p->opts, "launch.predicted_ms", ms, BT_FROM_FLAG, "--layout auto", err);
     bt_layout_choice_release(choice);

@@ -275,6 +275,42 @@ static int by_speed(const void *a, const void *b) {
     return x->rank_bytes < y->rank_bytes ? -1 : x->rank_bytes > y->rank_bytes;
 }
 
+double bt_layout_step_s(const bt_layout *l) {
+    return l->trial_s > 0 ? l->trial_s : l->time.step.step_s;
+}
+
+/* what can go wrong with it, and what must be understood: stages, groups, shards, recomputation */
+static int burden(const bt_layout *l) {
+    return 8 * (l->shape.pp > 1) + 8 * (l->shape.tp > 1) + 2 * l->zero + 2 * l->recompute +
+           (l->gather != BT_GATHER_LAYER);
+}
+
+/* Of those near the first the simplest, then the faster one, goes to the front. */
+static void prefer_simple(bt_layouts *l) {
+    size_t best = 0;
+    for (size_t i = 1; i < l->n; i++) {
+        const bt_layout *x = &l->at[i], *first = &l->at[0];
+        if (x->fits != first->fits || (x->trial_s > 0) != (first->trial_s > 0)) continue;
+        if (bt_layout_step_s(x) > (1 + BT_LAYOUT_NEAR) * bt_layout_step_s(first)) continue;
+        if (burden(x) < burden(&l->at[best])) best = i;
+    }
+    const bt_layout chosen = l->at[best];
+    memmove(&l->at[1], &l->at[0], best * sizeof *l->at);
+    l->at[0] = chosen;
+}
+
+static int by_trial(const void *a, const void *b) {
+    const bt_layout *x = a, *y = b;
+    if ((x->trial_s > 0) != (y->trial_s > 0)) return x->trial_s > 0 ? -1 : 1;
+    if (!(x->trial_s > 0)) return by_speed(a, b);
+    return x->trial_s < y->trial_s ? -1 : x->trial_s > y->trial_s;
+}
+
+void bt_layouts_prefer_tried(bt_layouts *l) {
+    qsort(l->at, l->n, sizeof *l->at, by_trial);
+    prefer_simple(l);
+}
+
 bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_rates *r,
                            bt_err *err) {
     bt_run_cfg *cfg = malloc(sizeof *cfg);
@@ -283,7 +319,10 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
         code = bt_layout_settings(s, &l->at[i], cfg, err);
         if (code == BT_OK) code = bt_time_predict(cfg, r, &s->cluster, &l->at[i].time, err);
     }
-    if (code == BT_OK) qsort(l->at, l->n, sizeof *l->at, by_speed);
+    if (code == BT_OK) {
+        qsort(l->at, l->n, sizeof *l->at, by_speed);
+        prefer_simple(l);
+    }
     /* where memory decides nothing it was not looked at */
     for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
         if (l->at[i].rank_bytes > 0) continue;

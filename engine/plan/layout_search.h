@@ -3,6 +3,8 @@
  *
  * Order:    find (meshes, micro-batches, ZeRO stages that are legal) -> shapes (what must be known of
  *           the machine) -> predict -> [0] is the choice.
+ * Two times of which the model cannot tell the shorter one (BT_LAYOUT_NEAR) are the same time: then
+ * the simpler layout comes first.
  * A layout is chosen among those that fit the memory; recomputation is taken where nothing else
  * fits. What the user has set stays as it is.
  * Threads: none shared. Owns: its list. */
@@ -19,6 +21,7 @@ typedef struct bt_layout {
     double all_bytes;  /* of all ranks */
     bool fits;
     bt_prediction time;
+    double trial_s; /* a step, when some were run (cli/layout/layout_trial.h); 0: predicted only */
 } bt_layout;
 
 /* what the planner may change: whatever nobody has set */
@@ -55,9 +58,15 @@ bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run
  * has seen the slices of all. Returns their number */
 size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
                          size_t most);
-/* times of all, and their order: those that fit before those that do not, the fastest first */
+#define BT_LAYOUT_NEAR 0.02 /* of a step's time */
+/* times of all, and their order: those that fit before those that do not, the fastest first; but the
+ * simplest of those that are near the first goes before it */
 bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_rates *r, bt_err *err)
     BT_MUST_CHECK;
+/* The order anew, where some have been tried: those come first, by what they took. */
+void bt_layouts_prefer_tried(bt_layouts *l);
+/* the best that is known of a step's time */
+double bt_layout_step_s(const bt_layout *l);
 /* "pp 2, dp 2 (ZeRO-1), tp 1, micro-batch 4 x 2" */
 const char *bt_layout_words(const bt_layout *l, char *buf, size_t size);
 

@@ -142,6 +142,61 @@ void bt_rates_put_part(bt_rates *r, const bt_part_rate *p) {
     r->parts[r->n_parts++] = *p;
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+bool bt_rates_group_like(const bt_group_rate *g, int world, const bt_part_shape *s) {
+    bt_part_shape a = g->shape, b = *s;
+    a.T = a.B = b.T = b.B = 0;
+    return g->world == world && bt_part_same(&a, &b);
+}
+
+const bt_group_rate *bt_rates_group(const bt_rates *r, int world, const bt_part_shape *s) {
+    const bt_group_rate *best = NULL;
+    double far = INFINITY;
+    for (size_t i = 0; i < r->n_groups; i++) {
+        const bt_group_rate *g = &r->groups[i];
+        /* who shares cores with whom is the world's and the group's, more than the layer's */
+        double d = distance(&g->shape, s) + 100 * fabs(log((double)g->world / world)) +
+                   10 * fabs(log((double)g->shape.tp / s->tp));
+        if (d < far) far = d, best = g;
+    }
+    return best;
+}
+
+void bt_rates_put_group(bt_rates *r, const bt_group_rate *g) {
+    for (size_t i = 0; i < r->n_groups; i++) {
+        if (!bt_rates_group_like(&r->groups[i], g->world, &g->shape)) continue;
+        r->groups[i] = *g;
+        return;
+    }
+    if (r->n_groups == BT_RATES_GROUPS) {
+        memmove(r->groups, r->groups + 1, (BT_RATES_GROUPS - 1) * sizeof *r->groups);
+        r->n_groups--;
+    }
+    r->groups[r->n_groups++] = *g;
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+double bt_rates_trial(const bt_rates *r, const char *key) {
+    for (size_t i = 0; i < r->n_trials; i++)
+        if (strcmp(r->trials[i].key, key) == 0) return r->trials[i].step_s;
+    return 0;
+}
+
+void bt_rates_put_trial(bt_rates *r, const bt_trial_rate *t) {
+    for (size_t i = 0; i < r->n_trials; i++) {
+        if (strcmp(r->trials[i].key, t->key) != 0) continue;
+        r->trials[i] = *t;
+        return;
+    }
+    if (r->n_trials == BT_RATES_TRIALS) {
+        memmove(r->trials, r->trials + 1, (BT_RATES_TRIALS - 1) * sizeof *r->trials);
+        r->n_trials--;
+    }
+    r->trials[r->n_trials++] = *t;
+}
+
 double bt_rates_elem(const bt_elem_rate *e, double n) {
     double at = log(fmax(n, 1) / BT_ELEMS_SMALL) / log((double)BT_ELEMS_LARGE / BT_ELEMS_SMALL);
     at = fmin(1, fmax(0, at));

@@ -21,6 +21,8 @@ enum {
     BT_RATES_VERSION = 1,
     BT_RATES_MAX = 256,
     BT_RATES_LINKS = 64,
+    BT_RATES_GROUPS = 32,
+    BT_RATES_TRIALS = 64,
     BT_RATE_OPS = 12,
     BT_RATE_KEY = 160
 };
@@ -60,6 +62,21 @@ typedef struct bt_link_rate {
     double meet_s, rows_bytes_per_s;
 } bt_link_rate;
 
+/* One layer, forward and backward, in real tensor-parallel groups of shape.tp neighbours, all ranks of a
+ * job of `world` at once: by the clock. What it takes beyond computing and exchanging is how unevenly
+ * ranks come to their meetings. */
+typedef struct bt_group_rate {
+    int32_t world;
+    bt_part_shape shape;
+    double pass_s;
+} bt_group_rate;
+
+/* A step of a layout, tried; key: a hash of all that it depends on (layout_search.h) */
+typedef struct bt_trial_rate {
+    char key[24];
+    double step_s;
+} bt_trial_rate;
+
 /* seconds an element, in arrays that the caches hold and in arrays that they do not */
 enum { BT_ELEMS_SMALL = 1 << 18, BT_ELEMS_LARGE = 1 << 23 };
 typedef struct bt_elem_rate {
@@ -92,6 +109,10 @@ typedef struct bt_rates {
     size_t n_parts;
     bt_link_rate links[BT_RATES_LINKS];
     size_t n_links;
+    bt_group_rate groups[BT_RATES_GROUPS];
+    size_t n_groups;
+    bt_trial_rate trials[BT_RATES_TRIALS];
+    size_t n_trials;
     bt_op_rate ops[BT_RATE_OPS];
     size_t n_ops;
 } bt_rates;
@@ -121,6 +142,15 @@ const bt_link_rate *bt_rates_link(const bt_rates *r, int world, int n, int strid
 bool bt_rates_has_links(const bt_rates *r, int world);
 /* those of other sizes stay, as far as there is room */
 void bt_rates_put_links(bt_rates *r, const bt_link_rate *links, size_t n);
+
+/* of groups like this one in a job of `world`, else of the nearest kind; NULL: none was measured. A shape is
+ * `like` another whatever its tokens are. */
+const bt_group_rate *bt_rates_group(const bt_rates *r, int world, const bt_part_shape *s);
+bool bt_rates_group_like(const bt_group_rate *g, int world, const bt_part_shape *s);
+void bt_rates_put_group(bt_rates *r, const bt_group_rate *g); /* as bt_rates_put_part */
+
+double bt_rates_trial(const bt_rates *r, const char *key); /* seconds; 0: never tried */
+void bt_rates_put_trial(bt_rates *r, const bt_trial_rate *t);
 
 /* "layer C=192 ..." on one line, and back: how a list of shapes travels to the ranks that measure */
 void bt_part_put(bt_text *out, const bt_part_shape *s);

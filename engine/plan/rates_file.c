@@ -112,6 +112,29 @@ static void put_links(bt_json *j, const bt_rates *r) {
     bt_json_end(j, ']');
 }
 
+static void put_groups(bt_json *j, const bt_rates *r) {
+    bt_text key;
+    bt_text_init(&key);
+    bt_json_array(j, "groups");
+    for (size_t i = 0; i < r->n_groups; i++) {
+        bt_text_clear(&key);
+        bt_part_put(&key, &r->groups[i].shape);
+        bt_json_object(j, NULL);
+        bt_json_int(j, "world", r->groups[i].world);
+        bt_json_str(j, "shape", bt_text_str(&key));
+        bt_json_num(j, "pass_s", r->groups[i].pass_s);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_text_release(&key);
+}
+
+static void put_trials(bt_json *j, const bt_rates *r) {
+    bt_json_object(j, "trials");
+    for (size_t i = 0; i < r->n_trials; i++) bt_json_num(j, r->trials[i].key, r->trials[i].step_s);
+    bt_json_end(j, '}');
+}
+
 static void put_elem(bt_json *j, const char *name, const bt_elem_rate *e) {
     bt_json_object(j, name);
     bt_json_num(j, "small_s", e->small_s);
@@ -163,6 +186,8 @@ void bt_rates_put_json(const bt_rates *r, bt_text *out) {
 #undef PUT
     put_by_name(&j, r);
     put_links(&j, r);
+    put_groups(&j, r);
+    put_trials(&j, r);
     put_parts(&j, r);
     bt_json_end(&j, '}');
 }
@@ -210,6 +235,29 @@ static void take_links(bt_rates *r, const json_t *all) {
                                                 .bytes_per_s = number(x, "bytes_per_s"),
                                                 .meet_s = number(x, "meet_s"),
                                                 .rows_bytes_per_s = number(x, "rows_bytes_per_s")};
+    }
+}
+
+static bt_code take_groups(bt_rates *r, const json_t *all, bt_err *err) {
+    const json_t *list = json_object_get(all, "groups"), *x;
+    size_t i;
+    json_array_foreach(list, i, x) {
+        bt_group_rate g = {.world = (int32_t)number(x, "world"), .pass_s = number(x, "pass_s")};
+        const char *shape = json_string_value(json_object_get(x, "shape"));
+        if (!shape || !bt_part_parse(shape, &g.shape) || g.world < 1 || !(g.pass_s > 0))
+            return bt_fail(err, BT_FORMAT, "group %zu of the rates has no shape or no time", i);
+        bt_rates_put_group(r, &g);
+    }
+    return BT_OK;
+}
+
+static void take_trials(bt_rates *r, const json_t *all) {
+    const char *key;
+    json_t *x;
+    json_object_foreach(json_object_get(all, "trials"), key, x) {
+        bt_trial_rate t = {.step_s = json_number_value(x)};
+        snprintf(t.key, sizeof t.key, "%s", key);
+        if (t.step_s > 0) bt_rates_put_trial(r, &t);
     }
 }
 
@@ -262,8 +310,10 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
     NUMBERS(TAKE)
 #undef TAKE
     if (code == BT_OK) code = take_parts(r, all, err);
+    if (code == BT_OK) code = take_groups(r, all, err);
     if (code == BT_OK) {
         take_links(r, all);
+        take_trials(r, all);
         take_by_name(r, all);
     }
     json_decref(all);

@@ -16,12 +16,13 @@
 #include "engine/model/net/stage.h"
 #include "engine/observe/energy.h"
 #include "engine/parallel/mpi/comm.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/probe_group.h"
 
 /* passes that are timed, after one that is not */
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
 /* operations of one pass at most: of larger shapes fewer tokens or words are measured */
-static const double OPS_MOST = 1.2e11, PART_S = 0.3, FFN_MOST = 9e6;
+static const double OPS_MOST = 1.2e11, GROUP_OPS_MOST = 4e10, PART_S = 0.3, FFN_MOST = 9e6;
 
 double bt_probe_clock(void) {
     struct timespec t;
@@ -52,13 +53,13 @@ typedef struct stage {
 } stage;
 
 /* what is fast enough to be measured, and tells of the shape wanted */
-static bt_part_shape affordable(bt_part_shape s) {
-    while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.B = (s.B + 1) / 2;
-    while (s.T > 256 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.T = (s.T + 1) / 2;
+static bt_part_shape affordable(bt_part_shape s, double ops) {
+    while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.B = (s.B + 1) / 2;
+    while (s.T > 256 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.T = (s.T + 1) / 2;
     /* of the widest layers a part: their memory would take longer to get than a pass */
     while (s.kind == BT_PART_LAYER && s.F / s.tp > 4096 && (double)s.F / s.tp * s.C > FFN_MOST)
         s.F = (s.F / s.tp / 2 + 63) / 64 * 64 * s.tp;
-    while (s.kind == BT_PART_HEAD && s.V / s.tp > 4096 && bt_part_ops(&s) > OPS_MOST)
+    while (s.kind == BT_PART_HEAD && s.V / s.tp > 4096 && bt_part_ops(&s) > ops)
         s.V = (s.V + 1) / 2;
     return s;
 }
@@ -107,13 +108,15 @@ static void close_stage(stage *s) {
     free(s->tokens);
 }
 
-static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_err *err) {
+/* with: the real group, which is closed with the stage; NULL: one whose exchanges take no time */
+static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *with, bt_err *err) {
     bt_model_setup setup = setup_of(shape);
     size_t tokens = (size_t)shape->B * (size_t)shape->T;
-    *out = (stage){.head = shape->kind == BT_PART_HEAD};
-    if (shape->tp > 1)
+    *out = (stage){.head = shape->kind == BT_PART_HEAD, .group = with};
+    if (shape->tp > 1 && !with)
         BT_TRY(bt_probe_group_create(&out->group, shape->tp, tokens, (size_t)shape->C, err));
     setup.tp_group = out->group;
+    setup.slice.tp_rank = with ? with->rank : 0;
     BT_TRY(bt_model_create(&out->model, &setup, err));
     out->tokens = malloc(tokens * sizeof *out->tokens);
     if (!out->tokens) return bt_fail(err, BT_NOMEM, "no memory for %zu tokens", tokens);
@@ -215,7 +218,7 @@ static bt_part_shape small_layer(const bt_part_shape *head) {
 
 static bt_code measure(const bt_part_shape *shape, bt_part_rate *out, bt_err *err) {
     stage s;
-    bt_code code = open_stage(&s, shape, err);
+    bt_code code = open_stage(&s, shape, NULL, err);
     if (code == BT_OK) {
         time_stage(&s, shape, out);
         out->quantise_s = s.head ? 0 : time_quantise(&s);
@@ -259,7 +262,7 @@ static void take_ops(bt_rates *r) {
 }
 
 static bt_code probe_part(bt_rates *r, const bt_part_shape *want, bt_err *err) {
-    bt_part_shape shape = affordable(*want);
+    bt_part_shape shape = affordable(*want, OPS_MOST);
     bt_part_rate rate;
     BT_TRY(bt_barrier(bt_comm_world(), err));
     BT_TRY(bt_agree(bt_comm_world(), measure(&shape, &rate, err), err));
@@ -267,6 +270,66 @@ static bt_code probe_part(bt_rates *r, const bt_part_shape *want, bt_err *err) {
     BT_TRY(mean_of_ranks(&rate, err));
     rate = bt_part_scaled(&rate, want);
     bt_rates_put_part(r, &rate);
+    return BT_OK;
+}
+
+/* ---- real groups ----------------------------------------------------------------------------- */
+
+static double pass_by_the_clock(stage *s, size_t elems) {
+    int64_t start = bt_now_ns();
+    pass(s, elems);
+    return (double)(bt_now_ns() - start) / 1e9;
+}
+
+/* as many passes on all ranks; their median, mean of the ranks */
+static bt_code time_together(stage *s, const bt_part_shape *shape, double *out, bt_err *err) {
+    bt_comm *world = bt_comm_world();
+    const bt_model_setup setup = setup_of(shape);
+    const size_t elems = bt_stage_elems(&setup);
+    double took[PASSES_MOST];
+    pass(s, elems);
+    BT_TRY(bt_barrier(world, err));
+    double first = pass_by_the_clock(s, elems);
+    BT_TRY(bt_all_reduce_f64(world, &first, 1, BT_MAX, err));
+    const size_t n = (size_t)fmin(PASSES_MOST, fmax(PASSES_LEAST, PART_S / first));
+    for (size_t i = 0; i < n; i++) took[i] = pass_by_the_clock(s, elems);
+    qsort(took, n, sizeof *took, ascending);
+    *out = took[n / 2] / bt_comm_size(world);
+    BT_TRY(bt_all_reduce_f64(world, out, 1, BT_SUM, err));
+    return bt_agree(world, bt_tp_group_check(s->group, err), err);
+}
+
+static bt_code probe_group(bt_rates *r, const bt_part_shape *want, bt_err *err) {
+    bt_comm *world = bt_comm_world(), *tp = NULL;
+    const int me = bt_comm_rank(world);
+    bt_group_rate g = {.world = bt_comm_size(world), .shape = affordable(*want, GROUP_OPS_MOST)};
+    const size_t tokens = (size_t)g.shape.B * (size_t)g.shape.T;
+    bt_tp_group *group = NULL;
+    stage s = {0};
+    if (g.shape.tp < 2 || g.world % g.shape.tp != 0) return BT_OK;
+    BT_TRY(bt_comm_split(&tp, world, me / g.shape.tp, me, err));
+    bt_code code = bt_tp_group_create(&group, tp, tokens, (size_t)g.shape.C, err);
+    code = bt_agree(world, code, err);
+    if (code == BT_OK) {
+        code = bt_agree(world, open_stage(&s, &g.shape, group, err), err);
+        if (code == BT_OK) code = time_together(&s, &g.shape, &g.pass_s, err);
+        close_stage(&s);
+    } else {
+        bt_tp_group_destroy(group);
+    }
+    bt_comm_free(tp);
+    if (code == BT_OK) bt_rates_put_group(r, &g);
+    return code;
+}
+
+static bt_code probe_groups(bt_rates *r, const bt_probe_job *job, bt_err *err) {
+    const int64_t start = bt_now_ns();
+    for (size_t i = 0; i < job->n_parts; i++) {
+        double spent = (double)(bt_now_ns() - start) / 1e9;
+        BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
+        if (i > 0 && spent > job->budget_s) break;
+        BT_TRY(probe_group(r, &job->parts[i], err));
+    }
     return BT_OK;
 }
 
@@ -304,7 +367,7 @@ bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) {
     if (job->links) BT_TRY(bt_rates_probe_links(r, err));
     const int64_t parts_start = bt_now_ns();
     bt_energy_open(&energy, bt_testing_powercap(), why, sizeof why);
-    bt_code code = probe_parts(r, job, start, err);
+    bt_code code = job->links ? probe_groups(r, job, err) : probe_parts(r, job, start, err);
     const double joules = bt_energy_take(&energy);
     bt_energy_close(&energy);
     BT_TRY(code);

@@ -14,8 +14,9 @@
 typedef struct bt_probe_job {
     const bt_part_shape *parts;
     size_t n_parts;
-    bool machine;         /* what depends on no shape as well: memory, optimizers, codecs, disk */
-    bool links;           /* messages between all ranks of the job */
+    bool machine; /* what depends on no shape as well: memory, optimizers, codecs, disk */
+    /* messages between all ranks of the job; `parts` are then layers to be measured in real groups */
+    bool links;
     double budget_s;      /* for all of it */
     const char *disk_dir; /* where checkpoints would go; "" measures no disk */
 } bt_probe_job;

@@ -14,6 +14,9 @@
 #include "engine/parallel/grad/reducer.h"
 #include "engine/plan/wires.h"
 
+/* beyond this a rank was held up by something else while it was measured */
+static const double MEET_FRAC_MOST = 1.5;
+
 typedef struct model { /* one prediction at work */
     const bt_run_cfg *cfg;
     const bt_rates *r;
@@ -21,6 +24,8 @@ typedef struct model { /* one prediction at work */
     bt_mesh_shape shape;
     bt_model_cfg whole;
     double tokens, crowd; /* of a micro-batch; threads over cores */
+    double
+        meet_frac; /* what tp ranks wait for the last of them, of what they compute and exchange */
     bt_part_rate layer, head;
     bt_prediction *out;
 } model;
@@ -29,6 +34,15 @@ double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
     int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
     double threads = (double)here * (double)(cfg->threads > 0 ? cfg->threads : 1);
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
+}
+
+/* cores of a host whose ranks, more than these, are bound to them evenly; else 0 */
+static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
+    const int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    return c->binds && c->cores > 0 && cfg->threads == 1 && here > c->cores &&
+                   here % c->cores == 0 && here == c->ranks
+               ? c->cores
+               : 0;
 }
 
 /* ---- fine-tuning ------------------------------------------------------------------------------- */
@@ -107,6 +121,23 @@ static double tp_layer_s(const model *m, bool backward) {
         return tp_layer_s(m, false) * 0.75 +
                bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
+}
+
+/* What a layer took in real groups of this job's ranks, beyond what its parts take by themselves. */
+static double meeting_frac(const model *m) {
+    const bt_part_shape wanted = bt_part_layer(m->cfg, m->shape.tp);
+    const bt_group_rate *g = m->shape.tp > 1 ? bt_rates_group(m->r, m->c->ranks, &wanted) : NULL;
+    bt_part_rate alone;
+    if (!g || g->shape.tp < 2 || !bt_rates_part_near(m->r, &g->shape, &alone)) return 0;
+    model at = *m;
+    at.tokens = (double)g->shape.B * g->shape.T;
+    at.shape.tp = g->shape.tp;
+    const double parts_s = alone.fwd_s + alone.bwd_s + tp_layer_s(&at, false) +
+                           tp_layer_s(&at, true),
+                 crowd = g->world == m->c->ranks
+                             ? m->crowd
+                             : fmax(1, (double)g->world * m->r->threads / fmax(1, m->r->cores));
+    return fmin(MEET_FRAC_MOST, fmax(0, g->pass_s / (crowd * parts_s) - 1));
 }
 
 /* the head's rows to all slices of the vocabulary, statistics, and dx back; the embedding's rows */
@@ -280,6 +311,8 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
     }
     work->fwd_s *= 1 + judging_passes(m->cfg);
     work->fwd_comm_s *= 1 + (m->cfg->form == BT_FORMED_PREFERENCE ? 1 : 0);
+    work->fwd_meet_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
+    work->bwd_meet_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
     plan_exchange(m, &s, work);
     plan_update(m, &s, work);
     if (stage == 0) {
@@ -371,7 +404,8 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
                  .monitor_s = monitor_s(m),
                  .slow = slow,
                  .crowd = m->crowd,
-                 .ranks = c->ranks};
+                 .ranks = c->ranks,
+                 .cores = bound_cores(c, m->cfg)};
     plan_messages(m, &w);
     bt_code code = c->straggler_frac > 0 && !slow
                        ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)
@@ -397,6 +431,7 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     bt_run_cfg_model(cfg, &m.whole);
     BT_TRY(find_rates(&m, err));
     out->crowd = m.crowd;
+    m.meet_frac = meeting_frac(&m);
     out->ckpt_s = checkpoint_s(&m);
     bt_stage_work *stages = calloc((size_t)m.shape.pp, sizeof *stages);
     bt_code code = stages ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d stages", m.shape.pp);

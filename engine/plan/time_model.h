@@ -16,12 +16,13 @@
 /* Where the ranks of a job are; neighbours share a host. */
 typedef struct bt_cluster {
     int ranks, ranks_per_host;
-    int cores;             /* of a host; 0: as many as its ranks have threads */
-    bool simulated;        /* links between hosts are these, not measured ones: */
-    double latency_s;      /* of a message */
-    double bytes_per_s;    /* of a host, each way, shared by its ranks */
-    double memory_bytes;   /* of a host; 0: not known */
-    double mtbf_s;         /* of a host; 0: it never fails */
+    int cores;           /* of a host; 0: as many as its ranks have threads */
+    bool binds;          /* cores have one hardware thread: ranks beyond them can be bound evenly */
+    bool simulated;      /* links between hosts are these, not measured ones: */
+    double latency_s;    /* of a message */
+    double bytes_per_s;  /* of a host, each way, shared by its ranks */
+    double memory_bytes; /* of a host; 0: not known */
+    double mtbf_s;       /* of a host; 0: it never fails */
     double straggler_frac; /* ranks are slower by |normal| of this width; 0: all alike */
     uint64_t seed;
 } bt_cluster;

@@ -32,12 +32,19 @@ static void send(const bt_walk_state *s, bt_walker *r, double *there) {
     *there = r->now + s->w->flight_s;
 }
 
+/* what a tensor-parallel group waits for the last of its ranks */
+static void meet_group(const bt_walk_state *s, bt_walker *r, double seconds) {
+    spend(r, BT_PH_WAIT, seconds * all_at_work(s));
+    r->met += seconds * all_at_work(s);
+}
+
 static void forward(bt_walk_state *s, int d, int k) {
     bt_walker *r = bt_walker_at(s, d, k);
     const bt_stage_work *work = &s->w->stage[k];
     if (k > 0) receive(s, r, *bt_walk_message(s->down, s, k, r->forwards));
     spend(r, BT_PH_FWD, work->fwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
     spend(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
+    meet_group(s, r, work->fwd_meet_s);
     if (k < s->w->pp - 1) send(s, r, bt_walk_message(s->down, s, k + 1, r->forwards));
     r->forwards++;
 }
@@ -60,6 +67,7 @@ static void backward(bt_walk_state *s, int d, int k) {
     double begin = r->now;
     spend(r, BT_PH_BWD, work->bwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
     spend(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
+    meet_group(s, r, work->bwd_meet_s);
     r->last_bwd_s = r->now - begin;
     if (k > 0) send(s, r, bt_walk_message(s->up, s, k - 1, r->backwards));
     r->backwards++;
@@ -170,7 +178,8 @@ static void walk_update(bt_walk_state *s) {
 
 static double bubble(const bt_walk_state *s) {
     double waited = 0, all = 0;
-    for (int i = 0; i < s->w->pp * s->w->dp; i++) waited += s->ranks[i].phase[BT_PH_WAIT];
+    for (int i = 0; i < s->w->pp * s->w->dp; i++)
+        waited += s->ranks[i].phase[BT_PH_WAIT] - s->ranks[i].met;
     for (int d = 0; d < s->w->dp; d++) {
         double begin = INFINITY, end = 0;
         for (int k = 0; k < s->w->pp; k++) {

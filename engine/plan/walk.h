@@ -28,7 +28,9 @@
 typedef struct bt_stage_work {
     double fwd_s, bwd_s;           /* a micro-batch: computing */
     double fwd_comm_s, bwd_comm_s; /* a micro-batch: exchanges that computing does not hide */
-    double begin_s;                /* once a step, before the first micro-batch */
+    /* a micro-batch: ranks of a tensor-parallel group wait for the last of them at their meetings */
+    double fwd_meet_s, bwd_meet_s;
+    double begin_s; /* once a step, before the first micro-batch */
     /* gradients: buckets, of each the processor time of sending, adding and encoding; the time on
      * the wire, one bucket after another; and the latencies of its rounds, which overlap */
     int64_t buckets;
@@ -50,6 +52,8 @@ typedef struct bt_walk {
      * own (walk_shared.c) */
     double crowd;
     int ranks;
+    /* rank r is bound to core r % cores (placement.h of the monitor); 0: the kernel moves ranks about */
+    int cores;
 } bt_walk;
 
 typedef struct bt_step_time {

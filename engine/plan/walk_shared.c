@@ -6,7 +6,9 @@
  * sleep, so the kernel does not move a rank that computes from a core with another one to it. So
  * tasks lie on cores in equal numbers, in any order, and a rank that computes shares its core with
  * the other computing ranks that happen to lie there: of n ranks on c cores, a of which compute,
- * (n/c - 1) (a - 1) / (n - 1) on average. */
+ * (n/c - 1) (a - 1) / (n - 1) on average.
+ * Where ranks are bound, rank r to core r % c, it is known who shares: a stage is as slow as its rank on the
+ * core on which most ranks compute. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +24,7 @@ typedef struct op {
     double *message; /* RECEIVE, SEND */
 } op;
 
-enum { OPS_MOST = 12 };
+enum { OPS_MOST = 16 };
 
 typedef struct runner { /* a stage */
     bt_walker *rank;
@@ -37,10 +39,34 @@ typedef struct shared {
     bt_walk_state *s;
     int d;
     runner *runs;
+    bool *works;   /* (pp) stages that compute at this moment */
+    double *crowd; /* (pp) how many times as long that takes them */
 } shared;
 
-double bt_walk_crowding(const bt_walk *w, int active) {
+/* of ranks 0 .. n - 1 those that are bound to a core */
+static int bound_before(int n, int core, int cores) {
+    return n > core ? (n - core + cores - 1) / cores : 0;
+}
+
+static double bound_crowding(const bt_walk *w, const bool *works, int k) {
+    const int each = w->ranks / w->pp, c = w->cores;
+    int most = 1;
+    for (int j = 0; j < each && j < c; j++) {
+        int here = 0;
+        for (int i = 0; i < w->pp; i++)
+            if (works[i])
+                here += bound_before((i + 1) * each, (k * each + j) % c, c) -
+                        bound_before(i * each, (k * each + j) % c, c);
+        if (here > most) most = here;
+    }
+    return most;
+}
+
+double bt_walk_crowding(const bt_walk *w, const bool *works, int k) {
     if (!(w->crowd > 1)) return 1;
+    if (w->cores > 0 && w->ranks >= w->pp) return bound_crowding(w, works, k);
+    int active = 0;
+    for (int i = 0; i < w->pp; i++) active += works[i];
     double ranks = w->ranks > w->pp ? w->ranks : w->pp, computing = active * ranks / w->pp;
     return ranks > 1 ? 1 + (w->crowd - 1) * (computing - 1) / (ranks - 1) : w->crowd;
 }
@@ -70,6 +96,9 @@ static void put_compute(const shared *x, runner *r, int k, bool forward) {
     put(r, (op){.kind = WORK,
                 .phase = BT_PH_COMM_EXPOSED,
                 .seconds = forward ? work->fwd_comm_s : work->bwd_comm_s});
+    put(r, (op){.kind = WORK,
+                .phase = BT_PH_WAIT,
+                .seconds = forward ? work->fwd_meet_s : work->bwd_meet_s});
 }
 
 static void put_forward(const shared *x, runner *r, int k) {
@@ -151,45 +180,71 @@ static void settle(const shared *x) {
     }
 }
 
-static double until_event(const shared *x, double crowding) {
+static double until_event(const shared *x) {
     double next = INFINITY;
     for (int k = 0; k < x->s->w->pp; k++) {
         const runner *r = &x->runs[k];
         if (done(r)) continue;
         const op *o = &r->ops[r->at];
-        if (o->kind == WORK) next = fmin(next, r->left * crowding);
+        if (o->kind == WORK) next = fmin(next, r->left * x->crowd[k]);
         if (o->kind == RECEIVE && *o->message >= 0) next = fmin(next, *o->message - r->rank->now);
     }
     return next;
 }
 
-static void pass_time(const shared *x, double seconds, double crowding) {
+static void pass_time(const shared *x, double seconds) {
     for (int k = 0; k < x->s->w->pp; k++) {
         runner *r = &x->runs[k];
         if (done(r)) continue;
         const op *o = &r->ops[r->at];
         r->rank->phase[o->kind == WORK ? o->phase : BT_PH_WAIT] += seconds;
         r->rank->now += seconds;
+        if (o->kind == WORK && o->phase == BT_PH_WAIT) r->rank->met += seconds;
         /* what ends now has nothing left, whatever rounding says */
         if (o->kind == WORK)
-            r->left = r->left * crowding <= seconds * (1 + 1e-12) ? 0
-                                                                  : r->left - seconds / crowding;
+            r->left = r->left * x->crowd[k] <= seconds * (1 + 1e-12)
+                          ? 0
+                          : r->left - seconds / x->crowd[k];
         else if (o->kind == RECEIVE && *o->message >= 0 &&
                  *o->message - r->rank->now < 1e-12 * r->rank->now)
             r->rank->now = fmax(r->rank->now, *o->message);
     }
 }
 
-static int working(const shared *x) {
-    int n = 0;
+/* who computes now, and how fast */
+static void share_cores(const shared *x) {
     for (int k = 0; k < x->s->w->pp; k++)
-        n += !done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
-    return n;
+        x->works[k] = !done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
+    for (int k = 0; k < x->s->w->pp; k++) x->crowd[k] = bt_walk_crowding(x->s->w, x->works, k);
+}
+
+static void walk_on(const shared *x) {
+    for (;;) {
+        settle(x);
+        share_cores(x);
+        double next = until_event(x);
+        if (!isfinite(next)) return;
+        pass_time(x, next);
+    }
+}
+
+static void release(shared *x) {
+    free(x->runs);
+    free(x->works);
+    free(x->crowd);
 }
 
 bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
-    shared x = {.s = s, .d = d, .runs = calloc((size_t)s->w->pp, sizeof *x.runs)};
-    if (!x.runs) return bt_fail(err, BT_NOMEM, "no memory to walk %d stages", s->w->pp);
+    const size_t n = (size_t)s->w->pp;
+    shared x = {.s = s,
+                .d = d,
+                .runs = calloc(n, sizeof *x.runs),
+                .works = calloc(n, sizeof *x.works),
+                .crowd = calloc(n, sizeof *x.crowd)};
+    if (!x.runs || !x.works || !x.crowd) {
+        release(&x);
+        return bt_fail(err, BT_NOMEM, "no memory to walk %d stages", s->w->pp);
+    }
     /* all begin together: what they did before took all of them the cores they have */
     double began = 0;
     for (int k = 0; k < s->w->pp; k++) began = fmax(began, bt_walker_at(s, d, k)->now);
@@ -200,12 +255,7 @@ bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
         r->now = began;
         begin_op(&x, k);
     }
-    for (;;) {
-        settle(&x);
-        double crowding = bt_walk_crowding(s->w, working(&x)), next = until_event(&x, crowding);
-        if (!isfinite(next)) break;
-        pass_time(&x, next, crowding);
-    }
-    free(x.runs);
+    walk_on(&x);
+    release(&x);
     return BT_OK;
 }

@@ -9,6 +9,7 @@ typedef struct bt_walker { /* one rank */
     double now;
     double phase[BT_PHASE_COUNT];
     double began, last_bwd_s; /* the last micro-batch's backward pass */
+    double met; /* of phase WAIT: for its own tensor-parallel group, not for a stage */
     int64_t forwards, backwards;
 } bt_walker;
 
@@ -38,8 +39,8 @@ static inline bool bt_walk_goes_forward(const bt_walk_state *s, const bt_walker 
     return r->forwards < s->w->micros && r->forwards <= r->backwards + s->w->pp - 1 - stage;
 }
 
-/* how many times as long a rank computes while ranks of `active` stages do */
-double bt_walk_crowding(const bt_walk *w, int active);
+/* how many times as long the ranks of stage k compute while those of all stages k with works[k] do */
+double bt_walk_crowding(const bt_walk *w, const bool *works, int k);
 /* The passes of replica d, from where its ranks are, with all `down` and `up` unknown. */
 bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) BT_MUST_CHECK;
 

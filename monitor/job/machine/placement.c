@@ -2,6 +2,7 @@
 #include "monitor/job/machine/placement.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 /* ---- cores, domains and sockets -------------------------------------------------------------- */
 
@@ -91,7 +92,12 @@ static void take(const bt_cpu_place *p, size_t n, run cores, bool first_threads_
 bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_set_t *mine) {
     const int cores = count(p, n, new_core);
     CPU_ZERO(mine);
-    if (j->ranks < 1 || (size_t)j->ranks > n) return false;
+    if (j->ranks < 1 || n == 0) return false;
+    if ((size_t)j->ranks > n) { /* as many on each; ranks that exchange most on different ones */
+        if (j->threads > 1 || (size_t)j->ranks % n != 0) return false;
+        CPU_SET((size_t)p[(size_t)j->rank % n].cpu, mine);
+        return true;
+    }
     if (j->ranks > cores) { /* hardware threads of a core go to neighbours */
         for (size_t i = n * (size_t)j->rank / (size_t)j->ranks;
              i < n * (size_t)(j->rank + 1) / (size_t)j->ranks; i++)
@@ -107,6 +113,14 @@ bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_s
                       (int)((long)cores * (j->rank + 1) / j->ranks)};
     take(p, n, share, j->threads <= share.end - share.begin, mine);
     return j->threads <= CPU_COUNT(mine);
+}
+
+bool bt_place_bind(const bt_place_job *j) {
+    bt_cpu_place places[BT_PLACES_MAX];
+    cpu_set_t mine;
+    const size_t n = j->ranks < 2 ? 0 : bt_machine_places(places, NULL);
+    if (n == 0 || (long)n * j->ranks <= sysconf(_SC_NPROCESSORS_ONLN)) return true;
+    return !bt_place_rank(places, n, j, &mine) || sched_setaffinity(0, sizeof mine, &mine) == 0;
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */

@@ -6,7 +6,9 @@
  * is that of its domain. Where domains cannot hold whole groups, sockets do; where those cannot, domains
  * take single ranks; fewer ranks than domains have equal shares of all cores. A rank's threads get a core
  * each, not two of them the two hardware threads of one, unless it has more threads than cores.
- * Pure functions but for bt_machine_places. Threads: any. */
+ * Ranks of one thread that are k times as many as hardware threads have k on each: rank r on the r modulo nth,
+ * so that neighbours, which exchange most, compute at the same time, and pipeline stages share.
+ * Pure functions but for bt_machine_places and bt_place_bind. Threads: any. */
 #ifndef BT_MONITOR_JOB_MACHINE_PLACEMENT_H
 #define BT_MONITOR_JOB_MACHINE_PLACEMENT_H
 
@@ -31,9 +33,13 @@ typedef struct bt_place_job {
  * many. By hwloc; without it every processor is a core of one domain. machine: NULL for this one, or
  * hwloc's description of another, such as "pack:2 numa:2 core:4 pu:2" (0 where it cannot be made) */
 size_t bt_machine_places(bt_cpu_place places[BT_PLACES_MAX], const char *machine);
-/* The processors of a rank. false: they are not shared out, because there are fewer than ranks, or fewer in
- * the rank's share than it has threads: the kernel then places them. */
+/* The processors of a rank. false: they are not shared out, because ranks cannot have equally many, or there
+ * are fewer in the rank's share than it has threads: the kernel then places them. */
 bool bt_place_rank(const bt_cpu_place *places, size_t n, const bt_place_job *job, cpu_set_t *mine);
+/* Binds this process, a rank of this machine, to its processors of those that the job may use, unless whoever
+ * started it has shared them out already; threads that it starts afterwards inherit it, and inside the share
+ * the kernel places them. false: the system refuses */
+bool bt_place_bind(const bt_place_job *job);
 /* "2 sockets, 4 memory domains, 16 cores, 32 hardware threads" */
 const char *bt_places_words(const bt_cpu_place *places, size_t n, char *out, size_t size);
 

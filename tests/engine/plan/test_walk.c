@@ -199,6 +199,42 @@ static void waiting_ranks_keep_their_place(void **state) {
     assert_true(fabs(walked(&w).step_s - 8 - 2) < 1e-9);
 }
 
+/* The same, but rank r is bound to core r modulo 2: each stage has both cores as long as it computes alone,
+ * and half of each while both do. So no core is idle, and filling and draining cost nothing. */
+static void bound_ranks_share_evenly(void **state) {
+    (void)state;
+    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
+    bt_walk w = {.pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4, .cores = 2};
+    assert_true(fabs(walked(&w).step_s - 6) < 1e-9);
+    w.micros = 7;
+    assert_true(fabs(walked(&w).step_s - 7 * 6) < 1e-9);
+    /* four stages of one rank: the first and the third, the second and the fourth share */
+    bt_stage_work four[] = {{.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}};
+    w = (bt_walk){.pp = 4, .dp = 1, .micros = 1, .stage = four, .crowd = 2, .ranks = 4, .cores = 2};
+    assert_true(fabs(walked(&w).step_s - 4) < 1e-9);
+}
+
+/* what a tensor-parallel group waits for its last rank is waiting, and no bubble */
+static void meetings_are_waits(void **state) {
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2, .fwd_meet_s = 0.25, .bwd_meet_s = 0.5},
+                                {.fwd_s = 1, .bwd_s = 2, .fwd_meet_s = 0.25, .bwd_meet_s = 0.5}};
+        const bt_walk w = {.pp = 2,
+                           .dp = 1,
+                           .micros = 3,
+                           .stage = work,
+                           .crowd = shared ? 1 + 1e-12 : 0,
+                           .ranks = 2};
+        bt_step_time t = walked(&w);
+        assert_true(fabs(t.step_s - 4 * 3.75) < 1e-9);
+        assert_true(fabs(t.bubble_frac - 1.0 / 4) < 1e-9);
+        assert_true(fabs(t.phase_s[BT_PH_WAIT] - 3.75 - 3 * 0.75) < 1e-9);
+        assert_true(fabs(t.processor_s[BT_PH_FWD] - 3) < 1e-9);
+        phases_add_up(&t);
+    }
+}
+
 /* sums and copies of buckets that leave early are made within the backward pass */
 static void early_buckets_cost_backward(void **state) {
     (void)state;
@@ -226,6 +262,8 @@ int main(void) {
         cmocka_unit_test(sharing_hardly_is_not_sharing),
         cmocka_unit_test(one_core_has_no_bubble),
         cmocka_unit_test(waiting_ranks_keep_their_place),
+        cmocka_unit_test(bound_ranks_share_evenly),
+        cmocka_unit_test(meetings_are_waits),
         cmocka_unit_test(early_buckets_cost_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

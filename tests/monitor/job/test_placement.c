@@ -72,7 +72,8 @@ static const row rows[] = {
     {"pack:1 numa:1 core:8 pu:2", 2, 4, 1, 4, true},  /* a core each: second threads stay idle */
     {"pack:1 numa:1 core:8 pu:2", 2, 8, 1, 8, true},  /* and both where there are more threads */
     {"pack:1 numa:1 core:4 pu:2", 8, 1, 1, 1, true},  /* neighbours share a core */
-    {"pack:1 numa:1 core:4 pu:1", 8, 1, 1, 0, false}, /* fewer processors than ranks */
+    {"pack:1 numa:1 core:4 pu:1", 6, 1, 1, 0, false}, /* fewer processors than ranks, unevenly */
+    {"pack:1 numa:1 core:4 pu:1", 8, 2, 1, 0, false}, /* the same, and threads */
     {"pack:1 numa:1 core:4 pu:1", 2, 3, 1, 2, false}, /* fewer than threads */
     {"pack:2 numa:1 core:8 pu:2", 4, 4, 2, 4, true},
     {"pack:2 numa:1 core:8 pu:1", 1, 16, 1, 16, true},
@@ -98,6 +99,21 @@ static void every_rank_has_its_share(void **state) {
             assert_int_equal(CPU_COUNT(&both), 0);
             CPU_OR(&all, &all, &mine);
         }
+    }
+}
+
+/* k times as many ranks as hardware threads: k on each, neighbours on different ones */
+static void ranks_beyond_them_share_evenly(void **state) {
+    (void)state;
+    const size_t n = bt_machine_places(places, "pack:2 numa:1 core:2 pu:2");
+    cpu_set_t mine;
+    if (n == 0) return;
+    assert_int_equal(n, 8);
+    for (int r = 0; r < 24; r++) {
+        const bt_place_job job = {24, r, 1, 2};
+        assert_true(bt_place_rank(places, n, &job, &mine));
+        assert_int_equal(CPU_COUNT(&mine), 1);
+        assert_true(CPU_ISSET((size_t)places[r % 8].cpu, &mine));
     }
 }
 
@@ -162,6 +178,7 @@ int main(void) {
         cmocka_unit_test(machines_are_read),
         cmocka_unit_test(this_machine_is_what_the_process_may_use),
         cmocka_unit_test(every_rank_has_its_share),
+        cmocka_unit_test(ranks_beyond_them_share_evenly),
         cmocka_unit_test(ranks_stay_in_their_domain),
         cmocka_unit_test(what_is_left_of_a_machine_is_shared),
     };

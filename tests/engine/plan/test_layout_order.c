@@ -1,0 +1,60 @@
+/* test_layout_order.c - which of two layouts comes first: what was tried before what is predicted, and the
+ * simpler one of two that take the same time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/plan/layout_search.h"
+
+static bt_layout layout(int pp, int tp, int zero, double predicted_s, double trial_s) {
+    bt_layout l = {.shape = {.pp = pp, .dp_replicate = 1, .dp_shard = 2, .tp = tp},
+                   .zero = zero,
+                   .fits = true,
+                   .trial_s = trial_s};
+    l.time.step.step_s = predicted_s;
+    return l;
+}
+
+static void tried_ones_come_first(void **state) {
+    (void)state;
+    bt_layout at[] = {layout(1, 1, 0, 1.0, 0), layout(1, 2, 0, 1.05, 1.2),
+                      layout(2, 1, 0, 1.1, 0.9), layout(1, 1, 1, 1.2, 0)};
+    bt_layouts l = {.at = at, .n = 4};
+    bt_layouts_prefer_tried(&l);
+    assert_true(at[0].trial_s == 0.9 && at[1].trial_s == 1.2);
+    assert_true(bt_layout_step_s(&at[0]) == 0.9 && bt_layout_step_s(&at[2]) == 1.0);
+    assert_true(at[3].time.step.step_s == 1.2);
+}
+
+static void near_ones_are_the_same(void **state) {
+    (void)state;
+    /* a group and shards gain 1 %: plain data parallelism is preferred, and the rest keeps its order */
+    bt_layout at[] = {layout(1, 2, 0, 0.99, 1.0), layout(1, 1, 3, 1, 1.005),
+                      layout(1, 1, 0, 1, 1.01), layout(1, 1, 0, 1, 1.05)};
+    bt_layouts l = {.at = at, .n = 4};
+    bt_layouts_prefer_tried(&l);
+    assert_true(at[0].trial_s == 1.01);
+    assert_true(at[1].trial_s == 1.0 && at[2].trial_s == 1.005 && at[3].trial_s == 1.05);
+    /* beyond that the faster one is */
+    at[0].trial_s = 1.03;
+    bt_layouts_prefer_tried(&l);
+    assert_true(at[0].trial_s == 1.005);
+    /* what does not fit is no choice, however simple */
+    at[0] = layout(1, 2, 0, 1, 0);
+    at[1] = layout(1, 1, 0, 1.001, 0);
+    at[1].fits = false;
+    l.n = 2;
+    bt_layouts_prefer_tried(&l);
+    assert_int_equal(at[0].shape.tp, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tried_ones_come_first),
+        cmocka_unit_test(near_ones_are_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
