@@ -248,6 +248,9 @@ bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) {
     f->memory = t;
     bt_code code = make_rows(t, err);
     if (code == BT_OK) code = bt_opts_yaml(&t->opts, path, err);
+    if (code == BT_NOTFOUND)
+        return bt_fail(err, code, "there is no file '%.140s' ('bitrain sweep --help' shows one)",
+                       path);
     f->head = t->values.head;
     if (code == BT_OK) code = take_settings(f, t, err);
     if (code == BT_OK) code = check_head(f, err);

@@ -75,7 +75,12 @@ static bt_code read_file(bt_opts *o, const char *word, bt_err *err) {
                            "'%.120s' is data, not a configuration file (did you mean '--data "
                            "%.60s'?)",
                            word, word);
-    return bt_opts_yaml(o, word, err);
+    const bt_code code = bt_opts_yaml(o, word, err);
+    if (code != BT_NOTFOUND) return code;
+    return bt_fail(err, code,
+                   "there is no file '%.140s' ('bitrain train --print-config' prints one to begin "
+                   "from)",
+                   word);
 }
 
 bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,

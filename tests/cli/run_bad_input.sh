@@ -27,7 +27,7 @@ rows=$(cat <<'END'
 2 | train --steps many                          | --steps must be a whole number from 0
 2 | train --set optim.lrr=1                     | did you mean 'optim.lr'?
 2 | train {conf}                                | conf.yaml:4: unknown option 'optim.lrr' (did you mean 'optim.lr'?)
-3 | train {tmp}/none.yaml                       | none.yaml': No such file or directory
+3 | train {tmp}/none.yaml                       | none.yaml' ('bitrain train --print-config' prints one to begin from)
 2 | train {junk}                                | junk
 1 | train {tmp}                                 | Is a directory
 2 | train {conf} other.yaml                     | unexpected word 'other.yaml'
@@ -80,7 +80,7 @@ rows=$(cat <<'END'
 2 | ctl last                                    | ctl wants a run and a verb
 3 | ctl last pause                              | none.db
 2 | sweep                                       | no file given
-3 | sweep {tmp}/none.yaml                       | none.yaml
+3 | sweep {tmp}/none.yaml                       | none.yaml' ('bitrain sweep --help' shows one)
 2 | sweep {empty}                               | the space is empty
 3 | compare --group-by nonsense                 | none.db
 2 | show                                        | no run given
