@@ -7,6 +7,7 @@
 #include "cli/common/command.h"
 #include "cli/common/signals.h"
 #include "cli/train/rank_run.h"
+#include "cli/train/rank_stack.h"
 #include "engine/base/log.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/run_control.h"
@@ -166,6 +167,8 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_text sample;
         bt_text_init(&sample);
         place = bt_rank_progress_map(w->places, bt_comm_rank(world));
+        if (place) bt_traffic_count_in(&place->exchanges);
+        bt_rank_stack_on_signal(bt_comm_rank(world));
         const bt_rank_run run = {.cfg = &cfg,
                                  .isa = &isa,
                                  .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL,

@@ -34,8 +34,9 @@ typedef struct bt_place {
     _Atomic int32_t at; /* bt_place_id */
     _Atomic int32_t pid;
     _Atomic int64_t step, since_ns;
-    _Atomic int32_t failed; /* 1: it ends by itself, and says why */
-    char unused[36];
+    _Atomic int32_t failed;    /* 1: it ends by itself, and says why */
+    _Atomic int64_t exchanges; /* with other ranks that it has begun, of all kinds */
+    char unused[24];
 } bt_place;
 _Static_assert(sizeof(bt_place) == 64, "slots of two ranks share no cache line");
 

@@ -74,6 +74,7 @@ struct bt_job {
 
     bt_hosts hosts;     /* of --hosts */
     bt_host *lost_host; /* for whose silence this attempt was ended; NULL: none */
+    int stacks;         /* that ranks told since they were asked */
     int leaving;        /* rank that a signal told to leave in this attempt; -1: none */
 
     char where[200]; /* the ranks of this host were when the attempt ended; "": not known */
@@ -123,6 +124,8 @@ void bt_job_show_attempt(const bt_job *job);
 /* the ranks have told who they are: from here on their deaths are seen without mpirun */
 void bt_job_watch_ranks(bt_job *job);
 void bt_job_hear_deaths(bt_job *job);
+/* the ranks hang: those of this host say where, and all are ended */
+void bt_job_end_hung(bt_job *job);
 /* after mpirun: no rank lives any more */
 void bt_job_end_ranks(bt_job *job);
 /* nothing of it runs; clear_away sees to its records and its folder */

@@ -115,6 +115,26 @@ void bt_job_hear_deaths(bt_job *job) {
     }
 }
 
+/* The ranks of this host say where they are, as far as they can (cli/train/rank_stack.h). */
+static void ask_for_stacks(bt_job *job) {
+    enum { WAIT_MS = 300 };
+    const int64_t until = bt_now_ns() + WAIT_MS * INT64_C(1000000);
+    job->stacks = 0;
+    const int asked = bt_rank_watch_signal(&job->watch, SIGUSR2);
+    (void)bt_rank_watch_signal(&job->watch,
+                               SIGCONT); /* one that is stopped says it when it goes on */
+    while (job->stacks < asked && bt_now_ns() < until && job->child.out >= 0) {
+        struct pollfd p = {job->child.out, POLLIN, 0};
+        if (poll(&p, 1, 10) == 1 && !bt_output_drain(&job->output, job->child.out)) return;
+    }
+}
+
+void bt_job_end_hung(bt_job *job) {
+    ask_for_stacks(job);
+    job->hung = true;
+    bt_proc_kill_session(job->child.pid, 1);
+}
+
 void bt_job_end_ranks(bt_job *job) {
     /* a search among all processes only where a rank may be unknown */
     const bool known = job->watch.n > 0 && job->watch.n == (size_t)job->world_size;

@@ -152,11 +152,6 @@ static void check_slow(bt_job *job, int64_t now) {
                      rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
-static void end_hung(bt_job *job) {
-    job->hung = true;
-    bt_proc_kill_session(job->child.pid, 1);
-}
-
 /* A rank that a signal stopped does not go on by itself, and all wait for it: where a restart is
  * allowed it is ended soon. (One under a debugger is in another state.) */
 static void check_stopped(bt_job *job, int64_t now) {
@@ -189,7 +184,7 @@ static void check_stopped(bt_job *job, int64_t now) {
         name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, BT_EVENT_FAILURE, rank, "%s: the ranks are ended after %.0f s",
                      who[0] ? who + 2 : "a rank is stopped", limit);
-        end_hung(job);
+        bt_job_end_hung(job);
     }
 }
 
@@ -208,7 +203,7 @@ static void check_hang(bt_job *job, int64_t now) {
     if (!bt_hang_look(&job->hang, &job->places, now, median, &hang)) return;
     bt_job_event(job, BT_EVENT_FAILURE, hang.rank, "%s (%.1f s are allowed): the ranks are ended",
                  hang.what, hang.limit_s);
-    end_hung(job);
+    bt_job_end_hung(job);
 }
 
 static void check_health(bt_job *job) {
@@ -234,7 +229,7 @@ static void check_health(bt_job *job) {
         name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, BT_EVENT_FAILURE, rank, "no step for %.0f s: the ranks are ended%s",
                      bt_health_silence_s(&job->health, now), who);
-        end_hung(job);
+        bt_job_end_hung(job);
         break;
     case BT_HEALTH_FINE: break;
     }
@@ -435,7 +430,9 @@ static bt_code attempts(bt_job *job, bt_err *err) {
 }
 
 static void on_note(void *ctx, const char *text) {
-    bt_job_event(ctx, BT_EVENT_WARNING, -1, "%s", text);
+    bt_job *job = ctx;
+    job->stacks += strncmp(text, "stack of rank ", strlen("stack of rank ")) == 0;
+    bt_job_event(job, BT_EVENT_WARNING, -1, "%s", text);
 }
 
 static bt_code open_job(bt_job *job, bt_err *err) {

@@ -20,7 +20,7 @@ enum { REDUCE_CHUNK_BYTES = 16 << 20 };
 static struct bt_comm world = {.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
 static bool mpi_started;
 static int local_rank, local_size = 1;
-static int *hosts; /* (world) NULL: one rank */
+static int *hosts;          /* (world) NULL: one rank */
 static uint64_t bytes_logical, bytes_wire;
 size_t bt_comm_chunk_elems = INT_MAX;
 
@@ -321,6 +321,7 @@ bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op o
     if (c->size == 1 || n == 0) return BT_OK;
     BT_TRY(fits(n, err));
     MPI_Request q;
+    bt_traffic_next();
     int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_INT64_T,
                             op == BT_SUM   ? MPI_SUM
                             : op == BT_MAX ? MPI_MAX
@@ -339,6 +340,7 @@ bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int 
     }
     BT_TRY(fits(bytes, err));
     MPI_Request q;
+    bt_traffic_next();
     int rc = MPI_Igather(x, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root, c->mpi, &q);
     count_started(c, BT_COLL_GATHER, c->rank != root ? bytes : 0);
     return started(rc, q, "gather", r, err);

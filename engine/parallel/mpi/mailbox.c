@@ -38,6 +38,7 @@ void bt_mailbox_destroy(bt_mailbox *b) {
 void bt_mailbox_begin(bt_mailbox *b) {
     b->n = 0;
     b->bytes_logical = b->bytes_wire = 0;
+    bt_traffic_next();
     b->begin_ns = bt_now_ns();
 }
 

@@ -8,6 +8,7 @@
 
 static bt_traffic counters[BT_COLL_COUNT][BT_AXIS_COUNT];
 static bt_pair pairs[BT_PAIRS_MAX];
+static _Atomic int64_t *begun;
 
 #define BT_COLL(id, name) name,
 #define BT_AXIS(id, name)
@@ -51,7 +52,16 @@ void bt_pair_add(int from, const bt_pair *more) {
 const bt_pair *bt_pair_get(int from) { return &pairs[from]; }
 void bt_pairs_reset(void) { memset(pairs, 0, sizeof pairs); }
 
+void bt_traffic_count_in(_Atomic int64_t *at) { begun = at; }
+
+void bt_traffic_next(void) {
+    if (begun)
+        atomic_store_explicit(begun, atomic_load_explicit(begun, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+}
+
 bt_traffic_mark bt_traffic_begin(void) {
+    bt_traffic_next();
     return (bt_traffic_mark){bt_now_ns(), bt_comm_bytes_logical(), bt_comm_bytes_wire()};
 }
 

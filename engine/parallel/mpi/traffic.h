@@ -11,6 +11,7 @@
 #ifndef BT_ENGINE_PARALLEL_MPI_TRAFFIC_H
 #define BT_ENGINE_PARALLEL_MPI_TRAFFIC_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define BT_COLL(id, name) BT_COLL_##id,
@@ -52,6 +53,11 @@ typedef struct bt_pair {
 void bt_pair_add(int from, const bt_pair *more); /* `from`: rank of the world */
 const bt_pair *bt_pair_get(int from);            /* below BT_PAIRS_MAX */
 void bt_pairs_reset(void);
+
+/* *at: how many exchanges this rank has begun, of all kinds, for whoever looks from outside; NULL: nobody. Ranks in
+ * the same place of a data-parallel job have begun as many */
+void bt_traffic_count_in(_Atomic int64_t *at);
+void bt_traffic_next(void); /* another one begins; of bt_traffic_begin too */
 
 /* around a blocking exchange: its time, and the bytes that comm.h counts meanwhile */
 typedef struct bt_traffic_mark {

@@ -114,8 +114,10 @@ static bool advance(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t 
         *k = (struct bt_hang_rank){.seen = s,
                                    .waited_ns = load->waited_ns,
                                    .late_ns = first || late_ns ? now_ns - s.since_ns : 0};
-    } else
+    } else {
         k->late_ns += late_ns;
+        k->seen.exchanges = s.exchanges;
+    }
     k->stuck_s = (double)(now_ns - s.since_ns - k->late_ns -
                           (load->waited_ns > k->waited_ns ? load->waited_ns - k->waited_ns : 0)) /
                  1e9;
@@ -149,24 +151,39 @@ static void add(behind *b, const bt_hang_watch *h, int r, const bt_rank_load *lo
     if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
 }
 
+/* ", after 412 exchanges, of which another rank has begun 413"; "" where they are not counted */
+static void say_exchanges(const bt_hang_watch *h, const struct bt_hang_rank *k, char *out,
+                          size_t size) {
+    int64_t most = k->seen.exchanges;
+    for (int r = 0; r < h->n; r++)
+        if (h->rank[r].seen.at != BT_AT_NOWHERE && h->rank[r].seen.exchanges > most)
+            most = h->rank[r].seen.exchanges;
+    out[0] = '\0';
+    if (k->seen.exchanges < 1) return;
+    const int n = snprintf(out, size, ", after %lld exchanges", (long long)k->seen.exchanges);
+    if (most > k->seen.exchanges)
+        snprintf(out + n, size - (size_t)n, " (another rank: %lld)", (long long)most);
+}
+
 static void say(const bt_hang_watch *h, const behind *b, bt_hang *out) {
-    char where[100], wchan[64] = "", path[64];
+    char where[100], wchan[64] = "", path[64], exchanges[80];
     const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
     const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
     bt_rank_progress_say(where, sizeof where, &k->seen);
+    say_exchanges(h, k, exchanges, sizeof exchanges);
     snprintf(path, sizeof path, "/proc/%d/wchan", k->seen.pid);
     if (!read_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';
     if (out->rank < 0)
         snprintf(
             out->what, sizeof out->what,
-            "all %d ranks are %s since %.1f s and none goes on (the transport between them, or "
+            "all %d ranks are %s since %.1f s%s and none goes on (the transport between them, or "
             "one of them)",
-            b->n, where, since_s);
+            b->n, where, since_s, exchanges);
     else
-        snprintf(out->what, sizeof out->what, "rank %d (pid %d) is %s since %.1f s, %s%s%s%s",
+        snprintf(out->what, sizeof out->what, "rank %d (pid %d) is %s since %.1f s, %s%s%s%s%s",
                  out->rank, k->seen.pid, where, since_s,
                  out->rank == b->blocked && b->n_blocked ? "asleep" : "running",
-                 wchan[0] && b->n_blocked ? " in " : "", b->n_blocked ? wchan : "",
+                 wchan[0] && b->n_blocked ? " in " : "", b->n_blocked ? wchan : "", exchanges,
                  b->known > b->n ? "; the others wait for it" : "");
 }
 

@@ -37,6 +37,7 @@ static seen look(const bt_place *p) {
               .pid = atomic_load_explicit(&p->pid, memory_order_relaxed)};
     s.step = atomic_load_explicit(&p->step, memory_order_relaxed);
     s.since_ns = atomic_load_explicit(&p->since_ns, memory_order_relaxed);
+    s.exchanges = atomic_load_explicit(&p->exchanges, memory_order_relaxed);
     if (s.at < 0 || s.at >= BT_AT_COUNT) s.at = BT_AT_NOWHERE;
     /* a dying rank may have written half of it: times and steps that can be reckoned with */
     if (s.since_ns < 0) s.since_ns = 0;

@@ -24,6 +24,7 @@ typedef struct bt_rank_progress {
 typedef struct bt_rank_seen { /* where a rank is */
     int at, pid;              /* bt_place_id */
     int64_t step, since_ns;
+    int64_t exchanges; /* that it has begun since its start */
 } bt_rank_seen;
 
 bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank);

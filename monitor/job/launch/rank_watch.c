@@ -74,10 +74,14 @@ pid_t bt_rank_watch_pid(const bt_rank_watch *w, int rank) {
     return 0;
 }
 
-void bt_rank_watch_kill(const bt_rank_watch *w) {
+int bt_rank_watch_signal(const bt_rank_watch *w, int signal) {
+    int n = 0;
     for (size_t i = 0; i < w->n; i++)
-        if (w->at[i].fd >= 0) (void)syscall(SYS_pidfd_send_signal, w->at[i].fd, SIGKILL, NULL, 0);
+        n += w->at[i].fd >= 0 && syscall(SYS_pidfd_send_signal, w->at[i].fd, signal, NULL, 0) == 0;
+    return n;
 }
+
+void bt_rank_watch_kill(const bt_rank_watch *w) { (void)bt_rank_watch_signal(w, SIGKILL); }
 
 size_t bt_rank_watch_wait(bt_rank_watch *w, double wait_s) {
     const int64_t until = bt_now_ns() + (int64_t)(wait_s * 1e9);

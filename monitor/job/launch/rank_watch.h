@@ -31,6 +31,8 @@ void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid);
  * can say any more. */
 int bt_rank_watch_next(bt_rank_watch *w, int *signal);
 pid_t bt_rank_watch_pid(const bt_rank_watch *w, int rank); /* 0: not watched */
+/* to those that live; how many */
+int bt_rank_watch_signal(const bt_rank_watch *w, int signal);
 /* SIGKILL to those that live */
 void bt_rank_watch_kill(const bt_rank_watch *w);
 /* waits until none lives, at most wait_s; takes up those that are our children by now. Returns the

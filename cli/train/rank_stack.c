@@ -1,0 +1,58 @@
+/* rank_stack.c - the handler of SIGUSR2 in a rank. What it calls takes no lock that a hanging rank could hold but the
+ * loader's; a rank that is asked is ended afterwards in any case. */
+#include "cli/train/rank_stack.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { DEPTH = 32, OWN = 2 /* the handler, and the kernel's return from it */ };
+static int me;
+
+/* of the function, or its object and the offset */
+static const char *name_of(void *at, char *out, size_t size) {
+    Dl_info where;
+    memset(&where, 0, sizeof where);
+    (void)dladdr(at, &where);
+    if (where.dli_sname) return where.dli_sname;
+    const char *file = where.dli_fname ? strrchr(where.dli_fname, '/') : NULL;
+    snprintf(out, size, "%s+0x%zx", file ? file + 1 : "?",
+             (size_t)((const char *)at - (const char *)where.dli_fbase));
+    return out;
+}
+
+static void on_signal(int sig) {
+    char line[900];
+    void *frames[DEPTH];
+    if (getpid() != (pid_t)syscall(SYS_gettid)) { /* MPI's threads take signals too */
+        (void)syscall(SYS_tgkill, getpid(), getpid(), sig);
+        return;
+    }
+    const int depth = backtrace(frames, DEPTH);
+    size_t n = (size_t)snprintf(line, sizeof line, "bitrain: warning: stack of rank %d:", me);
+    for (int i = OWN; i < depth; i++) {
+        char other[96];
+        const char *name = name_of(frames[i], other, sizeof other);
+        const size_t more = strlen(name) + 3;
+        if (n + more + 2 > sizeof line) break;
+        n += (size_t)sprintf(line + n, "%s%s", i == OWN ? " " : " < ", name);
+        if (strcmp(name, "main") == 0) break;
+    }
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, n) < 0) return;
+}
+
+void bt_rank_stack_on_signal(int rank) {
+    void *frames[DEPTH];
+    struct sigaction a;
+    me = rank;
+    (void)backtrace(frames, DEPTH); /* which loads what it needs, now */
+    memset(&a, 0, sizeof a);
+    a.sa_handler = on_signal;
+    a.sa_flags = SA_RESTART;
+    sigaction(SIGUSR2, &a, NULL);
+}
