@@ -15,6 +15,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
 #include "engine/plan/plan.h"
+#include "monitor/job/launch/host_file.h"
 #include "monitor/job/launch/launch.h"
 
 typedef struct rank_plan {
@@ -359,6 +360,14 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     return code;
 }
 
+/* who holds what depends on who shares a host */
+static void expect_hosts(const bt_train_plan *p) {
+    enum { HOSTS_MOST = 4096 };
+    static int slots[HOSTS_MOST];
+    if (p->cfg.hosts[0])
+        bt_comm_expect_hosts(slots, bt_host_file_each(p->cfg.hosts, slots, HOSTS_MOST));
+}
+
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     bt_mesh_shape mesh;
     bt_train_data data;
@@ -368,6 +377,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *cfg = p->cfg;
     if (cfg->threads < 1) cfg->threads = 1; /* other hosts decide for themselves */
+    expect_hosts(p);
     bt_run_cfg_mesh(cfg, &mesh);
     /* the packed form of weights is the set's own */
     bt_code code = bt_kernels_select(cfg->isa, err);

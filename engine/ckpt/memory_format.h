@@ -22,7 +22,8 @@ typedef struct memory_head {
     uint64_t table_hash;        /* XXH3-64 of the table, in which every section's hash is */
     char run[64], isa[32], build[64];
     char values[MEMORY_VALUES];
-    char unused[752];
+    uint32_t spread; /* 1: the parts of the state lie on several hosts */
+    char unused[748];
     uint64_t self_hash; /* XXH3-64 of what precedes; 0 while the segment is written */
 } memory_head;
 _Static_assert(sizeof(memory_head) == 65536, "whole pages");
@@ -36,6 +37,55 @@ static inline uint64_t memory_data_begin(uint64_t n_sections) {
 }
 
 #define MEMORY_PREFIX "state-"
+
+/* ---- memory_pair.c: two segments of one rank's part, written in turn ---- */
+typedef struct memory_segment {
+    char path[4096];
+    unsigned char *at; /* mapped; NULL: not taken */
+    bool made;         /* by us, just now */
+} memory_segment;
+/* makes or takes over the file of that name and length, mapped */
+bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) BT_MUST_CHECK;
+typedef struct memory_pair {
+    memory_segment seg[2];
+    uint64_t bytes; /* of a segment */
+    int next;       /* which is written next */
+} memory_pair;
+
+typedef struct memory_pair_name {
+    const char *dir;
+    int rank, world_size;
+    uint64_t layout;  /* hash of the table, without the hashes of the data */
+    const char *kind; /* "": the rank's own, "m": the copy on the next host */
+} memory_pair_name;
+void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes);
+/* bytes that are still to be taken */
+uint64_t ckpt_pair_missing(const memory_pair *p);
+/* Takes both. The state that this attempt began from (NULL: none) must outlive the first one of its own:
+ * the segment that does not hold it is written first, and ranks may choose differently */
+bt_code ckpt_pair_take(memory_pair *p, const bt_memory_id *begun_from, bt_err *err) BT_MUST_CHECK;
+void ckpt_pair_close(memory_pair *p); /* accepts all-zero; the segments stay */
+/* those that were just made */
+void ckpt_pair_remove(memory_pair *p);
+static inline memory_head *ckpt_pair_head(const memory_pair *p) {
+    return (memory_head *)p->seg[p->next].at;
+}
+
+/* ---- memory_mirror.c: copies of the parts of another host's ranks ---- */
+typedef struct memory_mirror memory_mirror;
+/* Which parts this rank keeps, and their bytes; takes no room yet. own: of this rank. Collective */
+bt_code ckpt_mirror_create(memory_mirror **out, bt_comm *world, const memory_pair_name *own,
+                           uint64_t bytes, bt_err *err) BT_MUST_CHECK;
+uint64_t ckpt_mirror_missing(const memory_mirror *m);
+bt_code ckpt_mirror_take(memory_mirror *m, const bt_memory_id *begun_from, bt_err *err)
+    BT_MUST_CHECK;
+/* This rank's segment, whose head is `valid`, goes to the rank that keeps it, and those that this rank
+ * keeps come. Collective; returns when all that this rank sends and keeps has arrived */
+bt_code ckpt_mirror_exchange(memory_mirror *m, const unsigned char *segment,
+                             const memory_head *valid, bt_err *err) BT_MUST_CHECK;
+size_t ckpt_mirror_total(const memory_mirror *m); /* bytes of both segments of all that are kept */
+/* remove: what ckpt_mirror_take made. Accepts NULL */
+void ckpt_mirror_destroy(memory_mirror *m, bool remove);
 
 /* ---- memory_read.c ---- */
 typedef struct memory_mapped {
@@ -60,9 +110,30 @@ bool ckpt_memory_is_of(const memory_head *h, const bt_memory_id *id);
 /* of the newest state that is complete, NULL: none */
 const memory_head *ckpt_memory_newest(const memory_segments *all);
 void ckpt_memory_describe(const memory_head *h, bt_memory_id *id, bt_ckpt_meta *meta);
-/* name: for messages. Codes of bt_memory_state_load */
+/* the part of that rank of a state; NULL: it is not among them. A part may be there twice */
+const memory_mapped *ckpt_memory_part(const memory_segments *all, const bt_memory_id *id,
+                                      uint32_t rank);
+/* name: for messages. some: parts that no slice touches may be absent. Codes of bt_memory_state_load */
 bt_code ckpt_memory_load(const memory_segments *all, const char *name, const bt_memory_id *id,
-                         const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+                         const bt_ckpt_slice *slices, size_t n, bool some, bt_err *err)
+    BT_MUST_CHECK;
+/* whether a slice has elements in a segment with this head and table. BT_NOMEM */
+bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
+                            const bt_ckpt_slice *slices, size_t n, bool *touches, bt_err *err)
+    BT_MUST_CHECK;
+/* ---- memory_gather.c ---- */
+typedef struct memory_spread { /* a state whose parts lie on several hosts */
+    const char *dir;           /* on this host */
+    bt_comm *world;
+    bt_memory_id id;
+    int parts; /* ranks of the world that wrote it */
+} memory_spread;
+/* `all`, the segments of dir, becomes what the ranks of this host need for the slices: parts that are not
+ * there come from another host. Collective; the same code on all ranks, BT_FORMAT where a part is nowhere */
+bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
+                           const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+
+/* ---- memory_read.c ---- */
 /* removes the segments of attempts below this one, that is of other layouts */
 void ckpt_memory_drop_older(const char *dir, int64_t attempt);
 

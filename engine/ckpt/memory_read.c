@@ -97,14 +97,16 @@ static bool belongs(const memory_head *h, const memory_head *to) {
 /* every rank of its world has one */
 static bool is_complete(const memory_segments *all, const memory_head *of) {
     uint32_t n = 0;
-    for (size_t i = 0; i < all->n; i++) n += belongs(memory_head_of(&all->at[i]), of);
-    if (n != of->world_size) return false;
-    for (size_t i = 0; i < all->n; i++) /* no rank twice */
-        for (size_t k = 0; k < i; k++) {
-            const memory_head *a = memory_head_of(&all->at[i]), *b = memory_head_of(&all->at[k]);
-            if (belongs(a, of) && belongs(b, of) && a->rank == b->rank) return false;
+    for (size_t i = 0; i < all->n; i++) {
+        const memory_head *a = memory_head_of(&all->at[i]);
+        bool twice = false;
+        for (size_t k = 0; k < i && !twice; k++) {
+            const memory_head *b = memory_head_of(&all->at[k]);
+            twice = belongs(b, of) && a->rank == b->rank;
         }
-    return true;
+        n += belongs(a, of) && a->rank < of->world_size && !twice;
+    }
+    return n == of->world_size;
 }
 
 static bool newer(const memory_head *a, const memory_head *b) {
@@ -115,13 +117,23 @@ const memory_head *ckpt_memory_newest(const memory_segments *all) {
     const memory_head *best = NULL;
     for (size_t i = 0; i < all->n; i++) {
         const memory_head *h = memory_head_of(&all->at[i]);
-        if (h->rank == 0 && (!best || newer(h, best)) && is_complete(all, h)) best = h;
+        if (h->rank == 0 && (!best || newer(h, best)) && (h->spread || is_complete(all, h)))
+            best = h;
     }
     return best;
 }
 
 bool ckpt_memory_is_of(const memory_head *h, const bt_memory_id *id) {
     return h->attempt == id->attempt && h->number == id->number && h->step == id->step;
+}
+
+const memory_mapped *ckpt_memory_part(const memory_segments *all, const bt_memory_id *id,
+                                      uint32_t rank) {
+    for (size_t i = 0; i < all->n; i++) {
+        const memory_head *h = memory_head_of(&all->at[i]);
+        if (h->rank == rank && ckpt_memory_is_of(h, id)) return &all->at[i];
+    }
+    return NULL;
 }
 
 void ckpt_memory_describe(const memory_head *h, bt_memory_id *id, bt_ckpt_meta *meta) {
@@ -167,39 +179,65 @@ static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out,
     return BT_OK;
 }
 
-static bt_code collect(memory_source *m, const bt_memory_id *id, bt_err *err) {
+static void put_sections(ckpt_source *to, const memory_head *h, const section_head *table,
+                         uint32_t file) {
+    uint64_t at = memory_data_begin(h->n_sections);
+    for (size_t k = 0; k < h->n_sections; at = memory_next(at, &table[k]), k++)
+        to->sections[to->n++] = (ckpt_section){.head = table[k], .data_offset = at, .file = file};
+}
+
+static bt_code take_sections(ckpt_source *to, size_t n, bt_err *err) {
+    to->sections = calloc(n + 1, sizeof *to->sections);
+    return to->sections ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
+}
+
+/* each part once */
+static bool counts(const memory_segments *all, size_t i, const bt_memory_id *id) {
+    const memory_head *h = memory_head_of(&all->at[i]);
+    return ckpt_memory_is_of(h, id) && ckpt_memory_part(all, id, h->rank) == &all->at[i];
+}
+
+static bt_code collect(memory_source *m, const bt_memory_id *id, bool some, bt_err *err) {
     size_t n = 0, found = 0;
     uint32_t world = 0;
     for (size_t i = 0; i < m->all->n; i++) {
+        if (!counts(m->all, i, id)) continue;
         const memory_head *h = memory_head_of(&m->all->at[i]);
-        if (!ckpt_memory_is_of(h, id)) continue;
         n += h->n_sections;
         world = h->world_size;
         found++;
     }
-    if (found == 0 || found != world)
+    if (!some && (found == 0 || found != world))
         return bt_fail(err, BT_FORMAT,
                        "the state in memory ('%s') has %zu of %u ranks' parts of step %lld",
                        m->from.name, found, world, (long long)id->step);
-    m->from.sections = calloc(n + 1, sizeof *m->from.sections);
-    if (!m->from.sections) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
+    BT_TRY(take_sections(&m->from, n, err));
     for (size_t i = 0; i < m->all->n; i++) {
+        if (!counts(m->all, i, id)) continue;
         const memory_head *h = memory_head_of(&m->all->at[i]);
-        if (!ckpt_memory_is_of(h, id)) continue;
-        const section_head *table = (const section_head *)(m->all->at[i].at + sizeof *h);
-        uint64_t at = memory_data_begin(h->n_sections);
-        for (size_t k = 0; k < h->n_sections; at = memory_next(at, &table[k]), k++)
-            m->from.sections[m->from.n++] =
-                (ckpt_section){.head = table[k], .data_offset = at, .file = (uint32_t)i};
+        put_sections(&m->from, h, (const section_head *)(m->all->at[i].at + sizeof *h),
+                     (uint32_t)i);
     }
     ckpt_source_sort(&m->from);
     return BT_OK;
 }
 
+bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
+                            const bt_ckpt_slice *slices, size_t n, bool *touches, bt_err *err) {
+    ckpt_source s = {0};
+    *touches = false;
+    BT_TRY(take_sections(&s, h->n_sections, err));
+    put_sections(&s, h, table, 0);
+    ckpt_source_sort(&s);
+    for (size_t i = 0; i < n && !*touches; i++) *touches = ckpt_source_touches(&s, &slices[i]);
+    ckpt_source_release(&s);
+    return BT_OK;
+}
+
 bt_code ckpt_memory_load(const memory_segments *all, const char *name, const bt_memory_id *id,
-                         const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+                         const bt_ckpt_slice *slices, size_t n, bool some, bt_err *err) {
     memory_source m = {.from = {.name = name, .read = read_section}, .all = all};
-    bt_code code = collect(&m, id, err);
+    bt_code code = collect(&m, id, some, err);
     for (size_t i = 0; i < n && code == BT_OK; i++)
         code = ckpt_source_fill(&m.from, &slices[i], err);
     ckpt_source_release(&m.from);
@@ -210,7 +248,7 @@ bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_c
                              size_t n, bt_err *err) {
     memory_segments all;
     ckpt_memory_open(&all, dir);
-    const bt_code code = ckpt_memory_load(&all, dir, id, slices, n, err);
+    const bt_code code = ckpt_memory_load(&all, dir, id, slices, n, false, err);
     ckpt_memory_close(&all);
     return code;
 }

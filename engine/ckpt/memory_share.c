@@ -11,7 +11,10 @@ enum { PIECE = 64 << 20 }; /* bytes of one broadcast */
 struct bt_memory_found {
     memory_segments all;
     bt_memory_id id;
-    const char *name; /* borrowed */
+    const char *name; /* borrowed, as the next */
+    bt_comm *world;
+    bool spread;
+    int parts; /* of the state: ranks of the world that wrote it */
 };
 
 bool bt_memory_is_here(int rank) { return bt_comm_host(rank) == bt_comm_host(0); }
@@ -87,22 +90,46 @@ static bt_code share(bt_memory_found *f, bt_comm *world, bt_err *err) {
 
 /* ---- which state ------------------------------------------------------------------------------- */
 
+typedef struct choice { /* as it is sent */
+    bt_memory_id id;
+    int64_t spread, parts;
+} choice;
+
 /* All ranks of the first host look, and must find the same. */
-static bt_code look(bt_memory_found *f, bt_comm *world, bt_err *err) {
+static bt_code look(bt_memory_found *f, bt_err *err) {
+    bt_comm *world = f->world;
     const bool here = bt_memory_is_here(bt_comm_rank(world));
+    choice mine = {0}, first;
     if (here) ckpt_memory_open(&f->all, f->name);
     const memory_head *h = here ? ckpt_memory_newest(&f->all) : NULL;
-    if (h) ckpt_memory_describe(h, &f->id, NULL);
+    if (h) {
+        ckpt_memory_describe(h, &mine.id, NULL);
+        mine.spread = h->spread;
+        mine.parts = h->world_size;
+    }
     bt_code code = h || !here ? BT_OK
                               : bt_fail(err, BT_FORMAT, "there is no whole state in memory ('%s')",
                                         f->name);
     BT_TRY(bt_agree(world, code, err));
-    bt_memory_id first = f->id;
+    first = mine;
     BT_TRY(bt_broadcast(world, &first, sizeof first, 0, err));
-    if (here && memcmp(&first, &f->id, sizeof first) != 0)
+    if (here && memcmp(&first, &mine, sizeof first) != 0)
         code = bt_fail(err, BT_FORMAT, "the ranks find different states in memory ('%s')", f->name);
-    f->id = first;
+    f->id = first.id;
+    f->spread = first.spread != 0;
+    f->parts = (int)first.parts;
     return bt_agree(world, code, err);
+}
+
+/* every part of a state says the same: what rank 0 of those who wrote it said */
+static bt_code describe(const bt_memory_found *f, bt_ckpt_meta *meta, bt_err *err) {
+    bt_memory_id id;
+    memory_head h;
+    if (bt_comm_rank(f->world) == 0)
+        h = *memory_head_of(ckpt_memory_part(&f->all, &f->id, 0)); /* which look found */
+    BT_TRY(bt_broadcast(f->world, &h, sizeof h, 0, err));
+    ckpt_memory_describe(&h, &id, meta);
+    return BT_OK;
 }
 
 bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
@@ -113,25 +140,26 @@ bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *wo
         world, f ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a list of states"), err);
     if (code == BT_OK) {
         f->name = dir;
-        code = look(f, world, err);
+        f->world = world;
+        code = look(f, err);
     }
-    if (code == BT_OK && !bt_memory_all_here(world)) code = share(f, world, err);
-    if (code != BT_OK) {
-        bt_memory_found_close(f);
-        *out = NULL;
-        return code;
+    if (code == BT_OK && f->spread && !bt_memory_is_here(bt_comm_rank(world)))
+        ckpt_memory_open(&f->all, dir);
+    if (code == BT_OK && !f->spread && !bt_memory_all_here(world)) code = share(f, world, err);
+    if (code == BT_OK) code = describe(f, meta, err);
+    if (code == BT_OK) {
+        *id = f->id;
+        return BT_OK;
     }
-    *id = f->id;
-    for (size_t i = 0; i < f->all.n; i++) {
-        const memory_head *h = memory_head_of(&f->all.at[i]);
-        if (!ckpt_memory_is_of(h, id)) continue;
-        ckpt_memory_describe(h, id, meta); /* every segment of a state says the same */
-        break;
-    }
-    return BT_OK;
+    bt_memory_found_close(f);
+    *out = NULL;
+    return code;
 }
 
-bt_code bt_memory_found_load(const bt_memory_found *f, const bt_ckpt_slice *slices, size_t n,
+bt_code bt_memory_found_load(bt_memory_found *f, const bt_ckpt_slice *slices, size_t n,
                              bt_err *err) {
-    return ckpt_memory_load(&f->all, f->name, &f->id, slices, n, err);
+    const memory_spread s = {f->name, f->world, f->id, f->parts};
+    if (f->spread) BT_TRY(ckpt_memory_gather(&f->all, &s, slices, n, err));
+    return bt_agree(f->world, ckpt_memory_load(&f->all, f->name, &f->id, slices, n, f->spread, err),
+                    err);
 }

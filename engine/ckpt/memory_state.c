@@ -1,18 +1,13 @@
-/* memory_state.c - a rank's two segments: taken, filled, made valid. */
+/* memory_state.c - what a rank keeps of a state: the table of its sections, filled, made valid. */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "engine/base/hash.h"
 #include "engine/base/stream_copy.h"
@@ -23,21 +18,15 @@
 /* left to others of the same file system: segments of MPI, of other jobs */
 static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
 
-typedef struct segment {
-    char path[PATH_MAX];
-    unsigned char *at; /* mapped */
-    bool made;         /* by us, just now */
-} segment;
-
 struct bt_memory_state {
     bt_comm *world;
     section_head *table;        /* (n) as every state has it, but for the hashes of the data */
     const unsigned char **from; /* (n) where the data of a section are */
     uint64_t *to;               /* (n) their place in a segment */
     size_t n;
-    uint64_t bytes; /* of a segment */
-    segment seg[2];
-    int next; /* which is written next */
+    memory_pair own;
+    memory_mirror *mirror; /* NULL: all parts lie on this host */
+    bt_comm *host;         /* those of the world that write here; NULL: all */
     int64_t attempt, number;
     memory_head *waiting; /* written, not valid yet; NULL: none */
     char dir[PATH_MAX];
@@ -96,7 +85,7 @@ static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_
             at = memory_next(at, h);
         }
     }
-    m->bytes = at;
+    m->own.bytes = at;
     return BT_OK;
 }
 
@@ -107,34 +96,12 @@ static bool is_memory(const char *dir) {
     return statfs(dir, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
-/* bytes that are still to be taken for a segment */
-static uint64_t missing(const bt_memory_state *m, const segment *s) {
-    struct stat st;
-    return stat(s->path, &st) == 0 && (uint64_t)st.st_size == m->bytes ? 0 : m->bytes;
-}
-
-static bt_code take_segment(const bt_memory_state *m, segment *s, bt_err *err) {
-    const bool there = missing(m, s) == 0;
-    int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", s->path);
-    s->made = !there;
-    int rc = ftruncate(fd, (off_t)m->bytes) != 0 ? errno : posix_fallocate(fd, 0, (off_t)m->bytes);
-    void *at = rc ? MAP_FAILED
-                  : mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-    if (!rc && at == MAP_FAILED) rc = errno;
-    close(fd);
-    if (rc)
-        return bt_fail_errno(err, BT_IO, rc, "cannot take %.1f MiB for '%s'",
-                             (double)m->bytes / 1048576, s->path);
-    s->at = at;
-    return BT_OK;
-}
-
-/* all ranks' together against what is free there */
+/* those of all ranks of this host together against what is free there */
 static bt_code check_room(bt_memory_state *m, bt_err *err) {
     struct statvfs v;
-    int64_t need = (int64_t)(missing(m, &m->seg[0]) + missing(m, &m->seg[1])), all = need;
-    BT_TRY(bt_all_reduce_i64(m->world, &all, 1, BT_SUM, err));
+    int64_t all =
+        (int64_t)(ckpt_pair_missing(&m->own) + (m->mirror ? ckpt_mirror_missing(m->mirror) : 0));
+    BT_TRY(bt_all_reduce_i64(m->host ? m->host : m->world, &all, 1, BT_SUM, err));
     if (statvfs(m->dir, &v) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", m->dir);
     const uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
@@ -144,21 +111,23 @@ static bt_code check_room(bt_memory_state *m, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_segments(bt_memory_state *m, bt_err *err) {
-    bt_code code = check_room(m, err);
-    code = bt_agree(m->world, code, err);
-    for (int i = 0; i < 2 && code == BT_OK; i++) code = take_segment(m, &m->seg[i], err);
-    return code;
+static bt_code take_segments(bt_memory_state *m, const bt_memory_id *begun_from, bt_err *err) {
+    BT_TRY(bt_agree(m->world, check_room(m, err), err));
+    BT_TRY(ckpt_pair_take(&m->own, begun_from, err));
+    return m->mirror ? ckpt_mirror_take(m->mirror, begun_from, err) : BT_OK;
 }
 
-/* The state that this attempt began from must outlive the first state of its own: the segment that
- * does not hold it is written first. Ranks may choose differently. */
-static int first_to_write(const bt_memory_state *m, const bt_memory_id *begun_from) {
-    const memory_head *h = (const memory_head *)m->seg[0].at;
-    return begun_from && h->self_hash != 0 && h->attempt == begun_from->attempt &&
-                   h->number == begun_from->number
-               ? 1
-               : 0;
+/* names the segments; of several hosts: who keeps whose copy */
+static bt_code name_segments(bt_memory_state *m, const bt_memory_cfg *cfg, bt_err *err) {
+    const int rank = bt_comm_rank(cfg->world);
+    const memory_pair_name name = {cfg->dir, rank, bt_comm_size(cfg->world),
+                                   XXH3_64bits(m->table, m->n * sizeof *m->table), ""};
+    const uint64_t bytes = m->own.bytes;
+    ckpt_pair_init(&m->own, &name, bytes);
+    if (!cfg->spread) return BT_OK;
+    BT_TRY(bt_agree(cfg->world, bt_comm_split(&m->host, cfg->world, bt_comm_host(rank), rank, err),
+                    err));
+    return ckpt_mirror_create(&m->mirror, cfg->world, &name, bytes, err);
 }
 
 bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err) {
@@ -174,37 +143,35 @@ bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt
     if (code == BT_OK && !is_memory(cfg->dir))
         code = bt_fail(err, BT_UNSUPPORTED, "'%s' does not lie in memory", cfg->dir);
     code = bt_agree(cfg->world, code, err);
+    if (code == BT_OK) code = name_segments(m, cfg, err);
+    if (code == BT_OK) code = bt_agree(cfg->world, take_segments(m, cfg->begun_from, err), err);
     if (code == BT_OK) {
-        const uint64_t layout = XXH3_64bits(m->table, m->n * sizeof *m->table);
-        for (int i = 0; i < 2; i++)
-            if (snprintf(m->seg[i].path, PATH_MAX,
-                         "%.4000s/" MEMORY_PREFIX "%05d-%d-%016" PRIx64 "-%d", cfg->dir,
-                         bt_comm_rank(cfg->world), bt_comm_size(cfg->world), layout, i) >= PATH_MAX)
-                m->seg[i].path[0] = '\0';
-        code = bt_agree(cfg->world, take_segments(m, err), err);
-    }
-    if (code == BT_OK) {
-        m->next = first_to_write(m, cfg->begun_from);
         *out = m;
         return BT_OK;
     }
-    for (int i = 0; m && i < 2; i++)
-        if (m->seg[i].made) unlink(m->seg[i].path);
+    if (m) {
+        ckpt_pair_remove(&m->own);
+        ckpt_mirror_destroy(m->mirror, true);
+        m->mirror = NULL;
+    }
     bt_memory_state_close(m);
     return code;
 }
 
 void bt_memory_state_close(bt_memory_state *m) {
     if (!m) return;
-    for (int i = 0; i < 2; i++)
-        if (m->seg[i].at) munmap(m->seg[i].at, m->bytes);
+    ckpt_pair_close(&m->own);
+    ckpt_mirror_destroy(m->mirror, false);
+    bt_comm_free(m->host);
     free(m->table);
     free(m->from);
     free(m->to);
     free(m);
 }
 
-size_t bt_memory_state_total(const bt_memory_state *m) { return 2 * m->bytes; }
+size_t bt_memory_state_total(const bt_memory_state *m) {
+    return 2 * m->own.bytes + (m->mirror ? ckpt_mirror_total(m->mirror) : 0);
+}
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -229,7 +196,7 @@ static void copy_sections(void *ctx, int thread, size_t begin, size_t end) {
 
 bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int64_t disk_ns,
                               bt_err *err) {
-    copy c = {m, m->seg[m->next].at};
+    copy c = {m, m->own.seg[m->own.next].at};
     memory_head fresh, *h = &fresh, *there = (memory_head *)c.at;
     m->waiting = NULL;
     if (meta->state.len >= MEMORY_VALUES)
@@ -252,17 +219,20 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     h->params_hash = meta->params_hash;
     h->data_hash = meta->data_hash;
     h->n_sections = m->n;
-    h->bytes = m->bytes;
+    h->bytes = m->own.bytes;
     h->table_hash = XXH3_64bits(c.at + sizeof *h, m->n * sizeof(section_head));
     snprintf(h->run, sizeof h->run, "%s", meta->run);
     snprintf(h->isa, sizeof h->isa, "%s", meta->isa);
     snprintf(h->build, sizeof h->build, "%s", meta->build);
     h->values_bytes = (uint32_t)meta->state.len;
     memcpy(h->values, bt_text_str(&meta->state), meta->state.len);
+    h->spread = m->mirror != NULL;
     memcpy(there, h, sizeof *h); /* its attempt stays readable (ckpt_memory_drop_older) */
     m->waiting = there;
-    m->next = 1 - m->next;
-    return BT_OK;
+    m->own.next = 1 - m->own.next;
+    if (!m->mirror) return BT_OK;
+    h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
+    return ckpt_mirror_exchange(m->mirror, c.at, h, err);
 }
 
 void bt_memory_state_publish(bt_memory_state *m) {
@@ -274,5 +244,6 @@ void bt_memory_state_publish(bt_memory_state *m) {
     atomic_thread_fence(memory_order_seq_cst);
     h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
     m->waiting = NULL;
-    if (h->number == SETTLED && h->rank == 0) ckpt_memory_drop_older(m->dir, m->attempt);
+    if (h->number == SETTLED && bt_comm_rank(m->host ? m->host : m->world) == 0)
+        ckpt_memory_drop_older(m->dir, m->attempt);
 }

@@ -11,16 +11,21 @@
  * have begun it, ranks are at most one state apart: with two segments each, one state is whole in
  * every rank at any moment.
  *
- * A run on several hosts keeps states on rank 0's, where the supervisor is: its ranks alone write, the
- * parts of their replicas on other hosts too, so that whichever other host is lost, none is missing.
+ * A run on several hosts keeps states on rank 0's alone, where the supervisor is, if its ranks hold
+ * everything (plain data parallelism): they write the parts of their replicas on other hosts too, so that
+ * whichever other host is lost, none is missing. Otherwise (ZeRO, tensor and pipeline parallelism, codecs
+ * with error feedback) a state is *spread*: every rank writes its part on its own host, and a rank of the
+ * next host (in turn, of the first host's parts nobody) keeps a copy of it, sent in the same step. So
+ * the loss of any one host but the first leaves all parts; of two neighbours it does not. Rank 0's head is
+ * made valid only when all ranks have written and sent theirs, so that it speaks for all.
  *
- * It survives the death of ranks, not of the host. Whoever makes DIR (the supervisor, in its scratch
- * folder in /dev/shm) removes it; segments of the same layout are taken over by the next attempt,
- * as their first use costs ten times a later one.
+ * It survives the death of ranks, not of the first host. DIR is made by the supervisor, in its scratch
+ * folder in /dev/shm, and by the ranks on other hosts (bt_memory_dir_make); segments of the same layout are
+ * taken over by the next attempt, as their first use costs ten times a later one.
  *
  * Order:    open -> {write -> publish}* -> close. The next attempt, before it opens: the supervisor finds, its ranks
  *           found_open -> found_load -> found_close.
- * Ranks:    open and found_open are collective; all else is not.
+ * Ranks:    open, found_open and found_load are collective, and write where the state is spread; all else is not.
  * Threads:  the training thread; write copies with the thread pool. No allocation after open. */
 #ifndef BT_ENGINE_CKPT_MEMORY_STATE_H
 #define BT_ENGINE_CKPT_MEMORY_STATE_H
@@ -41,8 +46,14 @@ typedef struct bt_memory_cfg {
     const bt_ckpt_slice *slices; /* (n) what this rank contributes; copied */
     size_t n;
     int attempt;
+    bool spread; /* the world has several hosts, and every rank writes its own part on its own */
     const bt_memory_id *begun_from; /* the state that this attempt loaded; NULL: none */
 } bt_memory_cfg;
+
+/* DIR on a host without a supervisor: NAME/states in /dev/shm, both this user's alone. BT_IO */
+bt_code bt_memory_dir_make(const char *dir, bt_err *err) BT_MUST_CHECK;
+/* what bt_memory_dir_make made, with all states; does nothing to a folder that a supervisor holds */
+void bt_memory_dir_remove(const char *dir);
 
 /* bytes of this rank's two segments, for slices of `data` bytes in n pieces */
 size_t bt_memory_state_bytes(size_t data, size_t n);
@@ -50,8 +61,9 @@ size_t bt_memory_state_bytes(size_t data, size_t n);
  * left behind */
 bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
-void bt_memory_state_close(bt_memory_state *m);         /* accepts NULL; the segments stay */
-size_t bt_memory_state_total(const bt_memory_state *m); /* bytes of this rank's segments */
+void bt_memory_state_close(bt_memory_state *m); /* accepts NULL; the segments stay */
+size_t bt_memory_state_total(
+    const bt_memory_state *m); /* bytes of this rank's segments, copies that it keeps too */
 
 /* The slices as they are now, into the older segment. meta: step, tokens, hashes, isa, build and state
  * count. The state is not valid before publish. BT_UNSUPPORTED: meta's values do not
@@ -61,8 +73,8 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
 /* makes what was written last valid; nothing where nothing is waiting */
 void bt_memory_state_publish(bt_memory_state *m);
 
-/* The newest state in dir whose heads and tables are whole on all its ranks; false: none. One
- * process; reads no data. meta (may be NULL) gets what was given to write. */
+/* The newest state in dir whose heads and tables are whole on all its ranks, of a spread one on rank 0;
+ * false: none. One process; reads no data. meta (may be NULL) gets what was given to write. */
 bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta);
 /* reads slices out of that state, every section that is used checked against its hash: BT_FORMAT */
 bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
@@ -75,13 +87,15 @@ bool bt_memory_all_here(const bt_comm *world);
 
 typedef struct bt_memory_found bt_memory_found;
 /* The state that bt_memory_state_find finds, if all ranks of rank 0's host find the same: BT_FORMAT. Each
- * rank of another host gets a copy of it, in memory. Collective over the world; id and meta, which the
- * caller releases, are the same on all ranks. dir is borrowed */
+ * rank of another host gets a copy of it, in memory, where it is not spread. Collective over the world; id and
+ * meta, which the caller releases, are the same on all ranks. dir is borrowed */
 bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
                              bt_memory_id *id, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
-/* as bt_memory_state_load; this rank alone */
-bt_code bt_memory_found_load(const bt_memory_found *f, const bt_ckpt_slice *slices, size_t n,
-                             bt_err *err) BT_MUST_CHECK;
+/* As bt_memory_state_load. Parts of a spread state that a host lacks and its ranks' slices touch come from
+ * another host, one copy a host, in DIR while it is read: BT_FORMAT where a part is nowhere. Collective;
+ * codes are the same on all ranks */
+bt_code bt_memory_found_load(bt_memory_found *f, const bt_ckpt_slice *slices, size_t n, bt_err *err)
+    BT_MUST_CHECK;
 void bt_memory_found_close(bt_memory_found *f); /* accepts NULL */
 
 /* removes all states in dir: whoever goes back to a checkpoint on disk must not find them again */

@@ -73,13 +73,36 @@ static uint64_t common(const rows *want, unsigned char *to, const rows *have,
     return n;
 }
 
+/* what stands before all sections of the slice's tensor and state; false: no section has such a name */
+static bool key_of(const bt_ckpt_slice *w, ckpt_section *key) {
+    memset(key, 0, sizeof *key);
+    if (strlen(w->tensor) >= sizeof key->head.tensor || strlen(w->state) >= sizeof key->head.state)
+        return false;
+    memcpy(key->head.tensor, w->tensor, strlen(w->tensor));
+    memcpy(key->head.state, w->state, strlen(w->state));
+    return true;
+}
+
+static bool is_of(const ckpt_section *s, const bt_ckpt_slice *w) {
+    return strcmp(s->head.tensor, w->tensor) == 0 && strcmp(s->head.state, w->state) == 0;
+}
+
+bool ckpt_source_touches(const ckpt_source *r, const bt_ckpt_slice *w) {
+    ckpt_section key;
+    if (!key_of(w, &key)) return false;
+    const rows want = rows_of(w->first, w->count, w->width, w->stride);
+    for (size_t i = lower_bound(r, &key); i < r->n && is_of(&r->sections[i], w); i++) {
+        const section_head *h = &r->sections[i].head;
+        const rows have = rows_of(h->first, h->count, h->width, h->stride);
+        if (common(&want, NULL, &have, NULL, 1) > 0) return true;
+    }
+    return false;
+}
+
 bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     ckpt_section key;
-    memset(&key, 0, sizeof key);
-    if (strlen(w->tensor) >= sizeof key.head.tensor || strlen(w->state) >= sizeof key.head.state)
+    if (!key_of(w, &key))
         return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
-    memcpy(key.head.tensor, w->tensor, strlen(w->tensor));
-    memcpy(key.head.state, w->state, strlen(w->state));
     const rows want = rows_of(w->first, w->count, w->width, w->stride);
     const size_t elem = bt_ckpt_type_bytes(w->type);
     unsigned char *data = w->data;
@@ -87,7 +110,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     bool known = false;
     for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
         const ckpt_section *s = &r->sections[i];
-        if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0) break;
+        if (!is_of(s, w)) break;
         known = true;
         if (s->head.type != w->type)
             return bt_fail(err, BT_FORMAT,

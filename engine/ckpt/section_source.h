@@ -18,6 +18,8 @@ typedef struct ckpt_source {
 } ckpt_source;
 
 void ckpt_source_sort(ckpt_source *s);
+/* the source has an element of the slice */
+bool ckpt_source_touches(const ckpt_source *s, const bt_ckpt_slice *w);
 /* every element of the slice, or BT_FORMAT */
 bt_code ckpt_source_fill(ckpt_source *s, const bt_ckpt_slice *w, bt_err *err) BT_MUST_CHECK;
 void ckpt_source_release(ckpt_source *s);

@@ -1,6 +1,7 @@
 /* plan.c - the objects' sizes as rows of a table. */
 #include "engine/plan/plan.h"
 
+#include "engine/ckpt/memory_ring.h"
 #include "engine/ckpt/memory_state.h"
 
 #include <string.h>
@@ -82,6 +83,22 @@ static size_t checkpoint_copy(const bt_rank_setup *s, size_t optimizer) {
            bt_residual_bytes(s);
 }
 
+/* The same, twice, where ckpt.memory keeps states: by the ranks of the first host, or, where they do not hold
+ * everything, by all, with copies of another host's parts, which are taken to be as large as this rank's. */
+static size_t memory_states(const bt_rank_setup *s, int rank, size_t optimizer) {
+    const size_t residual = bt_residual_bytes(s);
+    const int ranks = s->shape.pp * s->shape.dp_replicate * s->shape.dp_shard * s->shape.tp;
+    int sharer; /* -1: keeps none */
+    if (s->cfg->ckpt_memory != BT_CKPT_MEMORY_AUTO || !s->cfg->out[0]) return 0;
+    const bool spread = bt_comm_host(ranks - 1) != bt_comm_host(0) &&
+                        (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
+    const int sharers = bt_mesh_sharers(&s->shape, &s->me, s->sharded, !spread, &sharer);
+    if (sharer < 0) return 0;
+    const size_t held = bt_shards_elems(&s->shards, s->shard) * sizeof(float) + optimizer,
+                 parts = spread ? 1 + (size_t)bt_memory_kept(rank, ranks) : 1;
+    return parts * bt_memory_state_bytes(held / (size_t)sharers + residual, 3 * s->params.n);
+}
+
 static void add(bt_arena_row *rows, size_t *n, const char *name, size_t bytes, const char *why) {
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
@@ -128,16 +145,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         "copy of the state, written while training goes on (ckpt.async)");
     add(rows, &n, "code history", bt_observer_bytes(&s),
         "ternary codes of the last two statistics samples; distributions of tensors");
-    int sharer; /* -1: ranks of other hosts keep none */
-    const int sharers = bt_mesh_sharers(&s.shape, &s.me, s.sharded, true, &sharer);
-    if (c->ckpt_memory == BT_CKPT_MEMORY_AUTO && c->out[0] && sharer >= 0)
-        add(rows, &n, "memory states",
-            bt_memory_state_bytes(
-                (bt_shards_elems(&s.shards, s.shard) * sizeof(float) + update.optimizer) /
-                        (size_t)sharers +
-                    bt_residual_bytes(&s),
-                3 * s.params.n),
-            "this rank's part of the two newest states, in shared memory");
+    add(rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
+        "this rank's part of the two newest states, in shared memory; copies of another host's");
     add(rows, &n, "program", PROGRAM_BYTES, "code, libraries, MPI, and the scratch of kernels");
     bt_rank_setup_release(&s);
     return n;

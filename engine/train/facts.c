@@ -64,7 +64,8 @@ static void record_links(bt_trainer *t) {
 
 static void record_memory_states(bt_trainer *t) {
     if (t->memory.to)
-        fact(t, "memory_states", "two, %zu bytes on rank 0", bt_memory_state_total(t->memory.to));
+        fact(t, "memory_states", "two, %zu bytes on rank 0%s", bt_memory_state_total(t->memory.to),
+             t->memory.spread ? ", each host's part copied to the next host" : "");
     else if (t->memory.why[0])
         fact(t, "memory_states", "none: %s", t->memory.why);
 }

@@ -21,21 +21,36 @@ static int64_t bytes_of(const bt_slices *l) {
     return sum;
 }
 
-/* What this rank keeps. BT_UNSUPPORTED, on all ranks: those of rank 0's host do not hold everything. */
-static bt_code slices_here(bt_trainer *t, bt_slices *mine, bt_err *err) {
+/* What this rank keeps. Spread: those of rank 0's host do not hold everything. */
+static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err *err) {
     bt_slices all = {0};
+    bt_comm *world = t->mesh.world;
     bt_code code = bt_state_slices(&t->saver.state, BT_STATE_SAVE_HOST, mine, err);
     if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_SAVE, &all, err);
-    int64_t lacks = bytes_of(&all) - bytes_of(mine);
+    const bool here = bt_memory_is_here(bt_comm_rank(world));
+    int64_t lacks = bytes_of(&all) - (here ? bytes_of(mine) : 0);
+    code = bt_agree(world, code, err);
+    *spread = false;
+    if (code == BT_OK && !bt_memory_all_here(world)) {
+        code = bt_all_reduce_i64(world, &lacks, 1, BT_SUM, err);
+        *spread = lacks != 0;
+    }
+    if (code == BT_OK && *spread) {
+        bt_slices_release(mine);
+        *mine = all;
+        return BT_OK;
+    }
     bt_slices_release(&all);
-    BT_TRY(bt_agree(t->mesh.world, code, err));
-    if (bt_memory_all_here(t->mesh.world)) return BT_OK;
-    BT_TRY(bt_all_reduce_i64(t->mesh.world, &lacks, 1, BT_SUM, err));
-    return lacks == 0 ? BT_OK
-                      : bt_fail(err, BT_UNSUPPORTED,
-                                "the ranks of the first host lack %.1f MiB of the state: other "
-                                "hosts hold them alone",
-                                (double)lacks / 1048576);
+    return code;
+}
+
+/* the ranks that write, and on other hosts their folder */
+static bt_code prepare(bt_trainer *t, const char *dir, bool here, bt_err *err) {
+    bt_memory_saver *m = &t->memory;
+    bt_comm *world = t->mesh.world;
+    if (bt_memory_all_here(world)) return BT_OK;
+    if (m->spread) return bt_agree(world, here ? BT_OK : bt_memory_dir_make(dir, err), err);
+    return bt_agree(world, bt_comm_split(&m->here, world, here, bt_comm_rank(world), err), err);
 }
 
 bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id *begun_from,
@@ -46,25 +61,23 @@ bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id 
     bt_err why = BT_ERR_INIT;
     m->every = 1;
     if (!m->wanted) return BT_OK;
-    bt_code code = slices_here(t, &mine, &why);
-    if (code != BT_OK && code != BT_UNSUPPORTED) {
+    bt_code code = slices_here(t, &mine, &m->spread, err);
+    if (code != BT_OK) {
         bt_slices_release(&mine);
-        if (err) *err = why;
         return code;
     }
     const bool here = bt_memory_is_here(bt_comm_rank(world));
-    if (code == BT_OK && !bt_memory_all_here(world))
-        code = bt_agree(world, bt_comm_split(&m->here, world, here, bt_comm_rank(world), &why),
-                        &why);
+    code = prepare(t, dir, here, &why);
     const bt_memory_cfg cfg = {.dir = dir,
                                .world = m->here ? m->here : world,
                                .slices = mine.at,
                                .n = mine.n,
                                .attempt = t->saver.attempt,
+                               .spread = m->spread,
                                .begun_from = begun_from};
-    if (code == BT_OK && here) code = bt_memory_state_open(&m->to, &cfg, &why);
+    if (code == BT_OK && (here || m->spread)) code = bt_memory_state_open(&m->to, &cfg, &why);
     bt_slices_release(&mine);
-    /* on all ranks of this host alike */
+    /* on all ranks that write alike */
     if (code != BT_OK) snprintf(m->why, sizeof m->why, "%.190s", why.msg);
     return BT_OK;
 }
@@ -90,7 +103,10 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
     bt_saver_identify(&t->saver, &m->meta);
     BT_TRY(bt_state_save_values(&t->saver.state, &m->meta.state, err));
     bt_err why = BT_ERR_INIT;
-    if (bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, &why) != BT_OK) {
+    m->met = false;
+    const bt_code code = bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, &why);
+    if (code == BT_MPI) return bt_fail(err, code, "%s", why.msg);
+    if (code != BT_OK) {
         /* the values are the same on all ranks: all end it here. Checkpoints go on as before. */
         bt_telemetry_event(&t->telemetry, BT_EVENT_CHECKPOINT_FAILED, t->at.step - 1, NULL,
                            "no state in memory after step %" PRId64
@@ -110,6 +126,21 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
 }
 
 void bt_memory_saver_settle(bt_trainer *t) {
-    if (!t->memory.to || (t->telemetry.pending && bt_comm_rank(t->mesh.world) == 0)) return;
-    bt_memory_state_publish(t->memory.to);
+    bt_memory_saver *m = &t->memory;
+    /* rank 0's part speaks for all: for the record of the step, and for the parts of other hosts */
+    const bool waits = t->telemetry.pending || (m->spread && !m->met);
+    if (!m->to || (waits && bt_comm_rank(t->mesh.world) == 0)) return;
+    bt_memory_state_publish(m->to);
+}
+
+void bt_memory_saver_met(bt_trainer *t) {
+    t->memory.met = true;
+    if (t->memory.spread) bt_memory_saver_settle(t);
+}
+
+void bt_memory_saver_forget(bt_trainer *t) {
+    const bt_memory_saver *m = &t->memory;
+    if (!m->to || !m->spread || bt_comm_local_rank() != 0) return;
+    bt_memory_state_drop(t->memory_dir);
+    bt_memory_dir_remove(t->memory_dir);
 }

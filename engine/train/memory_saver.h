@@ -5,7 +5,9 @@
  * step; the ranks agree with the step's notes. The state of a step becomes valid on rank 0, and with
  * it for all, when the record of the step has reached the sink: whoever goes on from it finds every
  * step before it recorded.
- * Ranks:    open is collective. Threads: the training thread. */
+ * Where the ranks of several hosts each hold a part that no other host has, every rank keeps its part and
+ * sends a copy to the next host (a spread state): the time of both is what the pace counts.
+ * Ranks:    open is collective, and write of a spread state. Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_MEMORY_SAVER_H
 #define BT_ENGINE_TRAIN_MEMORY_SAVER_H
 
@@ -17,6 +19,8 @@ typedef struct bt_memory_saver {
     bool wanted;         /* asked for, and the plan of the memory has room */
     bt_memory_state *to; /* NULL: no state is kept, or not by this rank */
     bt_comm *here;       /* ranks of this host; NULL: of the world, or there is none */
+    bool spread;         /* every rank keeps its own part, and copies of another host's */
+    bool met;            /* of a spread state: all ranks have written and sent the newest */
     int64_t every;       /* steps, agreed by all ranks */
     double copy_s;       /* that a state takes, smoothed */
     int64_t copies;
@@ -35,5 +39,9 @@ int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s);
 bt_code bt_memory_saver_write(struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* the record of the step that was written last may have arrived: rank 0 makes its part valid then */
 void bt_memory_saver_settle(struct bt_trainer *t);
+/* all ranks have met since the newest state was written: the same, of a spread one too */
+void bt_memory_saver_met(struct bt_trainer *t);
+/* the training has ended in order and saved: of a spread state nothing is left on any host */
+void bt_memory_saver_forget(struct bt_trainer *t);
 
 #endif

@@ -404,11 +404,13 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
             code = bt_state_load_values(&s->state, &meta.state, err);
         }
         if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_RESUME, &all, err);
+        code = bt_agree(s->world, code, err);
         if (code == BT_OK) code = bt_memory_found_load(found, all.at, all.n, err);
         bt_slices_release(&all);
         bt_memory_found_close(found);
-        code = bt_agree(s->world, code, err);
     }
+    if (code == BT_IO || code == BT_NOMEM) /* no room to read it: as good as none */
+        code = err->code = BT_FORMAT;
     if (code == BT_OK) {
         warn_of_differences(s, &meta);
         s->saved_ns = id->disk_ns; /* checkpoints on disk come as if nothing had happened */

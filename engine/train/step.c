@@ -134,6 +134,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     out->ckpt_busy = notes[NOTE_CKPT_BUSY] != 0;
     out->loss_bad = notes[NOTE_BAD_LOSS] != 0;
     t->memory.every = notes[NOTE_MEMORY_EVERY];
+    bt_memory_saver_met(t);
     memcpy(&out->worst_loss, &notes[NOTE_LOSS], sizeof out->worst_loss);
     if (notes[NOTE_GRAD_FINGERPRINT] == -notes[NOTE_GRAD_FINGERPRINT_NEG]) return BT_OK;
     return bt_fail(

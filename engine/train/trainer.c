@@ -560,7 +560,10 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_code code = train(t, err);
     if (code == BT_OK) code = leave(t, err);
     if (code == BT_OK) code = bt_trainer_island_end(t, err);
-    if (code == BT_OK) return result(t, out, err);
+    if (code == BT_OK) {
+        if (!t->saver.trouble[0]) bt_memory_saver_forget(t);
+        return result(t, out, err);
+    }
     /* what is in memory may be damaged too: checkpoints on disk were compared before they were made */
     if (code == BT_DAMAGED && t->memory_dir && t->memory_dir[0] && bt_comm_rank(t->mesh.world) == 0)
         bt_memory_state_drop(t->memory_dir);

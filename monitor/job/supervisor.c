@@ -399,7 +399,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             job->result->restarts++;
             continue;
         }
-        if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts);
+        if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts, job->scratch.shm, false);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
         bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
@@ -443,7 +443,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
     bt_rank_watch_adopt();
     bt_job_dirs_sweep();
-    bt_remote_sweep(job->s->hosts);
+    bt_remote_sweep(job->s->hosts, "", false);
     BT_TRY(bt_job_hosts_open(job, err));
     const bt_job_setup *s = job->s;
     const int most = s->elastic_max;
@@ -479,6 +479,9 @@ static void close_job(bt_job *job) {
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);
     bt_output_close(&job->output);
+    /* ranks that left in order took their states along */
+    if (job->memory[0] && job->result->end.kind != BT_END_DONE)
+        bt_remote_sweep(job->s->hosts, job->scratch.shm, true);
     bt_job_dirs_remove(&job->scratch);
     if (job->signals >= 0) close(job->signals);
 }

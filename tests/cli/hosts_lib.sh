@@ -1,4 +1,5 @@
 # hosts_lib.sh - two hosts made of network namespaces: own network, own host name, a stand-in for ssh. Sourced after train_lib.sh; needs root.
+# With FAR_SHM=1 the second host has a /dev/shm of its own as well: the folder $far_shm, which stays when its ranks end.
 # hosts N M writes hosts.txt with so many slots on each; here... runs a command on the first.
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
 command -v ip >/dev/null || skip "no 'ip' (iproute2)"
@@ -13,9 +14,12 @@ cleanup() {
         ip netns del $ns$k 2>/dev/null
         rm -rf /etc/netns/$ns$k
     done
+    [ -n "$far_shm" ] && rm -rf "$far_shm"
     end
 }
 trap cleanup EXIT
+far_shm=
+[ -z "${FAR_SHM:-}" ] || { far_shm=/dev/shm/btfar$$; mkdir "$far_shm" && chmod 1777 "$far_shm" || skip "no /dev/shm"; }
 for k in 1 2; do ip netns add $ns$k 2>/dev/null || skip "cannot make a network namespace here"; done
 ip netns exec ${ns}1 true 2>err || skip "cannot enter a network namespace here ($(tail -n 1 err))"
 ip link add v1$$ netns ${ns}1 type veth peer name v2$$ netns ${ns}2 2>/dev/null || skip "cannot make a veth pair here"
@@ -31,7 +35,7 @@ while [ "\${1#-}" != "\$1" ]; do case \$1 in -x|-n|-q|-f) shift;; *) shift 2;; e
 host=\$1; shift
 k=\${host##*.}                                  # 10.77.x.2, or node2.lab.test: no other name is known here
 case \$host in *[!0-9.]*) k=\${host#node}; k=\${k%%.*}; [ "\$host" = "node\$k.lab.test" ] || { echo "ssh: Could not resolve hostname \$host" >&2; exit 255; } ;; esac
-exec ip netns exec "$ns\$k" unshare -um sh -c "hostname $hn\$k; mount -t tmpfs none '$TMPDIR'; \$*"
+exec ip netns exec "$ns\$k" unshare -um sh -c "hostname $hn\$k; [ -z '$far_shm' ] || mount --bind '$far_shm' /dev/shm; mount -t tmpfs none '$TMPDIR'; \$*"
 END
 chmod +x bin/ssh
 hosts() { printf '10.77.%d.1 slots=%d\n10.77.%d.2 slots=%d\n' $id $1 $id $2 >hosts.txt; }
@@ -48,10 +52,11 @@ export OMPI_MCA_plm_rsh_agent="$tmp/bin/ssh"
 unset OMPI_MCA_rmaps_base_oversubscribe
 here=(ip netns exec ${ns}1 unshare -u sh -c "hostname ${hn}1; exec \"\$@\"" sh)
 # no segment of a rank of these hosts is left in /dev/shm (15 s)
-left() { ls /dev/shm/ | grep "^vader_segment.$hn[12]\."; }
+left() { ls /dev/shm/ $far_shm | grep "^vader_segment.$hn[12]\."; }
 no_segments() {
     local i
     for i in $(seq 150); do [ -z "$(left)" ] && return; sleep 0.1; done
     fault "left on a far host: $(left)"
     rm -f /dev/shm/vader_segment."$hn"[12].*
+    [ -z "$far_shm" ] || rm -f "$far_shm"/vader_segment.*
 }

@@ -21,6 +21,8 @@ static struct bt_comm world = {.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
 static bool mpi_started;
 static int local_rank, local_size = 1;
 static int *hosts;          /* (world) NULL: one rank */
+static const int *expected; /* (n_expected) slots of hosts; without MPI */
+static int n_expected;
 static uint64_t bytes_logical, bytes_wire;
 size_t bt_comm_chunk_elems = INT_MAX;
 
@@ -123,7 +125,15 @@ int bt_comm_local_size(void) { return local_size; }
 int bt_comm_host(int rank) {
     int pretended = bt_testing_host(rank);
     if (pretended >= 0) return pretended;
-    return hosts && rank < world.size ? hosts[rank] : 0;
+    if (hosts && rank < world.size) return hosts[rank];
+    int first = 0;
+    for (int i = 0; i + 1 < n_expected && rank >= first + expected[i]; i++) first += expected[i];
+    return first;
+}
+
+void bt_comm_expect_hosts(const int *slots, int n) {
+    expected = slots;
+    n_expected = n;
 }
 
 bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err) {

@@ -26,9 +26,12 @@ int bt_comm_rank(const bt_comm *c);
 int bt_comm_size(const bt_comm *c);
 int bt_comm_local_rank(void); /* on this host */
 int bt_comm_local_size(void);
-/* the host of a rank of the world: the lowest rank that shares its memory. 0 for a rank that this
- * world does not have: the plan of a job that has not been started takes it for one host */
+/* the host of a rank of the world: the lowest rank that shares its memory. Of a rank that this world does not
+ * have, as bt_comm_expect_hosts said, else 0: a job that has not been started is taken for one host */
 int bt_comm_host(int rank);
+/* A process without MPI plans a job whose ranks fill hosts of so many slots one after the other, the last
+ * host with all that are left. slots: (n) borrowed for good; n 0: one host */
+void bt_comm_expect_hosts(const int *slots, int n);
 bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err)
     BT_MUST_CHECK;
 /* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */

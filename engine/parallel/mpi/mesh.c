@@ -89,6 +89,17 @@ int bt_mesh_sharers(const bt_mesh_shape *s, const bt_mesh_coord *me, bool sharde
     return n;
 }
 
+bool bt_mesh_first_host_has_all(const bt_mesh_shape *s, bool sharded) {
+    const int size = s->pp * s->dp_replicate * s->dp_shard * s->tp;
+    for (int r = 0; r < size; r++) {
+        bt_mesh_coord c = bt_mesh_coord_of(s, r);
+        int which;
+        if (c.dp_replicate > 0 || (!sharded && c.dp_shard > 0)) continue; /* as the first of them */
+        if (bt_mesh_sharers(s, &c, sharded, true, &which) == 0) return false;
+    }
+    return true;
+}
+
 /* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to
  * 0. */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) {

@@ -34,6 +34,8 @@ void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts);
  * one at `me` among them, -1: it is not */
 int bt_mesh_sharers(const bt_mesh_shape *s, const bt_mesh_coord *me, bool sharded, bool first_host,
                     int *which);
+/* the ranks of rank 0's host hold among them what all ranks hold */
+bool bt_mesh_first_host_has_all(const bt_mesh_shape *s, bool sharded);
 /* collective */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err)
     BT_MUST_CHECK;

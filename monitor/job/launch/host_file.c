@@ -15,6 +15,8 @@ enum { LINE_BYTES = 1024, SLOTS_MOST = 65536 };
 typedef struct seen {
     int hosts, slots;
     bool all_say;
+    int *each; /* (most) slots of the first hosts; NULL: not wanted */
+    int most;
 } seen;
 
 /* value of slots=N; -1: no such word */
@@ -53,6 +55,7 @@ static bt_code take_line(seen *s, char *line, const char *path, int number, bt_e
             err, BT_ARG,
             "host file '%s', line %d: %s must be a whole number from 1 to %d, as in '%s slots=4'",
             path, number, wrong, SLOTS_MOST, name);
+    if (s->each && s->hosts < s->most) s->each[s->hosts] = slots;
     s->hosts++;
     if (slots < 0)
         s->all_say = false;
@@ -63,7 +66,7 @@ static bt_code take_line(seen *s, char *line, const char *path, int number, bt_e
 
 bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err *err) {
     char line[LINE_BYTES];
-    seen s = {0, 0, true};
+    seen s = {.all_say = true};
     bt_code code = BT_OK;
     FILE *f = fopen(path, "re");
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
@@ -84,14 +87,25 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                    s.slots, (ranks + s.hosts - 1) / s.hosts);
 }
 
-int bt_host_file_slots(const char *path) {
+/* every host says how many it takes */
+static bool all_slots(const char *path, seen *s) {
     char line[LINE_BYTES];
-    seen s = {0, 0, true};
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     FILE *f = fopen(path, "re");
+    s->all_say = true;
     for (int number = 1; f && code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = take_line(&s, line, path, number, &why);
+        code = take_line(s, line, path, number, &why);
     if (f) fclose(f);
-    return f && code == BT_OK && s.all_say ? s.slots : 0;
+    return f && code == BT_OK && s->all_say;
+}
+
+int bt_host_file_slots(const char *path) {
+    seen s = {0};
+    return all_slots(path, &s) ? s.slots : 0;
+}
+
+int bt_host_file_each(const char *path, int *slots, int most) {
+    seen s = {.each = slots, .most = most};
+    return all_slots(path, &s) && s.hosts <= most ? s.hosts : 0;
 }

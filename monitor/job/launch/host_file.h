@@ -13,5 +13,7 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
 
 /* slots of all hosts together; 0: it cannot be read, or not every host says */
 int bt_host_file_slots(const char *path);
+/* slots of each host, in the file's order; how many hosts. 0: as above, or more than `most` hosts */
+int bt_host_file_each(const char *path, int *slots, int most);
 
 #endif

@@ -12,17 +12,23 @@
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
-/* there; a segment that is being made is mapped within microseconds: two looks tell it from one
- * that was left */
-static const char sweep[] = "look() { for f in /dev/shm/vader_segment.*; do [ -O \"$f\" ] && ! "
-                            "grep -qsF \"$f\" /proc/[0-9]*/maps && echo \"$f\"; done; }; "
-                            "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do "
-                            "case \" $(echo $first) \" in *\" $f \"*) rm -f \"$f\";; esac; done";
+/* there, after keep=FOLDER gone=FOLDER. A segment that is being made is mapped within microseconds: two looks
+ * tell it from one that was left. A folder of states is made by ranks, which hold it while they live and come
+ * back within the ten minutes that a restart may wait; one with a lock is a supervisor's */
+static const char sweep[] =
+    "[ -n \"$gone\" ] && [ ! -e \"$gone/lock\" ] && rm -rf \"$gone\"; "
+    "look() { for f in /dev/shm/vader_segment.* $(find /dev/shm -maxdepth 1 -name "
+    "\"bitrain-$(id -u)-*\" -mmin +10); do [ -O \"$f\" ] && [ \"$f\" != \"$keep\" ] && "
+    "[ ! -e \"$f/lock\" ] && ! grep -qsF \"$f\" /proc/[0-9]*/maps && echo \"$f\"; done; }; "
+    "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do "
+    "case \" $(echo $first) \" in *\" $f \"*) rm -rf \"$f\";; esac; done";
 
 /* here: the agent with its words, then the hosts; each gets the script as one word, which is what
- * an agent hands on */
-static const char start[] = "agent=$1 script=$2; shift 2; for host in \"$@\"; do timeout -k 1 20 "
-                            "$agent \"$host\" \"$script\" & done </dev/null >/dev/null 2>&1";
+ * an agent hands on. This host is swept as well: segments of its ranks lie in /dev/shm where a job has several
+ * hosts */
+static const char start[] = "agent=$1 script=$2; shift 2; { timeout -k 1 20 sh -c \"$script\" & "
+                            "for host in \"$@\"; do timeout -k 1 20 $agent \"$host\" "
+                            "\"$script\" & done; } </dev/null >/dev/null 2>&1";
 
 static bool is_here(const char *host) {
     char here[NAME_MAX_BYTES] = "";
@@ -47,18 +53,21 @@ static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
     return n;
 }
 
-void bt_remote_sweep(const char *hosts) {
+void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
+    char script[sizeof sweep + 700];
     static char names[HOSTS_MAX][NAME_MAX_BYTES]; /* one caller: the supervisor */
     const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
     char *argv[HOSTS_MAX + 8];
     int n = hosts[0] ? read_hosts(hosts, names) : 0, k = 0;
     if (n == 0) return;
+    snprintf(script, sizeof script, "keep='%.300s' gone='%.300s'; %s", folder, over ? folder : "",
+             sweep);
     const char *own[] = {"sh",
                          "-c",
                          start,
                          "sh",
                          agent && agent[0] ? agent : "ssh -x -o BatchMode=yes -o ConnectTimeout=5",
-                         sweep};
+                         script};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) argv[k++] = (char *)own[i];
     for (int i = 0; i < n; i++) argv[k++] = names[i];
     argv[k] = NULL;

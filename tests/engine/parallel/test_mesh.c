@@ -122,12 +122,49 @@ static void who_holds_the_same(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
+/* of 2 replicas of 2 shards, 2 tensor-parallel ranks each */
+static void what_the_first_host_has(void **state) {
+    (void)state;
+    const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2},
+                        stages = {.pp = 2, .dp_replicate = 2, .dp_shard = 1, .tp = 1};
+    static const struct {
+        const char *hosts;
+        bool pipeline, sharded, all;
+    } rows[] = {{"8", false, true, true},  {"4", false, true, true},  {"3", false, true, false},
+                {"2", false, true, false}, {"2", false, false, true}, {"1", false, false, false},
+                {"4", true, false, true},  {"3", true, false, true},  {"2", true, false, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(setenv("BITRAIN_TEST_HOSTS", rows[i].hosts, 1), 0);
+        assert_int_equal(bt_mesh_first_host_has_all(rows[i].pipeline ? &stages : &s,
+                                                    rows[i].sharded),
+                         rows[i].all);
+    }
+    assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
+}
+
+/* a plan of a job that has not been started */
+static void hosts_that_are_expected(void **state) {
+    (void)state;
+    static const int slots[] = {3, 1, 2};
+    assert_int_equal(bt_comm_host(5), 0);
+    bt_comm_expect_hosts(slots, 3);
+    assert_int_equal(bt_comm_host(2), 0);
+    assert_int_equal(bt_comm_host(3), 3);
+    assert_int_equal(bt_comm_host(4), 4);
+    assert_int_equal(bt_comm_host(5), 4);
+    assert_int_equal(bt_comm_host(9), 4); /* more ranks than slots */
+    bt_comm_expect_hosts(NULL, 0);
+    assert_int_equal(bt_comm_host(5), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_is_unique_and_follows_the_formula),
         cmocka_unit_test(what_is_left_becomes_replicas),
         cmocka_unit_test(a_shape_that_does_not_fit_names_its_numbers),
         cmocka_unit_test(who_holds_the_same),
+        cmocka_unit_test(what_the_first_host_has),
+        cmocka_unit_test(hosts_that_are_expected),
         cmocka_unit_test(one_process_makes_a_mesh_without_mpi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

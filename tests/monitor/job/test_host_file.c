@@ -59,6 +59,14 @@ static void every_file(void **state) {
             fail_msg("file %zu: %d, '%s'", i, code, code == BT_OK ? "" : err.msg);
         assert_int_equal(bt_host_file_slots(path), rows[i].slots);
     }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("# three\na slots=3\n\nb slots=1 # the small one\nc slots=2\n", f);
+    fclose(f);
+    int slots[3] = {0};
+    assert_int_equal(bt_host_file_each(path, slots, 3), 3);
+    assert_true(slots[0] == 3 && slots[1] == 1 && slots[2] == 2);
+    assert_int_equal(bt_host_file_each(path, slots, 2), 0);
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_host_file_check(dir, 1, "", &err), BT_IO);
     unlink(path);

@@ -4,13 +4,16 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -54,9 +57,9 @@ static void segments_nobody_has_mapped_go(void **state) {
     /* an agent may have words of its own */
     strcat(agent, " -x");
     setenv("OMPI_MCA_plm_rsh_agent", agent, 1);
-    bt_remote_sweep("");
+    bt_remote_sweep("", "", false);
     assert_int_equal(access(asked, F_OK), -1);
-    bt_remote_sweep(hosts);
+    bt_remote_sweep(hosts, "", false);
     for (int i = 0; i < 300 && access(left, F_OK) == 0; i++) bt_sleep_ns(50000000);
     assert_int_equal(access(left, F_OK), -1);
     assert_int_equal(access(used, F_OK), 0);
@@ -65,7 +68,7 @@ static void segments_nobody_has_mapped_go(void **state) {
     assert_non_null(f);
     names[fread(names, 1, sizeof names - 1, f)] = 0;
     fclose(f);
-    /* this host is swept by its own supervisor */
+    /* this host is swept without an agent */
     assert_true(strcmp(names, "node7\nnode8\n") == 0 || strcmp(names, "node8\nnode7\n") == 0);
     munmap(mapped, 8);
 }
@@ -79,8 +82,54 @@ static int clean(void **state) {
     return system(cmd);
 }
 
+static int lock = -1; /* held, as a supervisor does */
+
+static void make_old_folder(char path[96], const char *name, bool locked) {
+    char file[128];
+    const struct timespec then[2] = {{time(NULL) - 700, 0}, {time(NULL) - 700, 0}};
+    snprintf(path, 96, "/dev/shm/bitrain-%u-bttest%d%s", (unsigned)getuid(), (int)getpid(), name);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(file, sizeof file, "%s/%s", path, locked ? "lock" : "state");
+    put_file(file, "x", 0600);
+    assert_int_equal(utimensat(AT_FDCWD, path, then, 0), 0);
+    if (!locked) return;
+    lock = open(file, O_RDWR);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+}
+
+static bool gone(const char *path) { /* within 15 s */
+    for (int i = 0; i < 300 && access(path, F_OK) == 0; i++) bt_sleep_ns(50000000);
+    return access(path, F_OK) != 0;
+}
+
+/* Folders of states that ranks made there: of runs that are long gone, and of this run when it is over. */
+static void folders_of_states_go(void **state) {
+    (void)state;
+    enum { STALE, YOUNG, LOCKED, OWN, N };
+    static const char *const names[N] = {"stale", "young", "locked", "own"};
+    char path[N][96], cmd[512];
+    if (access("/dev/shm", W_OK) != 0) skip();
+    for (int i = 0; i < N; i++) make_old_folder(path[i], names[i], i == LOCKED);
+    assert_int_equal(utimensat(AT_FDCWD, path[YOUNG], NULL, 0), 0);
+    bt_remote_sweep(hosts, path[OWN], false);
+    assert_true(gone(path[STALE]));
+    assert_int_equal(access(path[YOUNG], F_OK), 0);
+    assert_int_equal(access(path[LOCKED], F_OK), 0);
+    assert_int_equal(access(path[OWN], F_OK), 0);
+    bt_remote_sweep(hosts, path[OWN], true);
+    assert_true(gone(path[OWN]));
+    bt_remote_sweep(hosts, path[LOCKED], true);
+    assert_int_equal(access(path[YOUNG], F_OK), 0);
+    assert_int_equal(access(path[LOCKED], F_OK), 0);
+    close(lock);
+    for (int i = 0; i < N; i++) {
+        snprintf(cmd, sizeof cmd, "rm -rf '%s'", path[i]);
+        assert_int_equal(system(cmd), 0);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(segments_nobody_has_mapped_go, clean)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(segments_nobody_has_mapped_go),
+                                       cmocka_unit_test(folders_of_states_go)};
+    return cmocka_run_group_tests(tests, NULL, clean);
 }

@@ -1,0 +1,46 @@
+/* memory_dir.c - the folder of the states on a host without a supervisor. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/ckpt/memory_state.h"
+
+/* NAME of NAME/states; false: it has no such form */
+static bool parent_of(const char *dir, char parent[PATH_MAX]) {
+    if (snprintf(parent, PATH_MAX, "%s", dir) >= PATH_MAX) return false;
+    char *end = strrchr(parent, '/');
+    if (!end || end == parent) return false;
+    *end = '\0';
+    return true;
+}
+
+static bt_code make(const char *folder, bt_err *err) {
+    struct stat st;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", folder);
+    if (lstat(folder, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() ||
+        (st.st_mode & 022))
+        return bt_fail(err, BT_IO, "'%s' is not a folder of this user alone", folder);
+    return BT_OK;
+}
+
+bt_code bt_memory_dir_make(const char *dir, bt_err *err) {
+    char parent[PATH_MAX];
+    if (!parent_of(dir, parent))
+        return bt_fail(err, BT_IO, "'%s' cannot hold states in memory", dir);
+    BT_TRY(make(parent, err));
+    return make(dir, err);
+}
+
+void bt_memory_dir_remove(const char *dir) {
+    char parent[PATH_MAX], lock[PATH_MAX + 8];
+    if (!parent_of(dir, parent)) return;
+    snprintf(lock, sizeof lock, "%s/lock", parent);
+    if (access(lock, F_OK) == 0) return;
+    bt_memory_state_drop(dir);
+    rmdir(dir);
+    rmdir(parent);
+}

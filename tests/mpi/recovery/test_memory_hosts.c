@@ -1,0 +1,284 @@
+/* mpi: 4
+ * A state in memory that is spread over two hosts of two ranks each: it comes back on all ranks, whichever
+ * parts their hosts lack; after the loss of the second host the first has all of it; a part that is nowhere is
+ * said on all ranks alike; nothing is left of what was sent. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/ckpt/memory_ring.h"
+#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/state.h"
+
+enum { RANKS = 4, EACH = 100000, N = RANKS * EACH }; /* a part has more than one section */
+
+static char base[64];
+static float part[EACH], whole[N];
+
+static int me(void) { return bt_comm_rank(bt_comm_world()); }
+static float value(int64_t step, int i) { return (float)(step * 1000 + i % 977); }
+
+static void hosts(const char *text) {
+    assert_int_equal(text ? setenv("BITRAIN_TEST_HOSTS", text, 1) : unsetenv("BITRAIN_TEST_HOSTS"),
+                     0);
+}
+
+/* each host has a folder of its own */
+static const char *folder(int host) {
+    static char path[2][96];
+    snprintf(path[host], sizeof path[host], "%s/%d/states", base, host);
+    return path[host];
+}
+
+static void check_ok(bt_code code, const bt_err *err) {
+    if (code != BT_OK) fail_msg("rank %d: %s: %s", me(), bt_code_name(code), err->msg);
+}
+
+static void meet(void) {
+    bt_err err = BT_ERR_INIT;
+    check_ok(bt_barrier(bt_comm_world(), &err), &err);
+}
+
+static void write_step(bt_memory_state *m, int64_t step, bool publish) {
+    bt_ckpt_meta meta = {.step = step, .tokens = 4096 * step, .params_hash = 77, .run = "spread"};
+    bt_err err = BT_ERR_INIT;
+    bt_text_put(&meta.state, "{\"progress\": {\"updates\": 5}}");
+    for (int i = 0; i < EACH; i++) part[i] = value(step, me() * EACH + i);
+    meet(); /* as in a step */
+    check_ok(bt_memory_state_write(m, &meta, 9, &err), &err);
+    if (publish) bt_memory_state_publish(m);
+    bt_ckpt_meta_release(&meta);
+}
+
+static bt_memory_state *open_state(const char *dir, int attempt, const bt_memory_id *from) {
+    const bt_ckpt_slice mine = {.tensor = "w",
+                                .state = "weight",
+                                .tensor_elems = N,
+                                .first = (uint64_t)me() * EACH,
+                                .count = EACH,
+                                .data = part};
+    const bt_memory_cfg cfg = {.dir = dir,
+                               .world = bt_comm_world(),
+                               .slices = &mine,
+                               .n = 1,
+                               .attempt = attempt,
+                               .spread = true,
+                               .begun_from = from};
+    bt_memory_state *m = NULL;
+    bt_err err = BT_ERR_INIT;
+    check_ok(bt_memory_dir_make(dir, &err), &err);
+    check_ok(bt_memory_state_open(&m, &cfg, &err), &err);
+    return m;
+}
+
+/* the elements [first, first + count) out of the newest state; its code */
+static bt_code read_back(const char *dir, uint64_t first, uint64_t count, int64_t step,
+                         bt_memory_id *id, bt_err *err) {
+    bt_memory_found *f = NULL;
+    bt_ckpt_meta meta;
+    const bt_ckpt_slice want = {.tensor = "w",
+                                .state = "weight",
+                                .tensor_elems = N,
+                                .first = first,
+                                .count = count,
+                                .data = whole};
+    *err = (bt_err)BT_ERR_INIT;
+    memset(whole, 0, sizeof whole);
+    bt_code code = bt_memory_found_open(&f, dir, bt_comm_world(), id, &meta, err);
+    if (code == BT_OK) code = bt_memory_found_load(f, &want, 1, err);
+    if (code == BT_OK) {
+        assert_int_equal(id->step, step);
+        assert_int_equal(meta.tokens, 4096 * step);
+        assert_true(bt_ckpt_state_real(&meta, "progress", "updates", 0) == 5);
+        for (uint64_t i = 0; i < count; i++)
+            if (whole[i] != value(step, (int)(first + i)))
+                fail_msg("rank %d, element %d of step %d", me(), (int)(first + i), (int)step);
+    }
+    bt_ckpt_meta_release(&meta);
+    bt_memory_found_close(f);
+    meet();
+    return code;
+}
+
+static int files_in(const char *dir, const char *with) {
+    int n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.' && strstr(e->d_name, with) != NULL;
+    if (d) closedir(d);
+    return n;
+}
+
+/* of host 1 everything, or what rank 0 of the first host keeps of rank 2's part */
+static void lose(const char *what) {
+    char cmd[256];
+    meet();
+    snprintf(cmd, sizeof cmd, "rm -rf %s/%s", base, what);
+    if (me() == 0) assert_int_equal(system(cmd), 0);
+    meet();
+}
+
+static void all_of_it_comes_back(void **state) {
+    (void)state;
+    bt_err err;
+    bt_memory_id id, seen;
+    hosts("2,2");
+    const char *dir = folder(me() / 2);
+    bt_memory_state *m = open_state(dir, 1, NULL);
+    for (int64_t step = 1; step <= 4; step++) write_step(m, step, true);
+    meet();
+    /* rank 0's part speaks for all; each rank's own pair, and on the first host the copies */
+    assert_true(bt_memory_state_find(folder(0), &seen, NULL));
+    assert_int_equal(seen.step, 4);
+    assert_int_equal(files_in(folder(0), "state-"), 8);
+    assert_int_equal(files_in(folder(1), "state-"), 4);
+    assert_int_equal(bt_memory_state_total(m) > (me() < 2 ? 4u : 2u) * EACH * sizeof(float), 1);
+
+    check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
+    check_ok(read_back(dir, (uint64_t)me() * EACH, EACH, 4, &id, &err), &err); /* nothing is sent */
+    check_ok(read_back(dir, (uint64_t)(3 - me()) * EACH + 7, EACH - 9, 4, &id, &err), &err);
+    assert_int_equal(files_in(dir, "copy"), 0);
+
+    /* what all wrote, but rank 0 has not made valid, is none */
+    write_step(m, 5, me() != 0);
+    meet();
+    check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
+    bt_memory_state_close(m);
+
+    /* the next attempt writes over the other state */
+    m = open_state(dir, 2, &id);
+    write_step(m, 5, me() != 0);
+    meet();
+    check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
+    bt_memory_state_publish(m);
+    meet();
+    check_ok(read_back(dir, 0, N, 5, &id, &err), &err);
+    assert_int_equal(id.attempt, 2);
+    bt_memory_state_close(m);
+}
+
+/* the second host is lost: its parts are with the first. All four ranks are there now */
+static void one_host_has_everything(void **state) {
+    (void)state;
+    bt_err err;
+    bt_memory_id id;
+    lose("1");
+    hosts("4");
+    check_ok(read_back(folder(0), 0, N, 5, &id, &err), &err);
+    /* it comes back, empty: it is sent what its ranks want */
+    hosts("2,2");
+    check_ok(read_back(folder(me() / 2), (uint64_t)me() * EACH, EACH, 5, &id, &err), &err);
+    assert_int_equal(files_in(folder(1), "state-"), 0);
+    /* which was the other's segment: of another host, whose ranks hold none */
+    hosts("3,1");
+    check_ok(read_back(folder(me() / 3), 0, N, 5, &id, &err), &err);
+}
+
+static void a_part_that_is_nowhere(void **state) {
+    (void)state;
+    bt_err err;
+    bt_memory_id id;
+    hosts("2,2");
+    lose("0/states/state-00002-*");
+    assert_int_equal(read_back(folder(me() / 2), 0, N, 5, &id, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "has 3 of 4 ranks' parts of step 5"));
+    /* damaged while it lay there */
+    bt_memory_state *m = open_state(folder(me() / 2), 3, NULL);
+    write_step(m, 6, true);
+    meet();
+    bt_memory_state_close(m);
+    lose("1");
+    if (me() == 0) {
+        DIR *d = opendir(folder(0));
+        for (struct dirent *e; (e = readdir(d));) {
+            char path[400];
+            struct stat st;
+            if (strncmp(e->d_name, "state-00003", 11) != 0) continue;
+            snprintf(path, sizeof path, "%s/%s", folder(0), e->d_name);
+            const int fd = open(path, O_RDWR);
+            assert_int_equal(fstat(fd, &st), 0);
+            assert_int_equal(pwrite(fd, "x", 1, st.st_size - 65), 1);
+            close(fd);
+        }
+        closedir(d);
+    }
+    meet();
+    assert_int_equal(read_back(folder(me() / 2), 0, N, 6, &id, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "is damaged: 'w' weight, rank 3's part"));
+    /* who does not need it is not told */
+    assert_int_equal(read_back(folder(me() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
+}
+
+/* hosts in turn, the first one's parts nowhere else */
+static void who_keeps_whose(void **state) {
+    (void)state;
+    static const struct {
+        const char *hosts;
+        int n, keeper[8];
+    } rows[] = {{"4", 4, {-1, -1, -1, -1}},         {"2,2", 4, {-1, -1, 0, 1}},
+                {"1,3", 4, {-1, 0, 0, 0}},          {"3,1", 4, {-1, -1, -1, 0}},
+                {"2,2,2", 6, {-1, -1, 4, 5, 0, 1}}, {"2,1,3", 6, {-1, -1, 3, 0, 1, 0}},
+                {"1,1,4", 6, {-1, 2, 0, 0, 0, 0}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int kept[8] = {0};
+        hosts(rows[i].hosts);
+        for (int r = 0; r < rows[i].n; r++) {
+            assert_int_equal(bt_memory_keeper(r, rows[i].n), rows[i].keeper[r]);
+            if (rows[i].keeper[r] >= 0) kept[rows[i].keeper[r]]++;
+        }
+        for (int r = 0; r < rows[i].n; r++) assert_int_equal(bt_memory_kept(r, rows[i].n), kept[r]);
+    }
+}
+
+/* a folder that a supervisor holds stays */
+static void folders_go_with_their_states(void **state) {
+    (void)state;
+    char lock[128];
+    hosts(NULL);
+    snprintf(lock, sizeof lock, "%s/0/lock", base);
+    if (me() == 0) {
+        bt_err err = BT_ERR_INIT;
+        close(open(lock, O_CREAT | O_WRONLY, 0600));
+        bt_memory_dir_remove(folder(0));
+        assert_true(files_in(folder(0), "state-") > 0);
+        unlink(lock);
+        bt_memory_dir_remove(folder(0));
+        *strrchr(lock, '/') = '\0';
+        assert_int_equal(access(lock, F_OK), -1);
+        /* somebody else's */
+        assert_int_equal(symlink("/dev/shm", lock), 0);
+        assert_int_equal(bt_memory_dir_make(folder(0), &err), BT_IO);
+        assert_int_equal(unlink(lock), 0);
+    }
+    meet();
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    char cmd[128];
+    if (access("/dev/shm", W_OK) != 0) return 77;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    strcpy(base, "/dev/shm/bt-spread-XXXXXX");
+    if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
+    if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(who_keeps_whose),
+                                       cmocka_unit_test(all_of_it_comes_back),
+                                       cmocka_unit_test(one_host_has_everything),
+                                       cmocka_unit_test(a_part_that_is_nowhere),
+                                       cmocka_unit_test(folders_go_with_their_states)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
+    if (failed) bt_comm_abort(1); /* the others may wait for this one */
+    if (me() == 0 && system(cmd) != 0) return 1;
+    bt_comm_finalize();
+    return 0;
+}
