@@ -52,7 +52,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 static bool integer(const char *op) {
-    static const char *const ops[] = {"tern_fwd", "tern_dx8", "tern_dw8", "w8_dx8"};
+    static const char *const ops[] = {"tern_fwd", "tern_dx8", "tern_dw8", "w8_dx8", "w8_fwd"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (strcmp(op, ops[i]) == 0) return true;
     return false;

@@ -7,6 +7,9 @@
 size_t bt_generic_tern_bytes(size_t N, size_t K);
 void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
                           size_t n1);
+size_t bt_generic_thin_bytes(size_t N, size_t K);
+void bt_generic_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                          size_t n1);
 void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
                          int flags, void *scratch);
@@ -28,6 +31,9 @@ void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, s
 void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                        const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                        const bt_noise *noise, int flags, void *scratch);
+void bt_generic_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const int8_t *codes,
+                       const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
+                       void *scratch);
 void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch);

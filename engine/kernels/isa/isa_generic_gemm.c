@@ -1,12 +1,13 @@
 /* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 or are rounded to fp16
  * (bt_prec is a permission, not a duty: bf16 is not used, attention is fp32 always); the packed
- * form of a ternary matrix is a copy of its codes. */
+ * form of a ternary matrix is a copy of its codes, the thin one that of kernels/table/ternary.h. */
 #include "engine/kernels/isa/isa_generic.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "engine/kernels/table/half.h"
+#include "engine/kernels/table/ternary.h"
 
 static float operand(float x, bt_prec prec) { return prec == BT_PREC_FP16 ? bt_half(x) : x; }
 
@@ -18,20 +19,42 @@ void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K,
     if (n1 > n0) memcpy((int8_t *)packed + n0 * K, codes + n0 * K, (n1 - n0) * K);
 }
 
-static int32_t dot_i8(const int8_t *a, const int8_t *b, size_t K) {
+size_t bt_generic_thin_bytes(size_t N, size_t K) { return N * bt_tern2_row_bytes(K); }
+
+void bt_generic_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                          size_t n1) {
+    (void)N;
+    bt_tern2_pack((uint8_t *)packed + n0 * bt_tern2_row_bytes(K), codes, n1 - n0, K);
+}
+
+/* row n of W, out of either packed form */
+typedef struct codes_of {
+    const void *packed;
+    size_t K;
+    bool thin;
+} codes_of;
+static codes_of codes_in(const void *packed, size_t K, int flags) {
+    return (codes_of){packed, K, (flags & BT_THIN) != 0};
+}
+static int code_at(const codes_of *w, size_t n, size_t k) {
+    return w->thin ? bt_tern2_code((const uint8_t *)w->packed + n * bt_tern2_row_bytes(w->K), k)
+                   : ((const int8_t *)w->packed)[n * w->K + k];
+}
+
+static int32_t dot_i8(const int8_t *a, const codes_of *w, size_t n) {
     int32_t s = 0;
-    for (size_t k = 0; k < K; k++) s += a[k] * b[k];
+    for (size_t k = 0; k < w->K; k++) s += a[k] * code_at(w, n, k);
     return s;
 }
 
 void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
                          int flags, void *scratch) {
-    const int8_t *w = packed;
+    const codes_of w = codes_in(packed, K, flags);
     (void)scratch;
     for (size_t m = m0; m < m1; m++) {
         for (size_t n = 0; n < N; n++) {
-            float v = (float)dot_i8(xq + m * K, w + n * K, K) * (dq[m] * scale);
+            float v = (float)dot_i8(xq + m * K, &w, n) * (dq[m] * scale);
             y[m * ldy + n] = flags & BT_ACC ? y[m * ldy + n] + v : v;
         }
     }
@@ -40,14 +63,14 @@ void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq
 void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                         float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
                         int flags, void *scratch) {
-    const int8_t *w = packed;
+    const codes_of w = codes_in(packed, K, flags);
     (void)scratch;
     for (size_t m = m0; m < m1; m++) {
         float *out = dx + m * lddx;
         if (!(flags & BT_ACC)) memset(out, 0, K * sizeof *out);
         for (size_t n = 0; n < N; n++) {
             float a = operand(dy[m * lddy + n], prec) * scale;
-            for (size_t k = 0; k < K; k++) out[k] += a * (float)w[n * K + k];
+            for (size_t k = 0; k < K; k++) out[k] += a * (float)code_at(&w, n, k);
         }
     }
 }
@@ -76,15 +99,16 @@ static int rounded(float v, uint32_t word, size_t byte) {
 
 /* out (+)= the row's gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K)
  * and scale; sum: memory of (K) */
-static void row_dx8(float *out, const float *row, const float *by, const int8_t *w, float scale,
+static void row_dx8(float *out, const float *row, const float *by, const void *packed, float scale,
                     size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
+    const codes_of w = codes_in(packed, K, flags);
     uint32_t top = BT_NOISE_LEAST;
     for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, by ? row[n] * by[n] : row[n]);
     memset(sum, 0, K * sizeof *sum);
     for (size_t n = 0; n < N; n++) {
         uint32_t word = bt_noise_word(key, (uint32_t)(n / 64 * 16 + n % 16));
         int q = rounded((by ? row[n] * by[n] : row[n]) * to_int8(top), word, n / 16 % 4);
-        for (size_t k = 0; k < K; k++) sum[k] += q * w[n * K + k];
+        for (size_t k = 0; k < K; k++) sum[k] += q * code_at(&w, n, k);
     }
     for (size_t k = 0; k < K; k++) {
         float v = (float)sum[k] * (from_int8(top) * scale);
@@ -113,7 +137,17 @@ void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, con
                        const bt_noise *noise, int flags, void *scratch) {
     for (size_t m = m0; m < m1; m++)
         row_dx8(dx + m * lddx, dy + m * lddy, row_scale, packed, 1, N, K,
-                noise->rows[m] ^ noise->salt, flags, scratch);
+                noise->rows[m] ^ noise->salt, flags & BT_ACC, scratch);
+}
+
+void bt_generic_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const int8_t *codes,
+                       const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
+                       void *scratch) {
+    const codes_of w = codes_in(codes, K, 0);
+    (void)scratch;
+    for (size_t m = m0; m < m1; m++)
+        for (size_t n = 0; n < N; n++)
+            y[m * ldy + n] = (float)dot_i8(xq + m * K, &w, n) * dq[m] * row_scale[n];
 }
 
 void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
@@ -216,19 +250,16 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
     }
 }
 
-/* block of 128 inputs in 32 bytes: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j
- * (kernels/table/ternary.h) */
 void bt_generic_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
                           const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,
                           int flags, void *scratch) {
-    size_t row_bytes = (K + 127) / 128 * 32;
+    size_t row_bytes = bt_tern2_row_bytes(K);
     (void)scratch;
     for (size_t m = 0; m < M; m++, xq += K, y += ldy)
         for (size_t n = n0; n < n1; n++) {
             const uint8_t *w = packed2 + n * row_bytes;
             int32_t s = 0;
-            for (size_t k = 0; k < K; k++)
-                s += ((w[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1) * xq[k];
+            for (size_t k = 0; k < K; k++) s += bt_tern2_code(w, k) * xq[k];
             float v = (float)s * (dq[m] * scale);
             y[n] = flags & BT_ACC ? y[n] + v : v;
         }

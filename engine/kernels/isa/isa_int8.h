@@ -5,6 +5,7 @@
  *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded
  *                on their way into the block
  *     w8_dx8     the same for int8 weights, whose scales multiply the gradients before they are rounded
+ *     w8_fwd     the first one for int8 weights; their scales multiply what leaves
  *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS,
  *                  tokens) of G_DEPTH blocks in L2
  *                  for each panel of NR inputs                  xq + 128 in fours of tokens:
@@ -33,11 +34,69 @@ typedef struct i8_product {
     float scale;
     int acc;
     size_t a_step;
+    /* what `panels` are: panels; or thin weights (isa_thin.h), or rows of int8, of which panels of outputs, or
+     * of inputs (across), are made one after the other in `room` */
+    enum { READY, THIN, THIN_ACROSS, ROWS, ROWS_ACROSS } form;
+    uint8_t *room;
+    size_t depth;    /* groups of four are whole */
+    const float *by; /* multiplies each column at last; NULL: nothing does */
 } i8_product;
+
+/* Panels of inputs that are made together of rows: each row gives a line or two of memory. Rows are asked
+ * for ahead. */
+enum { ROWS_TOGETHER = 128 / NR, ROWS_DEPTH = 1024, ROWS_AHEAD = 16 };
+
+static size_t rows_together(size_t depth) { return depth <= ROWS_DEPTH ? ROWS_TOGETHER : 1; }
+
+static void rows_across(const i8_product *p, size_t k, size_t some) {
+    const size_t K = p->cols, panel = p->groups * 4 * NR;
+    const int8_t *row = (const int8_t *)p->panels + k;
+    for (size_t n = 0; n < p->depth; n += 4, row += 4 * K) {
+        BT_UNROLL for (size_t i = 0; i < 4; i++) {
+            _mm_prefetch((const char *)(row + (ROWS_AHEAD + i) * K), _MM_HINT_T0);
+            _mm_prefetch((const char *)(row + (ROWS_AHEAD + i) * K + 64), _MM_HINT_T0);
+        }
+        for (size_t i = 0; i < some && k + i * NR < K; i++)
+            interleave4(p->room + i * panel + n * NR, row + i * NR, K, least(4, p->depth - n),
+                        K - k - i * NR, 128);
+    }
+}
+
+static const uint8_t *panel_of(const i8_product *p, size_t n) {
+    const size_t some = rows_together(p->depth);
+    switch (p->form) {
+    case READY: break;
+    case THIN: thin_open(p->room, p->panels + n / NR * thin_panel(p->depth), p->depth); break;
+    case THIN_ACROSS: thin_across(p->room, p->panels, p->cols, n, 0, p->depth); break;
+    case ROWS:
+        pack_fwd_panel(p->room, (const int8_t *)p->panels + n * p->depth, p->depth,
+                       least(NR, p->cols - n), 128);
+        break;
+    case ROWS_ACROSS:
+        if (n / NR % some == 0) rows_across(p, n, some);
+        return p->room + n / NR % some * p->groups * 4 * NR;
+    }
+    return p->form == READY ? p->panels + n * p->groups * 4 : p->room;
+}
+
+/* columns n .. n+NR of all rows */
+static void scale_columns(const i8_product *p, size_t n) {
+    for (size_t r = 0; r < p->rows; r++) {
+        float *y = p->y + r * p->ldy + n;
+        for (size_t h = 0; h < NR && n + h < p->cols; h += VL) {
+            const size_t here = least(VL, p->cols - n - h);
+            if (here == VL)
+                v_store(y + h, v_mul(v_load(y + h), v_load(p->by + n + h)));
+            else
+                v_store_n(y + h, v_mul(v_load_n(y + h, here), v_load_n(p->by + n + h, here)), here);
+        }
+    }
+}
 
 static void run_i8(const i8_product *p) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t n = 0; n < p->cols; n += NR) {
+        const uint8_t *panel = panel_of(p, n);
         tile_i8_out o = {.ldy = p->ldy,
                          .cols = p->cols - n,
                          .scale = p->scale,
@@ -48,15 +107,15 @@ static void run_i8(const i8_product *p) {
             o.y = p->y + r0 * p->ldy + n;
             o.dq = p->dq + r0;
             o.sums = p->sums + r0;
-            p->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->panels + n * p->groups * 4,
-                    p->groups);
+            p->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, panel, p->groups);
         }
+        if (p->by) scale_columns(p, n);
     }
 }
 
 /* Rows of int8 that stay in L2, `length` long: where a set wants chunks they are copied into them;
  * else a padded copy where the length is no multiple of a group, or rows would fall into the same
- * cache sets. */
+ * cache sets. More of them where panels are opened for each block. */
 enum { I8_ROWS = 16 * MR, I8_BYTES = 262144, I8_CHUNK = 4 * CHUNK };
 
 typedef struct i8_block { /* scratch of a block of rows */
@@ -65,19 +124,23 @@ typedef struct i8_block { /* scratch of a block of rows */
     float *dq;
     int8_t *row; /* one row by itself */
     int8_t *rows;
+    uint8_t *room; /* of an opened panel */
 } i8_block;
 
-static size_t i8_rows(size_t K) {
-    size_t rows = I8_BYTES / (K ? K : 1) / MR * MR;
+static size_t i8_rows(size_t K, int thin) {
+    size_t rows = (size_t)(thin ? 2 * I8_BYTES : I8_BYTES) / (K ? K : 1) / MR * MR;
     return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
 }
 static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
-static size_t i8_block_bytes(size_t K) { return 2 * I8_ROWS * 4 + (1 + i8_rows(K)) * i8_stride(K); }
+static size_t i8_block_bytes(size_t K) {
+    return 2 * I8_ROWS * 4 + (1 + i8_rows(K, 1)) * i8_stride(K) +
+           most(thin_room(K), ROWS_TOGETHER * thin_room(least(K, ROWS_DEPTH)));
+}
 
-static i8_block i8_block_of(void *scratch, size_t K) {
+static i8_block i8_block_of(void *scratch, size_t K, int thin) {
     int32_t *p = scratch;
     int8_t *row = (int8_t *)(p + 2 * I8_ROWS);
-    size_t rows = i8_rows(K), stride = i8_stride(K);
+    size_t rows = i8_rows(K, thin), stride = i8_stride(K);
     return (i8_block){rows,
                       K,
                       IN_TILES ? I8_CHUNK : stride,
@@ -85,7 +148,8 @@ static i8_block i8_block_of(void *scratch, size_t K) {
                       p,
                       (float *)(void *)(p + I8_ROWS),
                       row,
-                      row + stride};
+                      row + stride,
+                      (uint8_t *)row + (1 + rows) * stride};
 }
 
 /* row i of the block := x, zeros up to a group */
@@ -99,32 +163,53 @@ static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
     }
 }
 
-static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
-                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
-                          int flags, void *scratch) {
-    i8_block b = i8_block_of(scratch, K);
+/* rows m0 .. m1 of xq (., depth) -> of y; bias: what the panels' bytes have added. p: what the blocks share */
+static void run_fwd(i8_product p, float *y, const int8_t *xq, const float *dq, size_t m0, size_t m1,
+                    int32_t bias, void *scratch) {
+    const size_t K = p.depth;
+    i8_block b = i8_block_of(scratch, K, p.form != READY);
     int copies = IN_TILES || K % 4 || K % 1024 == 0;
-    i8_product p = {.tile = tile_i8(),
-                    .ldy = ldy,
-                    .lda = copies ? b.ld : K,
-                    .a_step = b.step,
-                    .sums = b.sums,
-                    .panels = packed,
-                    .cols = N,
-                    .groups = up(K, 4) / 4,
-                    .scale = scale,
-                    .acc = flags & BT_ACC};
+    p.lda = copies ? b.ld : K, p.a_step = b.step, p.sums = b.sums, p.groups = up(K, 4) / 4,
+    p.room = b.room;
     for (size_t m = m0; m < m1; m += b.most_rows) {
         p.rows = least(b.most_rows, m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
-            b.sums[i] = sum_i8(xq + (m + i) * K, K);
+            b.sums[i] = bias * sum_i8(xq + (m + i) * K, K);
             if (copies) i8_put(&b, i, xq + (m + i) * K);
         }
-        p.y = y + m * ldy;
+        p.y = y + m * p.ldy;
         p.a = copies ? b.rows : xq + m * K;
         p.dq = dq + m;
         run_i8(&p);
     }
+}
+
+static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
+                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
+                          int flags, void *scratch) {
+    run_fwd((i8_product){.tile = tile_i8(),
+                         .ldy = ldy,
+                         .panels = packed,
+                         .cols = N,
+                         .depth = K,
+                         .scale = scale,
+                         .acc = flags & BT_ACC,
+                         .form = flags & BT_THIN ? THIN : READY},
+            y, xq, dq, m0, m1, 1, scratch);
+}
+
+static void prod_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
+                        const int8_t *codes, const float *row_scale, size_t m0, size_t m1, size_t N,
+                        size_t K, void *scratch) {
+    run_fwd((i8_product){.tile = tile_u8(),
+                         .ldy = ldy,
+                         .panels = (const uint8_t *)codes,
+                         .cols = N,
+                         .depth = K,
+                         .scale = 1,
+                         .form = ROWS,
+                         .by = row_scale},
+            y, xq, dq, m0, m1, 128, scratch);
 }
 
 /* ---- noise (noise.h) ------------------------------------------------------------------------- */
@@ -203,7 +288,8 @@ typedef struct dx8_source {
 
 /* p: what the blocks share */
 static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch) {
-    i8_block b = i8_block_of(scratch, s->N);
+    i8_block b = i8_block_of(scratch, s->N, p.form != READY);
+    p.room = b.room, p.depth = s->N;
     p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums,
     p.groups = up(s->N, 4) / 4;
     for (size_t m = s->m0; m < s->m1; m += b.most_rows) {
@@ -225,12 +311,14 @@ static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, 
                           float scale, size_t m0, size_t m1, size_t N, size_t K,
                           const bt_noise *noise, int flags, void *scratch) {
     dx8_source s = {dy, NULL, lddy, N, m0, m1, 1, noise};
+    const int thin = flags & BT_THIN;
     run_dx8((i8_product){.tile = tile_i8(),
                          .ldy = lddx,
-                         .panels = (const uint8_t *)packed + fwd_bytes(N, K),
+                         .panels = (const uint8_t *)packed + (thin ? 0 : fwd_bytes(N, K)),
                          .cols = K,
                          .scale = scale,
-                         .acc = flags & BT_ACC},
+                         .acc = flags & BT_ACC,
+                         .form = thin ? THIN_ACROSS : READY},
             dx, &s, scratch);
 }
 
@@ -255,7 +343,8 @@ static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, co
                          .panels = packed,
                          .cols = K,
                          .scale = 1,
-                         .acc = flags & BT_ACC},
+                         .acc = flags & BT_ACC,
+                         .form = flags & BT_THIN ? ROWS_ACROSS : READY},
             dx, &s, scratch);
 }
 
@@ -478,7 +567,8 @@ static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_bytes
 
 #define BT_INT8_SLOTS \
     .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8, \
-    .w8_bytes = prod_w8_bytes, .w8_pack = prod_w8_pack, .w8_dx8 = prod_w8_dx8
+    .w8_bytes = prod_w8_bytes, .w8_pack = prod_w8_pack, .w8_dx8 = prod_w8_dx8, \
+    .w8_fwd = prod_w8_fwd
 
 #endif /* __AVX2__ */
 #endif

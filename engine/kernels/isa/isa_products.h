@@ -15,6 +15,7 @@
 
 #include "engine/kernels/isa/isa_avx2_tile.h"
 #include "engine/kernels/isa/isa_avx512_tile.h"
+#include "engine/kernels/isa/isa_thin.h"
 
 #if defined(__AVX2__)
 #include <string.h>
@@ -43,8 +44,8 @@ typedef struct product {
     const float *a, *a_scale;
     size_t lda;
     int a_by_cols; /* a is (K, M) */
-    enum { B_ROWS, B_COLS, B_ROWS16, B_COLS16, B_I8, B_CODES } b_kind;
-    /* (K, N) floats, (N, K) floats, the same two as bf16, (K, N) int8, codes + 1 in panels */
+    enum { B_ROWS, B_COLS, B_ROWS16, B_COLS16, B_I8, B_CODES, B_THIN } b_kind;
+    /* (K, N) floats, (N, K) floats, the same two as bf16, (K, N) int8, codes + 1 in panels, thin (K, N) */
     const void *b;
     size_t ldb; /* B_CODES: bytes of one panel */
 } product;
@@ -84,6 +85,17 @@ static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, siz
     }
 }
 
+/* by way of bytes that stay in L1 */
+static void pack_thin(const product *p, uint32_t *dst, size_t n, size_t k, size_t depth) {
+    enum { SOME = 64 };
+    _Alignas(64) uint8_t some[NR * SOME];
+    for (size_t end = k + depth; k < end; k += SOME, dst += SOME / p->f->group * NR) {
+        size_t now = end - k < SOME ? end - k : SOME;
+        thin_across(some, p->b, p->N, n, k, k + now);
+        p->f->b_codes(dst, some, now);
+    }
+}
+
 static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k, size_t depth) {
     switch (p->b_kind) {
     case B_ROWS:
@@ -98,6 +110,7 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
     case B_CODES:
         p->f->b_codes(dst, (const uint8_t *)p->b + n / NR * p->ldb + k * NR, depth);
         break;
+    case B_THIN: pack_thin(p, dst, n, k, depth); break;
     }
 }
 
@@ -211,10 +224,11 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
 #endif
 }
 
-/* four codes a dword: VL rows by VL dwords at a time, then dword by dword */
-static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows) {
+/* four codes a dword, `bias` added to each: VL rows by VL dwords at a time, then dword by dword */
+static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows, int bias) {
     size_t whole = K / (4 * VL) * VL;
-    const vi ones = vi_set(0x01010101);
+    const uint32_t four = 0x01010101u * (uint32_t)bias;
+    const vi ones = vi_set(four);
     for (size_t j = 0; j < NR; j += VL) {
         for (size_t g = 0; g < whole; g += VL) {
             vi t[VL];
@@ -228,14 +242,14 @@ static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t r
         for (size_t j = 0; j < NR; j++) {
             uint32_t w = 0;
             if (j < rows) memcpy(&w, codes + j * K + 4 * g, 4);
-            w = ((w & 0x7f7f7f7fu) + 0x01010101u) ^ (w & 0x80808080u); /* + 1 in each byte */
+            w = ((w & 0x7f7f7f7fu) + (four & 0x7f7f7f7fu)) ^ ((w ^ four) & 0x80808080u);
             memcpy(dst + (g * NR + j) * 4, &w, 4);
         }
     }
     for (size_t k = K / 4 * 4; k < up(K, 4); k++) {
         for (size_t j = 0; j < NR; j++)
             dst[(k / 4 * NR + j) * 4 + k % 4] =
-                (uint8_t)((j < rows && k < K ? codes[j * K + k] : 0) + 1);
+                (uint8_t)((j < rows && k < K ? codes[j * K + k] : 0) + bias);
     }
 }
 
@@ -243,7 +257,7 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
                            size_t n1) {
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR)
-        pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n));
+        pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n), 1);
     for (size_t n = n0; n < n1; n += 4) {
         for (size_t k = 0; k < K; k += NR)
             interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n), K - k,
@@ -254,6 +268,7 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
 static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                          float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
                          int flags, void *scratch) {
+    const bool thin = flags & BT_THIN;
     product p = {.f = form_of(prec),
                  .c = dx + m0 * lddx,
                  .ldc = lddx,
@@ -264,8 +279,8 @@ static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, c
                  .acc = flags & BT_ACC,
                  .a = dy + m0 * lddy,
                  .lda = lddy,
-                 .b_kind = B_CODES,
-                 .b = (const char *)packed + fwd_bytes(N, K),
+                 .b_kind = thin ? B_THIN : B_CODES,
+                 .b = (const char *)packed + (thin ? 0 : fwd_bytes(N, K)),
                  .ldb = up(N, 4) * NR};
     run_product(&p, scratch);
 }
@@ -294,7 +309,8 @@ static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
 
 #define BT_PRODUCT_SLOTS \
     .gemm = prod_gemm, .multiplies_bf16 = prod_bf16, .tern_bytes = prod_tern_bytes, \
-    .tern_pack = prod_tern_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+    .tern_pack = prod_tern_pack, .thin_bytes = prod_thin_bytes, .thin_pack = prod_thin_pack, \
+    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
 #endif /* __AVX2__ */
 #endif

@@ -87,6 +87,8 @@ void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
                                size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
+/* BT_THIN's form, of values: codes are those of bt_op_tern_codes without mean and sign */
+void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, size_t K);
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
                     float scale, size_t M, size_t N, size_t K, int flags);
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
@@ -156,6 +158,7 @@ enum { BT_W8_BLOCK = 1024 };
 typedef struct bt_w8 {
     void *packed;
     float *scale;
+    bool rows; /* `packed` are the codes (N, K) themselves */
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
 void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K);
@@ -163,11 +166,15 @@ void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K);
  * number of w's first row */
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
                   size_t N, size_t K, const bt_noise *noise);
+/* y (M, N) of xq (M, K) with a scale for each row; w.rows */
+void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_w8 *w, size_t M,
+                  size_t N, size_t K);
 /* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is
  * word noise.first. The target's own term is not rounded: it is as large as all the others
  * together. Memory is the caller's: xq (chunk, C), dq (chunk). */
 typedef struct bt_head8 {
-    /* (V, C); filled by each call that makes gradients */
+    /* (V, C); filled by each call that makes gradients. w.rows: the head itself, whose logits are made of
+     * int8 as well */
     bt_w8 w;
     int8_t *xq;
     float *dq;

@@ -173,7 +173,8 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                        const bt_head_form *form) {
     const bool formed = form && (form->cap > 0 || form->z > 0);
     size_t ld = bt_ops_logits_ld(V);
-    if (int8 && dscale != 0) bt_op_w8_pack(&int8->w, &E, V, C);
+    const bool rows8 = int8 && int8->w.rows;
+    if (int8 && dscale != 0 && !rows8) bt_op_w8_pack(&int8->w, &E, V, C);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;
         head_job j = {.loss = row_loss + m,
@@ -192,7 +193,12 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                       .int8 = int8};
         if (formed) j.form = *form;
         if (formed && form->slopes) j.form.slopes += m;
-        bt_op_gemm_table(logits, ld, x + m * C, C, E, C, 1, rows, V, C, prec, 0);
+        if (rows8) {
+            bt_op_quant(int8->xq, int8->dq, x + m * C, rows, C);
+            bt_op_w8_fwd(logits, ld, int8->xq, int8->dq, &int8->w, rows, V, C);
+        } else {
+            bt_op_gemm_table(logits, ld, x + m * C, C, E, C, 1, rows, V, C, prec, 0);
+        }
         bt_ops_timed("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1,
                      formed ? do_formed_xent : do_xent, &j);
         if (dscale == 0) continue;

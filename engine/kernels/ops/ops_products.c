@@ -61,6 +61,22 @@ void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
     bt_ops_timed("tern_pack", 0, 3.0 * product(N, K, 1), N, BT_TERN_ROWS, do_tern_pack, &j);
 }
 
+/* four rows at a time: their codes fit any set's scratch */
+static void do_thin_pack(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    int8_t *codes = bt_ops_scratch(thread);
+    for (size_t r = a, n; r < b; r += n) {
+        n = bt_min_size(4, b - r);
+        (void)bt_k()->tern_codes(codes, j->x + r * j->K, 0, j->scale, 0, n * j->K);
+        bt_k()->thin_pack(j->packed, codes, j->N, j->K, r, r + n);
+    }
+}
+
+void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, size_t K) {
+    product_job j = {.packed = packed, .x = w, .scale = inv_scale, .N = N, .K = K};
+    bt_ops_timed("thin_pack", 0, 4.25 * product(N, K, 1), N, BT_TERN_ROWS, do_thin_pack, &j);
+}
+
 /* rows that stay on one thread */
 static size_t product_grain(void) { return bt_k()->row_grain > 16 ? bt_k()->row_grain : 16; }
 
@@ -203,10 +219,25 @@ static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
         size_t first = block * BT_W8_BLOCK;
         bt_noise noise = {j->noise->rows,
                           j->noise->salt ^ (j->noise->first + (uint32_t)first) * BT_NOISE_LANE, 0};
-        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, block_packed(j, block),
-                       j->w->scale + first, a, b, block_rows(j->N, block), j->K, &noise,
-                       block ? BT_ACC : 0, bt_ops_scratch(thread));
+        const void *words = j->w->rows ? (const char *)j->w->packed + first * j->K
+                                       : block_packed(j, block);
+        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, words, j->w->scale + first, a, b,
+                       block_rows(j->N, block), j->K, &noise,
+                       (block ? BT_ACC : 0) | (j->w->rows ? BT_THIN : 0), bt_ops_scratch(thread));
     }
+}
+
+static void do_w8_fwd(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->w8_fwd(j->y, j->ldy, j->xq, j->dq, j->b, j->x, a, b, j->N, j->K,
+                   bt_ops_scratch(thread));
+}
+
+void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_w8 *w, size_t M,
+                  size_t N, size_t K) {
+    product_job j = {
+        .y = y, .ldy = ldy, .xq = xq, .dq = dq, .b = w->packed, .x = w->scale, .N = N, .K = K};
+    bt_ops_timed("w8_fwd", 2.0 * product(M, N, K), 0, M, product_grain(), do_w8_fwd, &j);
 }
 
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
@@ -269,6 +300,23 @@ static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
                  j->N, j->K, j->prec, j->flags, bt_ops_scratch(thread));
 }
 
+/* columns a..b of all rows */
+static void do_gemm_columns(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    const size_t size = j->flags & BT_B_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const char *from = (const char *)j->b + (j->tb ? a * j->ldb : a) * size;
+    bt_k()->gemm(j->y + a, j->ldy, j->x, j->ldx, j->ta, from, j->ldb, j->tb, j->scale, j->M, b - a,
+                 j->K, j->prec, j->flags, bt_ops_scratch(thread));
+}
+
+/* Rows of which one thread would take all, and many columns: these are what threads share. The bits are
+ * the same, but for OpenBLAS, which rounds by the shape of what it is given. */
+enum { GEMM_COLUMNS = 128 };
+static bool by_columns(size_t M, size_t N) {
+    return M <= product_grain() && N >= 4 * GEMM_COLUMNS && bt_threads_count() > 1 &&
+           strcmp(bt_kernels_isa(), "blas") != 0;
+}
+
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
     product_job j = {.y = c,
@@ -280,11 +328,15 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
                      .ldb = ldb,
                      .tb = tb,
                      .scale = alpha,
+                     .M = M,
                      .N = N,
                      .K = K,
                      .prec = prec,
                      .flags = flags};
-    bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
+    if (by_columns(M, N))
+        bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, N, GEMM_COLUMNS, do_gemm_columns, &j);
+    else
+        bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
 }
 
 /* ---- a table of int8 --------------------------------------------------------------------------- */

@@ -36,8 +36,8 @@ typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
 
 /* Flags of a product. BT_ACC: add to the output instead of writing it. BT_B_BF16: the second operand
  * of `gemm` is stored as bf16 (uint16_t); the result has the bits of the same values as floats. For
- * sets with `multiplies_bf16` */
-enum { BT_ACC = 1, BT_B_BF16 = 2 };
+ * sets with `multiplies_bf16`. BT_THIN: `packed` is of thin_pack, not of tern_pack; the same bits */
+enum { BT_ACC = 1, BT_B_BF16 = 2, BT_THIN = 4 };
 
 /* how the weights of `gemv` are stored: float, or uint16_t that stand for bf16 or fp16 */
 typedef enum { BT_AS_F32, BT_AS_BF16, BT_AS_F16 } bt_stored_as;
@@ -205,6 +205,10 @@ typedef struct bt_kernels {
      * so threads share the work. */
     size_t (*tern_bytes)(size_t N, size_t K);
     void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
+    /* The same in 2 bits a code, for weights that seldom change: products open it panel by panel. Rows
+     * n0..n1, any, lie at `codes` */
+    size_t (*thin_bytes)(size_t N, size_t K);
+    void (*thin_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
     /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum *
      * (dq[m] * scale). rows m0..m1 */
     void (*tern_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
@@ -236,10 +240,15 @@ typedef struct bt_kernels {
     size_t (*w8_bytes)(size_t N, size_t K);
     void (*w8_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
     /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g|
-     * / 127 of a row; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s */
+     * / 127 of a row; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s. BT_THIN: `packed` are the codes (N, K)
+     * themselves; the same bits */
     void (*w8_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                    const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                    const bt_noise *noise, int flags, void *scratch);
+
+    /* y[m, n] = (float)sum_k(xq[m, k] code[n, k]) * dq[m] * row_scale[n], in this order; codes (N, K) */
+    void (*w8_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const int8_t *codes,
+                   const float *row_scale, size_t m0, size_t m1, size_t N, size_t K, void *scratch);
 
     /* ---- dense products ---------------------------------------------------------------------- */
     /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is

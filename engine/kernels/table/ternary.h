@@ -19,6 +19,10 @@ void bt_tern2_pack(uint8_t *packed, const int8_t *codes, size_t N, size_t K);
 /* BT_FORMAT when a stored code is 3 */
 bt_code bt_tern2_unpack(int8_t *codes, const uint8_t *packed, size_t N, size_t K, bt_err *err)
     BT_MUST_CHECK;
+/* code k of a row */
+static inline int bt_tern2_code(const uint8_t *row, size_t k) {
+    return (row[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1;
+}
 /* codes first .. first+n of one row that holds as many; a stored 3 is read as 2 */
 void bt_tern2_read(int8_t *codes, const uint8_t *packed, size_t first, size_t n);
 

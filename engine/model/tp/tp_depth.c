@@ -21,7 +21,7 @@ static bt_w8 words_of(const depth_job *j, size_t leaf) {
     size_t before = 0;
     for (size_t i = 0; i < leaf; i++)
         before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
-    return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, leaf)};
+    return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, leaf), false};
 }
 
 static void depth_int8(const depth_job *j, size_t leaf, float *out) {

@@ -218,7 +218,7 @@ static void head_int8(void) {
     assert_int_equal(bt_ops_plan(HV, HC, HM, 1, 1, NULL, &err), BT_OK);
     void *packed = aligned_alloc(64, bt_op_w8_bytes(HV, HC));
     assert_non_null(packed);
-    bt_head8 int8 = {{packed, scale}, xq, dq, {rows, 9, 0}};
+    bt_head8 int8 = {{packed, scale, false}, xq, dq, {rows, 9, 0}};
     memset(mean_dx, 0, sizeof mean_dx), memset(mean_dE, 0, sizeof mean_dE);
     head_run(&exact, x, E, targets, NULL);
     for (uint32_t d = 0; d < DRAWS; d++) {

@@ -1,6 +1,6 @@
 /* timeout: 300
  * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward
- * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, tern_dw8 and tern_gemv: equal bits.
+ * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
  * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with
  *         fp16 the operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
@@ -93,12 +93,24 @@ static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_
     return p;
 }
 
+/* the thin form, in calls of any length: the bits of the other one */
+static void *thin_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
+    void *p = take(k->thin_bytes(N, K), 4);
+    for (size_t n = 0, rows; n < N; n += rows) {
+        rows = n % 3 ? 5 : 64;
+        if (rows > N - n) rows = N - n;
+        k->thin_pack(p, codes + n * K, N, K, n, n + rows);
+    }
+    return p;
+}
+
 static void tern_fwd(const bt_kernels *k, shape s) {
     size_t ldy = s.N + 3;
     int8_t *x = bytes_in(s.M * s.K, -128, 127), *w = bytes_in(s.N * s.K, -1, 1);
-    float *dq = floats(s.M), *y = floats(s.M * ldy), *want = copy_of(y, s.M * ldy);
-    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
-         *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+    float *dq = floats(s.M), *y = floats(s.M * ldy), *want = copy_of(y, s.M * ldy),
+          *thin = copy_of(y, s.M * ldy);
+    void *p = packed_by(k, w, s.N, s.K), *tp = thin_by(k, w, s.N, s.K),
+         *gp = packed_by(G, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     for (int flags = 0; flags < 2; flags++) {
         size_t cut = s.M / 3; /* two calls give what one gives */
         k->tern_fwd(y, ldy, x, dq, p, 0.37f, 0, cut, s.N, s.K, flags, tmp);
@@ -106,6 +118,8 @@ static void tern_fwd(const bt_kernels *k, shape s) {
         ORACLE(want, s.M * ldy * 4,
                G->tern_fwd(want, ldy, x, dq, gp, 0.37f, 0, s.M, s.N, s.K, flags, NULL));
         same_bits("tern_fwd", y, want, s.M * ldy * 4);
+        k->tern_fwd(thin, ldy, x, dq, tp, 0.37f, 0, s.M, s.N, s.K, flags | BT_THIN, tmp);
+        same_bits("tern_fwd, thin", thin, y, s.M * ldy * 4);
     }
 }
 
@@ -114,9 +128,9 @@ static void tern_dx(const bt_kernels *k, shape s) {
     int8_t *w = bytes_in(s.N * s.K, -1, 1), *aw = take(s.N * s.K, 1);
     for (size_t i = 0; i < s.N * s.K; i++) aw[i] = (int8_t)abs(w[i]);
     float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx),
-          *size = abs_of(dx, s.M * lddx);
+          *size = abs_of(dx, s.M * lddx), *thin = copy_of(dx, s.M * lddx);
     void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
-         *ap = packed_by(G, aw, s.N, s.K);
+         *tp = thin_by(k, w, s.N, s.K), *ap = packed_by(G, aw, s.N, s.K);
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     float *ady = abs_of(dy, s.M * lddy), *start = copy_of(dx, s.M * lddx);
     ORACLE(size, s.M * lddx * 4,
@@ -125,6 +139,7 @@ static void tern_dx(const bt_kernels *k, shape s) {
     for (int prec = 0; prec < 3; prec++)
         for (int flags = 0; flags < 2; flags++) {
             if (s.M > 0) memcpy(dx, start, s.M * lddx * 4), memcpy(want, start, s.M * lddx * 4);
+            if (s.M > 0) memcpy(thin, start, s.M * lddx * 4);
             ORACLE(want, s.M * lddx * 4,
                    G->tern_dx(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec,
                               flags, NULL));
@@ -135,6 +150,9 @@ static void tern_dx(const bt_kernels *k, shape s) {
                         : prec               ? "tern_dx bf16"
                                              : "tern_dx fp32",
                         dx, want, size, tol(k, prec), s.M * lddx);
+            k->tern_dx(thin, lddx, dy, lddy, tp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec,
+                       flags | BT_THIN, tmp);
+            same_bits("tern_dx, thin", thin, dx, s.M * lddx * 4);
         }
 }
 
@@ -171,9 +189,11 @@ static bt_noise noise_of(size_t M) {
 static void tern_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -1, 1);
-    float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx);
+    float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx),
+          *thin = copy_of(dx, s.M * lddx);
     void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
-         *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
+         *tp = thin_by(k, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1),
+         *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
     if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4); /* a row of nothing */
     for (int flags = 0; flags < 2; flags++) {
@@ -183,6 +203,9 @@ static void tern_dx8(const bt_kernels *k, shape s) {
         ORACLE(want, s.M * lddx * 4,
                G->tern_dx8(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, &noise, flags, gtmp));
         same_bits("tern_dx8", dx, want, s.M * lddx * 4);
+        k->tern_dx8(thin, lddx, dy, lddy, tp, 0.37f, 0, s.M, s.N, s.K, &noise, flags | BT_THIN,
+                    tmp);
+        same_bits("tern_dx8, thin", thin, dx, s.M * lddx * 4);
     }
 }
 
@@ -191,7 +214,7 @@ static void w8_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -128, 127);
     float *dy = floats(s.M * lddy), *by = floats(s.N), *dx = floats(s.M * lddx),
-          *want = copy_of(dx, s.M * lddx);
+          *want = copy_of(dx, s.M * lddx), *of_rows = copy_of(dx, s.M * lddx);
     void *p = take(k->w8_bytes(s.N, s.K), 4), *gp = take(G->w8_bytes(s.N, s.K), 4),
          *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
@@ -210,7 +233,21 @@ static void w8_dx8(const bt_kernels *k, shape s) {
         ORACLE(want, s.M * lddx * 4,
                G->w8_dx8(want, lddx, dy, lddy, gp, by, 0, s.M, s.N, s.K, &noise, flags, gtmp));
         same_bits("w8_dx8", dx, want, s.M * lddx * 4);
+        k->w8_dx8(of_rows, lddx, dy, lddy, w, by, 0, s.M, s.N, s.K, &noise, flags | BT_THIN, tmp);
+        same_bits("w8_dx8 of rows", of_rows, dx, s.M * lddx * 4);
     }
+}
+
+static void w8_fwd(const bt_kernels *k, shape s) {
+    size_t ldy = s.N + 3, cut = s.M / 3;
+    int8_t *x = bytes_in(s.M * s.K, -128, 127), *w = bytes_in(s.N * s.K, -128, 127);
+    float *dq = floats(s.M), *by = floats(s.N), *y = floats(s.M * ldy),
+          *want = copy_of(y, s.M * ldy);
+    void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+    k->w8_fwd(y, ldy, x, dq, w, by, 0, cut, s.N, s.K, tmp);
+    k->w8_fwd(y, ldy, x, dq, w, by, cut, s.M, s.N, s.K, tmp);
+    ORACLE(want, s.M * ldy * 4, G->w8_fwd(want, ldy, x, dq, w, by, 0, s.M, s.N, s.K, NULL));
+    same_bits("w8_fwd", y, want, s.M * ldy * 4);
 }
 
 static void tern_dw8(const bt_kernels *k, shape s) {
@@ -400,8 +437,9 @@ static void halves(const bt_kernels *k) {
     }
 }
 
-static void (*const cases[])(const bt_kernels *, shape) = {
-    tern_fwd, tern_dx, tern_dw, tern_dx8, w8_dx8, tern_dw8, gemm, gemm_of_bf16, tern_gemv, gemv};
+static void (*const cases[])(const bt_kernels *,
+                             shape) = {tern_fwd, tern_dx, tern_dw,      tern_dx8,  w8_dx8, w8_fwd,
+                                       tern_dw8, gemm,    gemm_of_bf16, tern_gemv, gemv};
 
 /* no oracle: more rounds are more operations, none where there is no instruction */
 static void peak(const bt_kernels *k) {

@@ -1,0 +1,110 @@
+/* isa_thin.h - ternary weights in 2 bits a code, out of which a product makes one panel of bytes at a time in
+ * its scratch (isa_products.h has the panels). Included once by each set's file.
+ *
+ *     thin       [N/NR panels][K/16][NR][4] bytes; byte b of an output's four holds the codes + 1 of the inputs
+ *                16 q + b, 16 q + 4 + b, 16 q + 8 + b and 16 q + 12 + b, the lowest bits first
+ *     forward    a shift and a mask make four groups of a panel [K/4][NR][4] of each vector
+ *     backward   a panel [N/4][NR][4] of the transposed codes: the 16 bytes of four outputs are 4 x 4 inputs for
+ *                each shift; transposed as bytes once they are, shifted by 0, 2, 4 and 6, what 16 inputs of the
+ *                panel want
+ *
+ * Roofline: a panel of (NR, K) codes takes K NR / 4 bytes from memory and about K NR / 60 (forward) or K NR / 30
+ * (backward) cycles; the product with one tile of MR rows K NR MR / 64 with VNNI. With the 70 rows of a block at
+ * 6912 inputs that is 2 and 4 %, against panels kept as bytes, which stream four times as much from memory for
+ * every block. */
+#ifndef BT_ENGINE_KERNELS_ISA_ISA_THIN_H
+#define BT_ENGINE_KERNELS_ISA_ISA_THIN_H
+
+#include "engine/kernels/isa/isa_tile.h"
+
+#if defined(__AVX2__)
+#include <string.h>
+
+enum { THIN_K = 16, THIN_STEP = NR * 4 }; /* inputs of a step along K, its bytes */
+
+static size_t thin_steps(size_t K) { return (K + THIN_K - 1) / THIN_K; }
+static size_t thin_panel(size_t K) { return thin_steps(K) * THIN_STEP; }
+static size_t prod_thin_bytes(size_t N, size_t K) { return (N + NR - 1) / NR * thin_panel(K); }
+/* of a panel of bytes, either way */
+static size_t thin_room(size_t depth) { return (depth + THIN_K - 1) / THIN_K * THIN_K * NR; }
+
+/* four codes as bytes, + 1 each */
+static uint32_t four_codes(const int8_t *codes, size_t have) {
+    uint32_t w = 0;
+    memcpy(&w, codes, have < 4 ? have : 4);
+    return ((w & 0x7f7f7f7fu) + 0x01010101u) ^ (w & 0x80808080u);
+}
+
+static void prod_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                           size_t n1) {
+    const uint32_t none = 0x55555555u; /* code 0 four times in each byte */
+    for (size_t n = n0; n < (n1 == N ? (N + NR - 1) / NR * NR : n1); n++) {
+        uint8_t *to = (uint8_t *)packed + n / NR * thin_panel(K) + n % NR * 4;
+        for (size_t k = 0; k < K; k += THIN_K, to += THIN_STEP) {
+            uint32_t w = n < N ? 0 : none;
+            for (size_t i = 0; i < 4 && n < N; i++) {
+                const size_t at = k + 4 * i;
+                w |= (at < K ? four_codes(codes + (n - n0) * K + at, K - at) : 0x01010101u)
+                     << 2 * i;
+            }
+            memcpy(to, &w, 4);
+        }
+    }
+}
+
+/* one panel of outputs, `depth` inputs: [depth/4][NR][4] */
+static void thin_open(uint8_t *dst, const uint8_t *panel, size_t depth) {
+    const vi low = vi_set(0x03030303u);
+    for (size_t s = thin_steps(depth); s > 0; s--, panel += THIN_STEP, dst += 4 * THIN_STEP) {
+        BT_UNROLL for (size_t h = 0; h < THIN_STEP; h += 4 * VL) {
+            const vi w = vi_load(panel + h);
+            BT_UNROLL for (int i = 0; i < 4; i++)
+                vi_store(dst + (size_t)i * THIN_STEP + h, vi_and(vi_srl(w, 2 * i), low));
+        }
+    }
+}
+
+/* 16 inputs of four outputs: [16][4] */
+BT_INLINE void thin_square(uint8_t *dst, const uint8_t *four) {
+    const __m128i turn = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+#if defined(__AVX512F__)
+    const __m512i by = _mm512_set_epi32(6, 6, 6, 6, 4, 4, 4, 4, 2, 2, 2, 2, 0, 0, 0, 0);
+    const __m512i all =
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)four));
+    const __m512i x = _mm512_shuffle_epi8(all, _mm512_broadcast_i32x4(turn));
+    _mm512_storeu_si512(dst,
+                        _mm512_and_si512(_mm512_srlv_epi32(x, by), _mm512_set1_epi32(0x03030303)));
+#else
+    const __m256i low = _mm256_set1_epi32(0x03030303),
+                  by = _mm256_setr_epi32(0, 0, 0, 0, 2, 2, 2, 2);
+    const __m256i all =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)four));
+    const __m256i x = _mm256_srlv_epi32(_mm256_shuffle_epi8(all, _mm256_broadcastsi128_si256(turn)),
+                                        by);
+    _mm256_storeu_si256((__m256i *)(void *)dst, _mm256_and_si256(x, low));
+    _mm256_storeu_si256((__m256i *)(void *)(dst + 32),
+                        _mm256_and_si256(_mm256_srli_epi32(x, 4), low));
+#endif
+}
+
+/* panels of outputs that are asked for ahead */
+enum { THIN_AHEAD = 4 };
+
+/* one panel of inputs k .. k+NR (k a multiple of NR), outputs n0 .. n1 (n0 a multiple of 4): [(n1 - n0)/4][NR][4].
+ * Inputs from K on are anything. */
+static void thin_across(uint8_t *dst, const uint8_t *thin, size_t K, size_t k, size_t n0,
+                        size_t n1) {
+    const size_t panel = thin_panel(K), at = k / THIN_K * THIN_STEP;
+    const size_t squares = thin_steps(K) - k / THIN_K;
+    for (size_t n = n0; n < n1; n += 4, dst += NR * 4) {
+        const uint8_t *from = thin + n / NR * panel + at + n % NR * 4;
+        if (n % NR == 0)
+            BT_UNROLL for (size_t h = 0; h < NR * NR / 4; h += 64)
+                _mm_prefetch((const char *)(from + THIN_AHEAD * panel + h), _MM_HINT_T0);
+        BT_UNROLL for (size_t h = 0; h < NR / THIN_K; h++) if (h < squares)
+            thin_square(dst + h * THIN_K * 4, from + h * THIN_STEP);
+    }
+}
+
+#endif /* __AVX2__ */
+#endif
