@@ -84,7 +84,7 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
     bt_text_release(&body);
 }
 
-static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bt_err *err) {
+static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bool asked, bt_err *err) {
     bt_text prompt, text;
     int64_t start = bt_now_ns();
     bt_text_init(&prompt);
@@ -92,7 +92,7 @@ static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bt_err *err) 
     bt_code code = bt_sample_text_run(s, t->model, t->schedule->pipe, t->update.weights, &prompt,
                                       &text, err);
     if (code == BT_OK && text.len > 0)
-        sample_event(t, &prompt, &text, s != t->sample_text, (double)(bt_now_ns() - start) / 1e6);
+        sample_event(t, &prompt, &text, asked, (double)(bt_now_ns() - start) / 1e6);
     bt_text_release(&text);
     bt_text_release(&prompt);
     return code;
@@ -141,7 +141,8 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
                            "validation %.4f nats per token, %.4f bits per byte (%" PRId64
                            " tokens)",
                            r->nats, r->bits_per_byte, r->tokens);
-    if (t->sample_text) BT_TRY(write_sample_text(t, t->sample_text, err));
+    for (bt_sample_text *s = t->sample_text; s; s = bt_sample_text_next(s))
+        BT_TRY(write_sample_text(t, s, false, err));
     forget_transfers(t);
     return BT_OK;
 }
@@ -424,7 +425,7 @@ static bt_code sample_now(bt_trainer *t, bt_err *err) {
         return BT_OK;
     }
     bt_profile_hold(true);
-    if (code == BT_OK) code = write_sample_text(t, s, err);
+    if (code == BT_OK) code = write_sample_text(t, s, true, err);
     bt_profile_hold(false);
     forget_transfers(t);
     bt_sample_text_destroy(s);

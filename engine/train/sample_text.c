@@ -1,10 +1,12 @@
 /* sample_text.c - a prompt and what the model makes of it, token by token. */
 #include "engine/train/sample_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/small.h"
+#include "engine/data/io/file_io.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/model/net/stage.h"
 
@@ -19,6 +21,7 @@ struct bt_sample_text {
     int32_t *tokens;         /* (n_prompt + n_text) */
     int64_t n_prompt, n_text;
     uint64_t seed;
+    bt_sample_text *next;
 };
 
 typedef struct source {      /* of the prompt: its text, or else tokens */
@@ -92,13 +95,62 @@ static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *worl
     return BT_OK;
 }
 
+/* ---- prompts of a file, one a line ------------------------------------------------------------- */
+
+enum { PROMPTS_MOST = 32, PROMPT_FILE_BYTES = 1 << 20 };
+
+/* rank 0: lines that are not empty, in `text`; BT_ARG: there are none, or too many */
+static bt_code read_prompts(const char *path, char **text, char *line[PROMPTS_MOST], int64_t *n,
+                            bt_err *err) {
+    size_t bytes;
+    char *rest = NULL;
+    BT_TRY(bt_file_slurp(path, PROMPT_FILE_BYTES, text, &bytes, err));
+    for (char *l = strtok_r(*text, "\r\n", &rest); l; l = strtok_r(NULL, "\r\n", &rest)) {
+        if (*n == PROMPTS_MOST)
+            return bt_fail(err, BT_ARG, "train.sample_prompt: '%.200s' has more than %d prompts",
+                           path, (int)PROMPTS_MOST);
+        line[(*n)++] = l;
+    }
+    return *n ? BT_OK
+              : bt_fail(err, BT_ARG, "train.sample_prompt: '%.200s' has no prompt (one a line)",
+                        path);
+}
+
+static bt_code create_all(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                          bt_err *err) {
+    char *text = NULL, *line[PROMPTS_MOST] = {0};
+    int64_t n = 0;
+    bt_code code = bt_comm_rank(world) == 0
+                       ? read_prompts(cfg->sample_prompt + 1, &text, line, &n, err)
+                       : BT_OK;
+    code = bt_agree(world, code, err);
+    if (code == BT_OK) code = bt_broadcast(world, &n, sizeof n, 0, err);
+    for (int64_t i = 0; code == BT_OK && i < n; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "prompt %d of train.sample_prompt", (int)i + 1);
+        const source from = {line[i] ? line[i] : "", name, NULL, 0};
+        code = create(out, cfg, world, &from, err);
+        if (code == BT_OK && *out) out = &(*out)->next;
+    }
+    free(text);
+    return code;
+}
+
 bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                               const int32_t *beginning, size_t n, bt_err *err) {
     const source from = {cfg->sample_prompt, "train.sample_prompt", beginning, n};
     *out = NULL;
     if (cfg->sample_tokens == 0 || !is_text(cfg)) return BT_OK;
-    return create(out, cfg, world, &from, err);
+    if (cfg->sample_prompt[0] != '@') return create(out, cfg, world, &from, err);
+    bt_code code = create_all(out, cfg, world, err);
+    if (code != BT_OK) {
+        bt_sample_text_destroy(*out);
+        *out = NULL;
+    }
+    return code;
 }
+
+bt_sample_text *bt_sample_text_next(const bt_sample_text *s) { return s->next; }
 
 bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                                   const char *prompt, bt_err *err) {
@@ -153,8 +205,10 @@ bt_code bt_sample_text_run(bt_sample_text *s, bt_model *model, bt_pipe *pipe, bt
 }
 
 void bt_sample_text_destroy(bt_sample_text *s) {
-    if (!s) return;
-    bt_tokenizer_free(s->tokenizer);
-    free(s->tokens);
-    free(s);
+    for (bt_sample_text *next; s; s = next) {
+        next = s->next;
+        bt_tokenizer_free(s->tokenizer);
+        free(s->tokens);
+        free(s);
+    }
 }

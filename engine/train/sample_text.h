@@ -1,7 +1,8 @@
 /* sample_text.h - what the model writes now: at every validation it goes on from one fixed prompt,
  * with the same noise, so that two samples differ by what was learned between them.
  *
- * The prompt is a setting, or the first tokens of the validation data. Every rank takes part in every
+ * The prompt is a setting (@FILE: one on each line of a file, all of which are written), or the first tokens of
+ * the validation data. Every rank takes part in every
  * token, in any layout; rank 0 alone has the words. There is no key-value cache: a sample of n
  * tokens costs n forward passes of up to prompt + n tokens.
  *
@@ -23,7 +24,7 @@ typedef struct bt_sample_text bt_sample_text;
 
 /* *out is NULL where nothing is to be written: train.sample_tokens is 0, or the data are no text.
  * beginning: n tokens that stand in for a prompt, on world's rank 0. All borrowed but the tokens.
- * BT_ARG: the prompt is not of the model's vocabulary, or leaves no room in a sequence. */
+ * BT_ARG: a prompt is not of the model's vocabulary, or leaves no room in a sequence; the file has none. */
 bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                               const int32_t *beginning, size_t n, bt_err *err) BT_MUST_CHECK;
 /* The same with a prompt that somebody asked for, which rank 0 alone has (elsewhere it is ignored);
@@ -35,6 +36,8 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
  * only; a NUL is a space there, other bytes that are no UTF-8 stay as they are. */
 bt_code bt_sample_text_run(bt_sample_text *s, bt_model *model, bt_pipe *pipe, bt_weights *weights,
                            bt_text *prompt, bt_text *text, bt_err *err) BT_MUST_CHECK;
-void bt_sample_text_destroy(bt_sample_text *s); /* accepts NULL */
+/* of the next prompt; NULL: there is none */
+bt_sample_text *bt_sample_text_next(const bt_sample_text *s);
+void bt_sample_text_destroy(bt_sample_text *s); /* and those that follow it; accepts NULL */
 
 #endif

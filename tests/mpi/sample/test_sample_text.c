@@ -97,6 +97,22 @@ static void the_prompt_is_what_was_asked_for(void **state) {
     assert_non_null(strstr(s.body[0], "\"prompt\":\"Dogs ran\""));
 }
 
+/* one on each line of a file; each has a text at every validation */
+static void prompts_of_a_file_have_a_text_each(void **state) {
+    (void)state;
+    static char setting[340];
+    snprintf(setting, sizeof setting, "train.sample_prompt=@%s",
+             fixture_text("prompts.txt", "Dogs ran\r\n\nthe cat \n"));
+    const char *const words[] = {"--set", setting, NULL};
+    samples s = run(data_path, words);
+    assert_int_equal(s.n, 8); /* of twelve: more have no room here */
+    for (size_t i = 0; i < s.n; i++) {
+        assert_int_equal(s.step[i], 4 * (i / 2) + 3);
+        assert_non_null(
+            strstr(s.body[i], i % 2 ? "\"prompt\":\"the cat \"" : "\"prompt\":\"Dogs ran\""));
+    }
+}
+
 static void none_is_written_where_none_is_wanted(void **state) {
     (void)state;
     static const char *const none[] = {"--set", "train.sample_tokens=0", NULL};
@@ -104,11 +120,8 @@ static void none_is_written_where_none_is_wanted(void **state) {
     assert_int_equal(run("synth:chain", NULL).n, 0);
 }
 
-/* a prompt that fills the sequence (32 tokens) ends the run with a line that says so */
-static void a_long_prompt_is_refused(void **state) {
-    (void)state;
-    static const char *const words[] = {
-        "--set", "train.sample_prompt=0123456789012345678901234567890123456789", NULL};
+static void refused(const char *setting, const char *says) {
+    const char *const words[] = {"--set", setting, NULL};
     bt_run_cfg cfg = cfg_of(data_path, words);
     bt_err err = BT_ERR_INIT;
     bt_trainer *t = NULL;
@@ -116,8 +129,20 @@ static void a_long_prompt_is_refused(void **state) {
     assert_int_equal(bt_threads_init(1, &err), BT_OK);
     bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
     assert_int_equal(bt_trainer_create(&t, &s, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "no room"));
+    if (!strstr(err.msg, says)) fail_msg("%s: %s", setting, err.msg);
     bt_threads_release();
+}
+
+/* a prompt that fills the sequence (32 tokens) ends the run with a line that says so, as a file without one */
+static void impossible_prompts_are_refused(void **state) {
+    (void)state;
+    char setting[340];
+    refused("train.sample_prompt=0123456789012345678901234567890123456789", "no room");
+    snprintf(setting, sizeof setting, "train.sample_prompt=@%s", fixture_text("none.txt", "\n"));
+    refused(setting, "has no prompt");
+    snprintf(setting, sizeof setting, "train.sample_prompt=@%s",
+             fixture_text("long.txt", "Dogs\n0123456789012345678901234567890123456789\n"));
+    refused(setting, "prompt 2 of train.sample_prompt");
 }
 
 int main(void) {
@@ -132,7 +157,8 @@ int main(void) {
         cmocka_unit_test(a_text_for_every_validation_of_what_was_learned),
         cmocka_unit_test(the_prompt_is_what_was_asked_for),
         cmocka_unit_test(none_is_written_where_none_is_wanted),
-        cmocka_unit_test(a_long_prompt_is_refused),
+        cmocka_unit_test(prompts_of_a_file_have_a_text_each),
+        cmocka_unit_test(impossible_prompts_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_teardown(&state);
