@@ -1,4 +1,5 @@
 /* cmd_convert.c - a model from one format to another. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 #include "engine/tune/peft_write.h"
 
 typedef struct convert_cfg {
-    char out[4096], tokenizer[1024], store[1024], base[1024];
+    char out[4096], tokenizer[1024], store[1024], base[1024], add[2048];
+    double weight;
     int64_t context, threads, shard_bytes;
     int to, type, scale, merge;
     bool verify, json, scale_tensors, any_activation;
@@ -45,6 +47,10 @@ static const bt_opt convert_opts[] = {
     {"merge", "--merge", BT_OPT_ENUM, FIELD(merge), "none", 0, 0, "none|dense|latent|keep|fit",
      NULL,
      "adapters into their base: dense, or ternary with a new scale, the base's, the best one"},
+    {"add", "--add", BT_OPT_TEXT, FIELD(add), "", 0, 0, NULL, NULL,
+     "--merge: other adapters of the same base, RUN[:WEIGHT],..: their products are added too"},
+    {"weight", "--weight", BT_OPT_REAL, FIELD(weight), "1", -100, 100, NULL, NULL,
+     "--merge: what the first adapters' product is multiplied by"},
     {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
      "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
     {"shard_bytes", "--shard-bytes", BT_OPT_INT, FIELD(shard_bytes), "5000000000", 1, 1e15, NULL,
@@ -87,12 +93,35 @@ static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path
     return BT_OK;
 }
 
+/* RUN[:WEIGHT] */
+static bt_code open_part(bt_merge_part *p, char *word, const convert_cfg *cfg, bt_err *err) {
+    char path[PATH_MAX], *colon = strrchr(word, ':'), *end = NULL;
+    p->weight = colon ? strtod(colon + 1, &end) : 1;
+    if (colon && (end == colon + 1 || *end || !(fabs(p->weight) <= 100)))
+        return bt_fail(err, BT_ARG, "--add '%.100s': '%.40s' is no weight (-100 to 100)", word,
+                       colon + 1);
+    if (colon) *colon = '\0';
+    BT_TRY(bt_trained_folder(word, cfg->store, path, err));
+    BT_TRY(bt_model_file_open(&p->adapters, path, err));
+    if (p->adapters->cfg.lora.rank && !p->adapters->cfg.classes) return BT_OK;
+    return bt_fail(err, BT_ARG, "--add: '%.200s' holds no adapters to merge", p->adapters->path);
+}
+
 /* adapters become the model that they and their base make */
 static bt_code merge(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
-    char base[PATH_MAX];
-    bt_model_file *adapters = *s;
-    BT_TRY(base_of(adapters, cfg, base, err));
-    return bt_merge_open(s, adapters, base, (bt_merge_kind)cfg->merge, err);
+    char base[PATH_MAX], list[sizeof cfg->add], *rest = NULL;
+    bt_merge_part parts[BT_MERGE_MOST] = {{*s, cfg->weight}};
+    size_t n = 1;
+    BT_TRY(base_of(*s, cfg, base, err));
+    (void)snprintf(list, sizeof list, "%s", cfg->add);
+    bt_code code = BT_OK;
+    for (char *w = strtok_r(list, ", ", &rest); w && code == BT_OK; w = strtok_r(NULL, ", ", &rest))
+        code = n < BT_MERGE_MOST
+                   ? open_part(&parts[n++], w, cfg, err)
+                   : bt_fail(err, BT_ARG, "--add: more than %d adapters", (int)BT_MERGE_MOST - 1);
+    if (code == BT_OK) return bt_merge_open(s, parts, n, base, (bt_merge_kind)cfg->merge, err);
+    for (size_t i = 1; i < n; i++) bt_model_file_close(parts[i].adapters);
+    return code;
 }
 
 static bt_code open_model(bt_model_file **s, const char *which, const convert_cfg *cfg,
@@ -107,6 +136,9 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
                        (*s)->cfg.classes, (*s)->path);
     if (cfg->merge != BT_MERGE_NONE && !(*s)->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "--merge: '%.200s' holds no adapters", (*s)->path);
+    if (cfg->merge == BT_MERGE_NONE && (cfg->add[0] || cfg->weight < 1 || cfg->weight > 1))
+        return bt_fail(err, BT_ARG, "%s is of adapters that are merged (--merge dense)",
+                       cfg->add[0] ? "--add" : "--weight");
     if (cfg->merge != BT_MERGE_NONE) BT_TRY(merge(s, cfg, err));
     bt_model_file *x = *s;
     if (cfg->tokenizer[0]) {
@@ -264,6 +296,8 @@ const bt_command bt_cmd_convert = {
         "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3   a checkpoint of a folder of "
         "Hugging Face\n"
         "bitrain convert last --to gguf -o model.gguf --verify       a file for llama.cpp\n"
+        "bitrain convert A --merge dense --weight 0.5 --add B:0.5 -o both   two adapters and their "
+        "base\n"
         "bitrain convert last --merge dense --to hf -o merged         adapters and their base as "
         "one "
         "model\n"

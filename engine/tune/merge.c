@@ -1,5 +1,4 @@
-/* merge.c - reads a tensor of the base, adds its adapter, and quantises the sum where that is asked for.
- */
+/* merge.c - reads a tensor of the base, adds its adapters, and quantises the sum where that is asked for. */
 #include "engine/tune/merge.h"
 
 #include <math.h>
@@ -10,10 +9,10 @@
 #include "engine/tune/base_weights.h"
 
 typedef struct merged {
-    bt_model_file *adapters;
+    bt_merge_part part[BT_MERGE_MOST];
+    size_t n_parts;
     bt_merge_kind kind;
-    double scale; /* alpha / rank */
-    float *w;     /* the merged tensor `at`; SIZE_MAX: none yet */
+    float *w; /* the merged tensor `at`; SIZE_MAX: none yet */
     size_t at;
     float *scales;            /* [params.n] KEEP, FIT: of the codes; 0: not known yet */
     uint64_t *turned, *codes; /* [params.n] of tensors that have been read */
@@ -22,7 +21,7 @@ typedef struct merged {
 
 static void release(void *ctx) {
     merged *m = ctx;
-    bt_model_file_close(m->adapters);
+    for (size_t i = 0; i < m->n_parts; i++) bt_model_file_close(m->part[i].adapters);
     free(m->w);
     free(m->scales);
     free(m->turned);
@@ -32,26 +31,43 @@ static void release(void *ctx) {
 
 /* ---- one tensor -------------------------------------------------------------------------------- */
 
-static bt_code read_adapter(merged *m, const bt_tensor *t, bt_param_id id, float **out,
-                            size_t *rank, bt_err *err) {
-    const bt_params *p = &m->adapters->params;
+static bt_code read_adapter(bt_model_file *adapters, const bt_tensor *t, bt_param_id id,
+                            float **out, size_t *rank, bt_err *err) {
+    const bt_params *p = &adapters->params;
     const bt_tensor *a = bt_params_get(p, t->layer, id);
     *out = NULL;
     if (!a) return BT_OK;
     *rank = id == bt_adapter_a(t->id) ? a->rows : a->cols;
     *out = malloc(a->count * sizeof **out);
     if (!*out) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
-    return bt_model_file_read(m->adapters, (size_t)(a - p->tensors), 0, a->count, *out, err);
+    return bt_model_file_read(adapters, (size_t)(a - p->tensors), 0, a->count, *out, err);
 }
 
 /* w += scale B A */
 static void add_product(const merged *m, const bt_tensor *t, const float *a, const float *b,
-                        size_t rank) {
+                        size_t rank, double scale) {
     for (size_t n = 0; n < t->rows; n++)
         for (size_t r = 0; r < rank; r++) {
-            const float s = (float)(m->scale * (double)b[n * rank + r]);
+            const float s = (float)(scale * (double)b[n * rank + r]);
             for (size_t k = 0; k < t->cols; k++) m->w[n * t->cols + k] += s * a[r * t->cols + k];
         }
+}
+
+static bt_code add_part(const merged *m, const bt_tensor *t, const bt_merge_part *p, bt_err *err) {
+    float *a = NULL, *b = NULL;
+    size_t rank = 0;
+    bt_code code = read_adapter(p->adapters, t, bt_adapter_a(t->id), &a, &rank, err);
+    if (code == BT_OK) code = read_adapter(p->adapters, t, bt_adapter_b(t->id), &b, &rank, err);
+    if (code == BT_OK && a) /* weight and alpha / rank */
+        add_product(m, t, a, b, rank, p->weight * p->adapters->cfg.lora.scale);
+    free(a);
+    free(b);
+    return code;
+}
+
+static bt_code add_parts(const merged *m, const bt_tensor *t, bt_err *err) {
+    for (size_t i = 0; i < m->n_parts; i++) BT_TRY(add_part(m, t, &m->part[i], err));
+    return BT_OK;
 }
 
 /* as bt_op_tern_codes rounds; inv: 1 / scale */
@@ -73,8 +89,7 @@ static void requantise(merged *m, const bt_tensor *t, size_t i, float g) {
     for (size_t k = 0; k < t->count; k++) m->w[k] *= level;
 }
 
-static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, const float *a, const float *b,
-                             size_t rank, bt_err *err) {
+static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     const float g = bt_absmean(t, m->w);
     int8_t *before = malloc(t->count);
@@ -83,7 +98,7 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, const float 
         before[k] = (int8_t)code_of(m->w[k], 1 / g);
         if (m->kind != BT_MERGE_LATENT) m->w[k] = g * (float)before[k];
     }
-    if (a) add_product(m, t, a, b, rank);
+    bt_code code = add_parts(m, t, err);
     if (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT) requantise(m, t, i, g);
     const float now = m->kind == BT_MERGE_DENSE ? g : bt_absmean(t, m->w);
     m->turned[i] = 0;
@@ -91,26 +106,17 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, const float 
     for (size_t k = 0; k < t->count; k++)
         m->turned[i] += (int8_t)code_of(m->w[k], 1 / now) != before[k];
     free(before);
-    return BT_OK;
+    return code;
 }
 
 static bt_code load(bt_model_file *s, merged *m, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
-    float *a = NULL, *b = NULL;
-    size_t rank = 0;
     m->at = SIZE_MAX;
     free(m->w);
     m->w = malloc(t->count * sizeof *m->w);
     if (!m->w) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
     bt_code code = bt_model_file_read_own(s, i, 0, t->count, m->w, err);
-    if (code == BT_OK) code = read_adapter(m, t, bt_adapter_a(t->id), &a, &rank, err);
-    if (code == BT_OK) code = read_adapter(m, t, bt_adapter_b(t->id), &b, &rank, err);
-    if (code == BT_OK && m->ternary)
-        code = merge_ternary(s, m, i, a, b, rank, err);
-    else if (code == BT_OK && a)
-        add_product(m, t, a, b, rank);
-    free(a);
-    free(b);
+    if (code == BT_OK) code = m->ternary ? merge_ternary(s, m, i, err) : add_parts(m, t, err);
     if (code == BT_OK) m->at = i;
     return code;
 }
@@ -136,8 +142,7 @@ static bt_code scale_of(void *ctx, bt_model_file *s, size_t i, float *scale, bt_
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
-static bt_code check(const bt_model_file *s, const bt_model_file *adapters, bt_merge_kind kind,
-                     bt_err *err) {
+static bt_code check(const bt_model_file *s, bt_merge_kind kind, bt_err *err) {
     if (s->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "'%.200s' holds adapters, and is no base of others", s->path);
     if (s->cfg.linear == BT_LIN_BITNET1)
@@ -148,9 +153,7 @@ static bt_code check(const bt_model_file *s, const bt_model_file *adapters, bt_m
         return bt_fail(err, BT_ARG,
                        "'%.200s' is a dense model, which has no codes (use --merge dense)",
                        s->path);
-    bt_base_weights base = {.trained_on = bt_base_weights_of(&adapters->meta)};
-    BT_TRY(bt_base_weights_hash(&base, (bt_model_file *)(uintptr_t)s, err));
-    return bt_base_weights_check(&base, s->path, err);
+    return BT_OK;
 }
 
 /* the same tensors, in layers of another kind */
@@ -160,39 +163,50 @@ static bt_code become_dense(bt_model_file *s, bt_err *err) {
     return bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err);
 }
 
-static bt_code view(bt_model_file *s, bt_model_file *adapters, bt_merge_kind kind, bt_err *err) {
+static void close_parts(const bt_merge_part *parts, size_t n) {
+    for (size_t i = 0; i < n; i++) bt_model_file_close(parts[i].adapters);
+}
+
+static bt_code view(bt_model_file *s, const bt_merge_part *parts, size_t n_parts,
+                    bt_merge_kind kind, bt_err *err) {
     merged *m = calloc(1, sizeof *m);
     if (!m) {
-        bt_model_file_close(adapters);
+        close_parts(parts, n_parts);
         return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
     }
     const size_t n = s->params.n;
-    *m = (merged){.adapters = adapters,
+    *m = (merged){.n_parts = n_parts,
                   .kind = kind,
-                  .scale = adapters->cfg.lora.scale,
                   .at = SIZE_MAX,
                   .scales = calloc(n, sizeof *m->scales),
                   .turned = calloc(n, sizeof *m->turned),
                   .codes = calloc(n, sizeof *m->codes),
                   .ternary = s->cfg.linear == BT_LIN_BITNET158};
+    memcpy(m->part, parts, n_parts * sizeof *parts);
     s->view = (bt_model_view){.ctx = m, .read = read_merged, .scale = scale_of, .release = release};
     if (!m->scales || !m->turned || !m->codes)
         return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
     return kind == BT_MERGE_DENSE && m->ternary ? become_dense(s, err) : BT_OK;
 }
 
-bt_code bt_merge_open(bt_model_file **out, bt_model_file *adapters, const char *base,
+bt_code bt_merge_open(bt_model_file **out, const bt_merge_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) {
     bt_model_file *s = NULL;
+    bt_base_weights weights = {0};
     *out = NULL;
     bt_code code = bt_model_file_open(&s, base, err);
-    if (code == BT_OK) code = check(s, adapters, kind, err);
+    if (code == BT_OK) code = check(s, kind, err);
+    if (code == BT_OK) code = bt_base_weights_hash(&weights, s, err);
+    for (size_t i = 0; code == BT_OK && i < n; i++) {
+        weights.trained_on = bt_base_weights_of(&parts[i].adapters->meta);
+        code = bt_base_weights_check(&weights, s->path, err);
+    }
     if (code != BT_OK) {
-        bt_model_file_close(adapters);
+        close_parts(parts, n);
         bt_model_file_close(s);
         return code;
     }
-    code = view(s, adapters, kind, err);
+    code = view(s, parts, n, kind, err);
     if (code != BT_OK)
         bt_model_file_close(s);
     else
@@ -204,8 +218,14 @@ void bt_merge_tell(const bt_model_file *s, bt_text *notes) {
     const merged *m = s->view.ctx;
     uint64_t turned = 0, codes = 0;
     for (size_t i = 0; i < s->params.n; i++) turned += m->turned[i], codes += m->codes[i];
-    bt_text_printf(notes, "adapters of rank %d merged (%zu matrices)\n", m->adapters->cfg.lora.rank,
-                   m->adapters->params.n / 2);
+    for (size_t i = 0; i < m->n_parts; i++) {
+        const bt_model_file *a = m->part[i].adapters;
+        bt_text_printf(notes, "adapters of rank %d merged (%zu matrices)", a->cfg.lora.rank,
+                       a->params.n / 2);
+        if (m->n_parts > 1 || m->part[i].weight < 1 || m->part[i].weight > 1)
+            bt_text_printf(notes, ", %g of '%s'", m->part[i].weight, a->path);
+        bt_text_printf(notes, "\n");
+    }
     if (!codes) return;
     const double share = 100 * (double)turned / (double)codes;
     if (m->kind == BT_MERGE_DENSE)

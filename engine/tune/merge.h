@@ -2,7 +2,7 @@
  * read (interop/model_file.h) and so to write in any format.
  *
  * With W the latent weights of a ternary layer, c their codes, g their scale (absmean), and
- * D = scale B A:
+ * D = scale B A, or of several adapters the sum of weight scale B A:
  *     DENSE    g c + D, in a model without quantisers. A dense base: W + D, exactly what was trained.
  *              Of a ternary base the layers then read floats where they read int8 before
  *     LATENT   W + D, quantised again by whoever reads it
@@ -26,9 +26,15 @@ typedef enum {
     BT_MERGE_FIT
 } bt_merge_kind;
 
-/* Takes `adapters`, a checkpoint of them, also after an error. BT_ARG: the base is another one; it is
+typedef struct bt_merge_part { /* a checkpoint of adapters, and how much of it is added */
+    bt_model_file *adapters;
+    double weight;
+} bt_merge_part;
+enum { BT_MERGE_MOST = 8 };
+
+/* Takes the adapters of n <= BT_MERGE_MOST parts, also after an error. BT_ARG: the base is not theirs; it is
  * dense, and kind asks for codes. Close with bt_model_file_close */
-bt_code bt_merge_open(bt_model_file **out, bt_model_file *adapters, const char *base,
+bt_code bt_merge_open(bt_model_file **out, const bt_merge_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) BT_MUST_CHECK;
 /* lines on the tensors that have been read: adapters, and codes that turned */
 void bt_merge_tell(const bt_model_file *s, bt_text *notes);

@@ -23,6 +23,23 @@ is "($merged - $adapted) ^ 2 < 1e-10" "merged against adapted"
 code 2 convert lora-dense --merge keep -o nothing
 says "is a dense model, which has no codes"
 
+# several at once: halves of the same are the whole, none of it is the base
+ok convert lora-dense --merge dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25 -o halves
+says "adapters of rank 4 merged (14 matrices), 0.25 of '"
+halves=$(nats ./halves)
+is "($halves - $merged) ^ 2 < 1e-10" "halves $halves, merged $merged"
+ok convert lora-dense --merge dense --weight 0 -o without
+without=$(nats ./without)
+is "($without - $base) ^ 2 < 1e-10" "weight 0 $without, base $base"
+code 2 convert lora-dense --merge dense --add base-dense -o nothing
+says "holds no adapters to merge"
+code 2 convert lora-dense --merge dense --add lora-dense:much -o nothing
+says "'much' is no weight"
+code 2 convert lora-dense --merge dense --add lora-bitnet158 -o nothing
+says "trained beside another base"
+code 2 convert lora-dense --add lora-dense -o nothing
+says "--add is of adapters that are merged"
+
 base=$(nats base-bitnet158) adapted=$(nats lora-bitnet158)
 for how in dense latent keep fit; do
     ok convert lora-bitnet158 --merge $how -o t-$how
