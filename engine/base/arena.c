@@ -52,7 +52,7 @@ bt_code bt_arena_commit(bt_arena *a, bt_err *err) {
 void *bt_arena_at(const bt_arena *a, size_t offset) { return a->base ? a->base + offset : NULL; }
 
 void bt_arena_release(bt_arena *a) {
-    if (a->base) munmap(a->base, a->bytes);
+    if (a->base && !a->borrowed) munmap(a->base, a->bytes);
     a->base = NULL;
     a->bytes = 0;
 }

@@ -23,6 +23,7 @@ typedef struct bt_arena {
     size_t bytes;     /* planned so far */
     bool overflow;
     unsigned char *base; /* NULL until commit */
+    bool borrowed;       /* base is the caller's memory, which release leaves alone */
 } bt_arena;
 
 void bt_arena_plan(bt_arena *a, const char *name);

@@ -191,19 +191,6 @@ static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s
            (m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s : 0);
 }
 
-/* the frozen base's codes in 2 bits to panels, of all layers: in each pass */
-static double unpack_s(const model *m, const bt_rank_setup *s) {
-    bt_params base;
-    bt_model_cfg cfg = m->whole;
-    cfg.lora = (bt_lora){0};
-    if (!m->whole.lora.rank || cfg.linear != BT_LIN_BITNET158 ||
-        bt_params_init(&base, &cfg, s->model.slice, NULL) != BT_OK)
-        return 0;
-    const double took = place_s(m, &base, s);
-    bt_params_release(&base);
-    return took;
-}
-
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
@@ -297,7 +284,7 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
     /* a micro-batch goes forward through all layers, and back through all but the last, whose
      * weights are still here (weight_prefetch.h) */
     double back = fmax(layers - 1, 0),
-           placing = (prefetches(m) ? place_s(m, &s.params, &s) : unpack_s(m, &s)) / layers;
+           placing = (prefetches(m) ? place_s(m, &s.params, &s) : 0) / layers;
     *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
                             .bwd_s = layers * m->layer.bwd_s + back * placing};
     work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, &s, m->layer.fwd_s));

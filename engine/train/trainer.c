@@ -65,6 +65,23 @@ static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
                : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
 }
 
+/* The data-parallel ranks of a host have the same slice of a frozen base: one copy is enough. */
+static bt_code share_base(bt_trainer *t, bt_err *err) {
+    bt_rank_setup s = {0};
+    bt_comm *here = NULL;
+    const int rank = bt_comm_rank(t->mesh.world);
+    if (t->cfg.tune != BT_TUNE_LORA || bt_comm_size(t->mesh.dp) == 1) return BT_OK;
+    BT_TRY(bt_comm_split(&here, t->mesh.dp, bt_comm_host(rank), rank, err));
+    bt_code code = bt_agree(here, bt_rank_setup_init(&s, &t->now, rank, err), err);
+    const size_t bytes = code == BT_OK ? bt_model_base_bytes(&s.model) : 0;
+    if (code == BT_OK && bytes && bt_comm_size(here) > 1)
+        code = bt_host_memory_create(&t->base_memory, here, bytes, "bitrain-base", err);
+    t->base_elsewhere = t->base_memory.at && bt_comm_rank(here) > 0;
+    bt_rank_setup_release(&s);
+    bt_comm_free(here);
+    return code;
+}
+
 /* both as it begins and as it ends */
 static bt_code plan_fits(bt_trainer *t, int rank, int local, const bt_memory_room *room,
                          bt_err *err) {
@@ -105,6 +122,8 @@ bt_code bt_trainer_build_compute(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_rank_setup_init(&t->setup, &t->now, bt_comm_rank(t->mesh.world), err));
     bt_model_setup setup = t->setup.model;
     setup.tp_group = t->tp_group;
+    setup.base_memory = t->base_memory.at;
+    setup.base_elsewhere = t->base_elsewhere;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(bt_micro_schedule_create(&t->schedule, &setup, &t->mesh, err));
@@ -189,6 +208,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
     BT_TRY(bt_agree(world, make_tp_group(t, err), err));
     BT_TRY(check_memory(t, s->wait != NULL, err));
+    BT_TRY(bt_agree(world, share_base(t, err), err));
 
     bt_code code = bt_trainer_ramp_read(t, err);
     if (code == BT_OK) code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
@@ -429,6 +449,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_micro_plan_release(&t->micro_plan);
     bt_model_destroy(t->model);
     bt_teacher_release(&t->teacher);
+    bt_host_memory_release(&t->base_memory);
     bt_tp_group_destroy(t->tp_group);
     bt_rank_setup_release(&t->setup);
     bt_mesh_release(&t->mesh);

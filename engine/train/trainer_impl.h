@@ -11,6 +11,7 @@
 #include "engine/observe/meter.h"
 #include "engine/observe/observer.h"
 #include "engine/optim/lr_schedule.h"
+#include "engine/parallel/mpi/host_memory.h"
 #include "engine/train/bad_steps/guard.h"
 #include "engine/train/bad_steps/loss_scale.h"
 #include "engine/train/bad_steps/skipped_data.h"
@@ -78,6 +79,9 @@ struct bt_trainer {
     bt_place *place, own_place; /* own_place: when nobody looks */
 
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
+    bt_host_memory
+        base_memory;     /* of a frozen base that several ranks of this host have; none: at NULL */
+    bool base_elsewhere; /* another rank writes it */
     bt_model *model;
     bt_loader *loader;
     bt_micro_plan micro_plan;

@@ -52,7 +52,7 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
         l.codes = m->setup.weight_source == BT_WEIGHTS_LOCAL
                       ? bt_arena_at(&m->quant_arena, p->codes[i])
                       : NULL;
-        l.kept = base ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
+        l.thin = base;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
@@ -134,7 +134,7 @@ static bt_table table8_of(const bt_model *m, const bt_model_memory *p, size_t at
     const char *table = bt_arena_at(&m->quant_arena, at);
     return (bt_table){.i8 = (const int8_t *)table + bt_net_table8_values(rows),
                       .scale = (const float *)(const void *)table,
-                      .wide = bt_arena_at(&m->quant_arena, p->wide),
+                      .wide = bt_arena_at(&m->scratch_arena, p->wide),
                       .width = (size_t)m->setup.cfg.C};
 }
 
@@ -167,6 +167,19 @@ static void wire_classes(bt_model *m, const bt_model_memory *p) {
     h->confusion = bt_arena_at(&m->scratch_arena, p->confusion);
 }
 
+static void wire_head8(bt_model *m, const bt_model_memory *p) {
+    bt_arena *a = &m->scratch_arena;
+    const bool rows = bt_model_head_rows(&m->setup);
+    if (!rows && !bt_model_head_int8(&m->setup)) return;
+    m->head8 = (bt_head8){.xq = bt_arena_at(a, p->head_xq),
+                          .dq = bt_arena_at(a, p->head_dq),
+                          .noise = {m->noise_rows, (uint32_t)bt_hash_name("head"),
+                                    (uint32_t)bt_slice_vocab(&m->whole, m->setup.slice)}};
+    m->head8.w =
+        rows ? (bt_w8){(void *)(uintptr_t)m->head.i8, (float *)(uintptr_t)m->head.scale, true}
+             : (bt_w8){bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale), false};
+}
+
 static void wire(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
@@ -178,7 +191,8 @@ static void wire(bt_model *m, const bt_model_memory *p) {
         m->lora_du = bt_arena_at(&m->scratch_arena, p->lora_du);
     }
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
-    m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL && c->linear != BT_LIN_DENSE
+    m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL && c->linear != BT_LIN_DENSE &&
+                       !bt_net_keeps_base(&m->setup)
                    ? bt_arena_at(&m->quant_arena, p->taken)
                    : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8
@@ -204,6 +218,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->head = copy ? m->tied : c->tied ? m->embed : table_of(m, p, BT_P_HEAD);
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
+    m->counted = bt_arena_at(&m->scratch_arena, p->counted);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
     m->head_form = (bt_head_form){.cap = (float)c->logit_cap,
@@ -211,14 +226,7 @@ static void wire(bt_model *m, const bt_model_memory *p) {
                                   .slopes = m->setup.train && c->logit_cap > 0
                                                 ? bt_arena_at(&m->scratch_arena, p->head_slopes)
                                                 : NULL};
-    if (bt_model_head_int8(&m->setup)) {
-        bt_arena *a = &m->scratch_arena;
-        m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)},
-                              bt_arena_at(a, p->head_xq),
-                              bt_arena_at(a, p->head_dq),
-                              {m->noise_rows, (uint32_t)bt_hash_name("head"),
-                               (uint32_t)bt_slice_vocab(&m->whole, m->setup.slice)}};
-    }
+    wire_head8(m, p);
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);
@@ -226,8 +234,9 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->heads_per_run = (size_t)c->H / bt_slice_leaves(m->setup.slice, m->setup.leaves);
     m->kv_runs = bt_leaves_kv_runs(c, m->setup.slice, m->setup.leaves);
     m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);
+    if (bt_acts_again(&m->setup))
+        m->again = bt_acts_wide(&m->setup, (size_t)m->setup.B * (size_t)c->T);
     fill_rope(m);
-    if (bt_net_keeps_base(&m->setup)) bt_net_wire_base(m);
     bt_model_grads_into(m, NULL);
 }
 
@@ -282,7 +291,9 @@ static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
     m->scratch_arena = p->scratch;
     BT_TRY(bt_arena_commit(&m->params_arena, err));
     BT_TRY(bt_arena_commit(&m->grads_arena, err));
-    BT_TRY(bt_arena_commit(&m->quant_arena, err));
+    if (m->setup.base_memory)
+        m->quant_arena.base = m->setup.base_memory, m->quant_arena.borrowed = true;
+    if (!m->quant_arena.borrowed) BT_TRY(bt_arena_commit(&m->quant_arena, err));
     BT_TRY(bt_arena_commit(&m->acts_arena, err));
     return bt_arena_commit(&m->scratch_arena, err);
 }
@@ -310,7 +321,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
     m->setup = *s;
     m->whole = s->cfg;
-    if (bt_net_keeps_base(s)) m->setup.weight_source = bt_net_base_source(s);
+    if (bt_net_keeps_base(s)) m->setup.weight_source = BT_WEIGHTS_GATHERED;
     m->tp = &bt_tp_one_rank;
     bt_model_memory p = {0};
     bt_code code = build(m, &p, err);

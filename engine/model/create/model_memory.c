@@ -1,11 +1,13 @@
 /* model_memory.c - how much memory a model takes, and where in it everything lies. */
 #include "engine/model/create/model_memory.h"
 
+#include <string.h>
+
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 
-enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256, LOGITS_FROZEN = 64 };
+enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256, LOGITS_FROZEN = 64, LOGITS_ROWS8 = 128 };
 
 static size_t logits_rows(size_t V, size_t M, size_t least) {
     size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
@@ -16,6 +18,11 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
 /* A frozen head has no gradient, and a second copy of it would be the largest array but one. */
 bool bt_model_head_int8(const bt_model_setup *s) {
     return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice) && !bt_net_keeps_base(s);
+}
+
+bool bt_model_head_rows(const bt_model_setup *s) {
+    return s->lean && bt_net_keeps_base(s) && s->grad_int8 && !s->cfg.classes &&
+           bt_slice_is_last_stage(s->slice) && !bt_tp_needed(s);
 }
 
 /* a rank's vocabulary in leaves, each packed by itself */
@@ -43,7 +50,10 @@ size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t) {
 }
 
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
-    return (bt_k()->tern_bytes(t->rows / bt_model_ranges(s, t), t->cols) + 63) / 64 * 64;
+    const size_t rows = t->rows / bt_model_ranges(s, t);
+    const size_t bytes = bt_net_keeps_base(s) ? bt_k()->thin_bytes(rows, t->cols)
+                                              : bt_k()->tern_bytes(rows, t->cols);
+    return (bytes + 63) / 64 * 64;
 }
 
 bool bt_model_tied_copy(const bt_model_setup *s) {
@@ -81,6 +91,7 @@ static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_pa
 
 static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     const int first = first_layer(params);
+    const bool base = bt_net_keeps_base(s);
     size_t longest = 0;
     for (size_t i = 0; i < params->n; i++) {
         const bt_tensor *t = &params->tensors[i];
@@ -90,8 +101,6 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
         size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
                            ? bt_arena_reserve(&p->quant, t->count, 1)
-                       : bt_net_keeps_base(s)
-                           ? bt_arena_reserve(&p->quant, bt_tern2_row_bytes(t->count), 1)
                            : 0;
         size_t packed = again
                             ? 0
@@ -107,7 +116,7 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
                              : packed;
         p->packed2[i] = packed2;
     }
-    if (s->weight_source != BT_WEIGHTS_LOCAL && longest)
+    if (s->weight_source != BT_WEIGHTS_LOCAL && longest && !base)
         p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
@@ -134,9 +143,6 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     plan_ternary(p, s, params);
     plan_values(p, s, params);
     if (s->fades) p->fade = bt_arena_reserve(&p->quant, bt_net_fade_elems(params), sizeof(float));
-    if (s->lean && bt_net_keeps_base(s))
-        p->wide = bt_arena_reserve(&p->quant, (size_t)BT_TABLE8_ROWS * (size_t)c->C,
-                                   bt_net_reads_bf16(s->prec) ? sizeof(uint16_t) : sizeof(float));
     if (bt_model_tied_copy(s) && s->lean && bt_net_keeps_base(s)) {
         p->tied = bt_arena_reserve(
             &p->quant, bt_net_table8_values((size_t)c->V) + (size_t)c->V * (size_t)c->C, 1);
@@ -156,11 +162,16 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     /* their gradients are sums over these rows */
     if (bt_slice_is_last_stage(s->slice))
         p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
-                                     bt_net_keeps_base(s)    ? LOGITS_FROZEN
+                                     bt_model_head_rows(s)   ? LOGITS_ROWS8
+                                     : bt_net_keeps_base(s)  ? LOGITS_FROZEN
                                      : bt_model_head_int8(s) ? BT_GRAD_BLOCK
                                                              : LOGITS_LEAST);
+    if (s->lean && bt_net_keeps_base(s))
+        p->wide = bt_arena_reserve(&p->scratch, (size_t)BT_TABLE8_ROWS * (size_t)c->C,
+                                   bt_net_reads_bf16(s->prec) ? sizeof(uint16_t) : sizeof(float));
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->counted = bt_arena_reserve(&p->scratch, 2 * M, sizeof(int32_t));
     p->head_slopes = s->train && c->logit_cap > 0 ? bt_arena_reserve(&p->scratch, M, sizeof(float))
                                                   : 0;
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V),
@@ -184,6 +195,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     if (bt_model_head_int8(s)) {
         p->head_packed = bt_arena_reserve(&p->scratch, head8_bytes(s, whole), 1);
         p->head_scale = bt_arena_reserve(&p->scratch, (size_t)c->V, sizeof(float));
+    }
+    if (bt_model_head_int8(s) || bt_model_head_rows(s)) {
         p->head_xq = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->C, 1);
         p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
     }
@@ -201,6 +214,14 @@ bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_c
     return code;
 }
 
+size_t bt_model_base_bytes(const bt_model_setup *s) {
+    bt_arena_row rows[8];
+    const size_t n = bt_net_keeps_base(s) ? bt_model_plan(s, rows, 8) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, "quantised") == 0) return rows[i].bytes;
+    return 0;
+}
+
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_params params, adapters;
     bt_model_setup local = *s;
@@ -209,7 +230,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
         return 0;
     const bool base = bt_net_keeps_base(s);
     if (base) {
-        local.weight_source = bt_net_base_source(s);
+        local.weight_source = BT_WEIGHTS_GATHERED;
         bt_net_compact_base(&params, s);
     }
     bt_model_memory p = {0};
@@ -225,7 +246,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
          base ? "norms of the base, and the adapters, fp32" : "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
         {"quantised", p.quant.bytes,
-         base ? "the base as products read it: ternary codes in 2 bits and one layer's panels"
+         base ? "the base as products read it: ternary codes in 2 bits"
               : quantised_why[s->weight_source]},
         {"activations", p.acts.bytes,
          "kept for backward per layer, plus the gradients on the way back"},

@@ -14,9 +14,9 @@ typedef struct bt_model_memory {
     size_t *codes, *packed, *packed2;
     size_t taken, fade;
     bt_acts_plan acts_plan;
-    size_t x_final, final_rstd, row_loss, head_slopes, logits, rope_cos, rope_sin, pos, documents,
-        lora_x, lora_u, lora_du, adapter_w, noise_rows, reference, distil_parts, wide, class_rows,
-        class_picked, confusion;
+    size_t x_final, final_rstd, row_loss, counted, head_slopes, logits, rope_cos, rope_sin, pos,
+        documents, lora_x, lora_u, lora_du, adapter_w, noise_rows, reference, distil_parts, wide,
+        class_rows, class_picked, confusion;
     size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
     size_t logits_rows;
     size_t tied, d_tied; /* of a last stage */
@@ -32,6 +32,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
 
 /* the head's gradients are in int8 */
 bool bt_model_head_int8(const bt_model_setup *s);
+/* a frozen head of int8 rows, whose logits and gradients are products of int8 */
+bool bt_model_head_rows(const bt_model_setup *s);
 /* a last stage that has a copy of the first's embedding */
 bool bt_model_tied_copy(const bt_model_setup *s);
 /* it is a table of bf16, as what the first stage has where that is shared out */

@@ -3,15 +3,19 @@
 
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/noise.h"
+#include "engine/model/net/net.h"
 
 enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
 enum {
     BLOCK_BYTES = 4 << 20,
     BLOCK_BYTES_INT8 = 1 << 20,
     BLOCK_LEAST = 128,
+    BLOCK_THIN = 256, /* each opens its panels once a thread */
+    AGAIN_ROWS = 512, /* at least; whole blocks */
     WIDE_ROWS = 2 * BT_GRAD_BLOCK
 };
 
@@ -23,6 +27,7 @@ size_t bt_acts_block(const bt_model_setup *s, size_t M) {
     size_t bytes = unpacks ? BLOCK_BYTES : BLOCK_BYTES_INT8 * threads,
            rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
+    if (bt_net_keeps_base(s) && s->cfg.linear != BT_LIN_DENSE) rows = BLOCK_THIN;
     return rows < M ? rows : M;
 }
 
@@ -48,11 +53,21 @@ size_t bt_acts_slots(const bt_model_setup *s) {
     return s->train && s->in_flight > 1 ? (size_t)s->in_flight : 1;
 }
 
+/* Beside a frozen base there is no gradient of the weights, whose products want many rows at once. */
+bool bt_acts_again(const bt_model_setup *s) {
+    return bt_net_keeps_base(s) && s->recompute == BT_RECOMPUTE_FULL && s->slice.tp_size <= 1 &&
+           s->leaves <= 1;
+}
+
 /* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats'
  * products want many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
     bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) &&
                 kept(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
+    if (bt_acts_again(s)) {
+        const size_t block = bt_acts_block(s, M);
+        return bt_min_size(M, (AGAIN_ROWS + block - 1) / block * block);
+    }
     return some && M > WIDE_ROWS ? WIDE_ROWS : M;
 }
 
@@ -65,7 +80,8 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
          train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),
-         fades = s->fades, resid = light && tern && !fades, lean = bt_acts_lean(s);
+         fades = s->fades, again = bt_acts_again(s), resid = light && tern && !fades,
+         lean = bt_acts_lean(s);
     bt_arena halves[2]; /* of a layer: both begin at the same place */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");
@@ -103,6 +119,7 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
 #include "engine/model/net/acts.def"
 #undef BT_ACTV
     if (!a->x_mid) a->x_mid = a->x;
+    if (!a->dq) a->dq = a->d_on; /* whose use ends before */
 }
 
 void bt_acts_save(uint16_t *saved, const float *x, size_t n) {

@@ -38,6 +38,8 @@ size_t bt_acts_block(const bt_model_setup *s, size_t M);
 bool bt_acts_half(const bt_model_setup *s);
 /* layers share the residual entering them, of which each keeps bf16 (setup.lean) */
 bool bt_acts_lean(const bt_model_setup *s);
+/* full recompute makes the feed-forward part by bt_acts_wide rows, not layer by layer */
+bool bt_acts_again(const bt_model_setup *s);
 /* rows of dgate and dup: backward takes the feed-forward part through all its products by so
  * many */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);

@@ -339,6 +339,8 @@ void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t
                          float *logs) {
     const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, V = (size_t)m->setup.cfg.V,
                  C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V);
+    bt_net_final_norm(m, M); /* the loss has left some rows alone in a.xn (one_rank.c) */
+    m->tp->gather_final(m, M);
     for (size_t at = 0, n; at < M; at += n) {
         n = bt_min_size(m->logits_rows, M - at);
         bt_op_gemm_table(m->logits, ld, m->layers[0].a.xn + at * C, C, m->head, C, 1, n, V, C,

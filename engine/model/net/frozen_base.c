@@ -1,11 +1,7 @@
-/* frozen_base.c - the base beside which adapters train: its tensors in, and the panels of one layer out of
- * the codes that are kept. */
-#include <assert.h>
-#include <string.h>
-
+/* frozen_base.c - the base beside which adapters train: its tensors come in, and are kept as products read
+ * them. */
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
 
 enum { ALIGN_ELEMS = 16 };
@@ -20,55 +16,21 @@ void bt_net_compact_base(bt_params *p, const bt_model_setup *s) {
     }
 }
 
-static size_t linears_of(bt_layer *l, bt_linear *out[7]) {
-    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    memcpy(out, all, sizeof all);
-    return sizeof all / sizeof *all;
-}
-
 static bt_linear *linear_of(bt_model *m, const bt_tensor *t) {
-    bt_linear *all[7];
-    const size_t n = t->layer < 0 ? 0 : linears_of(&m->layers[t->layer - m->first_layer], all);
-    for (size_t i = 0; i < n; i++)
+    if (t->layer < 0) return NULL;
+    bt_layer *l = &m->layers[t->layer - m->first_layer];
+    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->tensor == t) return all[i];
     return NULL;
 }
 
-/* ---- one layer's panels ------------------------------------------------------------------------ */
-
-static void need(bt_layer_source *s, int layer) {
-    bt_frozen_base *f = (bt_frozen_base *)s;
-    bt_linear *all[7];
-    if (f->layer == layer) return;
-    const size_t n = linears_of(&f->m->layers[layer], all);
-    for (size_t i = 0; i < n; i++) {
-        const size_t tensor = (size_t)(all[i]->tensor - f->m->params.tensors);
-        /* codes that this model has packed itself */
-        bt_code code = bt_model_quant_take(f->m, tensor, 0, all[i]->tensor->count, all[i]->kept,
-                                           NULL);
-        assert(code == BT_OK);
-        (void)code;
-        bt_model_quant_place(f->m, tensor);
-    }
-    f->layer = layer;
-}
-
-static void poll(bt_layer_source *s) { (void)s; }
-
-void bt_net_wire_base(bt_model *m) {
-    m->frozen = (bt_frozen_base){.source = {need, poll}, .m = m, .layer = -1};
-    if (m->setup.weight_source == BT_WEIGHTS_PREFETCHED) m->source = &m->frozen.source;
-}
-
-/* ---- its tensors ------------------------------------------------------------------------------- */
-
-/* `taken` is of the longest tensor's codes */
-static void put_codes(bt_model *m, bt_linear *l, const float *values, float scale) {
-    const size_t n = l->tensor->count;
+static void put_codes(bt_linear *l, const float *values, float scale, bool write) {
+    const size_t rows = l->N / l->ranges;
     l->scale = scale;
-    bt_op_tern_codes(m->taken, values, 0, 1.0f / scale, false, n);
-    bt_tern2_pack(l->kept, m->taken, 1, n);
-    m->frozen.layer = -1;
+    for (size_t k = 0; write && k < l->ranges; k++)
+        bt_op_thin_pack(l->packed + k * l->packed_bytes, values + k * rows * l->K, 1.0f / scale,
+                        rows, l->K);
 }
 
 static void put_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
@@ -96,10 +58,13 @@ void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *l = t->linear ? linear_of(m, t) : NULL;
     uint16_t *table = bt_net_keeps_base(&m->setup) ? bt_model_table(m, tensor) : NULL;
-    if (table8(m, t))
+    const bool write = !m->setup.base_elsewhere;
+    if (l && l->thin)
+        put_codes(l, values, scale, write);
+    else if (!write && (table8(m, t) || table || (l && l->panel)))
+        return;
+    else if (table8(m, t))
         put_rows8(table8(m, t), first, n, values);
-    else if (l && l->kept)
-        put_codes(m, l, values, scale);
     else if (l && l->panel)
         put_values(m, l, first, n, values);
     else if (table)
@@ -112,7 +77,7 @@ void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *va
     const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V,
                  begin = bt_slice_vocab(&m->whole, m->setup.slice) * C, end = begin + V * C,
                  from = bt_max_size(first, begin), to = bt_min_size(first + n, end);
-    if (from >= to) return;
+    if (from >= to || (m->setup.base_elsewhere && !m->tied.f32)) return;
     if (m->tied.i8)
         put_rows8(&m->tied, from - begin, to - from, values + (from - first));
     else if (m->tied.bf16)

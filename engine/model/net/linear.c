@@ -8,13 +8,15 @@
 
 /* ---- ternary --------------------------------------------------------------------------------- */
 
+static int in_form(const bt_linear *l, int flags) { return l->thin ? flags | BT_THIN : flags; }
+
 static void tern_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                      size_t r0, size_t rows, int flags) {
     (void)src;
     size_t n = l->N / l->ranges;
     for (size_t k = 0; k < l->ranges; k++) {
         bt_op_tern_fwd(y + k * n, l->N, in->xq + r0 * l->K, in->dq + r0,
-                       l->packed + k * l->packed_bytes, l->scale, rows, n, l->K, flags);
+                       l->packed + k * l->packed_bytes, l->scale, rows, n, l->K, in_form(l, flags));
     }
 }
 
@@ -23,7 +25,7 @@ static void tern_dx(const bt_linear *l, size_t range, float *dx, const float *dy
     (void)r0;
     size_t n = l->N / l->ranges;
     bt_op_tern_dx(dx, l->K, dy + range * n, l->N, l->packed + range * l->packed_bytes, l->scale,
-                  rows, n, l->K, l->prec, flags);
+                  rows, n, l->K, l->prec, in_form(l, flags));
 }
 
 static void tern_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,
@@ -59,7 +61,7 @@ static void int8_dx(const bt_linear *l, size_t range, float *dx, const float *dy
     bt_noise noise = {l->noise.rows + r0,
                       l->noise.salt ^ (uint32_t)(l->first_row + range * n) * BT_NOISE_LANE, 0};
     bt_op_tern_dx8(dx, l->K, dy + range * n, l->N, l->packed + range * l->packed_bytes, l->scale,
-                   rows, n, l->K, &noise, flags);
+                   rows, n, l->K, &noise, in_form(l, flags));
 }
 
 static void int8_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,

@@ -91,7 +91,11 @@ typedef struct bt_model_setup {
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
      * bf16 the residual entering a layer is rounded to bf16, as which it is kept */
     bool lean;
-    bool stages_bf16; /* residuals and their gradients travel between stages as bf16 */
+    /* (bt_model_base_bytes) of the frozen base: memory that ranks with the same slice have in common, of whom
+     * one writes it. NULL: the model takes its own */
+    unsigned char *base_memory;
+    bool base_elsewhere; /* another rank writes base_memory */
+    bool stages_bf16;    /* residuals and their gradients travel between stages as bf16 */
 } bt_model_setup;
 
 /* tokens of M whose residual this slice holds */
@@ -106,6 +110,8 @@ typedef struct bt_arena_row {
 /* what create would take, without taking it; rows (at most max) for --dry-run. Optimizer moments
  * are the optimizer's. */
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
+/* of the frozen base, as base_memory has it; 0: the model keeps none */
+size_t bt_model_base_bytes(const bt_model_setup *s);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
 void bt_model_destroy(bt_model *m); /* accepts NULL */
 

@@ -69,10 +69,9 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     size_t packed_bytes; /* of one range */
     /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
     unsigned char *packed;
+    bool thin; /* of a frozen base: `packed` has 2 bits a code (BT_THIN) */
     /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
-    /* (N K) a frozen base: its codes in 2 bits each, from which `packed` is made; NULL otherwise */
-    uint8_t *kept;
     float scale, mean; /* of |w|; of w, which b1 takes off */
     bt_tern_stats counts;
     size_t counted; /* weights that counts are of */
@@ -142,13 +141,6 @@ struct bt_layer {
     bt_glu glu;
 };
 
-/* fills the panels of the layer that is needed from the codes that the model keeps */
-typedef struct bt_frozen_base {
-    bt_layer_source source;
-    bt_model *m;
-    int layer; /* whose panels are there, -1: none */
-} bt_frozen_base;
-
 /* makes the weights of the layer that is needed from latent weights and codes (fade.c) */
 typedef struct bt_fade {
     bt_layer_source source;
@@ -206,7 +198,6 @@ struct bt_model {
     /* codes of one tensor on their way to its packed form; NULL with BT_WEIGHTS_LOCAL */
     int8_t *taken;
     bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: who fills them */
-    bt_frozen_base frozen;
     bt_fade fade;
     bt_dpo dpo;
     bt_distil distil;
@@ -220,6 +211,7 @@ struct bt_model {
 
     float *x_final;               /* (S, C) residual after the last layer */
     float *final_rstd, *row_loss; /* (M) */
+    int32_t *counted;             /* (2, M) rows with a target, one_rank.c */
     float *logits;                /* (logits_rows, V) */
     size_t logits_rows;
     /* w.packed is NULL: the head's gradients are in the precision of its logits */
@@ -232,6 +224,8 @@ struct bt_model {
     size_t n_documents;   /* 0: each sequence is one document */
     uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */
     size_t block;         /* rows of one feed-forward block */
+    size_t
+        again; /* rows whose gate and up are there, a multiple of it; 0: those of all (acts.def) */
     /* query heads whose dk and dv are summed apart, and arrays of these sums */
     size_t heads_per_run, kv_runs;
 };
@@ -284,10 +278,6 @@ double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale);
 static inline bool bt_net_keeps_base(const bt_model_setup *s) {
     return s->train && s->cfg.lora.rank > 0 && s->cfg.linear != BT_LIN_BITNET1;
 }
-/* where its weights come from then */
-static inline bt_weight_source bt_net_base_source(const bt_model_setup *s) {
-    return s->cfg.linear == BT_LIN_DENSE ? BT_WEIGHTS_GATHERED : BT_WEIGHTS_PREFETCHED;
-}
 /* of it, embedding and head as int8 with a scale for each token */
 static inline bool bt_net_table8(const bt_model_setup *s, const bt_tensor *t) {
     return s->lean && bt_net_keeps_base(s) && (t->id == BT_P_EMBED || t->id == BT_P_HEAD);
@@ -298,7 +288,6 @@ static inline size_t bt_net_table8_values(size_t rows) {
 }
 /* the table's offsets: of what stays fp32 alone */
 void bt_net_compact_base(bt_params *p, const bt_model_setup *s);
-void bt_net_wire_base(bt_model *m);
 
 /* ---- fade.c ---- */
 /* of one layer's linear weights */

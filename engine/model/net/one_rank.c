@@ -1,4 +1,6 @@
 /* one_rank.c - the whole model on one rank: every row and every column is here. */
+#include <string.h>
+
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
@@ -80,13 +82,59 @@ static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
         bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, M, (size_t)m->setup.cfg.C);
 }
 
+/* ---- the head over the tokens that have a target alone ------------------------------------------ */
+
+/* A loss on answers leaves most prompts without one. A head that trains keeps all rows, because its
+ * gradient is a sum over blocks of them. */
+typedef struct counted_rows {
+    int32_t *rows, *targets;
+    size_t n;
+} counted_rows;
+
+static bool head_of_counted(const bt_model *m, bool grad) {
+    return !grad || (!m->d_head && (!m->head8.w.packed || m->head8.w.rows));
+}
+
+static counted_rows counted(bt_model *m, const int32_t *targets, size_t M) {
+    const size_t C = (size_t)m->setup.cfg.C;
+    float *xn = m->layers[0].a.xn;
+    counted_rows c = {m->counted, m->counted + M, 0};
+    for (size_t r = 0; r < M; r++) {
+        if (targets[r] < 0) continue;
+        c.rows[c.n] = (int32_t)r;
+        c.targets[c.n] = targets[r];
+        if (c.n < r) memcpy(xn + c.n * C, xn + r * C, C * sizeof *xn);
+        c.n++;
+    }
+    return c;
+}
+
+/* from the last row on: none is overwritten before it has been moved */
+static void counted_back(bt_model *m, const counted_rows *c, float *dx, size_t M) {
+    const size_t C = (size_t)m->setup.cfg.C;
+    for (size_t r = M, left = c->n; r-- > 0;) {
+        const bool here = left > 0 && (size_t)c->rows[left - 1] == r;
+        if (here) left--;
+        m->row_loss[r] = here ? m->row_loss[left] : 0;
+        if (!dx) continue;
+        if (!here)
+            memset(dx + r * C, 0, C * sizeof *dx);
+        else if (left < r)
+            memcpy(dx + r * C, dx + left * C, C * sizeof *dx);
+    }
+}
+
 static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
     const bt_acts *a = &m->layers[0].a;
-    bool grad = dscale != 0.0f;
-    return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets,
-                           dscale, m->logits, m->logits_rows, m->row_loss, M,
-                           (size_t)m->setup.cfg.V, (size_t)m->setup.cfg.C, m->setup.prec,
-                           m->head8.w.packed ? &m->head8 : NULL, &m->head_form);
+    bool grad = dscale != 0.0f, some = head_of_counted(m, grad);
+    const counted_rows c = some ? counted(m, targets, M) : (counted_rows){.n = M};
+    double loss = bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head,
+                                  some ? c.targets : targets, dscale, m->logits, m->logits_rows,
+                                  m->row_loss, c.n, (size_t)m->setup.cfg.V, (size_t)m->setup.cfg.C,
+                                  m->setup.prec, m->head8.w.packed ? &m->head8 : NULL,
+                                  &m->head_form);
+    if (some) counted_back(m, &c, grad ? a->dxn : NULL, M);
+    return loss;
 }
 
 static bt_vocab_part vocab(const bt_model *m) {

@@ -117,15 +117,15 @@ void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     m->tp->finish_product(m, a->x_mid, &l->o, &l->o_in, M);
 }
 
-static bt_gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
+static bt_gate_and_up gate_up_at(const bt_model *m, const bt_layer *l, size_t r0) {
     const bt_acts *a = &l->a;
-    size_t at = a->gate_saved ? 0 : r0 * l->gate.N;
+    size_t at = a->gate_saved ? 0 : (m->again ? r0 % m->again : r0) * l->gate.N;
     return (bt_gate_and_up){a->gate + at, a->up + at};
 }
 
-static void gate_up(bt_layer *l, size_t r0, size_t rows) {
+static void gate_up(const bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     bt_acts *a = &l->a;
-    bt_gate_and_up y = gate_up_at(l, r0);
+    bt_gate_and_up y = gate_up_at(m, l, r0);
     l->gate.ops->fwd(&l->gate, y.gate, &l->ffn_in, a->x_mid, r0, rows, 0);
     l->up.ops->fwd(&l->up, y.up, &l->ffn_in, a->x_mid, r0, rows, 0);
 }
@@ -136,11 +136,12 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     bt_acts *a = &l->a;
     size_t C = (size_t)c->C;
     read_residual(m, &l->ffn_in, a->x_mid, M);
+    if (!x_out && m->again) return; /* as backward comes to it */
     if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
-        gate_up(l, r0, rows);
-        l->glu.fwd(m, l, gate_up_at(l, r0), r0, rows);
+        gate_up(m, l, r0, rows);
+        l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
         if (x_out) m->tp->add_product(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
         poll(m);
     }
@@ -231,11 +232,12 @@ static void dw_done(const backward *p, const bt_linear *l, const float *dy,
 static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_gate_and_up d, size_t r0,
                          size_t rows) {
     bt_acts *a = &l->a;
-    if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(l, r0, rows);
+    if (m->again || m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
+    if (m->again) l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
     l->down.ops->dx(&l->down, 0, l->down_in.normed ? a->dhn : a->dh, dx + r0 * l->down.N, r0, rows,
                     0);
     poll(m);
-    l->glu.bwd(m, l, d, gate_up_at(l, r0), r0, rows);
+    l->glu.bwd(m, l, d, gate_up_at(m, l, r0), r0, rows);
 }
 
 static void norm_backward(const backward *p, const bt_linear_input *in, const float *x) {

@@ -5,28 +5,23 @@
  * An exchange is one meeting: whoever comes has written what the others want; whoever leaves may
  * read it. Nobody waits for readers: `partial` and `common` are written again after the next
  * meeting only, by the contract of base/tp_group.h, and outboxes take turns, so that one is written
- * again after two meetings. The mapping is an anonymous file of the first rank, which the others
- * open through /proc while it is alive: nothing is left behind by a kill, and no limit of /dev/shm
- * applies. */
+ * again after two meetings. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/rng.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm_internal.h"
+#include "engine/parallel/mpi/host_memory.h"
 
 enum {
     PAGE = 4096,
@@ -41,13 +36,13 @@ enum {
 typedef struct line {          /* of one rank, alone on its cache lines */
     _Atomic uint32_t arrived;  /* futex: meetings this rank has come to */
     _Atomic uint32_t sleepers; /* ranks asleep on it */
-    uint64_t token;            /* rank 0: this very mapping */
-    char rest[112];
+    char rest[120];
 } line;
 
 typedef struct shm_group {
     bt_tp_group t; /* first: a bt_tp_group is this */
-    unsigned char *base;
+    bt_host_memory memory;
+    unsigned char *base; /* its */
     size_t bytes, common_at, ranks_at, per_rank, outbox_at, outbox_bytes;
     uint32_t meetings;
 } shm_group;
@@ -276,7 +271,7 @@ static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size)
 }
 
 static void group_destroy(bt_tp_group *t) {
-    if (of(t)->base) munmap(of(t)->base, of(t)->bytes);
+    bt_host_memory_release(&of(t)->memory);
     free(t);
 }
 
@@ -288,79 +283,34 @@ size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols) {
     return m.bytes;
 }
 
-static bool one_host(const bt_comm *tp) {
-    MPI_Comm host;
-    int n = 0;
-    if (MPI_Comm_split_type(tp->mpi, MPI_COMM_TYPE_SHARED, tp->rank, MPI_INFO_NULL, &host) !=
-        MPI_SUCCESS)
-        return false;
-    MPI_Comm_size(host, &n);
-    MPI_Comm_free(&host);
-    return n == tp->size;
-}
-
-static bool map(shm_group *m, int fd) {
-    void *base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base != MAP_FAILED) m->base = base;
-    return base != MAP_FAILED;
-}
-
-typedef struct ticket {
-    int64_t pid, fd;
-    uint64_t token;
-} ticket;
-
-static int first_rank_opens(shm_group *m, ticket *t) {
-    int fd = memfd_create("bitrain-tp", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map(m, fd)) return fd;
-    *t = (ticket){getpid(), fd,
-                  bt_splitmix64((uint64_t)bt_now_ns() ^ (uint64_t)getpid() << 32) | 1};
-    line_of(m, 0)->token = t->token;
-    return fd;
-}
-
-static int others_open(shm_group *m, const ticket *t) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)t->pid, (long long)t->fd);
-    int fd = t->token ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    if (fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)m->bytes && map(m, fd) &&
-        line_of(m, 0)->token != t->token) {
-        munmap(m->base, m->bytes);
-        m->base = NULL;
-    }
-    return fd;
-}
-
 bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
                                bt_err *err) {
     *out = NULL;
     shm_group *m = calloc(1, sizeof *m);
-    int64_t seen = m != NULL && one_host(tp);
-    int fd = -1;
-    ticket t = {0};
-    if (m) {
-        m->t = (bt_tp_group){.rank = tp->rank,
-                             .size = tp->size,
-                             .why = BT_ERR_INIT,
-                             .all_gather_rows = group_all_gather_rows,
-                             .reduce_scatter_rows = group_reduce_scatter_rows,
-                             .all_gather = group_all_gather,
-                             .all_reduce = group_all_reduce,
-                             .destroy = group_destroy};
-        lay_out(m, tp->size, rows, cols);
-        if (seen && tp->rank == 0) fd = first_rank_opens(m, &t);
-    }
-    bt_code code = bt_broadcast(tp, &t, sizeof t, 0, err);
-    if (code == BT_OK && seen && tp->rank != 0) fd = others_open(m, &t);
-    seen = m && m->base;
+    shm_group plan;
+    lay_out(&plan, tp->size, rows, cols);
+    bt_host_memory memory;
+    bt_code code = bt_host_memory_create(&memory, tp, plan.bytes, "bitrain-tp", err);
+    int64_t seen = m && memory.at;
     if (code == BT_OK) code = bt_all_reduce_i64(tp, &seen, 1, BT_MIN, err);
-    if (fd >= 0) close(fd); /* the mapping stays */
     if (code != BT_OK || !seen) {
-        if (m) group_destroy(&m->t);
+        bt_host_memory_release(&memory);
+        free(m);
         return code;
     }
-    m->t.partial = partial_of(m, tp->rank);
-    m->t.common = (float *)(void *)(m->base + m->common_at);
+    *m = plan;
+    m->memory = memory;
+    m->base = memory.at;
+    m->t = (bt_tp_group){.rank = tp->rank,
+                         .size = tp->size,
+                         .why = BT_ERR_INIT,
+                         .all_gather_rows = group_all_gather_rows,
+                         .reduce_scatter_rows = group_reduce_scatter_rows,
+                         .all_gather = group_all_gather,
+                         .all_reduce = group_all_reduce,
+                         .destroy = group_destroy,
+                         .partial = partial_of(m, tp->rank),
+                         .common = (float *)(void *)(m->base + m->common_at)};
     *out = &m->t;
     return BT_OK;
 }

@@ -154,6 +154,18 @@ static void ternary_adapters_see_the_base_as_it_computes(void **state) {
     bt_model_destroy(adapted);
 }
 
+/* of all adapters together, relative to their norm */
+static void near_gradients(bt_model *a, bt_model *b, double most, size_t row) {
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < bt_model_params(a)->total; i++) {
+        const double x = (double)bt_model_grads(a)[i], y = (double)bt_model_grads(b)[i];
+        diff += (x - y) * (x - y);
+        norm += x * x;
+    }
+    if (!(diff < most * most * norm))
+        fail_msg("row %zu: gradients are %.3f apart", row, sqrt(diff / norm));
+}
+
 /* embedding and head in 8 bits, of more rows than are widened at a time; with full recompute in bf16 rounded
  * residuals, the same in both passes */
 static void a_lean_base_is_near(void **state) {
@@ -163,9 +175,11 @@ static void a_lean_base_is_near(void **state) {
         bt_prec prec;
         bt_recompute recompute;
         double near;
-    } rows[] = {{BT_LIN_DENSE, BT_PREC_FP32, BT_RECOMPUTE_NONE, 5e-3},
-                {BT_LIN_DENSE, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2},
-                {BT_LIN_BITNET158, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2}};
+        bool int8; /* gradients, and with them the head's products */
+    } rows[] = {{BT_LIN_DENSE, BT_PREC_FP32, BT_RECOMPUTE_NONE, 5e-3, false},
+                {BT_LIN_DENSE, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, false},
+                {BT_LIN_BITNET158, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, false},
+                {BT_LIN_BITNET158, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_model_setup s = setup_of(rows[i].linear, 0);
         s.cfg.V = BT_TABLE8_ROWS + 188;
@@ -175,6 +189,7 @@ static void a_lean_base_is_near(void **state) {
         s.recompute = rows[i].recompute;
         bt_model *plain = small_model(&s, 5);
         s.lean = true;
+        s.grad_int8 = rows[i].int8;
         bt_model *lean = small_model(&s, 5);
         share_base(full, plain);
         share_base(full, lean);
@@ -185,10 +200,44 @@ static void a_lean_base_is_near(void **state) {
         if (!(fabs(got / want - 1) < rows[i].near && got != want))
             fail_msg("row %zu: %.9g, lean %.9g", i, want, got);
         assert_true(fabs(seen - got) < 1e-9 * got);
+        near_gradients(plain, lean, rows[i].int8 ? 0.25 : 0.2, i);
         if (rows[i].prec == BT_PREC_FP32) small_slope(lean, scaled_loss, 1.0f, 2e-4, 2e-3);
         bt_model_destroy(full);
         bt_model_destroy(plain);
         bt_model_destroy(lean);
+    }
+}
+
+/* Full recompute makes the feed-forward part by blocks of rows; more than one of them */
+static void recomputed_blocks_have_the_bits_of_kept_rows(void **state) {
+    (void)state;
+    enum { SEQUENCES = 4, ROWS = SEQUENCES * T };
+    static int32_t in[ROWS], to[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        in[i] = (int32_t)(bt_rng_u64(4, 0, (uint64_t)i) % V);
+        to[i] = i % 3 ? in[i] : -1;
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        const bt_linear_kind linear = kind ? BT_LIN_DENSE : BT_LIN_BITNET158;
+        bt_model_setup s = setup_of(linear, BT_LORA_ALL);
+        s.B = SEQUENCES;
+        bt_model *full = model_of(linear, 0), *kept = small_model(&s, 5);
+        s.recompute = BT_RECOMPUTE_FULL;
+        bt_model *again = small_model(&s, 5);
+        bt_model *both[] = {kept, again};
+        double loss[2];
+        for (int k = 0; k < 2; k++) {
+            share_base(full, both[k]);
+            random_b(both[k]);
+            bt_model_zero_grads(both[k]);
+            loss[k] = bt_model_train_micro(both[k], in, to, 0.01, NULL, NULL);
+        }
+        assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);
+        assert_memory_equal(bt_model_grads(kept), bt_model_grads(again),
+                            bt_model_params(kept)->total * sizeof(float));
+        bt_model_destroy(full);
+        bt_model_destroy(kept);
+        bt_model_destroy(again);
     }
 }
 
@@ -199,7 +248,7 @@ static void gradients_are_reported_once_from_the_end(void *ctx, size_t begin, si
     *at = begin;
 }
 
-/* a frozen base costs no gradients and no latent weights: 2 bits a weight and one layer's panels */
+/* a frozen base costs no gradients and no latent weights: 2 bits a weight */
 static void gradients_of_adapters_alone_take_memory(void **state) {
     (void)state;
     bt_model *full = model_of(BT_LIN_BITNET158, 0),
@@ -309,6 +358,7 @@ int main(void) {
         cmocka_unit_test(dense_gradients_equal_finite_differences),
         cmocka_unit_test(ternary_adapters_see_the_base_as_it_computes),
         cmocka_unit_test(a_lean_base_is_near),
+        cmocka_unit_test(recomputed_blocks_have_the_bits_of_kept_rows),
         cmocka_unit_test(every_adapter_is_reported),
         cmocka_unit_test(preferences_begin_at_ln_2_and_have_the_slope_of_their_gradients),
         cmocka_unit_test(gradients_of_adapters_alone_take_memory),

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Data-parallel ranks of a host have one copy of the frozen base beside which their adapters train: the same mapping, of which one rank
+# alone writes. (That the bits are one rank's is in run_lora.sh.)
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+ok train "${tiny[@]}" --ranks 1 --steps 2 --name base
+lora=("${tiny[@]}" --tune lora --set tune.rank=2 --init-from base --steps 1000000 --set ckpt.final=false)
+mapping() { awk '/memfd:bitrain-base/ { print $4 ":" $5; exit }' "/proc/$1/maps"; }    # device and inode
+
+"$BITRAIN" train "${lora[@]}" --ranks 2 --name two >two.out 2>two.err &
+job=$!
+started+=($job)
+wait_step two 5
+pids=($(q "SELECT pid FROM ranks WHERE run='two' ORDER BY rank"))
+[ ${#pids[@]} = 2 ] || fault "ranks: ${pids[*]}"
+one=$(mapping "${pids[0]}") other=$(mapping "${pids[1]}")
+[ -n "$one" ] && [ "$one" = "$other" ] || fault "the ranks map '$one' and '$other'"
+kill -TERM $job
+wait $job
+
+"$BITRAIN" train "${lora[@]}" --ranks 1 --name alone >alone.out 2>alone.err &
+job=$!
+started+=($job)
+wait_step alone 5
+[ -z "$(mapping "$(q "SELECT pid FROM ranks WHERE run='alone'")")" ] || fault "a rank by itself shares its base"
+kill -TERM $job
+wait $job
+finish
