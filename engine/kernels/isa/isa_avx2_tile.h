@@ -70,8 +70,10 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
 BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m256i sum) {
     size_t from = (size_t)j * VL;
     vf f = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_set1_epi32(o->sums[i])));
-    put(o->y + (size_t)i * o->ldy + from, v_mul(f, v_set(o->dq[i] * o->scale)),
-        o->cols > from ? o->cols - from : 0, o->acc);
+    const size_t here = o->cols > from ? o->cols - from : 0;
+    f = v_mul(f, v_set(o->dq[i] * o->scale));
+    if (o->by && here) f = v_mul(f, v_load_n(o->by + from, here < VL ? here : VL));
+    put(o->y + (size_t)i * o->ldy + from, f, here, o->acc);
 }
 
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,

@@ -156,6 +156,9 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, __m512i v[2], const in
     __m512 f[2], scale = _mm512_set1_ps(o->dq[i] * o->scale);
     BT_UNROLL for (int j = 0; j < 2; j++)
         f[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(v[j], sum)), scale);
+    if (o->by)
+        BT_UNROLL for (int j = 0; j < 2; j++)
+            f[j] = _mm512_mul_ps(f[j], _mm512_maskz_loadu_ps(columns(o->cols, j), o->by + 16 * j));
     put_row(o->y + (size_t)i * o->ldy, o->cols, f, o->acc, whole);
 }
 

@@ -79,20 +79,6 @@ static const uint8_t *panel_of(const i8_product *p, size_t n) {
     return p->form == READY ? p->panels + n * p->groups * 4 : p->room;
 }
 
-/* columns n .. n+NR of all rows */
-static void scale_columns(const i8_product *p, size_t n) {
-    for (size_t r = 0; r < p->rows; r++) {
-        float *y = p->y + r * p->ldy + n;
-        for (size_t h = 0; h < NR && n + h < p->cols; h += VL) {
-            const size_t here = least(VL, p->cols - n - h);
-            if (here == VL)
-                v_store(y + h, v_mul(v_load(y + h), v_load(p->by + n + h)));
-            else
-                v_store_n(y + h, v_mul(v_load_n(y + h, here), v_load_n(p->by + n + h, here)), here);
-        }
-    }
-}
-
 static void run_i8(const i8_product *p) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t n = 0; n < p->cols; n += NR) {
@@ -101,7 +87,8 @@ static void run_i8(const i8_product *p) {
                          .cols = p->cols - n,
                          .scale = p->scale,
                          .acc = p->acc,
-                         .a_step = p->a_step};
+                         .a_step = p->a_step,
+                         .by = p->by ? p->by + n : NULL};
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
             o.y = p->y + r0 * p->ldy + n;
@@ -109,7 +96,6 @@ static void run_i8(const i8_product *p) {
             o.sums = p->sums + r0;
             p->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, panel, p->groups);
         }
-        if (p->by) scale_columns(p, n);
     }
 }
 

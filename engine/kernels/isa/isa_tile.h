@@ -43,7 +43,8 @@ typedef struct tile_i8_out {
     const int32_t *sums;
     float scale;
     int acc;
-    size_t a_step; /* bytes, likewise */
+    size_t a_step;   /* bytes, likewise */
+    const float *by; /* (cols) multiplies y's columns, before y is added to; NULL: nothing does */
 } tile_i8_out;
 
 /* rows: 1 .. MR. lda: dwords for floats and bf16, bytes for int8 */

@@ -227,17 +227,25 @@ static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
+/* outputs a..b of all rows: each panel of weights is opened by one thread */
 static void do_w8_fwd(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->w8_fwd(j->y, j->ldy, j->xq, j->dq, j->b, j->x, a, b, j->N, j->K,
-                   bt_ops_scratch(thread));
+    bt_k()->w8_fwd(j->y + a, j->ldy, j->xq, j->dq, (const int8_t *)j->b + a * j->K, j->x + a, 0,
+                   j->M, b - a, j->K, bt_ops_scratch(thread));
 }
 
 void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_w8 *w, size_t M,
                   size_t N, size_t K) {
-    product_job j = {
-        .y = y, .ldy = ldy, .xq = xq, .dq = dq, .b = w->packed, .x = w->scale, .N = N, .K = K};
-    bt_ops_timed("w8_fwd", 2.0 * product(M, N, K), 0, M, product_grain(), do_w8_fwd, &j);
+    product_job j = {.y = y,
+                     .ldy = ldy,
+                     .xq = xq,
+                     .dq = dq,
+                     .b = w->packed,
+                     .x = w->scale,
+                     .M = M,
+                     .N = N,
+                     .K = K};
+    bt_ops_timed("w8_fwd", 2.0 * product(M, N, K), 0, N, BT_W8_BLOCK, do_w8_fwd, &j);
 }
 
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
