@@ -5,7 +5,7 @@
     V/bin/python tests/cli/launch/judge_manifests.py CRD.yaml
 
 CRD.yaml: the custom resource of the MPI operator, deploy/v2beta1/mpi-operator.yaml of github.com/kubeflow/mpi-operator.
-The Job is judged strictly by Kubernetes 1.31; the MPIJob by the operator's schema, in which an unknown field is a fault.
+Jobs, the StatefulSet and the Service are judged strictly by Kubernetes 1.31; the MPIJob by the operator's schema, in which an unknown field is a fault.
 Each judge is first shown a manifest with a misspelt field, which it must refuse.
 """
 import copy
@@ -61,9 +61,13 @@ def misspelt(doc, path, wrong):
 def main():
     job = yaml.safe_load(open(HERE / "indexed_job.yaml"))
     mpijob = yaml.safe_load(open(HERE / "mpijob.yaml"))
+    service, hub, islands = yaml.safe_load_all(open(HERE / "islands.yaml"))
     faults_of_mpijob = judge_of_mpijob(sys.argv[1])
     pod = ["spec", "mpiReplicaSpecs", "Worker", "template", "spec"]
     shown = [
+        ("islands.yaml", faults_of_job, service, ["spec", "clusterIP"], "clusterIp"),
+        ("islands.yaml", faults_of_job, hub, ["spec", "serviceName"], "service"),
+        ("islands.yaml", faults_of_job, islands, ["spec", "completionMode"], "completionsMode"),
         ("indexed_job.yaml", faults_of_job, job, ["spec", "parallelism"], "paralelism"),
         ("mpijob.yaml", faults_of_mpijob, mpijob, ["spec", "slotsPerWorker"], "slotPerWorker"),
         ("mpijob.yaml", faults_of_mpijob, mpijob, pod + ["terminationGracePeriodSeconds"], "gracePeriod"),
@@ -83,7 +87,7 @@ def main():
         for f in faults_of_job(as_job):
             print(f"mpijob.yaml: {f}")
             bad = 1
-    print("refused" if bad else "accepted: indexed_job.yaml, mpijob.yaml; three misspelt fields are refused")
+    print("refused" if bad else "accepted: indexed_job.yaml, islands.yaml, mpijob.yaml; six misspelt fields are refused")
     return bad
 
 

@@ -61,21 +61,55 @@ for n in 1 2; do [ "$(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")
 
 # command lines: what is a folder there is one here
 printf 'localhost slots=8\n' >hostfile
-here() { sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%i,unit,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,"; }
-args() { awk '/^ *args:$/ && !seen {inside = seen = 1; next} inside && /^ *- / {sub(/^ *- */, ""); print; next} inside {exit}' "$1" | here; }
-mapfile -t unit < <(sed -n 's,^ExecStart=/[^ ]*/bitrain ,,p' "$files/bitrain@.service" | here | tr ' ' '\n')
+here() {
+    sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%d/\(hub\|island\).key,$tmp/keys/\1.key,; s,/etc/bitrain/allowed,$tmp/keys/allowed,; s,%i,unit," \
+        -e "s,%S/bitrain/,$tmp/data/,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,; s,0.0.0.0:8160,127.0.0.1:0," \
+        -e "s,=/keys/,=$tmp/keys/,; s,=/allowed,=$tmp/keys/allowed,"
+}
+# args FILE [K]: of the K-th container (the first)
+args() {
+    awk -v k="${2:-1}" '/^ *args:$/ {inside = ++seen == k; next} inside && /^ *- / {sub(/^ *- */, ""); print; next} {inside = 0}' "$1" | here
+}
+unit_words() { sed -n 's,^ExecStart=/[^ ]*/bitrain ,,p' "$files/$1" | tr ' ' '\n' | here; }
+b hub --keys keys island island-1 >/dev/null 2>err || fault "no keys: $(cat err)"
+mapfile -t unit < <(unit_words bitrain@.service)
+mapfile -t island_unit < <(unit_words bitrain-island@.service)
 mapfile -t indexed < <(args "$files/indexed_job.yaml")
 mapfile -t mpijob < <(args "$files/mpijob.yaml")
-for form in unit indexed mpijob; do
+mapfile -t island_pod < <(args "$files/islands.yaml" 2)
+island_unit+=(--hub 127.0.0.1:8160)             # its configuration says this
+for form in unit indexed mpijob island_unit island_pod; do
     declare -n w=$form
     [ "${w[0]:-}" = train ] && [[ " ${w[*]} " == *" --continue "* ]] || fault "$form: the command line is '${w[*]:-}'"
     ok "${w[@]}" --dry-run
 done
 
+# a hub begins to serve, and ends by SIGTERM as it should
+mapfile -t hub_unit < <(unit_words bitrain-hub.service)
+mapfile -t hub_pod < <(args "$files/islands.yaml" 1)
+for form in hub_unit hub_pod; do
+    declare -n w=$form
+    : >address
+    rm -rf data
+    mkdir data
+    timeout 60 "$BITRAIN" "${w[@]}" >address 2>hub.err &
+    hub=$!
+    started+=($hub)
+    for i in $(seq 400); do [ -s address ] && break; sleep 0.05; done
+    [ -s address ] || fault "$form: the hub does not start: $(cat hub.err)"
+    kill $hub
+    wait $hub
+    got=$?
+    [ $got -eq 143 ] || [ $got -eq 0 ] || fault "$form: exit $got of the hub after SIGTERM: $(cat hub.err)"
+done
+
 if command -v systemd-analyze >/dev/null; then
-    sed "s,/usr/local/bin/bitrain,$BITRAIN,; /^Documentation=/d" "$files/bitrain@.service" >"bitrain@x.service"
-    systemd-analyze verify --man=no "$tmp/bitrain@x.service" >v.out 2>&1 || fault "systemd refuses the unit: $(tail -n 3 v.out)"
-    ! grep "bitrain@x" v.out || fault "systemd complains of the unit"
+    for name in bitrain@ bitrain-island@ bitrain-hub; do
+        to=${name/%@/@x}.service
+        sed "s,/usr/local/bin/bitrain,$BITRAIN,; /^Documentation=/d" "$files/$name.service" >"$to"
+        systemd-analyze verify --man=no "$tmp/$to" >v.out 2>&1 || fault "systemd refuses the unit $name: $(tail -n 3 v.out)"
+        ! grep "${to%.service}" v.out || fault "systemd complains of the unit $name"
+    done
 fi
 
 # a user whom no file knows, without HOME: a service's or a container's (PMIx of Debian 12 crashes there)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every form of cli/launch/README.md under a real Slurm of one node: srun with the supervisor and without, sbatch with a requeue, with
-# --signal, and an array; scancel, a killed rank. A notice saves and leaves with its exit code although a step takes seconds, and a job
+# --signal, an array, and an array of islands; scancel, a killed rank. A notice saves and leaves with its exit code although a step takes seconds, and a job
 # that is queued again goes on.
 # Needs root, slurm-wlm and munge (not in CI's packages): skips with a reason where they are not.
 # soak: yes
@@ -99,6 +99,41 @@ fi
 id=$(CONF=conf.yaml BITRAIN_STEPS=20 sbatch --parsable -c 1 --array=1-2 -J seeds -o seeds-%a.out "$BT_SRC/cli/launch/slurm_array.sbatch")
 gone "$id"
 for n in 1 2; do [ "$(q "SELECT state, steps FROM runs WHERE run='seeds-$n'")" = done,20 ] || fault "task $n of the array: $(tail -n 3 seeds-$n.out)"; done
+
+# an array whose tasks are islands of one training: one that is queued again saves and leaves, the other goes on, and it comes back
+b hub --keys keys isl-1 isl-2 >/dev/null 2>err || fault "no keys: $(cat err)"
+timeout 300 "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --islands 2 --store hub.db --out hub-out --name hub >address 2>hub.err &
+started+=($!)
+for i in $(seq 400); do [ -s address ] && break; sleep 0.05; done
+island_step() { # N K: island N has done K steps
+    local i
+    for i in $(seq 600); do
+        [ "$(BITRAIN_STORE=isl-$1.db q "SELECT count(*) FROM steps WHERE step >= $2" 2>/dev/null)" -gt 0 ] 2>/dev/null && return 0
+        sleep 0.1
+    done
+    fault "island $1 does not reach step $2: $(tail -n 2 isl-$1.out hub.err)"
+}
+hub_says() { # TEXT TIMES
+    local i
+    for i in $(seq 600); do [ "$(grep -c "$1" hub.err)" -ge "$2" ] && return 0; sleep 0.1; done
+    fault "the hub does not say '$1' $2 times: $(tail -n 3 hub.err)"
+}
+id=$(CONF=conf.yaml HUB=$(cat address) sbatch --parsable -c 1 --array=1-2 -J isl -o isl-%a.out "$BT_SRC/cli/launch/slurm_islands.sbatch")
+if island_step 1 5 && island_step 2 5; then
+    t=$(date +%s.%N)
+    scontrol requeue "${id}_2"
+    hub_says "isl-2' left" 1
+    took "scontrol requeue of an island until it has left the hub" $t
+    n=$(BITRAIN_STORE=isl-1.db q "SELECT max(step) FROM steps")
+    island_step 1 $((n + 20))
+    for i in $(seq 300); do [ "$(field "${id}_2" JobState)" = PENDING ] && break; sleep 0.1; done
+    scontrol update JobId="${id}_2" StartTime=now
+    hub_says "isl-2' on .* joined" 2
+    n=$(BITRAIN_STORE=isl-1.db q "SELECT max(step) FROM steps")
+    island_step 2 $((n + 5))
+fi
+scancel "$id"
+gone "$id"
 
 # every process of srun is a rank
 srun -J direct --mpi=pmix -n 2 "$BITRAIN" "${words[@]}" --name direct >direct.out 2>&1 &
