@@ -170,7 +170,7 @@ static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_
     size_t bytes;
     bool many;
     BT_TRY(bt_hub_socket_receive(socket, timeout_ms, &from, &frame, &bytes, &many, err));
-    if (many) bt_log(BT_LOG_WARN, "a message of several frames was refused");
+    if (many) bt_hub_refuse_frames(h, &from);
     if (bytes) BT_TRY(bt_hub_receive(h, &from, frame, bytes, bt_now_ns(), err));
     return BT_OK;
 }

@@ -49,7 +49,7 @@ static void take_rounds(bt_islands_sim *s, const bt_run_cfg *cfg) {
     if (cfg->mode != BT_ISLANDS_DILOCO) return;
     const int64_t parts = cfg->island_fragments;
     s->inner = cfg->inner / parts > 0 ? cfg->inner / parts : 1;
-    s->overlap = cfg->island_overlap;
+    s->overlap = cfg->island_overlap < 0 ? s->inner : cfg->island_overlap;
     s->up_bytes /= (double)parts;
     s->down_bytes /= (double)parts;
     s->add_s /= (double)parts;

@@ -98,13 +98,22 @@ static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss
 
 /* ---- the exchange -------------------------------------------------------------------------------- */
 
+/* Steps are done again: as of a member that joins, or because its update was left out */
 static void rejoined(bt_trainer *t, bt_step_outcome *out) {
     const int64_t was = t->at.step;
+    const bt_update_outcome o = bt_island_outcome(t->island);
     take_clock(t);
     out->again = t->at.step <= was;
-    bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
-                       "joined hub '%s' again at step %" PRId64 " (was at %" PRId64 ")", t->cfg.hub,
-                       t->at.step, was + 1);
+    if (o == BT_UPDATE_LOST)
+        bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
+                           "joined hub '%s' again at step %" PRId64 " (was at %" PRId64 ")",
+                           t->cfg.hub, t->at.step, was + 1);
+    else
+        bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
+                           "hub '%s': at step %" PRId64 " again (was at %" PRId64 "): %s",
+                           t->cfg.hub, t->at.step, was + 1,
+                           o == BT_UPDATE_APPLIED ? "steps since the newest update are lost"
+                                                  : "the newest update was left out");
     t->at.step--; /* the step that is ending is the one before */
     t->at.tokens -= t->cfg.batch_tokens;
 }
@@ -119,7 +128,12 @@ static bt_code answer(bt_trainer *t, bt_step_outcome *out, bool again, bt_err *e
         out->grad_norm = go->grad_norm;
     }
     if (again) rejoined(t, out);
-    if (go->steps == 0 && t->at.step + 1 < t->cfg.steps) t->stop = true;
+    if (go->steps == 0 &&
+        t->at.step + 1 <
+            t->cfg.steps) { /* of rounds without it the job has steps that it has not */
+        t->cfg.steps = t->at.step + 1;
+        t->stop = true;
+    }
     return BT_OK;
 }
 
@@ -188,14 +202,27 @@ bt_code bt_trainer_island_exchange(bt_trainer *t, bt_step_outcome *out, bool app
     return to_hub(t, out, apply, at_hub, err);
 }
 
+/* " (2 late, 1 poisoned)"; "" where nothing was left out */
+static void put_reasons(const bt_island_count *n, char *out, size_t size) {
+    size_t at = 0;
+    out[0] = 0;
+    for (int o = 0; o < BT_UPDATE_OUTCOMES && at < size; o++)
+        if (n->by_outcome[o])
+            at += (size_t)snprintf(out + at, size - at, "%s%" PRId64 " %s", at ? ", " : " (",
+                                   n->by_outcome[o], bt_update_outcome_name((bt_update_outcome)o));
+    if (at && at < size) snprintf(out + at, size - at, ")");
+}
+
 bt_code bt_trainer_island_end(bt_trainer *t, bt_err *err) {
+    char reasons[160];
     if (!t->island) return BT_OK;
     bt_island_end(t->island);
     const bt_island_count n = bt_island_counted(t->island);
+    put_reasons(&n, reasons, sizeof reasons);
     bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
                        "hub '%s' has applied %" PRId64 " updates of this island, %" PRId64
-                       " tokens; %" PRId64 " left out",
-                       t->cfg.hub, n.applied, n.tokens, n.left_out);
+                       " tokens; %" PRId64 " left out%s",
+                       t->cfg.hub, n.applied, n.tokens, n.left_out, reasons);
     if (t->hub_lost.code == BT_OK) return BT_OK;
     return bt_fail(err, t->hub_lost.code, "hub '%s': %.150s; checkpoint: '%s'", t->cfg.hub,
                    t->hub_lost.msg, t->saver.path);

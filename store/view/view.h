@@ -411,6 +411,7 @@ typedef struct bt_view_islands {
     double tokens_per_update; /* mean so far: the effective batch */
     double bytes;             /* of updates that came in */
     double updates, mean_staleness;
+    double left_out;                           /* updates that were not applied */
     int64_t joined, left, lost, late, refused; /* events of the whole run */
 } bt_view_islands;
 

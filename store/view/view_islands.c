@@ -63,6 +63,7 @@ static void sum_up(bt_view *v) {
     for (size_t i = 0; i < l->n; i++) {
         const double *x = l->island[i].value;
         l->bytes += x[BT_MI_BYTES] > 0 ? x[BT_MI_BYTES] : 0;
+        l->left_out += x[BT_MI_LEFT_OUT] > 0 ? x[BT_MI_LEFT_OUT] : 0;
         if (!(x[BT_MI_TRAINS] > 0)) continue;
         l->training++;
         l->sequences += x[BT_MI_BATCH];
@@ -116,6 +117,7 @@ void bt_view_islands_json(const bt_view_islands *l, bt_json *j) {
     bt_json_num(j, "bytes_wire", l->bytes);
     bt_json_num(j, "updates", l->updates);
     bt_json_num(j, "mean_staleness", l->mean_staleness);
+    bt_json_num(j, "left_out", l->left_out);
     bt_json_int(j, "joined", l->joined);
     bt_json_int(j, "left", l->left);
     bt_json_int(j, "lost", l->lost);

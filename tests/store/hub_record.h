@@ -58,6 +58,8 @@ static inline void record_hub(const char *path) {
     for (int i = 0; i < 2; i++) {
         rows[i][BT_MI_TRAINS] = i == 0;
         rows[i][BT_MI_CLOCK] = 25 - 10 * i;
+        rows[i][BT_MI_UPDATES] = 30 - 20 * i;
+        rows[i][BT_MI_LEFT_OUT] = 2 * i;
         rows[i][BT_MI_TOKENS] = 1000;
         rows[i][BT_MI_BYTES] = 4096;
         rows[i][BT_MI_STALENESS] = 3 * i;

@@ -121,6 +121,7 @@ static void a_hub_shows_its_islands(void **state) {
     NEAR(l->tokens_per_update, 512);
     NEAR(l->updates, 40);
     NEAR(l->mean_staleness, 0.75);
+    NEAR(l->left_out, 2);
     assert_int_equal(l->joined, 2);
     assert_int_equal(l->lost, 1);
     assert_int_equal(l->late, 1);

@@ -150,7 +150,8 @@ static const contract contracts[] = {
     {"islands", "base", "",
      "n:islands.step n:islands.training ?:islands.slowest ?:islands.fastest n:islands.sequences "
      "?:islands.tokens_per_update n:islands.bytes_wire n:islands.updates ?:islands.mean_staleness "
-     "n:islands.joined n:islands.left n:islands.lost n:islands.late n:islands.refused "
+     "n:islands.left_out n:islands.joined n:islands.left n:islands.lost n:islands.late "
+     "n:islands.refused "
      "a:islands.rows a:islands.staleness"},
     {"lr_range", "base", "",
      "s:run b:is ?:suggested ?:steepest ?:least ?:diverged ?:top n:step t:nothing a:lr a:loss "

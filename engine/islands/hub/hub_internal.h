@@ -36,7 +36,7 @@ void bt_hub_send_go(bt_hub *h, const bt_member *m);
 
 /* hub_observe.c: an update was applied */
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens);
-/* the job is done: the newest state of its islands */
-void bt_hub_observe_end(bt_hub *h);
+/* rows of its islands as they are now, which take the place of those of the same update */
+void bt_hub_observe_islands(bt_hub *h);
 
 #endif

@@ -153,6 +153,7 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
     m->incarnation++;
     m->state = BT_MEMBER_JOINS;
     m->applied = 0;
+    m->outcome = BT_UPDATE_APPLIED;
     m->pid = (int)line_int(text, n, "pid", 0);
     m->ranks = line_int(text, n, "ranks", 1);
     m->sequences = line_int(text, n, "sequences", 0);
@@ -204,7 +205,7 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
 }
 
 /* The update that an island's hello speaks of, "was=INCARNATION" by its name of then, is the newest that was
- * applied: only its go was lost. m: as it was before this hello */
+ * answered: only its go was lost. m: as it was before this hello */
 static bool had_it(const bt_member *m, const char *text, size_t n, long long *next,
                    long long *next_end) {
     char line[192];
@@ -276,6 +277,7 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     if (back) BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it has started again", err));
     const int64_t was = m->clock;
     const uint64_t applied = m->applied;
+    const int64_t outcome = m->outcome;
     long long next, next_end;
     const bool had = h->model->has_weights && had_it(m, text, n, &next, &next_end);
     fill(h, m, from, text, n);
@@ -283,6 +285,7 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     place(h, m);
     if (had) {
         m->applied = applied;
+        m->outcome = outcome;
         take_next_back(h, m, next, next_end);
     }
     const bool resend = !had && h->model->has_weights && take_back(h, m, text, n);

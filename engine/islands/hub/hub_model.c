@@ -47,11 +47,6 @@ static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
 
 static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
     if (m->cfg.island_fragments == 1 || m->cfg.mode != BT_ISLANDS_DILOCO) return BT_OK;
-    if (m->mesh.shape.dp_shard > 1)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "islands.fragments is of a hub of one process: this one is %d (leave it out)",
-            m->mesh.shape.dp_shard);
     if (!bt_codec_at((bt_codec_id)m->cfg.codec)->encode)
         return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8 or int4)");
     if (m->cfg.staleness == 0) return BT_OK;
@@ -88,11 +83,10 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
     m->up = (bt_vector_code){.params = p, .codec = &no_codec, .first = m->first, .end = m->end};
     const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.codec);
     if (codec->encode) m->up.codec = codec;
-    m->down = m->up;
+    m->down = m->all = m->up;
     m->fragments = m->cfg.mode == BT_ISLANDS_DILOCO ? m->cfg.island_fragments : 1;
     if (m->fragments > (int64_t)p->n) m->fragments = (int64_t)p->n;
-    m->begin = m->own.begin;
-    m->part = m->own.end - m->own.begin;
+    bt_hub_model_use(m, -1);
     m->update_version = m->encoded = -1;
     m->lr = bt_run_cfg_lr_schedule(&m->cfg);
     m->spans = calloc(p->n, sizeof *m->spans);
@@ -162,13 +156,20 @@ bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n) {
 }
 
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment) {
+    size_t ignored;
+    m->all.first = m->all.end = 0;
     if (fragment < 0 || m->fragments == 1) {
+        m->all_part = m->n;
         m->up.first = m->first;
         m->up.end = m->end;
         m->begin = m->own.begin;
         m->part = m->own.end - m->own.begin;
-    } else
-        bt_vector_fragment(&m->up, fragment, m->fragments, &m->begin, &m->part);
+    } else {
+        bt_vector_fragment(&m->all, fragment, m->fragments, &ignored, &m->all_part);
+        m->up = m->all;
+        bt_vector_part(&m->up, bt_comm_rank(bt_comm_world()), bt_comm_size(bt_comm_world()));
+        m->part = bt_vector_elements(&m->up, &m->begin);
+    }
     m->down.first = m->up.first;
     m->down.end = m->up.end;
 }

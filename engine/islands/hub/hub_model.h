@@ -34,9 +34,11 @@ typedef struct bt_hub_model {
     bool has_weights;
     int64_t version;         /* updates of theta so far */
     int64_t updates;         /* of them by the optimizer: its clock */
-    bt_vector_code up, down; /* of the fragment in use */
+    bt_vector_code up, down; /* what of the fragment in use is its own */
+    bt_vector_code all;      /* the fragment in use, of all processes */
     int64_t fragments;       /* that deltas are cut into */
-    size_t begin, part;      /* elements of the one in use, of them its own */
+    size_t begin, part;      /* elements of the one in use that are its own; part 0: none are */
+    size_t all_part;         /* elements of the one in use, of all processes */
     unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;

@@ -1,5 +1,5 @@
 /* hub_observe.c - what a hub says of itself: a step record for each update of its weights, rows of its islands
- * and of staleness every so many. */
+ * and of staleness every so many, when one was left out, and at the end. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -49,6 +49,8 @@ static void tell_islands(bt_hub *h) {
         keys[i].s = m->name;
         values[i][BT_MI_TRAINS] = m->state == BT_MEMBER_TRAINS;
         values[i][BT_MI_CLOCK] = (double)m->clock;
+        values[i][BT_MI_UPDATES] = (double)m->updates;
+        values[i][BT_MI_LEFT_OUT] = (double)m->left_out;
         values[i][BT_MI_TOKENS] = (double)m->tokens;
         values[i][BT_MI_BYTES] = (double)m->bytes;
         values[i][BT_MI_STALENESS] = (double)m->go.staleness;
@@ -80,8 +82,7 @@ static void tell_staleness(bt_hub *h) {
 }
 
 static void tell_rows(bt_hub *h) {
-    if (!h->cfg.sink->rows || h->told_version == h->model->version) return;
-    h->told_version = h->model->version;
+    if (!h->cfg.sink->rows) return;
     tell_islands(h);
     tell_staleness(h);
 }
@@ -92,6 +93,6 @@ void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     if (h->model->version % ROWS_EVERY == 1) tell_rows(h);
 }
 
-void bt_hub_observe_end(bt_hub *h) {
+void bt_hub_observe_islands(bt_hub *h) {
     if (h->cfg.sink && h->model->version > 0) tell_rows(h);
 }

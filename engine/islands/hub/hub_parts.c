@@ -27,8 +27,8 @@ typedef enum {
 typedef struct order { /* the fields that its kind needs; the others are zero */
     order_kind kind;
     uint32_t member;
-    uint64_t seq, bytes; /* bytes: of the text that follows */
-    int64_t push, version;
+    uint64_t seq, bytes;             /* bytes: of the text that follows */
+    int64_t push, version, fragment; /* fragment: that the member's delta is of */
     bt_hub_change change;
     /* MEMBER: of the member; KEEP: `applied` of all members */
     int64_t state;
@@ -106,8 +106,8 @@ static void obey_member(bt_hub *h, const order *o) {
 
 static bt_code have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out, bt_err *err) {
     const size_t own = bt_hub_update_bytes(h, m, kind, false);
-    const bool mine = m->staging == seq && m->chunks == bt_hub_chunks(own) &&
-                      m->arrived == m->chunks;
+    const bool mine = own == 0 || (m->staging == seq && m->chunks == bt_hub_chunks(own) &&
+                                   m->arrived == m->chunks);
     int64_t sums[2] = {!mine, h->part ? m->bytes - m->told_bytes : 0};
     BT_TRY(bt_all_reduce_i64(all(), sums, 2, BT_SUM, err));
     *out = sums[0] == 0;
@@ -122,7 +122,11 @@ static bt_code have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *o
 
 bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out,
                         bt_err *err) {
-    order o = {.kind = ORDER_HAVE, .member = index_of(h, m), .seq = seq, .push = kind};
+    order o = {.kind = ORDER_HAVE,
+               .member = index_of(h, m),
+               .seq = seq,
+               .push = kind,
+               .fragment = m->go.fragment};
     BT_TRY(give(h, &o, NULL, err));
     return have(h, m, seq, kind, out, err);
 }
@@ -198,7 +202,10 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
 
 static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     BT_TRY(bt_agree(all(), bt_hub_state_log(h->state, a, version, err), err));
-    if (a->kind >= 0) bt_hub_model_publish(h->model);
+    if (a->kind < 0) return BT_OK;
+    /* of a process that is not the first messages may have come since the change */
+    bt_hub_model_use(h->model, a->kind == BT_PUSH_DELTA ? a->position : -1);
+    bt_hub_model_publish(h->model);
     return BT_OK;
 }
 
@@ -240,7 +247,9 @@ static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
     switch (o->kind) {
     case ORDER_JOB: return obey_job(h, o, err);
     case ORDER_MEMBER: obey_member(h, o); return BT_OK;
-    case ORDER_HAVE: return have(h, m, o->seq, o->push, &have_it, err);
+    case ORDER_HAVE:
+        m->go.fragment = o->fragment;
+        return have(h, m, o->seq, o->push, &have_it, err);
     case ORDER_NORM: return norm(h, m, o->push, &ignored, err);
     case ORDER_WEIGHTS: return weights(h, m, err);
     case ORDER_CHANGE: return change(h, &o->change, &step, err);

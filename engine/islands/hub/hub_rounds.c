@@ -94,6 +94,7 @@ static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     if (steps > c->steps - m->clock) steps = c->steps - m->clock;
     if (h->finished && bt_hub_together(h)) steps = 0; /* also for one that left rounds out */
     m->go.seq = (int64_t)m->applied;
+    m->go.outcome = m->outcome;
     m->go.version = m->base = h->model->version;
     m->round = h->round;
     m->go.clock = m->clock;
@@ -131,21 +132,27 @@ static void norms_of(bt_hub *h, int64_t kind) {
 static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
     BT_TRY(bt_hub_all_norm(h, m, norm, err));
     /* of an element, so that fragments compare */
-    *norm /= sqrt((double)(h->parts > 1 ? h->model->n : h->model->part));
+    *norm /= sqrt((double)h->model->all_part);
     *poison = bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
                           h->model->cfg.poison);
     return BT_OK;
 }
 
+/* what became of the member's newest update; one without tokens is no update */
 static void count(bt_hub *h, bt_member *m) {
     const int64_t last = BT_HUB_STALENESS - 1, s = m->go.staleness;
+    m->applied = m->staging;
+    m->left_out += m->outcome == BT_UPDATE_POISONED ||
+                   (m->outcome != BT_UPDATE_APPLIED && m->push.tokens > 0);
+    if (m->outcome != BT_UPDATE_APPLIED || m->push.tokens == 0) return;
     h->staleness[s < last ? s : last]++;
+    m->updates++;
     m->tokens += m->push.tokens;
     h->tokens += m->push.tokens;
     if (isfinite(m->push.loss)) m->loss = m->push.loss;
 }
 
-/* the member's update is part of the weights, or nothing was to be applied */
+/* The member's update is part of the weights, or left out with its data used up, or nothing was to be applied */
 static bt_code settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens,
                       bt_err *err) {
     const int64_t steps = m->push.steps > 0 ? m->push.steps : 1, used = steps * m->sequences;
@@ -156,7 +163,6 @@ static bt_code settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t 
                        m->name, m->lease, m->lease + used);
     m->lease += used;
     m->clock += steps;
-    m->applied = m->staging;
     m->sequences = m->push.sequences;
     count(h, m);
     m->go.lr = step->lr;
@@ -176,6 +182,7 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
         return BT_OK;
     }
     m->applied = m->staging;
+    m->outcome = BT_UPDATE_APPLIED;
     bt_hub_unstage(m);
     m->state = BT_MEMBER_TRAINS;
     m->waits = true;
@@ -188,7 +195,10 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
 static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
                     const bt_hub_step *step, int64_t tokens, bt_err *err) {
     BT_TRY(bt_hub_all_keep(h, a, version_before, err));
-    if (a->kind >= 0) bt_hub_observe(h, step, tokens);
+    if (a->kind >= 0)
+        bt_hub_observe(h, step, tokens);
+    else
+        bt_hub_observe_islands(h);
     return BT_OK;
 }
 
@@ -278,14 +288,17 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
 static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const int64_t late = h->round - m->round;
-    const bool used = m->push.kind == BT_PUSH_DELTA && late <= h->cfg.late &&
-                      h->model->fragments == 1;
+    const bool delta = m->push.kind == BT_PUSH_DELTA, poisoned = m->outcome != BT_UPDATE_APPLIED,
+               used = delta && late <= h->cfg.late && h->model->fragments == 1;
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "sent its update %" PRId64 " rounds late: %s", late,
-                 used ? "used as its share of a plain mean" : "left out, its data come back");
-    if (used) return apply_alone(h, m, err);
+                 poisoned ? "left out as poisoned"
+                 : used   ? "used as its share of a plain mean"
+                          : "left out, its data come back");
+    if (used || poisoned) return apply_alone(h, m, err);
+    m->outcome = delta && h->model->fragments == 1 ? BT_UPDATE_LATE : BT_UPDATE_CLOSED;
     const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
     m->go.staleness = h->model->version - m->push.base;
-    m->applied = m->staging;
+    count(h, m);
     bt_leases_give_back(&h->leases, bt_hub_number(h, m));
     m->lease = m->lease_end = m->next = m->next_end = 0;
     bt_hub_unstage(m);
@@ -329,7 +342,7 @@ static bt_code release(bt_hub *h, bt_err *err) {
         begin[n_begin++] = m;
     }
     /* islands that are not in step end one after another: the last rows are those of the last */
-    if (h->finished && n_begin) bt_hub_observe_end(h);
+    if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* who has done bound + 1 steps more than the slowest waits, so nobody has ever done more */
     const int64_t most = bound(h) + (local_steps(h) ? h->model->cfg.inner : 1);
@@ -363,6 +376,7 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         bt_hub_unstage(m);
         return BT_OK;
     }
+    m->outcome = BT_UPDATE_APPLIED;
     norms_of(h, m->push.kind);
     if (m->push.tokens > 0) BT_TRY(is_poison(h, m, &norm, &poison, err));
     if (poison) {
@@ -371,6 +385,7 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
                      "its update of step %" PRId64 " is poisoned (%.4g an element): left out",
                      m->clock, norm);
         m->push.tokens = 0;
+        m->outcome = BT_UPDATE_POISONED;
     } else {
         remember_norm(h, norm);
     }

@@ -38,10 +38,9 @@ void bt_hub_destroy(bt_hub *h) {
 
 size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole) {
     bt_hub_model_use(h->model, kind == BT_PUSH_DELTA ? m->go.fragment : -1);
-    bt_vector_code c = h->model->up;
+    bt_vector_code c = whole ? h->model->all : h->model->up;
     static const bt_codec plain = {.name = "fp32"};
     if (kind == BT_PUSH_WEIGHTS) c.codec = &plain;
-    if (whole && h->parts > 1) c.first = c.end = 0;
     return bt_vector_bytes(&c);
 }
 
@@ -100,14 +99,14 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         return BT_OK;
     }
     const bool any = p.tokens > 0 || p.kind == BT_PUSH_WEIGHTS;
-    bool have = !any || (m->staging == head->seq && m->arrived == m->chunks);
+    const size_t want = any ? bt_hub_update_bytes(h, m, p.kind, true) : 0,
+                 own = any ? bt_hub_update_bytes(h, m, p.kind, false) : 0;
+    bool have = own == 0 || (m->staging == head->seq && m->arrived == m->chunks);
     if (have && any && h->parts > 1) BT_TRY(bt_hub_all_have(h, m, head->seq, p.kind, &have, err));
     if (!have) {
         bt_hub_send(h, &m->peer, &resend, NULL);
         return BT_OK;
     }
-    const size_t want = any ? bt_hub_update_bytes(h, m, p.kind, true) : 0,
-                 own = any ? bt_hub_update_bytes(h, m, p.kind, false) : 0;
     if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
         (size_t)p.bytes != want || (want && m->chunks != bt_hub_chunks(own)) || p.tokens < 0 ||
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
@@ -207,6 +206,13 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
     m->seen_ns = now_ns;
     m->gone_ns = 0;
     return member_message(h, m, &head, payload, err);
+}
+
+void bt_hub_refuse_frames(bt_hub *h, const bt_hub_peer *from) {
+    static const char why[] = "a message of several frames: one frame is a message here";
+    h->refused++;
+    bt_hub_refuse(h, from, "%s", why);
+    bt_hub_event(h, BT_EVENT_REFUSED, NULL, "message refused: %s", why);
 }
 
 /* after a restart of the hub the islands of before are waited for, but not for ever */

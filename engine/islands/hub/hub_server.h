@@ -46,7 +46,8 @@ typedef struct bt_member { /* one island */
     int64_t clock;                /* steps done in the job */
     int64_t base;                 /* version of the weights it was told to fetch last */
     int64_t round;                /* that its next update is of */
-    uint64_t applied;             /* highest sequence number that is applied */
+    uint64_t applied;             /* highest sequence number that is answered */
+    int64_t outcome;              /* bt_update_outcome of that */
     uint64_t staging;             /* sequence number of the update in `staged` */
     unsigned char *staged, *have; /* (chunks x BT_ISLAND_CHUNK), (chunks) */
     uint32_t chunks, arrived;
@@ -59,6 +60,7 @@ typedef struct bt_member { /* one island */
     int64_t next, next_end;              /* those of its next round of own steps; equal: none */
     int64_t seen_ns, pinged_ns, gone_ns; /* gone_ns 0: the connection stands */
     int64_t tokens, bytes;               /* applied; received */
+    int64_t updates, left_out;           /* applied; not applied, of those with tokens */
     int64_t told_bytes;                  /* of them in the newest step record */
     double loss;
 } bt_member;
@@ -96,7 +98,6 @@ typedef struct bt_hub {
     int64_t norms_kind;
     int64_t quorum_ns;          /* since when the quorum of this round is there; 0: it is not */
     int64_t now_ns, told_ns;    /* told_ns: of the newest step record */
-    int64_t told_version;       /* of the newest rows of islands and staleness */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
     int awaited;                /* of a hub that was started again: islands that trained before */
     int64_t resumed_ns; /* when it was read from a checkpoint; 0: it was not, or all is as before */
@@ -108,6 +109,8 @@ void bt_hub_destroy(bt_hub *h); /* accepts NULL */
 /* An error is the hub's own end (memory, a broken invariant); what a peer does wrong is answered */
 bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
                        int64_t now_ns, bt_err *err) BT_MUST_CHECK;
+/* a message of several frames came from this peer, and was thrown away (hub_socket.h) */
+void bt_hub_refuse_frames(bt_hub *h, const bt_hub_peer *from);
 /* bytes of an update of this kind: of this process' tensors, or of all */
 size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
 uint32_t bt_hub_chunks(size_t bytes);

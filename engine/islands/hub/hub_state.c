@@ -46,6 +46,9 @@ typedef struct log_head {
 typedef int64_t (*member_value)(const bt_member *m);
 static int64_t clock_of(const bt_member *m) { return m->clock; }
 static int64_t applied_of(const bt_member *m) { return (int64_t)m->applied; }
+static int64_t outcome_of(const bt_member *m) { return m->outcome; }
+static int64_t updates_of(const bt_member *m) { return m->updates; }
+static int64_t left_out_of(const bt_member *m) { return m->left_out; }
 static int64_t incarnation_of(const bt_member *m) { return m->incarnation; }
 static int64_t trains_of(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
 static int64_t tokens_of(const bt_member *m) { return m->tokens; }
@@ -77,7 +80,10 @@ static void save_values(void *ctx, bt_json *j) {
     put_names(h, j, "keys", true);
     put_members(h, j, "clocks", clock_of);
     put_members(h, j, "applied", applied_of);
+    put_members(h, j, "outcomes", outcome_of);
     put_members(h, j, "incarnations", incarnation_of);
+    put_members(h, j, "member_updates", updates_of);
+    put_members(h, j, "member_left_out", left_out_of);
     put_members(h, j, "member_tokens", tokens_of);
     put_members(h, j, "trained", trains_of);
     bt_json_array(j, "leases");
@@ -101,13 +107,16 @@ static void line(const char **at, char *out, size_t size) {
 static void load_members(bt_hub *h, const bt_state_values *v) {
     enum { N = BT_HUB_ISLANDS };
     int64_t trained[N] = {0}, clocks[N] = {0}, applied[N] = {0}, incarnations[N] = {0},
-            tokens[N] = {0};
+            tokens[N] = {0}, outcomes[N] = {0}, updates[N] = {0}, left_out[N] = {0};
     const char *names = bt_state_text(v, "names"), *keys = bt_state_text(v, "keys");
     h->n = bt_state_ints(v, "clocks", clocks, N);
     bt_state_ints(v, "applied", applied, N);
     bt_state_ints(v, "incarnations", incarnations, N);
     bt_state_ints(v, "member_tokens", tokens, N);
     bt_state_ints(v, "trained", trained, N);
+    bt_state_ints(v, "outcomes", outcomes, N);
+    bt_state_ints(v, "member_updates", updates, N);
+    bt_state_ints(v, "member_left_out", left_out, N);
     h->awaited = 0;
     for (size_t i = 0; i < h->n; i++) h->awaited += (int)trained[i];
     for (size_t i = 0; i < h->n && names && keys; i++) {
@@ -115,8 +124,11 @@ static void load_members(bt_hub *h, const bt_state_values *v) {
         *m = (bt_member){.state = BT_MEMBER_DEAD,
                          .clock = clocks[i],
                          .applied = (uint64_t)applied[i],
+                         .outcome = outcomes[i],
                          .incarnation = (uint32_t)incarnations[i],
-                         .tokens = tokens[i]};
+                         .tokens = tokens[i],
+                         .updates = updates[i],
+                         .left_out = left_out[i]};
         line(&names, m->name, sizeof m->name);
         line(&keys, m->key, sizeof m->key);
     }

@@ -8,13 +8,12 @@
 #include <unistd.h>
 
 #include "engine/islands/island/exchange_thread.h"
+#include "engine/islands/island/hub_copy.h"
 #include "engine/islands/island/island_client.h"
 #include "engine/islands/island/whole_array.h"
 #include "engine/islands/rules/outer_step.h"
-#include "engine/islands/rules/vector_code.h"
 #include "engine/islands/zmq/island_socket.h"
 
-static const bt_codec no_codec = {.name = "fp32"};
 static const double welcome_s = 60; /* for the first one */
 enum { LOOK_MS = 50 };              /* between two looks at who asks to stop */
 
@@ -26,25 +25,22 @@ struct bt_island {
     bool first;          /* rank 0; the rest is its alone */
     bt_island_go coming; /* what the hub said last; `go` when all ranks take it over */
     bt_exchange_thread thread;
-    bool in_thread; /* it has the client, coming, start, version, bytes and all.x */
-    bool rejoined;  /* what it found */
-    bool away;      /* steps are done because the hub does not answer */
+    bool in_thread;            /* it has the client, coming, hub, the residual and all.x */
+    bool rejoined;             /* what it found */
+    bt_update_outcome outcome; /* of the newest push */
+    bool away;                 /* steps are done because the hub does not answer */
     bt_island_push push;
     float *sent; /* the weights of the newest delta; NULL: this mode has none */
-    bool whole;  /* `start` is of one version as a whole, not only in the newest delta's fragment */
+    bool whole;  /* all of hub.x is new, not only the newest delta's fragment */
     int64_t fragments;
     size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
     bt_island_socket *sockets[BT_HUB_PARTS]; /* (n_sockets) one for each process of the hub */
     size_t n_sockets;
-    bt_island_cut cut; /* of the code that is in use */
     bt_island_client client;
     bt_text hello;
-    bt_vector_code plain, code;
-    float *start;    /* the hub's weights, as far as this island has them */
+    bt_hub_copy hub;
     float *residual; /* what encoding has lost so far; NULL: the codec loses nothing for good */
     float *kept;     /* the residual before the push that is on its way */
-    unsigned char *bytes;
-    int64_t version; /* of start; -1: none */
     bt_island_count count;
 };
 
@@ -105,18 +101,6 @@ static bt_code open_sockets(bt_island *i, bt_err *err) {
     return code;
 }
 
-/* what of an array in this code is for each process of the hub */
-static const bt_island_cut *cut_of(bt_island *i, const bt_vector_code *code) {
-    const int64_t of = (int64_t)i->n_sockets;
-    bt_vector_code c = *code;
-    size_t begin, n;
-    for (int64_t k = 0; k < of; k++) {
-        if (of > 1) bt_vector_fragment(&c, k, of, &begin, &n);
-        i->cut.bytes[k] = bt_vector_bytes(&c);
-    }
-    return &i->cut;
-}
-
 static bt_code open_hub(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     const size_t n = i->all.params.total;
@@ -125,22 +109,20 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "--hub needs this island's keys: --keys FILE, made by 'bitrain hub --keys "
                        "DIR NAME' where the hub runs");
-    i->plain = i->code = (bt_vector_code){.params = &i->all.params, .codec = &no_codec};
-    if (codec->encode) i->code.codec = codec;
+    BT_TRY(open_sockets(i, err));
+    BT_TRY(bt_hub_copy_init(&i->hub, &i->all.params, codec, i->n_sockets, err));
     i->fragments = c->mode == BT_ISLANDS_DILOCO ? c->island_fragments : 1;
     if (i->fragments > (int64_t)i->all.params.n) i->fragments = (int64_t)i->all.params.n;
     i->part = n;
-    i->start = calloc(n, sizeof *i->start);
-    i->bytes = malloc(bt_vector_bytes(&i->plain) + bt_vector_bytes(&i->code));
-    if (i->code.codec->state_bytes) {
+    const bool owes = codec->encode && codec->state_bytes;
+    if (owes) {
         i->residual = calloc(n, sizeof *i->residual);
         i->kept = calloc(n, sizeof *i->kept);
     }
     if (c->mode == BT_ISLANDS_DILOCO) i->sent = calloc(n, sizeof *i->sent);
-    BT_TRY(open_sockets(i, err));
     put_hello(i);
-    if (!i->start || !i->bytes || i->hello.failed || (c->mode == BT_ISLANDS_DILOCO && !i->sent) ||
-        (i->code.codec->state_bytes && (!i->residual || !i->kept)))
+    if (i->hello.failed || (c->mode == BT_ISLANDS_DILOCO && !i->sent) ||
+        (owes && (!i->residual || !i->kept)))
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange with the hub");
     bt_island_client_cfg client = {.n_ports = i->n_sockets,
                                    .hello = bt_text_str(&i->hello),
@@ -162,7 +144,6 @@ bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err)
     if (code == BT_OK) {
         i->cfg = *cfg;
         i->first = bt_comm_rank(cfg->world) == 0;
-        i->version = -1;
         bt_text_init(&i->hello);
         code = bt_whole_array_create(&i->all, cfg->update, cfg->world, err);
     }
@@ -188,11 +169,10 @@ void bt_island_destroy(bt_island *i) {
     for (size_t k = 0; k < i->n_sockets; k++) bt_island_socket_close(i->sockets[k]);
     bt_whole_array_release(&i->all);
     bt_text_release(&i->hello);
-    free(i->start);
+    bt_hub_copy_release(&i->hub);
     free(i->residual);
     free(i->kept);
     free(i->sent);
-    free(i->bytes);
     free(i);
 }
 
@@ -203,6 +183,8 @@ void bt_island_beat(bt_island *i) {
 }
 
 bt_island_count bt_island_counted(const bt_island *i) { return i->count; }
+
+bt_update_outcome bt_island_outcome(const bt_island *i) { return i->outcome; }
 
 bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
@@ -217,58 +199,19 @@ uint64_t bt_island_bytes(const bt_island *i) {
 
 /* ---- the hub's weights --------------------------------------------------------------------------- */
 
-static bt_code fetch_update(bt_island *i, bool *gone, bt_err *err) {
-    const size_t n = bt_vector_bytes(&i->code);
-    BT_TRY(bt_island_client_fetch(&i->client, BT_FETCH_UPDATE, i->coming.version, i->bytes,
-                                  cut_of(i, &i->code), gone, err));
-    if (*gone) return BT_OK;
-    if (!bt_vector_decode(&i->code, i->all.x, i->bytes, n))
-        return bt_fail(err, BT_FORMAT, "the hub's update is not of this model");
-    bt_vector_add(i->start, i->all.x, i->all.params.total);
-    return BT_OK;
-}
-
-static bt_code fetch_weights(bt_island *i, bt_err *err) {
-    const size_t n = bt_vector_bytes(&i->plain);
-    bool gone = true;
-    while (gone) {
-        BT_TRY(bt_island_client_fetch(&i->client, BT_FETCH_WEIGHTS, i->coming.version, i->bytes,
-                                      cut_of(i, &i->plain), &gone, err));
-        if (i->client.stranger) return BT_OK;
-    }
-    if (!bt_vector_decode(&i->plain, i->start, i->bytes, n) ||
-        !bt_vector_finite(i->start, i->all.params.total))
-        return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model, or not finite");
-    return BT_OK;
-}
-
-/* `start` becomes the weights of coming.version. client.stranger: it does not, the hub knows nobody any more */
-static bt_code bring(bt_island *i, bt_err *err) {
-    bool gone = true;
-    i->client.stranger = false;
-    i->whole = i->fragments == 1;
-    if (i->version == i->coming.version) return BT_OK;
-    if (i->code.codec != &no_codec && i->version >= 0 && i->version + 1 == i->coming.version)
-        BT_TRY(fetch_update(i, &gone, err));
-    i->whole |= gone;
-    if (gone && !i->client.stranger) BT_TRY(fetch_weights(i, err));
-    if (!i->client.stranger) i->version = i->coming.version;
+/* hub.x becomes the weights of coming.version. client.stranger: it does not, the hub knows nobody any more */
+static bt_code follow(bt_island *i, bt_err *err) {
+    BT_TRY(bt_hub_copy_follow(&i->hub, &i->client, i->coming.version, i->all.x, &i->whole, err));
+    i->whole |= i->fragments == 1;
     return BT_OK;
 }
 
 static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
-    const size_t n = bt_vector_bytes(&i->plain);
-    bool gone = true;
-    while (gone) {
-        BT_TRY(bt_island_client_fetch(&i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
-                                      i->go.version, i->bytes, cut_of(i, &i->plain), &gone, err));
-        if (!i->client.stranger) continue;
-        /* the next push meets the new hub; meanwhile the states begin at zero, as those of an optimizer do */
-        memset(i->all.x, 0, i->all.params.total * sizeof *i->all.x);
-        return BT_OK;
-    }
-    if (!bt_vector_decode(&i->plain, i->all.x, i->bytes, n))
-        return bt_fail(err, BT_FORMAT, "the hub's optimizer is not of this model");
+    bool gone;
+    BT_TRY(bt_hub_copy_moment(&i->hub, &i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
+                              i->go.version, i->all.x, &gone, err));
+    /* the next push meets the new hub; meanwhile the states begin at zero, as those of an optimizer do */
+    if (gone) memset(i->all.x, 0, i->all.params.total * sizeof *i->all.x);
     return BT_OK;
 }
 
@@ -289,18 +232,18 @@ static void add_own_steps(bt_island *i) {
     const size_t n = i->all.params.total, begin = i->whole ? 0 : i->begin,
                  end = i->whole ? n : i->begin + i->part;
     float *x = i->all.x;
-    for (size_t k = begin; k < end; k++) x[k] = i->start[k] + (x[k] - i->sent[k]);
+    for (size_t k = begin; k < end; k++) x[k] = i->hub.x[k] + (x[k] - i->sent[k]);
 }
 
 /* the newest weights of the hub; of a fragment's delta, the others are as they were sent */
 static void take_start(bt_island *i) {
-    const size_t size = sizeof *i->start;
+    const size_t size = sizeof *i->hub.x;
     if (i->whole) {
-        memcpy(i->all.x, i->start, i->all.params.total * size);
+        memcpy(i->all.x, i->hub.x, i->all.params.total * size);
         return;
     }
     memcpy(i->all.x, i->sent, i->all.params.total * size);
-    memcpy(i->all.x + i->begin, i->start + i->begin, i->part * size);
+    memcpy(i->all.x + i->begin, i->hub.x + i->begin, i->part * size);
 }
 
 /* what the next update is made of, for a hub that is started again meanwhile */
@@ -310,7 +253,7 @@ static void put_claim(bt_island *i) {
                                         .end = g->begin + g->steps * g->n,
                                         .next_begin = g->next_begin,
                                         .next_end = g->next_begin + g->next_steps * g->stride,
-                                        .base = i->version,
+                                        .base = i->hub.version,
                                         .kind = g->kind,
                                         .steps = g->steps};
 }
@@ -344,10 +287,11 @@ static bt_code agree(bt_island *i, bt_code code, bt_err *err) {
 
 static bt_code join_hub(bt_island *i, bt_err *err) {
     do {
-        bt_vector_encode(&i->plain, i->bytes, i->all.x, NULL);
-        i->version = -1;
-        BT_TRY(bt_island_client_join(&i->client, i->bytes, cut_of(i, &i->plain), &i->coming, err));
-        BT_TRY(bring(i, err));
+        bt_vector_encode(&i->hub.plain, i->hub.bytes, i->all.x, NULL);
+        i->hub.version = -1;
+        BT_TRY(bt_island_client_join(&i->client, i->hub.bytes,
+                                     bt_hub_copy_cut(&i->hub, &i->hub.plain), &i->coming, err));
+        BT_TRY(follow(i, err));
     } while (i->client.stranger);
     return BT_OK;
 }
@@ -361,61 +305,98 @@ bt_code bt_island_join(bt_island *i, bt_err *err) {
 /* ---- push ------------------------------------------------------------------------------------- */
 
 static void use_fragment(bt_island *i, bt_push_kind kind) {
-    i->code.first = i->code.end = i->begin = 0;
+    bt_vector_code *code = &i->hub.code;
+    code->first = code->end = i->begin = 0;
     i->part = i->all.params.total;
     if (kind == BT_PUSH_DELTA && i->fragments > 1)
-        bt_vector_fragment(&i->code, i->go.fragment, i->fragments, &i->begin, &i->part);
+        bt_vector_fragment(code, i->go.fragment, i->fragments, &i->begin, &i->part);
 }
 
-/* rank 0; all.x is what the update says */
+/* rank 0; all.x is the gradient, or `sent` the weights that own steps came to */
 static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) {
     use_fragment(i, kind);
     i->push = (bt_island_push){.kind = kind,
-                               .base = i->version,
+                               .base = i->hub.version,
                                .steps = i->go.steps,
                                .sequences = i->cfg.sequences,
                                .tokens = w ? w->tokens : 0,
                                .loss = w ? w->loss : NAN,
                                .grad_norm = w ? w->grad_norm : NAN};
-    if (i->residual) memcpy(i->kept, i->residual, i->all.params.total * sizeof *i->kept);
-    if (i->push.tokens > 0)
-        i->push.bytes = (int64_t)bt_vector_encode(&i->code, i->bytes, i->all.x, i->residual);
+}
+
+/* what the push is of, encoded: for a delta by the thread, beside the next steps */
+static void encode_push(bt_island *i) {
+    const size_t at = i->begin, n = i->part;
+    if (i->push.tokens == 0) return;
+    if (i->push.kind == BT_PUSH_DELTA)
+        bt_vector_subtract(i->all.x + at, i->hub.x + at, i->sent + at, n);
+    if (i->residual) memcpy(i->kept + at, i->residual + at, n * sizeof *i->kept);
+    i->push.bytes = (int64_t)bt_vector_encode(&i->hub.code, i->hub.bytes, i->all.x, i->residual);
+}
+
+/* What encoding lost before it is owed again, and the weights are to be all the hub's where it was not applied */
+static void take_outcome(bt_island *i) {
+    const size_t at = i->begin, n = i->part;
+    i->outcome = i->rejoined ? BT_UPDATE_LOST : (bt_update_outcome)i->coming.outcome;
+    if (i->push.tokens == 0) return; /* a skipped step */
+    i->count.applied += i->outcome == BT_UPDATE_APPLIED;
+    i->count.tokens += i->outcome == BT_UPDATE_APPLIED ? i->push.tokens : 0;
+    if (i->outcome == BT_UPDATE_APPLIED) return;
+    i->count.left_out++;
+    if ((size_t)i->outcome < BT_UPDATE_OUTCOMES) i->count.by_outcome[i->outcome]++;
+    if (i->residual) memcpy(i->residual + at, i->kept + at, n * sizeof *i->kept);
+    if (!i->rejoined) tell(i, true, bt_update_outcome_help(i->outcome));
+}
+
+/* of a fragment's delta the weights are all fetched where it was not applied: in the others they hold its steps */
+static bool whole_needed(const bt_island *i) {
+    return i->rejoined || (i->fragments > 1 && i->coming.outcome != BT_UPDATE_APPLIED);
 }
 
 /* the update goes up, the hub's weights come down */
 static bt_code talk(void *ctx, bt_err *err) {
     bt_island *i = ctx;
-    const size_t n = i->all.params.total;
-    const bt_island_payload payload = {i->bytes, cut_of(i, &i->code)};
+    encode_push(i);
+    const bt_island_payload payload = {i->hub.bytes, bt_hub_copy_cut(&i->hub, &i->hub.code)};
     i->rejoined = false;
     BT_TRY(bt_island_client_push(&i->client, &i->push, &payload, &i->coming, &i->rejoined, err));
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
-        if (i->rejoined) i->version = -1;
-        BT_TRY(bring(i, err));
+        if (whole_needed(i)) i->hub.version = -1;
+        BT_TRY(follow(i, err));
         stranger = i->client.stranger; /* started again between its go and the fetch */
         if (stranger)
             BT_TRY(
                 bt_island_client_push_again(&i->client, &i->push, &i->coming, &i->rejoined, err));
     }
-    i->count.applied += !i->rejoined && i->push.tokens > 0;
-    i->count.tokens += i->rejoined ? 0 : i->push.tokens;
-    i->count.left_out += i->rejoined && i->push.tokens > 0;
-    if (!i->rejoined) return BT_OK;
-    if (i->residual) memcpy(i->residual, i->kept, n * sizeof *i->kept);
-    if (!i->client.want_weights) return BT_OK;
-    memcpy(i->all.x, i->start, n * sizeof *i->start);
+    take_outcome(i);
+    if (!i->rejoined || !i->client.want_weights) return BT_OK;
+    memcpy(i->all.x, i->hub.x, i->all.params.total * sizeof *i->hub.x);
     return join_hub(i, err);
+}
+
+/* its steps are done again, on data of the new go */
+static bool goes_back(const bt_island *i) {
+    return i->rejoined || i->outcome == BT_UPDATE_CLOSED || i->outcome == BT_UPDATE_LATE;
+}
+
+/* what rank 0 found, on all ranks */
+static bt_code share_outcome(bt_island *i, bool *back, bool *own, bt_err *err) {
+    int64_t found[3] = {*back, *own, i->outcome};
+    BT_TRY(bt_broadcast(i->cfg.world, found, sizeof found, 0, err));
+    *back = found[0] != 0;
+    *own = found[1] != 0;
+    i->outcome = (bt_update_outcome)found[2];
+    return BT_OK;
 }
 
 static bt_code exchange(bt_island *i, bt_push_kind kind, const bt_island_work *w, bool *rejoined,
                         bt_err *err) {
+    bool own = false;
     if (i->first) make_push(i, kind, w);
     BT_TRY(agree(i, i->first ? talk(i, err) : BT_OK, err));
     BT_TRY(take_over(i, false, err));
-    int64_t again = i->first && i->rejoined;
-    BT_TRY(bt_broadcast(i->cfg.world, &again, sizeof again, 0, err));
-    *rejoined = again != 0;
-    return BT_OK;
+    *rejoined = i->first && goes_back(i);
+    return share_outcome(i, rejoined, &own, err);
 }
 
 bt_code bt_island_gradient(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err) {
@@ -432,7 +413,7 @@ bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) {
 /* steps that may be done before the delta is answered: always; while the hub does not answer */
 static int64_t overlap_most(const bt_island *i) {
     const int64_t asked = i->cfg.cfg->island_overlap, most = i->go.next_steps;
-    return asked < most ? asked : most;
+    return asked >= 0 && asked < most ? asked : most;
 }
 
 static int64_t away_most(const bt_island *i) {
@@ -460,6 +441,12 @@ static bool wait_for_answer(bt_island *i, bool leave) {
     }
 }
 
+static bool is_answered(bt_island *i) {
+    const bool done = bt_exchange_thread_wait(&i->thread, 0);
+    take_notes(i);
+    return done;
+}
+
 static void tell_away(bt_island *i, int64_t most) {
     char line[160];
     if (i->away || !atomic_load(&i->client.lost)) return;
@@ -484,29 +471,33 @@ static void tell_back(bt_island *i, int64_t steps, bool own) {
 /* the thread has ended */
 static bt_code settle(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
     const bt_island_go before = i->go;
-    int64_t found[2] = {0, 0}; /* rejoined; own steps stay */
+    bool back = false, own = false;
     bt_code code = BT_OK;
     if (i->first) {
         code = bt_exchange_thread_end(&i->thread, err);
         i->in_thread = false;
-        found[0] = i->rejoined;
-        found[1] = steps > 0 && !i->rejoined && i->coming.begin == before.next_begin &&
-                   i->coming.stride == before.stride && i->coming.steps >= steps;
-        found[0] |= steps > 0 && !found[1];
-        if (code == BT_OK) tell_back(i, steps, found[1]);
+        back = goes_back(i);
+        /* steps since an update that was not applied began with what it was of */
+        own = steps > 0 && !back && i->outcome == BT_UPDATE_APPLIED &&
+              i->coming.begin == before.next_begin && i->coming.stride == before.stride &&
+              i->coming.steps >= steps;
+        back |= steps > 0 && !own;
+        if (code == BT_OK) tell_back(i, steps, own);
     }
     BT_TRY(agree(i, code, err));
-    BT_TRY(bt_broadcast(i->cfg.world, found, sizeof found, 0, err));
-    *state = found[0] ? BT_ISLAND_REJOINED : BT_ISLAND_SETTLED;
-    return take_over(i, found[1] != 0, err);
+    BT_TRY(share_outcome(i, &back, &own, err));
+    *state = back ? BT_ISLAND_REJOINED : BT_ISLAND_SETTLED;
+    return take_over(i, own, err);
 }
 
 bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
     const int64_t overlap = overlap_most(i), away = away_most(i);
     int64_t done = 1;
     *state = BT_ISLAND_AHEAD;
-    if (steps < overlap) return BT_OK; /* the same steps in every run, whenever the answer comes */
-    if (i->first) done = wait_for_answer(i, steps < away);
+    const bool looks = i->cfg.cfg->island_overlap < 0;
+    /* the same steps in every run, whenever the answer comes */
+    if (steps < overlap && !looks) return BT_OK;
+    if (i->first) done = steps < overlap ? is_answered(i) : wait_for_answer(i, steps < away);
     if (i->first && !done) tell_away(i, away);
     BT_TRY(bt_broadcast(i->cfg.world, &done, sizeof done, 0, err));
     return done ? settle(i, steps, state, err) : BT_OK;
@@ -516,8 +507,9 @@ bt_code bt_island_delta(bt_island *i, const bt_island_work *w, bt_island_state *
                         bt_err *err) {
     BT_TRY(bt_whole_array_weights(&i->all, err));
     if (i->first) {
-        memcpy(i->sent, i->all.x, i->all.params.total * sizeof *i->sent);
-        bt_vector_subtract(i->all.x, i->start, i->all.x, i->all.params.total);
+        float *weights = i->all.x;
+        i->all.x = i->sent;
+        i->sent = weights;
         make_push(i, BT_PUSH_DELTA, w);
         i->in_thread = true;
         bt_exchange_thread_start(&i->thread);

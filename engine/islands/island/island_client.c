@@ -290,9 +290,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt
 /* the update is in nobody's weights: what this island does next is what any that joins does */
 static void leave_out(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
-    if (c->cfg.tell)
-        c->cfg.tell(c->cfg.ctx, true,
-                    "the hub has gone on without this island: its newest update is left out");
+    if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, bt_update_outcome_help(BT_UPDATE_LOST));
 }
 
 /* Until a go, of the update or of a join. payload NULL: it cannot be sent again */
@@ -346,13 +344,24 @@ bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *p
 
 /* ---- fetch ------------------------------------------------------------------------------------- */
 
+/* An update is of one version; of weights a newer one will do */
+static bool is_wanted(const bt_island_head *head, const bt_island_fetch *what) {
+    const int64_t version = (int64_t)head->version;
+    if (head->type != BT_ISLAND_PART || head->seq != (uint64_t)what->kind) return false;
+    return what->kind == BT_FETCH_UPDATE ? version == what->version : version >= what->version;
+}
+
+static void note_version(bt_island_fetched *got, int64_t version) {
+    if (got->oldest < 0 || version < got->oldest) got->oldest = version;
+    if (version > got->newest) got->newest = version;
+}
+
 /* what process `part` of the hub has of them */
 static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetch *what, void *out,
-                          size_t bytes, bool *gone, bt_err *err) {
+                          size_t bytes, bt_island_fetched *fetched, bt_err *err) {
     const uint32_t n = chunks_of(bytes);
     uint32_t got = 0, wanted = 0; /* parts come in order; [got, wanted) are on their way */
     int64_t asked_ns = wait_begin(c);
-    *gone = c->stranger = false;
     while (got < n) {
         bt_island_head head;
         const void *in;
@@ -366,15 +375,16 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
                 wanted = (uint32_t)bt_min_size(n, wanted + WINDOW / 2);
         }
         BT_TRY(take_from(c, part, poll_ms(c), &head, &in, err));
-        if (head.type == BT_ISLAND_PART && head.seq == (uint64_t)what->kind && head.chunk == got) {
+        if (is_wanted(&head, what) && head.chunk == got) {
             const size_t at = (size_t)got * BT_ISLAND_CHUNK;
             if (head.chunks != n || head.bytes != bt_min_size(BT_ISLAND_CHUNK, bytes - at))
                 return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model");
             memcpy((char *)out + at, in, head.bytes);
+            note_version(fetched, (int64_t)head.version);
             got++;
         }
         if (head.type == BT_ISLAND_REFUSED || head.type == BT_ISLAND_STRANGER) {
-            *gone = true;
+            fetched->gone = true;
             c->stranger = head.type == BT_ISLAND_STRANGER;
             return BT_OK;
         }
@@ -385,12 +395,13 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
 }
 
 bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
-                               const bt_island_cut *cut, bool *gone, bt_err *err) {
+                               const bt_island_cut *cut, bt_island_fetched *got, bt_err *err) {
     const bt_island_fetch what = {.kind = kind, .version = version};
     char *at = out;
-    *gone = c->stranger = false;
-    for (size_t k = 0; k < c->cfg.n_ports && !*gone; k++) {
-        BT_TRY(fetch_from(c, k, &what, at, cut->bytes[k], gone, err));
+    *got = (bt_island_fetched){.oldest = -1, .newest = -1};
+    c->stranger = false;
+    for (size_t k = 0; k < c->cfg.n_ports && !got->gone; k++) {
+        BT_TRY(fetch_from(c, k, &what, at, cut->bytes[k], got, err));
         at += cut->bytes[k];
     }
     return BT_OK;

@@ -77,10 +77,16 @@ bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
  * and says that it had it. Its payload is not needed */
 bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *push,
                                     bt_island_go *go, bool *rejoined, bt_err *err) BT_MUST_CHECK;
-/* bytes of the hub's weights, which must be that many. *gone: the hub has no such bytes (any more): ask
- * for others, or with c->stranger join again */
+typedef struct bt_island_fetched {
+    bool
+        gone; /* the hub has no such bytes (any more): ask for others, or with c->stranger join again */
+    int64_t oldest, newest; /* versions of the chunks: an asynchronous hub goes on meanwhile */
+} bt_island_fetched;
+/* bytes of the hub's weights, which must be that many, of `version` (an update) or of that and newer ones; what an
+ * earlier question left on its way is passed over */
 bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t version, void *out,
-                               const bt_island_cut *cut, bool *gone, bt_err *err) BT_MUST_CHECK;
+                               const bt_island_cut *cut, bt_island_fetched *got, bt_err *err)
+    BT_MUST_CHECK;
 /* a sign of life, and whether the hub has been started again: then it is told the claim. Waits for nothing but
  * its welcome, and for that 2 s at most */
 void bt_island_client_beat(bt_island_client *c);

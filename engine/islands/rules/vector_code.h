@@ -21,6 +21,12 @@ typedef struct bt_vector_code {
  * `of` is at most the number of tensors. Elements [*begin, *begin + *n) of the flat array are its */
 void bt_vector_fragment(bt_vector_code *c, int64_t k, int64_t of, size_t *begin, size_t *n);
 
+/* What of these tensors belongs to process k of a hub of `of` processes, whose runs are cut as fragments are;
+ * first == end: nothing */
+void bt_vector_part(bt_vector_code *c, int64_t k, int64_t of);
+/* how many elements of the flat array, padding between its tensors included, from *begin on */
+size_t bt_vector_elements(const bt_vector_code *c, size_t *begin);
+
 size_t bt_vector_bytes(const bt_vector_code *c);
 /* x: (params.total). residual: (params.total) what earlier encodings lost, for a codec with error
  * feedback; NULL otherwise. Returns the bytes */

@@ -35,6 +35,22 @@ const char *bt_island_type_name(bt_island_type t) {
     return (size_t)t < BT_ISLAND_TYPES ? rows[t].name : "?";
 }
 
+#define BT_UPDATE_OUTCOME(id, name, help) {name, help},
+static const struct {
+    const char *name, *help;
+} outcomes[] = {
+#include "engine/islands/wire/update_outcomes.def"
+};
+#undef BT_UPDATE_OUTCOME
+
+const char *bt_update_outcome_name(bt_update_outcome o) {
+    return (size_t)o < BT_UPDATE_OUTCOMES ? outcomes[o].name : "?";
+}
+
+const char *bt_update_outcome_help(bt_update_outcome o) {
+    return (size_t)o < BT_UPDATE_OUTCOMES ? outcomes[o].help : "?";
+}
+
 static uint64_t checksum(const void *frame, size_t bytes) {
     return XXH3_64bits(frame, offsetof(head_bytes, checksum)) ^
            XXH3_64bits((const char *)frame + sizeof(head_bytes), bytes - sizeof(head_bytes));

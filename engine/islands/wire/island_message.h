@@ -14,7 +14,7 @@
 #include "engine/base/status.h"
 
 enum {
-    BT_ISLAND_VERSION = 3,       /* of this protocol */
+    BT_ISLAND_VERSION = 4,       /* of this protocol */
     BT_ISLAND_CHUNK = 256 << 10, /* bytes of a chunk's payload: CURVE copies a frame three times */
     BT_ISLAND_HEAD = 64,
     BT_ISLAND_FRAME = BT_ISLAND_HEAD + BT_ISLAND_CHUNK, /* the largest frame */
@@ -56,15 +56,24 @@ typedef struct bt_island_fetch {
 
 typedef struct bt_island_welcome {
     int64_t island, incarnation; /* for the heads of all messages from now on */
-    int64_t applied;             /* highest sequence number of this island that the hub has kept */
-    int64_t elements;            /* of the flat array */
-    int64_t want_weights;        /* 1: the hub has none yet; push the first ones */
-    int64_t resend; /* 1: the update that the hello speaks of is wanted: push it again */
-    int64_t had;    /* 1: it was applied before: its go follows */
+    int64_t applied;      /* highest sequence number of this island that the hub has answered */
+    int64_t elements;     /* of the flat array */
+    int64_t want_weights; /* 1: the hub has none yet; push the first ones */
+    int64_t resend;       /* 1: the update that the hello speaks of is wanted: push it again */
+    int64_t had;          /* 1: it was answered before: its go follows */
 } bt_island_welcome;
+
+/* what became of an update */
+#define BT_UPDATE_OUTCOME(id, name, help) BT_UPDATE_##id,
+typedef enum bt_update_outcome {
+#include "engine/islands/wire/update_outcomes.def"
+    BT_UPDATE_OUTCOMES
+} bt_update_outcome;
+#undef BT_UPDATE_OUTCOME
 
 typedef struct bt_island_go {
     int64_t seq;     /* of the push that it answers; 0: of the hello */
+    int64_t outcome; /* bt_update_outcome of that push */
     int64_t version; /* of the hub's weights now */
     int64_t clock;   /* steps that this island has done in the job */
     int64_t kind;    /* bt_push_kind that the next push shall be */
@@ -107,6 +116,8 @@ typedef struct bt_island_head {
 typedef enum { BT_SENT_BY_ISLAND, BT_SENT_BY_HUB } bt_island_sender;
 
 const char *bt_island_type_name(bt_island_type t);
+const char *bt_update_outcome_name(bt_update_outcome o);
+const char *bt_update_outcome_help(bt_update_outcome o); /* a sentence; static storage */
 /* frame: room for BT_ISLAND_HEAD + head->bytes. Returns the frame's bytes */
 size_t bt_island_write(void *frame, const bt_island_head *head, const void *payload);
 /* Checks everything: *payload points into the frame. BT_FORMAT names what is wrong; BT_UNSUPPORTED: of

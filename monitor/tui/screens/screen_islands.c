@@ -12,6 +12,8 @@ enum {
     C_STEPS,
     C_BAR,
     C_BEHIND,
+    C_UPDATES,
+    C_LEFT_OUT,
     C_TOKENS,
     C_BYTES,
     C_STALE,
@@ -20,10 +22,11 @@ enum {
 };
 static const bt_list_col columns[] = {
     {"island", 14, false, false, 0},  {"host", 12, false, false, 8},
-    {"state", 6, false, false, 3},    {"steps", 9, true, false, 0},
+    {"state", 6, false, false, 2},    {"steps", 9, true, false, 0},
     {"", 12, false, true, 5},         {"behind", 7, true, false, 2},
-    {"tokens", 9, true, false, 4},    {"bytes", 9, true, false, 1},
-    {"staleness", 9, true, false, 2}, {"sequences", 9, true, false, 6},
+    {"updates", 8, true, false, 4},   {"left out", 8, true, false, 2},
+    {"tokens", 9, true, false, 5},    {"bytes", 9, true, false, 1},
+    {"staleness", 9, true, false, 3}, {"sequences", 9, true, false, 6},
     {"loss", 8, true, false, 1}};
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
@@ -37,6 +40,8 @@ static double row_number(bt_top *t, size_t i, int col) {
     case C_STEPS:
     case C_BAR: return v[BT_MI_CLOCK];
     case C_BEHIND: return islands(t)->fastest - v[BT_MI_CLOCK];
+    case C_UPDATES: return v[BT_MI_UPDATES];
+    case C_LEFT_OUT: return v[BT_MI_LEFT_OUT];
     case C_TOKENS: return v[BT_MI_TOKENS];
     case C_BYTES: return v[BT_MI_BYTES];
     case C_STALE: return v[BT_MI_STALENESS];
@@ -67,8 +72,11 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         break;
     case C_STEPS:
     case C_BEHIND:
+    case C_UPDATES:
+    case C_LEFT_OUT:
     case C_STALE:
     case C_BATCH:
+        if (col == C_LEFT_OUT && x > 0) s->fg = BT_C_WARN;
         if (isnan(x))
             snprintf(buf, size, "-");
         else
@@ -102,9 +110,10 @@ static void summary(bt_top *t, bt_rect r) {
         bt_fmt((char[40]){0}, 40, l->bytes, BT_UNIT_BYTES));
     bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w,
                     (bt_style){.fg = l->lost || l->late || l->refused ? BT_C_WARN : BT_C_LABEL},
-                    "%lld joined · %lld left · %lld lost · %lld late · %lld refused",
+                    "%lld joined · %lld left · %lld lost · %lld late · %lld refused · %.0f updates "
+                    "not applied",
                     (long long)l->joined, (long long)l->left, (long long)l->lost,
-                    (long long)l->late, (long long)l->refused);
+                    (long long)l->late, (long long)l->refused, l->left_out);
 }
 
 /* a bar for each staleness, as many as there are rows; the last one sums up what is older */

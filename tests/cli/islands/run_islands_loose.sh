@@ -45,4 +45,12 @@ learned diloco
 pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.fragments=2 --set islands.overlap=2 --codec int4 --steps 50
 learned fragments
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 18 ] || fault "the hub's run has not 18 updates"
+
+# as many further steps as an update takes
+pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.overlap=-1 --codec int8 --steps 50
+learned overlap
+[ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 14 ] || fault "the hub's run has not 14 updates with an open overlap"
+for i in a b; do
+    [ "$(BITRAIN_STORE=$i.db q "SELECT count(*) || ' ' || max(step) FROM steps WHERE run='isl-$i'")" = "50 49" ] || fault "island $i has not done its 50 steps once"
+done
 exit $((faults > 0))

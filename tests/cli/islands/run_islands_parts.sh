@@ -1,5 +1,6 @@
-# run_islands_parts.sh - a hub of three processes, each with tensors of its own, is one hub: the same bits as of one process, a process
-# killed with -9 costs no update, its checkpoint is of the whole; addresses that are missing or in another order are refused in one line.
+# run_islands_parts.sh - a hub of three processes, each with tensors of its own, is one hub: the same bits as of one process, in
+# fragments too; a process killed with -9 costs no update, its checkpoint is of the whole; addresses that are missing or in another order
+# are refused in one line.
 # timeout: 240
 # mpi: 5
 . "$BT_SRC/tests/cli/train_lib.sh"
@@ -33,6 +34,8 @@ same() {                                        # NAME WORDS...
 }
 same ps --mode ps --set model.vocab=2048
 same diloco --mode diloco --inner 5 --set islands.warmup=5 --codec int8
+# a fragment is of some processes' tensors, and of no tensor of the others
+same fragments --mode diloco --inner 4 --set islands.warmup=2 --set islands.fragments=4 --set islands.overlap=1 --codec int8
 
 # what does not fit is told
 rm -rf hub-out out-* o ./*.db*

@@ -27,7 +27,8 @@ typedef struct world {
     bt_sink port_sink;
 } world;
 
-static bt_port_state to_peer(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
+static inline bt_port_state to_peer(void *ctx, const bt_hub_peer *to, const void *frame,
+                                    size_t bytes) {
     world *w = ctx;
     peer *p = &w->at[to->id[0]];
     bt_island_head head;
@@ -48,7 +49,7 @@ static bt_port_state to_peer(void *ctx, const bt_hub_peer *to, const void *frame
 
 static int64_t now_ns = 1000000000;
 
-static void post(world *w, int i, bt_island_head head, const void *payload) {
+static inline void post(world *w, int i, bt_island_head head, const void *payload) {
     bt_hub_peer from = {.n = 1, .id = {(unsigned char)i}};
     bt_err err = BT_ERR_INIT;
     snprintf(from.key, sizeof from.key, "key-%d", i);
@@ -59,7 +60,7 @@ static void post(world *w, int i, bt_island_head head, const void *payload) {
     if (bt_hub_receive(w->hub, &from, w->frame, n, now_ns, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-static world *open_world(int islands, const char *const *words) {
+static inline world *open_world(int islands, const char *const *words) {
     world *w = calloc(1, sizeof *w);
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -88,7 +89,7 @@ static world *open_world(int islands, const char *const *words) {
 }
 #define WORLD(islands, ...) open_world(islands, (const char *const[]){__VA_ARGS__, NULL})
 
-static void close_world(world *w) {
+static inline void close_world(world *w) {
     bt_hub_destroy(w->hub);
     bt_text_release(&w->hello);
     free(w->frame);
@@ -96,7 +97,7 @@ static void close_world(world *w) {
     free(w);
 }
 
-static void hello(world *w, int i, const char *more) {
+static inline void hello(world *w, int i, const char *more) {
     bt_text t;
     bt_text_init(&t);
     bt_text_put(&t, more);
@@ -109,12 +110,23 @@ static void hello(world *w, int i, const char *more) {
     bt_text_release(&t);
 }
 
-/* an update whose elements are all `value` */
-static void send_update(world *w, int i, bt_push_kind kind, float value, int64_t tokens) {
+/* an update whose elements are all `value`: of a delta those of the fragment of its round */
+static inline void send_update(world *w, int i, bt_push_kind kind, float value, int64_t tokens) {
     peer *p = &w->at[i];
-    const size_t bytes = w->elements * sizeof(float);
-    float *x = malloc(bytes);
-    for (size_t k = 0; k < w->elements; k++) x[k] = value;
+    const bt_hub_model *m = w->hub->model;
+    static const bt_codec plain = {.name = "fp32"};
+    bt_vector_code code = {.params = &m->setup.params,
+                           .codec = kind == BT_PUSH_WEIGHTS ? &plain : m->up.codec};
+    size_t begin, n_elements;
+    if (kind == BT_PUSH_DELTA && m->fragments > 1)
+        bt_vector_fragment(&code, p->go.fragment, m->fragments, &begin, &n_elements);
+    const size_t bytes = bt_vector_bytes(&code);
+    float *values = malloc(m->n * sizeof *values), *owed = calloc(m->n, sizeof *owed);
+    char *x = malloc(bytes);
+    for (size_t k = 0; k < m->n; k++) values[k] = value;
+    bt_vector_encode(&code, x, values, owed);
+    free(values);
+    free(owed);
     p->seq++;
     const uint32_t chunks = (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
     for (uint32_t c = 0; c < chunks; c++) {
@@ -125,7 +137,7 @@ static void send_update(world *w, int i, bt_push_kind kind, float value, int64_t
                               .chunk = c,
                               .chunks = chunks,
                               .bytes = n < BT_ISLAND_CHUNK ? (uint32_t)n : BT_ISLAND_CHUNK},
-             (const char *)x + at);
+             x + at);
     }
     free(x);
     const bt_island_push push = {.kind = kind,
@@ -139,7 +151,7 @@ static void send_update(world *w, int i, bt_push_kind kind, float value, int64_t
          &push);
 }
 
-static void join(world *w, int n) {
+static inline void join(world *w, int n) {
     for (int i = 0; i < n; i++) {
         hello(w, i, "");
         assert_string_equal(w->at[i].refused, "");

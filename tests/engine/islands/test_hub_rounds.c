@@ -52,36 +52,6 @@ static void asynchronous_deltas_are_averaged(void **state) {
 
 /* ---- fragments ------------------------------------------------------------------------------------ */
 
-/* a delta of the fragment of its round, whose elements are all `value` */
-static void send_fragment(world *w, float value) {
-    peer *p = &w->at[0];
-    const bt_hub_model *m = w->hub->model;
-    bt_vector_code c = {.params = &m->setup.params, .codec = m->up.codec};
-    size_t begin, n;
-    bt_vector_fragment(&c, p->go.fragment, m->fragments, &begin, &n);
-    float *x = malloc(m->n * sizeof *x), *owed = calloc(m->n, sizeof *owed);
-    for (size_t k = 0; k < m->n; k++) x[k] = value;
-    const size_t bytes = bt_vector_bytes(&c);
-    unsigned char *payload = malloc(bytes);
-    bt_vector_encode(&c, payload, x, owed);
-    assert_true(bytes < BT_ISLAND_CHUNK);
-    p->seq++;
-    post(w, 0,
-         (bt_island_head){
-             .type = BT_ISLAND_CHUNK_MESSAGE, .seq = p->seq, .chunks = 1, .bytes = (uint32_t)bytes},
-         payload);
-    const bt_island_push push = {.kind = BT_PUSH_DELTA,
-                                 .bytes = (int64_t)bytes,
-                                 .base = p->go.version,
-                                 .tokens = 10,
-                                 .steps = p->go.steps,
-                                 .sequences = 4,
-                                 .loss = 1};
-    post(w, 0, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = p->seq, .bytes = sizeof push},
-         &push);
-    free(x), free(owed), free(payload);
-}
-
 static void fragments_take_turns(void **state) {
     (void)state;
     enum { OF = 3, ROUNDS = 8 };
@@ -99,7 +69,7 @@ static void fragments_take_turns(void **state) {
     for (int r = 0; r < ROUNDS; r++) {
         assert_int_equal(w->at[0].go.fragment, r % OF);
         assert_int_equal(w->at[0].go.steps, 2);
-        send_fragment(w, 0.01f);
+        send_update(w, 0, BT_PUSH_DELTA, 0.01f, 10);
         assert_string_equal(w->at[0].refused, "");
         buf[r % OF] = 0.9 * buf[r % OF] + 0.01;
         theta[r % OF] -= 0.7 * (0.01 + 0.9 * buf[r % OF]);
@@ -152,6 +122,17 @@ static const char *newest_event(const world *w) {
     return w->sink->events[w->sink->n_events - 1].title;
 }
 
+/* what the hub says of an island's updates, and of all of them */
+static void counted(const world *w, int i, int64_t updates, int64_t left_out) {
+    uint64_t by_staleness = 0;
+    int64_t all = 0;
+    assert_int_equal(w->hub->members[i].updates, updates);
+    assert_int_equal(w->hub->members[i].left_out, left_out);
+    for (int k = 0; k < BT_HUB_STALENESS; k++) by_staleness += w->hub->staleness[k];
+    for (size_t k = 0; k < w->hub->n; k++) all += w->hub->members[k].updates;
+    assert_int_equal(by_staleness, all);
+}
+
 static void a_quorum_goes_on(void **state) {
     (void)state;
     world *w = WORLD(3, "--steps", "3", "--lr", "0.1");
@@ -175,12 +156,16 @@ static void a_quorum_goes_on(void **state) {
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->hub->tokens, tokens);
     assert_non_null(strstr(newest_event(w), "left out, its data come back"));
+    assert_int_equal(w->at[2].go.outcome, BT_UPDATE_CLOSED);
+    counted(w, 2, 0, 1);
     assert_int_equal(w->at[2].go.version, 1);
     assert_int_equal(w->at[2].go.begin, slow.begin); /* and are the first to be dealt again */
     /* all three in time: nobody waits */
     for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 2);
     assert_int_equal(w->hub->tokens, tokens + 30);
+    for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.outcome, BT_UPDATE_APPLIED);
+    counted(w, 2, 1, 1);
     /* the job ends for all, also for one with a step fewer */
     for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.steps, 0);
@@ -203,6 +188,7 @@ static void a_late_delta_is_averaged(void **state) {
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_int_equal(w->at[1].go.clock, 5);
     assert_int_equal(w->at[1].go.staleness, 1);
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_APPLIED); /* in another way */
     const bt_island_go slow = w->at[1].go;
     for (int r = 0; r < 2; r++) { /* which makes nobody else late */
         send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
@@ -212,6 +198,8 @@ static void a_late_delta_is_averaged(void **state) {
     send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* two late: left out */
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_non_null(strstr(newest_event(w), "2 rounds late: left out"));
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_LATE);
+    counted(w, 1, 1, 1);
     assert_int_equal(w->at[1].go.clock, 5);
     assert_int_equal(w->at[1].go.begin, slow.begin);
     close_world(w);
@@ -230,7 +218,56 @@ static void norms_are_of_one_kind(void **state) {
     for (int i = 0; i < 4; i++) send_update(w, 0, BT_PUSH_DELTA, 0.1f, 20);
     send_update(w, 0, BT_PUSH_DELTA, 50, 20);
     assert_int_equal(w->hub->model->version, 11); /* that one is left out */
+    assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
+    counted(w, 0, 11, 1);
     close_world(w);
+}
+
+/* ---- what became of an update ------------------------------------------------------------------------- */
+
+/* an answer that was lost is given again, by a hub that was started again too */
+static void an_answer_outlives_the_hub(void **state) {
+    (void)state;
+    char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64], was[200];
+    bt_err err = BT_ERR_INIT;
+    int64_t replayed;
+    assert_non_null(mkdtemp(dir));
+    world *w = WORLD(1, "--steps", "50");
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    join(w, 1);
+    for (int i = 0; i < 5; i++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    send_update(w, 0, BT_PUSH_GRADIENT, 1, 10);
+    assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
+    assert_int_equal(w->at[0].go.clock, 6);
+    counted(w, 0, 5, 1);
+    w->at[0].seq--; /* the same again */
+    const int64_t gos = w->at[0].gos;
+    send_update(w, 0, BT_PUSH_GRADIENT, 1, 10);
+    assert_int_equal(w->at[0].gos, gos + 1);
+    assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
+    counted(w, 0, 5, 1);
+
+    const bt_hub_cfg cfg = w->hub->cfg;
+    const peer before = w->at[0];
+    bt_hub_state_close(w->hub->state);
+    bt_hub_destroy(w->hub);
+    assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    snprintf(was, sizeof was, "was=%d\nholds=%d %d %d %d %d %d\n", (int)before.welcome.incarnation,
+             (int)before.seq, (int)before.go.begin - 4, (int)before.go.begin,
+             (int)before.go.version, (int)before.go.kind, 1);
+    w->at[0].go.outcome = -1;
+    hello(w, 0, was);
+    assert_int_equal(w->at[0].welcome.had, 1);
+    assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
+    counted(w, 0, 5, 1);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->at[0].go.outcome, BT_UPDATE_APPLIED);
+    counted(w, 0, 6, 1);
+    bt_hub_state_close(w->hub->state);
+    close_world(w);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
 }
 
 int main(void) {
@@ -239,7 +276,8 @@ int main(void) {
                                        cmocka_unit_test(fragments_take_turns),
                                        cmocka_unit_test(a_quorum_goes_on),
                                        cmocka_unit_test(a_late_delta_is_averaged),
-                                       cmocka_unit_test(norms_are_of_one_kind)};
+                                       cmocka_unit_test(norms_are_of_one_kind),
+                                       cmocka_unit_test(an_answer_outlives_the_hub)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

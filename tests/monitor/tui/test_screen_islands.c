@@ -29,6 +29,8 @@ static void islands_as_text(void **state) {
                                        "1 lost",
                                        "1 late",
                                        "1 refused",
+                                       "2 updates not applied",
+                                       "left out",
                                        "south",
                                        "away",
                                        "40 updates",

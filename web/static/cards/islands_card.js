@@ -8,6 +8,7 @@ import { Card } from "./card.js";
 
 const nothing = "no update of an island has been applied yet";
 const behindHelp = "steps less than the fastest island";
+const leftOutHelp = "updates that were not applied: too late, or poisoned";
 const staleHelp = "updates of others between the fetch and the push of its newest update";
 
 function stateTag(row) {
@@ -29,6 +30,8 @@ function columnsOf({ fastest }) {
     number("steps", (row) => count(row.steps)),
     text("of the fastest", progress),
     number("behind", (row) => count(fastest - row.steps), behindHelp),
+    number("updates", (row) => count(row.updates), "of it that were applied"),
+    number("left out", (row) => count(row.left_out), leftOutHelp),
     number("tokens", (row) => si(row.tokens)),
     number("bytes", (row) => bytes(row.bytes_wire), "of updates that came from it"),
     number("staleness", (row) => count(row.staleness), staleHelp),
@@ -45,7 +48,8 @@ function sentence({ islands: all }) {
     `at steps ${count(all.slowest)} to ${count(all.fastest)}. Effective batch: ` +
     `${si(all.tokens_per_update)} tokens an update, ${count(all.sequences)} sequences a step of all. ` +
     `${bytes(all.bytes_wire)} of updates came in. ` +
-    `${happened.map((word) => `${all[word]} ${word}`).join(", ")}.`
+    `${happened.map((word) => `${all[word]} ${word}`).join(", ")}; ` +
+    `${plural(all.left_out, "update")} not applied.`
   );
 }
 

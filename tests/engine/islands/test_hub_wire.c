@@ -1,0 +1,439 @@
+/* test_hub_wire.c - a hub behind its real socket, and a client that sends what no island sends: each message is
+ * refused in one line, or told to be a stranger's, and the hub's weights stay as they were. */
+#include <math.h>
+#include <zmq.h>
+
+#include "engine/islands/zmq/hub_socket.h"
+#include "tests/engine/islands/hub_world.h"
+
+enum { LOOKS = 400, LOOK_MS = 20 };
+
+typedef struct wire { /* a hub's socket, and clients with the keys a and b */
+    world *w;
+    bt_hub_socket *socket;
+    void *context, *client[2];
+    char dir[64];
+    unsigned char frame[BT_ISLAND_FRAME];
+} wire;
+
+static void *connect_as(wire *x, const char *name) {
+    char path[96], endpoint[160];
+    bt_curve_keys keys;
+    bt_err err = BT_ERR_INIT;
+    const int linger = 0;
+    snprintf(path, sizeof path, "%s/%s.key", x->dir, name);
+    if (bt_curve_read(&keys, path, name, true, &err) != BT_OK) fail_msg("%s", err.msg);
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", bt_hub_socket_address(x->socket));
+    void *s = zmq_socket(x->context, ZMQ_DEALER);
+    assert_int_equal(zmq_setsockopt(s, ZMQ_LINGER, &linger, sizeof linger), 0);
+    assert_int_equal(zmq_setsockopt(s, ZMQ_CURVE_SERVERKEY, keys.hub, BT_CURVE_KEY), 0);
+    assert_int_equal(zmq_setsockopt(s, ZMQ_CURVE_PUBLICKEY, keys.own_public, BT_CURVE_KEY), 0);
+    assert_int_equal(zmq_setsockopt(s, ZMQ_CURVE_SECRETKEY, keys.own_secret, BT_CURVE_KEY), 0);
+    assert_int_equal(zmq_connect(s, endpoint), 0);
+    return s;
+}
+
+static void open_wire(wire *x) {
+    char allowed[96];
+    bt_curve_keys keys;
+    bt_err err = BT_ERR_INIT;
+    bool made;
+    *x = (wire){.dir = "/tmp/bitrain-wire-XXXXXX"};
+    assert_non_null(mkdtemp(x->dir));
+    x->w = WORLD(1, "--mode", "diloco", "--inner", "2", "--steps", "1000", "--set",
+                 "islands.warmup=0", "--set", "islands.outer_lr=1", "--set",
+                 "islands.outer_momentum=0");
+    if (bt_curve_make(x->dir, "a", &made, &err) != BT_OK ||
+        bt_curve_make(x->dir, "b", &made, &err) != BT_OK ||
+        bt_curve_read(&keys, x->dir, "hub", false, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    snprintf(allowed, sizeof allowed, "%s/allowed", x->dir);
+    const bt_hub_socket_cfg cfg = {.listen = "127.0.0.1:0", .keys = &keys, .allowed_dir = allowed};
+    if (bt_hub_socket_open(&x->socket, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+    x->w->hub->cfg.port = bt_hub_socket_port(x->socket);
+    x->context = zmq_ctx_new();
+    x->client[0] = connect_as(x, "a");
+    x->client[1] = connect_as(x, "b");
+}
+
+static void close_wire(wire *x) {
+    char command[96];
+    for (int k = 0; k < 2; k++) zmq_close(x->client[k]);
+    zmq_ctx_term(x->context);
+    close_world(x->w);
+    bt_hub_socket_close(x->socket);
+    snprintf(command, sizeof command, "rm -rf %s", x->dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* what the hub does in its loop, once */
+static void serve(wire *x) {
+    bt_hub_peer from;
+    const void *frame;
+    size_t bytes;
+    bool many;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_hub_socket_receive(x->socket, LOOK_MS, &from, &frame, &bytes, &many, &err),
+                     BT_OK);
+    if (many) bt_hub_refuse_frames(x->w->hub, &from);
+    if (bytes && bt_hub_receive(x->w->hub, &from, frame, bytes, now_ns, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* the next answer to client k; false: none came in `looks` looks */
+static bool take_answer(wire *x, int k, int looks, bt_island_head *head, const void **payload) {
+    bt_err err = BT_ERR_INIT;
+    for (int i = 0; i < looks; i++) {
+        const int n = zmq_recv(x->client[k], x->frame, sizeof x->frame, ZMQ_DONTWAIT);
+        if (n >= 0) {
+            assert_int_equal(
+                bt_island_parse(x->frame, (size_t)n, BT_SENT_BY_HUB, head, payload, &err), BT_OK);
+            return true;
+        }
+        serve(x);
+    }
+    return false;
+}
+
+/* takes answers until one of this type; its payload is copied to out */
+static bt_island_head expect(wire *x, int k, bt_island_type type, void *out, size_t size) {
+    bt_island_head head;
+    const void *payload;
+    while (take_answer(x, k, LOOKS, &head, &payload)) {
+        if (head.type == BT_ISLAND_REFUSED && type != BT_ISLAND_REFUSED)
+            fail_msg("refused: %.*s", (int)head.bytes, (const char *)payload);
+        if (head.type != type) continue;
+        if (out) memcpy(out, payload, head.bytes < size ? head.bytes : size);
+        return head;
+    }
+    fail_msg("no '%s' came", bt_island_type_name(type));
+    return head;
+}
+
+static void send_bytes(wire *x, int k, const void *bytes, size_t n) {
+    assert_int_equal(zmq_send(x->client[k], bytes, n, 0), (int)n);
+}
+
+static void send_message(wire *x, int k, bt_island_head head, const void *payload) {
+    static unsigned char frame[BT_ISLAND_FRAME];
+    const peer *p = &x->w->at[k];
+    if (!head.epoch) head.epoch = p->epoch;
+    head.island = (uint32_t)p->welcome.island;
+    head.incarnation = (uint32_t)p->welcome.incarnation;
+    send_bytes(x, k, frame, bt_island_write(frame, &head, payload));
+}
+
+static void send_hello(wire *x, int k, const char *more) {
+    bt_text t;
+    bt_text_init(&t);
+    bt_text_put(&t, more);
+    bt_text_put(&t, bt_text_str(&x->w->hello));
+    bt_text_printf(&t, "name=island-%d\nhost=h\npid=1\nranks=1\nsequences=4\n", k);
+    send_message(x, k, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)t.len},
+                 bt_text_str(&t));
+    bt_text_release(&t);
+}
+
+/* an update of island 0, all of whose elements are `value` */
+static void push(wire *x, bt_push_kind kind, float value) {
+    peer *p = &x->w->at[0];
+    const size_t bytes = x->w->elements * sizeof(float);
+    float *v = malloc(bytes);
+    assert_true(bytes <= BT_ISLAND_CHUNK);
+    for (size_t i = 0; i < x->w->elements; i++) v[i] = value;
+    const bt_island_push what = {.kind = kind,
+                                 .bytes = (int64_t)bytes,
+                                 .base = p->go.version,
+                                 .tokens = kind == BT_PUSH_WEIGHTS ? 0 : 10,
+                                 .steps = p->go.steps,
+                                 .sequences = 4,
+                                 .loss = 1};
+    send_message(
+        x, 0,
+        (bt_island_head){
+            .type = BT_ISLAND_CHUNK_MESSAGE, .seq = p->seq, .chunks = 1, .bytes = (uint32_t)bytes},
+        v);
+    send_message(
+        x, 0, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = p->seq, .bytes = sizeof what}, &what);
+    free(v);
+}
+
+static void push_new(wire *x, float value) {
+    x->w->at[0].seq++;
+    push(x, BT_PUSH_DELTA, value);
+    expect(x, 0, BT_ISLAND_GO, &x->w->at[0].go, sizeof x->w->at[0].go);
+    assert_int_equal(x->w->at[0].go.seq, x->w->at[0].seq);
+}
+
+/* island 0 is a member, and has brought the weights */
+static void join_hub(wire *x) {
+    peer *p = &x->w->at[0];
+    p->epoch = 0;
+    send_hello(x, 0, "");
+    p->epoch = expect(x, 0, BT_ISLAND_WELCOME, &p->welcome, sizeof p->welcome).epoch;
+    p->seq = (uint64_t)p->welcome.applied;
+    if (p->welcome.want_weights) {
+        p->seq++;
+        push(x, BT_PUSH_WEIGHTS, 0.5f);
+    }
+    expect(x, 0, BT_ISLAND_GO, &p->go, sizeof p->go);
+}
+
+/* ---- what no island sends ---------------------------------------------------------------------------- */
+
+static size_t a_hello(const wire *x, unsigned char *frame) {
+    const char *text = bt_text_str(&x->w->hello);
+    return bt_island_write(
+        frame, &(bt_island_head){.type = BT_ISLAND_HELLO, .bytes = (uint32_t)strlen(text)}, text);
+}
+
+static void other_program(wire *x) {
+    static const char text[] = "GET / HTTP/1.1\r\nHost: hub.example.org\r\nAccept: */*\r\n"
+                               "User-Agent: somebody/1.0\r\nConnection: close\r\n\r\n";
+    send_bytes(x, 1, text, sizeof text - 1);
+}
+static void too_short(wire *x) { send_bytes(x, 1, "short", 5); }
+
+static void other_version(wire *x) {
+    unsigned char *frame = malloc(BT_ISLAND_FRAME);
+    const size_t n = a_hello(x, frame);
+    frame[4]++; /* its low byte */
+    send_bytes(x, 1, frame, n);
+    free(frame);
+}
+
+static void damaged(wire *x) {
+    unsigned char *frame = malloc(BT_ISLAND_FRAME);
+    const size_t n = a_hello(x, frame);
+    frame[n - 1] ^= 1;
+    send_bytes(x, 1, frame, n);
+    free(frame);
+}
+
+static void of_a_hub(wire *x) {
+    send_message(x, 1, (bt_island_head){.type = BT_ISLAND_PING}, NULL);
+}
+
+static void a_byte_too_long(wire *x) {
+    unsigned char *bytes = calloc(1, BT_ISLAND_FRAME + 1);
+    send_bytes(x, 1, bytes, BT_ISLAND_FRAME + 1);
+    free(bytes);
+}
+
+static void many_frames(wire *x) {
+    unsigned char *frame = malloc(BT_ISLAND_FRAME);
+    const size_t n = a_hello(x, frame);
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(zmq_send(x->client[1], frame, n, ZMQ_SNDMORE), (int)n);
+    send_bytes(x, 1, frame, n);
+    free(frame);
+}
+
+static void other_model(wire *x) { send_hello(x, 1, "model=00\n"); }
+static void other_tokenizer(wire *x) { send_hello(x, 1, "data=00\n"); }
+static void other_program_version(wire *x) { send_hello(x, 1, "program=0.0.1\n"); }
+static void other_setting(wire *x) { send_hello(x, 1, "islands.inner=3\n"); }
+static void name_of_another(wire *x) { send_hello(x, 1, "name=island-0\n"); }
+static void other_process(wire *x) {
+    send_message(x, 1, (bt_island_head){.type = BT_ISLAND_HELLO, .bytes = 4, .part = 1}, "a=b\n");
+}
+
+static void out_of_order(wire *x) {
+    peer *p = &x->w->at[0];
+    p->seq += 5;
+    push(x, BT_PUSH_DELTA, 0.1f);
+    p->seq -= 5;
+}
+
+static void longer_than_the_model(wire *x) {
+    send_message(x, 0,
+                 (bt_island_head){.type = BT_ISLAND_CHUNK_MESSAGE,
+                                  .seq = x->w->at[0].seq + 1,
+                                  .chunks = 1000,
+                                  .bytes = 4},
+                 "abcd");
+}
+
+static void of_weights_to_come(wire *x) {
+    peer *p = &x->w->at[0];
+    p->go.version += 100;
+    p->seq++;
+    push(x, BT_PUSH_DELTA, 0.1f);
+    p->seq--;
+    p->go.version -= 100;
+}
+
+static void an_update_of_long_ago(wire *x) {
+    const bt_island_fetch f = {.kind = BT_FETCH_UPDATE, .version = 1, .n = 1};
+    send_message(x, 0, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f);
+}
+
+static void of_another_hub(wire *x) {
+    send_message(x, 0, (bt_island_head){.type = BT_ISLAND_BEAT, .epoch = 5}, NULL);
+}
+
+static void not_yet_known(wire *x) {
+    send_message(x, 1, (bt_island_head){.type = BT_ISLAND_BEAT, .epoch = x->w->hub->cfg.epoch},
+                 NULL);
+}
+
+static const struct {
+    const char *name;
+    void (*send)(wire *x);
+    int client;
+    bt_island_type answer;
+    const char *says; /* in a refusal */
+} rows[] = {
+    {"another program", other_program, 1, BT_ISLAND_REFUSED, "of another program"},
+    {"too short", too_short, 1, BT_ISLAND_REFUSED, "shorter than its head"},
+    {"a version to come", other_version, 1, BT_ISLAND_REFUSED, "of version 5 of the protocol"},
+    {"damaged", damaged, 1, BT_ISLAND_REFUSED, "its checksum does not fit"},
+    {"of a hub", of_a_hub, 1, BT_ISLAND_REFUSED, "unknown type"},
+    {"a byte too long", a_byte_too_long, 1, BT_ISLAND_REFUSED, "longer than"},
+    {"many frames", many_frames, 1, BT_ISLAND_REFUSED, "several frames"},
+    {"another model", other_model, 1, BT_ISLAND_REFUSED, "the model (by hash)"},
+    {"another tokenizer", other_tokenizer, 1, BT_ISLAND_REFUSED, "the data or the tokenizer"},
+    {"another program's version", other_program_version, 1, BT_ISLAND_REFUSED,
+     "program is '0.0.1'"},
+    {"another setting", other_setting, 1, BT_ISLAND_REFUSED, "islands.inner is '3' here"},
+    {"the name of another", name_of_another, 1, BT_ISLAND_REFUSED, "another key"},
+    {"for another process", other_process, 1, BT_ISLAND_REFUSED,
+     "this is process 1 of the hub's 1"},
+    {"not a member", not_yet_known, 1, BT_ISLAND_STRANGER, NULL},
+    {"out of order", out_of_order, 0, BT_ISLAND_REFUSED, "out of order"},
+    {"longer than the model", longer_than_the_model, 0, BT_ISLAND_REFUSED, "longer than the model"},
+    {"of weights to come", of_weights_to_come, 0, BT_ISLAND_REFUSED, "does not fit this job"},
+    {"an update of long ago", an_update_of_long_ago, 0, BT_ISLAND_REFUSED, "too old"},
+    {"of another hub", of_another_hub, 0, BT_ISLAND_STRANGER, NULL},
+};
+
+static void what_no_island_sends_is_refused(void **state) {
+    wire x;
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    for (int i = 0; i < 2; i++) push_new(&x, 0.01f);
+    const int64_t version = x.w->hub->model->version;
+    const float theta = x.w->hub->model->theta[0];
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const uint64_t refused = x.w->hub->refused;
+        char text[512] = "";
+        rows[r].send(&x);
+        const bt_island_head head = expect(&x, rows[r].client, rows[r].answer, text,
+                                           sizeof text - 1);
+        if (rows[r].says && !strstr(text, rows[r].says))
+            fail_msg("%s: '%.*s' does not say '%s'", rows[r].name, (int)head.bytes, text,
+                     rows[r].says);
+        if (rows[r].says && rows[r].send != an_update_of_long_ago &&
+            x.w->hub->refused != refused + 1)
+            fail_msg("%s: the hub did not count it", rows[r].name);
+        if (x.w->hub->model->version != version || x.w->hub->model->theta[0] != theta)
+            fail_msg("%s: changed the weights", rows[r].name);
+    }
+    push_new(&x, 0.01f); /* and the hub goes on */
+    assert_int_equal(x.w->hub->model->version, version + 1);
+    close_wire(&x);
+}
+
+/* libzmq closes such a connection; its peer connects again, and is served */
+static void a_message_of_megabytes_reaches_nobody(void **state) {
+    wire x;
+    bt_island_head head;
+    const void *payload;
+    const size_t n = 8 << 20;
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    char *bytes = calloc(1, n);
+    send_bytes(&x, 1, bytes, n);
+    free(bytes);
+    push_new(&x, 0.01f);
+    assert_false(take_answer(&x, 1, 5, &head, &payload));
+    assert_int_equal(x.w->hub->refused, 0);
+    bool welcome = false;
+    for (int i = 0; i < 20 && !welcome; i++) { /* one may be lost with the connection */
+        send_hello(&x, 1, "");
+        welcome = take_answer(&x, 1, LOOKS / 20, &head, &payload) && head.type == BT_ISLAND_WELCOME;
+    }
+    assert_true(welcome);
+    close_wire(&x);
+}
+
+static void an_update_is_applied_once(void **state) {
+    wire x;
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    peer *p = &x.w->at[0];
+    push_new(&x, 0.01f);
+    const bt_island_go first = p->go;
+    p->go.version = 0;
+    push(&x, BT_PUSH_DELTA, 0.01f); /* the same again */
+    expect(&x, 0, BT_ISLAND_GO, &p->go, sizeof p->go);
+    assert_memory_equal(&p->go, &first, sizeof first);
+    assert_int_equal(x.w->hub->model->version, 1);
+    push_new(&x, 0.01f);
+    p->seq -= 1; /* the one before it: it is older than what was answered */
+    push(&x, BT_PUSH_DELTA, 0.01f);
+    p->seq += 1;
+    push_new(&x, 0.01f);
+    assert_int_equal(x.w->hub->model->version, 3);
+    assert_int_equal(x.w->hub->members[0].updates, 3);
+    assert_true(fabs(x.w->hub->model->theta[0] - (0.5 - 3 * 0.01)) < 1e-5);
+    close_wire(&x);
+}
+
+static void a_dead_island_joins_again(void **state) {
+    wire x;
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    push_new(&x, 0.01f);
+    now_ns += INT64_C(101000000000); /* it has said nothing for so long */
+    assert_int_equal(bt_hub_tick(x.w->hub, now_ns, &err), BT_OK);
+    assert_int_equal(x.w->hub->members[0].state, BT_MEMBER_DEAD);
+    x.w->at[0].seq++;
+    push(&x, BT_PUSH_DELTA, 0.01f);
+    expect(&x, 0, BT_ISLAND_STRANGER, NULL, 0);
+    assert_int_equal(x.w->hub->model->version, 1);
+    assert_non_null(strstr(x.w->sink->events[x.w->sink->n_events - 1].title, "declared dead"));
+    join_hub(&x);
+    push_new(&x, 0.01f);
+    assert_int_equal(x.w->hub->model->version, 2);
+    close_wire(&x);
+}
+
+static void a_poisoned_delta_is_left_out(void **state) {
+    static const float poison[] = {5, NAN, INFINITY};
+    wire x;
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    for (int i = 0; i < 5; i++) push_new(&x, 0.01f);
+    for (int i = 0; i < 3; i++) {
+        push_new(&x, poison[i]);
+        assert_int_equal(x.w->at[0].go.outcome, BT_UPDATE_POISONED);
+        assert_int_equal(x.w->hub->members[0].left_out, i + 1);
+        assert_int_equal(x.w->hub->model->version, 5);
+        assert_int_equal(x.w->at[0].go.clock, 2 * (6 + i)); /* it goes on, on further data */
+    }
+    push_new(&x, 0.01f);
+    assert_int_equal(x.w->at[0].go.outcome, BT_UPDATE_APPLIED);
+    assert_int_equal(x.w->hub->members[0].updates, 6);
+    assert_true(fabs(x.w->hub->model->theta[0] - (0.5 - 6 * 0.01)) < 1e-5);
+    close_wire(&x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_no_island_sends_is_refused),
+                                       cmocka_unit_test(a_message_of_megabytes_reaches_nobody),
+                                       cmocka_unit_test(an_update_is_applied_once),
+                                       cmocka_unit_test(a_dead_island_joins_again),
+                                       cmocka_unit_test(a_poisoned_delta_is_left_out)};
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return failed;
+}
