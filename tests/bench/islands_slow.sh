@@ -64,7 +64,7 @@ for k in $(seq "$kills"); do
 done
 # the supervisor's record of when it started the ranks again, and the first step of that attempt
 BITRAIN_STORE=b.db q "SELECT printf('%.2f', min(s.time_s) - (a.started_s - r.started_s)) FROM attempts a JOIN runs r USING (run) JOIN steps s USING (run, attempt)
-    WHERE a.attempt > 1 GROUP BY a.attempt" 2>/dev/null >back
+    WHERE a.attempt > 0 GROUP BY a.attempt" 2>/dev/null >back
 echo "back after its start, s: $(sort -n back | tr '\n' ' ')(asked 2)"
 last=$(steps a)
 [ "$(BITRAIN_STORE=a.db q "SELECT count(*) FROM steps WHERE run='isl-a'")" = "$last" ] && echo "island a lost no step in $last" || echo "island a lost steps"
