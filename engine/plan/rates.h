@@ -62,13 +62,14 @@ typedef struct bt_link_rate {
     double meet_s, rows_bytes_per_s;
 } bt_link_rate;
 
-/* One layer, forward and backward, in real tensor-parallel groups of shape.tp neighbours, all ranks of a
- * job of `world` at once: by the clock. What it takes beyond computing and exchanging is how unevenly
- * ranks come to their meetings. */
+/* One layer, forward and backward, all ranks of a job of `world` at once, by the clock: in real
+ * tensor-parallel groups of shape.tp neighbours, and, pass by pass in turn, the same without exchanges. What
+ * it takes beyond computing and exchanging is how unevenly ranks come to their meetings; what other
+ * programs take is in both times. */
 typedef struct bt_group_rate {
     int32_t world;
     bt_part_shape shape;
-    double pass_s;
+    double pass_s, alone_s;
 } bt_group_rate;
 
 /* A step of a layout, tried; key: a hash of all that it depends on (layout_search.h) */

@@ -123,6 +123,7 @@ static void put_groups(bt_json *j, const bt_rates *r) {
         bt_json_int(j, "world", r->groups[i].world);
         bt_json_str(j, "shape", bt_text_str(&key));
         bt_json_num(j, "pass_s", r->groups[i].pass_s);
+        bt_json_num(j, "alone_s", r->groups[i].alone_s);
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -242,9 +243,12 @@ static bt_code take_groups(bt_rates *r, const json_t *all, bt_err *err) {
     const json_t *list = json_object_get(all, "groups"), *x;
     size_t i;
     json_array_foreach(list, i, x) {
-        bt_group_rate g = {.world = (int32_t)number(x, "world"), .pass_s = number(x, "pass_s")};
+        bt_group_rate g = {.world = (int32_t)number(x, "world"),
+                           .pass_s = number(x, "pass_s"),
+                           .alone_s = number(x, "alone_s")};
         const char *shape = json_string_value(json_object_get(x, "shape"));
-        if (!shape || !bt_part_parse(shape, &g.shape) || g.world < 1 || !(g.pass_s > 0))
+        if (!shape || !bt_part_parse(shape, &g.shape) || g.world < 1 || !(g.pass_s > 0) ||
+            !(g.alone_s > 0))
             return bt_fail(err, BT_FORMAT, "group %zu of the rates has no shape or no time", i);
         bt_rates_put_group(r, &g);
     }

@@ -281,22 +281,33 @@ static double pass_by_the_clock(stage *s, size_t elems) {
     return (double)(bt_now_ns() - start) / 1e9;
 }
 
-/* as many passes on all ranks; their median, mean of the ranks */
-static bt_code time_together(stage *s, const bt_part_shape *shape, double *out, bt_err *err) {
+static double median(double *samples, size_t n) {
+    qsort(samples, n, sizeof *samples, ascending);
+    return samples[n / 2];
+}
+
+/* as many passes on all ranks, with exchanges and without in turn; medians, mean of the ranks */
+static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err *err) {
     bt_comm *world = bt_comm_world();
-    const bt_model_setup setup = setup_of(shape);
+    const bt_model_setup setup = setup_of(&g->shape);
     const size_t elems = bt_stage_elems(&setup);
-    double took[PASSES_MOST];
-    pass(s, elems);
+    double together[PASSES_MOST], by_itself[PASSES_MOST];
+    pass(real, elems);
+    pass(alone, elems);
+    bt_probe_group_settle(alone->group);
     BT_TRY(bt_barrier(world, err));
-    double first = pass_by_the_clock(s, elems);
+    double first = pass_by_the_clock(real, elems) + pass_by_the_clock(alone, elems);
     BT_TRY(bt_all_reduce_f64(world, &first, 1, BT_MAX, err));
-    const size_t n = (size_t)fmin(PASSES_MOST, fmax(PASSES_LEAST, PART_S / first));
-    for (size_t i = 0; i < n; i++) took[i] = pass_by_the_clock(s, elems);
-    qsort(took, n, sizeof *took, ascending);
-    *out = took[n / 2] / bt_comm_size(world);
-    BT_TRY(bt_all_reduce_f64(world, out, 1, BT_SUM, err));
-    return bt_agree(world, bt_tp_group_check(s->group, err), err);
+    const size_t n = (size_t)fmin(PASSES_MOST, fmax(PASSES_LEAST + 2, 2 * PART_S / first));
+    for (size_t i = 0; i < n; i++) {
+        together[i] = pass_by_the_clock(real, elems);
+        by_itself[i] = pass_by_the_clock(alone, elems);
+    }
+    double v[] = {median(together, n), median(by_itself, n)};
+    BT_TRY(bt_all_reduce_f64(world, v, 2, BT_SUM, err));
+    g->pass_s = v[0] / bt_comm_size(world);
+    g->alone_s = v[1] / bt_comm_size(world);
+    return bt_agree(world, bt_tp_group_check(real->group, err), err);
 }
 
 static bt_code probe_group(bt_rates *r, const bt_part_shape *want, bt_err *err) {
@@ -305,15 +316,18 @@ static bt_code probe_group(bt_rates *r, const bt_part_shape *want, bt_err *err) 
     bt_group_rate g = {.world = bt_comm_size(world), .shape = affordable(*want, GROUP_OPS_MOST)};
     const size_t tokens = (size_t)g.shape.B * (size_t)g.shape.T;
     bt_tp_group *group = NULL;
-    stage s = {0};
+    stage real = {0}, alone = {0};
     if (g.shape.tp < 2 || g.world % g.shape.tp != 0) return BT_OK;
     BT_TRY(bt_comm_split(&tp, world, me / g.shape.tp, me, err));
     bt_code code = bt_tp_group_create(&group, tp, tokens, (size_t)g.shape.C, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) {
-        code = bt_agree(world, open_stage(&s, &g.shape, group, err), err);
-        if (code == BT_OK) code = time_together(&s, &g.shape, &g.pass_s, err);
-        close_stage(&s);
+        code = open_stage(&real, &g.shape, group, err);
+        if (code == BT_OK) code = open_stage(&alone, &g.shape, NULL, err);
+        code = bt_agree(world, code, err);
+        if (code == BT_OK) code = time_together(&real, &alone, &g, err);
+        close_stage(&real);
+        close_stage(&alone);
     } else {
         bt_tp_group_destroy(group);
     }

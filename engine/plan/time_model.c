@@ -123,7 +123,8 @@ static double tp_layer_s(const model *m, bool backward) {
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
 }
 
-/* What a layer took in real groups of this job's ranks, beyond what its parts take by themselves. */
+/* What a layer took in real groups of this job's ranks, beyond what it took without exchanges and what these
+ * take by themselves. */
 static double meeting_frac(const model *m) {
     const bt_part_shape wanted = bt_part_layer(m->cfg, m->shape.tp);
     const bt_group_rate *g = m->shape.tp > 1 ? bt_rates_group(m->r, m->c->ranks, &wanted) : NULL;
@@ -132,12 +133,9 @@ static double meeting_frac(const model *m) {
     model at = *m;
     at.tokens = (double)g->shape.B * g->shape.T;
     at.shape.tp = g->shape.tp;
-    const double parts_s = alone.fwd_s + alone.bwd_s + tp_layer_s(&at, false) +
-                           tp_layer_s(&at, true),
-                 crowd = g->world == m->c->ranks
-                             ? m->crowd
-                             : fmax(1, (double)g->world * m->r->threads / fmax(1, m->r->cores));
-    return fmin(MEET_FRAC_MOST, fmax(0, g->pass_s / (crowd * parts_s) - 1));
+    const double exchanging = (tp_layer_s(&at, false) + tp_layer_s(&at, true)) /
+                              (alone.fwd_s + alone.bwd_s);
+    return fmin(MEET_FRAC_MOST, fmax(0, g->pass_s / (g->alone_s * (1 + exchanging)) - 1));
 }
 
 /* the head's rows to all slices of the vocabulary, statistics, and dx back; the embedding's rows */

@@ -51,7 +51,8 @@ static void fill(bt_rates *r) {
     const bt_link_rate links[] = {{.world = 4, .n = 2, .stride = 1, .bytes_per_s = 3e9},
                                   {.world = 4, .n = 2, .stride = 2, .bytes_per_s = 1e9}};
     bt_rates_put_links(r, links, 2);
-    bt_group_rate group = {.world = 4, .shape = bt_part_layer(&cfg, 2), .pass_s = 0.05};
+    bt_group_rate group = {
+        .world = 4, .shape = bt_part_layer(&cfg, 2), .pass_s = 0.05, .alone_s = 0.04};
     bt_rates_put_group(r, &group);
     bt_rates_put_trial(r, &(bt_trial_rate){"0123456789abcdef", 0.25});
 }
@@ -74,7 +75,7 @@ static void text_brings_back_everything(void **state) {
     bt_part_shape other = b.groups[0].shape;
     other.T *= 2; /* of other tokens: the same group still */
     assert_true(bt_rates_group_like(&b.groups[0], 4, &other));
-    assert_true(bt_rates_group(&b, 4, &other)->pass_s == 0.05);
+    assert_true(bt_rates_group(&b, 4, &other)->alone_s == 0.04);
     assert_false(bt_rates_group_like(&b.groups[0], 2, &other));
     assert_true(bt_rates_trial(&b, "0123456789abcdef") == 0.25);
     assert_true(bt_rates_trial(&b, "another") == 0);
