@@ -174,6 +174,10 @@ void bt_view_ask_init(bt_view_ask *ask) {
 static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_RUNS) BT_TRY(bt_view_load_runs(v, ask, err));
     if (!ask->run || !(ask->parts & ~(unsigned)BT_VIEW_RUNS)) return BT_OK;
+    if (ask->bare) {
+        BT_TRY(bt_view_load_place(v, ask, err));
+        return bt_view_load_series(v, ask, err);
+    }
     /* decides the instant: every other part follows it */
     BT_TRY(bt_view_load_head(v, ask, err));
     BT_TRY(bt_view_load_ranks(v, ask, err));

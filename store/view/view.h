@@ -97,6 +97,8 @@ typedef struct bt_view_ask {
     int columns; /* at most this many buckets a series (0: 256) */
     bt_series_ask series[BT_VIEW_SERIES_MAX];
     int n_series;
+    /* nothing but series: head, ranks and summary are left as they are, which takes a tenth of the time */
+    bool bare;
     int window; /* sampled steps in rank statistics (0: BT_VIEW_WINDOW) */
     bt_heat_value heat;
     int heat_columns;         /* 0: 120 */

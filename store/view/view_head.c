@@ -472,3 +472,17 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, last.ended);
     return load_times(v, err);
 }
+
+/* Only what the series stand on. The head says nothing afterwards, but whose it is. */
+bt_code bt_view_load_place(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    double x[3];
+    BT_TRY(bt_vq_row(m, "SELECT attempts, steps, started_s FROM runs WHERE run = ?1", ask->run,
+                     NULL, 0, x, 3, err));
+    if (isnan(x[2])) return bt_fail(err, BT_NOTFOUND, "no run '%s'", ask->run);
+    snprintf(v->head.run, sizeof v->head.run, "%s", ask->run);
+    v->head.n_attempts = (int)bt_whole(x[0], 0);
+    keep_to(v, &(run_row){.created_s = x[2]});
+    m->newest_step = m->at_step = isnan(x[1]) ? -1 : (int64_t)x[1] - 1;
+    return forget_late_validation(v, err);
+}

@@ -173,6 +173,8 @@ bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *er
     bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+/* in place of the head, for an ask that is bare: run, attempts, newest step; BT_NOTFOUND */
+bt_code bt_view_load_place(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 /* progress, chips and what happened to the run: of a head whose state and ranks are known */
 bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;

@@ -98,7 +98,7 @@ static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
 
 /* A point that stands for several steps is drawn, not computed with: seven digits are more than any
  * screen shows and a third of the bytes. Single steps keep every digit. */
-enum { POINT_DIGITS = 7 };
+enum { POINT_DIGITS = 7, SPARK_DIGITS = 4 };
 
 static void points(bt_json *j, const char *key, const double *v, const int64_t *count, size_t n) {
     bt_json_array(j, key);
@@ -468,7 +468,9 @@ static void runs(const bt_view_runs *l, bt_json *j) {
                     {"age_s", x->age_s}};
         for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++)
             bt_json_num(j, nums[k].key, nums[k].v);
-        numbers(j, "loss_spark", x->spark, (size_t)x->n_spark);
+        bt_json_array(j, "loss_spark");
+        for (int k = 0; k < x->n_spark; k++) bt_json_rounded(j, NULL, x->spark[k], SPARK_DIGITS);
+        bt_json_end(j, ']');
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');

@@ -1,6 +1,6 @@
 // app.js - where the page begins: the token, the route in the URL's fragment (#/runs,
 // #/run/NAME/PAGE, #/compare?runs=A,B), and the keys that choose a page.
-import { get, login } from "./base/api.js";
+import { askEarly, get, login } from "./base/api.js";
 import { toast } from "./base/dom.js";
 import { report } from "./base/kept_answers.js";
 import { applyTheme, choose, state } from "./base/state.js";
@@ -18,7 +18,7 @@ import { islandsPage } from "./pages/page_islands.js";
 import { metricsPage } from "./pages/page_metrics.js";
 import { overviewPage } from "./pages/page_overview.js";
 import { ranksPage } from "./pages/page_ranks.js";
-import { runsPage } from "./pages/page_runs.js";
+import { askRunsEarly, runsPage } from "./pages/page_runs.js";
 import { stepsPage } from "./pages/page_steps.js";
 import { systemPage } from "./pages/page_system.js";
 import { ternaryPage } from "./pages/page_ternary.js";
@@ -68,7 +68,7 @@ function showRuns() {
   document.title = "runs · bitrain";
   view = new View();
   showHeader("runs");
-  view.onClose(runsPage(root, server));
+  view.onClose(runsPage(root, server, fail));
 }
 
 function showComparison(query) {
@@ -118,8 +118,11 @@ async function enter(token) {
 }
 
 async function start() {
-  if (!report) server = await get("server");
-  learn(await get("metrics"));
+  const answers = [get("metrics"), report ? server : get("server")];
+  if (!/^#\/(run|compare)\b/.test(location.hash)) askRunsEarly();
+  const [tables, allowed] = await Promise.all(answers);
+  server = allowed;
+  learn(tables);
   showRoute();
 }
 

@@ -30,6 +30,11 @@ export async function get(path, args = {}, init = {}) {
   }
   const url = urlOf(path, args);
   if (init.method) return ask(url, init);
+  const early = askedEarly.get(url);
+  if (early) {
+    askedEarly.delete(url);
+    return early;
+  }
   if (!underWay.has(url)) {
     const answer = ask(url, init).finally(() => underWay.delete(url));
     underWay.set(url, answer);
@@ -46,15 +51,35 @@ function urlOf(path, args) {
 }
 
 const underWay = new Map();
+const askedEarly = new Map(); // url -> answer, until somebody asks for it
+
+/** Asks what a page is about to ask, so that it need not wait for the answers before. */
+export function askEarly(path, args = {}) {
+  if (report) return;
+  askedEarly.delete(urlOf(path, args)); // one that was refused, before the token was given
+  const answer = get(path, args);
+  answer.catch(() => {}); // told to who asks
+  askedEarly.set(urlOf(path, args), answer);
+}
 
 // An answer equal to the one before is the same object, so that whoever drew it need not draw it
 // again.
 const newest = new Map();
 const newestMost = 24;
 
+/** What is shown was true once: it is dimmed until the server answers again. */
+export function showAway(isAway) {
+  document.documentElement.classList.toggle("away", isAway);
+}
+
+const noAnswer = { message: "the server does not answer", hint: "what it said last stays here" };
+
 async function ask(url, init) {
-  const response = await fetch(url, { credentials: "same-origin", ...init });
-  const text = await response.text();
+  const sent = fetch(url, { credentials: "same-origin", ...init }).catch(() => null);
+  const response = await sent;
+  const text = await response?.text().catch(() => null);
+  showAway(typeof text !== "string");
+  if (typeof text !== "string") throw new ApiError(0, noAnswer);
   const old = newest.get(url);
   if (response.ok && old && old.text === text) return old.body;
   const body = parsed(text);

@@ -73,7 +73,11 @@ class RunStream {
   listen() {
     this.source = new EventSource(`/api/v1/runs/${this.run}/stream`);
     this.source.onopen = () => this.tell({ state: "live" });
-    this.source.onerror = () => this.tell({ state: "offline" });
+    this.source.onerror = () => {
+      this.tell({ state: "offline" });
+      // refused: what is asked next says why
+      if (this.source?.readyState === EventSource.CLOSED) this.tell({ data: null, id: "" });
+    };
     this.source.addEventListener("resync", () => this.tell({ data: null, id: "" }));
     this.source.addEventListener("tick", (event) => {
       let data = null;

@@ -1,5 +1,6 @@
 // run_header.js - the header of a run: its state, the choices for its charts, its pages, and, if it
 // lives and the server allows it, the buttons that steer it.
+import { showAway } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, say } from "../base/dom.js";
 import { date, nth, seconds } from "../base/format.js";
@@ -78,6 +79,7 @@ export class RunHeader {
 
   /** connection: "live" or "offline" */
   showStream(connection) {
+    showAway(connection !== "live");
     this.stream.textContent = connection === "live" ? "" : "connection lost, trying again";
   }
 }

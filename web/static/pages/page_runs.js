@@ -1,6 +1,6 @@
 // page_runs.js - the table of runs: sort, filter, choose columns (settings too), choose several
 // runs to compare.
-import { get } from "../base/api.js";
+import { askEarly, get, statement } from "../base/api.js";
 import { button, checkbox, select } from "../base/controls.js";
 import { empty, h, hiddenTitle, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";
@@ -9,12 +9,12 @@ import { metricsOfSteps } from "../base/vocabulary.js";
 import { startRun } from "../frame/start_run.js";
 import { metricColumn, runColumns, settingColumn } from "./run_columns.js";
 import { matches, settingsIn } from "./run_filter.js";
+import { RunRows } from "./run_rows.js";
 import { RunsChart } from "./runs_chart.js";
 import { keepView, viewOfAddress } from "./runs_view.js";
 
 const refreshMs = 3000;
 const settingsMost = 16; // settings that one request may name
-const rowsAtOnce = 60; // more than a window has; the others follow
 
 /** -1, 0 or 1; null comes last in either direction. */
 function order(a, b, descending) {
@@ -26,9 +26,10 @@ function order(a, b, descending) {
 }
 
 class RunsTable {
-  /** start: the fields to start a run by, where the server allows it. */
-  constructor(start) {
+  /** start: the fields to start a run by, where the server allows it; onfail: for an old token. */
+  constructor(start, onfail) {
     this.startFields = start;
+    this.onfail = onfail;
     this.rows = [];
     this.total = 0;
     this.settingNames = []; // all there are
@@ -49,6 +50,7 @@ class RunsTable {
     this.build();
     this.drawHead();
     this.refresh();
+    this.chart.askEarly(this.view.chosen);
   }
 
   /** The address is the view: who opens it sees the same. */
@@ -65,8 +67,8 @@ class RunsTable {
 
   build() {
     this.headers = new Map(); // key of a column -> th
-    this.head = h("tr");
-    this.body = h("tbody");
+    this.head = h("tr", { "aria-rowindex": "1" });
+    this.list = new RunRows((row) => this.row(row, this.drawnColumns));
     this.status = h("span", { class: "note" });
     this.compareButton = button("Compare", () => this.compare(), { class: "main" });
     this.filterBox = h("input", {
@@ -79,6 +81,17 @@ class RunsTable {
     const label = "runs; arrows move, Space chooses, Enter opens, C compares";
     const onkeydown = (event) => this.key(event);
     this.filterBox.value = this.filter;
+    const table = h(
+      "table",
+      { id: "runs" },
+      h("caption", { class: "sr" }, "all runs"),
+      h("thead", {}, this.head, this.list.ruler),
+      this.list.body,
+    );
+    const room = h("div", {}, table);
+    const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
+    const box = h("div", { ...region, onkeydown }, room);
+    this.list.attach(box, room, table);
     const list = h(
       "section",
       { class: "card runs-list" },
@@ -96,17 +109,7 @@ class RunsTable {
         this.picker,
         this.compareButton,
       ),
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": label, onkeydown },
-        h(
-          "table",
-          { id: "runs" },
-          h("caption", { class: "sr" }, "all runs"),
-          h("thead", {}, this.head),
-          this.body,
-        ),
-      ),
+      box,
     );
     this.el = h("div", { class: "runs-page" }, list, this.chart.el);
   }
@@ -145,6 +148,7 @@ class RunsTable {
 
   setFilter(text) {
     this.filter = text;
+    this.list.isWhole = false;
     if (this.wantedSettings().every((name) => this.isLoaded(name))) this.draw();
     else this.refresh();
   }
@@ -156,6 +160,7 @@ class RunsTable {
   }
 
   sortBy(column) {
+    this.list.isWhole = false;
     this.descending = this.sort === column.key ? !this.descending : Boolean(column.num);
     this.sort = column.key;
     this.draw();
@@ -183,17 +188,14 @@ class RunsTable {
 
   /** Arrows walk the rows from wherever the reader is in the table. */
   key(event) {
-    const rows = [...this.body.querySelectorAll("tr[data-run]")];
+    const { rows } = this.list;
     if (event.ctrlKey || event.metaKey || event.altKey || !rows.length) return;
-    const focus = document.activeElement;
-    const at = rows.findIndex((row) => row.contains(focus));
+    const at = this.list.at();
     const steps = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, Home: -Infinity, End: Infinity };
     const step = steps[event.key];
-    if (step) {
-      const to = Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step));
-      rows[to].querySelector("input").focus();
-    } else if (event.key === "Enter" && at >= 0 && focus.type === "checkbox")
-      location.hash = `#/run/${rows[at].dataset.run}/overview`;
+    if (step) this.list.go(Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step)));
+    else if (event.key === "Enter" && at >= 0 && event.target.type === "checkbox")
+      location.hash = `#/run/${rows[at].run}/overview`;
     else if (/^c$/i.test(event.key)) this.compare();
     else return;
     event.preventDefault();
@@ -215,6 +217,7 @@ class RunsTable {
       h("th", { scope: "col" }, h("span", { class: "sr" }, "compare")),
       ...titles,
     );
+    this.list.forgetWidths(titles.length + 1);
     this.drawMenu();
   }
 
@@ -273,11 +276,17 @@ class RunsTable {
     for (const [key, header] of this.headers)
       if (key === this.sort) header.setAttribute("aria-sort", direction);
       else header.removeAttribute("aria-sort");
-    say(this.status, this.rows.length ? `${rows.length} of ${this.total} runs` : "");
     this.compareButton.disabled = n < 2;
     say(this.compareButton, n < 2 ? "Compare (choose two)" : `Compare ${n} runs`);
-    if (rows.length) this.drawRows(rows);
+    this.drawnColumns = this.columns();
+    if (rows.length) this.list.show(rows);
     else this.drawNothing();
+    this.tellCount();
+  }
+
+  tellCount() {
+    const count = `${this.list.rows.length} of ${this.total} runs`;
+    say(this.status, this.rows.length ? count : "");
   }
 
   drawNothing() {
@@ -285,29 +294,7 @@ class RunsTable {
       ? "no run matches this filter"
       : "no runs yet: bitrain train --preset nano --name first";
     const cell = h("td", { colspan: String(this.headers.size + 1) }, empty(text));
-    this.body.replaceChildren(h("tr", {}, cell));
-  }
-
-  /** Rows are made anew; what had the focus gets it back. */
-  drawRows(rows) {
-    const focus = document.activeElement;
-    const run = this.body.contains(focus) ? focus.closest("tr").dataset.run : null;
-    const columns = this.columns();
-    const isFar = rows.slice(rowsAtOnce).some((row) => row.run === run);
-    const now = isFar ? rows.length : rowsAtOnce;
-    this.body.replaceChildren(...rows.slice(0, now).map((row) => this.row(row, columns)));
-    clearTimeout(this.later);
-    this.drawLater(rows.slice(now), columns);
-    if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
-  }
-
-  /** The rows below the window, some at a time, so that the first ones are seen and used at once. */
-  drawLater(rows, columns) {
-    if (!rows.length) return;
-    this.later = setTimeout(() => {
-      this.body.append(...rows.slice(0, rowsAtOnce).map((row) => this.row(row, columns)));
-      this.drawLater(rows.slice(rowsAtOnce), columns);
-    });
+    this.list.showNothing(h("tr", {}, cell));
   }
 
   row(row, columns) {
@@ -333,26 +320,28 @@ class RunsTable {
   /** Loads, and draws if something changed. */
   async refresh() {
     try {
-      if (!document.hidden) await this.load();
+      if (document.hidden) return;
+      await this.load();
+      this.tellCount();
     } catch (error) {
-      this.status.textContent = error.message;
+      if (error.status === 401) this.onfail(error);
+      else say(this.status, statement(error));
     }
   }
 
   async load() {
-    if (!this.settingNames.length) {
-      this.settingNames = (await get("settings")).names;
-      this.drawHead();
+    const asked = [get("runs"), this.askSettings()];
+    this.takeRows((await asked[0]).runs);
+    if (!this.wantedSettings().length && !state.columns.metrics?.length) this.drawChanges();
+    if (this.takeSettings(await asked[1])) {
+      // whether a word of the filter is a setting was not known before
+      const more = this.wantedSettings().some((name) => !this.isLoaded(name));
+      if (more) this.takeSettings(await this.askSettings());
     }
-    this.chart.setSettings(this.settingNames);
-    const { runs } = await get("runs");
-    this.rows = runs.rows;
-    this.total = runs.total;
-    this.forgetGone();
-    const name = this.wantedSettings().slice(0, settingsMost);
-    const metric = (state.columns.metrics || []).slice(0, settingsMost - name.length);
-    if (name.length + metric.length)
-      this.settings = (await get("settings", { name, metric })).settings;
+    this.drawChanges();
+  }
+
+  drawChanges() {
     const ageless = this.rows.map((row) => ({ ...row, age_s: 0 }));
     const drawn = JSON.stringify([
       ageless,
@@ -364,6 +353,32 @@ class RunsTable {
     if (drawn === this.drawn) return;
     this.drawn = drawn;
     this.draw();
+  }
+
+  takeRows({ rows, total }) {
+    this.rows = rows;
+    this.total = total;
+    this.forgetGone();
+  }
+
+  /** The values that are looked at, and at first the names of all settings; null: nothing to ask. */
+  async askSettings() {
+    const name = this.wantedSettings().slice(0, settingsMost);
+    const metric = (state.columns.metrics || []).slice(0, settingsMost - name.length);
+    const isNeeded = name.length + metric.length || !this.settingNames.length;
+    return isNeeded ? get("settings", { name, metric }) : null;
+  }
+
+  /** Returns whether the names came with it. */
+  takeSettings(answer) {
+    if (!answer) return false;
+    const isFirst = !this.settingNames.length;
+    this.settings = answer.settings;
+    if (!isFirst) return false;
+    this.settingNames = answer.names;
+    this.drawMenu();
+    this.chart.setSettings(this.settingNames);
+    return true;
   }
 
   /** Runs of a link that were removed since. */
@@ -378,9 +393,14 @@ class RunsTable {
   }
 }
 
+/** What the page asks first, as soon as it is known that it will be shown. */
+export function askRunsEarly() {
+  askEarly("runs");
+}
+
 /** Shows the page; the function returned ends it. */
-export function runsPage(root, server) {
-  const runs = new RunsTable(server.control && server.start);
+export function runsPage(root, server, onfail) {
+  const runs = new RunsTable(server.control && server.start, onfail);
   root.replaceChildren(hiddenTitle("Runs"), runs.el);
   const closeMenu = (event) => {
     if (runs.picker.open && !runs.picker.contains(event.target)) runs.picker.open = false;
@@ -389,7 +409,7 @@ export function runsPage(root, server) {
   const timer = report ? 0 : setInterval(() => runs.refresh(), refreshMs);
   return () => {
     clearInterval(timer);
-    clearTimeout(runs.later);
+    runs.list.close();
     runs.chart.close();
     removeEventListener("pointerdown", closeMenu);
   };

@@ -72,6 +72,7 @@ export class RunsChart {
     this.hidden = new Set(); // labels that the legend has switched off
     this.rows = []; // whose curves are shown
     this.asked = "";
+    this.early = null; // {key, answer}: curves asked for before the runs were known
     this.data = null;
     this.chart = null;
     this.part = null; // of the axis: [from, to]
@@ -186,6 +187,22 @@ export class RunsChart {
     this.load();
   }
 
+  askCurves(names) {
+    return get("curves", { runs: names.join(), metric: this.metric, x: state.x, width });
+  }
+
+  /** For curves of these runs, before the table knows them. */
+  askEarly(chosen) {
+    if (!chosen.length || this.as) return;
+    const names = chosen.slice(0, chosenMost);
+    this.early = { key: this.keyOf(names), answer: this.askCurves(names) };
+    this.early.answer.catch(() => {}); // told to who asks
+  }
+
+  keyOf(names) {
+    return [...names].sort().join() + this.metric + state.x;
+  }
+
   async load(anew) {
     this.metricBox.hidden = Boolean(this.as);
     this.groupBox.hidden = Boolean(this.as);
@@ -201,11 +218,15 @@ export class RunsChart {
     if (asked === this.asked && !anew) return this.draw();
     if (anew) this.part = null;
     this.asked = asked;
-    const names = this.rows.map(({ run }) => run).join();
+    const names = this.rows.map(({ run }) => run);
+    const { early } = this;
+    this.early = null;
     try {
-      const data = await get("curves", { runs: names, metric: this.metric, x: state.x, width });
+      const isAsked = early?.key === this.keyOf(names);
+      const data = await (isAsked ? early.answer : this.askCurves(names));
       if (asked !== this.asked) return;
-      this.data = data;
+      const curve = (name) => data.runs.find(({ run }) => run === name);
+      this.data = { ...data, runs: names.map(curve).filter(Boolean) };
       this.draw();
     } catch (error) {
       this.drawNothing(error.message);

@@ -1,0 +1,171 @@
+// run_rows.js - the rows of the table of runs, of which only those in sight and some around them are
+// in the document: a list of thousands scrolls as one of twenty. All rows are as high as the first
+// one. Screen readers are told how many rows there are, and which ones these are. To search the page
+// and to print it, all rows are drawn.
+import { h, say } from "../base/dom.js";
+
+const around = 14; // rows beyond each edge of what is seen: Tab and a turn of the wheel stay inside
+const unmeasured = 40; // rows that are drawn before one was measured
+
+/** The keys of browsers that search a page. */
+function isFind({ key, ctrlKey, metaKey, target }) {
+  if (ctrlKey || metaKey) return /^[fg]$/i.test(key);
+  return key === "F3" || (/^[/']$/.test(key) && target.tagName !== "INPUT");
+}
+
+export class RunRows {
+  /** make(row) gives the tr of a run. */
+  constructor(make) {
+    this.make = make;
+    this.rows = []; // of all runs that are listed
+    this.height = 0; // of a row, in pixels; 0: not measured
+    this.from = 0; // the rows that are drawn: [from, to)
+    this.to = 0;
+    this.isWhole = false; // all of them are
+    this.left = null; // the run whose row had the focus when it was taken away
+    this.body = h("tbody");
+    this.ruler = h("tr", { class: "ruler", "aria-hidden": "true" }); // columns keep their width by it
+    this.lengths = []; // of its texts
+    const find = (event) => isFind(event) && this.drawAll();
+    const print = () => this.drawAll();
+    addEventListener("keydown", find);
+    addEventListener("beforeprint", print);
+    this.close = () => {
+      removeEventListener("keydown", find);
+      removeEventListener("beforeprint", print);
+      this.size.disconnect();
+    };
+  }
+
+  /** box: what scrolls; room: in it, around the table, as high as all rows. */
+  attach(box, room, table) {
+    Object.assign(this, { box, room, table });
+    box.addEventListener("scroll", () => this.draw(), { passive: true });
+    box.addEventListener("blur", () => {
+      this.left = null;
+    });
+    this.size = new ResizeObserver(() => this.draw());
+    this.size.observe(box);
+  }
+
+  /** Shows these rows, made anew; what had the focus gets it back. */
+  show(rows) {
+    const focus = this.body.contains(document.activeElement) ? document.activeElement : null;
+    const run = focus && focus.closest("tr").dataset.run;
+    this.rows = rows;
+    this.table.setAttribute("aria-rowcount", String(rows.length + 1));
+    const names = rows.map((row) => row.run).sort((a, b) => b.length - a.length);
+    this.widen(1, names[0] || "");
+    this.draw(true);
+    if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
+  }
+
+  /** In place of rows: one that says why there are none. */
+  showNothing(row) {
+    this.rows = [];
+    this.from = this.to = 0;
+    this.room.style.padding = "0";
+    this.body.replaceChildren(row);
+  }
+
+  /** Other columns: their widths are found anew. */
+  forgetWidths(columns) {
+    this.lengths = Array(columns).fill(0);
+    this.ruler.replaceChildren(...Array.from({ length: columns }, () => h("td")));
+  }
+
+  drawAll() {
+    this.isWhole = true;
+    this.draw();
+  }
+
+  // ---- which rows
+
+  /** The index of the row that has the focus, or had it until it was scrolled away; -1: none. */
+  at() {
+    const row = document.activeElement?.closest("tr");
+    const run = this.body.contains(row) ? row.dataset.run : this.left;
+    return this.rows.findIndex((one) => one.run === run);
+  }
+
+  /** Brings a row in sight, and the focus to it. */
+  go(index) {
+    const { box, height } = this;
+    const room = box.clientHeight - this.table.tHead.offsetHeight - height;
+    const top = index * height;
+    if (top < box.scrollTop) box.scrollTop = top;
+    else if (top > box.scrollTop + room) box.scrollTop = top - room;
+    this.draw();
+    this.body.children[index - this.from].querySelector("input").focus();
+  }
+
+  range() {
+    const { box, height, rows } = this;
+    if (this.isWhole) return [0, rows.length];
+    if (!height) return [0, Math.min(rows.length, unmeasured)];
+    const seen = Math.ceil(box.clientHeight / height);
+    const first = Math.min(Math.floor(box.scrollTop / height), rows.length - seen);
+    return [Math.max(0, first - around), Math.min(rows.length, first + seen + around)];
+  }
+
+  // ---- drawing
+
+  /** Draws what came in sight, and takes away what left it; anew: every row is made again. */
+  draw(anew) {
+    const [from, to] = this.range();
+    if (anew || from >= this.to || to <= this.from) {
+      this.take(this.from, this.to);
+      this.body.replaceChildren();
+      this.from = this.to = from;
+    }
+    this.take(to, this.to);
+    this.take(this.from, from);
+    this.body.prepend(...this.made(from, this.from));
+    this.body.append(...this.made(this.to, to));
+    this.from = from;
+    this.to = to;
+    if (!this.height && to > from && this.body.offsetHeight) {
+      this.height = this.body.getBoundingClientRect().height / (to - from);
+      return this.draw();
+    }
+    const { height, room, rows } = this;
+    room.style.padding = `${from * height}px 0 ${(rows.length - to) * height}px`;
+    if (this.left !== null && document.activeElement === this.box) this.giveBack();
+  }
+
+  /** The rows from one index up to another one, if it is greater. */
+  made(from, to) {
+    return this.rows.slice(from, Math.max(from, to)).map((row, i) => {
+      const made = this.make(row);
+      made.setAttribute("aria-rowindex", String(from + i + 2)); // the titles are row 1
+      for (let cell = made.firstChild, k = 0; cell; cell = cell.nextSibling, k++)
+        this.widen(k, cell.textContent);
+      return made;
+    });
+  }
+
+  /** Takes drawn rows from one index up to another one away; a focus among them goes to the box. */
+  take(from, to) {
+    for (let i = to - 1; i >= from; i--) {
+      const row = this.body.children[i - this.from];
+      if (row.contains(document.activeElement)) {
+        this.box.focus({ preventScroll: true });
+        this.left = row.dataset.run;
+      }
+      row.remove();
+    }
+  }
+
+  /** The focus returns with its row. */
+  giveBack() {
+    const box = this.body.querySelector(`tr[data-run="${this.left}"] input`);
+    if (box) box.focus({ preventScroll: true });
+  }
+
+  /** A column is at least as wide as the longest text that it had. */
+  widen(column, text) {
+    if (!(this.lengths[column] < text.length)) return;
+    this.lengths[column] = text.length;
+    say(this.ruler.children[column], text);
+  }
+}
