@@ -219,7 +219,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 }
 
 /* clang-format off */
-#define BT_VERB(id, word, argument, who, offered, key, label, help) \
+#define BT_VERB(id, word, argument, who, offered, key, outcome, label, help) \
     "bitrain ctl last " word " " argument ": " help "\n"
 /* clang-format on */
 static const char examples[] =

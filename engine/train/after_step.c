@@ -392,10 +392,6 @@ static bt_code run_verify(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 
 /* ---- control --------------------------------------------------------------------------------- */
 
-static void control_event(bt_trainer *t, const char *what) {
-    bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL, "%s", what);
-}
-
 static void change_lr(bt_trainer *t, double factor) {
     char body[64];
     t->at.lr_factor = factor;
@@ -433,26 +429,23 @@ static bt_code sample_now(bt_trainer *t, bt_err *err) {
 }
 
 static bt_code save_now(bt_trainer *t, bt_err *err) {
-    control_event(t, t->ckpt_postponed ? "checkpoint asked for: after the next good step"
-                                       : "checkpoint asked for");
-    if (t->ckpt_postponed) return BT_OK;
+    if (t->ckpt_postponed) {
+        bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL,
+                           "the checkpoint that was asked for follows the next good step");
+        return BT_OK;
+    }
     return bt_trainer_save(t, false, false, err);
 }
 
-/* evaluated: the validation loss of these weights is known already */
+/* Whoever passes a request on records who asked; what became of it is recorded here. evaluated: the
+ * validation loss of these weights is known already */
 static bt_code act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
     if (c->verbs & BT_REQ_LR) change_lr(t, bt_control_lr_factor(c));
-    if (c->verbs & BT_REQ_EVAL) {
-        control_event(t, "evaluation asked for");
-        if (!evaluated) BT_TRY(evaluate_now(t, err));
-    }
+    if ((c->verbs & BT_REQ_EVAL) && !evaluated) BT_TRY(evaluate_now(t, err));
     if (c->verbs & BT_REQ_MIXTURE) BT_TRY(bt_trainer_mixture_now(t, err));
     if (c->verbs & BT_REQ_SAMPLE) BT_TRY(sample_now(t, err));
     if (c->verbs & BT_REQ_CHECKPOINT) BT_TRY(save_now(t, err));
-    if (c->verbs & BT_REQ_STOP) {
-        control_event(t, "stop asked for");
-        t->stop = true;
-    }
+    if (c->verbs & BT_REQ_STOP) t->stop = true;
     return BT_OK;
 }
 
@@ -461,7 +454,8 @@ static void while_paused(void *ctx) { bt_saver_check(&((bt_trainer *)ctx)->saver
 static bt_code pause_here(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
     BT_TRY(bt_saver_finish(&t->saver, err));
-    bt_telemetry_event(&t->telemetry, BT_EVENT_PAUSED, t->at.step - 1, NULL, "paused");
+    bt_telemetry_event(&t->telemetry, BT_EVENT_PAUSED, t->at.step - 1, NULL,
+                       "paused after step %" PRId64, t->at.step);
     int64_t began = bt_now_ns();
     bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
     while (!t->stop) {

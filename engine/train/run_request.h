@@ -11,7 +11,8 @@
 #include "engine/base/tables/verb.h"
 
 /* BT_REQ_PAUSE, ...: a bit a verb. STOP means: checkpoint, then stop */
-#define BT_VERB(id, word, argument, who, offered, key, label, help) BT_REQ_##id = 1 << BT_VERB_##id,
+#define BT_VERB(id, word, argument, who, offered, key, outcome, label, help) \
+    BT_REQ_##id = 1 << BT_VERB_##id,
 enum {
 #include "engine/base/tables/verbs.def"
 };

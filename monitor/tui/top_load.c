@@ -139,6 +139,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     if (code == BT_OK && t->screen == BT_SCREEN_RUNS) code = bt_scatter_load(t, err);
     if (code == BT_OK && t->screen == BT_SCREEN_EVENTS && t->has_run) bt_top_log_load(t);
     if (code == BT_OK && t->screen == BT_SCREEN_SYSTEM && t->view->head.live) sample_ranks(t);
+    if (code == BT_OK) bt_top_steer_outcome(t);
     t->reload = false;
     t->dirty = true;
     return code;

@@ -25,7 +25,23 @@ static void confirm(bt_top *t, bt_action what) {
     t->asked_burst = t->burst;
 }
 
+/* the verb that a key asks for in this state; BT_VERB_COUNT: none */
+static bt_verb verb_of(const bt_top *t, bt_action what) {
+    static const struct {
+        bt_action what;
+        bt_verb verb;
+    } of[] = {{BT_DO_CHECKPOINT, BT_VERB_CHECKPOINT}, {BT_DO_STOP, BT_VERB_STOP},
+              {BT_DO_EVALUATE, BT_VERB_EVAL},         {BT_DO_RATE, BT_VERB_LR},
+              {BT_DO_SAMPLE, BT_VERB_SAMPLE},         {BT_DO_PAUSE, BT_VERB_PAUSE}};
+    if (what == BT_DO_PAUSE && t->view->head.state == BT_STATE_PAUSED) return BT_VERB_RESUME;
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        if (of[i].what == what) return of[i].verb;
+    return BT_VERB_COUNT;
+}
+
 static void ask_control(bt_top *t, bt_action what) {
+    const bt_verb verb = verb_of(t, what);
+    const bt_run_state state = t->view->head.state;
     if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
         if (t->cfg.actions.start)
             confirm(t, what);
@@ -34,6 +50,9 @@ static void ask_control(bt_top *t, bt_action what) {
                            t->view->head.trouble.command);
     } else if (!t->has_run || !t->view->head.live)
         bt_top_message(t, BT_C_LABEL, "the run is not live");
+    else if (!bt_verb_offered(verb, state))
+        bt_top_message(t, BT_C_WARN, "%s is %s: it takes no '%s' now", t->run,
+                       bt_run_states[state].name, bt_verbs[verb].word);
     else if (!t->cfg.actions.control)
         bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
     else if (what == BT_DO_RATE || what == BT_DO_SAMPLE)
@@ -42,13 +61,69 @@ static void ask_control(bt_top *t, bt_action what) {
         confirm(t, what);
 }
 
+typedef struct outcome {
+    char title[sizeof((bt_top *)0)->message];
+    int64_t seq;
+} outcome;
+
+static bool take_outcome(void *ctx, const bt_row *row) {
+    outcome *o = ctx;
+    o->seq = (int64_t)row->nums[0];
+    snprintf(o->title, sizeof o->title, "%s", row->cells[1] ? row->cells[1] : "");
+    return false;
+}
+
+/* The first event of a run behind `after` of a kind or a refusal; kind "": the newest of any kind.
+ * seq stays 0 where there is none. */
+static bt_code find_event(bt_top *t, const char *run, int64_t after, const char *kind, outcome *o) {
+    char from[24];
+    const char *params[] = {run, from, kind};
+    bt_err ignored = BT_ERR_INIT;
+    snprintf(from, sizeof from, "%lld", (long long)after);
+    return bt_db_query(
+        t->cfg.db,
+        &(bt_question){.sql = kind[0] ? "SELECT seq, title FROM events WHERE run = ?1 AND seq > "
+                                        "CAST(?2 AS INTEGER) AND kind IN (?3, 'refused') "
+                                        "ORDER BY seq LIMIT 1"
+                                      : "SELECT seq, title FROM events WHERE run = ?1 AND ?2 = ?2 "
+                                        "AND ?3 = ?3 ORDER BY seq DESC LIMIT 1",
+                       .params = params,
+                       .n_params = 3,
+                       .max_rows = 1,
+                       .max_s = 1},
+        take_outcome, o, &ignored);
+}
+
+void bt_top_steer_outcome(bt_top *t) {
+    outcome o = {.seq = 0};
+    if (!t->sent.run[0]) return;
+    if (strcmp(t->sent.run, t->run) != 0) {
+        t->sent.run[0] = 0; /* another run is looked at */
+        return;
+    }
+    const char *kind = bt_events[bt_verbs[t->sent.verb].outcome].name;
+    if (find_event(t, t->run, t->sent.seq, kind, &o) != BT_OK || o.seq == 0) return;
+    t->sent.run[0] = 0;
+    bt_top_message(t, BT_C_GOOD, "%s: %s", t->run, o.title);
+}
+
 static void send(bt_top *t, const char *verb, const char *value) {
     char reply[200] = "";
     bt_err err = BT_ERR_INIT;
+    outcome before = {.seq = 0};
+    const bt_verb known = bt_verb_find(verb);
+    t->sent.run[0] = 0;
+    if (known < BT_VERB_COUNT && bt_verbs[known].outcome < BT_EVENT_COUNT &&
+        find_event(t, t->run, 0, "", &before) == BT_OK) {
+        snprintf(t->sent.run, sizeof t->sent.run, "%s", t->run);
+        t->sent.verb = known;
+        t->sent.seq = before.seq;
+    }
     if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, value, reply, sizeof reply,
-                               &err) != BT_OK)
+                               &err) != BT_OK) {
+        t->sent.run[0] = 0;
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else if (!reply[0] || strcmp(reply, verb) == 0)
+    } else if (!reply[0] || strcmp(reply, verb) == 0)
         bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
     else
         bt_top_message(t, BT_C_GOOD, "%s", reply);
@@ -80,13 +155,7 @@ void bt_top_steer_confirmed(bt_top *t, int32_t key) {
     else if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes)
         resume_run(t);
     else
-        send(t,
-             t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
-             : t->confirm == BT_DO_STOP               ? "stop"
-             : t->confirm == BT_DO_EVALUATE           ? "eval"
-             : t->view->head.state == BT_STATE_PAUSED ? "resume"
-                                                      : "pause",
-             NULL);
+        send(t, bt_verbs[verb_of(t, t->confirm)].word, NULL);
 }
 
 static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
@@ -176,7 +245,7 @@ static void ask_record(bt_top *t, bt_action what) {
         t->input = BT_INPUT_TAGS, t->line[0] = 0;
     else if (what == BT_DO_TAGS || !t->cfg.actions.remove)
         bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
-    else if (t->view->head.live)
+    else if (t->view->head.live && t->view->head.state != BT_STATE_STALE)
         bt_top_message(t, BT_C_WARN, "%s is live: stop it first", t->run);
     else
         confirm(t, what);

@@ -60,6 +60,7 @@ static const contract contracts[] = {
      "s:phases.0.light s:phases.0.dark a:scopes s:scopes.0.name s:scopes.0.view s:scopes.0.per "
      "a:scopes.0.keys a:panels s:panels.0.name s:panels.0.title s:panels.0.question a:events "
      "s:events.0.kind s:events.0.level s:events.0.mark a:verbs s:verbs.0.verb s:verbs.0.label "
+     "s:verbs.0.outcome "
      "a:verbs.0.states a:states s:states.0.name a:figures s:figures.0.key s:figures.0.label "
      "s:figures.0.span "
      "s:figures.0.unit s:figures.0.help a:times s:times.0.key s:times.0.title "

@@ -70,6 +70,7 @@ static void verb_row(bt_json *j, bt_verb verb) {
     bt_json_str(j, "argument", v->argument);
     bt_json_str(j, "label", v->label);
     bt_json_str(j, "help", v->help);
+    bt_json_str(j, "outcome", v->outcome < BT_EVENT_COUNT ? bt_events[v->outcome].name : "");
     bt_json_array(j, "states");
     for (int s = 0; s < BT_STATE_COUNT; s++)
         if (bt_verb_offered(verb, (bt_run_state)s)) bt_json_str(j, NULL, bt_run_states[s].name);

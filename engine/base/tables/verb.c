@@ -12,8 +12,8 @@ const bt_run_state_row bt_run_states[BT_STATE_COUNT] = {
 
 enum { RANKS = true, SUPERVISOR = false };
 #define BT_IN(state) (UINT32_C(1) << BT_STATE_##state)
-#define BT_VERB(id, word, argument, who, offered, key, label, help) \
-    {word, argument, who, offered, key, label, help},
+#define BT_VERB(id, word, argument, who, offered, key, outcome, label, help) \
+    {word, argument, who, offered, key, BT_EVENT_##outcome, label, help},
 const bt_verb_row bt_verbs[BT_VERB_COUNT] = {
 #include "engine/base/tables/verbs.def"
 };

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/tables/event.h"
+
 #define BT_STATE(id, name, live, help) BT_STATE_##id,
 typedef enum {
 #include "engine/base/tables/states.def"
@@ -20,7 +22,7 @@ typedef struct bt_run_state_row {
 } bt_run_state_row;
 extern const bt_run_state_row bt_run_states[BT_STATE_COUNT];
 
-#define BT_VERB(id, word, argument, who, offered, key, label, help) BT_VERB_##id,
+#define BT_VERB(id, word, argument, who, offered, key, outcome, label, help) BT_VERB_##id,
 typedef enum {
 #include "engine/base/tables/verbs.def"
     BT_VERB_COUNT
@@ -34,6 +36,7 @@ typedef struct bt_verb_row {
     bool ranks;                  /* a request to the ranks; else the supervisor answers */
     uint32_t offered;            /* a bit a state */
     char key;                    /* of `train`, 0: none */
+    bt_event_kind outcome;       /* tells what became of it; BT_EVENT_COUNT: the answer says all */
     const char *label, *help;
 } bt_verb_row;
 extern const bt_verb_row bt_verbs[BT_VERB_COUNT];

@@ -92,7 +92,7 @@ static void meaning(bt_top *t, int x, int y, int w) {
     bt_canvas_textf(&t->canvas, x, y, w, (bt_style){.fg = BT_C_TEXT}, "%s: %s", metric_of(m)->key,
                     metric_of(m)->help);
     bt_canvas_textf(&t->canvas, x, y + 1, w, (bt_style){.fg = BT_C_FAINT},
-                    "one row a %s, in the view %s · the newest are of step %s",
+                    "one row for each %s, in the view %s · the newest are of step %s",
                     bt_scopes[m->scope].per, bt_scopes[m->scope].view,
                     m->step < 0 ? "-" : bt_fmt_int(step, sizeof step, m->step + 1));
 }

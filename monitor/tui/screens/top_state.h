@@ -150,6 +150,12 @@ typedef struct bt_top {
     char line[512];
     size_t line_len;
     bt_action confirm; /* waits for y */
+    /* whose outcome is still to come: a verb sent to `run`, after its event `seq`; "": none */
+    struct {
+        char run[BT_NAME_MAX];
+        bt_verb verb;
+        int64_t seq;
+    } sent;
     char message[320];
     uint8_t message_color;
     int64_t message_until_ns;
@@ -233,6 +239,8 @@ void bt_top_steer(bt_top *t, bt_action what);
 bool bt_top_steer_accepts(const bt_top *t, int32_t key); /* whether this key confirms */
 void bt_top_steer_confirmed(bt_top *t, int32_t key);
 void bt_top_steer_line(bt_top *t, bt_input was);
+/* tells what became of the verb that was sent, once that is recorded */
+void bt_top_steer_outcome(bt_top *t);
 void bt_form_open(bt_top *t);
 void bt_form_key(bt_top *t, int32_t key);
 /* the marked runs into t->compared */

@@ -6,7 +6,9 @@
 
 /* ---- what keys may do ---- */
 
-static char done[256]; /* what the last action was asked for */
+static char done[256];    /* what the last action was asked for */
+static bool by_the_clock; /* the runs are made by this process, now */
+static void (*on_control)(const char *run, const char *verb); /* NULL: nothing comes of it */
 
 static inline bt_code fake_control(void *ctx, const char *run, const char *verb, const char *value,
                                    char *reply, size_t size, bt_err *err) {
@@ -14,6 +16,7 @@ static inline bt_code fake_control(void *ctx, const char *run, const char *verb,
     const char *blank = value ? " " : "", *said = value ? value : "";
     snprintf(done, sizeof done, "control %s %s%s%s", run, verb, blank, said);
     snprintf(reply, size, "%s%s%s is under way\033[31m", verb, blank, said);
+    if (on_control) on_control(run, verb);
     return BT_OK;
 }
 
@@ -91,7 +94,7 @@ static inline char *play_on(const char *run, const char *keys, int w, int h) {
                                    .remove = fake_remove,
                                    .note = fake_note,
                                    .rename = fake_rename};
-    if (strcmp(run, "now") == 0) cfg.now_us = 0;
+    if (by_the_clock || strcmp(run, "now") == 0) cfg.now_us = 0;
     done[0] = 0;
     if (bt_top_interactive(&cfg, &s.base, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_db_close(db);

@@ -38,6 +38,12 @@ static inline int drop_store(void **state) {
     return system(cmd);
 }
 
+static inline void store_sql(const char *sql) {
+    char cmd[1200];
+    snprintf(cmd, sizeof cmd, "sqlite3 '%s' \"%s\"", db_path, sql);
+    assert_int_equal(system(cmd), 0);
+}
+
 static inline bt_top_cfg config(bt_db *db) {
     return (bt_top_cfg){.db = db,
                         .store = db_path,

@@ -88,21 +88,15 @@ static void axes_and_smoothing(void **state) {
     shows("~:metric los\r~", "did you mean 'loss'?");
 }
 
-static void run_sql(const char *sql) {
-    char cmd[512];
-    snprintf(cmd, sizeof cmd, "sqlite3 '%s' \"%s\"", db_path, sql);
-    assert_int_equal(system(cmd), 0);
-}
-
 /* an ended run goes on by the key that lets a paused one go on */
 static void a_failed_run_is_resumed(void **state) {
     (void)state;
     char here[64] = "", sql[200];
-    run_sql("UPDATE run SET state = 'failed', exit_kind = 'signal' WHERE name = 'base-1'");
+    store_sql("UPDATE run SET state = 'failed', exit_kind = 'signal' WHERE name = 'base-1'");
     check("base-1", "~P~", "the run is not live", true, 100, 30); /* of another machine */
     gethostname(here, sizeof here - 1);
     snprintf(sql, sizeof sql, "UPDATE run SET host = '%s' WHERE name = 'base-1'", here);
-    run_sql(sql);
+    store_sql(sql);
     check("base-1", "~P~", "base-1: resume the training?", true, 100, 30);
     check("base-1", "~P~n~", "nothing was done", true, 100, 30);
     assert_string_equal(done, "");
@@ -110,8 +104,8 @@ static void a_failed_run_is_resumed(void **state) {
     assert_string_equal(done, "");
     check("base-1", "~P~y~", "base-1: resumed", true, 100, 30);
     assert_string_equal(done, "start base-1: --resume base-1");
-    run_sql("UPDATE run SET state = 'done', exit_kind = 'finished', host = 'nodes' "
-            "WHERE name = 'base-1'");
+    store_sql("UPDATE run SET state = 'done', exit_kind = 'finished', host = 'nodes' "
+              "WHERE name = 'base-1'");
     check("base-1", "~P~", "the run is not live", true, 100, 30);
 }
 
@@ -158,8 +152,8 @@ static void lists_are_filtered_and_sorted(void **state) {
     }
     shows("~9t~", "tokens_per_s");
     hides("~9~", "tokens_per_s");
-    shows("~9ttt~G~", "one row a staleness of updates");
-    shows("~9ttt~Gkkkkkkkk~", "one row a two ranks that exchange directly");
+    shows("~9ttt~G~", "one row for each staleness of updates");
+    shows("~9ttt~Gkkkkkkkk~", "one row for each pair of ranks that exchange");
     shows("~9~/val\r~", "cross-entropy per token of the validation split");
     shows("~2jj~", "without rank");
     shows("~7jk~", "▸demo");

@@ -9,15 +9,8 @@ import { digits, nth } from "../base/format.js";
 import { verbs } from "../base/vocabulary.js";
 import { ask } from "../base/ask.js";
 
-// the kind of event that tells what became of a verb
-const outcomes = {
-  pause: "paused",
-  resume: "continued",
-  checkpoint: "checkpoint",
-  stop: "stopped",
-  eval: "evaluation",
-  sample: "sample",
-};
+/** The kind of event that tells what became of a verb; "": its answer says all. */
+const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 
 /** How a reader gets the buttons, where the server is read-only. */
 export function readOnlyNote() {
@@ -75,8 +68,9 @@ class ControlBar {
     for (const [verb, one] of this.buttons) one.hidden = !live || !offered(verb);
     this.rate.hidden = !live || !offered("set");
     this.sample.hidden = !live || !offered("sample");
-    this.resume.hidden = live || !head.trouble?.resumes;
-    this.removeButton.hidden = live;
+    const isAtWork = live && state !== "stale"; // a stale run is nobody's
+    this.resume.hidden = isAtWork || !head.trouble?.resumes;
+    this.removeButton.hidden = isAtWork;
     say(this.rate, head.lr === null ? "Learning rate" : `Learning rate ${digits(head.lr, 3)}`);
     if (this.waiting) this.lookForOutcome();
   }
@@ -87,7 +81,7 @@ class ControlBar {
       const answer = await control(this.run, verb, value, more);
       say(this.said, answer.reply || `${verb}: asked`);
       toast(answer.reply || `${verb}: asked`);
-      this.waiting = outcomes[verb] && this.head.live ? { verb, since } : null;
+      this.waiting = outcomeOf(verb) && this.head.live ? { verb, since } : null;
     } catch (error) {
       this.waiting = null;
       say(this.said, "");
@@ -104,7 +98,7 @@ class ControlBar {
     const { verb, since } = this.waiting;
     const { events } = await get(`runs/${this.run}/events`, { limit: 20 });
     const outcome = events.rows.find(
-      (event) => event.seq > since && (event.kind === outcomes[verb] || event.kind === "refused"),
+      ({ seq, kind }) => seq > since && (kind === outcomeOf(verb) || kind === "refused"),
     );
     if (!outcome || this.waiting?.verb !== verb) return;
     this.waiting = null;

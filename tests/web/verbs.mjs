@@ -1,0 +1,237 @@
+// verbs.mjs - drives a training from its page: the buttons of each state, and of each the outcome that
+// the run records. run_verbs.sh begins the runs: "live" goes on for long, "short" is done.
+import assert from "node:assert";
+import { existsSync } from "node:fs";
+import {
+  accessible,
+  killAll,
+  launch,
+  newContext,
+  newPage,
+  problems,
+  serve,
+  sql,
+  token,
+  truth,
+} from "./browser_kit.mjs";
+
+// by state: what the bar offers, in its order (states.def, verbs.def)
+const notes = ["Note here", "Name, tags, note"];
+const offered = {
+  running: ["Pause", "Checkpoint", "Stop", "Evaluate", "Learning rate", "Sample", ...notes],
+  paused: ["Resume", "Checkpoint", "Stop", "Evaluate", "Learning rate", "Sample", ...notes],
+  stopped: ["Resume", ...notes, "Remove"],
+  done: [...notes, "Remove"],
+};
+
+let page = null;
+const bar = () => page.locator(".verbs");
+
+/** Waits until the page says that the run is in a state, and looks at what it offers. */
+async function offers(state) {
+  await page.waitForSelector(`#state.${state}`);
+  const same = (want) => {
+    const shown = [...document.querySelectorAll(".verbs button")].filter((one) => !one.hidden);
+    const texts = shown.map((one) => one.textContent.replace(/^(Learning rate).*/, "$1"));
+    return texts.join() === want;
+  };
+  await page.waitForFunction(same, offered[state].join()).catch(async () => {
+    const texts = await bar().locator("button:visible").allTextContents();
+    assert.fail(`${state}: ${texts.join()}, not ${offered[state].join()}`);
+  });
+  const isGone = () => /^0?$/.test(getComputedStyle(document.getElementById("toast")).opacity);
+  await page.waitForFunction(isGone); // a text that fades has no contrast
+  await accessible(page, `the verbs of a run that is ${state}`);
+}
+
+const eventsOf = (run) =>
+  sql(`SELECT seq, kind, title FROM events WHERE run = '${run}' ORDER BY seq`);
+
+/** fields: by label; ticks a box where the value is true. */
+async function fillDialog(title, fields, action) {
+  const dialog = page.locator("dialog");
+  await dialog.waitFor();
+  assert.match(await dialog.locator("h3").first().textContent(), title);
+  for (const [label, value] of Object.entries(fields)) {
+    const field = dialog
+      .locator(`[aria-label="${label}"], label:has-text("${label}") input`)
+      .first();
+    if (value === true) await field.check();
+    else await field.fill(value);
+  }
+  await accessible(page, `the dialog ${title}`);
+  await dialog.locator("button", { hasText: new RegExp(`^${action}$`) }).click();
+  await dialog.waitFor({ state: "detached" });
+}
+
+// a better validation is saved, and followed by a text; checkpoints are read again when there is time
+const onTheirOwn = ["checkpoint", "sample", "ckpt_verified"];
+
+/**
+ * Presses a button, answers its dialog, and waits for what the bar says. events: the kinds that the
+ * run records because of it, each once.
+ */
+async function does(run, { press, dialog, says, events }) {
+  const before = eventsOf(run).length;
+  await bar()
+    .locator("button:visible", { hasText: new RegExp(`^${press}`) })
+    .click();
+  if (dialog) await fillDialog(...dialog);
+  const said = (text) => new RegExp(text).test(document.querySelector(".verbs .note").textContent);
+  await page.waitForFunction(said, says.source).catch(async () => {
+    const text = await bar().locator(".note").textContent();
+    assert.fail(`${press}: the bar says "${text}", not ${says}`);
+  });
+  const kinds = () => eventsOf(run).slice(before);
+  const isThere = (kind) => kinds().some((one) => one.kind === kind);
+  for (let i = 0; i < 100 && !events.every(isThere); i++) await page.waitForTimeout(50);
+  await page.waitForTimeout(150); // nothing more comes
+  const got = kinds().filter(({ kind }) => events.includes(kind) || !onTheirOwn.includes(kind));
+  assert.deepEqual(
+    got.map(({ kind }) => kind).sort(),
+    events.slice().sort(),
+    `${press}: ${JSON.stringify(got)}`,
+  );
+}
+
+const working = (steps) => [
+  {
+    press: "Learning rate",
+    dialog: [/^Learning rate of live$/, { "peak learning rate": "1e-4" }, "Set"],
+    says: /peak learning rate is 0\.0001/,
+    events: ["control", "control"], // who asked; from which step on
+  },
+  {
+    press: "Sample",
+    dialog: [/^A sample of live$/, { prompt: "In the beginning" }, "Write"],
+    says: /In the beginning|sample/,
+    events: ["control", "sample"],
+  },
+  { press: "Evaluate", says: steps.evaluate, events: ["control", "evaluation"] },
+  { press: "Checkpoint", says: steps.checkpoint, events: ["control", "checkpoint"] },
+  {
+    press: "Note here",
+    dialog: [/^Note at step \S+ of live$/, { note: "look here" }, "Note"],
+    says: /^noted at step \d+$/,
+    events: ["annotation"],
+  },
+];
+
+async function whileItRuns() {
+  await offers("running");
+  const said = { evaluate: /validation|evaluat/, checkpoint: /checkpoint/ };
+  for (const one of working(said)) await does("live", one);
+  await does("live", {
+    press: "Name, tags, note",
+    dialog: [/^Name, tags and note of live$/, { tags: "warm", note: "from the page" }, "Keep"],
+    says: /^live: noted$/,
+    events: [],
+  });
+  const row = sql("SELECT tags, note FROM runs WHERE run = 'live'")[0];
+  assert.deepEqual(row, { tags: "warm", note: "from the page" });
+  await does("live", {
+    press: "Pause",
+    says: /^paused after step \d+/,
+    events: ["control", "paused"],
+  });
+  await offers("paused");
+  for (const one of working(said)) await does("live", one);
+  await does("live", {
+    press: "Resume",
+    says: /^going on after a pause of/,
+    events: ["control", "continued"],
+  });
+  await offers("running");
+}
+
+/** Stops: what comes after it is told, too, until the run has ended. */
+async function stops(run) {
+  await bar().locator("button:visible", { hasText: /^Stop/ }).click();
+  await fillDialog(/^Stop /, {}, "Stop");
+  await offers("stopped");
+  const titles = eventsOf(run).map(({ kind, title }) => `${kind}: ${title}`);
+  const count = (text) => titles.filter((title) => title.startsWith(text)).length;
+  return count("stopped: stopped after step");
+}
+
+async function whenItHasEnded(url) {
+  assert.equal(await stops("live"), 1);
+  await does("live", {
+    press: "Note here",
+    dialog: [/^Note at step/, { note: "the end" }, "Note"],
+    says: /^noted at step \d+$/,
+    events: ["annotation"],
+  });
+  await bar().locator("button", { hasText: "Name, tags, note" }).click();
+  await fillDialog(/^Name, tags and note of live$/, { name: "live-2" }, "Keep");
+  await page.waitForURL(/#\/run\/live-2\/overview/);
+  await offers("stopped");
+  const steps = truth("SELECT steps FROM runs WHERE run = 'live-2'");
+  await bar()
+    .locator("button:visible", { hasText: /^Resume/ })
+    .click();
+  await page.waitForSelector("#state.running");
+  await page.goto(`${url}/#/run/live-2/overview`);
+  await offers("running");
+  assert.equal(truth("SELECT attempts FROM runs WHERE run = 'live-2'"), 2);
+  assert(truth("SELECT steps FROM runs WHERE run = 'live-2'") >= steps);
+  assert.equal(await stops("live-2"), 2);
+}
+
+/** Removes a run; its checkpoints only where that was ticked. */
+async function removes(url, run, withCheckpoints) {
+  const folder = truth(`SELECT out_dir FROM runs WHERE run = '${run}'`);
+  const newest = () => truth(`SELECT max(path) FROM checkpoints WHERE run = '${run}'`);
+  const path = newest();
+  const there = () => existsSync(path.startsWith("/") ? path : `${folder}/${path}`);
+  assert(there(), `${path} in ${folder}`);
+  await page.goto(`${url}/#/run/${run}/overview`);
+  await bar().locator("button:visible", { hasText: "Remove" }).click();
+  const fields = withCheckpoints ? { "its checkpoints": true } : {};
+  await fillDialog(/^Remove .* for good\?$/, fields, "Remove");
+  await page.waitForURL(/#\/runs/);
+  await page.waitForFunction(() => /removed/.test(document.getElementById("toast").textContent));
+  assert.equal(truth(`SELECT count(*) FROM runs WHERE run = '${run}'`), 0);
+  assert.equal(there(), !withCheckpoints, `${folder}: checkpoints ${withCheckpoints}`);
+}
+
+/** Without --control the page offers nothing, and says how to get it. */
+async function readOnly(context) {
+  const { port } = await serve(0);
+  const other = await newPage(context, "read-only");
+  await other.goto(`http://127.0.0.1:${port}/#token=${token}`);
+  await other.waitForSelector("#runs tr[data-run=short]");
+  await other.goto(`http://127.0.0.1:${port}/#/run/short/overview`);
+  await other.waitForSelector("#state.done");
+  assert.equal(await other.locator(".verbs").count(), 0);
+  assert.match(await other.locator(".read-only").textContent(), /bitrain dash --control/);
+  await other.close();
+}
+
+const browser = await launch();
+const clock = setTimeout(() => {
+  console.error("out of time");
+  process.exit(1);
+}, 210000);
+try {
+  const { port } = await serve(0, "--control");
+  const url = `http://127.0.0.1:${port}`;
+  const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
+  page = await newPage(context, "page");
+  await page.goto(`${url}/#token=${token}`);
+  await page.waitForSelector("#runs tr[data-run=live]");
+  await page.goto(`${url}/#/run/live/overview`);
+  await whileItRuns();
+  await whenItHasEnded(url);
+  await page.goto(`${url}/#/run/short/overview`);
+  await offers("done");
+  await readOnly(context);
+  await removes(url, "short", false);
+  await removes(url, "live-2", true);
+  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
+  console.log("every verb does what it says, in every state");
+} finally {
+  clearTimeout(clock);
+  killAll();
+  await browser.close();
+}
