@@ -235,6 +235,38 @@ async function axes({ page, url }) {
   await page.selectOption("select[aria-label=x]", "step");
 }
 
+/** A card as wide as the page and high, and back again. */
+async function largeCard({ page, url }) {
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await page.goto(`${url}/#/run/base/overview`);
+  await drawn(page, "overview");
+  const card = figure(page, "Gradient norm");
+  const large = card.locator("button", { hasText: /^Large$/ });
+  const width = async (one) => Math.round((await one.boundingBox()).width);
+  const small = await width(card);
+  const grows = (least) =>
+    page.waitForFunction(
+      ([title, want]) => {
+        const isOne = (one) => one.querySelector("h2").textContent === title;
+        const one = [...document.querySelectorAll("figure")].find(isOne);
+        const { width: w, height: h } = one.querySelector("canvas").getBoundingClientRect();
+        return want ? w > want && h > 0.6 * innerHeight : h < 0.4 * innerHeight;
+      },
+      ["Gradient norm", least],
+    );
+  await large.press("Enter");
+  await grows(1.7 * small);
+  assert.equal(await large.getAttribute("aria-pressed"), "true");
+  assert.equal(await width(card), await width(figure(page, "Loss")), "as wide as the page");
+  assert((await rows(page, "Gradient norm")).length > 100, "its numbers are there as before");
+  await accessible(page, "a large card");
+  await large.click();
+  await grows(0);
+  assert.equal(await width(card), small);
+  assert.equal(await large.getAttribute("aria-pressed"), "false");
+  await page.setViewportSize({ width: 1280, height: 2600 });
+}
+
 /**
  * The modules work as they stand in the tree, too: each imports what it uses, which the bundle
  * would not notice.
@@ -477,6 +509,7 @@ try {
   await runsTable(world);
   await pagesOfRun(world);
   await axes(world);
+  await largeCard(world);
   await modules(world);
   await comparison(world);
   await differingRuns(world);

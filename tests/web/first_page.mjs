@@ -211,6 +211,48 @@ async function settingsAreSearched(page, url) {
   assert.deepEqual(await keys(), ["optim.lr"]);
 }
 
+/** The chart of a range test: a point a step, the smoothed line, the rule at the suggested rate. */
+async function rateFinder(page, url) {
+  await page.goto(`${url}/#/run/range/overview`);
+  const card = figure(page, "Loss over learning rate");
+  await card.locator("path.way").waitFor();
+  const answer = await page.request.get(`${url}/api/v1/runs/range/lr_range`);
+  const { lr, loss, suggested, top } = await answer.json();
+  assert.equal(lr.length, 200);
+  assert(suggested > 1e-4 && suggested < 1e-2, `${suggested}: the fall is steepest at 1e-3`);
+  assert(top === null || Math.max(...loss) <= top, "a loss that only falls is shown whole");
+  const { points, rule, way, texts } = await card.locator("svg.plane").evaluate((svg) => {
+    const numbers = (one, names) => names.map((name) => Number(one.getAttribute(name)));
+    const pathOf = (name) => svg.querySelector(`path.${name}`).getAttribute("d");
+    return {
+      points: [...svg.querySelectorAll("circle")].map((one) => numbers(one, ["cx", "cy"])),
+      rule: Number(/^M([\d.]+) /.exec(pathOf("rule"))[1]),
+      way: pathOf("way").split(/[ML]/).slice(1),
+      texts: [...svg.querySelectorAll("text")].map((one) => one.textContent),
+    };
+  });
+  const [width] = [points.at(-1)[0] - points[0][0]];
+  assert.equal(points.length, 200);
+  assert.equal(way.length, 200);
+  points.forEach(([x, y], i) => {
+    const wanted = points[0][0] + (width * i) / 199; // equal factors are equal distances
+    assert(Math.abs(x - wanted) < 0.2, `point ${i} at ${x}, not ${wanted}`);
+    assert(!i || y >= points[i - 1][1], "a smaller loss stands lower");
+  });
+  const at = points[0][0] + (width * Math.log(suggested / 1e-6)) / Math.log(1e6);
+  assert(Math.abs(rule - at) < 0.5, `the rule at ${rule}, not ${at}`);
+  for (const text of [
+    "learning rate",
+    "loss, nats",
+    "0.001",
+    "1",
+    String(Number(suggested.toPrecision(2))),
+  ])
+    assert(texts.includes(text), `no "${text}" among ${texts.join()}`);
+  assert.match(await card.locator("figcaption").textContent(), /^Suggested: 0\.00/);
+  await accessible(page, "a range test");
+}
+
 /** A compared run has no value after its end. */
 async function comparisonTellsEnds(page, url) {
   await page.goto(`${url}/#/compare?runs=failed,long`);
@@ -316,6 +358,7 @@ try {
   await chartShowsTheRun(page, url);
   await readoutTellsBuckets(page, url);
   await heatMaps(context, url);
+  await rateFinder(page, url);
   await settingsAreSearched(page, url);
   await comparisonTellsEnds(page, url);
   await mayNot(context);

@@ -131,6 +131,12 @@ export function nats(value) {
   return Math.abs(value) >= 1e4 ? digits(value, 5) : value.toFixed(4);
 }
 
+/** "1.2 kJ", "12 J" */
+function joules(value) {
+  const text = si(value);
+  return `${text}${/[a-zA-Z]$/.test(text) ? "" : " "}J`;
+}
+
 const byUnit = {
   ms,
   MiB: mib,
@@ -138,11 +144,7 @@ const byUnit = {
   "1/s": (value) => (isUnknown(value) ? dash : `${si(value)}/s`),
   nats,
   J: (value) =>
-    isUnknown(value)
-      ? dash
-      : value && value < 0.1
-        ? `${digits(value * 1e3, 3)} mJ`
-        : `${si(value)}J`,
+    isUnknown(value) ? dash : value && value < 0.1 ? `${digits(value * 1e3, 3)} mJ` : joules(value),
   s: seconds,
   seconds,
 };

@@ -1,7 +1,7 @@
 // layer_curves_card.js - a statistic of one kind of tensor over time, a curve for each layer.
 import { select } from "../base/controls.js";
 import { h } from "../base/dom.js";
-import { digits, nth } from "../base/format.js";
+import { digits, nth, unit } from "../base/format.js";
 import { number } from "../base/table.js";
 import { isShare, tensorHistories } from "../base/vocabulary.js";
 import { Chart } from "../figures/chart.js";
@@ -72,7 +72,7 @@ export function layerCurvesCard(load) {
       const [low, high] = [...lines]
         .sort((a, b) => last(a) - last(b))
         .filter((none, i, all) => !i || i === all.length - 1);
-      const told = (line) => `${digits(last(line), 3)} in ${line.label}`;
+      const told = (line) => `${unit(line.unit, last(line))} in ${line.label}`;
       const name = tensorHistories.find(([key]) => key === history)[1];
       return `${tensor}, ${name}: ${high ? `from ${told(low)} to ${told(high)}` : told(low)} at the newest sample.`;
     },

@@ -33,7 +33,7 @@ function sentenceOf(panel, rows) {
   const known = rows.filter((row) => row.step >= 0);
   const scopes = new Set(known.map((row) => scopeOf(row).per));
   if (!known.length) return "";
-  return `${plural(known.length, "metric")} of ${panel.title}, of a ${[...scopes].join(", a ")}.`;
+  return `${plural(known.length, "metric")} of ${panel.title}, a row for each ${[...scopes].join(", each ")}.`;
 }
 
 /** panel: a row of `panels` in vocabulary.js */

@@ -25,6 +25,9 @@ const font = "12px system-ui, sans-serif";
 const noPoints = { show: false };
 const invisible = { stroke: "transparent", width: 0, points: noPoints };
 
+// distances of lines across the y axis that are round in their unit: powers of two of bytes
+const incrsOf = { bytes: Array.from({ length: 60 }, (none, i) => 2 ** i) };
+
 // strokes that differ without their colour, too
 const dashes = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
 
@@ -377,7 +380,7 @@ export class Chart {
     const onY = texts((value) => tick(unit, value));
     return [
       { ...style, gap: 10, size: 28, values: onX, space: 76 },
-      { ...style, gap: 6, size: 64, values: onY, space: 38 },
+      { ...style, gap: 6, size: 64, values: onY, space: 38, incrs: incrsOf[unit] },
     ];
   }
 

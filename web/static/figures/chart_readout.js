@@ -6,6 +6,7 @@ import { axes, isCheckpoint } from "../base/vocabulary.js";
 import { dot } from "./small_figures.js";
 
 const many = 4; // more lines than these stand in columns
+const toldMost = 12; // of more lines than these the least and the greatest value are told
 
 export class ChartReadout {
   constructor() {
@@ -43,11 +44,13 @@ export class ChartReadout {
     this.place.hidden = spec.axis === "step";
     say(this.axisTitle, `${axes[spec.axis]?.title || ""} `);
     say(this.axisValue, onAxis(spec.axis, x[at]));
-    shown.forEach((line, k) => {
-      const ended = line.ends && hasEnded(line.values, at);
-      say(this.values[k], ended ? "ended" : unit(spec.unit, newest(line.values, at)));
-      say(this.smooth[k], line.smoothed && !ended ? smoothedText(line, spec.unit, at) : "");
-    });
+    if (shown.length > toldMost) this.tellEnds(spec.unit, shown, at);
+    else
+      shown.forEach((line, k) => {
+        const ended = line.ends && hasEnded(line.values, at);
+        say(this.values[k], ended ? "ended" : unit(spec.unit, newest(line.values, at)));
+        say(this.smooth[k], line.smoothed && !ended ? smoothedText(line, spec.unit, at) : "");
+      });
     const event = pointing && eventNear(spec.events || [], steps, at, isNear);
     this.event.className = event ? `level-${event.level}` : "";
     say(this.event, event ? event.title || event.kind : "");
@@ -60,19 +63,34 @@ export class ChartReadout {
     this.word = h("span");
     this.step = h("b");
     this.mean = h("span");
-    this.smooth = shown.map(() => h("span"));
+    const told = shown.length > toldMost ? [] : shown;
+    this.smooth = told.map(() => h("span"));
     this.axisTitle = h("span");
     this.axisValue = h("b");
     this.place = h("span", {}, this.axisTitle, this.axisValue);
-    this.values = shown.map(() => h("b"));
+    this.values = told.map(() => h("b"));
+    this.ends = h("span");
     this.event = h("span");
-    this.el.classList.toggle("many", shown.length > many);
+    this.el.classList.toggle("many", told.length > many);
     this.el.replaceChildren(
       h("span", {}, this.word, this.step, this.mean),
       this.place,
-      ...shown.map((line, k) => this.entry(line, k)),
+      ...told.map((line, k) => this.entry(line, k)),
+      this.ends,
       this.event,
     );
+  }
+
+  /** Of many lines: how many go on, and which are the lowest and the highest. */
+  tellEnds(unitName, shown, at) {
+    const live = shown
+      .filter((line) => !(line.ends && hasEnded(line.values, at)))
+      .map((line) => ({ label: line.label, value: newest(line.values, at) }))
+      .filter(({ value }) => Number.isFinite(value))
+      .sort((a, b) => a.value - b.value);
+    const word = ({ label, value }) => `${label} ${unit(unitName, value)}`;
+    const ends = live.length ? `, from ${word(live[0])} to ${word(live[live.length - 1])}` : "";
+    say(this.ends, `${live.length} of ${shown.length} lines${ends}`);
   }
 
   entry(line, k) {

@@ -133,6 +133,11 @@ function levelsSection(data, metric) {
   return section("At equal tokens", sub, false, levels);
 }
 
+/** A number of 17 digits as people would write it. */
+function shownSetting(text = dash) {
+  return /^-?\d*\.\d{9,}$/.test(text) ? digits(Number(text), 7) : text;
+}
+
 /**
  * Settings by name. Each is kept as {value, origin, where}, of which only the value makes a
  * difference.
@@ -170,7 +175,7 @@ function settingsSection(data) {
   const keys = differingKeys(settings);
   const columns = [
     text("setting", (key) => h("code", {}, key)),
-    ...data.configs.map((one, i) => text(one.run, (key) => settings[i][key] ?? dash)),
+    ...data.configs.map((one, i) => text(one.run, (key) => shownSetting(settings[i][key]))),
   ];
   const content = keys.length
     ? tallTable(columns, keys, "settings that differ")
