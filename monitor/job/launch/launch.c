@@ -25,6 +25,9 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "--mca pml ob1",
      "no probing for fabrics: 0.06 s instead of 0.27 s to start"},
     {BT_LAUNCH_LOCAL, "--mca btl self,vader", "one host: shared memory only"},
+    {BT_LAUNCH_LOCAL, "--mca ras ^slurm,tm,lsf,gridengine --mca plm ^slurm,tm,lsf",
+     "this host alone, also in a batch job: where that has other nodes, or another name for this "
+     "one, mpirun would wait for daemons there"},
     {BT_LAUNCH_HOSTS, "--mca btl self,vader,tcp", "shared memory inside a host, TCP between hosts"},
     {BT_LAUNCH_HOSTS, "--mca btl_tcp_eager_limit 270336",
      "messages up to 264 KiB leave without asking: tensor-parallel ranks wait for no handshake"},

@@ -5,16 +5,8 @@
 # Needs root, slurm-wlm and munge (not in CI's packages): skips with a reason where they are not.
 # soak: yes
 # timeout: 900
-. "$BT_SRC/tests/cli/train_lib.sh"
-node="$BT_SRC/tests/cli/launch/slurm_one_node.sh"
-sh "$node" start "$tmp/slurm" 2 >slurm.env 2>slurm.err
-case $? in
-0) ;;
-77) skip "$(tail -n 1 slurm.err)" ;;
-*) fault "Slurm does not start: $(tail -n 2 slurm.err)"; finish ;;
-esac
-. ./slurm.env
-trap 'sh "$node" stop "$tmp/slurm"; end' EXIT
+. "$BT_SRC/tests/cli/launch/slurm_lib.sh"
+begin_slurm 2 1
 PATH=$(dirname "$BITRAIN"):$PATH
 
 printf 'model: {preset: nano, layers: 2, d_model: 128, heads: 2, kv_heads: 2, d_ff: 256, seq_len: 64}\n' >conf.yaml
@@ -27,12 +19,6 @@ Y
 words=(train conf.yaml)
 long=BITRAIN_TEST_SLOW=0:100                    # steps of some seconds
 job() { squeue -h -n "$1" -o %i | head -n 1; }
-field() { scontrol show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
-gone() { # JOB: until it has left the queue; the seconds it took are printed
-    local i
-    for i in $(seq 600); do [ -n "$(squeue -h -j "$1" 2>/dev/null)" ] || return 0; sleep 0.1; done
-    fault "job $1 is still there after 60 s"
-}
 saved() { # RUN STATE
     local last=$(q "SELECT max(step) FROM steps WHERE run='$1'")
     [ -f "runs/$1/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "$1: no checkpoint of step $last: $(ls runs/$1)"

@@ -1,26 +1,14 @@
 #!/usr/bin/env bash
-# `bitrain sweep` under a real Slurm of one node: in a batch script its runs are steps beside each other; scancel saves, and the same
-# command goes on in another job; halving ends with the runs that a sweep without Slurm ends with.
-# Needs root, slurm-wlm and munge (not in CI's packages): skips with a reason where they are not.
+# `bitrain sweep` under a real Slurm of one node (NODES=N: of several, with a processor each): in a batch script its runs are steps beside
+# each other, on all nodes; scancel saves, and the same command goes on in another job, on fewer nodes where there were several; halving
+# ends with the runs that a sweep without Slurm ends with.
 # soak: yes
 # timeout: 600
-. "$BT_SRC/tests/cli/train_lib.sh"
-node="$BT_SRC/tests/cli/launch/slurm_one_node.sh"
-sh "$node" start "$tmp/slurm" 2 >slurm.env 2>slurm.err
-case $? in
-0) ;;
-77) skip "$(tail -n 1 slurm.err)" ;;
-*) fault "Slurm does not start: $(tail -n 2 slurm.err)"; finish ;;
-esac
-. ./slurm.env
-trap 'sh "$node" stop "$tmp/slurm"; end' EXIT
-field() { scontrol show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1; }
-gone() { # JOB: until it has left the queue
-    local i
-    for i in $(seq 900); do [ -n "$(squeue -h -j "$1" 2>/dev/null)" ] || return 0; sleep 0.1; done
-    fault "job $1 is still there after 90 s"
-}
-cat > hv.yaml <<'EOF'
+. "$BT_SRC/tests/cli/launch/slurm_lib.sh"
+nodes=${NODES:-1}
+cpus=$((nodes > 1 ? 1 : 2))
+begin_slurm $cpus "$nodes"
+cat > hv.yaml <<'Y'
 name: hv
 method: halving
 runs: 4
@@ -31,27 +19,29 @@ settings:
   data.path: synth:chain
   launch: {ranks: 1, threads: 1}
 space: {optim.lr: log 1e-4 .. 1e-2}
-EOF
+Y
 sed 's/^name: hv/name: slow/; s/^method: halving/runs: 2/; /^runs: 4/d; /^halving:/d; s/steps: 24/steps: 100000/; s/log 1e-4 .. 1e-2/[1e-3, 2e-3]/' hv.yaml >slow.yaml
-submit() { # FILE: its job's number
+submit() { # FILE NODES: its job's number
     printf '#!/bin/bash\nexec "%s" sweep %s\n' "$BITRAIN" "$1" >batch.sh
-    sbatch --parsable -n 1 -c 2 --mem=400 -o "$1.out" batch.sh
+    sbatch --parsable -N "$2" -n "$2" -c $cpus --mem=400 -o "$1.out" batch.sh
 }
+places=$((nodes * cpus))
 
-id=$(submit hv.yaml)
+id=$(submit hv.yaml "$nodes")
 gone "$id"
-grep -q "each a step of Slurm job $id: 1 node, 1 processor a run" hv.yaml.out || fault "the sweep did not take the job: $(tail -n 5 hv.yaml.out)"
-grep -q "2 runs at a time" hv.yaml.out || fault "not two at a time: $(head -n 3 hv.yaml.out)"
+grep -q "each a step of Slurm job $id: $nodes node[s]*, 1 processor a run" hv.yaml.out || fault "the sweep did not take the job: $(tail -n 5 hv.yaml.out)"
+grep -q "$places runs at a time" hv.yaml.out || fault "not $places at a time: $(head -n 3 hv.yaml.out)"
 ended=$(q "SELECT group_concat(run || ':' || steps) FROM (SELECT * FROM runs WHERE run LIKE 'hv-%' ORDER BY run)")
 sed 's/^name: hv/name: lv/' hv.yaml >lv.yaml
 ok sweep lv.yaml
 [ "$(q "SELECT group_concat('hv' || substr(run, 3) || ':' || steps) FROM (SELECT * FROM runs WHERE run LIKE 'lv-%' ORDER BY run)")" = "$ended" ] ||
     fault "with Slurm $ended, without $(b runs lv)"
 
-id=$(submit slow.yaml)
+id=$(submit slow.yaml "$nodes")
 if wait_step slow-001 5 && wait_step slow-002 5; then
-    steps=$(squeue -h -s -j "$id" -o %j | sort | tr '\n' ' ')
+    steps=$(squeue -h -s -j "$id" -o '%j@%N' | sort | tr '\n' ' ')
     case $steps in *slow-001*slow-002*) ;; *) fault "not two steps beside each other: $steps" ;; esac
+    [ "$(squeue -h -s -j "$id" -o '%j %N' | grep slow | cut -d' ' -f2 | sort -u | wc -l)" = $((nodes > 1 ? 2 : 1)) ] || fault "on which nodes: $steps"
     scancel "$id"
     gone "$id"
     for n in 1 2; do
@@ -59,7 +49,7 @@ if wait_step slow-001 5 && wait_step slow-002 5; then
         [ $n = 1 ] && first=$last
         [ -f "sweeps/slow/slow-00$n/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "slow-00$n did not save after step $last: $(ls sweeps/slow/slow-00$n)"
     done
-    id=$(submit slow.yaml)
+    id=$(submit slow.yaml $((nodes > 1 ? nodes - 1 : 1)))
     wait_step slow-001 $((first + 50))
     [ "$(q "SELECT attempts FROM runs WHERE run='slow-001'")" = 2 ] || fault "slow-001 was not continued"
     scancel "$id"

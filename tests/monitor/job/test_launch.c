@@ -78,6 +78,8 @@ static void test_words(void **state) {
     const char *s = bt_text_str(&t);
     assert_int_equal(strncmp(s, "mpirun\n-np\n3\n", 13), 0);
     assert_non_null(strstr(s, "--mca\nbtl\nself,vader\n"));
+    assert_non_null(
+        strstr(s, "--mca\nplm\n^slurm,tm,lsf\n")); /* not over the nodes of a batch job */
     /* a blank in a value is no border */
     assert_non_null(strstr(s, "--mca\norte_tmpdir_base\n/t m p\n"));
     assert_non_null(strstr(s, "\n-x\nFOO\n/bin/bitrain\nrank\n--set\nrun.note=two words\n"));
