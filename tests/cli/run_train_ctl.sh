@@ -36,7 +36,7 @@ validations() { q "SELECT count(val_loss) FROM steps WHERE run='live'"; }
 sleep 0.3                                       # the record of the step follows its evaluation
 [ "$(validations)" = 1 ] || fault "an evaluation asked for is no validation of its step"
 ok ctl live pause
-wait_event 'paused'
+wait_event 'paused after step %'
 at=$(newest); sleep 0.4
 [ "$(newest)" = "$at" ] || fault "steps go on during the pause"
 ok ctl live status
