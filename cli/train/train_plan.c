@@ -160,9 +160,17 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
  * a head that are shared out, over S shards */
 typedef struct shares {
     double P, T, E, S, L;
+    size_t matrix_state, state; /* bytes of an optimizer's states, of matrices and of the rest */
     bool latent, grads, dense, half, adapters;
     bt_weight_source weight_source;
 } shares;
+
+static size_t state_bytes(const bt_optim_rule *rule, const bt_run_cfg *cfg) {
+    size_t bytes = 0;
+    for (size_t k = 0; k < rule->n_states; k++)
+        bytes += bt_moment_bytes(bt_optim_form(rule, (bt_states_kind)cfg->optim_states, k));
+    return bytes;
+}
 
 static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
@@ -172,7 +180,10 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     if (bt_params_init(&p, &m, (bt_model_slice){.tp_size = mesh->tp, .pp_size = mesh->pp}, NULL) !=
         BT_OK)
         return s;
+    const bt_optim_info *optim = bt_optim_info_of((bt_optim_id)cfg->optimizer);
     s.P = (double)p.count;
+    s.matrix_state = state_bytes(optim->matrices, cfg);
+    s.state = state_bytes(optim->rest, cfg);
     s.latent = bt_run_cfg_weight_source(cfg) != BT_WEIGHTS_LOCAL;
     s.dense = cfg->linear == BT_LIN_DENSE;
     s.adapters = cfg->tune == BT_TUNE_LORA;
@@ -193,7 +204,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
     /* of adapters: the base is what fills these, and P are they */
     if (s->adapters && (strcmp(arena, "params") == 0 || strcmp(arena, "quantised") == 0)) return "";
-    char bytes[32], quantised[32];
+    char bytes[32], quantised[32], states[48];
     bool local = s->weight_source == BT_WEIGHTS_LOCAL;
     /* packed, and a byte for its code; or values as they are read */
     double weight = s->dense ? (local     ? 0
@@ -202,6 +213,12 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
                              : (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + local;
     snprintf(quantised, sizeof quantised, "%.3g T%s%s", weight,
              s->weight_source == BT_WEIGHTS_PREFETCHED ? " / L" : "", s->E > 0 ? " + 2 E" : "");
+    if (s->matrix_state == s->state)
+        snprintf(states, sizeof states, "%zu P%s", s->state, s->S > 1 ? " / S" : "");
+    else
+        snprintf(states, sizeof states,
+                 s->S > 1 ? "(%zu T + %zu (P - T)) / S" : "%zu T + %zu (P - T)", s->matrix_state,
+                 s->state);
     const struct {
         const char *arena, *text;
         double bytes;
@@ -214,7 +231,8 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
         {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
         {"quantised", quantised,
          weight * s->T / (s->weight_source == BT_WEIGHTS_PREFETCHED ? s->L : 1) + 2 * s->E},
-        {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
+        {"optimizer", states,
+         ((double)s->matrix_state * s->T + (double)s->state * (s->P - s->T)) / s->S},
     };
     buf[0] = '\0';
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

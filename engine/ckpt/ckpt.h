@@ -31,11 +31,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/numbers/moment.h"
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 #include "engine/parallel/mpi/comm.h"
 
-typedef enum { BT_CKPT_F32, BT_CKPT_BF16, BT_CKPT_U8, BT_CKPT_TYPES } bt_ckpt_type;
+/* log8, ulog8: moment.h */
+typedef enum {
+    BT_CKPT_F32,
+    BT_CKPT_BF16,
+    BT_CKPT_U8,
+    BT_CKPT_LOG8,
+    BT_CKPT_ULOG8,
+    BT_CKPT_TYPES
+} bt_ckpt_type;
 
 typedef struct bt_ckpt_slice { /* what this rank contributes (save) or wants (load) */
     const char *tensor;        /* "layers.3.attn_q" */
@@ -45,12 +54,15 @@ typedef struct bt_ckpt_slice { /* what this rank contributes (save) or wants (lo
     void *data;                /* (count) of `type` */
     /* a block of columns: `width` elements, every `stride`; 0, 0: one contiguous stretch */
     uint32_t width, stride;
-    bt_ckpt_type type; /* must be that of the checkpoint */
+    /* load: numbers of another type in the checkpoint are converted, rounded to the nearest; bytes (U8)
+     * must be bytes */
+    bt_ckpt_type type;
     /* load: where the checkpoint has nothing of this state of this tensor, data becomes zeros */
     bool optional;
 } bt_ckpt_slice;
 
 size_t bt_ckpt_type_bytes(bt_ckpt_type t);
+bt_ckpt_type bt_ckpt_type_of(bt_moment_form form);
 
 typedef struct bt_ckpt_meta { /* small state, JSON in the manifest */
     int64_t step, tokens;     /* updates and tokens done */

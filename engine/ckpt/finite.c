@@ -18,10 +18,28 @@ static bool all_finite(const float *x, uint64_t n) {
     return (uint32_t)largest < INFINITE;
 }
 
+/* the other forms of numbers: of few bytes, so one by one will do */
+static bool all_finite_in(const unsigned char *x, bt_moment_form form, uint64_t n) {
+    enum { SOME = 1024 };
+    float some[SOME];
+    for (uint64_t i = 0; i < n; i += SOME) {
+        const uint64_t m = n - i < SOME ? n - i : SOME;
+        bt_moment_convert(some, BT_MOMENT_F32, x + i * bt_moment_bytes(form), form, m);
+        if (!all_finite(some, m)) return false;
+    }
+    return true;
+}
+
+static bool finite_slice(const bt_ckpt_slice *s) {
+    bt_moment_form form;
+    if (!s->data || !ckpt_form_of(s->type, &form)) return true;
+    return form == BT_MOMENT_F32 ? all_finite(s->data, s->count)
+                                 : all_finite_in(s->data, form, s->count);
+}
+
 bt_code ckpt_check_finite(const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     for (size_t i = 0; i < n; i++)
-        if (slices[i].type == BT_CKPT_F32 && slices[i].data &&
-            !all_finite(slices[i].data, slices[i].count))
+        if (!finite_slice(&slices[i]))
             return bt_fail(
                 err, BT_DAMAGED,
                 "'%s' (%s) holds a number that is not finite: no checkpoint is made of it "

@@ -80,6 +80,8 @@ typedef struct ckpt_section {
 } ckpt_section;
 bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
                        int *fd, ckpt_section **sections, bt_err *err) BT_MUST_CHECK;
+/* false: bytes that are no numbers */
+bool ckpt_form_of(uint32_t type, bt_moment_form *form);
 /* elements from the first to the last of a slice or section, those between its rows included; 0:
  * impossible */
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride);

@@ -51,9 +51,29 @@ static uint64_t section_elems(const bt_ckpt_slice *s) {
 }
 
 size_t bt_ckpt_type_bytes(bt_ckpt_type t) {
-    static const size_t bytes[BT_CKPT_TYPES] = {
-        [BT_CKPT_F32] = 4, [BT_CKPT_BF16] = 2, [BT_CKPT_U8] = 1};
+    static const size_t bytes[BT_CKPT_TYPES] = {[BT_CKPT_F32] = 4,
+                                                [BT_CKPT_BF16] = 2,
+                                                [BT_CKPT_U8] = 1,
+                                                [BT_CKPT_LOG8] = 1,
+                                                [BT_CKPT_ULOG8] = 1};
     return bytes[t];
+}
+
+bt_ckpt_type bt_ckpt_type_of(bt_moment_form form) {
+    static const bt_ckpt_type types[BT_MOMENT_FORMS] = {[BT_MOMENT_F32] = BT_CKPT_F32,
+                                                        [BT_MOMENT_BF16] = BT_CKPT_BF16,
+                                                        [BT_MOMENT_LOG8] = BT_CKPT_LOG8,
+                                                        [BT_MOMENT_ULOG8] = BT_CKPT_ULOG8};
+    return types[form];
+}
+
+bool ckpt_form_of(uint32_t type, bt_moment_form *form) {
+    for (int f = 0; f < BT_MOMENT_FORMS; f++)
+        if (bt_ckpt_type_of((bt_moment_form)f) == (bt_ckpt_type)type) {
+            *form = (bt_moment_form)f;
+            return true;
+        }
+    return false;
 }
 
 /* slices are cut into sections */

@@ -54,18 +54,40 @@ static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) 
     return *data < x->count;
 }
 
+/* how elements of a section become a slice's */
+typedef struct copying {
+    size_t to_bytes, from_bytes;
+    bool convert;
+    bt_moment_form to, from;
+} copying;
+
+static bool copying_of(copying *c, uint32_t to, uint32_t from) {
+    *c = (copying){.to_bytes = bt_ckpt_type_bytes(to),
+                   .from_bytes = bt_ckpt_type_bytes(from),
+                   .convert = to != from};
+    return !c->convert || (ckpt_form_of(to, &c->to) && ckpt_form_of(from, &c->from));
+}
+
+static void copy(const copying *c, unsigned char *to, uint64_t at, const unsigned char *from,
+                 uint64_t from_at, uint64_t n) {
+    to += at * c->to_bytes;
+    from += from_at * c->from_bytes;
+    if (c->convert)
+        bt_moment_convert(to, c->to, from, c->from, n);
+    else
+        memcpy(to, from, n * c->to_bytes);
+}
+
 /* copies what both hold (from NULL: only counts); returns its elements */
 static uint64_t common(const rows *want, unsigned char *to, const rows *have,
-                       const unsigned char *from, size_t elem) {
+                       const unsigned char *from, const copying *how) {
     uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
     while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
         uint64_t begin = w > h ? w : h,
                  end = w + want->width < h + have->width ? w + want->width : h + have->width;
         if (begin < at) begin = at;
         if (begin < end) {
-            if (from)
-                memcpy(to + (wd + (begin - w)) * elem, from + (hd + (begin - h)) * elem,
-                       (end - begin) * elem);
+            if (from) copy(how, to, wd + (begin - w), from, hd + (begin - h), end - begin);
             n += end - begin;
         }
         at = end > at ? end : begin; /* apart: on to where the later one begins */
@@ -108,11 +130,12 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     unsigned char *data = w->data;
     uint64_t filled = 0;
     bool known = false;
+    copying how;
     for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
         const ckpt_section *s = &r->sections[i];
         if (!is_of(s, w)) break;
         known = true;
-        if (s->head.type != w->type)
+        if (!copying_of(&how, w->type, s->head.type))
             return bt_fail(err, BT_FORMAT,
                            "'%s' (%s) of checkpoint '%s' has elements of %d bytes, not of %zu",
                            w->tensor, w->state, r->name, (int)s->head.elem_bytes, elem);
@@ -123,8 +146,8 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
                 w->tensor, r->name, (unsigned long long)s->head.tensor_elems,
                 (unsigned long long)w->tensor_elems);
         const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
-        if (common(&want, NULL, &have, NULL, elem) == 0) continue;
-        if (!w->width && !s->head.width && have.first >= want.first &&
+        if (common(&want, NULL, &have, NULL, &how) == 0) continue;
+        if (!how.convert && !w->width && !s->head.width && have.first >= want.first &&
             have.first + have.count <= want.first + want.count) {
             BT_TRY(r->read(r, s, data + (have.first - want.first) * elem, err));
             filled += have.count;
@@ -139,7 +162,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
             r->in_scratch = i;
             r->holds_any = true;
         }
-        filled += common(&want, data, &have, r->scratch, elem);
+        filled += common(&want, data, &have, r->scratch, &how);
     }
     if (!known && w->optional) {
         memset(data, 0, w->count * elem);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,14 @@ double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *ke
     double x = bt_state_real((bt_state_values *)json_object_get(all, row), key, otherwise);
     json_decref(all);
     return x;
+}
+
+void bt_ckpt_state_text(const bt_ckpt_meta *m, const char *row, const char *key,
+                        const char *otherwise, char *out, size_t size) {
+    json_t *all = json_loads(bt_text_str(&m->state), 0, NULL);
+    const char *text = bt_state_text((bt_state_values *)json_object_get(all, row), key);
+    snprintf(out, size, "%s", text ? text : otherwise);
+    json_decref(all);
 }
 
 /* ---- the registry ---------------------------------------------------------------------------- */

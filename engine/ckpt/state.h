@@ -69,6 +69,8 @@ bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) BT_MU
 bt_code bt_state_load_values(const bt_state *s, const bt_text *values, bt_err *err) BT_MUST_CHECK;
 
 /* one value of a manifest, without a registry */
+void bt_ckpt_state_text(const bt_ckpt_meta *m, const char *row, const char *key,
+                        const char *otherwise, char *out, size_t size);
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,
                           double otherwise);
 

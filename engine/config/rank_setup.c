@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/rng.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 
@@ -111,6 +112,8 @@ void bt_rank_setup_release(bt_rank_setup *s) {
 
 bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *c) {
     return (bt_optim_cfg){.kind = (bt_optim_id)c->optimizer,
+                          .states = (bt_states_kind)c->optim_states,
+                          .seed = (uint64_t)c->seed,
                           .beta1 = c->beta1,
                           .beta2 = c->beta2,
                           .eps = c->eps,
@@ -141,6 +144,10 @@ void bt_params_spans(bt_optim_span *spans, const bt_params *p, const bt_run_cfg 
                                    .end = x->offset + x->count,
                                    .decay = x->decay,
                                    .matrix = x->linear,
-                                   .lr_factor = (float)lr_factor_of(x, c)};
+                                   .lr_factor = (float)lr_factor_of(x, c),
+                                   .name = bt_hash_name(x->name),
+                                   .first = bt_tensor_place(x, 0),
+                                   .cols = x->cols,
+                                   .stride = x->whole_cols};
     }
 }

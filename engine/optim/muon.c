@@ -158,25 +158,13 @@ void bt_muon_direction(bt_muon *m, uint16_t *half, size_t rows, size_t cols) {
 
 /* ---- momentum -------------------------------------------------------------------------------- */
 
-typedef struct momentum_job {
-    uint16_t *out;
-    const float *g, *m;
-    float grad, mu;
-} momentum_job;
-
-static void momentum_part(void *ctx, int thread, size_t a, size_t b) {
-    const momentum_job *j = ctx;
-    float some[CHUNK];
-    (void)thread;
-    for (size_t i = a, n; i < b; i += n) {
-        n = bt_min_size(CHUNK, b - i);
-        for (size_t k = 0; k < n; k++) some[k] = j->grad * j->g[i + k] + j->mu * j->m[i + k];
-        bt_k()->to_bf16(j->out + i, some, n);
-    }
-}
-
 void bt_muon_momentum(uint16_t *out, const float *g, const float *m, float grad_scale, float mu,
                       size_t n) {
-    momentum_job j = {out, g, m, (1.0f - mu) * grad_scale, mu};
-    bt_parallel_for(n, 16384, momentum_part, &j);
+    const float grad = (1.0f - mu) * grad_scale;
+    float some[CHUNK];
+    for (size_t i = 0, few; i < n; i += few) {
+        few = bt_min_size(CHUNK, n - i);
+        for (size_t k = 0; k < few; k++) some[k] = grad * g[i + k] + mu * m[i + k];
+        bt_k()->to_bf16(out + i, some, few);
+    }
 }

@@ -34,7 +34,7 @@ float bt_muon_scale(size_t rows, size_t cols);
 /* multiply-adds of a direction, counted twice: to share matrices out */
 double bt_muon_flops(size_t rows, size_t cols);
 
-/* n elements of bt_rule_muon's Nesterov momentum after its step, in bf16 */
+/* n elements of bt_rule_muon's Nesterov momentum after its step, in bf16. Any thread */
 void bt_muon_momentum(uint16_t *out, const float *g, const float *m, float grad_scale, float mu,
                       size_t n);
 

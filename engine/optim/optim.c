@@ -7,6 +7,7 @@
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/optim/short_states.h"
 
 static const bt_optim_info infos[] = {
 #define BT_OPTIM(id, name, matrices, rest, lr_factor, help) \
@@ -19,6 +20,19 @@ const bt_optim_info *bt_optim_info_of(bt_optim_id id) { return &infos[id]; }
 
 const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span) {
     return span->matrix ? infos[kind].matrices : infos[kind].rest;
+}
+
+const char *bt_states_name(bt_states_kind states) {
+    static const char *const names[] = {"fp32", "bf16", "log8"};
+    return names[states];
+}
+
+bt_moment_form bt_optim_form(const bt_optim_rule *rule, bt_states_kind states, size_t k) {
+    switch (states) {
+    case BT_STATES_BF16: return BT_MOMENT_BF16;
+    case BT_STATES_LOG8: return rule->never_negative[k] ? BT_MOMENT_ULOG8 : BT_MOMENT_LOG8;
+    default: return BT_MOMENT_F32;
+    }
 }
 
 bt_optim_update bt_optim_update_of(const bt_optim_span *s, const bt_optim_update *u) {
@@ -46,22 +60,23 @@ static bt_range clip(const bt_optim_span *s, bt_range range) {
 static size_t length(bt_range r) { return r.end - r.begin; }
 
 /* offsets may be NULL: sizes only */
-static void plan(bt_arena *a, bt_optim_id kind, const bt_optim_span *spans, size_t n,
-                 bt_range range, size_t (*offsets)[BT_OPTIM_STATES]) {
+static void plan(bt_arena *a, bt_optim_id kind, bt_states_kind states, const bt_optim_span *spans,
+                 size_t n, bt_range range, size_t (*offsets)[BT_OPTIM_STATES]) {
     bt_arena_plan(a, "optimizer");
     for (size_t i = 0; i < n; i++) {
         size_t elems = length(clip(&spans[i], range));
         const bt_optim_rule *rule = bt_optim_rule_of(kind, &spans[i]);
         for (size_t k = 0; k < rule->n_states && elems > 0; k++) {
-            size_t at = bt_arena_reserve(a, elems, sizeof(float));
+            size_t at = bt_arena_reserve(a, elems, bt_moment_bytes(bt_optim_form(rule, states, k)));
             if (offsets) offsets[i][k] = at;
         }
     }
 }
 
-size_t bt_optim_bytes(bt_optim_id kind, const bt_optim_span *spans, size_t n, bt_range range) {
+size_t bt_optim_bytes(bt_optim_id kind, bt_states_kind states, const bt_optim_span *spans, size_t n,
+                      bt_range range) {
     bt_arena a;
-    plan(&a, kind, spans, n, range, NULL);
+    plan(&a, kind, states, spans, n, range, NULL);
     return a.bytes;
 }
 
@@ -92,7 +107,7 @@ bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_
     bt_code code = o->offsets ? BT_OK
                               : bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
     if (code == BT_OK) {
-        plan(&o->arena, cfg->kind, spans + o->first, o->n, range, o->offsets);
+        plan(&o->arena, cfg->kind, cfg->states, spans + o->first, o->n, range, o->offsets);
         code = bt_arena_commit(&o->arena, err);
     }
     if (code != BT_OK) {
@@ -110,26 +125,49 @@ void bt_optim_destroy(bt_optim *o) {
     free(o);
 }
 
-float *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at) {
+void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at) {
     const bt_optim_span *s = &o->spans[i];
+    const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, s);
     bt_range r = clip(s, o->range);
-    if (k >= bt_optim_rule_of(o->cfg.kind, s)->n_states || at < r.begin || at >= r.end) return NULL;
-    return (float *)bt_arena_at(&o->arena, o->offsets[i - o->first][k]) + (at - r.begin);
+    if (k >= rule->n_states || at < r.begin || at >= r.end) return NULL;
+    return (unsigned char *)bt_arena_at(&o->arena, o->offsets[i - o->first][k]) +
+           (at - r.begin) * bt_moment_bytes(bt_optim_form(rule, o->cfg.states, k));
 }
 
-static bt_optim_elems elems_of(const bt_optim *o, size_t i, bt_range r, float *w, const float *g) {
-    bt_optim_elems e = {.w = w + r.begin, .g = g + r.begin, .n = length(r)};
-    for (size_t k = 0; k < BT_OPTIM_STATES; k++) e.state[k] = bt_optim_state(o, i, k, r.begin);
-    return e;
+bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out) {
+    const void *state = bt_optim_state(o, i, k, r.begin);
+    if (state)
+        bt_k()->moment_load(out, state,
+                            bt_optim_form(bt_optim_rule_of(o->cfg.kind, &o->spans[i]),
+                                          o->cfg.states, k),
+                            length(r));
+    return state;
+}
+
+static bt_short_states states_of(const bt_optim *o, size_t i, bt_range r, float *w,
+                                 const float *g) {
+    const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, &o->spans[i]);
+    bt_short_states s = {.rule = rule,
+                         .cfg = &o->cfg,
+                         .span = &o->spans[i],
+                         .begin = r.begin,
+                         .n = length(r),
+                         .w = w + r.begin,
+                         .g = g + r.begin};
+    for (size_t k = 0; k < rule->n_states; k++) s.state[k] = bt_optim_state(o, i, k, r.begin);
+    return s;
 }
 
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u) {
     for (size_t i = o->first; i < o->first + o->n; i++) {
         bt_range r = clip(&o->spans[i], o->range);
         if (r.begin == r.end) continue;
-        bt_optim_elems e = elems_of(o, i, r, w, g);
-        bt_optim_update own = bt_optim_update_of(&o->spans[i], u);
-        bt_optim_rule_of(o->cfg.kind, &o->spans[i])->step(&e, &o->cfg, &own);
+        const bt_short_states s = states_of(o, i, r, w, g);
+        const bt_optim_update own = bt_optim_update_of(&o->spans[i], u);
+        if (o->cfg.states == BT_STATES_FP32)
+            s.rule->step(&(bt_optim_elems){s.w, s.g, {s.state[0], s.state[1]}, s.n}, &o->cfg, &own);
+        else
+            bt_short_states_step(&s, &own);
     }
 }
 
@@ -138,24 +176,23 @@ void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update 
 enum { PARTS = 64 }; /* a fixed number, so that the sums do not depend on the threads */
 
 typedef struct change_job {
-    const bt_optim_rule *rule;
-    const bt_optim_cfg *cfg;
     bt_optim_update u;
-    bt_optim_elems e;
+    bt_short_states s;
     double change[PARTS], before[PARTS];
 } change_job;
 
 static void change_of_parts(void *ctx, int thread, size_t from, size_t to) {
     change_job *j = ctx;
-    float d[BT_OPTIM_UNDO], old[BT_OPTIM_UNDO];
+    float d[BT_OPTIM_UNDO], old[BT_OPTIM_UNDO], some[BT_OPTIM_STATES][BT_OPTIM_UNDO];
     (void)thread;
     for (size_t s = from; s < to; s++) {
         double change = 0, before = 0;
-        for (size_t i = j->e.n * s / PARTS, end = j->e.n * (s + 1) / PARTS, n; i < end; i += n) {
+        for (size_t i = j->s.n * s / PARTS, end = j->s.n * (s + 1) / PARTS, n; i < end; i += n) {
             n = bt_min_size(end - i, BT_OPTIM_UNDO);
-            bt_optim_elems e = {.w = j->e.w + i, .g = j->e.g + i, .n = n};
-            for (size_t k = 0; k < j->rule->n_states; k++) e.state[k] = j->e.state[k] + i;
-            j->rule->undo(d, old, &e, j->cfg, &j->u);
+            bt_optim_elems e = {.w = j->s.w + i, .g = j->s.g + i, .n = n};
+            bt_short_states_load(&j->s, i, n, some[0], BT_OPTIM_UNDO);
+            for (size_t k = 0; k < j->s.rule->n_states; k++) e.state[k] = some[k];
+            j->s.rule->undo(d, old, &e, j->s.cfg, &j->u);
             change += bt_k()->sum_squares(d, n);
             before += bt_k()->sum_squares(old, n);
         }
@@ -168,11 +205,8 @@ void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const fl
                      const bt_optim_update *u, double *change, double *before) {
     const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, &o->spans[i]);
     if (!rule->undo || r.begin >= r.end) return;
-    change_job j = {.rule = rule,
-                    .cfg = &o->cfg,
-                    .u = bt_optim_update_of(&o->spans[i], u),
-                    .e = elems_of(o, i, r, w, g)};
-    bt_parallel_for(PARTS, j.e.n < PARTS * BT_OPTIM_UNDO ? PARTS : 1, change_of_parts, &j);
+    change_job j = {.u = bt_optim_update_of(&o->spans[i], u), .s = states_of(o, i, r, w, g)};
+    bt_parallel_for(PARTS, j.s.n < PARTS * BT_OPTIM_UNDO ? PARTS : 1, change_of_parts, &j);
     for (size_t s = 0; s < PARTS; s++) {
         *change += j.change[s];
         *before += j.before[s];

@@ -9,6 +9,10 @@
  * caller brings each matrix together (engine/update/matrix_update.h), makes the direction of the
  * whole matrix, and applies it range by range. All other rules update any range by itself.
  *
+ * States are fp32, or kept in fewer bytes (moment.h): a step reads them, computes in fp32, and rounds
+ * them at random by a counter: (seed, update, tensor, state, element of the whole tensor). No other
+ * element has a part in it, so layouts and threads do not change the bits.
+ *
  * Order:    create (plans and commits the states of [begin, end)) -> step* -> destroy.
  * Threads:  the training thread; kernels split over the pool. No allocation in step. */
 #ifndef BT_ENGINE_OPTIM_OPTIM_H
@@ -18,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/numbers/moment.h"
 #include "engine/base/range.h"
 #include "engine/base/status.h"
 
@@ -30,8 +35,12 @@ typedef enum {
     BT_OPTIM_COUNT
 } bt_optim_id;
 
+typedef enum { BT_STATES_FP32, BT_STATES_BF16, BT_STATES_LOG8 } bt_states_kind; /* options.def */
+
 typedef struct bt_optim_cfg { /* settings of all rules; each reads its own */
     bt_optim_id kind;
+    bt_states_kind states;
+    uint64_t seed; /* of the noise that states are rounded with */
     double beta1, beta2, eps, momentum;
 } bt_optim_cfg;
 
@@ -54,9 +63,12 @@ typedef struct bt_optim_rule {
     const char *name;
     size_t n_states;
     const char *state_names[BT_OPTIM_STATES]; /* in checkpoints */
+    bool never_negative[BT_OPTIM_STATES];
     bool whole_matrix;
     /* elementwise: the update. whole_matrix: the momentum alone, weights stay */
     void (*step)(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u);
+    /* the same on one thread, with the same bits on every kernel set */
+    void (*step_few)(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u);
     /* of the update just made: the change of each weight, and the weights before. At most
      * BT_OPTIM_UNDO elements. NULL: whole_matrix, whose caller measures while it applies */
     void (*undo)(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
@@ -81,6 +93,10 @@ typedef struct bt_optim_span {
     bool decay;
     bool matrix;     /* a weight matrix of a layer */
     float lr_factor; /* of the learning rate, and with it of the decay; 0: one */
+    /* where its elements lie in the whole tensor, for the noise of states: element i is element
+     * first + i / cols * stride + i % cols; cols 0: first + i */
+    uint64_t name; /* hash of the tensor's name */
+    size_t first, cols, stride;
 } bt_optim_span;
 
 typedef struct bt_optim bt_optim;
@@ -90,8 +106,12 @@ bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_
                         size_t n, bt_range range, bt_err *err) BT_MUST_CHECK;
 void bt_optim_destroy(bt_optim *o); /* accepts NULL */
 /* that create takes */
-size_t bt_optim_bytes(bt_optim_id kind, const bt_optim_span *spans, size_t n, bt_range range);
+size_t bt_optim_bytes(bt_optim_id kind, bt_states_kind states, const bt_optim_span *spans, size_t n,
+                      bt_range range);
 const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span);
+const char *bt_states_name(bt_states_kind states);
+/* how state k of a rule is kept */
+bt_moment_form bt_optim_form(const bt_optim_rule *rule, bt_states_kind states, size_t k);
 /* the update as this tensor takes it: its own learning rate and decay */
 bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_update *u);
 
@@ -99,11 +119,14 @@ bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_upd
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);
 /* adds the squares of what the update just made changed in elements [r.begin, r.end) of span i,
  * which lie inside the range, and the squares of the weights before it. Nothing is kept for it: it
- * is made again from the states. Elements of whole-matrix rules add nothing */
+ * is made again from the states (as they were rounded: about, where they are not fp32). Elements of
+ * whole-matrix rules add nothing */
 void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const float *g,
                      const bt_optim_update *u, double *change, double *before);
-/* state k of element `at` of span i and what follows up to the range's or the span's end; NULL
- * where the span's rule keeps no such state */
-float *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at);
+/* state k of element `at` of span i and what follows up to the range's or the span's end, in the form
+ * of bt_optim_form; NULL where the span's rule keeps no such state */
+void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at);
+/* elements [r.begin, r.end) of it as fp32; false: no such state. Any thread */
+bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out);
 
 #endif

@@ -20,6 +20,20 @@ static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_opti
                 beta2, (float)cfg->eps, u->decay, c.c1, c.c2, e->n);
 }
 
+static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    const correction c = correct(cfg, u);
+    bt_k()->adamw_even(e->w, e->g, e->state[0], e->state[1],
+                       &(bt_adamw){.grad_scale = u->grad_scale,
+                                   .lr = u->lr,
+                                   .b1 = (float)cfg->beta1,
+                                   .b2 = u->held_at ? 1.0f : (float)cfg->beta2,
+                                   .eps = (float)cfg->eps,
+                                   .decay = u->decay,
+                                   .c1 = c.c1,
+                                   .c2 = c.c2},
+                       e->n);
+}
+
 static void undo(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
                  const bt_optim_update *u) {
     correction c = correct(cfg, u);
@@ -30,5 +44,7 @@ static void undo(float *change, float *before, const bt_optim_elems *e, const bt
 const bt_optim_rule bt_rule_adamw = {.name = "adamw",
                                      .n_states = 2,
                                      .state_names = {"exp_avg", "exp_avg_sq"},
+                                     .never_negative = {false, true},
                                      .step = step,
+                                     .step_few = step_few,
                                      .undo = undo};

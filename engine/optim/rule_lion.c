@@ -5,14 +5,22 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/optim/optim.h"
 
+static bt_lion settings(const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    return (bt_lion){.grad_scale = u->grad_scale,
+                     .lr = u->lr,
+                     .b1 = (float)cfg->beta1,
+                     .b2 = (float)cfg->beta2,
+                     .decay = u->decay};
+}
+
 static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    bt_op_lion(e->w, e->g, e->state[0],
-               &(bt_lion){.grad_scale = u->grad_scale,
-                          .lr = u->lr,
-                          .b1 = (float)cfg->beta1,
-                          .b2 = (float)cfg->beta2,
-                          .decay = u->decay},
-               e->n);
+    const bt_lion how = settings(cfg, u);
+    bt_op_lion(e->w, e->g, e->state[0], &how, e->n);
+}
+
+static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    const bt_lion how = settings(cfg, u);
+    bt_k()->lion(e->w, e->g, e->state[0], &how, e->n);
 }
 
 /* The momentum before is m_old = (m - (1 - beta2) g) / beta2; where it cannot be had (beta2 = 0) the
@@ -29,5 +37,9 @@ static void undo(float *change, float *before, const bt_optim_elems *e, const bt
     }
 }
 
-const bt_optim_rule bt_rule_lion = {
-    .name = "lion", .n_states = 1, .state_names = {"momentum"}, .step = step, .undo = undo};
+const bt_optim_rule bt_rule_lion = {.name = "lion",
+                                    .n_states = 1,
+                                    .state_names = {"momentum"},
+                                    .step = step,
+                                    .step_few = step_few,
+                                    .undo = undo};

@@ -15,11 +15,24 @@ static void step_part(void *ctx, int thread, size_t a, size_t b) {
     for (size_t i = a; i < b; i++) m[i] = j->mu * m[i] + j->grad * j->e->g[i];
 }
 
+static step_job job_of(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    const float mu = (float)cfg->momentum;
+    return (step_job){e, mu, (1.0f - mu) * u->grad_scale};
+}
+
 static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    float mu = (float)cfg->momentum;
-    step_job j = {e, mu, (1.0f - mu) * u->grad_scale};
+    step_job j = job_of(e, cfg, u);
     bt_parallel_for(e->n, 16384, step_part, &j);
 }
 
-const bt_optim_rule bt_rule_muon = {
-    .name = "muon", .n_states = 1, .state_names = {"momentum"}, .whole_matrix = true, .step = step};
+static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    step_job j = job_of(e, cfg, u);
+    step_part(&j, 0, 0, e->n);
+}
+
+const bt_optim_rule bt_rule_muon = {.name = "muon",
+                                    .n_states = 1,
+                                    .state_names = {"momentum"},
+                                    .whole_matrix = true,
+                                    .step = step,
+                                    .step_few = step_few};

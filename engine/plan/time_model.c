@@ -339,12 +339,15 @@ static double monitor_s(const model *m) {
     return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->stats_every;
 }
 
-/* weights and optimizer states, as fp32, each once, from all hosts at the same time */
+/* weights and optimizer states, each once, from all hosts at the same time */
 static double checkpoint_s(const model *m) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
-    double bytes = (double)bt_model_count(&m->whole).params * sizeof(float) *
-                   (1 + (double)how->matrices->n_states),
-           hosts = ceil((double)m->c->ranks / m->c->ranks_per_host);
+    size_t element = sizeof(float);
+    for (size_t k = 0; k < how->matrices->n_states; k++)
+        element +=
+            bt_moment_bytes(bt_optim_form(how->matrices, (bt_states_kind)m->cfg->optim_states, k));
+    const double bytes = (double)(bt_model_count(&m->whole).params * element),
+                 hosts = ceil((double)m->c->ranks / m->c->ranks_per_host);
     return m->r->disk_per_s > 0 ? bytes / (m->r->disk_per_s * hosts) : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/init_from.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/optim/optim.h"
 
 #define BUILD_NAME __VERSION__ /* the compiler: other compilers may round otherwise */
 
@@ -344,6 +345,14 @@ static bt_code load(bt_saver *s, const char *path, const bt_ckpt_meta *meta, bt_
 
 /* what may differ without being wrong, but costs the equality of bits */
 static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
+    const char *states = bt_states_name((bt_states_kind)s->cfg->optim_states);
+    char had[16];
+    bt_ckpt_state_text(m, "optimizer", "states", "fp32", had, sizeof had);
+    if (strcmp(had, states) != 0)
+        warn_event(s, m->step - 1,
+                   "the checkpoint's optimizer states are %s and become %s (optim.states): each is "
+                   "rounded to the nearest once",
+                   had, states);
     if (strcmp(m->isa, bt_kernels_isa()) != 0)
         warn_event(
             s, m->step - 1,

@@ -12,6 +12,8 @@
 #include "engine/parallel/mpi/mailbox.h"
 #include "engine/update/matrix_map.h"
 
+enum { CHUNK = 512 };
+
 struct bt_matrix_update {
     bt_matrix_update_cfg cfg; /* setup: not after create */
     bt_matrix_map map;
@@ -139,11 +141,29 @@ static void each_stretch(bt_matrix_update *m, size_t k, stretch_use use, void *c
     }
 }
 
+typedef struct momentum_job {
+    const bt_matrix_update *m;
+    const bt_optim_update *u;
+    const stretch *s;
+    size_t k;
+} momentum_job;
+
+static void momentum_part(void *ctx, int thread, size_t a, size_t b) {
+    const momentum_job *j = ctx;
+    float some[CHUNK];
+    (void)thread;
+    for (size_t i = a, n; i < b; i += n) {
+        n = bt_min_size(CHUNK, b - i);
+        const bt_range r = {j->s->r.begin + i, j->s->r.begin + i + n};
+        if (bt_optim_read(j->m->cfg.optims[j->s->piece], j->k, 0, r, some))
+            bt_muon_momentum(j->s->direction + i, bt_model_grads(j->m->cfg.model) + r.begin, some,
+                             j->u->grad_scale, j->m->momentum, n);
+    }
+}
+
 static void take_momentum(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
-    const bt_optim_update *u = ctx;
-    bt_muon_momentum(s->direction, bt_model_grads(m->cfg.model) + s->r.begin,
-                     bt_optim_state(m->cfg.optims[s->piece], k, 0, s->r.begin), u->grad_scale,
-                     m->momentum, s->r.end - s->r.begin);
+    momentum_job j = {m, ctx, s, k};
+    bt_parallel_for(s->r.end - s->r.begin, 16384, momentum_part, &j);
 }
 
 /* ---- exchange -------------------------------------------------------------------------------- */
@@ -260,8 +280,6 @@ static rates rates_of(const bt_matrix_update *m, size_t k, const bt_optim_update
     const bt_optim_update own = bt_optim_update_of(&m->cfg.spans[k], u);
     return (rates){1 - own.lr * own.decay, own.lr * bt_muon_scale(x->whole_rows, x->whole_cols)};
 }
-
-enum { CHUNK = 512 };
 
 typedef struct apply_job {
     float *w;

@@ -3,32 +3,48 @@
 
 #include "engine/base/small.h"
 
-/* elements [from, to) of the block; rows: whole rows of a block of columns */
-static void add(const bt_tensor *x, const char *state, float *data, bt_range r, bool rows,
-                bt_slices *out) {
+typedef struct block {
+    const bt_tensor *x;
+    const char *state;
+    unsigned char *data; /* of element `begin` of the block */
+    size_t begin;
+    bt_moment_form form;
+} block;
+
+/* elements of the block; rows: whole rows of a block of columns */
+static void add(const block *b, bt_range r, bool rows, bt_slices *out) {
+    const bt_tensor *x = b->x;
     if (r.begin >= r.end) return;
-    bt_slices_add(out, &(bt_ckpt_slice){.tensor = x->name,
-                                        .state = state,
-                                        .tensor_elems = x->whole_rows * x->whole_cols,
-                                        .first = bt_tensor_place(x, r.begin),
-                                        .count = r.end - r.begin,
-                                        .data = data,
-                                        .width = rows ? (uint32_t)x->cols : 0,
-                                        .stride = rows ? (uint32_t)x->whole_cols : 0});
+    bt_slices_add(
+        out, &(bt_ckpt_slice){.tensor = x->name,
+                              .state = b->state,
+                              .tensor_elems = x->whole_rows * x->whole_cols,
+                              .first = bt_tensor_place(x, r.begin),
+                              .count = r.end - r.begin,
+                              .data = b->data + (r.begin - b->begin) * bt_moment_bytes(b->form),
+                              .type = bt_ckpt_type_of(b->form),
+                              .width = rows ? (uint32_t)x->cols : 0,
+                              .stride = rows ? (uint32_t)x->whole_cols : 0});
 }
 
-void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_range r,
-                      bt_slices *out) {
+void bt_tensor_slices_in(const bt_tensor *x, const char *state, void *data, bt_moment_form form,
+                         bt_range r, bt_slices *out) {
+    const block b = {x, state, data, r.begin, form};
     if (r.begin >= r.end) return;
     if (x->cols == x->whole_cols) {
-        add(x, state, data, r, false, out);
+        add(&b, r, false, out);
         return;
     }
     size_t rows = bt_min_size((r.begin + x->cols - 1) / x->cols * x->cols, r.end),
            rest = bt_max_size(r.end / x->cols * x->cols, rows);
-    add(x, state, data, (bt_range){r.begin, rows}, false, out);
-    add(x, state, data + (rows - r.begin), (bt_range){rows, rest}, true, out);
-    add(x, state, data + (rest - r.begin), (bt_range){rest, r.end}, false, out);
+    add(&b, (bt_range){r.begin, rows}, false, out);
+    add(&b, (bt_range){rows, rest}, true, out);
+    add(&b, (bt_range){rest, r.end}, false, out);
+}
+
+void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_range r,
+                      bt_slices *out) {
+    bt_tensor_slices_in(x, state, data, BT_MOMENT_F32, r, out);
 }
 
 bt_code bt_load_weights(bt_model *m, const char *path, const bt_ckpt_meta *meta, bt_err *err) {

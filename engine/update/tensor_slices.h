@@ -13,6 +13,8 @@
 /* elements [r.begin, r.end) of the block of x; data: that of the first of them */
 void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_range r,
                       bt_slices *out);
+void bt_tensor_slices_in(const bt_tensor *x, const char *state, void *data, bt_moment_form form,
+                         bt_range r, bt_slices *out);
 
 /* the weights of a whole model out of a checkpoint, for inference; BT_FORMAT when it holds another
  * model. The caller quantises afterwards */

@@ -80,7 +80,8 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                      .tp_group = cfg->tp_group,
                      .shards = s->shards,
                      .keep_others_zero = s->sharded && c->zero >= 2,
-                     .optimizer = (bt_optim_id)c->optimizer};
+                     .optimizer = (bt_optim_id)c->optimizer,
+                     .states = (bt_states_kind)c->optim_states};
     BT_TRY(bt_params_init(&u->table, bt_model_config(u->model),
                           (bt_model_slice){.tp_rank = s->me.tp, .tp_size = s->shape.tp}, err));
     BT_TRY(take_pieces(u, c, err));
@@ -127,7 +128,8 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     if (!spans) return sizes;
     bt_params_spans(spans, p, s->cfg);
     for (size_t i = 0; i < s->shards.n_stripes; i++)
-        sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer, spans, p->n,
+        sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer,
+                                          (bt_states_kind)s->cfg->optim_states, spans, p->n,
                                           bt_shards_piece(&s->shards, i, s->shard));
     free(spans);
     sizes.optimizer += bt_matrix_update_bytes(s);

@@ -21,8 +21,9 @@ static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, b
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
     const bt_optim_rule *rule = bt_optim_rule_of(u->optimizer, &u->spans[k]);
     for (size_t s = 0; s < rule->n_states && r.begin < r.end; s++)
-        bt_tensor_slices(x, rule->state_names[s],
-                         bt_optim_state(u->optims[piece], k, s, x->offset + r.begin), r, out);
+        bt_tensor_slices_in(x, rule->state_names[s],
+                            bt_optim_state(u->optims[piece], k, s, x->offset + r.begin),
+                            bt_optim_form(rule, u->states, s), r, out);
 }
 
 /* What this rank writes of a piece: an equal part, as its replicas hold the piece too. HOST: those on
@@ -65,7 +66,14 @@ static void optimizer_slices(void *ctx, bt_state_use use, bt_slices *out) {
     }
 }
 
+static void optimizer_values(void *ctx, bt_json *j) {
+    bt_json_str(j, "states", bt_states_name(((const bt_update *)ctx)->states));
+}
+
 void bt_update_add_state(bt_update *u, bt_state *s) {
     bt_state_add(s, &(bt_state_row){.name = "weights", .ctx = u, .slices = weight_slices});
-    bt_state_add(s, &(bt_state_row){.name = "optimizer", .ctx = u, .slices = optimizer_slices});
+    bt_state_add(s, &(bt_state_row){.name = "optimizer",
+                                    .ctx = u,
+                                    .slices = optimizer_slices,
+                                    .save = optimizer_values});
 }

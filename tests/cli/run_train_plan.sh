@@ -35,6 +35,10 @@ near grads "4 P / S" 5                                          # the embedding 
 near optimizer "8 P / S" 1.03
 near quantised "T / L" 1.3                                      # one tensor's codes besides
 says "the other 504 are replicas"
+ok train --preset base --ranks 1 --threads 1 --tokenizer bytes --set optim.states=log8 --dry-run
+near optimizer "2 P" 1.03
+ok train --preset base --ranks 1 --threads 1 --tokenizer bytes --optimizer lion --set optim.states=bf16 --dry-run
+near optimizer "2 P" 1.03
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"
 

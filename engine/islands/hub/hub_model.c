@@ -266,11 +266,8 @@ static void moments(bt_hub_model *m, size_t k, size_t *n) {
     float *at = m->work;
     for (size_t i = m->first; i < m->end; i++) {
         const bt_tensor *x = &m->setup.params.tensors[i];
-        const float *state = bt_optim_state(m->optim, i, k, x->offset);
-        if (state)
-            memcpy(at, state, x->count * sizeof *at);
-        else
-            memset(at, 0, x->count * sizeof *at);
+        const bt_range all = {x->offset, x->offset + x->count};
+        if (!bt_optim_read(m->optim, i, k, all, at)) memset(at, 0, x->count * sizeof *at);
         at += x->count;
     }
     *n = (size_t)(at - m->work) * sizeof *at;
@@ -304,8 +301,9 @@ void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
         const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k]);
         bt_tensor_slices(x, "weight", m->theta + x->offset, all, out);
         for (size_t s = 0; s < rule->n_states; s++)
-            bt_tensor_slices(x, rule->state_names[s], bt_optim_state(m->optim, k, s, x->offset),
-                             all, out);
+            bt_tensor_slices_in(x, rule->state_names[s], bt_optim_state(m->optim, k, s, x->offset),
+                                bt_optim_form(rule, (bt_states_kind)m->cfg.optim_states, s), all,
+                                out);
         if (m->momentum) bt_tensor_slices(x, "outer_momentum", m->momentum + x->offset, all, out);
         if (m->published != m->theta)
             bt_tensor_slices(x, "published", m->published + x->offset, all, out);

@@ -88,24 +88,27 @@ bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) {
     return collect(a, bt_model_grads(a->update->model), by, err);
 }
 
-static void put(const bt_whole_array *a, const bt_ckpt_slice *s, size_t at) {
+static void put(const bt_whole_array *a, const bt_ckpt_slice *s, bt_moment_form form, size_t at) {
     stretch r;
     for (size_t row = 0; next(s, at, &row, &r);)
-        memcpy((float *)s->data + r.in_slice, a->x + r.in_array, r.n * sizeof *a->x);
+        bt_moment_convert((unsigned char *)s->data + r.in_slice * bt_moment_bytes(form), form,
+                          a->x + r.in_array, BT_MOMENT_F32, r.n);
 }
 
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
     BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
-    for (size_t i = 0; i < a->held.n; i++) put(a, &a->held.at[i], a->held_at[i]);
+    for (size_t i = 0; i < a->held.n; i++) put(a, &a->held.at[i], BT_MOMENT_F32, a->held_at[i]);
     return BT_OK;
 }
 
-/* state k of this slice's tensor has the slice's name */
-static bool is_state(const bt_whole_array *a, const bt_ckpt_slice *s, size_t k) {
+/* state k of this slice's tensor has the slice's name; its form */
+static bool is_state(const bt_whole_array *a, const bt_ckpt_slice *s, size_t k,
+                     bt_moment_form *form) {
     const bt_params *p = bt_model_params(a->update->model);
     for (size_t i = 0; i < p->n; i++) {
         if (strcmp(p->tensors[i].name, s->tensor) != 0) continue;
         const bt_optim_rule *rule = bt_optim_rule_of(a->update->optimizer, &a->update->spans[i]);
+        *form = bt_optim_form(rule, a->update->states, k);
         return k < rule->n_states && strcmp(rule->state_names[k], s->state) == 0;
     }
     return false;
@@ -114,10 +117,11 @@ static bool is_state(const bt_whole_array *a, const bt_ckpt_slice *s, size_t k) 
 bt_code bt_whole_array_place_state(bt_whole_array *a, size_t k, bt_err *err) {
     bt_slices states = {.n = 0};
     size_t *at = NULL;
+    bt_moment_form form;
     BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
     const bt_code code = find_slices(a, OPTIMIZER, BT_STATE_RESUME, &states, &at, err);
     for (size_t i = 0; code == BT_OK && i < states.n; i++)
-        if (is_state(a, &states.at[i], k)) put(a, &states.at[i], at[i]);
+        if (is_state(a, &states.at[i], k, &form)) put(a, &states.at[i], form, at[i]);
     bt_slices_release(&states);
     free(at);
     return bt_agree(a->world, code, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/kernels/isa/isa_exact.h"
+#include "engine/kernels/isa/isa_moments.h"
 #include "engine/kernels/isa/isa_stats.h"
 #include "engine/kernels/table/half.h"
 
@@ -282,6 +283,7 @@ const bt_kernels bt_kernels_generic = {
     .adamw = adamw,
     BT_EXACT_SLOTS,
     BT_STATS_SLOTS,
+    BT_MOMENTS_SLOTS,
     .tern_codes = tern_codes,
     .tern_bytes = bt_generic_tern_bytes,
     .tern_pack = bt_generic_tern_pack,

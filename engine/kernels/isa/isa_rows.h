@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/kernels/isa/isa_exact.h"
+#include "engine/kernels/isa/isa_moments.h"
 #include "engine/kernels/isa/isa_stats.h"
 #include "engine/kernels/isa/isa_vec.h"
 #include "engine/kernels/table/kernels.h"
@@ -452,7 +453,7 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
     .scale = rows_scale, .to_bf16 = rows_to_bf16, .from_bf16 = rows_from_bf16, \
     .to_half = rows_to_half, .from_half = rows_from_half, .sum_squares = rows_sum_squares, \
     .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .tern_codes = rows_tern_codes, \
-    BT_EXACT_SLOTS, BT_STATS_SLOTS
+    BT_EXACT_SLOTS, BT_STATS_SLOTS, BT_MOMENTS_SLOTS
 
 #endif /* __AVX2__ */
 #endif

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/numbers/moment.h"
 #include "engine/base/status.h"
 #include "engine/kernels/table/exact.h"
 #include "engine/kernels/table/noise.h"
@@ -93,6 +94,10 @@ static inline bt_row_stat bt_row_lse_join(bt_row_stat x, bt_row_stat y) {
 typedef struct bt_lion { /* settings of one update */
     float grad_scale, lr, b1, b2, decay;
 } bt_lion;
+
+typedef struct bt_adamw { /* settings of one update; c1 = 1 - b1^t, c2 = 1 - b2^t */
+    float grad_scale, lr, b1, b2, eps, decay, c1, c2;
+} bt_adamw;
 
 typedef struct bt_kernels {
     const char *name;
@@ -186,6 +191,16 @@ typedef struct bt_kernels {
     /* Lion: g *= grad_scale; w -= lr * (sign(b1 m + (1-b1) g) + decay w); m = b2 m + (1-b2) g. A
      * sign near zero turns by rounding, so every set has the same bits */
     void (*lion)(float *w, const float *g, float *m, const bt_lion *h, size_t n);
+
+    /* ---- optimizer states in few bytes (moment.h): the same bits on every set ------------------ */
+    /* words[i] = bt_noise_word(key, lane + i) */
+    void (*noise_words)(uint32_t *words, uint32_t key, uint32_t lane, size_t n);
+    void (*moment_load)(float *y, const void *x, bt_moment_form form, size_t n);
+    /* rounded with 16 bits of each word: those from `shift` on */
+    void (*moment_store)(void *y, const float *x, bt_moment_form form, const uint32_t *words,
+                         int shift, size_t n);
+    /* adamw without fused multiply-add */
+    void (*adamw_even)(float *w, const float *g, float *m, float *v, const bt_adamw *h, size_t n);
 
     /* ---- statistics: isa_stats.h ------------------------------------------------------------- */
     void (*adamw_undo)(float *change, float *before, const float *w, const float *m, const float *v,

@@ -305,6 +305,39 @@ static void lion(const bt_kernels *k) {
     }
 }
 
+/* states of few bytes, their noise and the update between: the same bits on every set */
+static void moments(const bt_kernels *k) {
+    const bt_adamw h = {0.7f, 2e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f};
+    for (size_t i = 0; i < N_AWKWARD; i++) {
+        const size_t n = awkward[i];
+        float *g = floats(n), *w = floats(n), *m = floats(n), *v = abs_of(floats(n), n);
+        uint32_t *words = (uint32_t *)(void *)floats(n), *want = (uint32_t *)(void *)floats(n);
+        for (size_t j = 0; j < n; j += 3) m[j] *= 1e-8f, v[j] *= 1e-16f, g[j] *= 1e-8f;
+        for (size_t j = 0; j < n; j += 5) g[j] = v[j] = m[j] = 0;
+        k->noise_words(words, 77, 5, n);
+        G->noise_words(want, 77, 5, n);
+        same_bits("noise_words", words, want, n * 4);
+        float *ww = copy_of(w, n), *wm = copy_of(m, n), *wv = copy_of(v, n);
+        k->adamw_even(w, g, m, v, &h, n);
+        G->adamw_even(ww, g, wm, wv, &h, n);
+        same_bits("adamw_even w", w, ww, n * 4);
+        same_bits("adamw_even m", m, wm, n * 4);
+        same_bits("adamw_even v", v, wv, n * 4);
+        for (int f = BT_MOMENT_F32; f < BT_MOMENT_FORMS; f++) {
+            const bt_moment_form form = (bt_moment_form)f;
+            const size_t bytes = n * bt_moment_bytes(form);
+            float *x = f == BT_MOMENT_ULOG8 ? v : m, *a = floats(n), *b = floats(n);
+            k->moment_store(a, x, form, words, 16, n);
+            G->moment_store(b, x, form, words, 16, n);
+            same_bits("moment_store", a, b, bytes);
+            k->moment_load(ww, a, form, n);
+            G->moment_load(wm, b, form, n);
+            same_bits("moment_load", ww, wm, n * 4);
+        }
+        drop_all("moments");
+    }
+}
+
 static void tern_codes(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int sign = 0; sign < 2; sign++) {
@@ -368,9 +401,9 @@ static void statistics(const bt_kernels *k) {
 }
 
 static void (*const cases[])(const bt_kernels *) = {
-    rmsnorm,   rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope,
-    glu,       softmax_xent,     flat,       adamw,         lion,       tern_codes,    exact_sums,
-    statistics};
+    rmsnorm,    rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope,
+    glu,        softmax_xent,     flat,       adamw,         lion,       tern_codes,    exact_sums,
+    statistics, moments};
 
 static void run_set(const char *isa) {
     bt_err err = BT_ERR_INIT;

@@ -52,7 +52,11 @@ static inline bt_optim *model_optim(bt_model *m) {
     assert_non_null(spans);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
-        spans[i] = (bt_optim_span){t->offset, t->offset + t->count, t->decay, t->linear, 1};
+        spans[i] = (bt_optim_span){.begin = t->offset,
+                                   .end = t->offset + t->count,
+                                   .decay = t->decay,
+                                   .matrix = t->linear,
+                                   .lr_factor = 1};
     }
     if (bt_optim_create(&o, &cfg, spans, p->n, (bt_range){0, p->total}, &err) != BT_OK)
         fail_msg("%s", err.msg);

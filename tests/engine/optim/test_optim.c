@@ -22,6 +22,11 @@ static bt_optim_cfg cfg_of(bt_optim_id kind) {
     return (bt_optim_cfg){.kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.95};
 }
 
+static bt_optim_span span(size_t begin, size_t end, bool decay, bool matrix, float lr_factor) {
+    return (bt_optim_span){
+        .begin = begin, .end = end, .decay = decay, .matrix = matrix, .lr_factor = lr_factor};
+}
+
 static float *normals(uint64_t stream, float sigma) {
     float *x = malloc(N * sizeof *x);
     assert_non_null(x);
@@ -64,8 +69,8 @@ static void lion_formula(element *e, double g, double lr, double decay, int t) {
 static void follows(bt_optim_id kind,
                     void (*formula)(element *e, double g, double lr, double decay, int t)) {
     /* 100..112: padding, never touched */
-    const bt_optim_span spans[] = {
-        {0, 100, false, false, 1}, {112, 5000, true, true, 1}, {5000, N, false, true, 0.25f}};
+    const bt_optim_span spans[] = {span(0, 100, false, false, 1), span(112, 5000, true, true, 1),
+                                   span(5000, N, false, true, 0.25f)};
     bt_optim *o = optim_of(kind, spans, 3, 0, N);
     float *w = normals(1, 0.1f), padding[12];
     element *want = calloc(N, sizeof *want);
@@ -89,9 +94,9 @@ static void follows(bt_optim_id kind,
             fail_msg("%s: w[%zu] = %.9g, formula %.9g", bt_optim_info_of(kind)->name, i,
                      (double)w[i], want[i].w);
     for (size_t i = 112; i < N; i++) {
-        size_t span = i < 5000 ? 1 : 2;
-        assert_true(fabs((double)*bt_optim_state(o, span, 0, i) - want[i].m) < 1e-6);
-        const float *v = bt_optim_state(o, span, 1, i);
+        size_t which = i < 5000 ? 1 : 2;
+        assert_true(fabs((double)*(float *)bt_optim_state(o, which, 0, i) - want[i].m) < 1e-6);
+        const float *v = bt_optim_state(o, which, 1, i);
         assert_true(kind == BT_OPTIM_LION ? v == NULL : fabs((double)*v - want[i].v) < 1e-6);
     }
     bt_optim_destroy(o);
@@ -111,12 +116,13 @@ static void rules_follow_their_formulas(void **state) {
 /* states, names and bytes are those of each span's rule */
 static void states_are_those_of_the_rule(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {{0, 4096, true, true, 1}, {4096, 8192, false, false, 1}};
+    const bt_optim_span spans[] = {span(0, 4096, true, true, 1), span(4096, 8192, false, false, 1)};
     for (int k = 0; k < BT_OPTIM_COUNT; k++) {
         const bt_optim_info *info = bt_optim_info_of((bt_optim_id)k);
         size_t elems = 4096 * (info->matrices->n_states + info->rest->n_states);
         bt_optim *o = optim_of((bt_optim_id)k, spans, 2, 0, 8192);
-        assert_int_equal(bt_optim_bytes((bt_optim_id)k, spans, 2, (bt_range){0, 8192}),
+        assert_int_equal(bt_optim_bytes((bt_optim_id)k, BT_STATES_FP32, spans, 2,
+                                        (bt_range){0, 8192}),
                          elems * sizeof(float));
         for (size_t i = 0; i < 2; i++) {
             const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)k, &spans[i]);
@@ -135,7 +141,7 @@ static void states_are_those_of_the_rule(void **state) {
 /* the change told from the states is the change that was made */
 static void an_update_can_be_told_afterwards(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {{0, 5000, true, false, 1}, {5000, N, false, false, 1}};
+    const bt_optim_span spans[] = {span(0, 5000, true, false, 1), span(5000, N, false, false, 1)};
     const struct {
         size_t span, begin, end;
     } looks[] = {{0, 1000, 5000}, {1, 5000, N}, {0, 1001, 1002}, {1, 7000, 7000}};
@@ -172,8 +178,8 @@ static void an_update_can_be_told_afterwards(void **state) {
 /* three owners of a third each do what one owner of everything does, to the bit */
 static void ranges_equal_the_whole(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {
-        {0, 3000, true, true, 1}, {3008, 7000, false, true, 1}, {7008, N, true, false, 1}};
+    const bt_optim_span spans[] = {span(0, 3000, true, true, 1), span(3008, 7000, false, true, 1),
+                                   span(7008, N, true, false, 1)};
     const size_t cuts[] = {0, 3333, 6500, N};
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++) {
         float *whole = normals(1, 0.1f), *sliced = normals(1, 0.1f);
@@ -205,6 +211,76 @@ static void ranges_equal_the_whole(void **state) {
         free(sliced);
         free(whole);
     }
+}
+
+/* states in few bytes: a tensor cut into blocks of columns, each by itself and in two ranges, has the
+ * bits of the whole; the weights go where fp32 states take them */
+static void short_states_do_not_depend_on_cuts(void **state) {
+    (void)state;
+    enum { ROWS = 100, COLS = 100, HALF = COLS / 2 };
+    for (int kind = 0; kind < BT_OPTIM_COUNT; kind++)
+        for (int as = BT_STATES_BF16; as <= BT_STATES_LOG8; as++) {
+            bt_optim_cfg cfg = cfg_of((bt_optim_id)kind);
+            bt_optim *whole, *exact, *parts[3];
+            bt_err err = BT_ERR_INIT;
+            bt_optim_span one = span(0, N, true, true, 1), block[2];
+            one.name = 7;
+            one.first = 60000; /* a key changes inside */
+            one.cols = one.stride = COLS;
+            for (size_t b = 0; b < 2; b++) {
+                block[b] = one;
+                block[b].begin = b * N / 2;
+                block[b].end = block[b].begin + N / 2;
+                block[b].first += b * HALF;
+                block[b].cols = HALF;
+            }
+            float *w = normals(1, 0.1f), *near = normals(1, 0.1f), *cut = normals(1, 0.1f),
+                  *cut_g = normals(1, 1);
+            for (size_t i = 0; i < N; i++)
+                cut[i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF] = w[i];
+            assert_int_equal(bt_optim_create(&exact, &cfg, &one, 1, (bt_range){0, N}, &err), BT_OK);
+            cfg.states = (bt_states_kind)as;
+            cfg.seed = 3;
+            const bt_range ranges[] = {{0, 1777}, {1777, 7001}, {7001, N}};
+            assert_int_equal(bt_optim_create(&whole, &cfg, &one, 1, (bt_range){0, N}, &err), BT_OK);
+            for (size_t i = 0; i < 3; i++)
+                assert_int_equal(bt_optim_create(&parts[i], &cfg, block, 2, ranges[i], &err),
+                                 BT_OK);
+            bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
+            for (u.t = 1; u.t <= 6; u.t++) {
+                float *g = normals(20 + (uint64_t)u.t, 0.01f);
+                for (size_t i = 0; i < N; i++)
+                    cut_g[i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF] = g[i];
+                bt_optim_step(whole, w, g, &u);
+                bt_optim_step(exact, near, g, &u);
+                for (size_t i = 0; i < 3; i++) bt_optim_step(parts[i], cut, cut_g, &u);
+                free(g);
+            }
+            double apart = 0, moved = 0;
+            for (size_t i = 0; i < N; i++) {
+                const size_t at = i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF,
+                             b = at >= N / 2;
+                assert_memory_equal(&w[i], &cut[at], sizeof *w);
+                apart += fabs((double)w[i] - (double)near[i]);
+                moved += 6e-3;
+                for (size_t k = 0; k < BT_OPTIM_STATES; k++) {
+                    float x = 0, y = 0;
+                    const size_t part = at >= 7001 ? 2 : at >= 1777;
+                    const bool there = bt_optim_read(whole, 0, k, (bt_range){i, i + 1}, &x);
+                    assert_true(bt_optim_read(parts[part], b, k, (bt_range){at, at + 1}, &y) ==
+                                there);
+                    assert_true(x == y);
+                }
+            }
+            assert_true(apart < 0.2 * moved);
+            bt_optim_destroy(whole);
+            bt_optim_destroy(exact);
+            for (size_t i = 0; i < 3; i++) bt_optim_destroy(parts[i]);
+            free(w);
+            free(near);
+            free(cut);
+            free(cut_g);
+        }
 }
 
 static void bad_settings_are_refused(void **state) {
@@ -334,6 +410,7 @@ int main(void) {
         cmocka_unit_test(states_are_those_of_the_rule),
         cmocka_unit_test(an_update_can_be_told_afterwards),
         cmocka_unit_test(ranges_equal_the_whole),
+        cmocka_unit_test(short_states_do_not_depend_on_cuts),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(schedules),
     };

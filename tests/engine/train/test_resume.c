@@ -184,6 +184,39 @@ static void resumed_on_other_kernels_warns(void **state) {
         second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
 }
 
+/* states of one kind that go on as another: told once, losses near those of one kind; as the same
+ * kind: no word, and the bits of a run that was not interrupted */
+static void states_of_another_kind_are_converted(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"optim.states=fp32", "optim.states=bf16",
+                                        "optim.states=log8"};
+    for (int from = 0; from < 3; from++) {
+        bt_run_cfg cfg;
+        char command[160];
+        cfg_of(&cfg, "0", kinds[from]);
+        cfg.out[0] = '\0';
+        run(&cfg, &straight, "", NULL);
+        snprintf(command, sizeof command, "rm -rf '%s'", out_path);
+        assert_int_equal(system(command), 0);
+        cfg_of(&cfg, "5", kinds[from]);
+        run(&cfg, &first, "", NULL);
+        for (int to = 0; to < 3; to++) {
+            cfg_of(&cfg, "0", kinds[to]);
+            cfg.out[0] = '\0';
+            run(&cfg, &second, out_path, NULL);
+            assert_int_equal(second.n_steps, STEPS - 5);
+            assert_int_equal(fake_events_of(&second, "warning"), from != to);
+            for (size_t i = 0; i < second.n_steps; i++) {
+                const double want = straight.steps[5 + i].v[BT_MS_LOSS],
+                             got = second.steps[i].v[BT_MS_LOSS];
+                if (!(from == to ? got == want : fabs(got - want) < 0.02 * want))
+                    fail_msg("%s to %s, step %zu: loss %.9g, of one kind %.9g", kinds[from],
+                             kinds[to], 5 + i, got, want);
+            }
+        }
+    }
+}
+
 static void expect_refusal(const bt_run_cfg *cfg, const char *words) {
     bt_trainer_setup s = {.cfg = cfg, .resume_dir = out_path, .attempt = 1};
     bt_trainer *t = NULL;
@@ -256,6 +289,7 @@ int main(void) {
         cmocka_unit_test(init_from_takes_the_weights_only),
         cmocka_unit_test(version_1_goes_on),
         cmocka_unit_test(a_changing_run_goes_on),
+        cmocka_unit_test(states_of_another_kind_are_converted),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

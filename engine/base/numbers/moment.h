@@ -1,0 +1,110 @@
+/* moment.h - an optimizer's state in fewer bytes: the upper bits of an fp32, rounded at random.
+ *
+ *     form    bits                     least magnitude   largest
+ *     f32     32                       as fp32
+ *     bf16    1 + 8 + 7                as fp32
+ *     log8    1 + 5 + 2 (sign)         2^-29             14       first moment, momentum
+ *     ulog8   6 + 2 (never negative)   2^-58             112      second moment
+ *
+ * The 8-bit forms have four codes an octave, evenly spaced within it, and below their first octave
+ * (from 2^-27, 2^-56) go on evenly to zero. What is larger than the largest, or not finite, becomes
+ * the largest: updates with gradients that are not finite are not made at all.
+ *
+ * Between two codes the upper one is taken with a probability that makes the mean right: a code is
+ * (bits + noise) >> shift, as values between neighbours are evenly spaced in the bits of an fp32. 16
+ * bits of noise; the error of the mean is below 2^-16 of the distance of two codes. A value that has
+ * a code gets it whatever the noise. Noise 0x8000 rounds to the nearest.
+ *
+ * No scale is shared by several elements: a state's bits do not depend on how tensors are cut.
+ * Plain loops over these functions compile to vectors. Any thread. */
+#ifndef BT_ENGINE_BASE_NUMBERS_MOMENT_H
+#define BT_ENGINE_BASE_NUMBERS_MOMENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef enum {
+    BT_MOMENT_F32,
+    BT_MOMENT_BF16,
+    BT_MOMENT_LOG8,
+    BT_MOMENT_ULOG8,
+    BT_MOMENT_FORMS
+} bt_moment_form;
+
+static inline size_t bt_moment_bytes(bt_moment_form f) {
+    return f == BT_MOMENT_F32 ? 4 : f == BT_MOMENT_BF16 ? 2 : 1;
+}
+
+#define BT_MOMENT_NEAREST 0x8000u
+
+enum {
+    BT_MOMENT_SHIFT = 21,  /* of the 8-bit forms: two bits of the fraction stay */
+    BT_MOMENT_FIRST = 100, /* exponent of log8's first octave, as fp32 has it: 2^-27 */
+    BT_MOMENT_UFIRST = 71  /* of ulog8's: 2^-56 */
+};
+
+static inline float bt_moment_float(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline uint32_t bt_moment_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* all ones where it holds: conditions in vectors */
+static inline uint32_t bt_moment_if(int holds) { return 0u - (uint32_t)holds; }
+static inline uint32_t bt_moment_pick(uint32_t mask, uint32_t yes, uint32_t no) {
+    return (yes & mask) | (no & ~mask);
+}
+
+/* noise: 16 bits; NaN stays NaN */
+static inline uint16_t bt_moment_to_bf16(float x, uint32_t noise) {
+    const uint32_t bits = bt_moment_bits(x);
+    uint32_t size = bits & 0x7fffffffu;
+    size = bt_moment_pick(bt_moment_if((int32_t)size > 0x7fc00000), 0x7fc00000u, size);
+    return (uint16_t)((size + noise) >> 16 | (bits >> 16 & 0x8000u));
+}
+static inline float bt_moment_of_bf16(uint16_t x) { return bt_moment_float((uint32_t)x << 16); }
+
+/* a magnitude as code 0 .. last; first: the first octave's exponent. Below that octave adding its
+ * beginning makes spaces even */
+static inline uint32_t bt_moment_code(uint32_t size, uint32_t noise, uint32_t first,
+                                      uint32_t last) {
+    const uint32_t begin = first << 23, low = bt_moment_if((int32_t)size < (int32_t)begin);
+    const uint32_t x = bt_moment_bits(bt_moment_float(size) + bt_moment_float(begin & low));
+    const uint32_t code = ((x + (noise << 5) + 16u) >> BT_MOMENT_SHIFT) - ((first - 1) << 2) -
+                          (low & 4u);
+    return bt_moment_pick(bt_moment_if((int32_t)code > (int32_t)last), last, code);
+}
+static inline uint32_t bt_moment_size(uint32_t code, uint32_t first) {
+    const uint32_t low = bt_moment_if((int32_t)code < 4);
+    const uint32_t x = (code + (low & 4u) + ((first - 1) << 2)) << BT_MOMENT_SHIFT;
+    return bt_moment_bits(bt_moment_float(x) - bt_moment_float((first << 23) & low));
+}
+
+static inline uint8_t bt_moment_to_log8(float x, uint32_t noise) {
+    const uint32_t bits = bt_moment_bits(x);
+    return (uint8_t)(bt_moment_code(bits & 0x7fffffffu, noise, BT_MOMENT_FIRST, 0x7f) |
+                     (bits >> 24 & 0x80u));
+}
+static inline float bt_moment_of_log8(uint8_t x) {
+    return bt_moment_float(bt_moment_size(x & 0x7fu, BT_MOMENT_FIRST) | (uint32_t)(x & 0x80u)
+                                                                            << 24);
+}
+/* a negative number is as its magnitude */
+static inline uint8_t bt_moment_to_ulog8(float x, uint32_t noise) {
+    return (uint8_t)bt_moment_code(bt_moment_bits(x) & 0x7fffffffu, noise, BT_MOMENT_UFIRST, 0xff);
+}
+static inline float bt_moment_of_ulog8(uint8_t x) {
+    return bt_moment_float(bt_moment_size(x, BT_MOMENT_UFIRST));
+}
+
+/* n elements of one form as another, rounded to the nearest */
+void bt_moment_convert(void *to, bt_moment_form to_form, const void *from, bt_moment_form from_form,
+                       size_t n);
+
+#endif

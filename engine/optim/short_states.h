@@ -1,0 +1,28 @@
+/* short_states.h - a rule's step where its states are kept in fewer bytes than fp32 (moment.h): some
+ * hundred elements at a time are read, updated in fp32 and rounded, all in the first cache.
+ *
+ * The noise of element e of the whole tensor: key of (seed, tensor, update, e / 2^16), word e % 2^16
+ * of it (noise.h); state 0 takes the lower 16 bits of the word, state 1 the upper. Private to
+ * engine/optim. */
+#ifndef BT_ENGINE_OPTIM_SHORT_STATES_H
+#define BT_ENGINE_OPTIM_SHORT_STATES_H
+
+#include "engine/optim/optim.h"
+
+typedef struct bt_short_states { /* of one tensor in one range; all borrowed */
+    const bt_optim_rule *rule;
+    const bt_optim_cfg *cfg;
+    const bt_optim_span *span;
+    size_t begin, n; /* elements of the flat array */
+    float *w;        /* of element `begin`, as g and state */
+    const float *g;
+    void *state[BT_OPTIM_STATES];
+} bt_short_states;
+
+/* the pool's threads share it */
+void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u);
+/* states of elements begin + at .. as fp32, state k at out + k * apart; of fp32 states as well. Any
+ * thread */
+void bt_short_states_load(const bt_short_states *s, size_t at, size_t n, float *out, size_t apart);
+
+#endif
