@@ -116,7 +116,7 @@ bool ckpt_source_touches(const ckpt_source *r, const bt_ckpt_slice *w) {
     for (size_t i = lower_bound(r, &key); i < r->n && is_of(&r->sections[i], w); i++) {
         const section_head *h = &r->sections[i].head;
         const rows have = rows_of(h->first, h->count, h->width, h->stride);
-        if (common(&want, NULL, &have, NULL, 1) > 0) return true;
+        if (common(&want, NULL, &have, NULL, NULL) > 0) return true;
     }
     return false;
 }
