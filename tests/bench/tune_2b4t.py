@@ -121,7 +121,7 @@ def main():
         store = sqlite3.connect(db)
         steps = [r[0] / 1e3 for r in store.execute("SELECT step_ms FROM steps ORDER BY step")][1:] or [float("nan")]
         counted = store.execute("SELECT avg(counted) FROM steps").fetchone()[0]
-        profile = [r[0] for r in store.execute("SELECT message FROM events WHERE kind IN ('profile') ORDER BY id")]
+        profile = [r[0] for r in store.execute("SELECT title FROM events WHERE kind = 'profile' ORDER BY seq")]
         ranks = planned["ranks"]
         out = {"pss_mib": largest, "vmhwm_mib": {f"{pid} {name}": mib for pid, (name, mib) in own.items()}, "planned_mib": [r["bytes"] / 2**20 for r in ranks],
                "tokens": tokens, "counted": counted, "step_s": steps, "tokens_per_s": tokens / min(steps), "tokens_per_s_median": tokens / statistics.median(steps),
