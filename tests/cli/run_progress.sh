@@ -34,5 +34,5 @@ bar exporting export long --what rank_steps --format jsonl --out rows.jsonl
 quiet exporting export long --what rank_steps --out rows.csv
 bar exporting export long --format tensorboard --out tb
 quiet exporting export long --format tensorboard --out tb
-bar exporting export long --format trace --from 0 --to 2000 --out trace.json
+bar exporting export long --format trace --from 0 --to 6000 --out trace.json
 finish

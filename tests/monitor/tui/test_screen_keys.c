@@ -153,7 +153,7 @@ static void lists_are_filtered_and_sorted(void **state) {
     shows("~9t~", "tokens_per_s");
     hides("~9~", "tokens_per_s");
     shows("~9ttt~G~", "one row for each staleness of updates");
-    shows("~9ttt~Gkkkkkkkk~", "one row for each pair of ranks that exchange");
+    shows("~9ttt~Gkkkkkkkkkk~", "one row for each pair of ranks that exchange");
     shows("~9~/val\r~", "cross-entropy per token of the validation split");
     shows("~2jj~", "without rank");
     shows("~7jk~", "▸demo");
