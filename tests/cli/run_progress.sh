@@ -10,7 +10,7 @@ bar() {
     local word=$1; shift
     local line
     line=$(printf '%q ' "$BITRAIN" "$@")
-    TERM=xterm timeout 100 script -qec "$line" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? on a terminal: $*"
+    BITRAIN_TEST_PROGRESS=1 TERM=xterm timeout 100 script -qec "$line" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? on a terminal: $*"
     tr '\r' '\n' <tty | grep -qE "$word [█░#-]{24} +[0-9]+ %" || fault "no bar '$word' of: bitrain $*: $(tail -c 300 tty)"
 }
 quiet() {
@@ -34,5 +34,5 @@ bar exporting export long --what rank_steps --format jsonl --out rows.jsonl
 quiet exporting export long --what rank_steps --out rows.csv
 bar exporting export long --format tensorboard --out tb
 quiet exporting export long --format tensorboard --out tb
-bar exporting export long --format trace --from 0 --to 6000 --out trace.json
+bar exporting export long --format trace --from 0 --to 2000 --out trace.json
 finish
