@@ -182,14 +182,15 @@ void bt_job_stop_now(bt_job *job) {
     if (job->child.pid > 0) bt_proc_kill_session(job->child.pid, 0);
 }
 
-static const int64_t TOGETHER_NS = 1000000000;
+static const int64_t TOGETHER_NS = 1000000000, PRESSES_NS = 100000000;
 
 void bt_job_signal(bt_job *job, int sig) {
     bt_err err = BT_ERR_INIT;
     const int64_t now = bt_now_ns();
     /* `timeout` signals us and then our process group: two that come together are one request. Two
-     * Ctrl-C are a person's */
-    if (sig != SIGINT && job->signal_ns && now - job->signal_ns < TOGETHER_NS) return;
+     * Ctrl-C may be a person's, who does not press a tenth of a second after the first */
+    const int64_t together = sig == SIGINT ? PRESSES_NS : TOGETHER_NS;
+    if (job->signal_ns && now - job->signal_ns < together) return;
     if (!job->signal_ns) job->signal_ns = now;
     /* the notice before the time limit, and the limit itself: what saves may go on until SIGKILL */
     if (sig == SIGTERM && job->result->signal && bt_proc_batch_job()) return;

@@ -39,6 +39,10 @@ go group 5
 kill -TERM $job; kill -TERM $job
 ended group 143 stopped
 saved group || fault "two SIGTERM at a time: nothing saved"
+go_int pair 5
+kill -INT $job; kill -INT $job                  # `timeout -s INT`
+ended pair 130 stopped
+saved pair || fault "two SIGINT at a time: nothing saved"
 go again 5
 kill -TERM $job; sleep 1.2; kill -TERM $job 2>/dev/null
 wait $job; [ $? -eq 143 ] || fault "a second SIGTERM after a second does not end the run"
@@ -50,7 +54,7 @@ saved once || fault "SIGINT: nothing saved"
 
 go_int twice 5
 before=$(ls runs/twice/step-* 2>/dev/null | wc -l)
-kill -INT $job; sleep 0.01; kill -INT $job
+kill -INT $job; sleep 0.15; kill -INT $job 2>/dev/null
 ended twice 130 stopped
 q "SELECT title FROM events WHERE run='twice'" | grep -q "stopping at once" || saved twice || fault "the second SIGINT left no trace"
 
