@@ -31,9 +31,10 @@ typedef struct hook {
     void *ctx;
 } hook;
 
-/* SHARE: parts of a span that its thread takes at a time while threads are uneven; CALM: regions
- * without a sign of that, after which a thread takes its whole span at once again */
-enum { SHARE = 8, CALM = 256, UNEVEN_NS = 20000 };
+/* While threads are uneven a thread takes half of what is left of its span at a time, at least an
+ * eighth of the span (SHARE): each part opens the panels of its products anew. They are uneven
+ * after two signs within NEAR regions, until CALM regions pass without one. */
+enum { SHARE = 8, NEAR = 64, CALM = 256, UNEVEN_NS = 20000 };
 
 /* of a span's begin: units that its own thread alone may take */
 static const uint32_t OWN_ONLY = 1u << 31;
@@ -52,7 +53,9 @@ static struct {
     /* workers in futex_wait, and the caller: nobody asleep saves the system call */
     _Atomic uint32_t asleep;
     _Atomic int quit;
-    _Atomic int uneven; /* regions until threads take whole spans again */
+    _Atomic int uneven;      /* regions until threads take whole spans again */
+    _Atomic uint32_t stolen; /* units that threads have taken of others' spans in this region */
+    int since;               /* regions since the last sign of unevenness */
     size_t n, grain;
     bt_range_fn fn;
     void *ctx;
@@ -99,20 +102,21 @@ static uint64_t span_of(uint64_t begin, uint64_t end) { return begin << 32 | end
 static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
 static uint32_t span_end(uint64_t s) { return (uint32_t)s; }
 
-static uint32_t own_share(uint64_t first) {
-    const uint32_t units = span_end(first) - (span_begin(first) & ~OWN_ONLY);
-    if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return units ? units : 1;
-    return units / SHARE ? units / SHARE : 1;
+/* what a thread may take at a time of a span of so many units, of which some are left */
+static uint32_t share_of(uint32_t units, uint32_t left) {
+    if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return left;
+    return left / 2 > units / SHARE ? left / 2 : units / SHARE ? units / SHARE : 1;
 }
 
-/* up to `most` units of the front of a span, or of the half at its back; [*begin, *end) */
-static bool take(slot *from, bool back, uint32_t most, uint32_t *begin, uint32_t *end) {
+/* some units of the front of a span of `units`, or of the half at its back; [*begin, *end) */
+static bool take(slot *from, bool back, uint32_t units, uint32_t *begin, uint32_t *end) {
     uint64_t s = atomic_load_explicit(&from->span, memory_order_acquire), rest;
     do {
         const uint32_t own_only = span_begin(s) & OWN_ONLY, b = span_begin(s) & ~OWN_ONLY,
                        e = span_end(s);
         if (b >= e || (back && own_only)) return false;
         uint32_t n = back ? (e - b + 1) / 2 : e - b;
+        const uint32_t most = share_of(units, n);
         if (n > most) n = most;
         *begin = back ? e - n : b;
         *end = *begin + n;
@@ -132,13 +136,13 @@ static void do_units(int thread, uint32_t begin, uint32_t end) {
 static void work(int thread) {
     slot *own = &pool.slots[thread];
     uint32_t begin, end;
-    const uint32_t most = own_share(atomic_load_explicit(&own->span, memory_order_relaxed));
-    while (take(own, false, most, &begin, &end)) do_units(thread, begin, end);
+    const uint64_t first = atomic_load_explicit(&own->span, memory_order_relaxed);
+    const uint32_t units = span_end(first) - (span_begin(first) & ~OWN_ONLY);
+    while (take(own, false, units, &begin, &end)) do_units(thread, begin, end);
     for (int i = 1; i < pool.count; i++) {
         slot *other = &pool.slots[(thread + i) % pool.count];
-        while (take(other, true, most, &begin, &end)) {
-            if (atomic_load_explicit(&pool.uneven, memory_order_relaxed))
-                atomic_store_explicit(&pool.uneven, CALM, memory_order_relaxed);
+        while (take(other, true, units, &begin, &end)) {
+            atomic_fetch_add_explicit(&pool.stolen, end - begin, memory_order_relaxed);
             do_units(thread, begin, end);
         }
     }
@@ -219,18 +223,24 @@ int bt_threads_poll(void) {
     return pool.n_hooks;
 }
 
-/* A thread that waited for the others for a quarter of a region: something else has a core of theirs. */
-static void note_unevenness(int64_t began, int64_t ended) {
+/* Signs that something else has a core of a thread: another waited for a quarter of the region, or
+ * did a quarter of its span for it. */
+static void note_unevenness(int64_t began, int64_t ended, uint64_t units) {
     int64_t first = ended;
     for (int i = 0; i < pool.count; i++) {
         int64_t at = atomic_load_explicit(&pool.slots[i].done_ns, memory_order_relaxed);
         if (at > began && at < first) first = at;
     }
+    const int64_t waited = ended - first;
     int left = atomic_load_explicit(&pool.uneven, memory_order_relaxed);
-    if (ended - first > UNEVEN_NS && ended - first > (ended - began) / 4)
-        left = CALM;
-    else if (left > 0)
+    if ((waited > UNEVEN_NS && waited > (ended - began) / 4) ||
+        4 * (uint64_t)pool.count * atomic_load_explicit(&pool.stolen, memory_order_relaxed) >
+            units) {
+        if (pool.since <= NEAR || left > 0) left = CALM;
+        pool.since = 0;
+    } else if (left > 0)
         left--;
+    if (pool.since <= NEAR) pool.since++;
     atomic_store_explicit(&pool.uneven, left, memory_order_relaxed);
 }
 
@@ -243,6 +253,7 @@ static void run_region(size_t n, size_t grain, bool each, bt_range_fn fn, void *
     pool.fn = fn;
     pool.ctx = ctx;
     atomic_store_explicit(&pool.left, (uint32_t)units, memory_order_relaxed);
+    atomic_store_explicit(&pool.stolen, 0, memory_order_relaxed);
     for (uint64_t t = 0; t < count; t++)
         atomic_store_explicit(&pool.slots[t].span,
                               span_of(units * t / count | (each ? OWN_ONLY : 0),
@@ -252,7 +263,7 @@ static void run_region(size_t n, size_t grain, bool each, bt_range_fn fn, void *
     futex_wake_all(&pool.generation);
     work(0);
     wait_change(&pool.left, 0, 1, 1);
-    if (!each) note_unevenness(began, bt_now_ns());
+    if (!each) note_unevenness(began, bt_now_ns(), units);
 }
 
 void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
