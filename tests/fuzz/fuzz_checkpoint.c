@@ -10,21 +10,14 @@
 
 #include "engine/ckpt/memory_format.h"
 #include "engine/ckpt/memory_state.h"
+#include "tests/fuzz/fuzz_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { GENERATION = 0x1234, STEP = 7 };
-static char folder[64];
-
-static void remove_folder(void) {
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (system(command) != 0) _exit(1);
-}
-
 static void put(const char *name, const void *data, size_t n) {
     char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd < 0 || write(fd, data, n) != (ssize_t)n) abort();
     close(fd);
@@ -43,14 +36,14 @@ static void read_manifest(const uint8_t *body, size_t n, bool sealed) {
         free(text);
     } else
         put("manifest.json", body, n);
-    if (ckpt_manifest_read(folder, &m, &err) != BT_OK) {
+    if (ckpt_manifest_read(dir, &m, &err) != BT_OK) {
         if (!err.msg[0]) abort();
         return;
     }
     for (size_t i = 0; i < m.n_files; i++) {
         /* nothing outside the folder is named */
         if (!ckpt_file_name_ok(m.files[i].name) || strchr(m.files[i].name, '/')) abort();
-        (void)(ckpt_file_open(folder, &m.files[i], m.generation, m.meta.step, NULL, NULL, &err) ==
+        (void)(ckpt_file_open(dir, &m.files[i], m.generation, m.meta.step, NULL, NULL, &err) ==
                BT_OK);
     }
     ckpt_manifest_release(&m);
@@ -109,13 +102,13 @@ static void read_file(const uint8_t *data, size_t n, bool sealed) {
     ckpt_file_name(f.name, sizeof f.name, 0, GENERATION);
     ckpt_hash_hex(f.hash, copy, n);
     put(f.name, copy, n);
-    if (ckpt_file_open(folder, &f, GENERATION, STEP, &fd, &sections, &err) == BT_OK) {
+    if (ckpt_file_open(dir, &f, GENERATION, STEP, &fd, &sections, &err) == BT_OK) {
         for (uint64_t i = 0; i < f.n_sections; i++)
             if (sections[i].data_offset + sections[i].head.count * sections[i].head.elem_bytes > n)
                 abort();
         close(fd);
         free(sections);
-        (void)(ckpt_file_verify(folder, &f, GENERATION, STEP, &err) == BT_OK);
+        (void)(ckpt_file_verify(dir, &f, GENERATION, STEP, &err) == BT_OK);
     } else if (!err.msg[0])
         abort();
     free(copy);
@@ -156,7 +149,7 @@ static void read_memory(const uint8_t *data, size_t n, bool sealed) {
     }
     put(MEMORY_PREFIX "one", segment, bytes);
     free(segment);
-    if (bt_memory_state_find(folder, &id, &meta)) {
+    if (bt_memory_state_find(dir, &id, &meta)) {
         const bt_ckpt_slice want[] = {{.tensor = "embed",
                                        .state = "weight",
                                        .tensor_elems = 100,
@@ -176,19 +169,14 @@ static void read_memory(const uint8_t *data, size_t n, bool sealed) {
                                        .width = 2,
                                        .stride = 10}};
         for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-            if (bt_memory_state_load(folder, &id, &want[i], 1, &err) != BT_OK && !err.msg[0])
-                abort();
+            if (bt_memory_state_load(dir, &id, &want[i], 1, &err) != BT_OK && !err.msg[0]) abort();
     }
     bt_ckpt_meta_release(&meta);
-    bt_memory_state_drop(folder);
+    bt_memory_state_drop(dir);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    if (!folder[0]) {
-        strcpy(folder, "/dev/shm/bt-fuzz-XXXXXX");
-        if (!mkdtemp(folder)) abort();
-        atexit(remove_folder);
-    }
+    (void)make_dir();
     if (n == 0) return 0;
     if (data[0] & 4)
         read_memory(data + 1, n - 1, data[0] & 2);

@@ -15,16 +15,9 @@
 #include "monitor/job/launch/host_file.h"
 #include "monitor/job/launch/output.h"
 #include "monitor/job/spare_socket.h"
+#include "tests/fuzz/fuzz_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static char dir[64];
-
-static void remove_dir(void) {
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (system(command) != 0) _exit(1);
-}
 
 static void count_note(void *ctx, const char *text) { *(size_t *)ctx += strlen(text); }
 
@@ -125,11 +118,7 @@ static void as_rates(const uint8_t *data, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    if (!dir[0]) {
-        strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");
-        if (!mkdtemp(dir)) abort();
-        atexit(remove_dir);
-    }
+    (void)make_dir();
     if (n == 0) return 0;
     switch (data[0] % 5) {
     case 0: as_output(data + 1, n - 1); break;

@@ -7,26 +7,20 @@
 #include <unistd.h>
 
 #include "store/store.h"
+#include "tests/fuzz/fuzz_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static char dir[64], path[96];
+static char path[96];
 static bt_db *db;
 static struct stat before;
 
-static void remove_dir(void) {
-    char command[96];
-    bt_db_close(db);
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (system(command) != 0) _exit(1);
-}
+static void close_db(void) { bt_db_close(db); }
 
 static void begin(void) {
     bt_err err = BT_ERR_INIT;
     bt_writer *w;
-    strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");
-    if (!mkdtemp(dir)) abort();
-    atexit(remove_dir);
+    atexit(close_db); /* before the folder goes */
     snprintf(path, sizeof path, "%s/m.db", dir);
     const bt_run_start start = {
         .name = "fuzz", .reason = "start", .out_dir = dir, .argv = "fuzz", .config_json = "{}"};
@@ -49,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     bt_err err = BT_ERR_INIT;
     struct stat now;
     size_t sum = 0;
-    if (!db) begin();
+    if (make_dir()) begin();
     char *sql = malloc(n + 1);
     memcpy(sql, data, n);
     sql[n] = '\0';

@@ -10,16 +10,9 @@
 #include "engine/base/clock.h"
 #include "monitor/job/control_server.h"
 #include "monitor/job/health/rank_progress.h"
+#include "tests/fuzz/fuzz_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static char dir[64];
-
-static void remove_dir(void) {
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (system(command) != 0) _exit(1);
-}
 
 static bt_code on_request(void *ctx, const char *verb, const char *arg, const char *who,
                           bt_text *answer, bt_err *err) {
@@ -73,11 +66,7 @@ static void as_places(const uint8_t *data, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    if (!dir[0]) {
-        strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");
-        if (!mkdtemp(dir)) abort();
-        atexit(remove_dir);
-    }
+    (void)make_dir();
     if (n == 0) return 0;
     if (data[0] & 1)
         as_places(data + 1, n - 1);

@@ -11,16 +11,9 @@
 #include "store/record/ring.h"
 #include "store/record/wire_frame.h"
 #include "store/wire/wire.h"
+#include "tests/fuzz/fuzz_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
-static char dir[64];
-
-static void remove_dir(void) {
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir);
-    if (system(command) != 0) _exit(1);
-}
 
 /* what is delivered is sound: texts end, numbers of rows are those that were sent */
 static size_t said;
@@ -104,11 +97,7 @@ static void as_record(const uint8_t *data, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    if (!dir[0]) {
-        strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");
-        if (!mkdtemp(dir)) abort();
-        atexit(remove_dir);
-    }
+    (void)make_dir();
     if (n == 0) return 0;
     switch (data[0] % 3) {
     case 0: as_frames(data + 1, n - 1); break;
