@@ -14,8 +14,6 @@ import {
   env,
   figure,
   harmless,
-  killAll,
-  launch,
   newContext,
   newPage,
   nth,
@@ -26,6 +24,7 @@ import {
   serve,
   sql,
   start,
+  tested,
   token,
   truth,
   walked,
@@ -494,12 +493,7 @@ async function report({ browser }) {
   await accessible(page, "report");
 }
 
-const browser = await launch();
-const clock = setTimeout(() => {
-  console.error("out of time");
-  process.exit(1);
-}, 210000);
-try {
+await tested(async (browser) => {
   const { server, port } = await serve(0, "--control");
   const viewport = { width: 1280, height: 2600 };
   const context = await newContext(browser, { viewport, colorScheme: "light" });
@@ -517,10 +511,4 @@ try {
   await liveRun(world);
   await end(world.server, "SIGTERM");
   await report(world);
-  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
-  console.log("every page drew, and said what the store says");
-} finally {
-  clearTimeout(clock);
-  killAll();
-  await browser.close();
-}
+}, "every page drew, and said what the store says");

@@ -89,6 +89,24 @@ export function plain(text) {
 
 // ---- browsers and pages
 
+/** A whole test: body gets a browser; no problem may be left, and it ends within a time. */
+export async function tested(body, done) {
+  const browser = await launch();
+  const clock = setTimeout(() => {
+    console.error("out of time");
+    process.exit(1);
+  }, 210000);
+  try {
+    await body(browser);
+    assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
+    console.log(done);
+  } finally {
+    clearTimeout(clock);
+    killAll();
+    await browser.close();
+  }
+}
+
 export function launch() {
   return chromium.launch({
     executablePath: env.BT_CHROMIUM || "/usr/bin/chromium",

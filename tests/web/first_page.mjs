@@ -9,13 +9,12 @@ import {
   env,
   figure,
   harmless,
-  killAll,
-  launch,
   newContext,
   newPage,
   problems,
   serve,
   sql,
+  tested,
   token,
   truth,
   walked,
@@ -335,12 +334,7 @@ async function mayNot(context) {
   await end(server, "SIGTERM");
 }
 
-const browser = await launch();
-const clock = setTimeout(() => {
-  console.error("out of time");
-  process.exit(1);
-}, 210000);
-try {
+await tested(async (browser) => {
   const { port } = await serve(0, "--control");
   const url = `http://127.0.0.1:${port}`;
   const viewport = { width: 1280, height: 2600 };
@@ -364,10 +358,4 @@ try {
   await mayNot(context);
   await resumes(context, page, url);
   await starts(page, url);
-  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
-  console.log("the first page answers the first question");
-} finally {
-  clearTimeout(clock);
-  killAll();
-  await browser.close();
-}
+}, "the first page answers the first question");

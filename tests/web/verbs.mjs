@@ -4,13 +4,11 @@ import assert from "node:assert";
 import { existsSync } from "node:fs";
 import {
   accessible,
-  killAll,
-  launch,
   newContext,
   newPage,
-  problems,
   serve,
   sql,
+  tested,
   token,
   truth,
 } from "./browser_kit.mjs";
@@ -208,12 +206,7 @@ async function readOnly(context) {
   await other.close();
 }
 
-const browser = await launch();
-const clock = setTimeout(() => {
-  console.error("out of time");
-  process.exit(1);
-}, 210000);
-try {
+await tested(async (browser) => {
   const { port } = await serve(0, "--control");
   const url = `http://127.0.0.1:${port}`;
   const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
@@ -228,10 +221,4 @@ try {
   await readOnly(context);
   await removes(url, "short", false);
   await removes(url, "live-2", true);
-  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
-  console.log("every verb does what it says, in every state");
-} finally {
-  clearTimeout(clock);
-  killAll();
-  await browser.close();
-}
+}, "every verb does what it says, in every state");
