@@ -222,6 +222,12 @@ void bt_json_int(bt_json *j, const char *key, int64_t v) {
     bt_text_printf(j->out, "%lld", (long long)v);
 }
 
+void bt_json_ints(bt_json *j, const char *key, const int64_t *v, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, v[i]);
+    bt_json_end(j, ']');
+}
+
 void bt_json_bool(bt_json *j, const char *key, bool v) {
     before_value(j, key);
     bt_text_put(j->out, v ? "true" : "false");

@@ -44,6 +44,7 @@ void bt_json_num(bt_json *j, const char *key, double v);
 /* the same with at most so many significant digits, 1 to 17 */
 void bt_json_rounded(bt_json *j, const char *key, double v, int digits);
 void bt_json_int(bt_json *j, const char *key, int64_t v);
+void bt_json_ints(bt_json *j, const char *key, const int64_t *v, size_t n); /* an array */
 void bt_json_bool(bt_json *j, const char *key, bool v);
 void bt_json_null(bt_json *j, const char *key);
 void bt_json_raw(bt_json *j, const char *key, const char *json); /* already JSON */

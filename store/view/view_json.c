@@ -110,12 +110,6 @@ static void points(bt_json *j, const char *key, const double *v, const int64_t *
     bt_json_end(j, ']');
 }
 
-static void integers(bt_json *j, const char *key, const int64_t *v, size_t n) {
-    bt_json_array(j, key);
-    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, v[i]);
-    bt_json_end(j, ']');
-}
-
 static void series(const bt_view *v, bt_json *j) {
     bt_json_array(j, "series");
     for (int i = 0; i < v->n_series; i++) {
@@ -133,13 +127,13 @@ static void series(const bt_view *v, bt_json *j) {
         bt_json_num(j, "low", s->low);
         bt_json_num(j, "high", s->high);
         numbers(j, "x", s->x, s->n);
-        integers(j, "step", s->step, s->n);
+        bt_json_ints(j, "step", s->step, s->n);
         points(j, "first", s->first, s->count, s->n);
         points(j, "last", s->last, s->count, s->n);
         points(j, "min", s->min, s->count, s->n);
         points(j, "max", s->max, s->count, s->n);
         points(j, "mean", s->mean, s->count, s->n);
-        integers(j, "n", s->count, s->n);
+        bt_json_ints(j, "n", s->count, s->n);
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -271,7 +265,7 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
     bt_json_bool(j, "exact", h->exact);
     bt_json_num(j, "low", h->low);
     bt_json_num(j, "high", h->high);
-    integers(j, "step", h->step, h->cols);
+    bt_json_ints(j, "step", h->step, h->cols);
     numbers(j, "time_s", h->time_s, h->cols);
     bt_json_array(j, "cells");
     for (size_t k = 0; k < h->rows; k++) numbers(j, NULL, h->cell + k * h->cols, h->cols);

@@ -17,12 +17,6 @@ static void put_numbers(bt_json *j, const char *key, const double *v, size_t n) 
     bt_json_end(j, ']');
 }
 
-static void put_counts(bt_json *j, const char *key, const int64_t *v, size_t n) {
-    bt_json_array(j, key);
-    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, v[i]);
-    bt_json_end(j, ']');
-}
-
 static void put_series(const bt_view_series *s, bt_json *j) {
     bt_json_object(j, NULL);
     bt_json_str(j, "metric", s->key);
@@ -32,9 +26,9 @@ static void put_series(const bt_view_series *s, bt_json *j) {
     bt_json_array(j, "x"); /* tokens and bytes are whole numbers of more than seven digits */
     for (size_t i = 0; i < s->n; i++) bt_json_rounded(j, NULL, s->x[i], 15);
     bt_json_end(j, ']');
-    put_counts(j, "step", s->step, s->n);
+    bt_json_ints(j, "step", s->step, s->n);
     put_numbers(j, "mean", s->mean, s->n);
-    put_counts(j, "n", s->count, s->n);
+    bt_json_ints(j, "n", s->count, s->n);
     bt_json_end(j, '}');
 }
 
