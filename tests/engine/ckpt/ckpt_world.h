@@ -67,4 +67,17 @@ static inline void check_ok(bt_code code, const bt_err *err) {
     if (code != BT_OK) fail_msg("%s: %s", bt_code_name(code), err->msg);
 }
 
+/* weights and a moment of two tensors; saved: NULL, or what bt_ckpt_save tells */
+static inline bt_code save_world(world *s, const bt_ckpt_meta *meta, int keep, bt_ckpt_saved *saved,
+                                 bt_err *err) {
+    bt_ckpt_slice slices[] = {
+        {"embed", "weight", N_EMBED, 0, 400, s->embed, 0, 0, BT_CKPT_F32, false},
+        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m, 0, 0, BT_CKPT_F32, false},
+    };
+    const bt_ckpt_job job = {.dir = s->dir, .meta = meta, .slices = slices, .n = 4, .keep = keep};
+    return bt_ckpt_save(bt_comm_world(), &job, saved, err);
+}
+
 #endif

@@ -15,17 +15,10 @@
 #include "engine/ckpt/verify_idle.h"
 
 static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path, bt_err *err) {
-    bt_ckpt_slice slices[] = {
-        {"embed", "weight", N_EMBED, 0, 400, s->embed, 0, 0, BT_CKPT_F32, false},
-        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400, 0, 0, BT_CKPT_F32, false},
-        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false},
-        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m, 0, 0, BT_CKPT_F32, false},
-    };
     bt_ckpt_meta meta;
     fill_meta(&meta, step, attempt);
     bt_ckpt_saved saved;
-    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = slices, .n = 4, .keep = keep};
-    bt_code code = bt_ckpt_save(bt_comm_world(), &job, &saved, err);
+    bt_code code = save_world(s, &meta, keep, &saved, err);
     bt_ckpt_meta_release(&meta);
     if (code == BT_OK) {
         assert_true(saved.bytes > (int64_t)((N_EMBED + 2 * N_W) * sizeof(float)));

@@ -25,17 +25,10 @@ static uint64_t seed, drawn;
 static size_t draw(size_t below) { return (size_t)(bt_rng_u64(seed, 1, drawn++) % below); }
 
 static void save_at(world *s, int64_t step, bt_err *err) {
-    bt_ckpt_slice slices[] = {
-        {"embed", "weight", N_EMBED, 0, 400, s->embed, 0, 0, BT_CKPT_F32, false},
-        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400, 0, 0, BT_CKPT_F32, false},
-        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false},
-        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m, 0, 0, BT_CKPT_F32, false},
-    };
     bt_ckpt_meta meta;
     bt_ckpt_saved saved;
     fill_meta(&meta, step, 0);
-    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = slices, .n = 4, .keep = 4};
-    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, err), err);
+    check_ok(save_world(s, &meta, 4, &saved, err), err);
     bt_ckpt_meta_release(&meta);
 }
 

@@ -503,49 +503,6 @@ static void run_set(const char *isa) {
     run_slots(bt_k());
 }
 
-/* Rounding at random: the mean over many draws is the exact product, no draw is off by more than
- *                     one step of the scale, and a
- * gradient that is not finite stays visible. Of the generic set, which the others equal. */
-static void test_noise(void **state) {
-    (void)state;
-    enum { M = 8, N = 96, K = 5, DRAWS = 4000 };
-    int8_t *w = bytes_in(N * K, -1, 1), *x = bytes_in(M * K, -127, 127);
-    float *dy = floats(M * N), *dq = filled(M, 0.02f), *exact = filled(M * K, 0),
-          *exact_dw = filled(N * K, 0), *tmp = filled(256, 0);
-    double mean[M * K] = {0}, mean_dw[N * K] = {0};
-    G->tern_dx(exact, K, dy, N, w, 1, 0, M, N, K, BT_PREC_FP32, 0, tmp);
-    G->tern_dw(exact_dw, dy, N, x, dq, M, N, K, 0, N, BT_PREC_FP32, tmp);
-    for (int d = 0; d < DRAWS; d++) {
-        float dx[M * K] = {0}, dw[N * K] = {0};
-        uint32_t rows[M];
-        for (uint32_t m = 0; m < M; m++) rows[m] = bt_noise_word((uint32_t)d, m);
-        bt_noise noise = {rows, 5, 0};
-        G->tern_dx8(dx, K, dy, N, w, 1, 0, M, N, K, &noise, 0, tmp);
-        G->tern_dw8(dw, dy, N, x, dq, M, N, K, 0, N, &noise, tmp);
-        for (int i = 0; i < M * K; i++) mean[i] += (double)dx[i] / DRAWS;
-        for (int i = 0; i < N * K; i++) mean_dw[i] += (double)dw[i] / DRAWS;
-    }
-    /* largest |dy| is 4: a step is 4/127, its deviation at most half; 64 of N codes are not 0; 6
-     * deviations of the mean */
-    for (int i = 0; i < M * K; i++)
-        assert_true(fabs(mean[i] - (double)exact[i]) < 6 * 4.0 / 127 / 2 * sqrt(N) / sqrt(DRAWS));
-    for (int i = 0; i < N * K; i++)
-        assert_true(fabs(mean_dw[i] - (double)exact_dw[i]) <
-                    6 * 4.0 * 0.02 / 127 / 2 * 127 * sqrt(M) / sqrt(DRAWS));
-    uint32_t rows[M] = {0};
-    bt_noise noise = {rows, 5, 0};
-    for (int bad = 0; bad < 2; bad++) {
-        float dx[M * K] = {0}, dw[N * K] = {0};
-        dy[3 * N + 7] = bad ? INFINITY : NAN;
-        G->tern_dx8(dx, K, dy, N, w, 1, 0, M, N, K, &noise, 0, tmp);
-        G->tern_dw8(dw, dy, N, x, dq, M, N, K, 0, N, &noise, tmp);
-        assert_true(!isfinite((double)dx[3 * K]));
-        assert_true(!isfinite((double)dw[7 * K]));
-        assert_true(isfinite((double)dx[2 * K]) && isfinite((double)dw[6 * K]));
-    }
-    drop_all("noise");
-}
-
 static void test_generic(void **state) {
     (void)state;
     run_set("generic");
@@ -606,7 +563,6 @@ static int forget_oracle(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_slot_has_a_case),
-        cmocka_unit_test(test_noise),
         cmocka_unit_test(test_generic),
         cmocka_unit_test(test_blas),
         cmocka_unit_test(test_avx2),
