@@ -5,8 +5,10 @@
 #include <stddef.h>
 
 /* in front of a function of plain loops: compiled for wide vectors as well, of which the processor's are
- * chosen when the program starts. The same bits each way: the compiler may not reorder sums */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+ * chosen when the program starts. The same bits each way: the compiler may not reorder sums. Not with
+ * clang, whose clones of static functions of two files have one name. */
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define BT_WIDEST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define BT_WIDEST
