@@ -79,6 +79,17 @@ expect 0 '^\[\{"rank":0,"share":0.11016949152542373\},$' "$BITRAIN" query \
     "SELECT rank, avg(comm_exposed_ms+wait_ms)/avg(step_ms) AS share FROM rank_steps WHERE run='abl-3' GROUP BY rank" --json
 expect 0 "^2,6.77966101694915" "$BITRAIN" query "SELECT rank, 100*avg(comm_exposed_ms+wait_ms)/avg(step_ms) FROM rank_steps WHERE run='abl-3' GROUP BY rank" --csv
 expect 0 "only the first 10 rows are shown" "$BITRAIN" query "SELECT * FROM steps" --limit 10
+# a terminal gets no control bytes of the data; a file gets the data
+sql="SELECT char(27) || '[31mred' AS a, 'b' || char(7) AS b"
+"$BITRAIN" query "$sql" --csv > "$d/raw.csv" 2> /dev/null
+grep -q $'\e\\[31mred,b\a' "$d/raw.csv" || fail "query --csv into a file changes the data"
+if script -qec true "$d/try" > /dev/null 2>&1 < /dev/null; then
+    for how in --csv --json ""; do
+        script -qec "$(printf '%q ' "$BITRAIN" query "$sql" $how)" "$d/tty" > /dev/null 2>&1 < /dev/null || fail "query $how on a terminal"
+        grep -q "31mred" "$d/tty" || fail "query $how on a terminal says nothing"
+        if grep -q $'\e\\[31m\|\a' "$d/tty"; then fail "query $how writes control bytes of the data to a terminal"; fi
+    done
+fi
 expect 0 '^\[\]$' "$BITRAIN" query "SELECT 1 WHERE 0" --json
 for sql in "DELETE FROM run" BEGIN "BEGIN IMMEDIATE" COMMIT "SAVEPOINT a" "ATTACH 'x' AS y" "CREATE TEMP TABLE x(a)" "PRAGMA user_version=9" "VACUUM INTO '$d/copy'" "DROP VIEW runs" "INSERT INTO run(name) VALUES ('x')"; do
     expect 2 "may only read" "$BITRAIN" query "$sql"
