@@ -270,6 +270,7 @@ static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint
         BT_TRY(bt_stored_add(l, &t, err));
     }
     const uint64_t data = (c->at + alignment - 1) / alignment * alignment;
+    if (n == 0) return BT_OK; /* a vocabulary alone */
     BT_TRY(place_tensors(l->at + first, l->n - first, data, alignment, c->f->bytes, err));
     return bt_stored_sort(l, err);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Something of a run is killed every EVERY seconds (30) for LASTS seconds (600): a rank, rank 0, mpirun, in turn by SEED. No recorded
-# step is lost, every loss has the bits of a calm run, and nothing is left behind; prints the goodput.
+# Something of a run is killed every EVERY seconds (30) for LASTS seconds (600): a rank or mpirun, drawn by SEED; with ANYTHING=1 also the
+# supervisor, or all of them, after which the run is resumed by hand. No recorded step is lost, every loss has the bits of a calm run, and nothing is left behind; prints the goodput.
 # timeout: 7200
 # soak: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
@@ -11,7 +11,7 @@ model=(train --preset nano --set model.layers=6 --set model.d_model=128 --set mo
 job=$!
 started+=("$job")
 wait_step killed 5
-kills=0 seen=0
+kills=0 seen=0 by_hand=0 ANYTHING=${ANYTHING:-0}
 end_at=$((SECONDS + lasts))
 while [ $SECONDS -lt $end_at ]; do
     sleep "$every"
@@ -20,7 +20,19 @@ while [ $SECONDS -lt $end_at ]; do
     now=$(sqlite3 "$BITRAIN_STORE" "SELECT count(*) FROM step")
     [ "${now:-0}" -ge "$seen" ] || fault "$seen steps were recorded, now there are $now"
     seen=$now
-    case $((RANDOM % 3)) in
+    case $((RANDOM % (ANYTHING ? 5 : 3))) in
+    3 | 4)
+        victim=$job
+        [ $((RANDOM % 2)) -eq 0 ] || victim="$job $(pgrep -f -- "(mpirun|bitrain rank) .*$tmp" | tr '\n' ' ')"
+        # shellcheck disable=SC2086  # some numbers
+        kill -9 $victim && kills=$((kills + 1)) && by_hand=$((by_hand + 1))
+        wait $job 2>/dev/null
+        while pgrep -f -- "(mpirun|bitrain rank) .*$tmp" >/dev/null; do sleep 0.05; done # its ranks save and leave
+        "$BITRAIN" train --resume killed --max-restarts 1000 >>run.out 2>>run.err &
+        job=$!
+        started+=("$job")
+        continue
+        ;;
     0) victim=$(pgrep -f -- "mpirun .*$tmp" | head -n 1) ;;
     *) victim=$(pgrep -f -- "bitrain rank .*$tmp" | shuf -n 1 --random-source=<(yes $RANDOM)) ;;
     esac
@@ -30,7 +42,7 @@ kill -INT $job
 wait $job
 last=$(q "SELECT max(step) FROM steps WHERE run='killed'")
 [ "$(q "SELECT count(*) FROM steps WHERE run='killed'")" = $((last + 1)) ] || fault "steps are missing"
-echo "$kills kills in $lasts s, $((last + 1)) steps, $(q "SELECT max(attempt) + 1 FROM attempts WHERE run='killed'") attempts, goodput $(q "SELECT printf('%.2f %%', 100 * goodput) FROM runs WHERE run='killed'")"
+echo "$kills kills in $lasts s, $by_hand of them resumed by hand, $((last + 1)) steps, $(q "SELECT max(attempt) + 1 FROM attempts WHERE run='killed'") attempts, goodput $(q "SELECT printf('%.2f %%', 100 * goodput) FROM runs WHERE run='killed'")"
 # without the time limit of the other tests: it takes as long as the killed one
 "$BITRAIN" "${model[@]}" --name calm --stop-after $((last + 1)) >out 2>err || { fault "exit $? of the calm run"; tail -n 5 err; }
 cmp -s <(losses killed) <(losses calm) || fault "losses differ from the calm run: $(diff <(losses killed) <(losses calm) | head -n 2)"

@@ -1,1 +1,1 @@
-SELECT printf('%.*c', 2000000000, 'x')
+SELECT printf('%.*c', 200000, 'x')
