@@ -8,6 +8,7 @@ id=$((RANDOM % 200 + 20))
 ns=btt$$
 hn=n$$-                                        # host names: ${hn}1, ${hn}2
 cleanup() {
+    [ "$BASHPID" = $$ ] || return  # as in end
     local k p
     for k in 1 2; do
         for p in $(ip netns pids $ns$k 2>/dev/null); do kill -9 "$p" 2>/dev/null; done

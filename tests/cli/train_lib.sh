@@ -10,7 +10,9 @@ started=()                                      # process ids of this test
 
 fault() { echo "FAULT: $*"; faults=$((faults + 1)); }
 skip() { echo "skipped: $*"; exit 77; }
+# A child of the shell that a signal reaches between its fork and its exec runs the trap as well: `X & kill $!`
 end() {
+    [ "$BASHPID" = $$ ] || return
     local p
     for p in "${started[@]:-}"; do [ -n "$p" ] && kill -9 "$p" 2>/dev/null; done
     # this test's ranks carry its folder in their command line

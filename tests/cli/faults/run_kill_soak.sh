@@ -31,6 +31,7 @@ while [ $SECONDS -lt $end_at ]; do
         "$BITRAIN" train --resume killed --max-restarts 1000 >>run.out 2>>run.err &
         job=$!
         started+=("$job")
+        wait_step killed "$(q "SELECT max(step) + 1 FROM steps WHERE run='killed'")"  # a signal before it runs ends it
         continue
         ;;
     0) victim=$(pgrep -f -- "mpirun .*$tmp" | head -n 1) ;;

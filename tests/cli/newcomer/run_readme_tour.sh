@@ -12,6 +12,7 @@ full=${FULL-}
 n_failed=0
 fault() { echo "FAULT: $*"; n_failed=$((n_failed + 1)); }
 end() {
+    [ "$BASHPID" = $$ ] || return  # a child before its exec (../train_lib.sh)
     [ -z "${dash-}" ] || kill "$dash" 2>/dev/null
     local p
     for p in $(pgrep -f -- "$tmp" 2>/dev/null); do [ "$p" != $$ ] && kill "$p" 2>/dev/null; done
