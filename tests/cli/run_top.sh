@@ -78,7 +78,7 @@ if command -v sqlite3 > /dev/null; then
     mkfifo "$d/hold"
     sqlite3 "$d/held.db" > /dev/null < "$d/hold" &
     exec 3> "$d/hold"
-    echo "PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held(x);" >&3
+    printf '.timeout 10000\nPRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held(x);\n' >&3  # who asks below is in its way
     for i in $(seq 100); do sqlite3 "$d/held.db" "SELECT count(*) FROM run" > /dev/null 2>&1 || break; sleep 0.05; done
     expect 4 "another program holds the database" "$BITRAIN" top --once --store "$d/held.db"
     exec 3>&-
