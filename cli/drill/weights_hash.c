@@ -42,7 +42,8 @@ bt_code bt_drill_hash(const char *out_dir, uint64_t *hash, int64_t *step, bt_err
     bt_trained whole;
     bt_params p;
     bt_model_cfg m;
-    const bt_trained_how how = {.which = out_dir, .store = "", .isa = "", .threads = 1, .B = 1};
+    const bt_trained_how how = {
+        .which = out_dir, .store = "", .weight = 1, .isa = "", .threads = 1, .B = 1};
     BT_TRY(bt_trained_load(&whole, &how, err));
     *step = whole.meta.step;
     bt_run_cfg_model(&whole.cfg, &m);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/common/database.h"
+#include "cli/model/adapter_words.h"
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/interop/native.h"
@@ -104,18 +105,60 @@ static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char 
 }
 
 /* adapters: the model that they were trained beside */
-static bt_code load_base(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+static bt_code load_base(bt_trained *t, const bt_trained_how *how, const int64_t *hashes, size_t n,
+                         bt_err *err) {
     char path[PATH_MAX];
     bt_text told = {0};
-    bt_base_weights base = {.trained_on = bt_base_weights_of(&t->meta)};
+    bt_base_weights base = {0};
     BT_TRY(base_folder(t, how, path, err));
     bt_code code = bt_base_weights_load(&base, t->model, path, &told, err);
     bt_text_release(&told);
-    BT_TRY(code);
-    return bt_base_weights_check(&base, path, err);
+    for (size_t i = 0; code == BT_OK && i < n; i++) {
+        base.trained_on = hashes[i];
+        code = bt_base_weights_check(&base, path, err);
+    }
+    return code;
+}
+
+/* ---- several adapters at once ------------------------------------------------------------------ */
+
+static bool adds(const bt_trained_how *how) {
+    return (how->add && how->add[0]) || how->weight < 1 || how->weight > 1;
+}
+
+static void tell_parts(const bt_adapter_part *parts, size_t n) {
+    fprintf(stderr, "adapters   ");
+    for (size_t i = 0; i < n; i++)
+        fprintf(stderr, "%s%g of '%s'", i ? " + " : "", parts[i].weight, parts[i].adapters->path);
+    fprintf(stderr, "\n");
+}
+
+/* t->file becomes the sum of its adapters and the others; hashes: of the bases of all, *n */
+static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
+                            int64_t hashes[BT_ADAPTER_PARTS], size_t *n, bt_err *err) {
+    bt_adapter_part parts[BT_ADAPTER_PARTS] = {{t->file, how->weight}};
+    hashes[0] = bt_base_weights_of(&t->meta);
+    *n = 1;
+    if (!adds(how)) return BT_OK;
+    if (!t->file->cfg.lora.rank)
+        return bt_fail(err, BT_ARG,
+                       "%s: '%.200s' holds no adapters (name a run that trained some, then the "
+                       "others with --add)",
+                       how->add && how->add[0] ? "--add" : "--weight", t->path);
+    bt_code code = bt_adapter_words_open(parts, n, how->add ? how->add : "",
+                                         how->store ? how->store : "", err);
+    if (code != BT_OK) {
+        bt_adapter_parts_close(parts + 1, *n - 1);
+        return code;
+    }
+    for (size_t i = 1; i < *n; i++) hashes[i] = bt_base_weights_of(&parts[i].adapters->meta);
+    tell_parts(parts, *n);
+    return bt_adapter_sum_open(&t->file, parts, *n, 1, err);
 }
 
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    int64_t hashes[BT_ADAPTER_PARTS];
+    size_t n_hashes;
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
@@ -125,12 +168,14 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
                             .pairs = t->cfg.form == BT_FORMED_PREFERENCE,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
+    BT_TRY(add_adapters(t, how, hashes, &n_hashes, err));
+    if (setup.cfg.lora.rank) setup.cfg.lora = t->file->cfg.lora;
     if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(bt_model_file_weights(t->file, bt_model_weights(t->model), err));
     if (bt_model_base(t->model))
-        BT_TRY(load_base(t, how, err));
+        BT_TRY(load_base(t, how, hashes, n_hashes, err));
     else
         bt_model_quantise(t->model);
     bt_model_file_close(t->file);

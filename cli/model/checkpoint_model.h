@@ -27,6 +27,10 @@ typedef struct bt_trained_how {
     const char *isa;   /* "" as the run */
     /* of adapters: the model they were trained beside, as `which`; NULL, "": where it was then */
     const char *base;
+    /* of adapters: what their product is multiplied by, 1 otherwise; and others of the same base, whose
+     * products are added (RUN[:WEIGHT],..), NULL, "": none */
+    double weight;
+    const char *add;
     int64_t threads; /* 0: all cores */
     int B;           /* sequences at once; 0: the run's micro-batch */
     int T;           /* their length where that is less than the model's; 0: the model's */
@@ -39,6 +43,10 @@ typedef struct bt_trained_how {
      "threads (0: all cores)"}, \
     {"base", "--base", BT_OPT_TEXT, offsetof(s, base), sizeof(((s *)0)->base), "", 0, 0, NULL, NULL, \
      "of adapters: RUN or path of the model they were trained beside (default: where it was then)"}, \
+    {"add", "--add", BT_OPT_TEXT, offsetof(s, add), sizeof(((s *)0)->add), "", 0, 0, NULL, NULL, \
+     "of adapters: use others of the same base at the same time, RUN[:WEIGHT],.."}, \
+    {"weight", "--weight", BT_OPT_REAL, offsetof(s, weight), sizeof(((s *)0)->weight), "1", -100, 100, NULL, NULL, \
+     "of adapters: what the product of the first ones is multiplied by"}, \
     {"isa", "--isa", BT_OPT_TEXT, offsetof(s, isa), sizeof(((s *)0)->isa), "", 0, 0, NULL, NULL, \
      "fastest kernel set allowed (default: as the run)"}
 /* clang-format on */

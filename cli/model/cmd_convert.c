@@ -1,10 +1,10 @@
 /* cmd_convert.c - a model from one format to another. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/common/command.h"
+#include "cli/model/adapter_words.h"
 #include "cli/model/checkpoint_model.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -93,34 +93,15 @@ static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path
     return BT_OK;
 }
 
-/* RUN[:WEIGHT] */
-static bt_code open_part(bt_merge_part *p, char *word, const convert_cfg *cfg, bt_err *err) {
-    char path[PATH_MAX], *colon = strrchr(word, ':'), *end = NULL;
-    p->weight = colon ? strtod(colon + 1, &end) : 1;
-    if (colon && (end == colon + 1 || *end || !(fabs(p->weight) <= 100)))
-        return bt_fail(err, BT_ARG, "--add '%.100s': '%.40s' is no weight (-100 to 100)", word,
-                       colon + 1);
-    if (colon) *colon = '\0';
-    BT_TRY(bt_trained_folder(word, cfg->store, path, err));
-    BT_TRY(bt_model_file_open(&p->adapters, path, err));
-    if (p->adapters->cfg.lora.rank && !p->adapters->cfg.classes) return BT_OK;
-    return bt_fail(err, BT_ARG, "--add: '%.200s' holds no adapters to merge", p->adapters->path);
-}
-
 /* adapters become the model that they and their base make */
 static bt_code merge(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
-    char base[PATH_MAX], list[sizeof cfg->add], *rest = NULL;
-    bt_merge_part parts[BT_MERGE_MOST] = {{*s, cfg->weight}};
+    char base[PATH_MAX];
+    bt_adapter_part parts[BT_ADAPTER_PARTS] = {{*s, cfg->weight}};
     size_t n = 1;
     BT_TRY(base_of(*s, cfg, base, err));
-    (void)snprintf(list, sizeof list, "%s", cfg->add);
-    bt_code code = BT_OK;
-    for (char *w = strtok_r(list, ", ", &rest); w && code == BT_OK; w = strtok_r(NULL, ", ", &rest))
-        code = n < BT_MERGE_MOST
-                   ? open_part(&parts[n++], w, cfg, err)
-                   : bt_fail(err, BT_ARG, "--add: more than %d adapters", (int)BT_MERGE_MOST - 1);
+    bt_code code = bt_adapter_words_open(parts, &n, cfg->add, cfg->store, err);
     if (code == BT_OK) return bt_merge_open(s, parts, n, base, (bt_merge_kind)cfg->merge, err);
-    for (size_t i = 1; i < n; i++) bt_model_file_close(parts[i].adapters);
+    bt_adapter_parts_close(parts + 1, n - 1);
     return code;
 }
 

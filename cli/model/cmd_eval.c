@@ -19,8 +19,9 @@
 #include "engine/tune/logit_file.h"
 
 typedef struct eval_cfg {
-    char data[4096], field[64], chat_template[32], store[1024], base[1024], isa[16],
+    char data[4096], field[64], chat_template[32], store[1024], base[1024], add[2048], isa[16],
         shot_data[4096], logits[1024];
+    double weight;
     int64_t tokens, threads, shots, limit, top_k;
     int task; /* 0: text */
     int form; /* 0: as the run, else 1 + data.form */
@@ -334,6 +335,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .store = cfg.store,
                                 .isa = cfg.isa,
                                 .base = cfg.base,
+                                .weight = cfg.weight,
+                                .add = cfg.add,
                                 .threads = cfg.threads};
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);

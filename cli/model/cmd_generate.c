@@ -15,7 +15,8 @@
 
 typedef struct generate_cfg {
     char prompt[65536], message[65536], system[65536], template[40];
-    char store[1024], base[1024], isa[16], stop[4096];
+    char store[1024], base[1024], add[2048], isa[16], stop[4096];
+    double weight;
     int64_t tokens, threads;
     bt_sampling_opts sampling;
     bool chat, json;
@@ -144,6 +145,8 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
                                 .store = cfg->store,
                                 .isa = cfg->isa,
                                 .base = cfg->base,
+                                .weight = cfg->weight,
+                                .add = cfg->add,
                                 .threads = cfg->threads,
                                 .B = 1};
     bt_code code = check(cfg, err);
@@ -192,6 +195,7 @@ const bt_command bt_cmd_generate = {
                 "bitrain generate abl-3 --tokens 400 --temperature 0.7 --top-k 40 --seed 7\n"
                 "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:'   one line of answer\n"
                 "bitrain generate last --chat --system 'Be brief.'\n"
+                "bitrain generate style --weight 0.5 --add facts:0.5   two adapters of one base\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n"
                 "bitrain generate spam --prompt 'You have won'    of a classifier: the label\n",
     .options = options,

@@ -17,7 +17,9 @@
 #include "store/store.h"
 
 typedef struct serve_cfg {
-    char store[1024], base[1024], isa[16], host[128], allow[512], template[40], name[128];
+    char store[1024], base[1024], add[2048], isa[16], host[128], allow[512], template[40],
+        name[128];
+    double weight;
     int64_t port, threads, parallel, queue;
     bool open, json;
 } serve_cfg;
@@ -223,6 +225,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .store = cfg.store,
                                 .isa = cfg.isa,
                                 .base = cfg.base,
+                                .weight = cfg.weight,
+                                .add = cfg.add,
                                 .threads = cfg.threads,
                                 .B = 1};
     bt_code code = bt_trained_load(&t, &how, err);

@@ -77,7 +77,7 @@ static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoin
                                     bt_err *err) {
     bt_trained whole;
     const bt_trained_how how = {
-        .which = checkpoint, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
+        .which = checkpoint, .weight = 1, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
     bt_code code = bt_trained_load(&whole, &how, err);
     if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
     bt_trained_release(&whole);

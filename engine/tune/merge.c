@@ -9,7 +9,7 @@
 #include "engine/tune/base_weights.h"
 
 typedef struct merged {
-    bt_merge_part part[BT_MERGE_MOST];
+    bt_adapter_part part[BT_ADAPTER_PARTS];
     size_t n_parts;
     bt_merge_kind kind;
     float *w; /* the merged tensor `at`; SIZE_MAX: none yet */
@@ -21,7 +21,7 @@ typedef struct merged {
 
 static void release(void *ctx) {
     merged *m = ctx;
-    for (size_t i = 0; i < m->n_parts; i++) bt_model_file_close(m->part[i].adapters);
+    bt_adapter_parts_close(m->part, m->n_parts);
     free(m->w);
     free(m->scales);
     free(m->turned);
@@ -53,7 +53,8 @@ static void add_product(const merged *m, const bt_tensor *t, const float *a, con
         }
 }
 
-static bt_code add_part(const merged *m, const bt_tensor *t, const bt_merge_part *p, bt_err *err) {
+static bt_code add_part(const merged *m, const bt_tensor *t, const bt_adapter_part *p,
+                        bt_err *err) {
     float *a = NULL, *b = NULL;
     size_t rank = 0;
     bt_code code = read_adapter(p->adapters, t, bt_adapter_a(t->id), &a, &rank, err);
@@ -163,15 +164,11 @@ static bt_code become_dense(bt_model_file *s, bt_err *err) {
     return bt_params_init(&s->params, &s->cfg, (bt_model_slice){0}, err);
 }
 
-static void close_parts(const bt_merge_part *parts, size_t n) {
-    for (size_t i = 0; i < n; i++) bt_model_file_close(parts[i].adapters);
-}
-
-static bt_code view(bt_model_file *s, const bt_merge_part *parts, size_t n_parts,
+static bt_code view(bt_model_file *s, const bt_adapter_part *parts, size_t n_parts,
                     bt_merge_kind kind, bt_err *err) {
     merged *m = calloc(1, sizeof *m);
     if (!m) {
-        close_parts(parts, n_parts);
+        bt_adapter_parts_close(parts, n_parts);
         return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
     }
     const size_t n = s->params.n;
@@ -189,7 +186,7 @@ static bt_code view(bt_model_file *s, const bt_merge_part *parts, size_t n_parts
     return kind == BT_MERGE_DENSE && m->ternary ? become_dense(s, err) : BT_OK;
 }
 
-bt_code bt_merge_open(bt_model_file **out, const bt_merge_part *parts, size_t n, const char *base,
+bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) {
     bt_model_file *s = NULL;
     bt_base_weights weights = {0};
@@ -202,7 +199,7 @@ bt_code bt_merge_open(bt_model_file **out, const bt_merge_part *parts, size_t n,
         code = bt_base_weights_check(&weights, s->path, err);
     }
     if (code != BT_OK) {
-        close_parts(parts, n);
+        bt_adapter_parts_close(parts, n);
         bt_model_file_close(s);
         return code;
     }

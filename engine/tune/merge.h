@@ -15,7 +15,7 @@
 #ifndef BT_ENGINE_TUNE_MERGE_H
 #define BT_ENGINE_TUNE_MERGE_H
 
-#include "engine/interop/model_file.h"
+#include "engine/tune/adapter_sum.h"
 
 /* order of the words in cli/model/cmd_convert.c */
 typedef enum {
@@ -26,15 +26,9 @@ typedef enum {
     BT_MERGE_FIT
 } bt_merge_kind;
 
-typedef struct bt_merge_part { /* a checkpoint of adapters, and how much of it is added */
-    bt_model_file *adapters;
-    double weight;
-} bt_merge_part;
-enum { BT_MERGE_MOST = 8 };
-
-/* Takes the adapters of n <= BT_MERGE_MOST parts, also after an error. BT_ARG: the base is not theirs; it is
+/* Takes the adapters of n <= BT_ADAPTER_PARTS parts, also after an error. BT_ARG: the base is not theirs; it is
  * dense, and kind asks for codes. Close with bt_model_file_close */
-bt_code bt_merge_open(bt_model_file **out, const bt_merge_part *parts, size_t n, const char *base,
+bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) BT_MUST_CHECK;
 /* lines on the tensors that have been read: adapters, and codes that turned */
 void bt_merge_tell(const bt_model_file *s, bt_text *notes);

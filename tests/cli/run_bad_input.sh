@@ -181,7 +181,8 @@ rows=$(cat <<'END'
 2 | generate last --stop a\\q                   | a backslash is followed by
 3 | convert {tmp} -o x                          | no checkpoint in
 3 | convert last -o x                           | none.db
-2 | convert last --to gguf                      | -o DEST is missing
+2 | convert last --merge sideways               | --merge
+2 | generate last --weight hot                  | --weight
 2 | convert last -o x --to onnx                 | --to
 2 | convert last -o x --type q4_k               | --type
 6 | convert {junk} -o x                         | no GGUF file

@@ -31,8 +31,31 @@ is "($halves - $merged) ^ 2 < 1e-10" "halves $halves, merged $merged"
 ok convert lora-dense --merge dense --weight 0 -o without
 without=$(nats ./without)
 is "($without - $base) ^ 2 < 1e-10" "weight 0 $without, base $base"
+# used together without merging: what the merged model says. Other ranks, other layers
+ok train "${chat[@]}" --tune lora --set tune.rank=3 --set tune.alpha=4 --set tune.targets=attn_q,ffn_up --init-from base-dense --steps 20 --lr 1e-2 --seed 7 --name other-dense
+nats_of() { b eval "$@" --data chat.jsonl --form messages --json 2>err | grep -o '"nats": *[0-9.]*' | cut -d: -f2; }
+halves=$(nats_of lora-dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25)
+is "($halves - $adapted) ^ 2 < 1e-10" "halves at once $halves, whole $adapted"
+grep -qE "^adapters +0.5 of '.*' \\+ 0.25 of '.*' \\+ 0.25 of '" err || fault "nothing says which adapters: $(cat err)"
+ok convert lora-dense --merge dense --weight 0.7 --add other-dense:0.6 -o both
+both=$(nats ./both) at_once=$(nats_of lora-dense --weight 0.7 --add other-dense:0.6)
+is "($both - $at_once) ^ 2 < 1e-10 && ($both - $adapted) ^ 2 > 1e-8" "two at once $at_once, merged $both, one $adapted"
+ok generate lora-dense --add other-dense:0.6 --prompt 'say' --tokens 4 --threads 1
+code 2 eval base-dense --add lora-dense --data chat.jsonl --form messages
+says "holds no adapters (name a run that trained some"
+code 2 eval lora-dense --add base-dense --data chat.jsonl --form messages
+says "--add: '"
+says "holds no adapters to add"
+code 2 generate lora-dense --add lora-bitnet158 --prompt a
+says "trained beside another base"
+code 2 generate lora-dense --add other-dense:0.5x --prompt a
+says "'0.5x' is no weight"
+code 3 generate lora-dense --add nobody --prompt a
+says "nobody"
+code 2 generate lora-dense --add lora-dense,lora-dense,lora-dense,lora-dense,lora-dense,lora-dense,lora-dense,lora-dense --prompt a
+says "--add: more than 7 adapters"
 code 2 convert lora-dense --merge dense --add base-dense -o nothing
-says "holds no adapters to merge"
+says "holds no adapters to add"
 code 2 convert lora-dense --merge dense --add lora-dense:much -o nothing
 says "'much' is no weight"
 code 2 convert lora-dense --merge dense --add lora-bitnet158 -o nothing
@@ -45,6 +68,8 @@ for how in dense latent keep fit; do
     ok convert lora-bitnet158 --merge $how -o t-$how
     [ $how = dense ] || says "codes turned"
     eval "$how=\$(nats ./t-$how)"
+halves=$(nats_of lora-bitnet158 --weight 0.5 --add lora-bitnet158:0.5) none=$(nats_of lora-bitnet158 --weight 0)
+is "($halves - $adapted) ^ 2 < 1e-10 && ($none - $base) ^ 2 < 1e-12" "halves $halves of $adapted, nothing $none of $base"
 done
 is "$dense < $base - 0.03 && ($dense - $adapted) ^ 2 < 0.01" "dense $dense, adapted $adapted, base $base"
 for x in "$latent" "$keep" "$fit"; do is "$x > $adapted && $x < 3 * $base" "quantised again: $latent $keep $fit, adapted $adapted"; done

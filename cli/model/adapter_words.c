@@ -1,0 +1,36 @@
+/* adapter_words.c - opens the adapters of a list of names and weights. */
+#include "cli/model/adapter_words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/model/checkpoint_model.h"
+
+/* RUN[:WEIGHT] */
+static bt_code open_part(bt_adapter_part *p, char *word, const char *store, bt_err *err) {
+    char path[PATH_MAX], *colon = strrchr(word, ':'), *end = NULL;
+    p->weight = colon ? strtod(colon + 1, &end) : 1;
+    if (colon && (end == colon + 1 || *end || !(fabs(p->weight) <= 100)))
+        return bt_fail(err, BT_ARG, "--add '%.100s': '%.40s' is no weight (-100 to 100)", word,
+                       colon + 1);
+    if (colon) *colon = '\0';
+    BT_TRY(bt_trained_folder(word, store, path, err));
+    BT_TRY(bt_model_file_open(&p->adapters, path, err));
+    if (p->adapters->cfg.lora.rank && !p->adapters->cfg.classes) return BT_OK;
+    return bt_fail(err, BT_ARG, "--add: '%.200s' holds no adapters to add", p->adapters->path);
+}
+
+bt_code bt_adapter_words_open(bt_adapter_part parts[BT_ADAPTER_PARTS], size_t *n, const char *words,
+                              const char *store, bt_err *err) {
+    char list[2048], *rest = NULL;
+    (void)snprintf(list, sizeof list, "%s", words);
+    for (char *w = strtok_r(list, ", ", &rest); w; w = strtok_r(NULL, ", ", &rest)) {
+        if (*n == BT_ADAPTER_PARTS)
+            return bt_fail(err, BT_ARG, "--add: more than %d adapters", (int)BT_ADAPTER_PARTS - 1);
+        parts[*n] = (bt_adapter_part){0};
+        BT_TRY(open_part(&parts[(*n)++], w, store, err));
+    }
+    return BT_OK;
+}

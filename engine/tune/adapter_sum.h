@@ -1,0 +1,28 @@
+/* adapter_sum.h - several adapters of one base as one: the sum of their products, each times a weight.
+ *
+ * w1 s1 B1 A1 + w2 s2 B2 A2 is one product B A times a scale: A has the rows of A1, then those of A2, B the
+ * columns of w1 s1 / scale B1, then those of B2. Its rank is the sum of theirs, and a model made for that
+ * rank computes with all of them at once, each input read once.
+ * Cost:     one tensor in memory at a time.
+ * Threads:  one caller. */
+#ifndef BT_ENGINE_TUNE_ADAPTER_SUM_H
+#define BT_ENGINE_TUNE_ADAPTER_SUM_H
+
+#include "engine/interop/model_file.h"
+
+typedef struct bt_adapter_part { /* a checkpoint of adapters, and how much of it is added */
+    bt_model_file *adapters;
+    double weight;
+} bt_adapter_part;
+enum { BT_ADAPTER_PARTS = 8 };
+
+/* The adapters of n <= BT_ADAPTER_PARTS parts as a model file: cfg.lora has their rank together, the layers
+ * of any of them, and `scale`; no tokenizer. Whether all were trained beside the same base is the caller's
+ * to ask (bt_base_weights_of). Takes the parts' files, also after an error. BT_ARG: a part is a
+ * classifier, or its layers have other sizes than those of the first */
+bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, size_t n,
+                            double scale, bt_err *err) BT_MUST_CHECK;
+/* closes the files; a part may have none */
+void bt_adapter_parts_close(const bt_adapter_part *parts, size_t n);
+
+#endif
