@@ -39,14 +39,16 @@ static const bt_opt convert_opts[] = {
     {"to", "--to", BT_OPT_ENUM, FIELD(to), "bitrain", 0, 0, "bitrain|hf|gguf", NULL,
      "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"},
     {"out", "-o", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
-     "what to write; it must not exist yet (default of a checkpoint: NAME-bitrain in this folder)"},
+     "what to write; it must not exist yet (default: NAME-bitrain, NAME-hf, NAME.gguf in this "
+     "folder)"},
     {"type", "--type", BT_OPT_ENUM, FIELD(type), "auto", 0, 0, types, NULL,
      "type of the matrices (auto: the most exact one that fits)"},
     {"scale", "--scale", BT_OPT_ENUM, FIELD(scale), "multiply", 0, 0, "multiply|divide", NULL,
      "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"},
     {"merge", "--merge", BT_OPT_ENUM, FIELD(merge), "none", 0, 0, "none|dense|latent|keep|fit",
      NULL,
-     "adapters into their base: dense, or ternary with a new scale, the base's, the best one"},
+     "adapters into their base: dense (--merge alone), or ternary with a new scale, the base's, "
+     "the best one"},
     {"add", "--add", BT_OPT_TEXT, FIELD(add), "", 0, 0, NULL, NULL,
      "--merge: other adapters of the same base, RUN[:WEIGHT],..: their products are added too"},
     {"weight", "--weight", BT_OPT_REAL, FIELD(weight), "1", -100, 100, NULL, NULL,
@@ -237,6 +239,28 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
     return cfg->verify ? verify(s, cfg, o, err) : BT_OK;
 }
 
+/* --merge alone is --merge dense */
+static void name_merge(int argc, char **argv) {
+    static char dense[] = "--merge=dense";
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--merge") == 0 && (i + 1 == argc || argv[i + 1][0] == '-'))
+            argv[i] = dense;
+}
+
+/* in this folder, by the run's name or the file's */
+static bt_code name_result(convert_cfg *cfg, const char *which, bt_err *err) {
+    static const char *const ends[] = {
+        [BT_TO_BITRAIN] = "-bitrain", [BT_TO_HF] = "-hf", [BT_TO_GGUF] = ".gguf"};
+    char path[PATH_MAX], name[64];
+    if (cfg->out[0]) return BT_OK;
+    BT_TRY(bt_trained_folder(which, cfg->store, path, err));
+    bt_native_name(name, path);
+    char *end = strstr(name, ".gguf");
+    if (end && !end[strlen(".gguf")]) *end = '\0';
+    (void)snprintf(cfg->out, sizeof cfg->out, "%s%s", name, ends[cfg->to]);
+    return BT_OK;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     static convert_cfg cfg;
@@ -247,14 +271,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_model_file *s = NULL;
     outcome result = {0};
     BT_TRY(bt_opts_init(&o, convert_opts, sizeof convert_opts / sizeof convert_opts[0], &cfg, err));
+    name_merge(argc, argv);
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
     if (n == 0) return bt_fail(err, BT_ARG, "which model? (a run, 'last', a folder or a file)");
-    if (!cfg.out[0] && cfg.to == BT_TO_BITRAIN) {
-        char name[64];
-        bt_native_name(name, which);
-        (void)snprintf(cfg.out, sizeof cfg.out, "%s-bitrain", name);
-    }
-    if (!cfg.out[0]) return bt_fail(err, BT_ARG, "-o DEST is missing: what to write");
+    BT_TRY(name_result(&cfg, which, err));
     BT_TRY(bt_kernels_select("auto", err));
     BT_TRY(bt_threads_init(cfg.threads ? (int)cfg.threads : bt_cpu_get()->cores, err));
     bt_code code = open_model(&s, which, &cfg, err);
@@ -277,6 +297,8 @@ const bt_command bt_cmd_convert = {
         "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3   a checkpoint of a folder of "
         "Hugging Face\n"
         "bitrain convert last --to gguf -o model.gguf --verify       a file for llama.cpp\n"
+        "bitrain convert last --merge --to gguf                      adapters and their base as "
+        "NAME.gguf\n"
         "bitrain convert A --merge dense --weight 0.5 --add B:0.5 -o both   two adapters and their "
         "base\n"
         "bitrain convert last --merge dense --to hf -o merged         adapters and their base as "

@@ -82,8 +82,8 @@ code 4 convert folder --to bitrain -o back
 has "exists already" err
 code 4 convert folder --to hf -o shards
 code 4 convert folder --to gguf -o m.gguf
-code 2 convert folder --to gguf
-has "-o DEST is missing" err
+ok convert folder --to gguf                          # named after the folder
+[ -s folder.gguf ] || fault "nothing named after the folder: $(ls)"
 code 2 convert folder --to hf --type tq2_0 -o x
 has "safetensors have no type 'tq2_0'" err
 head -c 100000 m.gguf >short.gguf

@@ -63,13 +63,17 @@ says "trained beside another base"
 code 2 convert lora-dense --add lora-dense -o nothing
 says "--add is of adapters that are merged"
 
+ok convert lora-dense --merge --to gguf --any-activation
+says "adapters of rank 4 merged (14 matrices)"
+[ -s lora-dense.gguf ] || fault "--merge --to gguf wrote no lora-dense.gguf: $(ls)"
+
 base=$(nats base-bitnet158) adapted=$(nats lora-bitnet158)
+halves=$(nats_of lora-bitnet158 --weight 0.5 --add lora-bitnet158:0.5) none=$(nats_of lora-bitnet158 --weight 0)
+is "($halves - $adapted) ^ 2 < 1e-10 && ($none - $base) ^ 2 < 1e-12" "halves $halves of $adapted, nothing $none of $base"
 for how in dense latent keep fit; do
     ok convert lora-bitnet158 --merge $how -o t-$how
     [ $how = dense ] || says "codes turned"
     eval "$how=\$(nats ./t-$how)"
-halves=$(nats_of lora-bitnet158 --weight 0.5 --add lora-bitnet158:0.5) none=$(nats_of lora-bitnet158 --weight 0)
-is "($halves - $adapted) ^ 2 < 1e-10 && ($none - $base) ^ 2 < 1e-12" "halves $halves of $adapted, nothing $none of $base"
 done
 is "$dense < $base - 0.03 && ($dense - $adapted) ^ 2 < 0.01" "dense $dense, adapted $adapted, base $base"
 for x in "$latent" "$keep" "$fit"; do is "$x > $adapted && $x < 3 * $base" "quantised again: $latent $keep $fit, adapted $adapted"; done
