@@ -45,6 +45,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .fades = bt_tune_fades(c),
                         .pairs = c->form == BT_FORMED_PREFERENCE,
                         .lean = c->lean && c->tune == BT_TUNE_LORA,
+                        .base_q8 = c->base_type == BT_BASE_Q8 && c->tune == BT_TUNE_LORA,
                         .taught = c->teacher[0] || c->logits[0],
                         .documents = c->packing > BT_PACKED_STREAM || c->seq_ramp[0]};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);

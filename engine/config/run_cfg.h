@@ -30,6 +30,8 @@ typedef struct bt_run_cfg {
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* tune.mode */
 enum { BT_TUNE_FULL, BT_TUNE_LORA };
+/* tune.base_type */
+enum { BT_BASE_AUTO, BT_BASE_Q8 };
 /* data.form, as bt_form_kind of engine/data */
 enum { BT_FORMED_TEXT, BT_FORMED_PREFERENCE = 5, BT_FORMED_LABEL = 6 };
 /* data.packing; never AUTO once resolved. As bt_packing of engine/data */

@@ -3,6 +3,7 @@
 
 #include "engine/base/small.h"
 #include "engine/config/rank_setup.h"
+#include "engine/kernels/ops/ops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -262,8 +263,29 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code check_base_type(const bt_run_cfg *c, bt_err *err) {
+    if (c->base_type != BT_BASE_Q8) return BT_OK;
+    if (c->tune != BT_TUNE_LORA)
+        return bt_fail(err, BT_ARG,
+                       "tune.base_type=q8 is of the frozen base of adapters, and here every weight "
+                       "trains (set tune.mode=lora, or leave it out)");
+    if (c->linear != BT_LIN_DENSE)
+        return bt_fail(
+            err, BT_ARG,
+            "tune.base_type=q8 is of dense layers: those of this base are ternary, which "
+            "2 bits hold exactly (leave it out)");
+    const bt_model_setup s = bt_run_cfg_setup(c, 0);
+    if (bt_model_fits_q8(&s)) return BT_OK;
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "tune.base_type=q8: the widths of this model's layers%s are no multiples of %d "
+                   "(leave it out)",
+                   c->tp > 1 || c->parts > 1 ? ", divided by --tp or train.parts," : "",
+                   (int)BT_Q8_BLOCK);
+}
+
 bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
+    BT_TRY(check_base_type(c, err));
     BT_TRY(check_labels(c, err));
     BT_TRY(check_preference(c, err));
     BT_TRY(check_teacher(c, err));

@@ -10,6 +10,7 @@
 
 #include "engine/base/small.h"
 #include "engine/base/tables/metric.h"
+#include "engine/config/rank_setup.h"
 #include "engine/plan/plan.h"
 
 /* ---- what there is --------------------------------------------------------------------------- */
@@ -111,13 +112,14 @@ typedef struct remedy_row {
     bool possible;
     const char *words;
     int recompute, zero;
-    bool small, by_layers, lean;
+    bool small, by_layers, lean, q8;
 } remedy_row;
 
 static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, const remedy_row *r) {
     *spare = *cfg;
     if (r->by_layers) spare->gather = BT_GATHER_LAYER;
     if (r->lean) spare->lean = true;
+    if (r->q8) spare->base_type = BT_BASE_Q8;
     spare->recompute = r->recompute;
     if (r->zero > 0 && cfg->dp_replicate * cfg->dp_shard > 1) {
         spare->zero = r->zero;
@@ -136,24 +138,32 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
     bool many = cfg->dp_replicate * cfg->dp_shard > 1;
     int top = many ? 3 : 0;
-    const bool lora = cfg->tune == BT_TUNE_LORA;
+    const bt_model_setup setup = bt_run_cfg_setup(cfg, rank);
+    const bool lora = cfg->tune == BT_TUNE_LORA, eight = lora && cfg->linear == BT_LIN_DENSE &&
+                                                         cfg->base_type != BT_BASE_Q8 &&
+                                                         bt_model_fits_q8(&setup);
     const remedy_row rows[] = {
         {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute,
-         (int)cfg->zero, true, false, false},
-        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false, false},
-        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false, false},
-        {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false, false},
+         (int)cfg->zero, true, false, false, false},
+        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false, false, false},
+        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false, false, false},
+        {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false, false, false},
         {cfg->zero == 3 && many && cfg->gather != BT_GATHER_LAYER, "--set parallel.gather=layer",
-         (int)cfg->recompute, (int)cfg->zero, false, true, false},
-        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false, false},
-        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false, false},
+         (int)cfg->recompute, (int)cfg->zero, false, true, false, false},
+        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false, false,
+         false},
+        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false, false, false},
         {lora && !cfg->lean, "--recompute full --set tune.lean=true", 2, (int)cfg->zero, false,
-         false, true},
+         false, true, false},
         {true,
          many ? "--zero 3 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2,
-         top, true, false, false},
+         top, true, false, false, false},
         {lora && !cfg->lean, "--recompute full --set tune.lean=true --micro-batch 1", 2,
-         (int)cfg->zero, true, false, true},
+         (int)cfg->zero, true, false, true, false},
+        {eight, "--set tune.base_type=q8", (int)cfg->recompute, (int)cfg->zero, false, false, false,
+         true},
+        {eight, "--recompute full --set tune.base_type=q8 --micro-batch 1", 2, (int)cfg->zero, true,
+         false, false, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;

@@ -114,32 +114,39 @@ void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t
                 size_t K);
 /* A table of weights as it is read: fp32 values; fp32 values each of which is rounded to bf16 as it
  * is read; or stored as bf16. The last two give the same bits everywhere: ranks that hold the
- * values compute as ranks that were sent them. Or int8 times a scale for each row of `width`, of which
- * BT_TABLE8_ROWS at a time become floats, or bf16 where products multiply it, in `wide`. */
-enum { BT_TABLE8_ROWS = 512 };
+ * values compute as ranks that were sent them. Or int8 times a scale, of which BT_TABLE8_ROWS rows at a
+ * time become floats, or bf16 where products multiply it, in `wide`: a scale for each row of `width`, or
+ * one in fp16 for each BT_Q8_BLOCK values (the values of GGUF's Q8_0), where width is a multiple of it. */
+enum { BT_TABLE8_ROWS = 512, BT_Q8_BLOCK = 32 };
 typedef struct bt_table {
     const float *f32;
     const uint16_t *bf16; /* NULL: f32 has them */
     bool rounded;
     const int8_t *i8; /* not NULL: f32 and bf16 are */
     const float *scale;
-    void *wide; /* (BT_TABLE8_ROWS, width) of the caller's memory */
-    size_t width;
+    const uint16_t *half_scale; /* not NULL: scale is */
+    void *wide;                 /* (BT_TABLE8_ROWS, width) of the caller's memory */
+    size_t width;               /* elements from one row to the next */
 } bt_table;
-/* with i8: the first element of a row */
+/* with i8: the first element of a row; or of a block, for a product that reads columns from there on */
 static inline bt_table bt_table_from(bt_table t, size_t element) {
     bt_table from = t;
     if (t.f32) from.f32 = t.f32 + element;
     if (t.bf16) from.bf16 = t.bf16 + element;
-    if (t.i8) from.i8 = t.i8 + element, from.scale = t.scale + element / t.width;
+    if (t.i8) from.i8 = t.i8 + element;
+    if (t.scale) from.scale = t.scale + element / t.width;
+    if (t.half_scale) from.half_scale = t.half_scale + element / BT_Q8_BLOCK;
     return from;
 }
-/* n values from `element` on; with i8 of one row */
+/* n values from `element` on; with i8 of one row, with half_scale whole blocks */
 void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
+/* Each block of BT_Q8_BLOCK values as int8 and a scale, its largest |value| / 127 rounded to fp16; n is a
+ * multiple of it. Values that came from such blocks come back exactly, if one of theirs is +-127 */
+void bt_op_q8_put(int8_t *codes, uint16_t *scales, const float *x, size_t n);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* with a table as b; a table that is rounded needs a product that rounds its operands; of one of int8 ldb
- * is the width */
+/* with a table as b; a table that is rounded needs a product that rounds its operands; one of
+ * int8 has its own ld, the width, of which the product may read fewer columns */
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at

@@ -5,25 +5,6 @@
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops_internal.h"
 
-void bt_table_read(float *out, const bt_table *t, size_t element, size_t n) {
-    enum { SOME = 256 };
-    uint16_t half[SOME];
-    if (t->i8) {
-        const float scale = t->scale[element / t->width];
-        for (size_t i = 0; i < n; i++) out[i] = (float)t->i8[element + i] * scale;
-    } else if (t->bf16) {
-        bt_k()->from_bf16(out, t->bf16 + element, n);
-    } else if (!t->rounded) {
-        memcpy(out, t->f32 + element, n * sizeof *out);
-    } else {
-        for (size_t i = 0, some; i < n; i += some) {
-            some = bt_min_size(SOME, n - i);
-            bt_k()->to_bf16(half, t->f32 + element + i, some);
-            bt_k()->from_bf16(out + i, half, some);
-        }
-    }
-}
-
 typedef struct head_job {
     float *loss, *logits, *dx, *dE;
     const float *x;

@@ -31,6 +31,16 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
                         .du = m->lora_du};
 }
 
+/* of a frozen base, (rows, cols) in `memory`; blocks: a scale for each, otherwise for each row */
+static bt_table int8_of(const bt_model *m, const bt_model_memory *p, const void *memory,
+                        size_t rows, size_t cols, bool blocks) {
+    return (bt_table){.i8 = (const int8_t *)memory + bt_net_int8_values(rows, cols, blocks),
+                      .scale = blocks ? NULL : memory,
+                      .half_scale = blocks ? memory : NULL,
+                      .wide = bt_arena_at(&m->scratch_arena, p->wide),
+                      .width = cols};
+}
+
 static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
@@ -40,8 +50,9 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
     l.values = (bt_table){.f32 = l.w};
     if (!t->tern && m->setup.weight_source != BT_WEIGHTS_LOCAL) {
         l.panel = bt_arena_at(&m->quant_arena, p->packed[i]);
-        l.values = bt_model_read(t, m->setup.prec) == BT_READ_BF16 ? (bt_table){.bf16 = l.panel}
-                                                                   : (bt_table){.f32 = l.panel};
+        l.values = bt_net_layers8(&m->setup) ? int8_of(m, p, l.panel, t->rows, t->cols, true)
+                   : bt_model_read(t, m->setup.prec) == BT_READ_BF16 ? (bt_table){.bf16 = l.panel}
+                                                                     : (bt_table){.f32 = l.panel};
     }
     l.ranges = bt_model_ranges(&m->setup, t);
     l.prec = m->setup.prec;
@@ -128,14 +139,10 @@ static void fill_rope(bt_model *m) {
     }
 }
 
-/* of a frozen base, at `at` of the arena */
+/* embedding or head of a frozen base, at `at` of the arena */
 static bt_table table8_of(const bt_model *m, const bt_model_memory *p, size_t at) {
-    const size_t rows = (size_t)m->setup.cfg.V;
-    const char *table = bt_arena_at(&m->quant_arena, at);
-    return (bt_table){.i8 = (const int8_t *)table + bt_net_table8_values(rows),
-                      .scale = (const float *)(const void *)table,
-                      .wide = bt_arena_at(&m->scratch_arena, p->wide),
-                      .width = (size_t)m->setup.cfg.C};
+    return int8_of(m, p, bt_arena_at(&m->quant_arena, at), (size_t)m->setup.cfg.V,
+                   (size_t)m->setup.cfg.C, !m->setup.lean);
 }
 
 /* embedding or head: the latent weights, or the table that owners fill */
@@ -152,7 +159,7 @@ static bt_table table_of(const bt_model *m, const bt_model_memory *p, bt_param_i
 static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
     const bt_model_setup *s = &m->setup;
     if (!bt_model_tied_copy(s)) return (bt_table){0};
-    if (s->lean && bt_net_keeps_base(s)) return table8_of(m, p, p->tied);
+    if (bt_model_tables8(s)) return table8_of(m, p, p->tied);
     if (bt_model_tied_bf16(s)) return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->tied)};
     return (bt_table){.f32 = bt_arena_at(&m->params_arena, p->tied),
                       .rounded = bt_net_reads_bf16(s->prec)};

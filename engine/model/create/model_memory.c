@@ -61,6 +61,26 @@ bool bt_model_tied_copy(const bt_model_setup *s) {
            !bt_slice_is_first_stage(s->slice);
 }
 
+bool bt_model_tables8(const bt_model_setup *s) {
+    return (s->lean || s->base_q8) && bt_net_keeps_base(s);
+}
+
+/* columns of the widest matrix that is int8 */
+static size_t widest_table8(const bt_model_setup *s) {
+    const bt_model_cfg *c = &s->cfg;
+    const size_t inputs = bt_max_size((size_t)c->H * (size_t)c->D, (size_t)c->F);
+    return bt_net_layers8(s) ? bt_max_size((size_t)c->C, inputs) : (size_t)c->C;
+}
+
+bool bt_model_fits_q8(const bt_model_setup *s) {
+    bt_model_cfg own;
+    const size_t leaves = bt_max_size(1, bt_slice_leaves(s->slice, s->leaves));
+    if (bt_slice_cfg(&own, &s->cfg, s->slice, NULL) != BT_OK) return true; /* told elsewhere */
+    return (size_t)own.C % BT_Q8_BLOCK == 0 &&
+           (size_t)own.H * (size_t)own.D % (leaves * BT_Q8_BLOCK) == 0 &&
+           (size_t)own.F % (leaves * BT_Q8_BLOCK) == 0;
+}
+
 bool bt_model_tied_bf16(const bt_model_setup *s) {
     return s->weight_source != BT_WEIGHTS_LOCAL && bt_net_reads_bf16(s->prec);
 }
@@ -77,11 +97,12 @@ static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_pa
     const int first = first_layer(params);
     for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
         const bt_tensor *t = &params->tensors[i];
-        const bool eight = bt_net_table8(s, t);
+        const bool eight = bt_net_table8(s, t), blocks = t->linear && bt_net_layers8(s);
         if (t->tern || (!eight && !bt_model_shares_out(t, s->prec))) continue;
         bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
-        size_t bytes = eight ? bt_net_table8_values(t->rows) + t->count
-                             : bt_read_bytes(bt_model_read(t, s->prec), t->count),
+        size_t bytes = eight || blocks
+                           ? bt_net_int8_values(t->rows, t->cols, !s->lean || blocks) + t->count
+                           : bt_read_bytes(bt_model_read(t, s->prec), t->count),
                at = again ? 0 : bt_arena_reserve(&p->quant, bytes, 1);
         if (!p->packed) continue;
         p->packed[i] = again ? p->packed[bt_params_get(params, first, t->id) - params->tensors]
@@ -143,9 +164,9 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     plan_ternary(p, s, params);
     plan_values(p, s, params);
     if (s->fades) p->fade = bt_arena_reserve(&p->quant, bt_net_fade_elems(params), sizeof(float));
-    if (bt_model_tied_copy(s) && s->lean && bt_net_keeps_base(s)) {
-        p->tied = bt_arena_reserve(
-            &p->quant, bt_net_table8_values((size_t)c->V) + (size_t)c->V * (size_t)c->C, 1);
+    if (bt_model_tied_copy(s) && bt_model_tables8(s)) {
+        const size_t V = (size_t)c->V, C = (size_t)c->C;
+        p->tied = bt_arena_reserve(&p->quant, bt_net_int8_values(V, C, !s->lean) + V * C, 1);
     } else if (bt_model_tied_copy(s)) {
         bool half = bt_model_tied_bf16(s);
         p->tied = bt_arena_reserve(half ? &p->quant : &p->params, (size_t)c->V * (size_t)c->C,
@@ -162,12 +183,12 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     /* their gradients are sums over these rows */
     if (bt_slice_is_last_stage(s->slice))
         p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
-                                     bt_model_head_rows(s)   ? LOGITS_ROWS8
-                                     : bt_net_keeps_base(s)  ? LOGITS_FROZEN
-                                     : bt_model_head_int8(s) ? BT_GRAD_BLOCK
-                                                             : LOGITS_LEAST);
-    if (s->lean && bt_net_keeps_base(s))
-        p->wide = bt_arena_reserve(&p->scratch, (size_t)BT_TABLE8_ROWS * (size_t)c->C,
+                                     bt_model_head_rows(s) || bt_net_layers8(s) ? LOGITS_ROWS8
+                                     : bt_net_keeps_base(s)                     ? LOGITS_FROZEN
+                                     : bt_model_head_int8(s)                    ? BT_GRAD_BLOCK
+                                                                                : LOGITS_LEAST);
+    if (bt_model_tables8(s))
+        p->wide = bt_arena_reserve(&p->scratch, (size_t)BT_TABLE8_ROWS * widest_table8(s),
                                    bt_net_reads_bf16(s->prec) ? sizeof(uint16_t) : sizeof(float));
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
@@ -246,7 +267,10 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
          base ? "norms of the base, and the adapters, fp32" : "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
         {"quantised", p.quant.bytes,
-         base ? "the base as products read it: ternary codes in 2 bits"
+         base ? bt_net_layers8(s) ? "the base as products read it: int8 in blocks with a scale each"
+                : s->cfg.linear == BT_LIN_DENSE
+                    ? "the base as products read it: bf16, or fp32 where they multiply that"
+                    : "the base as products read it: ternary codes in 2 bits"
               : quantised_why[s->weight_source]},
         {"activations", p.acts.bytes,
          "kept for backward per layer, plus the gradients on the way back"},

@@ -36,6 +36,8 @@ bool bt_model_head_int8(const bt_model_setup *s);
 bool bt_model_head_rows(const bt_model_setup *s);
 /* a last stage that has a copy of the first's embedding */
 bool bt_model_tied_copy(const bt_model_setup *s);
+/* embedding and head of a frozen base are int8 */
+bool bt_model_tables8(const bt_model_setup *s);
 /* it is a table of bf16, as what the first stage has where that is shared out */
 bool bt_model_tied_bf16(const bt_model_setup *s);
 /* ranges of a weight's outputs that are packed apart, and the bytes of one */

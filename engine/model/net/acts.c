@@ -28,6 +28,7 @@ size_t bt_acts_block(const bt_model_setup *s, size_t M) {
            rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
     if (bt_net_keeps_base(s) && s->cfg.linear != BT_LIN_DENSE) rows = BLOCK_THIN;
+    if (bt_net_layers8(s)) rows = AGAIN_ROWS; /* each block makes floats of all weights */
     return rows < M ? rows : M;
 }
 

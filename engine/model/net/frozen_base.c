@@ -33,19 +33,24 @@ static void put_codes(bt_linear *l, const float *values, float scale, bool write
                         rows, l->K);
 }
 
+/* whole rows */
+static void put_int8(const bt_table *t, size_t first, size_t n, const float *values) {
+    int8_t *codes = (int8_t *)(uintptr_t)t->i8 + first;
+    if (t->half_scale)
+        bt_op_q8_put(codes, (uint16_t *)(uintptr_t)t->half_scale + first / BT_Q8_BLOCK, values, n);
+    else
+        bt_k()->quant_rows(codes, (float *)(uintptr_t)t->scale + first / t->width, values,
+                           n / t->width, t->width);
+}
+
 static void put_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
                        const float *values) {
-    if (bt_model_read(l->tensor, m->setup.prec) == BT_READ_BF16)
+    if (l->values.i8)
+        put_int8(&l->values, first, n, values);
+    else if (bt_model_read(l->tensor, m->setup.prec) == BT_READ_BF16)
         bt_op_save_bf16((uint16_t *)l->panel + first, values, n);
     else
         bt_net_copy((float *)l->panel + first, values, n);
-}
-
-/* whole rows */
-static void put_rows8(const bt_table *t, size_t first, size_t n, const float *values) {
-    bt_k()->quant_rows((int8_t *)(uintptr_t)t->i8 + first,
-                       (float *)(uintptr_t)t->scale + first / t->width, values, n / t->width,
-                       t->width);
 }
 
 static const bt_table *table8(const bt_model *m, const bt_tensor *t) {
@@ -64,7 +69,7 @@ void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const
     else if (!write && (table8(m, t) || table || (l && l->panel)))
         return;
     else if (table8(m, t))
-        put_rows8(table8(m, t), first, n, values);
+        put_int8(table8(m, t), first, n, values);
     else if (l && l->panel)
         put_values(m, l, first, n, values);
     else if (table)
@@ -79,7 +84,7 @@ void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *va
                  from = bt_max_size(first, begin), to = bt_min_size(first + n, end);
     if (from >= to || (m->setup.base_elsewhere && !m->tied.f32)) return;
     if (m->tied.i8)
-        put_rows8(&m->tied, from - begin, to - from, values + (from - first));
+        put_int8(&m->tied, from - begin, to - from, values + (from - first));
     else if (m->tied.bf16)
         bt_op_save_bf16((uint16_t *)(uintptr_t)m->tied.bf16 + (from - begin),
                         values + (from - first), to - from);

@@ -91,6 +91,9 @@ typedef struct bt_model_setup {
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
      * bf16 the residual entering a layer is rounded to bf16, as which it is kept */
     bool lean;
+    /* a frozen base that is dense: its layers, and without lean embedding and head, are int8 in blocks of
+     * BT_Q8_BLOCK inputs with a scale each. Widths of inputs are multiples of it (bt_model_fits_q8) */
+    bool base_q8;
     /* (bt_model_base_bytes) of the frozen base: memory that ranks with the same slice have in common, of whom
      * one writes it. NULL: the model takes its own */
     unsigned char *base_memory;
@@ -110,6 +113,8 @@ typedef struct bt_arena_row {
 /* what create would take, without taking it; rows (at most max) for --dry-run. Optimizer moments
  * are the optimizer's. */
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
+/* whether base_q8 is possible: every input of a layer, in every leaf, ends with a block */
+bool bt_model_fits_q8(const bt_model_setup *s);
 /* of the frozen base, as base_memory has it; 0: the model keeps none */
 size_t bt_model_base_bytes(const bt_model_setup *s);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
@@ -125,7 +130,7 @@ float *bt_model_grads(bt_model *m);   /* (params) */
  * frozen base; without: NULL, as params and weights are all there is. A base beside which adapters train
  * is kept as its products read it: ternary layers in 2 bits a weight, from which one layer's panels are
  * made at a time; dense layers, embedding and head as bf16 where products round to it (with setup.lean
- * embedding and head as int8). Offsets in the
+ * embedding and head as int8, with setup.base_q8 all of them). Offsets in the
  * table mean nothing to others. Without training, and for bitnet1, it is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
 /* values first .. first+n of the block that this slice has of one of its tensors, in any order, whole rows

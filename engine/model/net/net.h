@@ -278,13 +278,20 @@ double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale);
 static inline bool bt_net_keeps_base(const bt_model_setup *s) {
     return s->train && s->cfg.lora.rank > 0 && s->cfg.linear != BT_LIN_BITNET1;
 }
-/* of it, embedding and head as int8 with a scale for each token */
+/* of it, embedding and head as int8: with a scale for each token (lean), or for each block */
 static inline bool bt_net_table8(const bt_model_setup *s, const bt_tensor *t) {
-    return s->lean && bt_net_keeps_base(s) && (t->id == BT_P_EMBED || t->id == BT_P_HEAD);
+    return (s->lean || s->base_q8) && bt_net_keeps_base(s) &&
+           (t->id == BT_P_EMBED || t->id == BT_P_HEAD);
 }
-/* bytes of such a table: scales, then values from bt_net_table8_values on */
-static inline size_t bt_net_table8_values(size_t rows) {
-    return (rows * sizeof(float) + 63) / 64 * 64;
+/* of it, layers as int8 with a scale for each block */
+static inline bool bt_net_layers8(const bt_model_setup *s) {
+    return s->base_q8 && bt_net_keeps_base(s) && s->cfg.linear == BT_LIN_DENSE;
+}
+/* of (rows, cols) in int8 by rows, or by blocks: scales, then values from here on */
+static inline size_t bt_net_int8_values(size_t rows, size_t cols, bool blocks) {
+    const size_t bytes = blocks ? rows * cols / BT_Q8_BLOCK * sizeof(uint16_t)
+                                : rows * sizeof(float);
+    return (bytes + 63) / 64 * 64;
 }
 /* the table's offsets: of what stays fp32 alone */
 void bt_net_compact_base(bt_params *p, const bt_model_setup *s);
