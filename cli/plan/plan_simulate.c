@@ -330,10 +330,12 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
     /* failures decide when checkpoints are written, and the goodput counts them */
     p->cfg.ckpt_minutes = 0;
     p->cfg.ckpt_every = 0;
+    BT_TRY(bt_train_init_from(p, err));
     /* the model's own vocabulary, unless text or tokenizer were named */
     if (given(&p->opts, "data.path") || given(&p->opts, "data.tokenizer")) {
         BT_TRY(bt_train_tokenizer(p, err));
         BT_TRY(bt_train_vocab(p, err));
+        BT_TRY(bt_train_labels(p, err));
     }
     read_batch(&s);
     BT_TRY(bt_kernels_select(p->cfg.isa, err));

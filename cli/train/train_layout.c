@@ -78,14 +78,15 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from)
     bt_rates *rates = malloc(sizeof *rates);
     bool known = false;
     if (rates) {
-        const bt_cluster cluster = bt_cluster_here(&p->cfg, p->ranks);
+        bt_cluster cluster = bt_cluster_here(&p->cfg, p->ranks);
         const bt_rates_wanted wanted = {.cfg = &p->cfg,
                                         .ranks = p->ranks,
                                         .ranks_per_host = cluster.ranks_per_host,
                                         .store = p->store,
                                         .never = true};
-        known = bt_machine_rates(&wanted, rates, from, &why) == BT_OK &&
-                bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;
+        known = bt_machine_rates(&wanted, rates, from, &why) == BT_OK;
+        if (known) cluster.learned_frac = bt_learned_share(&p->cfg);
+        known = known && bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;
         if (known) {
             bt_text_clear(from);
             tell_rates(p, rates, from);

@@ -7,11 +7,14 @@
 #include <string.h>
 
 #include "engine/config/rank_setup.h"
+#include "engine/config/tune_cfg.h"
 #include "engine/model/shape/params.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
+    const bt_lora lora = bt_tune_lora(cfg);
+    const bool head = kind == BT_PART_HEAD, frozen = lora.rank > 0;
     return (bt_part_shape){.kind = kind,
                            .C = (int32_t)cfg->d_model,
                            .T = (int32_t)cfg->seq_len,
@@ -24,7 +27,11 @@ static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) 
                            .grad_int8 = cfg->grad == BT_GRAD_INT8,
                            .recompute = cfg->recompute,
                            .tp = tp,
-                           .sequence = tp > 1 && cfg->sequence};
+                           .sequence = tp > 1 && cfg->sequence,
+                           .lora = frozen && head ? 1 : lora.rank,
+                           .targets = frozen && head ? BT_LORA_Q : (int32_t)lora.targets,
+                           .lean = frozen && cfg->lean,
+                           .base8 = frozen && cfg->base_type == BT_BASE_Q8};
 }
 
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
@@ -53,7 +60,22 @@ static double weights_of(const bt_part_shape *s) {
     return (double)s->C * s->D * (2.0 * s->H / s->tp + 2.0 * own_kv(s)) + 3.0 * s->C * s->F / s->tp;
 }
 
-double bt_part_ops(const bt_part_shape *s) { return 6 * weights_of(s) * ((double)s->T * s->B); }
+/* those of a layer's adapters, of which a rank has about its share */
+static double adapters_of(const bt_part_shape *s) {
+    const bt_model_cfg m = {.L = 1,
+                            .C = s->C,
+                            .H = s->H,
+                            .KV = s->KV,
+                            .D = s->D,
+                            .F = s->F,
+                            .lora = {.rank = s->lora, .targets = (unsigned)s->targets}};
+    return s->kind == BT_PART_HEAD ? 0 : (double)bt_model_count(&m).adapters / s->tp;
+}
+
+double bt_part_ops(const bt_part_shape *s) {
+    const double each = s->lora ? 4 : 6;
+    return (each * weights_of(s) + 6 * adapters_of(s)) * ((double)s->T * s->B);
+}
 
 double bt_part_attention_ops(const bt_part_shape *s) {
     return s->kind == BT_PART_HEAD ? 0 : 6.0 * s->T * s->H / s->tp * s->D * ((double)s->T * s->B);
@@ -78,7 +100,8 @@ static double distance(const bt_part_shape *a, const bt_part_shape *b) {
            16.0 * (a->grad_int8 != b->grad_int8) + 8.0 * (a->norm != b->norm) +
            8.0 * (a->recompute != b->recompute) + 2.0 * (a->act != b->act) +
            2.0 * (a->qk_norm != b->qk_norm) + 1.0 * ((a->tp > 1) != (b->tp > 1)) +
-           0.5 * (a->sequence != b->sequence);
+           0.5 * (a->sequence != b->sequence) + 4.0 * (a->lean != b->lean) +
+           8.0 * (a->base8 != b->base8);
     far += fabs(log(bt_part_ops(a) / bt_part_ops(b))) + 2 * fabs(log((double)a->C / b->C)) +
            2 * fabs(log((double)a->T / b->T));
     if (a->kind == BT_PART_LAYER)
@@ -122,7 +145,8 @@ bool bt_rates_part_near(const bt_rates *r, const bt_part_shape *s, bt_part_rate 
     }
     for (size_t i = 0; i < r->n_parts; i++) {
         const bt_part_rate *p = &r->parts[i];
-        double d = p->shape.kind == s->kind ? distance(&p->shape, s) : INFINITY;
+        bool alike = p->shape.kind == s->kind && (p->shape.lora > 0) == (s->lora > 0);
+        double d = alike ? distance(&p->shape, s) : INFINITY;
         if (d < far) far = d, best = p;
     }
     if (best) *out = bt_part_scaled(best, s);
@@ -241,19 +265,20 @@ const bt_link_rate *bt_rates_link(const bt_rates *r, int world, int n, int strid
 static const char *const kinds[] = {"layer", "head"};
 
 void bt_part_put(bt_text *out, const bt_part_shape *s) {
-    bt_text_printf(out, "%s:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kinds[s->kind],
-                   s->C, s->H, s->KV, s->D, s->F, s->V, s->T, s->B, s->norm, s->act, s->linear,
-                   s->qk_norm, s->precision, s->grad_int8, s->recompute, s->tp, s->sequence);
+    bt_text_printf(out, "%s:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d",
+                   kinds[s->kind], s->C, s->H, s->KV, s->D, s->F, s->V, s->T, s->B, s->norm, s->act,
+                   s->linear, s->qk_norm, s->precision, s->grad_int8, s->recompute, s->tp,
+                   s->sequence, s->lora, s->targets, s->lean, s->base8);
 }
 
 bool bt_part_parse(const char *text, bt_part_shape *s) {
     char kind[8];
     memset(s, 0, sizeof *s);
-    if (sscanf(text, "%7[a-z]:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kind, &s->C,
-               &s->H, &s->KV, &s->D, &s->F, &s->V, &s->T, &s->B, &s->norm, &s->act, &s->linear,
-               &s->qk_norm, &s->precision, &s->grad_int8, &s->recompute, &s->tp,
-               &s->sequence) != 18 ||
-        s->tp < 1)
+    if (sscanf(text, "%7[a-z]:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kind,
+               &s->C, &s->H, &s->KV, &s->D, &s->F, &s->V, &s->T, &s->B, &s->norm, &s->act,
+               &s->linear, &s->qk_norm, &s->precision, &s->grad_int8, &s->recompute, &s->tp,
+               &s->sequence, &s->lora, &s->targets, &s->lean, &s->base8) != 22 ||
+        s->tp < 1 || s->lora < 0)
         return false;
     bool layer = strcmp(kind, kinds[BT_PART_LAYER]) == 0,
          head = strcmp(kind, kinds[BT_PART_HEAD]) == 0;

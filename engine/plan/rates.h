@@ -37,6 +37,9 @@ typedef struct bt_part_shape {
     int32_t C, H, KV, D, F, V, T, B;
     int32_t norm, act, linear, qk_norm, precision, grad_int8, recompute;
     int32_t tp, sequence; /* sequence: a rank has the residual of its own tokens; 0 without tp */
+    /* beside a frozen base: the adapters' rank (a head has none: 1) and layers (BT_LORA_*), and how the base
+     * is kept; all 0: every weight trains */
+    int32_t lora, targets, lean, base8;
 } bt_part_shape;
 
 typedef struct bt_part_rate {
@@ -121,14 +124,16 @@ typedef struct bt_rates {
 /* of a layer, and of the last stage's head, in groups of tp ranks */
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp);
 bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp);
-/* operations of a rank, forward and backward, without attention; of attention */
+/* operations of a rank, forward and backward, without attention (frozen weights have no gradient); of
+ * attention */
 double bt_part_ops(const bt_part_shape *s);
 double bt_part_attention_ops(const bt_part_shape *s);
 bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b);
 
 /* The rate of exactly this shape; NULL: not measured. */
 const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s);
-/* The same, or the nearest measured one scaled; false: nothing of its kind was measured. */
+/* The same, or the nearest measured one scaled; false: nothing of its kind was measured. Parts that are
+ * frozen, beside adapters, are another kind than parts that train. */
 bool bt_rates_part_near(const bt_rates *r, const bt_part_shape *s, bt_part_rate *out);
 /* what `from` says of another shape of its kind, by operations and tokens */
 bt_part_rate bt_part_scaled(const bt_part_rate *from, const bt_part_shape *to);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"
@@ -66,31 +67,35 @@ static bt_part_shape affordable(bt_part_shape s, double ops) {
 
 static bt_model_setup setup_of(const bt_part_shape *s) {
     bool head = s->kind == BT_PART_HEAD;
-    bt_model_setup m = {.cfg = {.L = head ? 2 : 3,
-                                .C = s->C,
-                                .H = head ? s->tp : s->H,
-                                .KV = head ? s->tp : s->KV,
-                                .D = head ? TINY_HEAD : s->D,
-                                .F = head ? TINY_FFN * s->tp : s->F,
-                                .T = s->T,
-                                .V = head ? s->V : PROBE_VOCAB * s->tp,
-                                .norm = (bt_norm_kind)s->norm,
-                                .act = (bt_act)s->act,
-                                .linear = (bt_linear_kind)s->linear,
-                                .tied = true,
-                                .qk_norm = s->qk_norm != 0,
-                                .rope_theta = 10000,
-                                .norm_eps = 1e-5,
-                                .init_std = 0.02},
-                        .B = s->B,
-                        .in_flight = 1,
-                        .prec = (bt_prec)s->precision,
-                        .train = true,
-                        .n_threads = bt_threads_count(),
-                        .recompute = (bt_recompute)s->recompute,
-                        .grad_int8 = s->grad_int8 != 0,
-                        .sequence = s->sequence != 0,
-                        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = s->tp}};
+    bt_model_setup m = {
+        .cfg = {.L = head ? 2 : 3,
+                .C = s->C,
+                .H = head ? s->tp : s->H,
+                .KV = head ? s->tp : s->KV,
+                .D = head ? TINY_HEAD : s->D,
+                .F = head ? TINY_FFN * s->tp : s->F,
+                .T = s->T,
+                .V = head ? s->V : PROBE_VOCAB * s->tp,
+                .norm = (bt_norm_kind)s->norm,
+                .act = (bt_act)s->act,
+                .linear = (bt_linear_kind)s->linear,
+                .tied = true,
+                .qk_norm = s->qk_norm != 0,
+                .rope_theta = 10000,
+                .norm_eps = 1e-5,
+                .init_std = 0.02,
+                .lora = {.rank = s->lora, .scale = 1, .targets = (unsigned)s->targets}},
+        .B = s->B,
+        .in_flight = 1,
+        .prec = (bt_prec)s->precision,
+        .train = true,
+        .n_threads = bt_threads_count(),
+        .recompute = (bt_recompute)s->recompute,
+        .grad_int8 = s->grad_int8 != 0,
+        .sequence = s->sequence != 0,
+        .lean = s->lean != 0,
+        .base_q8 = s->base8 != 0,
+        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = s->tp}};
     return m;
 }
 
@@ -108,6 +113,22 @@ static void close_stage(stage *s) {
     free(s->tokens);
 }
 
+/* the base beside which adapters train, as its own loader would put it (tune/base_weights.h) */
+static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
+    const bt_params *base = bt_model_base(m);
+    size_t most = C;
+    for (size_t i = 0; i < base->n; i++) most = bt_max_size(most, base->tensors[i].count);
+    float *x = malloc(most * sizeof *x);
+    if (!x) return bt_fail(err, BT_NOMEM, "no memory for a layer of %zu weights", most);
+    fill(x, most, 0.03f);
+    for (size_t i = 0; i < base->n; i++)
+        bt_model_base_put(m, i, 0, base->tensors[i].count, x, 0.015f);
+    for (size_t row = 0; row < vocab; row++) bt_model_base_put_tied(m, row * C, C, x);
+    free(x);
+    bt_model_base_done(m);
+    return BT_OK;
+}
+
 /* with: the real group, which is closed with the stage; NULL: one whose exchanges take no time */
 static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *with, bt_err *err) {
     bt_model_setup setup = setup_of(shape);
@@ -122,14 +143,15 @@ static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *w
     if (!out->tokens) return bt_fail(err, BT_NOMEM, "no memory for %zu tokens", tokens);
     for (size_t i = 0; i < tokens; i++) out->tokens[i] = (int32_t)(i * 7919 % (size_t)setup.cfg.V);
     fill(bt_model_weights(out->model), bt_model_params(out->model)->total, 0.03f);
-    if (out->head) {
+    if (shape->lora) BT_TRY(fill_base(out->model, (size_t)setup.cfg.V, (size_t)shape->C, err));
+    if (out->head && !shape->lora) {
         size_t elem, words = bt_stage_tied_elems(&setup);
         void *table = bt_model_tied(out->model, &elem);
         if (table && elem == sizeof(float)) fill(table, words, 0.03f);
         if (table && elem == sizeof(uint16_t)) memset(table, 0x3c, words * elem);
     }
     fill(bt_model_stage_in(out->model), bt_stage_elems(&setup), 1.0f);
-    bt_model_quantise(out->model);
+    if (!shape->lora) bt_model_quantise(out->model);
     bt_model_zero_grads(out->model);
     return BT_OK;
 }
@@ -221,7 +243,7 @@ static bt_code measure(const bt_part_shape *shape, bt_part_rate *out, bt_err *er
     bt_code code = open_stage(&s, shape, NULL, err);
     if (code == BT_OK) {
         time_stage(&s, shape, out);
-        out->quantise_s = s.head ? 0 : time_quantise(&s);
+        out->quantise_s = s.head || shape->lora ? 0 : time_quantise(&s);
     }
     close_stage(&s);
     if (code != BT_OK || shape->kind != BT_PART_HEAD) return code;

@@ -47,14 +47,14 @@ static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
 
 /* ---- fine-tuning ------------------------------------------------------------------------------- */
 
-/* Rates are those of training all weights. Beside adapters a layer's backward has one product with its
- * weights instead of two, and the adapters' own; the head has no gradient. */
+/* Where no layer with adapters was measured: of the rates of one that trains. Beside adapters a layer's
+ * backward has one product with its weights instead of two, and the adapters' own; the head has no
+ * gradient. */
 static void take_adapters(model *m) {
     const double layers = m->whole.L, tp = m->shape.tp;
     bt_model_cfg base = m->whole;
     base.lora = (bt_lora){0};
     const bt_model_counts own = bt_model_count(&m->whole), full = bt_model_count(&base);
-    if (!m->whole.lora.rank) return;
     const double adapters_s = 2 * (double)own.adapters / layers / tp * m->tokens *
                               m->r->matrix_op_s,
                  again = m->cfg->recompute == BT_RECOMPUTE_FULL ? 1
@@ -78,12 +78,35 @@ static double judging_passes(const bt_run_cfg *c) {
     return (bt_tune_count(c).flop_token - own.flop_token) / own.flop_forward;
 }
 
+/* of the same part, if all of it trained */
+static bt_part_shape trained(bt_part_shape s) {
+    s.lora = s.targets = s.lean = s.base8 = 0;
+    return s;
+}
+
+/* A frozen head is applied to the tokens that are learned (model/net/one_rank.c), a classifier's to the
+ * last of each text. */
+static void take_learned(model *m) {
+    double part = m->whole.classes ? 0 : 1;
+    if (m->whole.lora.rank && m->c->learned_frac > 0) part *= m->c->learned_frac;
+    m->head.fwd_s *= part;
+    m->head.bwd_s *= part;
+}
+
 static bt_code find_rates(model *m, bt_err *err) {
-    bt_part_shape layer = bt_part_layer(m->cfg, m->shape.tp),
-                  head = bt_part_head(m->cfg, m->shape.tp);
+    const bt_part_shape layer = bt_part_layer(m->cfg, m->shape.tp),
+                        head = bt_part_head(m->cfg, m->shape.tp), plain = trained(layer),
+                        plain_head = trained(head);
     m->out->scaled = !bt_rates_part(m->r, &layer) || !bt_rates_part(m->r, &head);
-    if (bt_rates_part_near(m->r, &layer, &m->layer) && bt_rates_part_near(m->r, &head, &m->head)) {
-        take_adapters(m);
+    bool known = bt_rates_part_near(m->r, &layer, &m->layer) &&
+                 bt_rates_part_near(m->r, &head, &m->head);
+    if (!known && layer.lora) {
+        known = bt_rates_part_near(m->r, &plain, &m->layer) &&
+                bt_rates_part_near(m->r, &plain_head, &m->head);
+        if (known) take_adapters(m);
+    }
+    if (known) {
+        take_learned(m);
         return BT_OK;
     }
     return bt_fail(err, BT_NOTFOUND, "no rates of a layer and a head are known");
@@ -334,8 +357,9 @@ static void plan_messages(const model *m, bt_walk *w) {
 /* statistics of codes and gradients, a pass over them each */
 static double monitor_s(const model *m) {
     if (m->cfg->stats_every == 0 || m->cfg->no_monitor) return 0;
-    bt_model_counts n = bt_model_count(&m->whole);
-    double part = (double)m->shape.pp * m->shape.tp, elements = (double)n.linear / part;
+    const bt_model_counts n = bt_model_count(&m->whole);
+    double part = (double)m->shape.pp * m->shape.tp,
+           elements = (double)(n.adapters ? n.adapters : n.linear) / part;
     return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->stats_every;
 }
 
@@ -346,7 +370,8 @@ static double checkpoint_s(const model *m) {
     for (size_t k = 0; k < how->matrices->n_states; k++)
         element +=
             bt_moment_bytes(bt_optim_form(how->matrices, (bt_states_kind)m->cfg->optim_states, k));
-    const double bytes = (double)(bt_model_count(&m->whole).params * element),
+    const bt_model_counts n = bt_model_count(&m->whole);
+    const double bytes = (double)((n.adapters ? n.adapters : n.params) * element),
                  hosts = ceil((double)m->c->ranks / m->c->ranks_per_host);
     return m->r->disk_per_s > 0 ? bytes / (m->r->disk_per_s * hosts) : 0;
 }

@@ -13,7 +13,8 @@
 #include "engine/plan/rates.h"
 #include "engine/plan/walk.h"
 
-/* Where the ranks of a job are; neighbours share a host. */
+/* What a prediction knows besides settings and rates: where the ranks of a job are (neighbours share a
+ * host), and what of the data is learned. */
 typedef struct bt_cluster {
     int ranks, ranks_per_host;
     int cores;           /* of a host; 0: as many as its ranks have threads */
@@ -25,6 +26,8 @@ typedef struct bt_cluster {
     double mtbf_s;       /* of a host; 0: it never fails */
     double straggler_frac; /* ranks are slower by |normal| of this width; 0: all alike */
     uint64_t seed;
+    /* of the tokens of its sequences: a frozen head is applied to these alone. 0: not known, all are */
+    double learned_frac;
 } bt_cluster;
 
 typedef struct bt_prediction {

@@ -50,6 +50,15 @@ ok train best.yaml --dry-run
 says "layout"
 b train best.yaml --steps 2 --name written --quiet >out 2>err || fault "cannot train with it: $(cat err)"
 
+# adapters: the shape is their base's, and what is measured is a layer with adapters beside it; --dry-run knows it then
+ok train "${tiny[@]}" --ranks 1 --steps 2 --name base
+lora=(--tune lora --set tune.rank=4 --init-from base --ranks 1 --threads 1 --batch-tokens 256 --data synth:chain)
+ok plan "${lora[@]}" --trial 0
+grep -q measured err || fault "no layer with adapters was measured: $(cat err)"
+grep -qh '"layer:32:2:2:16:64:0:32:[0-9:]*:4:127:0:0"' "$tmp"/rates/*.json || fault "no such layer: $(grep -oh '"layer:[0-9:]*"' "$tmp"/rates/*.json)"
+ok train "${lora[@]}" --dry-run
+says "a prediction, by this machine's measured rates"
+
 # too large for the memory there is, in one line
 b plan --preset bitnet-2b4t --ranks 1 --threads 1 --set model.vocab=1000000 --set model.layers=200 >out 2>err && fault "nothing is too large"
 grep -q "fits under no layout of 1 ranks: the least is .* too little" err || fault "says: $(cat err)"

@@ -152,12 +152,15 @@ static void shapes_travel_as_words(void **state) {
         assert_true(bt_part_same(&in[i], &out));
     }
     assert_false(bt_part_parse("layer:1:2", &out));
-    assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
-    assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0:1:0", &out));
+    assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0:0:0:0:0", &out));
+    assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0:1:0:0:0:0:0", &out));
     /* a slice of no group, and a word without it */
-    assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:0:0", &out));
-    assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0", &out));
-    assert_true(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
+    assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:0:0:0:0:0:0", &out));
+    assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
+    assert_true(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0:8:127:1:0", &out));
+    assert_int_equal(out.lora, 8);
+    assert_int_equal(out.targets, 127);
+    assert_true(out.lean && !out.base8);
     bt_text_release(&word);
 }
 

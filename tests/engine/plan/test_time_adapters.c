@@ -1,0 +1,193 @@
+/* test_time_adapters.c - the predicted step of adapters beside a frozen base, against arithmetic: parts are
+ * charged as they were measured with adapters, the head for the tokens that are learned, a checkpoint for what
+ * it holds; and what is measured of such a layer has no gradient of its weights. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/threads.h"
+#include "engine/config/run_cfg.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/plan/rates_probe.h"
+#include "engine/plan/time_model.h"
+
+static bt_run_cfg cfg;
+static bt_rates rates;
+static const bt_cluster here = {.ranks = 1, .ranks_per_host = 1, .cores = 1};
+
+enum { TRAINED, ADAPTERS };
+
+static void settle(int mode) {
+    static bt_opts o;
+    bt_err err = BT_ERR_INIT;
+    bool help;
+    char *words[] = {"--preset",      "nano",
+                     "--threads",     "1",
+                     "--micro-batch", "2",
+                     "--accum",       "3",
+                     "--data",        "synth:chain",
+                     "--set",         "data.val_frac=0",
+                     "--set",         "model.linear=dense",
+                     "--set",         "train.stats_every=0",
+                     "--set",         "tune.base=x",
+                     "--set",         "tune.rank=8",
+                     "--tune",        mode == ADAPTERS ? "lora" : "full"};
+    if (bt_run_cfg_read(&o, &cfg, sizeof words / sizeof *words, words, &help, &err) != BT_OK ||
+        bt_run_cfg_resolve(&cfg, 1, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+}
+
+/* what this job's parts took; without attention's part */
+static void put_parts(double layer_fwd, double layer_bwd, double head_fwd, double head_bwd) {
+    const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
+                                .fwd_s = layer_fwd,
+                                .bwd_s = layer_bwd},
+                       head = {
+                           .shape = bt_part_head(&cfg, 1), .fwd_s = head_fwd, .bwd_s = head_bwd};
+    bt_rates_put_part(&rates, &layer);
+    bt_rates_put_part(&rates, &head);
+}
+
+static bt_prediction predicted(double learned_frac) {
+    bt_cluster c = here;
+    bt_prediction p;
+    bt_err err = BT_ERR_INIT;
+    c.learned_frac = learned_frac;
+    if (bt_time_predict(&cfg, &rates, &c, &p, &err) != BT_OK) fail_msg("%s", err.msg);
+    return p;
+}
+
+static bool is(double got, double want) { return fabs(got - want) <= 1e-12 * fabs(want); }
+
+static void a_step_is_the_sum_of_its_parts(void **state) {
+    (void)state;
+    settle(ADAPTERS);
+    rates = (bt_rates){0};
+    put_parts(0.010, 0.015, 0.004, 0.006);
+    const bt_prediction all = predicted(0), quarter = predicted(0.25);
+    assert_false(all.scaled);
+    assert_true(is(all.fwd_s, 6 * 0.010 + 0.004) && is(all.bwd_s, 6 * 0.015 + 0.006));
+    assert_true(is(quarter.fwd_s, 6 * 0.010 + 0.001) && is(quarter.bwd_s, 6 * 0.015 + 0.0015));
+    assert_int_equal(cfg.accum, 3);
+    assert_true(is(quarter.step.step_s, 3 * (6 * 0.025 + 0.0025)));
+    assert_true(is(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
+}
+
+/* where every weight trains, the head is applied to all tokens whatever is learned */
+static void a_head_that_trains_has_all_rows(void **state) {
+    (void)state;
+    settle(TRAINED);
+    rates = (bt_rates){0};
+    put_parts(0.010, 0.030, 0.004, 0.008);
+    assert_true(is(predicted(0.25).fwd_s, predicted(0).fwd_s));
+    assert_true(is(predicted(0.25).fwd_s, 6 * 0.010 + 0.004));
+}
+
+static void frozen_parts_are_another_kind(void **state) {
+    (void)state;
+    bt_prediction p;
+    bt_err err = BT_ERR_INIT;
+    settle(ADAPTERS);
+    rates = (bt_rates){0};
+    put_parts(0.010, 0.015, 0.004, 0.006);
+    settle(TRAINED); /* adapters tell nothing of a layer that trains */
+    assert_int_equal(bt_time_predict(&cfg, &rates, &here, &p, &err), BT_NOTFOUND);
+    put_parts(0.010, 0.030, 0.004, 0.008);
+    settle(ADAPTERS); /* but its own are known already */
+    assert_true(is(predicted(0).bwd_s, 6 * 0.015 + 0.006));
+    /* without them one of two products with the weights remains, the head's gradient goes, and the
+     * adapters' products are at the rate of matrices: 2 operations a weight forward, 6 back */
+    settle(TRAINED);
+    rates = (bt_rates){.matrix_op_s = 1e-9};
+    put_parts(0.010, 0.030, 0.004, 0.008);
+    settle(ADAPTERS);
+    const double adapters = 8.0 * (4 * (192 + 192) + 3 * (192 + 512)), tokens = 2 * 256;
+    p = predicted(0);
+    assert_true(p.scaled);
+    assert_true(is(p.fwd_s, 6 * (0.010 + 2e-9 * adapters * tokens) + 0.004));
+    assert_true(is(p.bwd_s, 6 * (0.015 + 6e-9 * adapters * tokens) + 0.004));
+}
+
+static void operations_are_those_that_are_done(void **state) {
+    (void)state;
+    const double weights = 4.0 * 192 * 192 + 3.0 * 192 * 512,
+                 adapters = 8.0 * (4 * (192 + 192) + 3 * (192 + 512)), tokens = 2 * 256;
+    settle(TRAINED);
+    bt_part_shape layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
+    assert_true(is(bt_part_ops(&layer), 6 * weights * tokens));
+    settle(ADAPTERS);
+    layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
+    assert_true(is(bt_part_ops(&layer), (4 * weights + 6 * adapters) * tokens));
+    assert_true(is(bt_part_ops(&head), 4.0 * 192 * (double)cfg.vocab * tokens));
+}
+
+static void a_checkpoint_holds_the_adapters(void **state) {
+    (void)state;
+    settle(ADAPTERS);
+    rates = (bt_rates){.disk_per_s = 1e6};
+    put_parts(0.010, 0.015, 0.004, 0.006);
+    const double adapters = 6 * 8.0 * (4 * (192 + 192) + 3 * (192 + 512));
+    assert_true(is(predicted(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
+}
+
+/* the probe's own layer: products of adapters, none with a gradient of the base's weights */
+static void what_is_measured_is_frozen(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    settle(ADAPTERS);
+    for (int kind = 0; kind < 2; kind++) {
+        bt_part_shape layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
+        layer.C = head.C = 64;
+        layer.H = layer.KV = 2;
+        layer.D = 32;
+        layer.F = 128;
+        layer.T = head.T = 64;
+        head.V = 300;
+        layer.linear = head.linear = kind ? BT_LIN_DENSE : BT_LIN_BITNET158;
+        layer.base8 = head.base8 = kind;
+        layer.lean = head.lean = !kind;
+        const bt_part_shape parts[] = {head, layer};
+        const bt_probe_job job = {.parts = parts, .n_parts = 2, .budget_s = 60, .disk_dir = ""};
+        rates = (bt_rates){0};
+        if (bt_rates_probe(&rates, &job, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_int_equal(rates.n_parts, 2);
+        for (size_t i = 0; i < 2; i++)
+            assert_true(rates.parts[i].fwd_s > 0 && rates.parts[i].bwd_s > 0 &&
+                        !(rates.parts[i].quantise_s > 0));
+        assert_true(rates.n_ops > 0);
+        for (size_t i = 0; i < rates.n_ops; i++) assert_null(strstr(rates.ops[i].op, "tern_dw"));
+    }
+}
+
+static int begin(void **state) {
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    return bt_comm_init(&err) != BT_OK || bt_kernels_select("auto", &err) != BT_OK ||
+           bt_threads_init(1, &err) != BT_OK;
+}
+
+static int end(void **state) {
+    (void)state;
+    bt_threads_release();
+    bt_ops_release();
+    bt_comm_finalize();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_is_the_sum_of_its_parts),
+        cmocka_unit_test(a_head_that_trains_has_all_rows),
+        cmocka_unit_test(frozen_parts_are_another_kind),
+        cmocka_unit_test(operations_are_those_that_are_done),
+        cmocka_unit_test(a_checkpoint_holds_the_adapters),
+        cmocka_unit_test(what_is_measured_is_frozen),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
