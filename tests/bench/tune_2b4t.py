@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""tune_2b4t.py: low-rank adapters beside a base of the shape of BitNet b1.58 2B4T: memory of the whole job, speed, and where a step goes.
+"""tune_2b4t.py: low-rank adapters beside a base of the shape of BitNet b1.58 2B4T (or a dense Qwen3-0.6B): memory of the whole job, speed, and
+where a step goes.
 
-  tests/bench/tune_2b4t.py --bitrain build/bitrain [--micro-batch 4] [--steps 3] [--ranks 1] [--threads 2] [--layers 30] [--keep FOLDER]
-                           [--text chat|plain] [--json] [-- WORDS OF bitrain train]
+  tests/bench/tune_2b4t.py --bitrain build/bitrain [--shape 2b4t|base|qwen3-0.6b] [--micro-batch 4] [--steps 3] [--ranks 1] [--threads 2]
+                           [--layers N] [--keep FOLDER] [--text chat|plain] [--json] [-- WORDS OF bitrain train]
+
+  tests/bench/tune_2b4t.py --shape qwen3-0.6b                                  a dense base, bf16 as the products read it
+  tests/bench/tune_2b4t.py --shape qwen3-0.6b -- --set tune.base_type=q8       the same in int8
+  tests/bench/tune_2b4t.py --ranks 2 --threads 1                               two ranks, which have one copy of the base
 
 The base has random weights (random_bitnet.py; 4.8 GB in FOLDER, a temporary one unless given, which is made once). A step is one
 micro-batch of --micro-batch sequences of 512 tokens, adapters of rank 16 beside all layers, lean, full recompute. Printed:
   memory    of every process that the command starts (supervisor, launcher, ranks): VmHWM, and the largest sum of PSS at one time (shared
-            pages count once), sampled every 0.2 s; beside it what --dry-run plans
+            pages count once) with the sum of RSS at that time (they count as often as they are mapped), sampled every 0.2 s; beside it
+            what --dry-run plans
   speed     tokens a second of the best and the median step after the first
   profile   what the best steps spend, by operation, beside the processor's peak (train.profile)
 Quiet machine for the speed; memory does not depend on it.
@@ -61,12 +67,13 @@ def number(path, key):
 
 
 def watch(run):
-    """largest sum of PSS in MiB; VmHWM in MiB by process"""
-    largest, own = 0, {}
+    """largest sum of PSS in MiB, with the sum of RSS at that time; VmHWM in MiB by process"""
+    largest, resident, own = 0, 0, {}
     while run.poll() is None:
-        total = 0
+        total, mapped = 0, 0
         for pid in children(run.pid):
             total += number(f"/proc/{pid}/smaps_rollup", "Pss:")
+            mapped += number(f"/proc/{pid}/smaps_rollup", "Rss:")
             high = number(f"/proc/{pid}/status", "VmHWM:")
             if high:
                 try:
@@ -75,9 +82,10 @@ def watch(run):
                 except OSError:
                     continue
                 own[pid] = (os.path.basename(name.split(" ")[0]) + " " + (name.split(" ") + [""])[1][:12], high / 1024)
-        largest = max(largest, total / 1024)
+        if total / 1024 > largest:
+            largest, resident = total / 1024, mapped / 1024
         time.sleep(0.2)
-    return largest, own
+    return largest, resident, own
 
 
 def main():
@@ -87,17 +95,18 @@ def main():
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--ranks", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--layers", type=int, default=30)
+    p.add_argument("--shape", choices=("2b4t", "base", "qwen3-0.6b"), default="2b4t")
+    p.add_argument("--layers", type=int, help="default: the shape's")
     p.add_argument("--keep", help="folder of the base")
     p.add_argument("--text", choices=("chat", "plain"), default="chat", help="loss on answers, or on every token")
     p.add_argument("--json", action="store_true")
     p.add_argument("words", nargs="*", help="of bitrain train")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        base = os.path.join(a.keep or folder, f"base-{a.layers}")
+        base = os.path.join(a.keep or folder, f"base-{a.shape}-{a.layers or 'all'}")
         os.makedirs(os.path.dirname(base), exist_ok=True)
         if not os.path.exists(os.path.join(base, "config.json")):
-            subprocess.run([sys.executable, os.path.join(HERE, "random_bitnet.py"), base, "--shape", "2b4t", "--layers", str(a.layers)], check=True, stdout=sys.stderr)
+            subprocess.run([sys.executable, os.path.join(HERE, "random_bitnet.py"), base, "--shape", a.shape, *(["--layers", str(a.layers)] if a.layers else [])], check=True, stdout=sys.stderr)
         data, db = os.path.join(folder, "chat.jsonl"), os.path.join(folder, "t.db")
         chat(data, a.text == "plain")
         tokens = a.micro_batch * 512 * a.ranks
@@ -112,7 +121,7 @@ def main():
         with open(os.path.join(folder, "said"), "w+", encoding="utf-8") as said:
             start = time.time()
             run = subprocess.Popen([*cmd, "--profile", "--name", "t", "--store", db, "--quiet"], stdout=said, stderr=subprocess.STDOUT, cwd=folder)
-            largest, own = watch(run)
+            largest, resident, own = watch(run)
             took = time.time() - start
             said.seek(0)
             text = said.read()
@@ -123,13 +132,13 @@ def main():
         counted = store.execute("SELECT avg(counted) FROM steps").fetchone()[0]
         profile = [r[0] for r in store.execute("SELECT title FROM events WHERE kind = 'profile' ORDER BY seq")]
         ranks = planned["ranks"]
-        out = {"pss_mib": largest, "vmhwm_mib": {f"{pid} {name}": mib for pid, (name, mib) in own.items()}, "planned_mib": [r["bytes"] / 2**20 for r in ranks],
+        out = {"pss_mib": largest, "rss_mib": resident, "vmhwm_mib": {f"{pid} {name}": mib for pid, (name, mib) in own.items()}, "planned_mib": [r["bytes"] / 2**20 for r in ranks],
                "tokens": tokens, "counted": counted, "step_s": steps, "tokens_per_s": tokens / min(steps), "tokens_per_s_median": tokens / statistics.median(steps),
                "whole_run_s": took, "profile": profile}
         if a.json:
             print(json.dumps(out))
             return
-        print(f"memory: {largest:.0f} MiB of PSS at most, all processes; a rank is planned {max(out['planned_mib']):.0f}")
+        print(f"memory: {largest:.0f} MiB of PSS at most, all processes (RSS {resident:.0f}); a rank is planned {max(out['planned_mib']):.0f}")
         for name, mib in out["vmhwm_mib"].items():
             print(f"  {mib:8.0f} MiB VmHWM  {name}")
         print(f"  {sum(out['vmhwm_mib'].values()):8.0f} MiB VmHWM  sum")

@@ -16,6 +16,13 @@ pids=($(q "SELECT pid FROM ranks WHERE run='two' ORDER BY rank"))
 [ ${#pids[@]} = 2 ] || fault "ranks: ${pids[*]}"
 one=$(mapping "${pids[0]}") other=$(mapping "${pids[1]}")
 [ -n "$one" ] && [ "$one" = "$other" ] || fault "the ranks map '$one' and '$other'"
+# the system's own count: the pages are those of both
+shared() { awk '/memfd:bitrain-base/ { on = 1; next } /^[0-9a-f]+-[0-9a-f]+ / { on = 0 } on && /^Shared_/ { shared += $2 } on && /^Rss:/ { all += $2 }
+    END { print shared + 0, all + 0 }' "/proc/$1/smaps"; }
+for pid in "${pids[@]}"; do
+    read -r both all <<<"$(shared "$pid")"
+    [ "$all" -gt 0 ] && [ "$((2 * both))" -ge "$all" ] || fault "rank with pid $pid: $both KiB of the base's $all are shared"
+done
 kill -TERM $job
 wait $job
 
