@@ -135,7 +135,7 @@ static bt_code measure(bt_layout_choice *c, const bt_layout_job *job, bt_text *t
                                    : bt_fail(err, BT_NOMEM, "no memory for the shapes of layers");
     if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], first, err);
     if (code == BT_OK) {
-        c->search.cluster.learned_frac = bt_learned_share(first);
+        c->search.cluster.data = bt_data_facts_of(first);
         size_t n = bt_layouts_shapes(&c->layouts, &c->search, shapes, SHAPES_MOST);
         const bt_rates_wanted wanted = {.cfg = first,
                                         .ranks = job->ranks,

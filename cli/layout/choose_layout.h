@@ -9,9 +9,9 @@
 
 /* this machine, or the hosts of the host file */
 bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks);
-/* bt_cluster.learned_frac of settings that are resolved: of adapters' instruction sets, whose files it reads;
- * 0: all tokens are learned, or the files are long, or cannot be read */
-double bt_learned_share(const bt_run_cfg *cfg);
+/* of the data of settings that are resolved, whose files it reads and tokenises; nothing of a stream, and of
+ * files that are long or cannot be read */
+bt_data_facts bt_data_facts_of(const bt_run_cfg *cfg);
 
 typedef struct bt_layout_choice {
     bt_layout_search search;

@@ -85,7 +85,7 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from)
                                         .store = p->store,
                                         .never = true};
         known = bt_machine_rates(&wanted, rates, from, &why) == BT_OK;
-        if (known) cluster.learned_frac = bt_learned_share(&p->cfg);
+        if (known) cluster.data = bt_data_facts_of(&p->cfg);
         known = known && bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;
         if (known) {
             bt_text_clear(from);

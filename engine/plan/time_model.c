@@ -88,9 +88,20 @@ static bt_part_shape trained(bt_part_shape s) {
  * last of each text. */
 static void take_learned(model *m) {
     double part = m->whole.classes ? 0 : 1;
-    if (m->whole.lora.rank && m->c->learned_frac > 0) part *= m->c->learned_frac;
+    if (m->whole.lora.rank && m->c->data.learned_frac > 0) part *= m->c->data.learned_frac;
     m->head.fwd_s *= part;
     m->head.bwd_s *= part;
+}
+
+/* Attention stays inside documents, again where backward makes it anew. */
+static void take_documents(model *m) {
+    bt_part_rate *l = &m->layer;
+    const double less = m->c->data.attended_frac > 0 ? fmax(0, 1 - m->c->data.attended_frac) : 0,
+                 again = m->cfg->recompute == BT_RECOMPUTE_FULL ? l->attn_fwd_s : 0;
+    l->fwd_s -= less * l->attn_fwd_s;
+    l->bwd_s -= less * (l->attn_bwd_s + again);
+    l->attn_fwd_s *= 1 - less;
+    l->attn_bwd_s *= 1 - less;
 }
 
 static bt_code find_rates(model *m, bt_err *err) {
@@ -107,6 +118,7 @@ static bt_code find_rates(model *m, bt_err *err) {
     }
     if (known) {
         take_learned(m);
+        take_documents(m);
         return BT_OK;
     }
     return bt_fail(err, BT_NOTFOUND, "no rates of a layer and a head are known");

@@ -13,8 +13,16 @@
 #include "engine/plan/rates.h"
 #include "engine/plan/walk.h"
 
+/* Of sequences that are made of documents; 0: not known, as of a stream */
+typedef struct bt_data_facts {
+    /* of the tokens of all sequences those that are learned: a frozen head is applied to these alone */
+    double learned_frac;
+    /* of what attention looks at where a sequence is one document, what it looks at in these */
+    double attended_frac;
+} bt_data_facts;
+
 /* What a prediction knows besides settings and rates: where the ranks of a job are (neighbours share a
- * host), and what of the data is learned. */
+ * host), and what its data are. */
 typedef struct bt_cluster {
     int ranks, ranks_per_host;
     int cores;           /* of a host; 0: as many as its ranks have threads */
@@ -26,8 +34,7 @@ typedef struct bt_cluster {
     double mtbf_s;       /* of a host; 0: it never fails */
     double straggler_frac; /* ranks are slower by |normal| of this width; 0: all alike */
     uint64_t seed;
-    /* of the tokens of its sequences: a frozen head is applied to these alone. 0: not known, all are */
-    double learned_frac;
+    bt_data_facts data;
 } bt_cluster;
 
 typedef struct bt_prediction {

@@ -13,6 +13,7 @@
 #include "engine/base/threads.h"
 #include "engine/config/run_cfg.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/rates_probe.h"
 #include "engine/plan/time_model.h"
@@ -58,7 +59,7 @@ static bt_prediction predicted(double learned_frac) {
     bt_cluster c = here;
     bt_prediction p;
     bt_err err = BT_ERR_INIT;
-    c.learned_frac = learned_frac;
+    c.data.learned_frac = learned_frac;
     if (bt_time_predict(&cfg, &rates, &c, &p, &err) != BT_OK) fail_msg("%s", err.msg);
     return p;
 }
@@ -77,6 +78,31 @@ static void a_step_is_the_sum_of_its_parts(void **state) {
     assert_int_equal(cfg.accum, 3);
     assert_true(is(quarter.step.step_s, 3 * (6 * 0.025 + 0.0025)));
     assert_true(is(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
+}
+
+/* attention looks at a fifth of what it would: that part of forward and backward, and of what is made again */
+static void attention_stays_inside_documents(void **state) {
+    (void)state;
+    settle(ADAPTERS);
+    for (int full = 0; full < 2; full++) {
+        cfg.recompute = full ? BT_RECOMPUTE_FULL : BT_RECOMPUTE_NONE;
+        const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
+                                    .fwd_s = 0.010,
+                                    .bwd_s = 0.030,
+                                    .attn_fwd_s = 0.002,
+                                    .attn_bwd_s = 0.005},
+                           head = {.shape = bt_part_head(&cfg, 1)};
+        bt_cluster c = here;
+        bt_prediction p;
+        bt_err err = BT_ERR_INIT;
+        rates = (bt_rates){0};
+        bt_rates_put_part(&rates, &layer);
+        bt_rates_put_part(&rates, &head);
+        c.data.attended_frac = 0.2;
+        assert_int_equal(bt_time_predict(&cfg, &rates, &c, &p, &err), BT_OK);
+        assert_true(is(p.fwd_s, 6 * (0.010 - 0.8 * 0.002)));
+        assert_true(is(p.bwd_s, 6 * (0.030 - 0.8 * (full ? 0.007 : 0.005))));
+    }
 }
 
 /* where every weight trains, the head is applied to all tokens whatever is learned */
@@ -183,6 +209,7 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_the_sum_of_its_parts),
+        cmocka_unit_test(attention_stays_inside_documents),
         cmocka_unit_test(a_head_that_trains_has_all_rows),
         cmocka_unit_test(frozen_parts_are_another_kind),
         cmocka_unit_test(operations_are_those_that_are_done),
