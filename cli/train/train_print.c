@@ -122,6 +122,38 @@ static void print_sample(const char *sample) {
     }
 }
 
+/* how a model of these data is asked something */
+static const char *first_question(const bt_run_cfg *c) {
+    switch (c->form) {
+    case BT_FORMED_TEXT:
+    case BT_FORMED_COMPLETION: return "--prompt 'In the beginning'";
+    case BT_FORMED_LABEL: return "--prompt 'who is there?'";
+    default: return "--chat --message 'Who are you?'";
+    }
+}
+
+static void print_next(const bt_train_plan *p, bool done) {
+    bt_text store;
+    bt_text_init(&store);
+    bt_store_flag(&store, p->store);
+    const char *in = bt_text_str(&store), *run = p->run;
+    const bool adapters = p->cfg.tune == BT_TUNE_LORA && p->cfg.form != BT_FORMED_LABEL;
+    printf("\ntry next:\n");
+    if (done)
+        printf("  bitrain show %s%s\n  bitrain generate %s%s %s\n", run, in, run, in,
+               first_question(&p->cfg));
+    else
+        printf("  bitrain train --resume %s%s\n  bitrain show %s%s\n", run, in, run, in);
+    if (done && p->cfg.form >= BT_FORMED_PREFERENCE) printf("  bitrain eval %s%s\n", run, in);
+    if (done && adapters)
+        printf("  bitrain convert %s%s --merge --to hf   (adapters and their base as one model)\n",
+               run, in);
+    printf("  bitrain query%s \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER "
+           "BY step DESC LIMIT 5\"\n",
+           in, run);
+    bt_text_release(&store);
+}
+
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
                       const char *result_json) {
     json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
@@ -152,22 +184,6 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
     if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);
     const char *done = strcmp(state, "done") == 0 ? "yes" : NULL;
     if (sample && sample[0] && done && !p->cfg.quiet) print_sample(sample);
-    if (!p->cfg.quiet && ckpt && ckpt[0]) {
-        bt_text store;
-        bt_text_init(&store);
-        bt_store_flag(&store, p->store);
-        const char *in = bt_text_str(&store);
-        printf("\ntry next:\n");
-        if (done)
-            printf("  bitrain show %s%s\n  bitrain generate %s%s --prompt 'In the beginning'\n",
-                   p->run, in, p->run, in);
-        else
-            printf("  bitrain train --resume %s%s\n  bitrain show %s%s\n", p->run, in, p->run, in);
-        printf(
-            "  bitrain query%s \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER "
-            "BY step DESC LIMIT 5\"\n",
-            in, p->run);
-        bt_text_release(&store);
-    }
+    if (!p->cfg.quiet && ckpt && ckpt[0]) print_next(p, done != NULL);
     json_decref(r);
 }

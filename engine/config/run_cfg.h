@@ -33,7 +33,7 @@ enum { BT_TUNE_FULL, BT_TUNE_LORA };
 /* tune.base_type */
 enum { BT_BASE_AUTO, BT_BASE_Q8 };
 /* data.form, as bt_form_kind of engine/data */
-enum { BT_FORMED_TEXT, BT_FORMED_PREFERENCE = 5, BT_FORMED_LABEL = 6 };
+enum { BT_FORMED_TEXT, BT_FORMED_COMPLETION, BT_FORMED_PREFERENCE = 5, BT_FORMED_LABEL = 6 };
 /* data.packing; never AUTO once resolved. As bt_packing of engine/data */
 enum { BT_PACKED_AUTO, BT_PACKED_STREAM, BT_PACKED_PAD, BT_PACKED_DOCUMENTS };
 /* launch.layout */

@@ -15,11 +15,20 @@ ok train --preset nano --set model.layers=2 --set model.d_model=32 --set model.h
 for e in tests/examples/*.yaml; do
     name=$(basename "$e" .yaml)
     ok train "$e" --ranks 1 --threads 1 --name "$name"
+    cp out "said.$name"
     awk -v a="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step < 4")" \
         -v b="$(q "SELECT avg(loss) FROM steps WHERE run='$name' AND step >= 36")" 'BEGIN { exit !(a > 0 && b > 0 && b < a - 0.05) }' ||
         fault "the example $name does not learn: $(losses "$name" | sed -n '1p;$p' | tr '\n' ' ')"
 done
 [ "$(ls tests/examples/*.yaml | wc -l)" -ge 9 ] || fault "there are fewer examples"
+# what comes next is said as it can be typed
+next() { grep -E "^  bitrain $2 $1 " "said.$1" | sed 's/^  bitrain//; s/   (.*//'; }
+for typed in "$(next sft generate)" "$(next classify generate)" "$(next classify eval)" "$(next mixture generate)" "$(next lora convert)"; do
+    [ -n "$typed" ] || fault "nothing is said of what comes next"
+    eval "ok $typed"
+done
+[ -f lora-hf/model.safetensors ] || fault "convert wrote: $(ls)"
+ok generate last --chat --message 'upper sun' --tokens 8
 ok eval classify
 says "texts of the validation split"
 ok train tests/examples/lora.yaml --ranks 2 --threads 1 --name two --steps 2
