@@ -196,7 +196,7 @@ static bt_code wanted_series(const bt_req *r, bt_view_ask *ask, bt_err *err) {
         int m = 0;
         while (m < n && strcmp(table[m].key, r->arg[k].value) != 0) m++;
         if (m == n)
-            return bt_fail(err, BT_ARG, "no metric '%s' %s (/api/v1/metrics lists them)",
+            return bt_fail(err, BT_ARG, "no metric '%s' %s (`bitrain help metrics` lists them)",
                            r->arg[k].value, rank < 0 ? "of a step" : "of a rank");
         if (ask->n_series == BT_VIEW_SERIES_MAX)
             return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);

@@ -64,7 +64,8 @@ static bt_code read_ask(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     ask->columns = (int)width;
     const int metric = bt_metric_find(BT_SCOPE_STEP, key && *key ? key : "loss");
     if (metric < 0)
-        return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)", key);
+        return bt_fail(err, BT_ARG, "no metric '%s' of a step (`bitrain help metrics` lists them)",
+                       key);
     ask->series[0] = (bt_series_ask){.rank = -1, .metric = metric};
     ask->n_series = 1;
     return BT_OK;

@@ -186,8 +186,8 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         for (metric = 0; metric < (int)BT_MS_COUNT && strcmp(bt_step_metrics[metric].key, key) != 0;
              metric++) {}
         if (metric == (int)BT_MS_COUNT)
-            return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)",
-                           key);
+            return bt_fail(err, BT_ARG,
+                           "no metric '%s' of a step (`bitrain help metrics` lists them)", key);
     }
     bt_json j;
     bt_json_begin(&j, &out->body);

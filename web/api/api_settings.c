@@ -50,7 +50,8 @@ static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
         if (strcmp(r->arg[k].key, "metric") != 0) continue;
         const int m = bt_metric_find(BT_SCOPE_STEP, r->arg[k].value);
         if (m < 0)
-            return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)",
+            return bt_fail(err, BT_ARG,
+                           "no metric '%s' of a step (`bitrain help metrics` lists them)",
                            r->arg[k].value);
         if (a->n == MOST)
             return bt_fail(err, BT_ARG, "at most %d settings and metrics a request", (int)MOST);

@@ -41,6 +41,15 @@ static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answ
     return bt_web_send_answer(c, &copy);
 }
 
+/* what to do about it, for people as for programs; the message says the rest */
+static const char *hint_of(bt_web *w, bt_code code, const char *run) {
+    bt_err none = BT_ERR_INIT;
+    if (code == BT_ARG || code == BT_UNSUPPORTED) return "web/README.md says what each route takes";
+    if (code != BT_NOTFOUND) return "try again";
+    return run[0] && bt_api_db(w->api, &none) ? "the list of all runs says which there are"
+                                              : "`bitrain train` makes one";
+}
+
 bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
                            bt_answer *out) {
     bt_err err = BT_ERR_INIT;
@@ -50,7 +59,7 @@ bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, co
     bt_code code = route->fn(w->api, q, run, out, &err);
     if (code != BT_OK)
         bt_answer_error(out, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
-                        "GET /api/v1/runs lists the runs, /api/v1/metrics the metrics");
+                        hint_of(w, code, run));
     return code;
 }
 

@@ -1,11 +1,11 @@
 // app.js - where the page begins: the token, the route in the URL's fragment (#/runs,
 // #/run/NAME/PAGE, #/compare?runs=A,B), and the keys that choose a page.
-import { askEarly, get, login } from "./base/api.js";
+import { askEarly, get, login, onRefused } from "./base/api.js";
 import { toast } from "./base/dom.js";
 import { report } from "./base/kept_answers.js";
 import { applyTheme, choose, state } from "./base/state.js";
 import { learn } from "./base/vocabulary.js";
-import { showGate, showNotFound } from "./frame/gate.js";
+import { showGate, showGone } from "./frame/gate.js";
 import { chartChoices, showBareHeader, showHeader } from "./frame/header.js";
 import { showHelp } from "./frame/help.js";
 import { RunHeader } from "./frame/run_header.js";
@@ -41,6 +41,7 @@ const root = document.getElementById("main");
 let server = { control: false }; // what it allows
 let view = null; // what is open
 let zoomedRun = null; // the run that the zoom belongs to
+let isAsking = false; // for the token
 
 function isRunName(text) {
   return /^[\w.-]+$/.test(text);
@@ -58,6 +59,7 @@ function showRoute() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [kind, run, page] = path.split("/");
   close();
+  isAsking = false;
   if (report && kind !== "run") location.replace(`#/run/${report.run}/overview`);
   else if (kind === "run" && isRunName(run || "")) showRun(run, page);
   else if (kind === "compare" && query) showComparison(query);
@@ -68,7 +70,7 @@ function showRuns() {
   document.title = "runs · bitrain";
   view = new View();
   showHeader("runs");
-  view.onClose(runsPage(root, server, fail));
+  view.onStop(runsPage(root, server));
 }
 
 function showComparison(query) {
@@ -92,11 +94,10 @@ function showRun(run, key) {
 }
 
 function fail(error) {
-  if (error.status === 401) askForToken();
-  else if (error.status === 404) {
-    close();
-    showNotFound(root, error);
-  } else toast(error.message);
+  if (error.status === 404 && view) {
+    view.stop();
+    showGone(root, view.run, view.head !== null, error);
+  } else if (error.status !== 401) toast(error.message); // the gate says the rest
 }
 
 // ---- the token: the address that `bitrain dash` prints holds it in its fragment
@@ -107,9 +108,11 @@ function tokenInAddress() {
 }
 
 function askForToken() {
-  close();
-  showBareHeader();
-  showGate(root, (token) => enter(token).catch((error) => toast(error.message)));
+  if (isAsking) return;
+  isAsking = true;
+  if (view) view.stop();
+  else showBareHeader();
+  showGate(root, view !== null, (token) => enter(token).catch((error) => toast(error.message)));
 }
 
 async function enter(token) {
@@ -137,6 +140,7 @@ function onKey(event) {
     location.hash = `#/run/${run[1]}/${page.key}`;
 }
 
+onRefused(askForToken);
 addEventListener("keydown", onKey);
 addEventListener("hashchange", () => {
   if (tokenInAddress()) location.reload();

@@ -72,6 +72,13 @@ export function showAway(isAway) {
   document.documentElement.classList.toggle("away", isAway);
 }
 
+let tellRefused = () => {};
+
+/** Calls the listener when the server takes the token of a question no more. */
+export function onRefused(listener) {
+  tellRefused = listener;
+}
+
 const noAnswer = { message: "the server does not answer", hint: "what it said last stays here" };
 
 async function ask(url, init) {
@@ -82,6 +89,7 @@ async function ask(url, init) {
   if (typeof text !== "string") throw new ApiError(0, noAnswer);
   const old = newest.get(url);
   if (response.ok && old && old.text === text) return old.body;
+  if (response.status === 401) tellRefused();
   const body = parsed(text);
   if (!response.ok) throw new ApiError(response.status, body.error || {});
   newest.delete(url);

@@ -64,3 +64,22 @@ export function empty(text) {
 export function hiddenTitle(text) {
   return h("h1", { class: "sr" }, text);
 }
+
+const focusable = "a[href], button, input, select, summary, [tabindex]";
+
+/**
+ * Draws anew what an element holds. The reader stays where he was: the part that had the focus has
+ * it again, and boxes are scrolled as they were; both are found by their order.
+ */
+export function redrawInPlace(el, draw) {
+  const parts = () => [...el.querySelectorAll(focusable)];
+  const boxes = () => [...el.querySelectorAll(".scroll, .tall-scroll")];
+  const at = el.contains(document.activeElement) ? parts().indexOf(document.activeElement) : -1;
+  const places = boxes().map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);
+  draw();
+  boxes().forEach((box, i) => {
+    const [left, top] = places[i] || [0, 0];
+    if (left || top) box.scrollTo({ left, top, behavior: "instant" });
+  });
+  if (at >= 0 && !el.contains(document.activeElement)) parts()[at]?.focus({ preventScroll: true });
+}

@@ -2,7 +2,7 @@
 // table for those who want the numbers (key T). A card loads when it is seen, and again when
 // something new was recorded while it is seen.
 import { button } from "../base/controls.js";
-import { empty, h, say } from "../base/dom.js";
+import { empty, h, redrawInPlace, say } from "../base/dom.js";
 import { table } from "../base/table.js";
 
 /**
@@ -15,6 +15,7 @@ import { table } from "../base/table.js";
  *   sentence(data)  a text; table(data): {columns, rows}, see base/table.js
  *   tools           nodes above the drawing
  *   keys(event)     whether the drawing took the key; close()
+ *   marks           the drawing shows the run's events and restarts, too
  */
 export class Card {
   constructor(spec) {
@@ -23,6 +24,7 @@ export class Card {
     this.width = 600;
     this.seen = false; // in sight
     this.stale = true;
+    this.due = false; // to be drawn although the same data may come
     this.loading = false;
     this.asTable = false;
     this.closed = false;
@@ -113,6 +115,7 @@ export class Card {
   grow() {
     const isLarge = this.el.classList.toggle("large");
     this.growButton.setAttribute("aria-pressed", String(isLarge));
+    this.due = true;
     this.load(); // more points for more pixels
   }
 
@@ -123,10 +126,13 @@ export class Card {
   draw() {
     if (!this.data) return;
     const { title, sentence } = this.spec;
-    if (this.asTable) {
-      const { columns, rows } = this.spec.table(this.data);
-      this.numbers.replaceChildren(table(columns, rows, title));
-    } else this.spec.draw(this.body, this.data);
+    this.due = false;
+    redrawInPlace(this.el, () => {
+      if (this.asTable) {
+        const { columns, rows } = this.spec.table(this.data);
+        this.numbers.replaceChildren(table(columns, rows, title));
+      } else this.spec.draw(this.body, this.data);
+    });
     const text = sentence ? sentence(this.data) : "";
     if (text === this.sentence) return;
     this.sentence = text;
@@ -137,12 +143,18 @@ export class Card {
   /** Draws again what is loaded, because something was chosen. */
   redraw() {
     if (this.seen) this.draw();
-    else this.stale = true;
+    else this.stale = this.due = true;
+  }
+
+  /** Draws the run's events anew, where the drawing shows them. */
+  redrawMarks() {
+    if (this.spec.marks) this.redraw();
   }
 
   /** Loads and draws. tick: because something was recorded, not because something was chosen. */
   async load(tick) {
     this.stale = true;
+    if (!tick && this.spec.marks) this.due = true;
     if (!this.seen || this.loading || this.closed || document.hidden) return;
     const { every = 1000 } = this.spec;
     const rest = tick ? this.loadedAt + every - performance.now() : 0;
@@ -157,7 +169,7 @@ export class Card {
     while (this.stale && !this.closed) {
       this.stale = false;
       try {
-        await this.loadOnce(tick);
+        await this.loadOnce();
       } catch (error) {
         if (!this.data) this.showError(error);
         break;
@@ -166,12 +178,12 @@ export class Card {
     this.loading = false;
   }
 
-  async loadOnce(tick) {
+  async loadOnce() {
     const data = await this.spec.load(this.width);
     if (this.closed) return;
-    const isSame = data === this.data && tick;
+    const isNew = data !== this.data;
     this.data = data;
-    if (!isSame) this.draw();
+    if (isNew || this.due) this.draw(); // what is as it was stays, and so do its focus and its selection
   }
 
   showError(error) {

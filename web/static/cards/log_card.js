@@ -36,6 +36,8 @@ export function logCard(ctx) {
       known = named.join();
       ranks.hidden = !named.length;
       const shown = lines.filter(isShown);
+      const { scrollTop, scrollHeight, clientHeight } = body.querySelector(".log") || {};
+      const isReading = scrollTop + clientHeight < scrollHeight - 4; // not at the end
       const rows = shown.map((line) =>
         h("span", { class: `level-${line.level}` }, `${line.text}\n`),
       );
@@ -47,7 +49,7 @@ export function logCard(ctx) {
       );
       const none = readable ? "no line like that" : "this machine cannot read the run's log";
       body.replaceChildren(shown.length ? box : empty(none));
-      box.scrollTop = box.scrollHeight;
+      box.scrollTop = isReading ? scrollTop : box.scrollHeight;
     },
     sentence: ({ cut, lines }) =>
       `${plural(lines.filter(isShown).length, "line")}${cut ? "; older ones are left out" : ""}.`,

@@ -67,6 +67,7 @@ export function seriesCard(ctx, spec) {
     wide,
     tools,
     every: 0,
+    marks: true,
     load: () => loadSeries(ctx.run, spec),
     draw,
     sentence: (data) => sentenceOf(shown(data)),

@@ -1,9 +1,15 @@
 // gate.js - what stands in place of a page: the question for the token, or why there is nothing to
-// show.
+// show. What a page showed before stays below, dimmed: it was true once.
 import { h } from "../base/dom.js";
 
-/** onenter gets the token that was typed. */
-export function showGate(root, onenter) {
+function showAbove(root, hasPast, ...content) {
+  const past = h("div", { class: "past", inert: true }, ...(hasPast ? root.childNodes : []));
+  root.replaceChildren(h("section", { class: "card gate", role: "alert" }, ...content), past);
+  scrollTo({ top: 0, behavior: "instant" });
+}
+
+/** onenter gets the token that was typed; again: one was taken before. */
+export function showGate(root, again, onenter) {
   const box = h("input", {
     type: "password",
     autocomplete: "off",
@@ -15,34 +21,37 @@ export function showGate(root, onenter) {
     onenter(box.value.trim());
   };
   const code = (text) => h("code", {}, text);
-  root.replaceChildren(
+  const title = again
+    ? "The token of this dashboard has changed"
+    : "This dashboard asks for its token";
+  showAbove(
+    root,
+    again,
+    h("h2", {}, title),
     h(
-      "section",
-      { class: "card gate" },
-      h("h2", {}, "This dashboard asks for its token"),
-      h(
-        "p",
-        {},
-        "Open the whole address that ",
-        code("bitrain dash"),
-        " printed, or paste the part after ",
-        code("#token="),
-        ".",
-      ),
-      h("form", { onsubmit }, box, h("button", { class: "main", type: "submit" }, "Open")),
+      "p",
+      {},
+      "Open the whole address that ",
+      code("bitrain dash"),
+      again ? " printed when it was started again" : " printed",
+      ", or paste the part after ",
+      code("#token="),
+      ".",
     ),
+    h("form", { onsubmit }, box, h("button", { class: "main", type: "submit" }, "Open")),
   );
   box.focus();
 }
 
-export function showNotFound(root, error) {
-  root.replaceChildren(
-    h(
-      "section",
-      { class: "card gate" },
-      h("h2", {}, error.message),
-      h("p", { class: "note" }, error.hint),
-      h("a", { href: "#/runs" }, "all runs"),
-    ),
+/** There is no such run, or there is no more. shown: the page has numbers of it. */
+export function showGone(root, run, shown, error) {
+  const title = shown ? `The run ${run} was removed or has another name now` : error.message;
+  const note = shown ? "What is below is the last that was known of it." : error.hint;
+  showAbove(
+    root,
+    shown,
+    h("h2", {}, title),
+    h("p", { class: "note" }, note),
+    h("a", { href: "#/runs" }, "all runs"),
   );
 }

@@ -35,7 +35,7 @@ export class RunUpdates {
       (data, id) => this.heard(data, id),
       (connection) => header.showStream(connection),
     );
-    view.onClose(() => {
+    view.onStop(() => {
       clearTimeout(this.timer);
       clearInterval(asker);
       stop();
@@ -58,10 +58,10 @@ export class RunUpdates {
       const isFirst = this.loadedPlace === null;
       this.loadedPlace = `${head.attempt},${newest}`;
       // At first the cards are loading by themselves, and lack the marks of events only.
-      if (isFirst) view.cards.forEach((card) => card.redraw());
+      if (isFirst) view.cards.forEach((card) => card.redrawMarks?.());
       else await view.reload();
     } catch (error) {
-      this.onerror(error);
+      if (!view.closed) this.onerror(error);
     }
   }
 

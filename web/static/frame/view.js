@@ -16,7 +16,8 @@ export class View {
     this.cards = [];
     this.headListeners = [];
     this.closing = [];
-    this.onClose(onChoice((change) => this.chosen(change)));
+    this.stopping = [];
+    this.onStop(onChoice((change) => this.chosen(change)));
   }
 
   add(card) {
@@ -28,8 +29,20 @@ export class View {
     this.closing.push(f);
   }
 
-  close() {
+  /** The function ends what keeps the view up to date. */
+  onStop(f) {
+    this.stopping.push(f);
+  }
+
+  /** What is drawn stays, and nothing is asked for any more. */
+  stop() {
     this.closed = true;
+    this.cards.forEach((card) => (card.closed = true));
+    this.stopping.splice(0).forEach((f) => f());
+  }
+
+  close() {
+    this.stop();
     this.closing.forEach((f) => f());
   }
 

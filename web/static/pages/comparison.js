@@ -4,6 +4,7 @@ import { get, series } from "../base/api.js";
 import { state } from "../base/state.js";
 import { comparedMetrics, isMarked, isRoutine } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
+import { listedRuns, tellGone } from "./runs_view.js";
 
 export class Comparison {
   constructor(runs) {
@@ -26,10 +27,27 @@ export class Comparison {
     }
     if (this.part && this.whole) return this.loadPart(width);
     const args = { x: state.x, metric: this.metric, width: Math.round(width / 2) };
-    const data = await get("compare", { runs: this.runs.join(","), ...args });
+    const data = await this.askAll(args);
     this.whole = data;
     if (!this.events) await this.loadHistory();
     return data;
+  }
+
+  /** Runs that a link names and that are gone are left out. */
+  async askAll(args) {
+    const ask = () => get("compare", { runs: this.runs.join(","), ...args });
+    try {
+      return await ask();
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      const { rows, total } = (await get("runs", listedRuns)).runs;
+      const isThere = (run) => rows.length < total || rows.some((row) => row.run === run);
+      const gone = this.runs.filter((run) => !isThere(run));
+      if (!gone.length || gone.length === this.runs.length) throw error;
+      this.runs = this.runs.filter(isThere);
+      tellGone(gone);
+      return ask();
+    }
   }
 
   async loadHistory() {

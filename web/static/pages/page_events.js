@@ -10,12 +10,15 @@ import { showPage } from "./page.js";
 
 /** The answer of the route `events`, with `info`: that of the run itself. */
 function eventsAndRun(ctx) {
+  let known = {};
   return async () => {
     const [data, info] = await Promise.all([
       get(`runs/${ctx.run}/events`, { limit: 1000 }),
       get(`runs/${ctx.run}`),
     ]);
-    return { ...data, info };
+    // Equal answers are the same object (base/api.js), and so is what is made of them.
+    if (known.of !== data || known.info !== info) known = { ...data, info, of: data };
+    return known;
   };
 }
 

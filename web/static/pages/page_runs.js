@@ -2,7 +2,7 @@
 // runs to compare.
 import { askEarly, get, statement } from "../base/api.js";
 import { button, checkbox, select } from "../base/controls.js";
-import { empty, h, hiddenTitle, say, toast } from "../base/dom.js";
+import { empty, h, hiddenTitle, say } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";
 import { choose, state } from "../base/state.js";
 import { metricsOfSteps } from "../base/vocabulary.js";
@@ -11,7 +11,7 @@ import { metricColumn, runColumns, settingColumn } from "./run_columns.js";
 import { matches, settingsIn } from "./run_filter.js";
 import { RunRows } from "./run_rows.js";
 import { RunsChart } from "./runs_chart.js";
-import { keepView, viewOfAddress } from "./runs_view.js";
+import { keepView, listedRuns, tellGone, viewOfAddress, withoutUnknown } from "./runs_view.js";
 
 const refreshMs = 3000;
 const settingsMost = 16; // settings that one request may name
@@ -26,15 +26,14 @@ function order(a, b, descending) {
 }
 
 class RunsTable {
-  /** start: the fields to start a run by, where the server allows it; onfail: for an old token. */
-  constructor(start, onfail) {
+  /** start: the fields to start a run by, where the server allows it. */
+  constructor(start) {
     this.startFields = start;
-    this.onfail = onfail;
     this.rows = [];
     this.total = 0;
     this.settingNames = []; // all there are
     this.settings = {}; // run -> setting -> value, of those that are looked at
-    this.view = viewOfAddress(); // what a link says; null where it says nothing
+    this.view = withoutUnknown(viewOfAddress()); // what a link says; null where it says nothing
     this.sort = this.view.sort || "started_s";
     this.descending = !this.view.ascending;
     this.filter = this.view.filter || "";
@@ -280,7 +279,8 @@ class RunsTable {
     say(this.compareButton, n < 2 ? "Compare (choose two)" : `Compare ${n} runs`);
     this.drawnColumns = this.columns();
     if (rows.length) this.list.show(rows);
-    else this.drawNothing();
+    else if (this.rows.length) this.drawNothing("no run matches this filter");
+    else this.drawNothing("no runs yet: bitrain train --preset nano --name first");
     this.tellCount();
   }
 
@@ -289,10 +289,7 @@ class RunsTable {
     say(this.status, this.rows.length ? count : "");
   }
 
-  drawNothing() {
-    const text = this.rows.length
-      ? "no run matches this filter"
-      : "no runs yet: bitrain train --preset nano --name first";
+  drawNothing(text) {
     const cell = h("td", { colspan: String(this.headers.size + 1) }, empty(text));
     this.list.showNothing(h("tr", {}, cell));
   }
@@ -324,13 +321,20 @@ class RunsTable {
       await this.load();
       this.tellCount();
     } catch (error) {
-      if (error.status === 401) this.onfail(error);
-      else say(this.status, statement(error));
+      if (error.status !== 401) this.tellTrouble(error);
     }
   }
 
+  /** One sentence; in place of the rows where none was ever shown. */
+  tellTrouble(error) {
+    this.drawn = "";
+    if (this.rows.length) say(this.status, statement(error));
+    else this.drawNothing(statement(error));
+  }
+
   async load() {
-    const asked = [get("runs"), this.askSettings()];
+    const asked = [get("runs", listedRuns), this.askSettings()];
+    asked[1].catch(() => {}); // the first one fails with it, and is told
     this.takeRows((await asked[0]).runs);
     if (!this.wantedSettings().length && !state.columns.metrics?.length) this.drawChanges();
     if (this.takeSettings(await asked[1])) {
@@ -386,21 +390,18 @@ class RunsTable {
     const gone = [...this.chosen].filter((run) => !this.rows.some((row) => row.run === run));
     if (!gone.length || this.rows.length < this.total) return;
     gone.forEach((run) => this.chosen.delete(run));
-    const names = gone.slice(0, 3).join(", ") + (gone.length > 3 ? ", …" : "");
-    toast(
-      gone.length === 1 ? `the run ${names} is gone` : `${gone.length} runs are gone: ${names}`,
-    );
+    tellGone(gone);
   }
 }
 
 /** What the page asks first, as soon as it is known that it will be shown. */
 export function askRunsEarly() {
-  askEarly("runs");
+  askEarly("runs", listedRuns);
 }
 
 /** Shows the page; the function returned ends it. */
-export function runsPage(root, server, onfail) {
-  const runs = new RunsTable(server.control && server.start, onfail);
+export function runsPage(root, server) {
+  const runs = new RunsTable(server.control && server.start);
   root.replaceChildren(hiddenTitle("Runs"), runs.el);
   const closeMenu = (event) => {
     if (runs.picker.open && !runs.picker.contains(event.target)) runs.picker.open = false;

@@ -1,5 +1,10 @@
 // runs_view.js - the view of the table of runs as the query of the address: filter, order, columns,
 // chosen runs, metric and grouping of the chart, or what it holds against what.
+import { toast } from "../base/dom.js";
+import { metricsOfSteps } from "../base/vocabulary.js";
+
+/** How many runs the table asks for, as `bitrain top` does: the newest ones. */
+export const listedRuns = { limit: 2000 };
 
 /** What the address says: {filter, sort, ascending, columns, chosen, metric, group, x}. */
 export function viewOfAddress() {
@@ -19,6 +24,26 @@ export function viewOfAddress() {
     up: query.get("over") || "",
     axes: list("axes"),
   };
+}
+
+/** Says which runs of a link are no more. */
+export function tellGone(gone) {
+  const names = gone.slice(0, 3).join(", ") + (gone.length > 3 ? ", …" : "");
+  toast(gone.length === 1 ? `the run ${names} is gone` : `${gone.length} runs are gone: ${names}`);
+}
+
+/** Leaves out metrics that this program does not record, and says so. */
+export function withoutUnknown(view) {
+  const known = new Set(metricsOfSteps().map(({ key }) => key));
+  const metrics = view.columns?.metrics || [];
+  const unknown = [view.metric, ...metrics].filter((key) => key && !known.has(key));
+  if (!unknown.length) return view;
+  toast(`there is no metric ${unknown.join(", ")}: the link may be of another version`);
+  const columns = view.columns && {
+    ...view.columns,
+    metrics: metrics.filter((key) => known.has(key)),
+  };
+  return { ...view, columns, metric: known.has(view.metric) ? view.metric : "" };
 }
 
 /** Keeps the view in the address, without a step in the browser's history. */
