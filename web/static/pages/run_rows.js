@@ -27,12 +27,22 @@ export class RunRows {
     this.ruler = h("tr", { class: "ruler", "aria-hidden": "true" }); // columns keep their width by it
     this.lengths = []; // of its texts
     const find = (event) => isFind(event) && this.drawAll();
-    const print = () => this.drawAll();
+    let wasWhole = false;
+    const print = () => {
+      wasWhole = this.isWhole;
+      this.drawAll();
+    };
+    const printed = () => {
+      this.isWhole = wasWhole;
+      this.draw();
+    };
     addEventListener("keydown", find);
     addEventListener("beforeprint", print);
+    addEventListener("afterprint", printed);
     this.close = () => {
       removeEventListener("keydown", find);
       removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", printed);
       this.size.disconnect();
     };
   }

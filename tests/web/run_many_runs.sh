@@ -1,0 +1,17 @@
+#!/bin/bash
+# The table of 500 runs, of which only those in sight are in the document: rows come as it scrolls, the focus and ranges by Shift survive,
+# a search of the page and printing find all of them, screen readers are told the whole. Needs what run_browser.sh needs.
+# timeout: 180
+# labels: web browser
+. "$(dirname "$0")/browser_lib.sh"
+"$BT_SYNTH" "$BITRAIN_STORE" run-001 ranks=1 steps=30 || exit 1
+# 499 more like it, each a second older, with a loss of its own and without steps: the table reads the summaries alone
+{
+    echo "BEGIN; CREATE TEMP TABLE one AS SELECT * FROM run;"
+    for i in $(seq 2 500); do
+        printf "UPDATE one SET id = %d, name = 'run-%03d', created_us = created_us - 1000000, loss = 2 + %d / 100.; INSERT INTO run SELECT * FROM one;\n" "$i" "$i" $((i * 37 % 500))
+        [ $((i % 100)) -ne 0 ] || printf "UPDATE run SET note = 'a much longer note than the other runs have' WHERE id = %d;\n" "$i"
+    done
+    echo "COMMIT;"
+} | sqlite3 "$BITRAIN_STORE" || exit 1
+timeout 170 node "$here/many_runs.mjs"
