@@ -97,11 +97,18 @@ static int64_t wait_begin(bt_island_client *c) {
     return now;
 }
 
+static const char *silence(const bt_island_client *c) {
+    for (size_t k = 0; k < c->cfg.n_ports; k++)
+        if (c->cfg.ports[k].closed && c->cfg.ports[k].closed(c->cfg.ports[k].ctx))
+            return "nothing accepts connections at the hub's address; trying on";
+    return "the hub does not answer; asking on";
+}
+
 /* *again: it is time to ask again. An error: the hub has been silent for too long */
 static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
     const int64_t now = bt_now_ns(), ms = 1000000;
     const double silent_s = (double)(now - c->heard_ns) / 1e9;
-    if (now - c->heard_ns > LOST_MS * ms) tell(c, true, "the hub does not answer; asking on");
+    if (now - c->heard_ns > LOST_MS * ms) tell(c, true, silence(c));
     if (c->cfg.lost_s > 0 && silent_s > c->cfg.lost_s) {
         c->given_up = true;
         return bt_fail(err, BT_NOTFOUND, "the hub has not answered for %.0f s (islands.patience)",

@@ -35,6 +35,7 @@ typedef struct bt_island_port {
     /* connects anew; what was on its way may be lost */
     bt_code (*reconnect)(void *ctx, bt_err *err);
     uint64_t (*traffic)(void *ctx); /* bytes of all frames so far, both directions */
+    bool (*closed)(void *ctx);      /* nothing accepts connections there; NULL: it is not known */
 } bt_island_port;
 
 #endif

@@ -13,13 +13,14 @@
 #include "engine/islands/zmq/socket_options.h"
 
 /* so many handshakes in a row that end without a reason are a wrong key, not a hub that just died */
-enum { FAILED_HANDSHAKES = 5 };
+enum { FAILED_HANDSHAKES = 5, FAILED_CONNECTS = 5 };
 
 struct bt_island_socket {
     void *context, *dealer, *monitor;
     char hub[128];
     bt_curve_keys keys;
-    int failed; /* handshakes in a row */
+    int failed;    /* handshakes in a row */
+    int unreached; /* connects in a row */
     bool not_listed, no_curve;
     atomic_uint_fast64_t traffic;
 };
@@ -40,7 +41,7 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
     char endpoint[160];
     const int on = 1, again_ms = 100, constant = 0;
     drop(s);
-    s->failed = 0;
+    s->failed = s->unreached = 0;
     if (!(s->dealer = zmq_socket(s->context, ZMQ_DEALER)) ||
         bt_zmq_options(s->dealer, BT_ZMQ_ISLAND) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_IMMEDIATE, &on, sizeof on) != 0 ||
@@ -50,7 +51,8 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
         zmq_setsockopt(s->dealer, ZMQ_CURVE_PUBLICKEY, s->keys.own_public, BT_CURVE_KEY) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_CURVE_SECRETKEY, s->keys.own_secret, BT_CURVE_KEY) != 0 ||
         zmq_socket_monitor(s->dealer, "inproc://monitor",
-                           ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                           ZMQ_EVENT_CONNECTED | ZMQ_EVENT_CONNECT_RETRIED |
+                               ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0 ||
         !(s->monitor = zmq_socket(s->context, ZMQ_PAIR)) ||
@@ -99,6 +101,8 @@ static void listen_to_monitor(bt_island_socket *s) {
         char where[256];
         if (zmq_recv(s->monitor, &e, sizeof e, ZMQ_DONTWAIT) < 0) return;
         zmq_recv(s->monitor, where, sizeof where, ZMQ_DONTWAIT);
+        if (e.event == ZMQ_EVENT_CONNECTED) s->unreached = 0;
+        if (e.event == ZMQ_EVENT_CONNECT_RETRIED) s->unreached++;
         if (e.event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) s->failed = 0;
         if (e.event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) s->failed++;
         if (e.event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) s->not_listed = true;
@@ -164,6 +168,8 @@ static bt_code receive_frame(void *ctx, void *frame, size_t *bytes, int timeout_
     return BT_OK;
 }
 
+static bool is_closed(void *ctx) { return ((bt_island_socket *)ctx)->unreached >= FAILED_CONNECTS; }
+
 static uint64_t traffic(void *ctx) { return ((bt_island_socket *)ctx)->traffic; }
 
 bt_island_port bt_island_socket_port(bt_island_socket *s) {
@@ -171,5 +177,6 @@ bt_island_port bt_island_socket_port(bt_island_socket *s) {
                             .send = send_frame,
                             .receive = receive_frame,
                             .reconnect = connect_anew,
-                            .traffic = traffic};
+                            .traffic = traffic,
+                            .closed = is_closed};
 }
