@@ -38,6 +38,8 @@ static const bt_opt hub_opts[] = {
      "a round with its quorum waits so long for the other islands"},
     {"late", "--late", BT_OPT_INT, FIELD(late), "2", 0, 1e6, NULL, "rounds",
      "diloco: rounds by which an update may be late and still be used, as 1 / islands of it"},
+    {"memory", "--memory", BT_OPT_REAL, FIELD(memory_mib), "512", 0, 1e9, NULL, "MiB",
+     "beyond the model and whole updates; above it all connections are made anew (0: no limit)"},
     {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
      "of the hub's run in the database; made up when not given"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},

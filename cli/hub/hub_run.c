@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/islands/hub/hub_parts.h"
+#include "engine/observe/meter.h"
 #include "store/store.h"
 
 static bt_request_box box;
@@ -157,6 +159,20 @@ static void tell_keys(record *r, const bt_hub_socket *socket) {
     on_event(r, &e);
 }
 
+/* Messages that never end are taken into memory by libzmq, and no limit of it bounds them. base_mib: what the process
+ * took, beyond the hub's own, after its connections had been closed */
+static bt_code bound_memory(const bt_hub_settings *s, bt_hub *h, bt_hub_socket *socket,
+                            double *base_mib, bt_err *err) {
+    const double own_mib = (double)bt_hub_bytes(h) / 1048576.0,
+                 over_mib = bt_rss_mib() - own_mib - *base_mib;
+    if (!(s->memory_mib > 0) || !(over_mib > s->memory_mib)) return BT_OK;
+    BT_TRY(bt_hub_socket_renew(socket, err));
+    malloc_trim(0);
+    *base_mib = fmax(0, bt_rss_mib() - own_mib);
+    bt_hub_refuse_memory(h, over_mib, s->memory_mib);
+    return BT_OK;
+}
+
 static bool all_gone(const bt_hub *h) {
     for (size_t i = 0; i < h->n; i++)
         if (h->members[i].state == BT_MEMBER_JOINS || h->members[i].state == BT_MEMBER_TRAINS)
@@ -178,6 +194,7 @@ static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_
 static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     enum { TICK_MS = 100 };
     int64_t ticked = bt_now_ns();
+    double base_mib = 0;
     while (!(atomic_load(&box.bits) & BT_REQ_STOP)) {
         BT_TRY(one_message(h, socket, TICK_MS, err));
         if (bt_hub_state_due(h->state)) BT_TRY(bt_hub_all_save(h, err));
@@ -186,6 +203,7 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         ticked = now;
         BT_TRY(bt_hub_tick(h, now, err));
         tell_keys(r, socket);
+        BT_TRY(bound_memory(r->settings, h, socket, &base_mib, err));
         if (h->finished && all_gone(h)) return BT_OK;
     }
     return BT_OK;
@@ -218,14 +236,18 @@ static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
 }
 
 /* a process that is not the first: chunks and fetches of its tensors, and orders */
-static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const char *out, bt_err *err) {
-    enum { LOOK_MS = 1 };
-    int64_t replayed = 0, traffic;
+static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const record *r, bt_err *err) {
+    enum { LOOK_MS = 1, MEMORY_MS = 100 };
+    int64_t replayed = 0, traffic, looked = bt_now_ns();
+    double base_mib = 0;
     bool end = false;
-    bt_code code = bt_hub_state_open(&h->state, h, out, &replayed, err);
+    bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
     while (code == BT_OK && !end) {
         code = bt_hub_obey(h, &end, err);
         if (code == BT_OK && !end) code = one_message(h, socket, LOOK_MS, err);
+        if (bt_now_ns() - looked < MEMORY_MS * INT64_C(1000000)) continue;
+        looked = bt_now_ns();
+        if (code == BT_OK && !end) code = bound_memory(r->settings, h, socket, &base_mib, err);
     }
     if (code == BT_OK) code = all_traffic(socket, &traffic, err);
     bt_hub_state_close(h->state);
@@ -261,7 +283,7 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err)
     if (!first) cfg.sink = NULL;
     BT_TRY(bt_agree(all, bt_hub_create(&h, &cfg, err), err));
     if (!first) {
-        const bt_code ended = serve_part(h, socket, r.out, err);
+        const bt_code ended = serve_part(h, socket, &r, err);
         bt_hub_destroy(h);
         return ended;
     }

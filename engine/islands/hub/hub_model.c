@@ -138,6 +138,14 @@ void bt_hub_model_destroy(bt_hub_model *m) {
     free(m);
 }
 
+size_t bt_hub_model_memory(const bt_hub_model *m) {
+    const size_t arrays = 3u + (m->momentum ? 1 : 0) + (m->published != m->theta ? 1 : 0),
+                 own = m->own.end - m->own.begin;
+    return arrays * own * sizeof *m->theta + bt_vector_bytes(&m->down) +
+           bt_optim_bytes((bt_optim_id)m->cfg.optimizer, (bt_states_kind)m->cfg.optim_states,
+                          m->spans, m->setup.params.n, m->own);
+}
+
 static bt_vector_code plain_code(const bt_hub_model *m) {
     return (bt_vector_code){
         .params = &m->setup.params, .codec = &no_codec, .first = m->first, .end = m->end};

@@ -50,7 +50,8 @@ typedef struct bt_hub_model {
 /* cfg: job_settings.h; copied. BT_UNSUPPORTED: an optimizer that needs whole matrices, in a mode whose
  * steps are the hub's */
 bt_code bt_hub_model_create(bt_hub_model **out, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_hub_model_destroy(bt_hub_model *m); /* accepts NULL */
+void bt_hub_model_destroy(bt_hub_model *m);        /* accepts NULL */
+size_t bt_hub_model_memory(const bt_hub_model *m); /* bytes of its arrays */
 
 /* fp32 values as vector_code has them; false: not that many, or one is not finite */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);

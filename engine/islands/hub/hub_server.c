@@ -215,6 +215,21 @@ void bt_hub_refuse_frames(bt_hub *h, const bt_hub_peer *from) {
     bt_hub_event(h, BT_EVENT_REFUSED, NULL, "message refused: %s", why);
 }
 
+void bt_hub_refuse_memory(bt_hub *h, double mib, double most) {
+    h->refused++;
+    bt_hub_event(h, BT_EVENT_REFUSED, NULL,
+                 "messages on their way took %.0f MiB, more than %.0f (--memory): all connections "
+                 "are closed, and islands connect again",
+                 mib, most);
+}
+
+size_t bt_hub_bytes(const bt_hub *h) {
+    size_t sum = h->model ? bt_hub_model_memory(h->model) : 0;
+    for (size_t i = 0; i < h->n; i++)
+        if (h->members[i].staged) sum += (size_t)h->members[i].chunks * BT_ISLAND_CHUNK;
+    return sum;
+}
+
 /* after a restart of the hub the islands of before are waited for, but not for ever */
 static bt_code begin_again(bt_hub *h, bt_err *err) {
     if (!h->resumed_ns || h->started) return BT_OK;

@@ -111,6 +111,10 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
                        int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* a message of several frames came from this peer, and was thrown away (hub_socket.h) */
 void bt_hub_refuse_frames(bt_hub *h, const bt_hub_peer *from);
+/* all connections were closed because the process took `mib` more than bt_hub_bytes, more than `most` */
+void bt_hub_refuse_memory(bt_hub *h, double mib, double most);
+/* bytes of the model's arrays and of the updates that have come */
+size_t bt_hub_bytes(const bt_hub *h);
 /* bytes of an update of this kind: of this process' tensors, or of all */
 size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
 uint32_t bt_hub_chunks(size_t bytes);

@@ -17,6 +17,7 @@ struct bt_hub_socket {
     zmq_msg_t frame;
     bool has_frame;
     char allowed_dir[PATH_MAX], address[128];
+    bt_curve_keys keys;
     uint64_t refused, traffic;
     char refused_key[BT_CURVE_KEY];
 };
@@ -25,23 +26,42 @@ static bt_code fail(const char *what, bt_err *err) {
     return bt_fail(err, BT_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
-static bt_code listen_on(bt_hub_socket *s, const bt_hub_socket_cfg *cfg, bt_err *err) {
+static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
     char endpoint[160];
     size_t n = sizeof endpoint;
     const int on = 1;
     if (bt_zmq_options(s->router, BT_ZMQ_HUB) != 0 ||
         zmq_setsockopt(s->router, ZMQ_ROUTER_MANDATORY, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SERVER, &on, sizeof on) != 0 ||
-        zmq_setsockopt(s->router, ZMQ_CURVE_SECRETKEY, cfg->keys->own_secret, BT_CURVE_KEY) != 0)
+        zmq_setsockopt(s->router, ZMQ_CURVE_SECRETKEY, s->keys.own_secret, BT_CURVE_KEY) != 0)
         return fail("cannot set up the hub's socket", err);
-    snprintf(endpoint, sizeof endpoint, "tcp://%s", cfg->listen);
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", address);
     if (zmq_bind(s->router, endpoint) != 0)
         return bt_fail(err, errno == EADDRINUSE ? BT_BUSY : BT_ARG, "cannot listen on '%s': %s",
-                       cfg->listen, zmq_strerror(zmq_errno()));
+                       address, zmq_strerror(zmq_errno()));
     if (zmq_getsockopt(s->router, ZMQ_LAST_ENDPOINT, endpoint, &n) != 0)
         return fail("cannot ask for the hub's address", err);
     snprintf(s->address, sizeof s->address, "%.120s", endpoint + strlen("tcp://"));
     return BT_OK;
+}
+
+static bt_code open_sockets(bt_hub_socket *s, const char *address, bt_err *err) {
+    /* the handler of keys first: without one, libzmq would accept every key */
+    if (!(s->context = zmq_ctx_new()) || !(s->zap = zmq_socket(s->context, ZMQ_REP)) ||
+        zmq_bind(s->zap, "inproc://zeromq.zap.01") != 0 ||
+        !(s->router = zmq_socket(s->context, ZMQ_ROUTER)))
+        return fail("cannot create the hub's sockets", err);
+    return listen_on(s, address, err);
+}
+
+/* until all connections and what they hold are gone */
+static void close_sockets(bt_hub_socket *s) {
+    if (s->has_frame) zmq_msg_close(&s->frame);
+    if (s->router) zmq_close(s->router);
+    if (s->zap) zmq_close(s->zap);
+    if (s->context) zmq_ctx_term(s->context);
+    s->has_frame = false;
+    s->router = s->zap = s->context = NULL;
 }
 
 bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err) {
@@ -49,13 +69,8 @@ bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt
     bt_hub_socket *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's socket");
     snprintf(s->allowed_dir, sizeof s->allowed_dir, "%s", cfg->allowed_dir);
-    bt_code code = BT_OK;
-    /* the handler of keys first: without one, libzmq would accept every key */
-    if (!(s->context = zmq_ctx_new()) || !(s->zap = zmq_socket(s->context, ZMQ_REP)) ||
-        zmq_bind(s->zap, "inproc://zeromq.zap.01") != 0 ||
-        !(s->router = zmq_socket(s->context, ZMQ_ROUTER)))
-        code = fail("cannot create the hub's sockets", err);
-    if (code == BT_OK) code = listen_on(s, cfg, err);
+    s->keys = *cfg->keys;
+    const bt_code code = open_sockets(s, cfg->listen, err);
     if (code != BT_OK) {
         bt_hub_socket_close(s);
         return code;
@@ -64,12 +79,17 @@ bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt
     return BT_OK;
 }
 
+bt_code bt_hub_socket_renew(bt_hub_socket *s, bt_err *err) {
+    char address[sizeof s->address];
+    memcpy(address, s->address, sizeof address);
+    close_sockets(s);
+    return open_sockets(s, address, err);
+}
+
 void bt_hub_socket_close(bt_hub_socket *s) {
     if (!s) return;
-    if (s->has_frame) zmq_msg_close(&s->frame);
-    if (s->router) zmq_close(s->router);
-    if (s->zap) zmq_close(s->zap);
-    if (s->context) zmq_ctx_term(s->context);
+    close_sockets(s);
+    bt_curve_wipe(&s->keys);
     free(s);
 }
 

@@ -12,12 +12,16 @@ typedef struct bt_hub_socket bt_hub_socket;
 
 typedef struct bt_hub_socket_cfg {
     const char *listen;        /* "127.0.0.1:8160"; port 0: any free one */
-    const bt_curve_keys *keys; /* copied by libzmq */
+    const bt_curve_keys *keys; /* copied */
     const char *allowed_dir;   /* of public keys; copied */
 } bt_hub_socket_cfg;
 
 bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
+/* Closes all connections and listens at the same address again. What libzmq held of them is freed: neither its
+ * high-water mark nor its limit of a frame bounds a message of ever more frames. Islands connect anew by
+ * themselves. After an error only close may follow */
+bt_code bt_hub_socket_renew(bt_hub_socket *s, bt_err *err) BT_MUST_CHECK;
 void bt_hub_socket_close(bt_hub_socket *s);                /* accepts NULL */
 const char *bt_hub_socket_address(const bt_hub_socket *s); /* "127.0.0.1:8160" */
 bt_hub_port bt_hub_socket_port(bt_hub_socket *s);

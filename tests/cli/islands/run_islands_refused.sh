@@ -1,5 +1,5 @@
 # run_islands_refused.sh - who may not join is told in one line: no key, a wrong one, one that is not listed, a file that others may read,
-# another hub's, another model, another address; and the hub goes on.
+# another hub's, another model, an address where nothing listens; and the hub goes on. A hub closes connections that take too much memory.
 # timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
@@ -41,8 +41,26 @@ refuse 4 "does not have the hub's key" --hub "$address" --keys else/b.key
 refuse 4 'the model (by hash) is' --hub "$address" --keys keys/b.key --set model.d_ff=96
 refuse 4 'run.seed is' --hub "$address" --keys keys/b.key --seed 5
 refuse 4 'belongs to an island with another key' --hub "$address" --keys keys/b.key --name isl-a
+# nothing listens there: it is told while the island goes on trying
+nobody=${address%:*}:1
+timeout 60 "$BITRAIN" train "${part[@]}" --ranks 1 --steps 5 --hub "$nobody" --keys keys/b.key --name away --store away.db --out away >away.out 2>away.err &
+away=$!
+started+=($away)
+until_says away.err "nothing accepts connections at the hub's address"
+kill $away
+wait $away
+[ $? -ne 0 ] || fault "an island without a hub ended well"
 kill -0 $a $hub || fault "the island or its hub have ended"
 grep -q 'is not listed' hub.err || fault "the hub does not tell of the key"
 kill $a $hub
 wait $a $hub
+
+# a hub that has no room for messages closes its connections, and its island goes on over a new one
+rm -rf out-a hub-out ./a.db* ./hub.db*
+start_hub --islands 1 --memory 1
+start_island a --steps 40
+wait_for $island 0 a
+wait_for $hub 0 hub
+says_memory=$(grep -c 'more than 1 (--memory): all connections are closed' hub.err)
+[ "$says_memory" -ge 1 ] || fault "the hub does not say that it closed connections: $(cat hub.err)"
 exit $((faults > 0))

@@ -359,6 +359,52 @@ static void a_message_of_megabytes_reaches_nobody(void **state) {
     close_wire(&x);
 }
 
+/* as an island does: a message may be lost with its connection, and is sent again */
+static void push_until_heard(wire *x, float value) {
+    peer *p = &x->w->at[0];
+    bt_island_head head;
+    const void *payload;
+    p->seq++;
+    for (int i = 0; i < 40; i++) {
+        push(x, BT_PUSH_DELTA, value);
+        while (take_answer(x, 0, LOOKS / 40, &head, &payload)) {
+            if (head.type != BT_ISLAND_GO) continue;
+            memcpy(&p->go, payload, sizeof p->go);
+            if ((uint64_t)p->go.seq == p->seq) return;
+        }
+    }
+    fail_msg("the hub does not answer on a new connection");
+}
+
+/* a message of ever more frames is freed with its connection, and the islands connect again by themselves */
+static void connections_are_made_anew(void **state) {
+    enum { FRAMES = 64 };
+    wire x;
+    bt_err err = BT_ERR_INIT;
+    char address[128];
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    push_new(&x, 0.01f);
+    snprintf(address, sizeof address, "%s", bt_hub_socket_address(x.socket));
+    char *bytes = calloc(1, BT_ISLAND_CHUNK);
+    for (int i = 0; i < FRAMES; i++)
+        assert_int_equal(zmq_send(x.client[1], bytes, BT_ISLAND_CHUNK,
+                                  i + 1 < FRAMES ? ZMQ_SNDMORE : 0),
+                         BT_ISLAND_CHUNK);
+    free(bytes);
+    for (int i = 0; i < 3; i++) {
+        if (bt_hub_socket_renew(x.socket, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_string_equal(bt_hub_socket_address(x.socket), address);
+        push_until_heard(&x, 0.01f);
+    }
+    assert_int_equal(x.w->hub->model->version, 4);
+    bt_hub_refuse_memory(x.w->hub, 700, 512);
+    assert_non_null(strstr(x.w->sink->events[x.w->sink->n_events - 1].title,
+                           "took 700 MiB, more than 512 (--memory)"));
+    close_wire(&x);
+}
+
 static void an_update_is_applied_once(void **state) {
     wire x;
     (void)state;
@@ -428,6 +474,7 @@ static void a_poisoned_delta_is_left_out(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_no_island_sends_is_refused),
                                        cmocka_unit_test(a_message_of_megabytes_reaches_nobody),
+                                       cmocka_unit_test(connections_are_made_anew),
                                        cmocka_unit_test(an_update_is_applied_once),
                                        cmocka_unit_test(a_dead_island_joins_again),
                                        cmocka_unit_test(a_poisoned_delta_is_left_out)};
