@@ -3,9 +3,10 @@
 # train on the same number of tokens a step, 2 of them or 4.
 #
 #     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS go to `bitrain train` (default: a model of 117 k parameters)
-#     ISLANDS='2 4' BATCH=512 WAYS='sync;diloco H=50|--mode diloco --inner 50' tests/bench/islands_modes.sh 1000 3
-# One line a mode, number of islands and seed (validation loss of island a at the end, nats; bytes of all messages both ways), then a table of
-# means over seeds with half of their range, and of what a mode costs against `sync` of the same seeds.
+#     FIRST=2 ISLANDS='2 4' BATCH=512 WAYS='sync;diloco H=50|--mode diloco --inner 50' tests/bench/islands_modes.sh 1000 3
+# SEEDS is the last seed, FIRST (1) the first one. One line a mode, number of islands and seed: validation loss at the end, nats, of the island
+# that ends last (islands that do not step together end one after another, and its weights alone have all updates in them); bytes of all
+# messages both ways. Then a table of means over seeds with half of their range, and of what a mode costs against `sync` of the same seeds.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 bitrain=${BITRAIN:-$here/build/bitrain}
@@ -21,6 +22,10 @@ trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
 cd "$work"
 "$bitrain" hub --keys keys a b c d >/dev/null 2>&1
 
+last_of() {                                     # NAMES...: the island that ended last
+    local i
+    for i in "$@"; do echo "$("$bitrain" query --csv --store $i.db "SELECT max(ended_s) FROM attempts" | tail -n 1) $i"; done | sort -n | tail -n 1 | cut -d' ' -f2
+}
 one() {                                         # NAME ISLANDS SEED WORDS...
     local name=$1 many=$2 seed=$3 all=(a b c d) i; shift 3
     rm -rf out-* hub-out ./*.db* address
@@ -32,12 +37,12 @@ one() {                                         # NAME ISLANDS SEED WORDS...
     done
     wait
     printf '%s,%s,%s,%s,%s\n' "$name" "$many" "$seed" \
-        "$("$bitrain" query --csv --store a.db "SELECT round(val_loss, 4) FROM steps WHERE val_loss IS NOT NULL ORDER BY step DESC LIMIT 1" | tail -n 1)" \
+        "$("$bitrain" query --csv --store "$(last_of "${all[@]:0:many}").db" "SELECT round(val_loss, 4) FROM steps WHERE val_loss IS NOT NULL ORDER BY step DESC LIMIT 1" | tail -n 1)" \
         "$("$bitrain" query --csv --store hub.db "SELECT value FROM facts WHERE key = 'islands.bytes_both_ways'" | tail -n 1 | tr -d '"')"
 }
 
 echo "mode,islands,seed,validation loss,bytes both ways"
-for seed in $(seq "$seeds"); do
+for seed in $(seq "${FIRST:-1}" "$seeds"); do
     for many in ${ISLANDS:-2 4}; do
         for way in "${ways[@]}"; do
             # shellcheck disable=SC2046
