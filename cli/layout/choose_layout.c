@@ -114,6 +114,8 @@ static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char
 bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err) {
     static const char *const recompute[] = {"none", "selective", "full"};
     BT_TRY(set_number(o, "mesh.pp", l->shape.pp, where, err));
+    if (l->virtual_stages > 1)
+        BT_TRY(set_number(o, "parallel.virtual_stages", l->virtual_stages, where, err));
     BT_TRY(set_number(o, "mesh.tp", l->shape.tp, where, err));
     BT_TRY(set_number(o, "mesh.zero", l->zero, where, err));
     /* shards over some of the data-parallel ranks; over all, or none, is what ZeRO's stage says */

@@ -97,6 +97,7 @@ static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg) {
 static void put_layout(words *w, const bt_layout *l) {
     static const char *const recompute[] = {"none", "selective", "full"};
     put_flag(w, "--pp", l->shape.pp);
+    if (l->virtual_stages > 1) put_flag(w, "--virtual-stages", l->virtual_stages);
     put_flag(w, "--tp", l->shape.tp);
     put_flag(w, "--zero", l->zero);
     if (l->zero && l->shape.dp_replicate > 1) {
@@ -147,7 +148,8 @@ typedef struct candidate {
 
 /* shards of the same mesh and micro-batch differ less than the model can be wrong about others */
 static bool alike(const bt_layout *a, const bt_layout *b) {
-    return a->shape.pp == b->shape.pp && a->shape.tp == b->shape.tp &&
+    return a->shape.pp == b->shape.pp && a->virtual_stages == b->virtual_stages &&
+           a->shape.tp == b->shape.tp &&
            a->micro_batch == b->micro_batch && a->recompute == b->recompute;
 }
 

@@ -47,6 +47,7 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     static const char *const recompute[] = {"none", "selective", "full"};
     bt_json_object(j, key);
     bt_json_int(j, "pp", l->shape.pp);
+    bt_json_int(j, "virtual_stages", l->virtual_stages);
     bt_json_int(j, "dp_replicate", l->shape.dp_replicate);
     bt_json_int(j, "dp_shard", l->shape.dp_shard);
     bt_json_int(j, "tp", l->shape.tp);

@@ -60,21 +60,27 @@ static bt_code resolve(bt_run_cfg *c, const bt_run_cfg *given, int ranks, int64_
     return bt_run_cfg_resolve(c, ranks, err);
 }
 
-/* with the micro-batch that was asked for where it fits, else with one that does */
+/* with the virtual stages and the micro-batch that were asked for where they fit, else with a micro-batch that
+ * does, else without virtual stages */
 static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
                           const bt_layout_wish *sizes, bt_run_cfg *out, bt_err *err) {
-    for (int pass = given->micro_batch ? 0 : 1; pass < 2; pass++) {
-        begin(out, given, settled);
-        out->tp = sizes->tp;
-        out->pp = sizes->pp;
-        if (sizes->zero >= 0) out->zero = sizes->zero;
-        bt_err why = BT_ERR_INIT;
-        bt_code code = resolve(out, given, ranks, pass ? 0 : given->micro_batch, &why);
-        if (code == BT_OK) return BT_OK;
-        if (pass && err) *err = why;
-        if (pass) return code;
+    const int64_t chunks[] = {sizes->pp > 1 ? given->virtual_stages : 1, 1};
+    bt_err why = BT_ERR_INIT;
+    bt_code code = BT_ARG;
+    for (int way = chunks[0] > 1 ? 0 : 1; way < 2; way++) {
+        for (int pass = given->micro_batch ? 0 : 1; pass < 2; pass++) {
+            begin(out, given, settled);
+            out->tp = sizes->tp;
+            out->pp = sizes->pp;
+            out->virtual_stages = chunks[way];
+            if (sizes->zero >= 0) out->zero = sizes->zero;
+            why = (bt_err)BT_ERR_INIT;
+            code = resolve(out, given, ranks, pass ? 0 : given->micro_batch, &why);
+            if (code == BT_OK) return BT_OK;
+        }
     }
-    return BT_ARG;
+    if (err) *err = why;
+    return code;
 }
 
 /* ---- the order ------------------------------------------------------------------------------- */
@@ -156,7 +162,8 @@ bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
 }
 
 bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b) {
-    return a->ranks == b->ranks && a->tp == b->tp && a->pp == b->pp && a->zero == b->zero &&
+    return a->ranks == b->ranks && a->tp == b->tp && a->pp == b->pp &&
+           a->virtual_stages == b->virtual_stages && a->zero == b->zero &&
            a->dp_shard == b->dp_shard && a->dp_replicate == b->dp_replicate;
 }
 

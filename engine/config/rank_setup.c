@@ -7,6 +7,7 @@
 #include "engine/base/rng.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/micro/pass_order.h"
 
 const char *bt_gather_name(int64_t gather) {
     static const char *const names[] = {"layer", "step", "flips"};
@@ -50,11 +51,18 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .documents = c->packing > BT_PACKED_STREAM || c->seq_ramp[0]};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1)
-        s.slice = (bt_model_slice){
-            .tp_rank = me.tp, .tp_size = shape.tp, .pp_stage = me.pp, .pp_size = shape.pp};
+        s.slice = (bt_model_slice){.tp_rank = me.tp,
+                                   .tp_size = shape.tp,
+                                   .pp_stage = me.pp,
+                                   .pp_size = shape.pp,
+                                   .virtual_stages = shape.pp > 1 ? (int)c->virtual_stages : 1};
     /* with unequal shares a rank may have more micro-batches than the mean */
-    bool few = even(c) && c->accum < shape.pp - me.pp;
-    s.in_flight = few ? (int)c->accum : shape.pp - me.pp;
+    const bt_pass_order order = {.stages = shape.pp,
+                                 .stage = me.pp,
+                                 .chunks = bt_slice_chunks(s.slice),
+                                 .micros = even(c) ? c->accum : INT32_MAX};
+    s.in_flight = (int)bt_passes_in_flight(&order);
+    s.micros_in_flight = (int)bt_micros_in_flight(&order);
     bt_run_cfg_model(c, &s.cfg);
     return s;
 }
@@ -80,6 +88,17 @@ static bt_code plan_payloads(bt_rank_setup *s, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code find_chunks(bt_rank_setup *s, bt_err *err) {
+    const bt_model_slice slice = s->model.slice;
+    s->n_chunks = bt_slice_chunks(slice);
+    s->chunks = calloc((size_t)s->n_chunks, sizeof *s->chunks);
+    if (!s->chunks)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %d chunks of layers", s->n_chunks);
+    for (int k = 0; k < s->n_chunks; k++)
+        s->chunks[k] = bt_params_chunk(&s->params, &s->model.cfg, slice, k);
+    return BT_OK;
+}
+
 bt_payload_form bt_rank_setup_form(const bt_rank_setup *s) {
     const bt_codec *codec = bt_codec_at((bt_codec_id)s->cfg->codec);
     if (s->cfg->reproducible && codec->reproducible) codec = codec->reproducible;
@@ -102,13 +121,16 @@ bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_e
     s->units = c->reproducible ? s->micros : 0;
     s->first_micro = s->micros * s->me.dp / s->dp;
     s->n_micro = s->micros * (s->me.dp + 1) / s->dp - s->first_micro;
+    BT_TRY(find_chunks(s, err));
     return plan_payloads(s, err);
 }
 
 void bt_rank_setup_release(bt_rank_setup *s) {
     bt_params_release(&s->params);
     free(s->payload_tensors);
+    free(s->chunks);
     s->payload_tensors = NULL;
+    s->chunks = NULL;
 }
 
 bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *c) {

@@ -21,6 +21,9 @@ typedef struct bt_rank_setup {
     bt_model_setup model;               /* without its tensor-parallel group */
     bt_params params;                   /* the tensors of this rank's slice of the model */
     bt_payload_tensor *payload_tensors; /* (params.n) how each travels */
+    /* (n_chunks) of their flat array: each chunk of layers of a pipeline stage */
+    bt_range *chunks;
+    int n_chunks;
     bt_shards shards; /* of their flat array; one shard: everything is one piece */
     bool sharded;     /* other ranks hold other pieces */
     int shard;        /* whose pieces are here */

@@ -135,7 +135,7 @@ static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t seque
     return BT_OK;
 }
 
-static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
+static bt_code share_out(bt_run_cfg *c, bt_err *err) {
     char a[64], b[64];
     int64_t dp = c->dp_replicate * c->dp_shard, T = c->seq_len;
     if (c->batch_tokens == 0) {
@@ -179,7 +179,9 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
         /* a pipeline is empty for its first and last few */
         int64_t most = micro_tokens(c) / T, many = c->pp > 1 ? mine / (PIPE_MICROS * c->pp) : most;
         if (many < most) most = many;
-        c->micro_batch = bt_divisor_below(mine, most < 1 ? 1 : most);
+        /* virtual stages: as many micro-batches as stages, or twice, or three times as many */
+        int64_t parts = c->virtual_stages > 1 && mine % c->pp == 0 ? c->pp : 1;
+        c->micro_batch = bt_divisor_below(mine / parts, most < 1 ? 1 : most);
     }
     int64_t given = c->micro_batch ? c->micro_batch : c->accum;
     if (mine % given != 0)
@@ -198,6 +200,42 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
                        c->micro_batch, c->accum, c->micro_batch * c->accum, mine,
                        mine / c->micro_batch, c->micro_batch * c->accum * dp * T);
     return BT_OK;
+}
+
+/* Interleaved passes go by rounds of one micro-batch a stage (pass_order.h). */
+static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
+    char buf[64];
+    const int64_t dp = c->dp_replicate * c->dp_shard, sequences = c->batch_tokens / c->seq_len,
+                  micros = sequences / c->micro_batch;
+    if (c->virtual_stages <= 1 || c->pp <= 1) return BT_OK;
+    if (strcmp(c->balance, "even") != 0)
+        return bt_fail(err, BT_ARG,
+                       "--virtual-stages %" PRId64
+                       " with parallel.balance=%.32s: all ranks must have equally many "
+                       "micro-batches (use parallel.balance=even)",
+                       c->virtual_stages, c->balance);
+    if (micros % (dp * c->pp) == 0) return BT_OK;
+    if (c->reproducible)
+        return bt_fail(
+            err, BT_ARG,
+            "--virtual-stages %" PRId64 ": %" PRId64 " units a step (train.unit %" PRId64
+            ") are not a multiple of %" PRId64
+            " for each data-parallel rank, one a pipeline stage (use another train.unit, "
+            "the same for every run to be compared, or --batch-tokens %s)",
+            c->virtual_stages, micros, c->unit, c->pp,
+            bt_multiples(buf, sizeof buf, c->batch_tokens, dp * c->pp * c->unit * c->seq_len));
+    return bt_fail(err, BT_ARG,
+                   "--virtual-stages %" PRId64 ": %" PRId64
+                   " micro-batches of a rank are not a multiple of the %" PRId64
+                   " pipeline stages (use --accum %s, or --batch-tokens %" PRId64 ")",
+                   c->virtual_stages, c->accum, c->pp,
+                   bt_multiples(buf, sizeof buf, c->accum, c->pp),
+                   (c->accum + c->pp - 1) / c->pp * c->pp * c->micro_batch * dp * c->seq_len);
+}
+
+static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
+    BT_TRY(share_out(c, err));
+    return check_rounds(c, err);
 }
 
 /* A batch ramp begins with `halvings` times halved steps, which everything must divide: the layout is

@@ -148,8 +148,14 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
         c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
-    BT_TRY(bt_slice_cfg(&part, &m, (bt_model_slice){.tp_size = (int)c->tp, .pp_size = (int)c->pp},
-                        err));
+    if (c->virtual_stages > 1 && c->pp == 1)
+        return bt_fail(err, BT_ARG,
+                       "--virtual-stages %" PRId64 " without a pipeline (use --pp 2 or more, or "
+                       "leave it out)",
+                       c->virtual_stages);
+    const bt_model_slice slice = {
+        .tp_size = (int)c->tp, .pp_size = (int)c->pp, .virtual_stages = (int)c->virtual_stages};
+    BT_TRY(bt_slice_cfg(&part, &m, slice, err));
     return resolve_parts(c, &m, err);
 }
 
@@ -170,7 +176,8 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
                               (bt_model_slice){.tp_rank = k % (int)c->tp,
                                                .tp_size = (int)c->tp,
                                                .pp_stage = k / (int)c->tp,
-                                               .pp_size = (int)c->pp},
+                                               .pp_size = (int)c->pp,
+                                               .virtual_stages = (int)c->virtual_stages},
                               err));
         int64_t here = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
         if (here < blocks) blocks = here;

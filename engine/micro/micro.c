@@ -45,7 +45,16 @@ bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;
     cut(m, out);
-    if (m->look_up) BT_TRY(m->look_up(m->look_up_ctx, out, err));
+    bt_span_end();
+    bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
+    return BT_OK;
+}
+
+bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) {
+    if (!m->look_up) return BT_OK;
+    bt_place_enter(m->place, BT_AT_DATA, m->step);
+    bt_span_begin(BT_MR_DATA);
+    BT_TRY(m->look_up(m->look_up_ctx, b, err));
     bt_span_end();
     bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
     return BT_OK;
@@ -54,12 +63,13 @@ bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
 /* In reproducible training the reducer takes a unit as a whole, when it is done. */
 static void ignore_ready(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
 
-bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i) {
-    bool last = i == m->plan->n - 1;
+bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int chunk, int64_t i) {
+    const bool last = i == m->plan->n - 1,
+               first_chunk = chunk == bt_slice_chunks(bt_model_slice_of(m->model)) - 1;
     int64_t first_row = m->before_rows + (m->plan->first + i) * m->rows;
     bt_model_noise(m->model, m->seed, (uint64_t)m->step, (uint64_t)first_row);
-    if (m->reproducible) bt_model_grads_into(m->model, bt_reducer_unit(m->reducer));
-    if (last) bt_reducer_last(m->reducer);
+    if (m->reproducible) bt_model_grads_into(m->model, bt_reducer_unit(m->reducer, chunk));
+    if (last && first_chunk) bt_reducer_last(m->reducer);
     return last ? bt_reducer_ready : m->reproducible ? ignore_ready : NULL;
 }
 
@@ -79,9 +89,9 @@ bt_code bt_micro_pass_end(bt_micro *m, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_micro_end(bt_micro *m, int64_t i, bt_err *err) {
+bt_code bt_micro_end(bt_micro *m, int chunk, int64_t i, bt_err *err) {
     bt_span_begin(BT_MR_BWD);
-    if (m->reproducible && i < m->plan->n - 1) bt_reducer_unit_done(m->reducer);
+    if (m->reproducible && i < m->plan->n - 1) bt_reducer_unit_done(m->reducer, chunk);
     bt_span_end();
     bt_span_begin(BT_MR_MONITOR);
     BT_TRY(bt_telemetry_poll(m->telemetry, err));

@@ -52,15 +52,18 @@ size_t bt_micro_bytes(int64_t micros, int64_t rows);
 
 /* this rank's i-th micro-batch of the step, 0 <= i < plan->n; its loss goes here */
 double *bt_micro_loss(const bt_micro *m, int64_t i);
-/* the next micro-batch's tokens */
+/* the next micro-batch's tokens; positions are this struct's until the next ones */
 bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) BT_MUST_CHECK;
-/* before the backward pass of micro-batch i: rounding keys, and where its gradients are to go. What
- * it returns is called as tensors' gradients are finished, with m->reducer */
-bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i);
+/* before the pass with the head: what else the loss of these tokens needs */
+bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
+/* before the backward pass of micro-batch i through a chunk of the model's layers (stage.h; else 0): rounding
+ * keys, and where its gradients are to go. What it returns is called as tensors' gradients are finished,
+ * with m->reducer */
+bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int chunk, int64_t i);
 /* before and after a pass of the model, which charges its time to its phases */
 void bt_micro_pass_begin(bt_micro *m);
 bt_code bt_micro_pass_end(bt_micro *m, bt_err *err) BT_MUST_CHECK;
-/* micro-batch i is done */
-bt_code bt_micro_end(bt_micro *m, int64_t i, bt_err *err) BT_MUST_CHECK;
+/* the backward pass of micro-batch i through the chunk is done */
+bt_code bt_micro_end(bt_micro *m, int chunk, int64_t i, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,7 +1,8 @@
 /* micro_schedule.h - in which order the passes of a step's micro-batches run.
  *
- *     plain   forward and backward of one micro-batch after the other
- *     1f1b    a pipeline stage: one forward and one backward in turn (schedule_1f1b.c)
+ *     plain     forward and backward of one micro-batch after the other
+ *     pipeline  a stage: one forward and one backward in turn, of one chunk of layers or several
+ *             (schedule_pipeline.c)
  *
  * Order:    create -> { run -> (update of the weights) -> tie }* -> destroy. All are collective over the
  *           stages of a pipeline.
@@ -23,24 +24,24 @@ struct bt_micro_schedule {
     bt_pipe *pipe; /* to the neighbouring stages; NULL: one stage */
 };
 
-/* one stage: plain; several: 1f1b */
+/* one stage: plain; several: pipeline */
 bt_code bt_micro_schedule_create(bt_micro_schedule **out, const bt_model_setup *model,
                                  const bt_mesh *mesh, bt_err *err) BT_MUST_CHECK;
 void bt_micro_schedule_destroy(bt_micro_schedule *s); /* accepts NULL */
 /* that create takes */
 size_t bt_micro_schedule_bytes(const bt_model_setup *model, const bt_mesh_shape *shape);
 
-/* Preferences: a stage's part of the pass that a micro-batch makes through the base, whose messages come
+/* Preferences: a chunk's part of the pass that a micro-batch makes through the base, whose messages come
  * before those of its own pass; nothing without them, or where one stage makes this pass by itself.
- * documents and slot are set. messages: that a micro-batch sends down */
+ * documents, chunk and slot are set. messages: that a micro-batch sends down */
 bt_code bt_micro_reference(bt_pipe *pipe, bt_model *model, const int32_t *inputs,
                            const int32_t *targets, bt_err *err) BT_MUST_CHECK;
 int64_t bt_micro_messages(const bt_model *model);
 
 /* ---- its two implementations ----------------------------------------------------------------- */
 bt_code bt_schedule_plain_create(bt_micro_schedule **out, bt_err *err) BT_MUST_CHECK;
-bt_code bt_schedule_1f1b_create(bt_micro_schedule **out, const bt_model_setup *model,
-                                const bt_mesh *mesh, bt_err *err) BT_MUST_CHECK;
-size_t bt_schedule_1f1b_bytes(const bt_model_setup *model, const bt_mesh_shape *shape);
+bt_code bt_schedule_pipeline_create(bt_micro_schedule **out, const bt_model_setup *model,
+                                    const bt_mesh *mesh, bt_err *err) BT_MUST_CHECK;
+size_t bt_schedule_pipeline_bytes(const bt_model_setup *model, const bt_mesh_shape *shape);
 
 #endif

@@ -7,13 +7,14 @@
 static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err) {
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
-    bt_grad_ready_fn ready = bt_micro_begin_backward(m, i);
+    BT_TRY(bt_micro_look_up(m, &batch, err));
+    bt_grad_ready_fn ready = bt_micro_begin_backward(m, 0, i);
     bt_model_documents(m->model, batch.positions);
     bt_micro_pass_begin(m);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, batch.inputs, batch.targets, grad_scale,
                                                 ready, m->reducer);
     BT_TRY(bt_micro_pass_end(m, err));
-    return bt_micro_end(m, i, err);
+    return bt_micro_end(m, 0, i, err);
 }
 
 static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err *err) {
@@ -40,7 +41,7 @@ bt_code bt_schedule_plain_create(bt_micro_schedule **out, bt_err *err) {
 bt_code bt_micro_schedule_create(bt_micro_schedule **out, const bt_model_setup *model,
                                  const bt_mesh *mesh, bt_err *err) {
     *out = NULL;
-    return mesh->shape.pp > 1 ? bt_schedule_1f1b_create(out, model, mesh, err)
+    return mesh->shape.pp > 1 ? bt_schedule_pipeline_create(out, model, mesh, err)
                               : bt_schedule_plain_create(out, err);
 }
 
@@ -49,5 +50,5 @@ void bt_micro_schedule_destroy(bt_micro_schedule *s) {
 }
 
 size_t bt_micro_schedule_bytes(const bt_model_setup *model, const bt_mesh_shape *shape) {
-    return shape->pp > 1 ? bt_schedule_1f1b_bytes(model, shape) : 0;
+    return shape->pp > 1 ? bt_schedule_pipeline_bytes(model, shape) : 0;
 }

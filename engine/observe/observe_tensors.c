@@ -110,7 +110,7 @@ static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
     memset(w->counts, 0, n * sizeof *w->counts);
     for (size_t i = 0; i < p->n; i++) {
         const bt_code_counts *c = &w->code_counts[i];
-        double *row = w->counts[p->before + i];
+        double *row = w->counts[p->tensors[i].number];
         if (bt_weights_counts(w->update->weights)) count_codes(w, i, row);
         row[COUNT_FLIP] = c->flips;
         row[COUNT_SIGN_FLIP] = c->sign_flips;
@@ -148,7 +148,8 @@ static bt_code sample_histograms(bt_tensor_watch *w, const bt_telemetry *t, cons
     if (!w->histograms || !bt_histogram_due(s->step, w->every, w->steps, w->most)) return BT_OK;
     memset(w->histograms, 0, n * sizeof *w->histograms);
     for (size_t i = 0; i < p->n; i++)
-        bt_histogram_add(w->model, &w->slices, i, (float)s->unscale, &w->histograms[p->before + i]);
+        bt_histogram_add(w->model, &w->slices, i, (float)s->unscale,
+                         &w->histograms[p->tensors[i].number]);
     BT_TRY(sum_over_ranks(w, (double *)w->histograms, 2 * BT_HIST_BINS * n, err));
     if (t->sink.rows) send_bins(w, t, s->step);
     return BT_OK;

@@ -8,7 +8,14 @@
 
 #include "engine/plan/plan.h"
 
-enum { MICRO_SIZES = 6, RECOMPUTES = 3, SHOWN = 1, STAGES_SEEN = 8, TP_MOST = 64 };
+enum {
+    MICRO_SIZES = 6,
+    RECOMPUTES = 3,
+    SHOWN = 1,
+    STAGES_SEEN = 8,
+    TP_MOST = 64,
+    VIRTUAL_MOST = 4
+};
 
 /* ---- freedom --------------------------------------------------------------------------------- */
 
@@ -21,6 +28,7 @@ bt_layout_freedom bt_layout_freedom_of(const bt_opts *o) {
     bool mesh = given(o, "mesh.dp_replicate") || given(o, "mesh.dp_shard") || given(o, "mesh.tp") ||
                 given(o, "mesh.pp");
     return (bt_layout_freedom){.mesh = !mesh,
+                               .virtual_stages = !given(o, "parallel.virtual_stages"),
                                .zero = !given(o, "mesh.zero"),
                                .micro_batch = !given(o, "train.micro_batch") &&
                                               !given(o, "train.accum"),
@@ -38,6 +46,7 @@ bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run
     out->dp_replicate = l->shape.dp_replicate;
     out->dp_shard = l->shape.dp_shard;
     out->tp = l->shape.tp;
+    out->virtual_stages = l->virtual_stages;
     out->zero = l->zero;
     out->recompute = l->recompute;
     out->gather = l->gather;
@@ -96,7 +105,8 @@ static bool known(const bt_layouts *l, const bt_layout *x) {
     for (size_t i = 0; i < l->n; i++) {
         const bt_layout *y = &l->at[i];
         if (memcmp(&y->shape, &x->shape, sizeof x->shape) == 0 && y->zero == x->zero &&
-            y->gather == x->gather && y->micro_batch == x->micro_batch)
+            y->gather == x->gather && y->micro_batch == x->micro_batch &&
+            y->virtual_stages == x->virtual_stages)
             return true;
     }
     return false;
@@ -150,13 +160,25 @@ static bt_code add_micro_batches(search *f, bt_layout x, bt_err *err) {
     return BT_OK;
 }
 
+/* one chunk of layers a stage, then two and four */
+static bt_code add_virtual_stages(search *f, bt_layout x, bt_err *err) {
+    const int most = f->s->may.virtual_stages && x.shape.pp > 1 ? VIRTUAL_MOST : 1;
+    x.virtual_stages = f->s->may.virtual_stages ? 1 : (int)f->s->cfg->virtual_stages;
+    BT_TRY(add_micro_batches(f, x, err));
+    for (int v = 2; v <= most && v * x.shape.pp <= f->s->cfg->n_layers; v *= 2) {
+        x.virtual_stages = v;
+        BT_TRY(add_micro_batches(f, x, err));
+    }
+    return BT_OK;
+}
+
 static bt_code add_gathers(search *f, bt_layout x, bt_err *err) {
     bool both = f->s->may.gather && x.zero == 3 && x.shape.pp == 1;
     x.gather = f->s->cfg->gather;
-    BT_TRY(add_micro_batches(f, x, err));
+    BT_TRY(add_virtual_stages(f, x, err));
     if (!both) return BT_OK;
     x.gather = x.gather == BT_GATHER_STEP ? BT_GATHER_LAYER : BT_GATHER_STEP;
-    return add_micro_batches(f, x, err);
+    return add_virtual_stages(f, x, err);
 }
 
 /* dp ranks as replicas of shards: all of them, or (several hosts) those of a host */
@@ -281,8 +303,8 @@ double bt_layout_step_s(const bt_layout *l) {
 
 /* what can go wrong with it, and what must be understood: stages, groups, shards, recomputation */
 static int burden(const bt_layout *l) {
-    return 8 * (l->shape.pp > 1) + 8 * (l->shape.tp > 1) + 2 * l->zero + 2 * l->recompute +
-           (l->gather != BT_GATHER_LAYER);
+    return 8 * (l->shape.pp > 1) + (l->virtual_stages > 1) + 8 * (l->shape.tp > 1) + 2 * l->zero +
+           2 * l->recompute + (l->gather != BT_GATHER_LAYER);
 }
 
 /* Of those near the first the simplest, then the faster one, goes to the front. */
@@ -335,7 +357,8 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
 
 const char *bt_layout_words(const bt_layout *l, char *buf, size_t size) {
     static const char *const recompute[] = {"", ", recompute selective", ", recompute full"};
-    char zero[64] = "";
+    char zero[64] = "", chunks[32] = "";
+    if (l->virtual_stages > 1) snprintf(chunks, sizeof chunks, " (%d virtual)", l->virtual_stages);
     if (l->zero && l->shape.dp_replicate > 1)
         snprintf(zero, sizeof zero, " (ZeRO-%d over %d)", l->zero, l->shape.dp_shard);
     else if (l->zero)
@@ -343,8 +366,8 @@ const char *bt_layout_words(const bt_layout *l, char *buf, size_t size) {
                  l->gather == BT_GATHER_FLIPS && l->zero > 0   ? ", changed codes gathered"
                  : l->zero == 3 && l->gather == BT_GATHER_STEP ? ", gathered once a step"
                                                                : "");
-    snprintf(buf, size, "pp %d x dp %d%s x tp %d, %" PRId64 " micro-batch%s of %" PRId64 "%s",
-             l->shape.pp, l->shape.dp_replicate * l->shape.dp_shard, zero, l->shape.tp, l->accum,
-             l->accum == 1 ? "" : "es", l->micro_batch, recompute[l->recompute]);
+    snprintf(buf, size, "pp %d%s x dp %d%s x tp %d, %" PRId64 " micro-batch%s of %" PRId64 "%s",
+             l->shape.pp, chunks, l->shape.dp_replicate * l->shape.dp_shard, zero, l->shape.tp,
+             l->accum, l->accum == 1 ? "" : "es", l->micro_batch, recompute[l->recompute]);
     return buf;
 }

@@ -15,6 +15,7 @@
 
 typedef struct bt_layout {
     bt_mesh_shape shape;
+    int virtual_stages; /* chunks of layers, of each pipeline stage */
     int zero, recompute, gather, codec;
     int64_t micro_batch, accum;
     size_t rank_bytes; /* of the rank that needs most */
@@ -26,7 +27,7 @@ typedef struct bt_layout {
 
 /* what the planner may change: whatever nobody has set */
 typedef struct bt_layout_freedom {
-    bool mesh, zero, micro_batch, recompute, gather;
+    bool mesh, virtual_stages, zero, micro_batch, recompute, gather;
 } bt_layout_freedom;
 /* from what has been set by flag, file or environment */
 bt_layout_freedom bt_layout_freedom_of(const bt_opts *o);

@@ -23,6 +23,7 @@ typedef struct model { /* one prediction at work */
     const bt_cluster *c;
     bt_mesh_shape shape;
     bt_model_cfg whole;
+    int chunks;           /* of layers, of a stage */
     double tokens, crowd; /* of a micro-batch; threads over cores */
     double
         meet_frac; /* what tp ranks wait for the last of them, of what they compute and exchange */
@@ -308,22 +309,18 @@ static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *w
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
-static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err *err) {
-    bt_rank_setup s;
-    const bt_mesh_coord at = {.pp = stage};
-    BT_TRY(bt_rank_setup_init(&s, m->cfg, bt_mesh_rank_of(&m->shape, &at), err));
-    double layers = bt_slice_layers(&m->whole, s.model.slice).n;
-    s.model.cfg.L = (int)layers;
+/* of a micro-batch through one of its chunks of layers */
+static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_stage_work *work) {
+    const double layers = bt_slice_chunk(&m->whole, s->model.slice, chunk).n;
     /* a micro-batch goes forward through all layers, and back through all but the last, whose
      * weights are still here (weight_prefetch.h) */
     double back = fmax(layers - 1, 0),
-           placing = (prefetches(m) ? place_s(m, &s.params, &s) : 0) / layers;
+           placing = (prefetches(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
     *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
                             .bwd_s = layers * m->layer.bwd_s + back * placing};
-    work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, &s, m->layer.fwd_s));
-    work->bwd_comm_s = layers * tp_layer_s(m, true) +
-                       back * gather_exposed_s(m, &s, m->layer.bwd_s);
-    if (stage == m->shape.pp - 1) {
+    work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, s, m->layer.fwd_s));
+    work->bwd_comm_s = layers * tp_layer_s(m, true) + back * gather_exposed_s(m, s, m->layer.bwd_s);
+    if (bt_slice_is_last_stage(s->model.slice) && chunk == bt_slice_chunks(s->model.slice) - 1) {
         work->fwd_s += m->head.fwd_s;
         work->bwd_s += m->head.bwd_s;
         work->fwd_comm_s += tp_ends_s(m, false);
@@ -333,19 +330,41 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err
     work->fwd_comm_s *= 1 + (m->cfg->form == BT_FORMED_PREFERENCE ? 1 : 0);
     work->fwd_meet_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
     work->bwd_meet_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
-    plan_exchange(m, &s, work);
-    plan_update(m, &s, work);
-    if (stage == 0) {
-        m->out->fwd_s = work->fwd_s;
-        m->out->bwd_s = work->bwd_s;
+}
+
+/* works: (chunks, pp) */
+static bt_code plan_stage(const model *m, int stage, bt_stage_work *works, bt_err *err) {
+    bt_rank_setup s;
+    const bt_mesh_coord at = {.pp = stage};
+    BT_TRY(bt_rank_setup_init(&s, m->cfg, bt_mesh_rank_of(&m->shape, &at), err));
+    s.model.cfg.L = bt_slice_layers(&m->whole, s.model.slice);
+    for (int k = 0; k < m->chunks; k++) {
+        bt_stage_work *work = &works[k * m->shape.pp + stage];
+        plan_passes(m, &s, k, work);
+        if (stage == 0) {
+            m->out->fwd_s += work->fwd_s;
+            m->out->bwd_s += work->bwd_s;
+        }
     }
+    plan_exchange(m, &s, &works[stage]);
+    plan_update(m, &s, &works[stage]);
     bt_rank_setup_release(&s);
     return BT_OK;
 }
 
-static int layers_of(const model *m, int stage) {
-    bt_model_slice slice = {.tp_size = m->shape.tp, .pp_stage = stage, .pp_size = m->shape.pp};
-    return bt_slice_layers(&m->whole, slice).n;
+/* stages between the first and the last differ in the layers of their chunks only */
+static bool like_the_one_before(const model *m, int stage) {
+    bt_model_slice slice = {.tp_size = m->shape.tp,
+                            .pp_size = m->shape.pp,
+                            .virtual_stages = m->chunks},
+                   before = slice;
+    slice.pp_stage = stage;
+    before.pp_stage = stage - 1;
+    if (stage <= 1 || stage >= m->shape.pp - 1) return false;
+    for (int k = 0; k < m->chunks; k++)
+        if (bt_slice_chunk(&m->whole, slice, k).n != bt_slice_chunk(&m->whole, before, k).n)
+            return false;
+    return true;
 }
 
 /* ---- between stages -------------------------------------------------------------------------- */
@@ -422,6 +441,7 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     double *slow = stragglers(m, dp);
     bt_walk w = {.pp = m->shape.pp,
                  .dp = dp,
+                 .chunks = m->chunks,
                  .micros = m->cfg->accum,
                  .stage = stages,
                  .overlap = m->cfg->overlap,
@@ -449,6 +469,7 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     model m = {.cfg = cfg,
                .r = r,
                .c = c,
+               .chunks = cfg->pp > 1 && cfg->virtual_stages > 1 ? (int)cfg->virtual_stages : 1,
                .tokens = (double)(cfg->micro_batch * cfg->seq_len),
                .crowd = bt_cluster_crowd(c, cfg),
                .out = out};
@@ -458,14 +479,14 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     out->crowd = m.crowd;
     m.meet_frac = meeting_frac(&m);
     out->ckpt_s = checkpoint_s(&m);
-    bt_stage_work *stages = calloc((size_t)m.shape.pp, sizeof *stages);
+    bt_stage_work *stages = calloc((size_t)(m.shape.pp * m.chunks), sizeof *stages);
     bt_code code = stages ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d stages", m.shape.pp);
     for (int k = 0; code == BT_OK && k < m.shape.pp; k++) {
-        /* stages between the first and the last differ in their layers only */
-        if (k > 1 && k < m.shape.pp - 1 && layers_of(&m, k) == layers_of(&m, k - 1))
-            stages[k] = stages[k - 1];
-        else
-            code = plan_stage(&m, k, &stages[k], err);
+        if (!like_the_one_before(&m, k)) {
+            code = plan_stage(&m, k, stages, err);
+            continue;
+        }
+        for (int i = k; i < m.chunks * m.shape.pp; i += m.shape.pp) stages[i] = stages[i - 1];
     }
     if (code == BT_OK) code = walk(&m, stages, err);
     free(stages);

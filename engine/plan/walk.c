@@ -38,61 +38,78 @@ static void meet_group(const bt_walk_state *s, bt_walker *r, double seconds) {
     r->met += seconds * all_at_work(s);
 }
 
-static void forward(bt_walk_state *s, int d, int k) {
+bool bt_walk_next(const bt_walk_state *s, const bt_walker *r, int stage, bt_walk_pass *out) {
+    const bt_pass_order order = {s->w->pp, stage, s->chunks, s->w->micros};
+    if (r->done == bt_pass_count(&order)) return false;
+    const bt_pass pass = bt_pass_at(&order, r->done);
+    const int at = pass.chunk * s->w->pp + stage;
+    *out = (bt_walk_pass){.pass = pass,
+                          .at = at,
+                          .work = &s->w->stage[at],
+                          .begins = at == 0,
+                          .ends = at == s->chunks * s->w->pp - 1,
+                          .final = pass.backward && pass.micro == s->w->micros - 1};
+    return true;
+}
+
+static void forward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     bt_walker *r = bt_walker_at(s, d, k);
-    const bt_stage_work *work = &s->w->stage[k];
-    if (k > 0) receive(s, r, *bt_walk_message(s->down, s, k, r->forwards));
+    const bt_stage_work *work = x->work;
+    if (!x->begins) receive(s, r, *bt_walk_message(s->down, s, x->at, x->pass.micro));
     spend(r, BT_PH_FWD, work->fwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
     spend(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
     meet_group(s, r, work->fwd_meet_s);
-    if (k < s->w->pp - 1) send(s, r, bt_walk_message(s->down, s, k + 1, r->forwards));
-    r->forwards++;
+    if (!x->ends) send(s, r, bt_walk_message(s->down, s, x->at + 1, x->pass.micro));
 }
 
-/* The last stage stands in its send until the first comes for it. */
+/* Gradients of a tied embedding. The last stage stands in its send until the first comes for it; with
+ * several chunks it goes on. */
 static void tie(bt_walk_state *s, int d) {
     bt_walker *first = bt_walker_at(s, d, 0), *last = bt_walker_at(s, d, s->w->pp - 1);
-    wait_until(first, last->now);
-    wait_until(last, first->now);
+    wait_until(first, s->chunks > 1 ? s->tied_at : last->now);
+    if (s->chunks == 1) wait_until(last, first->now);
     spend(first, BT_PH_COMM_EXPOSED, s->w->tied_s);
-    spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
+    if (s->chunks == 1) spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
 }
 
-static void backward(bt_walk_state *s, int d, int k) {
+static void backward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     bt_walker *r = bt_walker_at(s, d, k);
-    const bt_stage_work *work = &s->w->stage[k];
-    bool last = k == s->w->pp - 1, final = r->backwards == s->w->micros - 1;
-    if (!last) receive(s, r, *bt_walk_message(s->up, s, k, r->backwards));
-    if (k == 0 && !last && final && s->w->tied_s > 0) tie(s, d);
+    const bt_stage_work *work = x->work;
+    const bool ties = x->final && s->w->tied_s > 0 && s->w->pp > 1;
+    if (!x->ends) receive(s, r, *bt_walk_message(s->up, s, x->at, x->pass.micro));
+    if (ties && x->begins) tie(s, d);
     double begin = r->now;
     spend(r, BT_PH_BWD, work->bwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
     spend(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
     meet_group(s, r, work->bwd_meet_s);
-    r->last_bwd_s = r->now - begin;
-    if (k > 0) send(s, r, bt_walk_message(s->up, s, k - 1, r->backwards));
-    r->backwards++;
+    if (x->final) *bt_walk_final(s, d, k, x->pass.chunk) = (bt_final_pass){r->now, r->now - begin};
+    if (!x->begins) send(s, r, bt_walk_message(s->up, s, x->at - 1, x->pass.micro));
+    if (ties && x->ends && s->chunks > 1) {
+        spend(r, BT_PH_COMM_EXPOSED, s->w->tied_s);
+        s->tied_at = r->now + s->w->flight_s;
+    }
 }
 
 /* the next pass of a stage, when its input is known; false: not yet, or none is left */
 static bool advance(bt_walk_state *s, int d, int k) {
     bt_walker *r = bt_walker_at(s, d, k);
-    int64_t m = s->w->micros, behind = s->w->pp - 1 - k;
-    if (r->backwards == m) return false;
-    if (bt_walk_goes_forward(s, r, k)) {
-        if (k > 0 && *bt_walk_message(s->down, s, k, r->forwards) < 0) return false;
-        forward(s, d, k);
-        /* forward and backward at once */
-        if (behind == 0) backward(s, d, k);
-        return true;
-    }
-    if (behind > 0 && *bt_walk_message(s->up, s, k, r->backwards) < 0) return false;
-    backward(s, d, k);
+    bt_walk_pass x;
+    if (!bt_walk_next(s, r, k, &x)) return false;
+    const bool waits = x.pass.backward ? !x.ends : !x.begins;
+    double *in = x.pass.backward ? s->up : s->down;
+    if (waits && *bt_walk_message(in, s, x.at, x.pass.micro) < 0) return false;
+    if (x.pass.backward)
+        backward(s, d, k, &x);
+    else
+        forward(s, d, k, &x);
+    r->done++;
     return true;
 }
 
 static bt_code walk_pipeline(bt_walk_state *s, int d, bt_err *err) {
-    size_t n = (size_t)s->w->pp * (size_t)s->w->micros;
+    size_t n = (size_t)s->chunks * (size_t)s->w->pp * (size_t)s->w->micros;
     for (size_t i = 0; i < n; i++) s->down[i] = s->up[i] = -1;
+    s->tied_at = -1;
     for (int k = 0; k < s->w->pp; k++) {
         bt_walker *r = bt_walker_at(s, d, k);
         spend(r, BT_PH_DATA, s->w->data_s);
@@ -110,10 +127,15 @@ static bt_code walk_pipeline(bt_walk_state *s, int d, bt_err *err) {
 
 /* ---- the exchange of gradients --------------------------------------------------------------- */
 
-/* Gradients are made evenly over the last backward pass. */
-static double ready_at(const bt_walk_state *s, const bt_walker *r, int64_t bucket, int64_t n) {
-    double left = s->w->overlap ? 1 - (double)(bucket + 1) / (double)n : 0;
-    return r->now - r->last_bwd_s * left;
+/* Gradients are made evenly over the last backward pass; of several chunks over the last one of each, the
+ * last chunk's first. */
+static double ready_at(const bt_walk_state *s, int d, int k, int64_t bucket, int64_t n) {
+    const bt_walker *r = bt_walker_at(s, d, k);
+    const double made = (double)(bucket + 1) / (double)n * s->chunks;
+    const int passed = (int)fmin(ceil(made), s->chunks) - 1, chunk = s->chunks - 1 - passed;
+    const bt_final_pass *f = bt_walk_final(s, d, k, chunk);
+    double left = s->w->overlap ? 1 + passed - made : 0;
+    return (chunk == 0 || !s->w->overlap ? r->now : f->end) - f->took_s * left;
 }
 
 /* when the last bucket of a stage has arrived with all its data-parallel ranks */
@@ -122,8 +144,7 @@ static double exchange_stage(bt_walk_state *s, int k) {
     double sent = 0, arrived[BT_STRIPES_IN_FLIGHT] = {0}, end = 0;
     for (int64_t b = 0; b < work->buckets; b++) {
         double start = fmax(sent, arrived[b % BT_STRIPES_IN_FLIGHT]);
-        for (int d = 0; d < s->w->dp; d++)
-            start = fmax(start, ready_at(s, bt_walker_at(s, d, k), b, work->buckets));
+        for (int d = 0; d < s->w->dp; d++) start = fmax(start, ready_at(s, d, k, b, work->buckets));
         sent = start + work->bucket_wire_s;
         end = arrived[b % BT_STRIPES_IN_FLIGHT] = sent + work->bucket_latency_s;
     }
@@ -200,18 +221,23 @@ static void sum_up(const bt_walk_state *s, bt_step_time *out) {
         for (int p = 0; p < BT_PHASE_COUNT; p++) out->phase_s[p] += s->ranks[i].phase[p] / n;
 }
 
-static void sum_up_processor(const bt_walk *w, double out[BT_PHASE_COUNT]) {
+static void sum_up_processor(const bt_walk *w, int chunks, double out[BT_PHASE_COUNT]) {
     double m = (double)w->micros;
+    const int stages = w->pp * chunks;
+    for (int k = 0; k < stages; k++) {
+        const bt_stage_work *x = &w->stage[k];
+        const double copies = (w->pp > 1 ? k > 0 && k < stages - 1 ? 4 : 2 : 0) * m * w->copy_s;
+        out[BT_PH_FWD] += m * x->fwd_s / w->pp;
+        out[BT_PH_BWD] += m * x->bwd_s / w->pp;
+        out[BT_PH_COMM_EXPOSED] += (m * (x->fwd_comm_s + x->bwd_comm_s) + copies) / w->pp;
+    }
     for (int k = 0; k < w->pp; k++) {
         const bt_stage_work *x = &w->stage[k];
         double n = (double)x->buckets,
                meanwhile = w->overlap && n > 0 ? (n - 1) * x->bucket_cpu_s : 0,
-               copies = (w->pp > 1 ? k > 0 && k < w->pp - 1 ? 4 : 2 : 0) * m * w->copy_s,
                tied = w->pp > 1 && (k == 0 || k == w->pp - 1) ? 2 * w->tied_s : 0;
-        out[BT_PH_FWD] += m * x->fwd_s / w->pp;
-        out[BT_PH_BWD] += (m * x->bwd_s + x->begin_s + meanwhile) / w->pp;
-        out[BT_PH_COMM_EXPOSED] += (m * (x->fwd_comm_s + x->bwd_comm_s) + n * x->bucket_cpu_s -
-                                    meanwhile + x->optim_comm_s + copies + tied) /
+        out[BT_PH_BWD] += (x->begin_s + meanwhile) / w->pp;
+        out[BT_PH_COMM_EXPOSED] += (n * x->bucket_cpu_s - meanwhile + x->optim_comm_s + tied) /
                                    w->pp;
         out[BT_PH_OPTIM] += x->optim_s / w->pp;
     }
@@ -220,14 +246,18 @@ static void sum_up_processor(const bt_walk *w, double out[BT_PHASE_COUNT]) {
 }
 
 bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) {
-    size_t ranks = (size_t)w->pp * (size_t)w->dp, messages = (size_t)w->pp * (size_t)w->micros;
+    const int chunks = w->pp > 1 && w->chunks > 1 ? w->chunks : 1;
+    size_t ranks = (size_t)w->pp * (size_t)w->dp,
+           messages = (size_t)w->pp * (size_t)chunks * (size_t)w->micros;
     bt_walk_state s = {.w = w,
+                       .chunks = chunks,
                        .ranks = calloc(ranks, sizeof *s.ranks),
+                       .finals = calloc(ranks * (size_t)chunks, sizeof *s.finals),
                        .down = malloc(messages * sizeof *s.down),
                        .up = malloc(messages * sizeof *s.up)};
     *out = (bt_step_time){0};
     bt_code code = BT_OK;
-    if (s.ranks && s.down && s.up) {
+    if (s.ranks && s.finals && s.down && s.up) {
         for (int d = 0; code == BT_OK && d < w->dp; d++) code = walk_pipeline(&s, d, err);
         out->bubble_frac = bubble(&s);
         out->exchange_s = walk_exchange(&s);
@@ -237,12 +267,13 @@ bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) {
         out->step_s = latest_of(&s);
         meet_all(&s, out->step_s);
         sum_up(&s, out);
-        sum_up_processor(w, out->processor_s);
+        sum_up_processor(w, chunks, out->processor_s);
     } else {
         code = bt_fail(err, BT_NOMEM, "no memory to walk %zu ranks and %lld micro-batches", ranks,
                        (long long)w->micros);
     }
     free(s.ranks);
+    free(s.finals);
     free(s.down);
     free(s.up);
     return code;

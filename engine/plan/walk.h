@@ -2,16 +2,16 @@
  * engine/micro, engine/parallel and engine/train do it, with a duration for each piece.
  *
  *     begin | F F .. F B F B .. B B | exchange | agreement | norm, update, weights | the rest
- *            1F1B as in schedule_1f1b.c: a stage waits for its neighbours' messages
+ *            the order of pass_order.h: a stage waits for its neighbours' messages
  *                            a bucket leaves when its last gradient is made (reducer.h), at most
  *                            BT_STRIPES_IN_FLIGHT are on their way
  *                                        all ranks meet
  * Numbers in, numbers out: where durations come from is time_model.h's. Tensor-parallel ranks of a
  * stage do the same at the same time and are one walker. Equal data-parallel ranks may be walked as
  * one: `slow` tells them apart.
- * Ideal numbers give the textbook's: of m micro-batches on P equal stages (P - 1) / (m + P - 1) of
- * the time is waiting (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1), and an exchange
- * alone costs its rounds' latencies and its bytes over the rate.
+ * Ideal numbers give the textbook's: of m micro-batches on P equal stages of v chunks of layers
+ * (P - 1) / (v m + P - 1) of the time is waiting (Narayanan et al. 2021, arXiv:2104.04473, section
+ * 2.2), and an exchange alone costs its rounds' latencies and its bytes over the rate.
  * Threads: none shared. */
 #ifndef BT_ENGINE_PLAN_WALK_H
 #define BT_ENGINE_PLAN_WALK_H
@@ -24,7 +24,8 @@
 
 /* Seconds, of one rank of a pipeline stage: processor time of a rank that has its cores for itself,
  * which takes as many times longer as ranks share cores (moving bytes within a host is processor time
- * too); but for what is on a wire between hosts. */
+ * too); but for what is on a wire between hosts. Where a stage has several chunks of layers, a
+ * micro-batch's is one chunk's, and the rest is the stage's and stands with its first chunk. */
 typedef struct bt_stage_work {
     double fwd_s, bwd_s;           /* a micro-batch: computing */
     double fwd_comm_s, bwd_comm_s; /* a micro-batch: exchanges that computing does not hide */
@@ -40,8 +41,9 @@ typedef struct bt_stage_work {
 
 typedef struct bt_walk {
     int pp, dp;                 /* stages; data-parallel ranks that are walked one by one */
-    int64_t micros;             /* of a data-parallel rank */
-    const bt_stage_work *stage; /* (pp) */
+    int chunks;                 /* of layers, of each stage (virtual stages); 0: one */
+    int64_t micros;             /* of a data-parallel rank; with several chunks a multiple of pp */
+    const bt_stage_work *stage; /* (chunks, pp) */
     bool overlap;               /* buckets leave while backward goes on */
     double copy_s, flight_s;    /* a message between stages: each side's work; until it arrives */
     double tied_s;  /* gradients of a tied embedding, last stage to first; back as much */

@@ -33,6 +33,7 @@ typedef struct runner { /* a stage */
     double left; /* of the WORK at hand */
     bool came;   /* to where the tied embedding's gradients change hands */
     double bwd_began;
+    int final; /* the chunk of the last micro-batch's backward pass at hand; -1: another pass */
 } runner;
 
 typedef struct shared {
@@ -88,8 +89,9 @@ static void put_send(const shared *x, runner *r, double *message) {
     put(r, (op){.kind = SEND, .message = message});
 }
 
-static void put_compute(const shared *x, runner *r, int k, bool forward) {
-    const bt_stage_work *work = &x->s->w->stage[k];
+static void put_compute(const shared *x, runner *r, int k, const bt_walk_pass *p) {
+    const bt_stage_work *work = p->work;
+    const bool forward = !p->pass.backward;
     put(r, (op){.kind = WORK,
                 .phase = forward ? BT_PH_FWD : BT_PH_BWD,
                 .seconds = (forward ? work->fwd_s : work->bwd_s) * bt_walker_slow(x->s, x->d, k)});
@@ -101,38 +103,52 @@ static void put_compute(const shared *x, runner *r, int k, bool forward) {
                 .seconds = forward ? work->fwd_meet_s : work->bwd_meet_s});
 }
 
-static void put_forward(const shared *x, runner *r, int k) {
+static void put_forward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
     bt_walk_state *s = x->s;
-    int64_t i = r->rank->forwards++;
-    if (k > 0) put_receive(x, r, bt_walk_message(s->down, s, k, i));
-    put_compute(x, r, k, true);
-    if (k < s->w->pp - 1) put_send(x, r, bt_walk_message(s->down, s, k + 1, i));
+    if (!p->begins) put_receive(x, r, bt_walk_message(s->down, s, p->at, p->pass.micro));
+    put_compute(x, r, k, p);
+    if (!p->ends) put_send(x, r, bt_walk_message(s->down, s, p->at + 1, p->pass.micro));
 }
 
-static void put_tie(const shared *x, runner *r) {
-    put(r, (op){.kind = TIE});
-    put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->tied_s});
+static void put_tie(const shared *x, runner *r, bool first) {
+    const op copy = {.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->tied_s};
+    if (x->s->chunks == 1) {
+        put(r, (op){.kind = TIE});
+        put(r, copy);
+    } else if (first) {
+        put(r, (op){.kind = RECEIVE, .message = &x->s->tied_at});
+        put(r, copy);
+    } else {
+        put(r, copy);
+        put(r, (op){.kind = SEND, .message = &x->s->tied_at});
+    }
 }
 
-static void put_backward(const shared *x, runner *r, int k) {
+static void put_backward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
     bt_walk_state *s = x->s;
-    int64_t i = r->rank->backwards++;
-    bool last = k == s->w->pp - 1, final = i == s->w->micros - 1,
-         ties = final && s->w->tied_s > 0 && s->w->pp > 1;
-    if (!last) put_receive(x, r, bt_walk_message(s->up, s, k, i));
-    if (ties && k == 0) put_tie(x, r);
-    put_compute(x, r, k, false);
-    if (k > 0) put_send(x, r, bt_walk_message(s->up, s, k - 1, i));
-    if (ties && last) put_tie(x, r);
+    const bool ties = p->final && s->w->tied_s > 0 && s->w->pp > 1;
+    r->final = p->final ? p->pass.chunk : -1;
+    if (!p->ends) put_receive(x, r, bt_walk_message(s->up, s, p->at, p->pass.micro));
+    if (ties && p->begins) put_tie(x, r, true);
+    put_compute(x, r, k, p);
+    if (!p->begins) put_send(x, r, bt_walk_message(s->up, s, p->at - 1, p->pass.micro));
+    if (ties && p->ends) put_tie(x, r, false);
 }
 
+/* or, of the last virtual stage, a forward and a backward pass at once */
 static void next_pass(const shared *x, int k) {
     runner *r = &x->runs[k];
+    bt_walk_pass p;
     r->n = r->at = 0;
-    if (r->rank->backwards == x->s->w->micros) return;
-    bool forward = bt_walk_goes_forward(x->s, r->rank, k);
-    if (forward) put_forward(x, r, k);
-    if (!forward || k == x->s->w->pp - 1) put_backward(x, r, k);
+    r->final = -1;
+    if (!bt_walk_next(x->s, r->rank, k, &p)) return;
+    r->rank->done++;
+    if (!p.pass.backward) {
+        put_forward(x, r, k, &p);
+        if (!p.ends || !bt_walk_next(x->s, r->rank, k, &p)) return;
+        r->rank->done++;
+    }
+    put_backward(x, r, k, &p);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -170,8 +186,9 @@ static void settle(const shared *x) {
             runner *r = &x->runs[k];
             while (!done(r) && over(x, r)) {
                 const op *o = &r->ops[r->at];
-                if (o->kind == WORK && r->rank->backwards == x->s->w->micros && r->bwd_began >= 0)
-                    r->rank->last_bwd_s = r->rank->now - r->bwd_began;
+                if (o->kind == WORK && o->phase != BT_PH_FWD && r->final >= 0 && r->bwd_began >= 0)
+                    *bt_walk_final(x->s, x->d, k, r->final) =
+                        (bt_final_pass){r->rank->now, r->rank->now - r->bwd_began};
                 r->at++;
                 begin_op(x, k);
                 moved = true;
@@ -249,7 +266,7 @@ bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
     double began = 0;
     for (int k = 0; k < s->w->pp; k++) began = fmax(began, bt_walker_at(s, d, k)->now);
     for (int k = 0; k < s->w->pp; k++) {
-        x.runs[k] = (runner){.rank = bt_walker_at(s, d, k), .bwd_began = -1};
+        x.runs[k] = (runner){.rank = bt_walker_at(s, d, k), .bwd_began = -1, .final = -1};
         bt_walker *r = x.runs[k].rank;
         r->phase[BT_PH_WAIT] += began - r->now;
         r->now = began;

@@ -3,22 +3,41 @@
 #ifndef BT_ENGINE_PLAN_WALK_STATE_H
 #define BT_ENGINE_PLAN_WALK_STATE_H
 
+#include "engine/micro/pass_order.h"
 #include "engine/plan/walk.h"
 
 typedef struct bt_walker { /* one rank */
     double now;
     double phase[BT_PHASE_COUNT];
-    double began, last_bwd_s; /* the last micro-batch's backward pass */
-    double met; /* of phase WAIT: for its own tensor-parallel group, not for a stage */
-    int64_t forwards, backwards;
+    double began;
+    double met;   /* of phase WAIT: for its own tensor-parallel group, not for a stage */
+    int64_t done; /* passes of pass_order.h */
 } bt_walker;
+
+typedef struct bt_final_pass { /* the last micro-batch's backward pass through a chunk */
+    double end, took_s;
+} bt_final_pass;
 
 typedef struct bt_walk_state {
     const bt_walk *w;
-    bt_walker *ranks;  /* (dp, pp) */
-    double *down, *up; /* (pp, micros) when a stage's input of a micro-batch is there; < 0: not
+    bt_walker *ranks; /* (dp, pp) */
+    int chunks;
+    bt_final_pass *finals; /* (dp, pp, chunks) */
+    double *down,
+        *up; /* (chunks, pp, micros) when a virtual stage's input of a micro-batch is there; < 0: not
                             known yet. Of the replica that is walked */
+    double
+        tied_at; /* several chunks: when the head's gradients of a tied embedding are there; < 0: likewise */
 } bt_walk_state;
+
+/* what a stage does with its next pass */
+typedef struct bt_walk_pass {
+    bt_pass pass;
+    int at; /* virtual stage */
+    const bt_stage_work *work;
+    bool begins, ends; /* the first, the last virtual stage */
+    bool final;        /* the last micro-batch's backward pass */
+} bt_walk_pass;
 
 static inline bt_walker *bt_walker_at(const bt_walk_state *s, int d, int stage) {
     return &s->ranks[(size_t)d * (size_t)s->w->pp + (size_t)stage];
@@ -29,15 +48,18 @@ static inline double bt_walker_slow(const bt_walk_state *s, int d, int stage) {
     return s->w->slow ? s->w->slow[(size_t)d * (size_t)s->w->pp + (size_t)stage] : 1;
 }
 
+static inline bt_final_pass *bt_walk_final(const bt_walk_state *s, int d, int stage, int chunk) {
+    return &s->finals[((size_t)d * (size_t)s->w->pp + (size_t)stage) * (size_t)s->chunks +
+                      (size_t)chunk];
+}
+
+/* of a virtual stage */
 static inline double *bt_walk_message(double *at, const bt_walk_state *s, int stage, int64_t i) {
     return &at[(size_t)stage * (size_t)s->w->micros + (size_t)i];
 }
 
-/* whether a stage's next pass is a forward one: as many ahead as stages lie behind, then one and
- * one */
-static inline bool bt_walk_goes_forward(const bt_walk_state *s, const bt_walker *r, int stage) {
-    return r->forwards < s->w->micros && r->forwards <= r->backwards + s->w->pp - 1 - stage;
-}
+/* false: the stage has made all its passes */
+bool bt_walk_next(const bt_walk_state *s, const bt_walker *r, int stage, bt_walk_pass *out);
 
 /* how many times as long the ranks of stage k compute while those of all stages k with works[k] do */
 double bt_walk_crowding(const bt_walk *w, const bool *works, int k);

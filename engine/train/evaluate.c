@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/micro/micro_schedule.h"
+#include "engine/micro/pass_order.h"
 #include "engine/model/net/stage.h"
 
 struct bt_evaluator {
@@ -107,14 +108,13 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     return BT_OK;
 }
 
-/* one stage's part of a micro-batch; its loss comes out of the last */
+/* one chunk's part of a micro-batch; its loss comes out of the last */
 static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets,
                     double *loss, bt_err *err) {
-    const bt_model_slice part = bt_model_slice_of(m);
     BT_TRY(bt_micro_reference(pipe, m, inputs, targets, err));
-    if (!bt_slice_is_first_stage(part))
-        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
-    if (bt_slice_is_last_stage(part)) {
+    if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
+    if (bt_model_ends(m)) {
+        bt_model_stage_meet(m);
         *loss = bt_model_eval_micro(m, inputs, targets);
         return BT_OK;
     }
@@ -152,6 +152,15 @@ static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double
     return BT_OK;
 }
 
+/* forward alone: any number of micro-batches will do */
+static bt_pass_order order_of(const bt_model *m, int64_t micros) {
+    const bt_model_slice part = bt_model_slice_of(m);
+    return (bt_pass_order){.stages = part.pp_size > 1 ? part.pp_size : 1,
+                           .stage = part.pp_stage,
+                           .chunks = bt_slice_chunks(part),
+                           .micros = micros};
+}
+
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
                          bt_err *err) {
     size_t per_micro = (size_t)e->B * (size_t)e->T,
@@ -161,10 +170,15 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     memset(e->sums, 0, all * sizeof *e->sums);
     (void)bt_model_take_score(m);
     if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro * bt_micro_messages(m), 0, err));
-    for (int64_t i = 0; i < e->n_micro; i++) {
+    const bt_pass_order order = order_of(m, e->n_micro);
+    for (int64_t k = 0; k < order.chunks * e->n_micro; k++) {
+        const bt_pass x = bt_pass_forward(&order, k);
+        const int64_t i = x.micro;
         const int32_t *targets = e->targets + (size_t)i * per_micro;
+        bt_model_chunk(m, x.chunk);
         bt_model_documents(m, e->positions ? e->positions + (size_t)i * per_micro : NULL);
         BT_TRY(pass(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
+        if (x.chunk < order.chunks - 1) continue;
         const bt_batch b = {.inputs = e->inputs + (size_t)i * per_micro,
                             .targets = targets,
                             .positions = e->positions ? e->positions + (size_t)i * per_micro
@@ -173,6 +187,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
         for (size_t j = 0; j < per_micro; j++) tokens += targets[j] >= 0;
         if (e->progress) e->progress(e->ctx, (double)(i + 1) / (double)e->n_micro);
     }
+    bt_model_chunk(m, 0);
     if (pipe) BT_TRY(bt_pipe_end(pipe, err));
     if (pipe) BT_TRY(bt_pipe_sum(pipe, mine, (size_t)e->n_micro, err));
     /* x + 0 is x: then one order for any number of ranks */

@@ -164,19 +164,26 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
     return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }
 
+/* of the first n tokens through one chunk of layers */
+static bt_code pass(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
+    if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
+    bt_model_stage_meet(m);
+    bt_model_forward_tokens(m, s->tokens, n);
+    return bt_model_ends(m) ? BT_OK : bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
+}
+
 /* the token after the first n, on every rank */
 static bt_code next_token(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
     const bt_draw how = {.temperature = TEMPERATURE, .seed = s->seed, .index = (uint64_t)n};
     double token = 0;
     if (pipe) BT_TRY(bt_pipe_begin(pipe, 1, 0, err));
-    if (!bt_slice_is_first_stage(part))
-        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
-    bt_model_forward_tokens(m, s->tokens, n);
-    if (bt_slice_is_last_stage(part))
-        token = bt_model_draw(m, &how, n);
-    else
-        BT_TRY(bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err));
+    for (int k = 0; k < bt_slice_chunks(part); k++) {
+        bt_model_chunk(m, k);
+        BT_TRY(pass(s, m, pipe, n, err));
+    }
+    if (bt_slice_is_last_stage(part)) token = bt_model_draw(m, &how, n);
+    bt_model_chunk(m, 0);
     if (pipe) BT_TRY(bt_pipe_end(pipe, err));
     if (pipe) BT_TRY(bt_pipe_sum(pipe, &token, 1, err));
     s->tokens[n] = (int32_t)token;

@@ -182,7 +182,9 @@ bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) {
                         .shards = &t->update.shards,
                         .discard = t->cfg.zero >= 2,
                         .units = t->setup.units,
-                        .shares = t->micro_plan.shares};
+                        .shares = t->micro_plan.shares,
+                        .lanes = t->setup.chunks,
+                        .n_lanes = t->setup.n_chunks};
     bt_reducer_destroy(t->reducer);
     t->reducer = NULL;
     BT_TRY(bt_reducer_create(&t->reducer, &c, err));

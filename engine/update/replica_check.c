@@ -236,7 +236,8 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
         const bt_hashed_range *r = &c->ranges[i];
         bt_grad_digest d = {0};
         bt_grad_digest_add(&d, bt_model_weights(c->update->model) + r->begin, r->end - r->begin);
-        if (!bt_grad_digest_finite(&d)) worst = above << 32 | (int64_t)(p->before + r->tensor + 1);
+        if (!bt_grad_digest_finite(&d))
+            worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);
     }
     BT_TRY(bt_all_reduce_i64(mesh->world, &worst, 1, BT_MAX, err));
     if (!worst) return BT_OK;

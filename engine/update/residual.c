@@ -31,6 +31,7 @@ static bt_code hash_layout(bt_residual *r, bt_err *err) {
                                s->sharded,  s->cfg->bucket_bytes};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash = mix(hash, numbers[i]);
+    if (bt_slice_chunks(s->model.slice) > 1) hash = mix(hash, bt_slice_chunks(s->model.slice));
     for (int rank = 0; rank < world; rank++) {
         bt_mesh_dp_hosts(&s->shape, rank, hosts);
         for (int d = 0; d < n; d++) hash = mix(hash, hosts[d] == hosts[0] ? 0 : hosts[d] + 1);
@@ -183,6 +184,7 @@ void bt_residual_undo(bt_residual *r) {
 void bt_residual_squares(const bt_residual *r, double *squares) {
     const bt_params *p = &r->setup->params;
     for (size_t k = 0; r->owed && k < p->n; k++)
-        squares[k] += bt_op_sum_squares(r->owed + p->tensors[k].offset, p->tensors[k].count) /
-                      (r->scale * r->scale);
+        squares[p->tensors[k].number] += bt_op_sum_squares(r->owed + p->tensors[k].offset,
+                                                           p->tensors[k].count) /
+                                         (r->scale * r->scale);
 }

@@ -48,7 +48,8 @@ void bt_residual_add_state(bt_residual *r, bt_state *s);
 void bt_residual_begin(bt_residual *r, float *grads, double loss_scale, bool feedback);
 /* The step that began last is not applied, or computed again: what it sent is owed again. */
 void bt_residual_undo(bt_residual *r);
-/* adds the squares of what is owed of each tensor of this rank's model to squares (params.n),
+/* adds the squares of what is owed of each tensor of this rank's model to squares (of all stages'
+ * tensors, by number),
  * divided by the square of the loss scale */
 void bt_residual_squares(const bt_residual *r, double *squares);
 

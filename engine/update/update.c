@@ -213,7 +213,7 @@ bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **ou
     double *squares = u->tensor_squares;
     memset(squares, 0, u->table.n * sizeof *squares);
     for (size_t i = 0; i < p->n; i++)
-        squares[p->before + i] = own_squares(u, &p->tensors[i]) * unscale * unscale;
+        squares[p->tensors[i].number] = own_squares(u, &p->tensors[i]) * unscale * unscale;
     if (bt_update_sharded(u))
         BT_TRY(bt_all_reduce_f64(u->mesh->shard, squares, u->table.n, BT_SUM, err));
     BT_TRY(bt_all_reduce_f64(u->mesh->tp, squares, u->table.n, BT_SUM, err));

@@ -105,10 +105,10 @@ static void step(setup *s, const job *j, float *out) {
     bt_reducer_begin(s->r);
     int64_t u = first_leaf(j, rank), last = first_leaf(j, rank + 1) - 1;
     for (; u < last; u++) {
-        add_unit(bt_reducer_unit(s->r), u);
-        bt_reducer_unit_done(s->r);
+        add_unit(bt_reducer_unit(s->r, 0), u);
+        bt_reducer_unit_done(s->r, 0);
     }
-    add_unit(bt_reducer_unit(s->r), last);
+    add_unit(bt_reducer_unit(s->r, 0), last);
     bt_reducer_last(s->r);
     for (size_t at = N; at > 0; at -= N / STRIPES / 2)
         bt_reducer_ready(s->r, at - N / STRIPES / 2, at);

@@ -92,6 +92,37 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
     layout_remove(dir);
 }
 
+/* ---- the bits of reproducible training ------------------------------------------------------- */
+
+/* what a step has, and how it computes, changes on the way */
+#define TP_CHANGING \
+    "--set", "train.batch_ramp=0.2", "--set", "train.seq_ramp=0.4", "--set", \
+        "train.dense_steps=6", "--set", "model.logit_cap=8", "--set", "model.init_out=zero"
+
+static inline void tp_run_reproducible(fake_sink *f, const char *const *more) {
+    const char *words[48] = {0};
+    static const char *const exact[] = {
+        "--set", "train.reproducible=true", "--lr", "5e-3", "--set", "train.unit=2"};
+    size_t n = 0;
+    while (*more) words[n++] = *more++;
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) words[n++] = exact[i];
+    layout_run(f, words, NULL);
+}
+
+/* of losses and gradient norms, of one rank's run and `together` */
+static inline void tp_same_bits(const fake_sink *one, size_t layout) {
+    assert_int_equal(together.n_steps, LAYOUT_STEPS);
+    for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+        const double *a = one->steps[i].v, *b = together.steps[i].v;
+        if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
+            fail_msg("layout %zu, step %zu: loss %.17g, norm %.17g alone; %.17g, %.17g together",
+                     layout, i, a[BT_MS_LOSS], a[BT_MS_GRAD_NORM], b[BT_MS_LOSS],
+                     b[BT_MS_GRAD_NORM]);
+        assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) ||
+                    a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
+    }
+}
+
 /* The runs of one rank come before MPI starts. */
 static inline int tp_begin(const tp_shape *shapes, size_t n, int ranks) {
     for (size_t i = 0; i < n; i++) tp_run(&tp_lonely[i].run, &shapes[i], NULL);

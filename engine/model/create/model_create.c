@@ -77,13 +77,20 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
     return l;
 }
 
+/* in the whole model, of layers[i] */
+static int number_of(const bt_model *m, int i) {
+    const bt_chunk *c = m->chunks;
+    while (i >= c->first + c->n) c++;
+    return c->number + i - c->first;
+}
+
 static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_layer *l = &m->layers[i];
     bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
     size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
     float eps = (float)c->norm_eps;
-    int n = m->first_layer + i; /* in the whole model */
+    int n = number_of(m, i);
     l->attn_in = (bt_linear_input){.K = C,
                                    .normed = true,
                                    .tern = tern,
@@ -277,16 +284,29 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
     return bt_ops_plan(V, C, rows, T, D, NULL, err);
 }
 
+static void deal_out_layers(bt_model *m) {
+    int first = 0;
+    for (int k = 0; k < m->n_chunks; k++) {
+        const bt_layer_run run = bt_slice_chunk(&m->whole, m->setup.slice, k);
+        m->chunks[k] = (bt_chunk){.first = first, .n = run.n, .number = run.first};
+        first += run.n;
+    }
+    m->chunk = m->chunks;
+}
+
 /* everything but the arenas */
 static bt_code allocate(bt_model *m, bt_model_memory *p, bt_err *err) {
     m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
+    m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);
     m->totals = calloc(m->params.n, sizeof *m->totals);
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p->codes = calloc(m->params.n, sizeof *p->codes);
     p->packed = calloc(m->params.n, sizeof *p->packed);
     p->packed2 = calloc(m->params.n, sizeof *p->packed2);
-    if (!m->layers || !m->totals || !m->quant_sums || !p->codes || !p->packed || !p->packed2)
+    if (!m->layers || !m->chunks || !m->totals || !m->quant_sums || !p->codes || !p->packed ||
+        !p->packed2)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
+    deal_out_layers(m);
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
 }
 
@@ -310,7 +330,7 @@ static bt_code build(bt_model *m, bt_model_memory *p, bt_err *err) {
     BT_TRY(bt_model_tables(&m->params, &m->adapters, &m->whole, s->slice, err));
     if (bt_net_keeps_base(s)) bt_net_compact_base(&m->params, s);
     BT_TRY(bt_slice_cfg(&m->setup.cfg, &m->whole, s->slice, err));
-    m->first_layer = bt_slice_layers(&m->whole, s->slice).first;
+    m->n_chunks = bt_slice_chunks(s->slice);
     BT_TRY(allocate(m, p, err));
     bt_model_memory_plan(p, s, &m->params, &m->adapters, &m->whole);
     BT_TRY(commit(m, p, err));
@@ -351,6 +371,7 @@ void bt_model_destroy(bt_model *m) {
     bt_arena_release(&m->scratch_arena);
     bt_tp_release(m);
     free(m->layers);
+    free(m->chunks);
     free(m->quant_sums);
     free(m->totals);
     bt_params_release(&m->params);

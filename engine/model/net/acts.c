@@ -91,7 +91,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     half_of[i] = -1; \
     if (when) { \
         int how = keep; \
-        size_t n_layers = kept(how, s) ? (size_t)c->L * bt_acts_slots(s) : 1; \
+        size_t n_layers = kept(how, s) ? (size_t)c->chunk_L * bt_acts_slots(s) : 1; \
         p->present[i] = true; \
         if (how >= ATTN) half_of[i] = how - ATTN; \
         for (size_t l = 0; l < n_layers; l++) { \

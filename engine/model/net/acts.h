@@ -1,8 +1,8 @@
 /* acts.h - the activations of one layer, planned from acts.def into one arena.
  *
  * Order:    plan (adds to the arena) -> commit by the caller -> point (fills one bt_acts per layer).
- * Layout:   saved rows get one buffer per layer and micro-batch in flight (layer L*slot + l),
- *           shared rows one buffer that every layer's struct points to. */
+ * Layout:   saved rows get one buffer per layer of a chunk and pass in flight (layer l of a chunk in
+ *           chunk_L*slot + l, whichever chunk), shared rows one that every layer's struct points to. */
 #ifndef BT_ENGINE_MODEL_NET_ACTS_H
 #define BT_ENGINE_MODEL_NET_ACTS_H
 
@@ -44,7 +44,7 @@ bool bt_acts_again(const bt_model_setup *s);
  * many */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);
 
-/* micro-batches in flight; the kept buffers of one follow those of another */
+/* passes in flight; the kept buffers of one follow those of another */
 size_t bt_acts_slots(const bt_model_setup *s);
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);

@@ -126,7 +126,7 @@ static bool local(const bt_model *m) { return m->setup.weight_source == BT_WEIGH
 static bt_linear *linear_at(bt_model *m, size_t tensor) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *all[7];
-    const size_t n = linears_of(&m->layers[t->layer - m->first_layer], all);
+    const size_t n = linears_of(&m->layers[bt_net_layer(m, t->layer)], all);
     for (size_t i = 0; i < n; i++)
         if (all[i]->tensor == t) return all[i];
     return NULL;

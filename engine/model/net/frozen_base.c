@@ -18,7 +18,7 @@ void bt_net_compact_base(bt_params *p, const bt_model_setup *s) {
 
 static bt_linear *linear_of(bt_model *m, const bt_tensor *t) {
     if (t->layer < 0) return NULL;
-    bt_layer *l = &m->layers[t->layer - m->first_layer];
+    bt_layer *l = &m->layers[bt_net_layer(m, t->layer)];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->tensor == t) return all[i];

@@ -30,11 +30,14 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     bt_layer *l = &m->layers[layer];
     bt_acts *a = &l->a;
     float *xn;
-    bt_acts_point(a, &m->acts_plan, &m->acts_arena, (size_t)(slot * m->setup.cfg.L + layer));
+    const bt_chunk *c = m->chunks;
+    while (layer >= c->first + c->n) c++;
+    bt_acts_point(a, &m->acts_plan, &m->acts_arena,
+                  (size_t)(slot * m->setup.cfg.chunk_L + layer - c->first));
     xn = m->setup.cfg.linear != BT_LIN_DENSE && !m->setup.fades ? NULL : a->xn;
     if (m->dxn) a->dxn = m->dxn;
-    if (layer > 0) m->layers[layer - 1].x_out = a->x;
-    /* the last layer's; others are wired by the next */
+    if (layer > c->first) m->layers[layer - 1].x_out = a->x;
+    /* of a chunk's last layer; others are wired by the next */
     l->x_out = m->x_final ? m->x_final : a->x;
     point_input(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
     point_input(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);

@@ -17,9 +17,9 @@
  *           gathered is int8. Quantise, train and eval are then collective over the group. All is
  *           exact where one rank's arithmetic is: scales, absmax and norm statistics are those of
  *           whole tensors and rows, and ternary products are added up as whole numbers.
- * Stages:   a model may be a range of a pipeline's layers: `forward`, and `backward` of the same
- *           micro-batch later, while `in_flight` micro-batches' activations are kept. The last
- *           stage does both at once with train_micro. */
+ * Stages:   a model may be a range of a pipeline's layers, or several ranges (chunks): `forward`, and
+ *           `backward` of the same micro-batch later, while the activations of `in_flight` passes are
+ *           kept. The last stage does both at once with train_micro (stage.h). */
 #ifndef BT_ENGINE_MODEL_NET_MODEL_H
 #define BT_ENGINE_MODEL_NET_MODEL_H
 
@@ -66,8 +66,9 @@ struct bt_layer_source {
 typedef struct bt_model_setup {
     bt_model_cfg cfg;
     int B; /* sequences of a micro-batch */
-    /* micro-batches whose activations are kept at a time: stages of a pipeline; 0: one */
-    int in_flight;
+    /* stages of a pipeline: passes through a chunk whose activations are kept at a time, 0: one; and
+     * micro-batches that these are of */
+    int in_flight, micros_in_flight;
     bt_prec prec;
     bool train; /* false: no gradients, no saved activations */
     /* that work on it, for the size of blocks; 0: those there are now */

@@ -166,6 +166,12 @@ typedef struct bt_distil_part {
 } bt_distil_part;
 enum { BT_DISTIL_ROWS = 256 }; /* at a time; their parts fit in one exchange of a group */
 
+typedef struct
+    bt_chunk {    /* layers that a pass goes through: of a whole model, or of one stage, all */
+    int first, n; /* of bt_model.layers */
+    int number;   /* of the first of them, in the whole model */
+} bt_chunk;
+
 struct bt_model {
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
@@ -181,7 +187,9 @@ struct bt_model {
     float *w, *g;
     float *own_g; /* the arena's */
     bt_layer *layers;
-    int first_layer; /* number of layers[0] in the whole model */
+    bt_chunk *chunks;      /* (n_chunks) */
+    const bt_chunk *chunk; /* that the passes to come go through */
+    int n_chunks;
     bt_gain final_norm;
     /* (V, C); the same when tied. Of a stage: NULL where another has it */
     bt_table embed, head;
@@ -325,6 +333,19 @@ void bt_net_final_norm(bt_model *m, size_t M);
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
 /* the layer's activations and inputs to those of a micro-batch in flight */
 void bt_net_point(bt_model *m, int layer, int slot);
+/* the layer in bt_model.layers that has this number in the whole model, which must be here */
+static inline int bt_net_layer(const bt_model *m, int number) {
+    const bt_chunk *c = m->chunks;
+    while (number < c->number || number >= c->number + c->n) c++;
+    return c->first + number - c->number;
+}
+/* whether a pass begins with the embedding, and whether it ends with the head */
+static inline bool bt_net_begins(const bt_model *m) {
+    return bt_slice_is_first_stage(m->setup.slice) && m->chunk == m->chunks;
+}
+static inline bool bt_net_ends(const bt_model *m) {
+    return bt_slice_is_last_stage(m->setup.slice) && m->chunk == m->chunks + m->n_chunks - 1;
+}
 /* where a tensor lies in a flat array; NULL if either is */
 static inline float *bt_at_tensor(float *flat, const bt_tensor *t) {
     return flat && t ? flat + t->offset : NULL;

@@ -75,7 +75,7 @@ static double all_pairs(bt_model *m, const int32_t *targets, bool grad) {
 void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets) {
     bt_net_adapters(m, false);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
-    if (bt_slice_is_last_stage(m->setup.slice)) {
+    if (bt_net_ends(m)) {
         bt_span_begin(BT_MR_FWD);
         bt_net_head_loss(m, targets, 0);
         for (size_t i = 0; i < m->n_documents; i++) m->reference[i] = log_prob(m, &m->documents[i]);
@@ -86,7 +86,7 @@ void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets
 
 double bt_net_preference_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                               double grad_scale) {
-    if (bt_slice_is_first_stage(m->setup.slice)) bt_net_reference(m, inputs, targets);
+    if (bt_net_begins(m)) bt_net_reference(m, inputs, targets);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     bt_net_head_loss(m, targets, (float)grad_scale);

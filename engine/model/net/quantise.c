@@ -34,7 +34,7 @@ static size_t blocks_of(const bt_tensor *t) {
 
 static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
     if (!t->linear) return NULL;
-    bt_layer *l = &m->layers[t->layer - m->first_layer];
+    bt_layer *l = &m->layers[bt_net_layer(m, t->layer)];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i]->tensor == t) return all[i];

@@ -3,15 +3,20 @@
 
 #include "engine/model/net/net.h"
 
+void bt_model_chunk(bt_model *m, int chunk) { m->chunk = &m->chunks[chunk]; }
+
 void bt_model_slot(bt_model *m, int slot) {
-    for (int i = 0; i < m->setup.cfg.L; i++) bt_net_point(m, i, slot);
+    for (int i = 0; i < m->chunk->n; i++) bt_net_point(m, m->chunk->first + i, slot);
 }
+
+bool bt_model_begins(const bt_model *m) { return bt_net_begins(m); }
+bool bt_model_ends(const bt_model *m) { return bt_net_ends(m); }
 
 size_t bt_stage_elems(const bt_model_setup *s) {
     return bt_slice_rows(s, (size_t)s->B * (size_t)s->cfg.T) * (size_t)s->cfg.C;
 }
 
-float *bt_model_stage_in(bt_model *m) { return m->layers[0].a.x; }
+float *bt_model_stage_in(bt_model *m) { return m->layers[m->chunk->first].a.x; }
 const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
@@ -21,6 +26,10 @@ float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
     m->tp->meet(m);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
+}
+
+void bt_model_stage_meet(bt_model *m) {
+    if (m->n_chunks > 1) m->tp->meet(m);
 }
 
 bool bt_model_has_reference(const bt_model *m) { return m->dpo.on; }

@@ -177,11 +177,11 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
 }
 
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
-    const bt_model_cfg *c = &m->setup.cfg;
+    const bt_chunk *c = m->chunk;
     bt_span_begin(BT_MR_FWD);
     if (!m->n_documents) bt_net_positions(m, B, T, 0);
-    if (bt_slice_is_first_stage(m->setup.slice)) m->tp->embed(m, inputs, B * T);
-    for (int i = 0; i < c->L; i++) {
+    if (bt_net_begins(m)) m->tp->embed(m, inputs, B * T);
+    for (int i = c->first; i < c->first + c->n; i++) {
         need(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
     }
@@ -337,7 +337,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx) {
     assert(m->setup.train);
-    const bt_model_cfg *c = &m->setup.cfg;
+    const bt_chunk *c = m->chunk;
     backward p = {.m = m,
                   .B = B,
                   .T = T,
@@ -346,14 +346,14 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
                   .ready = ready,
                   .ready_ctx = ready_ctx};
     bt_span_begin(BT_MR_BWD);
-    for (int i = c->L - 1; i >= 0; i--) {
+    for (int i = c->first + c->n - 1; i >= c->first; i--) {
         bt_layer *l = &m->layers[i];
         need(m, i);
         if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
         attn_backward(&p, l);
     }
-    if (bt_slice_is_first_stage(m->setup.slice)) {
+    if (bt_net_begins(m)) {
         m->tp->embed_bwd(m, inputs, p.M);
         done(&p, &m->params.tensors[0]);
     }

@@ -40,6 +40,7 @@ typedef struct bt_model_cfg {
     /* of a part (bt_slice_cfg): query heads to a kv head (0: H / KV), of the first one's how
      * many come before the part */
     int group, skip;
+    int chunk_L; /* of a part: layers of its longest chunk (params.h); of a whole model 0 */
     bt_norm_kind norm;
     bt_act act;
     bt_linear_kind linear;

@@ -51,6 +51,7 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 typedef struct table {
     const bt_model_cfg *c;
     bt_model_slice slice;
+    const bool *own; /* (L) layers of this part */
     param_row whole[BT_P_COUNT], block[BT_P_COUNT];
 } table;
 
@@ -89,8 +90,7 @@ static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
 /* rows of a stage: what lies before its layers comes with the first, what lies after them with the
  * last */
 static bool in_stage(const table *b, const param_row *r, int layer) {
-    bt_layer_run own = bt_slice_layers(b->c, b->slice);
-    if (layer >= 0) return layer >= own.first && layer < own.first + own.n;
+    if (layer >= 0) return b->own[layer];
     return r->id == BT_P_EMBED ? bt_slice_is_first_stage(b->slice)
                                : bt_slice_is_last_stage(b->slice);
 }
@@ -118,10 +118,8 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->whole_rows = (size_t)b->whole[row].rows;
     t->whole_cols = (size_t)b->whole[row].cols;
     p->hash = hash_shape(p->hash, t);
-    if (!in_stage(b, r, layer)) {
-        p->before += p->n == 0;
-        return true;
-    }
+    t->number = p->whole_n++;
+    if (!in_stage(b, r, layer)) return true;
     t->offset = p->total;
     t->decay = r->decay;
     t->linear = r->tern;
@@ -164,26 +162,48 @@ bool bt_slice_is_last_stage(bt_model_slice slice) {
     return slice.pp_size <= 1 || slice.pp_stage == slice.pp_size - 1;
 }
 
+int bt_slice_chunks(bt_model_slice slice) {
+    return slice.pp_size > 1 && slice.virtual_stages > 1 ? slice.virtual_stages : 1;
+}
+
 /* The last stage has the head besides its layers: of all numbers of layers for it the one that
  * makes the slowest stage fastest. */
-bt_layer_run bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
-    if (slice.pp_size <= 1) return (bt_layer_run){0, c->L};
+static bt_layer_run run_of(const bt_model_cfg *c, int stages, int stage) {
+    if (stages <= 1) return (bt_layer_run){0, c->L};
     bt_model_counts n = bt_model_count(c);
     double head = n.flop_head * c->L / (n.flop_linear + n.flop_attention), best = INFINITY;
-    int others = slice.pp_size - 1, last = 1;
+    int others = stages - 1, last = 1;
     for (int k = 1; k <= c->L - others; k++) {
         int most = (c->L - k + others - 1) / others;
         double slowest = fmax((double)most, (double)k + head);
         if (slowest < best) best = slowest, last = k;
     }
     int64_t rest = c->L - last;
-    if (slice.pp_stage == others) return (bt_layer_run){(int)rest, last};
-    int first = (int)(rest * slice.pp_stage / others);
-    return (bt_layer_run){first, (int)(rest * (slice.pp_stage + 1) / others) - first};
+    if (stage == others) return (bt_layer_run){(int)rest, last};
+    int first = (int)(rest * stage / others);
+    return (bt_layer_run){first, (int)(rest * (stage + 1) / others) - first};
+}
+
+bt_layer_run bt_slice_chunk(const bt_model_cfg *c, bt_model_slice slice, int chunk) {
+    return run_of(c, slice.pp_size * bt_slice_chunks(slice),
+                  chunk * slice.pp_size + slice.pp_stage);
+}
+
+int bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
+    int n = 0;
+    for (int k = 0; k < bt_slice_chunks(slice); k++) n += bt_slice_chunk(c, slice, k).n;
+    return n;
 }
 
 static bt_code check_stages(const bt_model_cfg *c, bt_model_slice slice, bt_err *err) {
-    if (slice.pp_size <= c->L) return BT_OK;
+    const int chunks = bt_slice_chunks(slice);
+    if (slice.pp_size <= c->L / chunks) return BT_OK;
+    if (chunks > 1 && slice.pp_size <= c->L)
+        return bt_fail(
+            err, BT_ARG,
+            "--virtual-stages %d: %d pipeline stages x %d are more than the %d layers of "
+            "the model (use --virtual-stages %d)",
+            chunks, slice.pp_size, chunks, c->L, c->L / slice.pp_size);
     return bt_fail(err, BT_ARG,
                    "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)",
                    slice.pp_size, c->L, c->L);
@@ -201,7 +221,12 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice sl
     int64_t widest = (int64_t)c->H * c->D > c->F ? (int64_t)c->H * c->D : c->F;
     BT_TRY(check_stages(c, slice, err));
     *out = *c;
-    out->L = bt_slice_layers(c, slice).n;
+    out->L = bt_slice_layers(c, slice);
+    out->chunk_L = 0;
+    for (int k = 0; k < bt_slice_chunks(slice); k++) {
+        const int here = bt_slice_chunk(c, slice, k).n;
+        if (here > out->chunk_L) out->chunk_L = here;
+    }
     if (n <= 1) return BT_OK;
     if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
         return bt_fail(err, BT_ARG,
@@ -249,14 +274,20 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
     bt_model_cfg local;
     if (slice.tp_size < 1) slice.tp_rank = 0, slice.tp_size = 1;
     BT_TRY(bt_slice_cfg(&local, c, slice, err));
-    table b = {.c = c, .slice = slice};
+    bool *own = calloc((size_t)c->L, sizeof *own);
+    table b = {.c = c, .slice = slice, .own = own};
+    for (int k = 0; own && k < bt_slice_chunks(slice); k++) {
+        const bt_layer_run run = bt_slice_chunk(c, slice, k);
+        for (int l = run.first; l < run.first + run.n; l++) own[l] = true;
+    }
     rows_for(b.whole, c);
     rows_for(b.block, &local);
     const param_row *rows = b.whole;
     size_t L = (size_t)c->L;
     p->tensors = calloc((L + 1) * BT_P_COUNT, sizeof *p->tensors);
     p->index = malloc((L + 1) * sizeof *p->index);
-    if (!p->tensors || !p->index) {
+    if (!p->tensors || !p->index || !own) {
+        free(own);
         bt_params_release(p);
         return bt_fail(err, BT_NOMEM, "cannot take memory for the tensor table of %d layers", c->L);
     }
@@ -273,6 +304,7 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
         for (size_t j = first; j < i; j++) fits = fits && add(p, &b, j, l);
     }
     for (; i < BT_P_COUNT; i++) fits = fits && add(p, &b, i, -1);
+    free(own);
     if (!fits) {
         bt_params_release(p);
         return bt_fail(
@@ -281,6 +313,22 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
             c->L, c->C, c->V);
     }
     return BT_OK;
+}
+
+/* of the first tensor of the chunk's layers, or of those after it */
+static size_t chunk_begins(const bt_params *p, const bt_model_cfg *c, bt_model_slice slice,
+                           int chunk) {
+    const int first = bt_slice_chunk(c, slice, chunk).first;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->tensors[i].layer >= first) return p->tensors[i].offset;
+    return p->total;
+}
+
+bt_range bt_params_chunk(const bt_params *p, const bt_model_cfg *c, bt_model_slice slice,
+                         int chunk) {
+    return (bt_range){chunk == 0 ? 0 : chunk_begins(p, c, slice, chunk),
+                      chunk + 1 == bt_slice_chunks(slice) ? p->total
+                                                          : chunk_begins(p, c, slice, chunk + 1)};
 }
 
 bt_model_cfg bt_params_base(const bt_model_cfg *whole) {

@@ -7,6 +7,7 @@
 #ifndef BT_ENGINE_MODEL_SHAPE_PARAMS_H
 #define BT_ENGINE_MODEL_SHAPE_PARAMS_H
 
+#include "engine/base/range.h"
 #include "engine/model/shape/config.h"
 
 #define BT_PARAM(id, name, scope, rows, cols, init, decay, tern, shard, when) BT_P_##id,
@@ -26,15 +27,19 @@ typedef enum {
 
 /* What one rank holds of a model: the slice of rank tp_rank of a tensor-parallel group of tp_size, and
  * of it the layers of stage pp_stage of a pipeline of pp_size, the first with the embedding, the last
- * with final norm and head (or a classifier's score). All zero: the whole model. */
+ * with final norm and head (or a classifier's score). All zero: the whole model.
+ * virtual_stages v > 1: the pipeline has v * pp_size virtual stages, dealt out in turn, so that a rank
+ * has v chunks of layers that do not follow each other: chunk k is virtual stage k * pp_size + pp_stage
+ * (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). 0 or 1: a stage's layers are one chunk. */
 typedef struct bt_model_slice {
-    int tp_rank, tp_size, pp_stage, pp_size;
+    int tp_rank, tp_size, pp_stage, pp_size, virtual_stages;
 } bt_model_slice;
 
 typedef struct bt_tensor {
     char name[48];
     bt_param_id id;
-    int layer; /* -1: global */
+    int layer;     /* -1: global */
+    size_t number; /* of the tensor, among those of all stages */
     /* of the block in this slice of the model; count = rows * cols */
     size_t rows, cols, count;
     size_t whole_rows, whole_cols; /* of the tensor */
@@ -58,7 +63,7 @@ typedef struct bt_params {
     size_t n;
     size_t total;   /* elements of the flat arrays, padding included */
     uint64_t count; /* parameters proper, of this slice */
-    size_t before;  /* tensors of earlier stages */
+    size_t whole_n; /* tensors of all stages */
     uint64_t hash;  /* of all stages' tensors: bt_params_hash */
     /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
     size_t (*index)[BT_P_COUNT];
@@ -68,12 +73,17 @@ typedef struct bt_params {
 bool bt_slice_is_first_stage(bt_model_slice slice);
 /* has final norm and head */
 bool bt_slice_is_last_stage(bt_model_slice slice);
-/* layers of a stage, as even as the head's work on the last stage lets them be; at least one each
- * where stages <= layers */
+/* layers that follow each other */
 typedef struct bt_layer_run {
     int first, n;
 } bt_layer_run;
-bt_layer_run bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
+/* chunks of layers of a stage, at least one */
+int bt_slice_chunks(bt_model_slice slice);
+/* the layers of one of them: of all virtual stages as even as the head's work on the last one lets them
+ * be; at least one each where virtual stages <= layers */
+bt_layer_run bt_slice_chunk(const bt_model_cfg *whole, bt_model_slice slice, int chunk);
+/* layers of all chunks */
+int bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
 /* the shape of one slice: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG
  * names numbers that do not divide */
 bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slice slice,
@@ -93,6 +103,10 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice s
 void bt_params_release(bt_params *p);
 /* the config of the base of adapters: without them, and no classifier */
 bt_model_cfg bt_params_base(const bt_model_cfg *whole);
+/* the elements of a chunk in the flat arrays: the first chunk's with the embedding, the last one's with
+ * norm and head where they are here */
+bt_range bt_params_chunk(const bt_params *p, const bt_model_cfg *whole, bt_model_slice slice,
+                         int chunk);
 /* NULL when absent */
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);

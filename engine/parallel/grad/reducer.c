@@ -76,8 +76,9 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     cut(&r->buckets, c, n);
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
-        BT_TRY(bt_accumulator_create(&r->partial, c->grads, c->n, mine.first, mine.count,
-                                     c->rounding, err));
+        const bt_accumulator_cfg units = {c->grads,    c->n,     mine.first, mine.count,
+                                          c->rounding, c->lanes, c->n_lanes};
+        BT_TRY(bt_accumulator_create(&r->partial, &units, err));
     }
     if (r->alone) return BT_OK;
     if (c->discard && bt_shards_ragged(c->shards))
@@ -173,11 +174,11 @@ void bt_reducer_begin(bt_reducer *r) {
     if (r->partial) bt_accumulator_begin(r->partial);
 }
 
-float *bt_reducer_unit(bt_reducer *r) {
-    return r->partial ? bt_accumulator_unit(r->partial) : r->cfg.grads;
+float *bt_reducer_unit(bt_reducer *r, int lane) {
+    return r->partial ? bt_accumulator_unit(r->partial, lane) : r->cfg.grads;
 }
 
-void bt_reducer_unit_done(bt_reducer *r) { bt_accumulator_unit_done(r->partial); }
+void bt_reducer_unit_done(bt_reducer *r, int lane) { bt_accumulator_unit_done(r->partial, lane); }
 
 void bt_reducer_last(bt_reducer *r) {
     bt_buckets_reset(&r->buckets);

@@ -16,7 +16,8 @@
  *           set.
  * Units:    reproducible training hands in every logical micro-batch by itself (written where
  *           `unit` says, then unit_done, for all but the last, which is written in the array of
- *           gradients); the sum is then the same bits for any number of ranks (tree_sum.h).
+ *           gradients); the sum is then the same bits for any number of ranks (tree_sum.h). Each lane of the
+ *           array (unit_accumulator.h) sees them by itself; backward finishes the last lane first.
  * Wait:     ranks tell each other when they arrived at `finish`; what was lost to the last of them is `wait`, only the
  *           rest of the blocked time is `exposed`. Skews below three times the clock error count as
  *           exposed.
@@ -59,6 +60,8 @@ typedef struct bt_reducer_cfg {
      * reducer */
     const int64_t *shares;
     bt_unit_rounding *rounding; /* of units; NULL: none. Borrowed */
+    const bt_range *lanes;      /* (n_lanes) of units; n_lanes 0: one. Read by create only */
+    int n_lanes;
 } bt_reducer_cfg;
 
 typedef struct bt_reduce_times {
@@ -77,10 +80,10 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank);
 void bt_reducer_destroy(bt_reducer *r); /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);   /* a step begins */
-/* where the next unit's gradients are to be added; zeros */
-float *bt_reducer_unit(bt_reducer *r);
-void bt_reducer_unit_done(bt_reducer *r); /* it is written there */
-/* the backward that follows is the step's last */
+/* where the gradients of a lane's next unit are to be added; zeros. Without units: the array of gradients */
+float *bt_reducer_unit(bt_reducer *r, int lane);
+void bt_reducer_unit_done(bt_reducer *r, int lane); /* it is written there */
+/* the backward that follows is the step's last, of the last lane */
 void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,

@@ -6,27 +6,36 @@
 #include <string.h>
 
 #include "engine/base/arena.h"
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 
 enum { GRAIN = 16384 };
 
+typedef struct lane { /* a part of the array */
+    bt_range range;
+    int64_t done;
+    float *unit;      /* where the unit at work is written */
+    bt_tree_sum fold; /* of the units done so far, their arrays from their beginnings */
+} lane;
+
 struct bt_unit_accumulator {
     float *grads;
     size_t n;
-    int64_t first, count, done;
+    int64_t first, count;
     bt_unit_rounding *rounding;
     bt_arena arena;
     float *buffers[BT_TREE_SUM_MAX];
     size_t n_buffers;
-    float *unit;      /* where the unit at work is written */
-    bt_tree_sum fold; /* of the units done so far */
+    lane *lanes;
+    int n_lanes;
 };
 
 /* ---- passes over whole arrays ---------------------------------------------------------------- */
 
 typedef struct pass {
     float *into, *unit;
+    size_t first;               /* element of the arrays */
     bt_unit_rounding *rounding; /* NULL: none */
     int64_t index;              /* of the unit */
 } pass;
@@ -34,12 +43,14 @@ typedef struct pass {
 static void round_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     pass *p = ctx;
+    begin += p->first, end += p->first;
     bt_rounding_range(p->rounding, p->unit + begin, (bt_range){begin, end}, p->index);
 }
 
 static void add_range(void *ctx, int thread, size_t begin, size_t end) {
     pass *p = ctx;
     if (p->rounding) round_range(ctx, thread, begin, end);
+    begin += p->first, end += p->first;
     bt_k()->add(p->into + begin, p->unit + begin, end - begin);
     memset(p->unit + begin, 0, (end - begin) * sizeof(float));
 }
@@ -60,23 +71,33 @@ size_t bt_accumulator_bytes(size_t n, int64_t first, int64_t count) {
     return most_waiting(first, count) * n * sizeof(float);
 }
 
-bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first,
-                              int64_t count, bt_unit_rounding *rounding, bt_err *err) {
+bt_code bt_accumulator_create(bt_unit_accumulator **out, const bt_accumulator_cfg *c, bt_err *err) {
     *out = NULL;
+    const int n_lanes = c->n_lanes > 0 ? c->n_lanes : 1;
     bt_unit_accumulator *p = calloc(1, sizeof *p);
-    if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for the partial sums");
-    *p = (bt_unit_accumulator){.grads = grads,
-                               .n = n,
-                               .first = first,
-                               .count = count,
-                               .rounding = rounding,
-                               .n_buffers = most_waiting(first, count)};
+    lane *lanes = calloc((size_t)n_lanes, sizeof *lanes);
+    if (!p || !lanes) {
+        free(p);
+        free(lanes);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the partial sums");
+    }
+    *p = (bt_unit_accumulator){.grads = c->grads,
+                               .n = c->n,
+                               .first = c->first_unit,
+                               .count = c->n_units,
+                               .rounding = c->rounding,
+                               .n_buffers = most_waiting(c->first_unit, c->n_units),
+                               .lanes = lanes,
+                               .n_lanes = n_lanes};
+    for (int i = 0; i < n_lanes; i++)
+        lanes[i].range = c->n_lanes > 0 ? c->lanes[i] : (bt_range){0, c->n};
     bt_arena_plan(&p->arena, "partial sums");
     size_t offsets[BT_TREE_SUM_MAX];
     for (size_t i = 0; i < p->n_buffers; i++)
-        offsets[i] = bt_arena_reserve(&p->arena, n, sizeof(float));
+        offsets[i] = bt_arena_reserve(&p->arena, c->n, sizeof(float));
     bt_code code = bt_arena_commit(&p->arena, err);
     if (code != BT_OK) {
+        free(lanes);
         free(p);
         return code;
     }
@@ -89,20 +110,20 @@ bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n,
 void bt_accumulator_destroy(bt_unit_accumulator *p) {
     if (!p) return;
     bt_arena_release(&p->arena);
+    free(p->lanes);
     free(p);
 }
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
 void bt_accumulator_begin(bt_unit_accumulator *p) {
-    p->done = 0;
-    p->fold.n = 0;
+    for (int i = 0; i < p->n_lanes; i++) p->lanes[i].done = 0, p->lanes[i].fold.n = 0;
 }
 
-static float *free_buffer(const bt_unit_accumulator *p) {
+static float *free_buffer(const bt_unit_accumulator *p, const lane *l) {
     for (size_t i = 0; i < p->n_buffers; i++) {
         bool used = false;
-        for (size_t k = 0; k < p->fold.n; k++) used |= p->fold.at[k].x == p->buffers[i];
+        for (size_t k = 0; k < l->fold.n; k++) used |= l->fold.at[k].x == p->buffers[i];
         if (!used) return p->buffers[i];
     }
     assert(!"most_waiting counts every node");
@@ -110,41 +131,52 @@ static float *free_buffer(const bt_unit_accumulator *p) {
 }
 
 /* it is added to the node before it, which waits for nothing else */
-static bool completes_a_pair(const bt_unit_accumulator *p) {
-    const bt_tree_sum *f = &p->fold;
-    return f->n > 0 && ((p->first + p->done) & 1) && f->at[f->n - 1].level == 0;
+static bool completes_a_pair(const bt_unit_accumulator *p, const lane *l) {
+    const bt_tree_sum *f = &l->fold;
+    return f->n > 0 && ((p->first + l->done) & 1) && f->at[f->n - 1].level == 0;
 }
 
-float *bt_accumulator_unit(bt_unit_accumulator *p) {
-    p->unit = p->grads;
-    if (p->done == p->count - 1 || completes_a_pair(p)) return p->unit;
-    p->unit = free_buffer(p);
-    bt_op_zero(p->unit, p->n);
-    return p->unit;
+float *bt_accumulator_unit(bt_unit_accumulator *p, int i) {
+    lane *l = &p->lanes[i];
+    l->unit = p->grads;
+    if (l->done == p->count - 1 || completes_a_pair(p, l)) return l->unit;
+    l->unit = free_buffer(p, l);
+    bt_op_zero(l->unit + l->range.begin, l->range.end - l->range.begin);
+    return l->unit;
 }
 
-void bt_accumulator_unit_done(bt_unit_accumulator *p) {
-    bt_tree_sum *f = &p->fold;
-    bt_node node = {p->first + p->done, 0, p->unit};
+/* one node more in the range of a lane; arrays are given, and left, from their beginnings */
+static void push(bt_tree_sum *f, bt_node node, bt_range r) {
+    for (size_t i = 0; i < f->n; i++) f->at[i].x += r.begin;
+    node.x += r.begin;
+    bt_tree_sum_push(f, node, NULL, r.end - r.begin, bt_op_add);
+    for (size_t i = 0; i < f->n; i++) f->at[i].x -= r.begin;
+}
+
+void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
+    lane *l = &p->lanes[i];
+    bt_tree_sum *f = &l->fold;
+    const size_t n = l->range.end - l->range.begin;
+    bt_node node = {p->first + l->done, 0, l->unit};
     /* the sum lands in its sibling's array, the next unit finds zeros */
-    if (p->unit == p->grads) {
-        pass job = {f->at[f->n - 1].x, p->grads, p->rounding, node.index};
-        bt_parallel_for(p->n, GRAIN, add_range, &job);
+    if (l->unit == p->grads) {
+        pass job = {f->at[f->n - 1].x, p->grads, l->range.begin, p->rounding, node.index};
+        bt_parallel_for(n, GRAIN, add_range, &job);
         f->n--;
         node = (bt_node){node.index >> 1, 1, job.into};
     } else if (p->rounding) {
-        pass job = {NULL, p->unit, p->rounding, node.index};
-        bt_parallel_for(p->n, GRAIN, round_range, &job);
+        pass job = {NULL, l->unit, l->range.begin, p->rounding, node.index};
+        bt_parallel_for(n, GRAIN, round_range, &job);
     }
-    p->done++;
-    assert(p->done < p->count);
-    bt_tree_sum_push(f, node, NULL, p->n, bt_op_add);
+    l->done++;
+    assert(l->done < p->count);
+    push(f, node, l->range);
 }
 
 /* the nodes with the last unit, their arrays beginning at `begin`; adds n elements, or nothing when
  * only the shape is wanted */
-static bt_tree_sum with_last(const bt_unit_accumulator *p, size_t begin, size_t n) {
-    bt_tree_sum f = p->fold;
+static bt_tree_sum with_last(const bt_unit_accumulator *p, const lane *l, size_t begin, size_t n) {
+    bt_tree_sum f = l->fold;
     for (size_t i = 0; i < f.n; i++) f.at[i].x += begin;
     bt_tree_sum_push(&f, (bt_node){p->first + p->count - 1, 0, p->grads + begin}, p->grads + begin,
                      n, bt_op_add);
@@ -152,9 +184,19 @@ static bt_tree_sum with_last(const bt_unit_accumulator *p, size_t begin, size_t 
 }
 
 void bt_accumulator_range(bt_unit_accumulator *p, bt_range r) {
-    assert(p->done == p->count - 1);
-    if (p->rounding) bt_rounding_range(p->rounding, p->grads + r.begin, r, p->first + p->done);
-    if (p->fold.n > 0 && r.end > r.begin) with_last(p, r.begin, r.end - r.begin);
+    for (int i = 0; i < p->n_lanes; i++) {
+        const lane *l = &p->lanes[i];
+        const bt_range part = {bt_max_size(r.begin, l->range.begin),
+                               bt_min_size(r.end, l->range.end)};
+        if (part.begin >= part.end) continue;
+        assert(l->done == p->count - 1);
+        if (p->rounding)
+            bt_rounding_range(p->rounding, p->grads + part.begin, part, p->first + l->done);
+        if (l->fold.n > 0) with_last(p, l, part.begin, part.end - part.begin);
+    }
 }
 
-bt_tree_sum bt_accumulator_nodes(const bt_unit_accumulator *p) { return with_last(p, 0, 0); }
+/* buffers are taken in the same order in all lanes */
+bt_tree_sum bt_accumulator_nodes(const bt_unit_accumulator *p) {
+    return with_last(p, &p->lanes[p->n_lanes - 1], 0, 0);
+}

@@ -22,10 +22,10 @@ typedef struct channel { /* one way to or from one neighbour */
 
 struct bt_pipe {
     const bt_mesh *mesh;
-    size_t elems;
-    bool bf16;
+    bt_pipe_cfg cfg;
     channel in[2], out[2]; /* by way */
     float *memory;
+    MPI_Request *tables; /* (cfg.tables, parts of a table) */
     int64_t polled_at, busy_ns;
 };
 
@@ -39,13 +39,21 @@ static void poll(void *pipe) {
     (void)MPI_Iprobe(MPI_ANY_SOURCE, COPY_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);
 }
 
-static int channels_of(int stage, int stages) {
-    return (stage > 0 ? 2 : 0) + (stage < stages - 1 ? 2 : 0);
+/* a ring has no ends */
+static int neighbour(int stage, int by, int stages, int chunks) {
+    const int at = stage + by;
+    if (at >= 0 && at < stages) return at;
+    return chunks > 1 ? (at + stages) % stages : -1;
 }
 
-size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, size_t elems) {
-    return (size_t)channels_of(stage, shape->pp) * DEPTH * elems * sizeof(float);
+size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, const bt_pipe_cfg *c) {
+    size_t channels = 0;
+    for (int by = -1; by <= 1; by += 2)
+        channels += neighbour(stage, by, shape->pp, c->chunks) >= 0 ? 2 : 0;
+    return channels * DEPTH * c->elems * sizeof(float);
 }
+
+static size_t parts_of(size_t bytes) { return (bytes + COPY_MOST - 1) / COPY_MOST; }
 
 static float *open_channel(channel *c, int peer, float *memory, size_t elems) {
     *c = (channel){.peer = peer};
@@ -58,30 +66,35 @@ static float *open_channel(channel *c, int peer, float *memory, size_t elems) {
     return memory;
 }
 
-bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bool bf16, bt_err *err) {
+static size_t requests_of(const bt_pipe_cfg *c) {
+    return (size_t)c->tables * parts_of(c->table_bytes);
+}
+
+bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, const bt_pipe_cfg *c, bt_err *err) {
     int n = bt_comm_size(mesh->pp), me = bt_comm_rank(mesh->pp);
     *out = NULL;
-    if (elems > INT_MAX)
+    if (c->elems > INT_MAX)
         return bt_fail(err, BT_ARG,
                        "a micro-batch of %zu values is too large to be sent between pipeline "
                        "stages (use a smaller --micro-batch)",
-                       elems);
+                       c->elems);
     bt_pipe *p = calloc(1, sizeof *p);
     if (p)
         *p = (bt_pipe){.mesh = mesh,
-                       .elems = elems,
-                       .bf16 = bf16,
-                       .memory = malloc(bt_pipe_bytes(&mesh->shape, me, elems) + 1)};
-    if (!p || !p->memory) {
+                       .cfg = *c,
+                       .memory = malloc(bt_pipe_bytes(&mesh->shape, me, c) + 1),
+                       .tables = malloc((requests_of(c) + 1) * sizeof *p->tables)};
+    if (!p || !p->memory || !p->tables) {
         bt_pipe_destroy(p);
         return bt_fail(err, BT_NOMEM, "cannot take memory for what pipeline stages send");
     }
-    int before = me - 1, after = me < n - 1 ? me + 1 : -1;
+    int before = neighbour(me, -1, n, c->chunks), after = neighbour(me, 1, n, c->chunks);
     float *at = p->memory;
-    at = open_channel(&p->in[BT_PIPE_DOWN], before, at, elems);
-    at = open_channel(&p->out[BT_PIPE_UP], before, at, elems);
-    at = open_channel(&p->in[BT_PIPE_UP], after, at, elems);
-    (void)open_channel(&p->out[BT_PIPE_DOWN], after, at, elems);
+    at = open_channel(&p->in[BT_PIPE_DOWN], before, at, c->elems);
+    at = open_channel(&p->out[BT_PIPE_UP], before, at, c->elems);
+    at = open_channel(&p->in[BT_PIPE_UP], after, at, c->elems);
+    (void)open_channel(&p->out[BT_PIPE_DOWN], after, at, c->elems);
+    for (size_t i = 0; i < requests_of(c); i++) p->tables[i] = MPI_REQUEST_NULL;
     *out = p;
     return BT_OK;
 }
@@ -90,28 +103,31 @@ void bt_pipe_destroy(bt_pipe *p) {
     if (!p) return;
     bt_threads_off_idle(poll, p);
     free(p->memory);
+    free(p->tables);
     free(p);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static size_t message_bytes(const bt_pipe *p) {
-    return p->elems * (p->bf16 ? sizeof(uint16_t) : sizeof(float));
+    return p->cfg.elems * (p->cfg.bf16 ? sizeof(uint16_t) : sizeof(float));
 }
 
 /* elements of this type; their number is that of floats */
-static MPI_Datatype message_type(const bt_pipe *p) { return p->bf16 ? MPI_UINT16_T : MPI_FLOAT; }
+static MPI_Datatype message_type(const bt_pipe *p) {
+    return p->cfg.bf16 ? MPI_UINT16_T : MPI_FLOAT;
+}
 
 static void pack(const bt_pipe *p, void *message, const float *from) {
-    if (p->bf16)
-        bt_k()->to_bf16(message, from, p->elems);
+    if (p->cfg.bf16)
+        bt_k()->to_bf16(message, from, p->cfg.elems);
     else
         memcpy(message, from, message_bytes(p));
 }
 
 static void unpack(const bt_pipe *p, float *to, const void *message) {
-    if (p->bf16)
-        bt_k()->from_bf16(to, message, p->elems);
+    if (p->cfg.bf16)
+        bt_k()->from_bf16(to, message, p->cfg.elems);
     else
         memcpy(to, message, message_bytes(p));
 }
@@ -119,7 +135,7 @@ static void unpack(const bt_pipe *p, float *to, const void *message) {
 static bt_code post(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
     while (c->started < c->expected && c->started < c->done + DEPTH) {
         int k = (int)(c->started++ % DEPTH);
-        int rc = MPI_Irecv(c->buf[k], (int)p->elems, message_type(p), c->peer, TAG + (int)way,
+        int rc = MPI_Irecv(c->buf[k], (int)p->cfg.elems, message_type(p), c->peer, TAG + (int)way,
                            p->mesh->pp->mpi, &c->requests[k]);
         BT_TRY(bt_mpi_check(rc, "receiving from a pipeline stage", err));
     }
@@ -127,7 +143,10 @@ static bt_code post(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
 }
 
 bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) {
-    const int64_t expected[2] = {down, up};
+    const int stage = bt_comm_rank(p->mesh->pp), last = bt_comm_size(p->mesh->pp) - 1,
+              chunks = p->cfg.chunks;
+    /* a message for each chunk that does not begin, or end, the model */
+    const int64_t expected[2] = {down * (chunks - (stage == 0)), up * (chunks - (stage == last))};
     for (int way = 0; way < 2; way++) {
         channel *c = &p->in[way];
         if (c->peer < 0) continue;
@@ -200,10 +219,10 @@ bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err
     BT_TRY(wait_for(&c->requests[k], NULL, "sending to a pipeline stage", err));
     int64_t start = begin_move();
     pack(p, c->buf[k], from);
-    int rc = MPI_Isend(c->buf[k], (int)p->elems, message_type(p), c->peer, TAG + (int)way,
+    int rc = MPI_Isend(c->buf[k], (int)p->cfg.elems, message_type(p), c->peer, TAG + (int)way,
                        p->mesh->pp->mpi, &c->requests[k]);
     BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
-    count_sent(p, p->elems * sizeof *from, message_bytes(p), end_move(p, start));
+    count_sent(p, p->cfg.elems * sizeof *from, message_bytes(p), end_move(p, start));
     return BT_OK;
 }
 
@@ -241,6 +260,27 @@ bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err
         count_sent(p, n, n, took);
     else
         count_received(p, from, n, 0, took);
+    return BT_OK;
+}
+
+bt_code bt_pipe_copy_up(bt_pipe *p, int at, const void *x, bt_err *err) {
+    const size_t n = p->cfg.table_bytes, parts = parts_of(n);
+    int64_t start = begin_move();
+    for (size_t i = 0; i < parts; i++) {
+        const size_t from = i * COPY_MOST, some = n - from < COPY_MOST ? n - from : COPY_MOST;
+        int rc = MPI_Isend((const char *)x + from, (int)some, MPI_BYTE, 0, COPY_TAG,
+                           p->mesh->pp->mpi, &p->tables[(size_t)at * parts + i]);
+        BT_TRY(bt_mpi_check(rc, "sending the tied embedding's gradients", err));
+    }
+    count_sent(p, n, n, end_move(p, start));
+    return BT_OK;
+}
+
+bt_code bt_pipe_copy_up_wait(bt_pipe *p, int at, bt_err *err) {
+    const size_t parts = parts_of(p->cfg.table_bytes);
+    for (size_t i = 0; i < parts; i++)
+        BT_TRY(wait_for(&p->tables[(size_t)at * parts + i], NULL,
+                        "sending the tied embedding's gradients", err));
     return BT_OK;
 }
 

@@ -43,8 +43,8 @@ void bt_codec_choice_release(bt_codec_choice *c) {
 static void make_plain(bt_trainer *t, size_t tensor) {
     const bt_params *p = &t->setup.params;
     t->codec.fell[tensor] = t->codec.fell_anew = true;
-    if (tensor >= p->before && tensor < p->before + p->n)
-        t->setup.payload_tensors[tensor - p->before].plain = true;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->tensors[i].number == tensor) t->setup.payload_tensors[i].plain = true;
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static bt_code look_at_residuals(bt_trainer *t, double loss_scale, bt_err *err) 
     if (!feedback) return BT_OK;
     BT_TRY(bt_update_tensor_squares(&t->update, 1 / loss_scale, &squares, err));
     memset(c->owed, 0, c->n * sizeof *c->owed);
-    bt_residual_squares(&t->residual, c->owed + t->setup.params.before);
+    bt_residual_squares(&t->residual, c->owed);
     BT_TRY(bt_all_reduce_f64(t->mesh.world, c->owed, c->n, BT_SUM, err));
     for (size_t i = 0; i < c->n; i++)
         if (squares[i] > 0 && c->owed[i] > 0) c->ratio[i] = sqrt(c->owed[i] / squares[i]);
@@ -272,7 +272,7 @@ bt_code bt_codec_choice_sample(bt_trainer *t, const bt_step_outcome *o, const do
     memset(c->bits, 0, c->n * sizeof *c->bits);
     for (size_t i = 0; i < p->n; i++) {
         const bool plain = c->made->state_bytes > 0 && t->setup.payload_tensors[i].plain;
-        c->bits[p->before + i] = plain ? 32 : bt_codec_bits(c->made);
+        c->bits[p->tensors[i].number] = plain ? 32 : bt_codec_bits(c->made);
     }
     BT_TRY(bt_all_reduce_f64(t->mesh.pp, c->bits, c->n, BT_MAX, err));
     *ratio = c->ratio;

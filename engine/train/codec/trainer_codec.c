@@ -27,7 +27,7 @@ static bt_code create_rounding(bt_trainer *t, bt_err *err) {
                                           .row0 = x->row0,
                                           .col0 = x->col0,
                                           .whole_rows = x->whole_rows,
-                                          .first_group = groups_before(all, p->before + i),
+                                          .first_group = groups_before(all, x->number),
                                           .name = bt_hash_name(x->name)};
     }
     return bt_rounding_create(&t->rounding, tensors, p->n, groups_before(all, all->n),

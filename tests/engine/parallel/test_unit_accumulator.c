@@ -38,22 +38,8 @@ static void backward(float *into, int64_t unit, bt_range r) {
     for (size_t i = r.begin; i < r.end; i++) into[i] += leaves[unit][i];
 }
 
-static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t count) {
-    bt_accumulator_begin(p);
-    memset(grads, 0, N * sizeof *grads);
-    for (int64_t u = 0; u + 1 < count; u++) {
-        float *at = bt_accumulator_unit(p);
-        is_zero(at);
-        backward(at, first + u, (bt_range){0, N});
-        bt_accumulator_unit_done(p);
-        is_zero(grads);
-    }
-    assert_ptr_equal(bt_accumulator_unit(p), grads);
-    static const bt_range ranges[] = {{30, N}, {7, 30}, {7, 7}, {0, 7}};
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        backward(grads, first + count - 1, ranges[i]);
-        bt_accumulator_range(p, ranges[i]);
-    }
+static void nodes_are_the_trees(const bt_unit_accumulator *p, const float *grads, int64_t first,
+                                int64_t count) {
     const bt_tree_sum got = bt_accumulator_nodes(p), shape = bt_tree_sum_shape(first, count);
     assert_int_equal(got.n, shape.n);
     for (size_t k = 0; k < got.n; k++) {
@@ -67,6 +53,25 @@ static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t 
     assert_ptr_equal(got.at[got.n - 1].x, grads);
 }
 
+static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t count) {
+    bt_accumulator_begin(p);
+    memset(grads, 0, N * sizeof *grads);
+    for (int64_t u = 0; u + 1 < count; u++) {
+        float *at = bt_accumulator_unit(p, 0);
+        is_zero(at);
+        backward(at, first + u, (bt_range){0, N});
+        bt_accumulator_unit_done(p, 0);
+        is_zero(grads);
+    }
+    assert_ptr_equal(bt_accumulator_unit(p, 0), grads);
+    static const bt_range ranges[] = {{30, N}, {7, 30}, {7, 7}, {0, 7}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        backward(grads, first + count - 1, ranges[i]);
+        bt_accumulator_range(p, ranges[i]);
+    }
+    nodes_are_the_trees(p, grads, first, count);
+}
+
 static void units_leave_the_sums_of_the_tree(void **state) {
     (void)state;
     float grads[N];
@@ -76,13 +81,50 @@ static void units_leave_the_sums_of_the_tree(void **state) {
     for (int64_t first = 0; first < MOST_FIRST; first++) {
         for (int64_t count = 1; count <= MOST_UNITS; count++) {
             bt_unit_accumulator *p;
-            assert_int_equal(bt_accumulator_create(&p, grads, N, first, count, NULL, &err), BT_OK);
+            const bt_accumulator_cfg cfg = {
+                .grads = grads, .n = N, .first_unit = first, .n_units = count};
+            assert_int_equal(bt_accumulator_create(&p, &cfg, &err), BT_OK);
             step(p, grads, first, count);
             step(p, grads, first, count); /* nothing of a step is left in the next */
             bt_accumulator_destroy(p);
         }
     }
     bt_accumulator_destroy(NULL);
+}
+
+/* Two lanes, of which one is some units behind the other: the sums are the same, in the same arrays. */
+static void lanes_come_at_different_times(void **state) {
+    (void)state;
+    static const bt_range lanes[] = {{0, 11}, {11, N}};
+    float grads[N];
+    bt_err err = BT_ERR_INIT;
+    for (int64_t first = 0; first < MOST_FIRST; first++) {
+        for (int64_t count = 1; count <= MOST_UNITS; count++) {
+            const bt_accumulator_cfg cfg = {.grads = grads,
+                                            .n = N,
+                                            .first_unit = first,
+                                            .n_units = count,
+                                            .lanes = lanes,
+                                            .n_lanes = 2};
+            bt_unit_accumulator *p;
+            assert_int_equal(bt_accumulator_create(&p, &cfg, &err), BT_OK);
+            memset(grads, 0, sizeof grads);
+            bt_accumulator_begin(p);
+            for (int64_t u = 0; u < count + 2; u++) {
+                for (int lane = 0; lane < 2; lane++) {
+                    const int64_t at = lane == 1 ? u : u - 2;
+                    if (at < 0 || at >= count) continue;
+                    backward(bt_accumulator_unit(p, lane), first + at, lanes[lane]);
+                    if (at < count - 1) bt_accumulator_unit_done(p, lane);
+                }
+            }
+            bt_accumulator_range(p, (bt_range){20, N});
+            bt_accumulator_range(p, (bt_range){5, 20}); /* of both */
+            bt_accumulator_range(p, (bt_range){0, 5});
+            nodes_are_the_trees(p, grads, first, count);
+            bt_accumulator_destroy(p);
+        }
+    }
 }
 
 /* as many arrays as nodes ever wait: by hand for the first few */
@@ -106,6 +148,7 @@ static int setup(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_leave_the_sums_of_the_tree),
+        cmocka_unit_test(lanes_come_at_different_times),
         cmocka_unit_test(memory_is_that_of_the_nodes_that_wait),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

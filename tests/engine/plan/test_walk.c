@@ -11,7 +11,7 @@
 
 #include "engine/plan/walk.h"
 
-enum { STAGES_MOST = 16 };
+enum { STAGES_MOST = 16, CHUNKS_MOST = 4 };
 
 static bt_step_time walked(const bt_walk *w) {
     bt_step_time t;
@@ -51,6 +51,51 @@ static void bubble_is_the_textbooks(void **state) {
             }
         }
     }
+}
+
+/* v chunks of layers a stage: (P - 1) / (v m + P - 1), as the pipeline fills and drains v times as fast */
+static void interleaved_bubble_is_the_textbooks(void **state) {
+    static const double costs[][2] = {{1, 1}, {1, 2}, {0.25, 3}};
+    (void)state;
+    for (int pp = 2; pp <= 8; pp++) {
+        for (int v = 2; v <= CHUNKS_MOST; v++) {
+            for (int64_t m = pp; m <= 4 * pp; m += pp) {
+                for (int c = 0; c < 3; c++) {
+                    bt_stage_work work[8 * CHUNKS_MOST];
+                    memset(work, 0, sizeof work);
+                    for (int k = 0; k < v * pp; k++) {
+                        work[k].fwd_s = costs[c][0] / v;
+                        work[k].bwd_s = costs[c][1] / v;
+                    }
+                    const bt_walk w = {.pp = pp, .dp = 1, .chunks = v, .micros = m, .stage = work};
+                    const double both = costs[c][0] + costs[c][1], fills = (pp - 1.0) / v;
+                    bt_step_time t = walked(&w);
+                    near(t.bubble_frac, (pp - 1.0) / (v * (double)m + pp - 1));
+                    near(t.step_s, ((double)m + fills) * both);
+                    near(t.phase_s[BT_PH_WAIT], fills * both);
+                    near(t.processor_s[BT_PH_FWD], (double)m * costs[c][0]);
+                    near(t.processor_s[BT_PH_BWD], (double)m * costs[c][1]);
+                    phases_add_up(&t);
+                }
+            }
+        }
+    }
+}
+
+/* two stages of two chunks, two micro-batches: gradients of the upper chunk leave while the lower one is still at
+ * work */
+static void upper_chunks_gradients_leave_first(void **state) {
+    (void)state;
+    bt_stage_work work[4];
+    memset(work, 0, sizeof work);
+    for (int k = 0; k < 4; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
+    bt_walk w = {.pp = 2, .dp = 1, .chunks = 2, .micros = 2, .stage = work, .overlap = true};
+    const double alone = walked(&w).step_s;
+    /* four buckets of each stage, two made at a time, in the last two units of each chunk's last pass */
+    for (int k = 0; k < 2; k++) work[k].buckets = 4, work[k].bucket_wire_s = 1;
+    near(walked(&w).step_s, alone + 1);
+    w.overlap = false;
+    near(walked(&w).step_s, alone + 4);
 }
 
 /* nothing computed: the wire takes one bucket after the other, then the latency of its rounds */
@@ -133,38 +178,42 @@ static void tied_embedding_is_sent_and_returned(void **state) {
 
 /* a pipeline of unequal stages, messages and a tied embedding, walked event by event and as if each
  * rank had its own cores: cores that are hardly short make no difference */
+static void compare_shared(int pp, int chunks, int64_t m) {
+    bt_stage_work work[STAGES_MOST];
+    memset(work, 0, sizeof work);
+    for (int k = 0; k < pp * chunks; k++)
+        work[k] = (bt_stage_work){.fwd_s = 1 + 0.25 * k,
+                                  .bwd_s = 2.5 - 0.125 * k,
+                                  .fwd_comm_s = 0.0625,
+                                  .bwd_comm_s = 0.125,
+                                  .buckets = 4,
+                                  .bucket_wire_s = 0.25,
+                                  .optim_s = 0.5};
+    bt_walk w = {.pp = pp,
+                 .dp = 1,
+                 .chunks = chunks,
+                 .micros = m,
+                 .stage = work,
+                 .overlap = true,
+                 .copy_s = 0.03125,
+                 .flight_s = 0.0625,
+                 .tied_s = 0.25,
+                 .ranks = pp};
+    bt_step_time own = walked(&w);
+    w.crowd = 1 + 1e-12;
+    bt_step_time shared = walked(&w);
+    phases_add_up(&shared);
+    assert_true(fabs(shared.step_s - own.step_s) < 1e-9);
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        assert_true(fabs(shared.phase_s[p] - own.phase_s[p]) < 1e-9);
+    assert_true(fabs(shared.bubble_frac - own.bubble_frac) < 1e-9);
+}
+
 static void sharing_hardly_is_not_sharing(void **state) {
     (void)state;
     for (int pp = 2; pp <= 5; pp++) {
-        for (int64_t m = 1; m <= 9; m += 2) {
-            bt_stage_work work[STAGES_MOST];
-            memset(work, 0, sizeof work);
-            for (int k = 0; k < pp; k++)
-                work[k] = (bt_stage_work){.fwd_s = 1 + 0.25 * k,
-                                          .bwd_s = 2.5 - 0.125 * k,
-                                          .fwd_comm_s = 0.0625,
-                                          .bwd_comm_s = 0.125,
-                                          .buckets = 4,
-                                          .bucket_wire_s = 0.25,
-                                          .optim_s = 0.5};
-            bt_walk w = {.pp = pp,
-                         .dp = 1,
-                         .micros = m,
-                         .stage = work,
-                         .overlap = true,
-                         .copy_s = 0.03125,
-                         .flight_s = 0.0625,
-                         .tied_s = 0.25,
-                         .ranks = pp};
-            bt_step_time own = walked(&w);
-            w.crowd = 1 + 1e-12;
-            bt_step_time shared = walked(&w);
-            phases_add_up(&shared);
-            assert_true(fabs(shared.step_s - own.step_s) < 1e-9);
-            for (int p = 0; p < BT_PHASE_COUNT; p++)
-                assert_true(fabs(shared.phase_s[p] - own.phase_s[p]) < 1e-9);
-            assert_true(fabs(shared.bubble_frac - own.bubble_frac) < 1e-9);
-        }
+        for (int64_t m = 1; m <= 9; m += 2) compare_shared(pp, 1, m);
+        for (int64_t m = pp; m <= 3 * pp; m += pp) compare_shared(pp, 3, m);
     }
 }
 
@@ -254,6 +303,8 @@ static void early_buckets_cost_backward(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bubble_is_the_textbooks),
+        cmocka_unit_test(interleaved_bubble_is_the_textbooks),
+        cmocka_unit_test(upper_chunks_gradients_leave_first),
         cmocka_unit_test(exchange_alone_is_rounds_and_bytes),
         cmocka_unit_test(buckets_hide_behind_backward),
         cmocka_unit_test(ranks_wait_for_the_slowest),

@@ -58,45 +58,22 @@ static void gradients_equal_element_by_element(void **state) {
         layout_check_grads(words[k][5], words[k], &lonely_grads, 1e-5);
 }
 
-static void run_reproducible(fake_sink *f, const char *const *more) {
-    const char *words[32] = {DEEP,    "--set",       "train.reproducible=true", "--lr", "5e-3",
-                             "--set", "train.unit=2"};
-    size_t n = 0;
-    while (words[n]) n++;
-    while (*more) words[n++] = *more++;
-    layout_run(f, words, NULL);
-}
-
-#define CHANGING \
-    "--set", "train.batch_ramp=0.2", "--set", "train.seq_ramp=0.4", "--set", \
-        "train.dense_steps=6", "--set", "model.logit_cap=8", "--set", "model.init_out=zero"
-
 static fake_sink exact, exact_changing;
 
 static void reproducible_keeps_the_bits(void **state) {
     (void)state;
-    static const char *const cuts[][16] = {
-        {"--pp", "4", NULL},
-        {"--pp", "2", NULL},
-        {"--pp", "2", "--tp", "2", NULL},
-        {"--pp", "2", "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
-        {"--pp", "2", "--balance", "1,3", NULL},
-        {CHANGING, "--pp", "2", "--tp", "2", NULL},
+    static const char *const cuts[][20] = {
+        {DEEP, "--pp", "4", NULL},
+        {DEEP, "--pp", "2", NULL},
+        {DEEP, "--pp", "2", "--tp", "2", NULL},
+        {DEEP, "--pp", "2", "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
+        {DEEP, "--pp", "2", "--balance", "1,3", NULL},
+        {DEEP, TP_CHANGING, "--pp", "2", "--tp", "2", NULL},
     };
     const size_t changing = sizeof cuts / sizeof *cuts - 1;
     for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++) {
-        run_reproducible(&together, cuts[k]);
-        assert_int_equal(together.n_steps, LAYOUT_STEPS);
-        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-            const double *a = (k == changing ? exact_changing : exact).steps[i].v,
-                         *b = together.steps[i].v;
-            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
-                fail_msg(
-                    "layout %zu, step %zu: loss %.17g, norm %.17g alone; %.17g, %.17g together", k,
-                    i, a[BT_MS_LOSS], a[BT_MS_GRAD_NORM], b[BT_MS_LOSS], b[BT_MS_GRAD_NORM]);
-            assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) ||
-                        a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
-        }
+        tp_run_reproducible(&together, cuts[k]);
+        tp_same_bits(k == changing ? &exact_changing : &exact, k);
     }
 }
 
@@ -155,8 +132,8 @@ static void one_checkpoint_goes_on_in_other_layouts(void **state) {
 }
 
 int main(void) {
-    run_reproducible(&exact, (const char *const[]){NULL});
-    run_reproducible(&exact_changing, (const char *const[]){CHANGING, NULL});
+    tp_run_reproducible(&exact, (const char *const[]){DEEP, NULL});
+    tp_run_reproducible(&exact_changing, (const char *const[]){DEEP, TP_CHANGING, NULL});
     lonely_grads = layout_lonely_grads((const char *const[]){DEEP, NULL});
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {

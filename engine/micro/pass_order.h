@@ -1,0 +1,50 @@
+/* pass_order.h - which passes a stage of a pipeline makes in a step, and in which order.
+ *
+ *     one chunk of layers (1F1B, PipeDream-Flush): stage s of n goes forward n-1-s times, then forward and
+ *     backward in turn, then backward
+ *         stage 0   F0 F1 F2 F3 .. .. B0 F4 B1 F5 B2 ...        of m micro-batches (n-1) / (m+n-1) of the time is
+ *         stage 1      F0 F1 F2 .. B0 F3 B1 F4 B2               the pipeline filling and draining
+ *         stage 2         F0 F1 B0 F2 B1 F3 B2
+ *         stage 3            F0 B0 F1 B1 F2 B2
+ *     v chunks (interleaved; Narayanan et al. 2021, arXiv:2104.04473, section 2.2): n micro-batches go through
+ *     chunk 0 of all stages, then through chunk 1 and so on, before the next n come; backward the same from the
+ *     last chunk to the first. A stage goes forward 2 (n-1-s) + (v-1) n times before its first backward pass.
+ *     The pipeline fills and drains v times as fast: (n-1) / (v m + n-1) of the time
+ *         stage 0   F0 F1 f0 f1 B.. ...                         n = 2, v = 2; f: chunk 1
+ *         stage 1      F0 F1 f0 b0 ...
+ *
+ * Both orders of passes, forward and backward, are the same on all stages, so messages between two of them
+ * are sent and received in one order. Each forward pass of the last virtual stage is followed by the
+ * same micro-batch's backward pass.
+ * Pure arithmetic. Threads: none shared. */
+#ifndef BT_ENGINE_MICRO_PASS_ORDER_H
+#define BT_ENGINE_MICRO_PASS_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_pass_order {
+    int stages, stage, chunks;
+    int64_t micros; /* with several chunks a multiple of `stages` */
+} bt_pass_order;
+
+typedef struct bt_pass {
+    bool backward;
+    int chunk;
+    int64_t micro;
+} bt_pass;
+
+/* passes of a step, half of them backward */
+int64_t bt_pass_count(const bt_pass_order *o);
+/* the i-th of them, 0 <= i < bt_pass_count */
+bt_pass bt_pass_at(const bt_pass_order *o, int64_t i);
+/* the k-th forward pass, 0 <= k < chunks * micros; `micros` may be any number where nobody goes backward */
+bt_pass bt_pass_forward(const bt_pass_order *o, int64_t k);
+/* forward passes before the first backward one */
+int64_t bt_passes_ahead(const bt_pass_order *o);
+/* forward passes whose activations backward has yet to read, at most: min(chunks * micros, ahead + 1) */
+int64_t bt_passes_in_flight(const bt_pass_order *o);
+/* micro-batches that have begun and are not done, at most: from the lowest of them to the highest */
+int64_t bt_micros_in_flight(const bt_pass_order *o);
+
+#endif

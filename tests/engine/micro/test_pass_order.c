@@ -1,0 +1,221 @@
+/* test_pass_order.c - the passes of a pipeline's stages: each once, in a legal order that the exchange
+ * between stages can serve, with as much kept as the formula says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/micro/pass_order.h"
+
+enum { STAGES = 9, CHUNKS = 5, MICROS = 4 * STAGES, VIRTUAL = STAGES * CHUNKS, DEPTH = 2 };
+
+typedef struct shape {
+    int stages, chunks;
+    int64_t micros;
+} shape;
+
+static void for_all_shapes(void (*check)(const shape *)) {
+    for (int n = 1; n < STAGES; n++)
+        for (int v = 1; v < CHUNKS; v++)
+            for (int64_t m = 1; m <= 4 * n; m++)
+                if (v == 1 || m % n == 0) check(&(shape){n, v, m});
+}
+
+static bt_pass_order order_of(const shape *s, int stage) {
+    return (bt_pass_order){s->stages, stage, s->chunks, s->micros};
+}
+
+/* ---- each stage by itself -------------------------------------------------------------------- */
+
+static void every_pass_comes_once(const shape *s) {
+    for (int k = 0; k < s->stages; k++) {
+        static bool done[2][CHUNKS][MICROS];
+        const bt_pass_order o = order_of(s, k);
+        memset(done, 0, sizeof done);
+        assert_int_equal(bt_pass_count(&o), 2 * s->chunks * s->micros);
+        for (int64_t i = 0; i < bt_pass_count(&o); i++) {
+            const bt_pass p = bt_pass_at(&o, i);
+            assert_in_range(p.chunk, 0, s->chunks - 1);
+            assert_in_range(p.micro, 0, s->micros - 1);
+            assert_false(done[p.backward][p.chunk][p.micro]);
+            done[p.backward][p.chunk][p.micro] = true;
+            if (p.backward) assert_true(done[0][p.chunk][p.micro]);
+            /* chunks in order, micro-batches of a chunk in order */
+            const int before = p.backward ? p.chunk + 1 : p.chunk - 1;
+            if (before >= 0 && before < s->chunks) assert_true(done[p.backward][before][p.micro]);
+            if (p.micro > 0) assert_true(done[p.backward][p.chunk][p.micro - 1]);
+        }
+    }
+}
+
+static void the_head_goes_forward_and_back_at_once(const shape *s) {
+    const bt_pass_order o = order_of(s, s->stages - 1);
+    for (int64_t i = 0; i < bt_pass_count(&o); i++) {
+        const bt_pass p = bt_pass_at(&o, i);
+        if (p.backward || p.chunk < s->chunks - 1) continue;
+        const bt_pass next = bt_pass_at(&o, i + 1);
+        assert_true(next.backward && next.chunk == p.chunk && next.micro == p.micro);
+    }
+}
+
+/* 1F1B keeps what the stages behind have yet to send back; with v chunks 2 (n-1-s) + (v-1) n + 1 passes */
+static void as_much_is_kept_as_the_formula_says(const shape *s) {
+    for (int k = 0; k < s->stages; k++) {
+        const bt_pass_order o = order_of(s, k);
+        const int64_t behind = s->stages - 1 - k, all = s->chunks * s->micros,
+                      want = s->chunks == 1 ? behind + 1
+                                            : 2 * behind + (s->chunks - 1) * s->stages + 1;
+        int64_t kept = 0, most = 0, begun = 0, lowest = 0, micros = 0;
+        for (int64_t i = 0; i < bt_pass_count(&o); i++) {
+            const bt_pass p = bt_pass_at(&o, i);
+            kept += p.backward ? -1 : 1;
+            if (kept > most) most = kept;
+            if (!p.backward && p.chunk == 0) begun = p.micro + 1;
+            if (begun - lowest > micros) micros = begun - lowest;
+            if (p.backward && p.chunk == 0) lowest = p.micro + 1;
+        }
+        assert_int_equal(kept, 0);
+        assert_int_equal(most, want < all ? want : all);
+        assert_int_equal(bt_passes_in_flight(&o), most);
+        assert_int_equal(bt_micros_in_flight(&o), micros);
+    }
+}
+
+/* ---- together, over the exchange of pipe.h --------------------------------------------------- */
+
+typedef struct channel { /* from one stage to the next one, or the one before */
+    int64_t sent, taken, expected;
+} channel;
+
+typedef struct machine {
+    shape s;
+    bool forward_only;
+    int64_t at[STAGES];                /* passes done */
+    channel way[2][STAGES];            /* by the receiving stage */
+    int64_t tables_sent, tables_taken; /* of the head's gradients, one a micro-batch */
+} machine;
+
+/* Two messages are received ahead of need; a message leaves when it is received; two may be waiting to
+ * leave. */
+static bool may_send(const channel *c) { return c->sent - DEPTH < c->taken + DEPTH; }
+
+static bt_pass next_pass(const machine *m, int stage) {
+    const bt_pass_order o = order_of(&m->s, stage);
+    return m->forward_only ? bt_pass_forward(&o, m->at[stage]) : bt_pass_at(&o, m->at[stage]);
+}
+
+static bool step(machine *m, int stage) {
+    const shape *s = &m->s;
+    if (m->at[stage] == (m->forward_only ? 1 : 2) * s->chunks * s->micros) return false;
+    const bt_pass p = next_pass(m, stage);
+    const int virtual = p.chunk * s->stages + stage, last = s->stages * s->chunks - 1,
+              from = p.backward ? last : 0, to = last - from;
+    channel *in = &m->way[p.backward][stage],
+            *out = &m->way[p.backward][(stage + (p.backward ? s->stages - 1 : 1)) % s->stages];
+    const bool ties = p.backward && s->chunks > 1 && s->stages > 1;
+    /* of the sender the messages are in the order in which this stage takes them */
+    if (virtual != from && in->sent == in->taken) return false;
+    if (virtual != to && !may_send(out)) return false;
+    /* the first stage takes a table, the last one has as many under way as there are stages */
+    if (ties && virtual == 0 && m->tables_sent == p.micro) return false;
+    if (ties && virtual == last && p.micro - s->stages >= m->tables_taken) return false;
+    if (virtual != from) in->taken++;
+    if (virtual != to) out->sent++;
+    if (ties && virtual == last) m->tables_sent++;
+    if (ties && virtual == 0) m->tables_taken++;
+    m->at[stage]++;
+    return true;
+}
+
+static void run(const shape *s, bool forward_only) {
+    machine m = {.s = *s, .forward_only = forward_only};
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int k = 0; k < s->stages; k++)
+            while (step(&m, k)) moved = true;
+    }
+    for (int k = 0; k < s->stages; k++)
+        if (m.at[k] != (forward_only ? 1 : 2) * s->chunks * s->micros)
+            fail_msg("%d stages, %d chunks, %d micro-batches: stage %d stands after %d passes",
+                     s->stages, s->chunks, (int)s->micros, k, (int)m.at[k]);
+}
+
+static void no_stage_waits_for_ever(const shape *s) { run(s, false); }
+
+/* What a stage takes is what the one before sent: the n-th message of a way is the same micro-batch's, on
+ * both sides. */
+static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape *s) {
+    const int last = s->stages * s->chunks - 1;
+    for (int k = 0; k < s->stages; k++) {
+        for (int back = 0; back < 2; back++) {
+            const int before = (k + (back ? 1 : s->stages - 1)) % s->stages;
+            const bt_pass_order here = order_of(s, k), there = order_of(s, before);
+            int64_t j = 0;
+            for (int64_t i = 0; i < bt_pass_count(&here); i++) {
+                const bt_pass p = bt_pass_at(&here, i);
+                const int at = p.chunk * s->stages + k;
+                if (p.backward != back || at == (back ? last : 0)) continue;
+                bt_pass q;
+                int from;
+                do {
+                    q = bt_pass_at(&there, j++);
+                    from = q.chunk * s->stages + before;
+                } while (q.backward != back || from == (back ? 0 : last));
+                assert_int_equal(from, back ? at + 1 : at - 1);
+                assert_int_equal(q.micro, p.micro);
+            }
+        }
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void passes_once(void **state) { (void)state, for_all_shapes(every_pass_comes_once); }
+static void head(void **state) {
+    (void)state, for_all_shapes(the_head_goes_forward_and_back_at_once);
+}
+static void kept(void **state) { (void)state, for_all_shapes(as_much_is_kept_as_the_formula_says); }
+static void ends(void **state) { (void)state, for_all_shapes(no_stage_waits_for_ever); }
+static void messages(void **state) {
+    (void)state, for_all_shapes(messages_are_taken_in_the_order_in_which_they_were_sent);
+}
+
+/* an evaluation has any number of micro-batches */
+static void forward_alone_ends_too(void **state) {
+    (void)state;
+    for (int n = 1; n < STAGES; n++)
+        for (int v = 1; v < CHUNKS; v++)
+            for (int64_t m = 1; m <= 3 * n; m++) run(&(shape){n, v, m}, true);
+}
+
+/* Narayanan et al. 2021, figure 4: four stages of two chunks, eight micro-batches */
+static void first_passes_are_those_of_the_paper(void **state) {
+    (void)state;
+    const bt_pass_order o = {4, 0, 2, 8};
+    static const struct {
+        int chunk, micro;
+    } forwards[] = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1},
+                    {1, 2}, {1, 3}, {0, 4}, {0, 5}, {0, 6}};
+    for (int i = 0; i < 11; i++) {
+        const bt_pass p = bt_pass_at(&o, i);
+        assert_true(!p.backward && p.chunk == forwards[i].chunk && p.micro == forwards[i].micro);
+    }
+    const bt_pass b = bt_pass_at(&o, 11);
+    assert_true(b.backward && b.chunk == 1 && b.micro == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_once),
+        cmocka_unit_test(head),
+        cmocka_unit_test(kept),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(ends),
+        cmocka_unit_test(forward_alone_ends_too),
+        cmocka_unit_test(first_passes_are_those_of_the_paper),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
