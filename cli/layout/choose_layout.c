@@ -9,7 +9,6 @@
 
 #include "cli/layout/layout_trial.h"
 #include "cli/layout/machine_rates.h"
-#include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -166,11 +165,9 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     bt_code code = bt_kernels_select(job->cfg->isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
     if (code == BT_OK) code = bt_layouts_fit(&c->layouts, &c->search, err);
-    const int64_t start = bt_now_ns();
     if (code == BT_OK) code = measure(c, job, told, err);
-    const double spent_s = (double)(bt_now_ns() - start) / 1e9;
     if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
-    if (code == BT_OK) code = bt_layout_trial(c, job, spent_s, told, err);
+    if (code == BT_OK) code = bt_layout_trial(c, job, told, err);
     if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err);
     if (code != BT_OK) {
         bt_layout_choice_release(c);

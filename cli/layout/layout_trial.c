@@ -12,10 +12,12 @@
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
+#include "engine/plan/trial_race.h"
 #include "monitor/job/launch/run_once.h"
 
-/* `bench train` warms up for two steps; what starting ranks and a model takes is a guess */
-enum { WORDS_MOST = 192, WORD = 1100, STEPS = 1, STEPS_RUN = 3 };
+/* `bench train` warms up for two steps; what starting ranks and a model takes is a guess, and steps are timed for about
+ * as long */
+enum { WORDS_MOST = 192, WORD = 1100, STEPS_WARM = 2, STEPS_MOST = 16 };
 static const double START_S = 0.7;
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -110,15 +112,19 @@ static void put_layout(words *w, const bt_layout *l) {
     if (l->zero == 3 && l->shape.pp == 1) put_set(w, "parallel.gather", bt_gather_name(l->gather));
 }
 
+static int64_t steps_of(const bt_layout *l) {
+    return (int64_t)fmax(1, fmin(STEPS_MOST, START_S / l->time.step.step_s));
+}
+
 static void put_command(words *w, const bt_layout_choice *c, const bt_layout_job *job,
-                        const bt_layout *l) {
+                        const bt_layout *l, int64_t steps) {
     w->n = 0;
     put(w, "bench", "");
     put(w, "train", "");
     put(w, "--json", "");
     put(w, "--data", "");
     put(w, "synth:chain", "");
-    put_flag(w, "--steps", STEPS);
+    put_flag(w, "--steps", steps);
     put_flag(w, "--ranks", job->ranks);
     put_settings(w, job->opts, &c->settings);
     put_layout(w, l);
@@ -143,14 +149,13 @@ static bool plain_training(const bt_layout_job *job) {
 typedef struct candidate {
     bt_layout *layout;
     bt_trial_rate found; /* step_s 0: not tried yet */
-    bool known;          /* from an earlier trial */
 } candidate;
 
 /* shards of the same mesh and micro-batch differ less than the model can be wrong about others */
 static bool alike(const bt_layout *a, const bt_layout *b) {
     return a->shape.pp == b->shape.pp && a->virtual_stages == b->virtual_stages &&
-           a->shape.tp == b->shape.tp &&
-           a->micro_batch == b->micro_batch && a->recompute == b->recompute;
+           a->shape.tp == b->shape.tp && a->micro_batch == b->micro_batch &&
+           a->recompute == b->recompute;
 }
 
 /* Of the layouts that fit and are near the first one: the best of each kind. Returns how many */
@@ -166,11 +171,12 @@ static size_t find_candidates(const bt_layouts *l, candidate out[BT_TRIALS_MOST]
     return n;
 }
 
-/* how many of them the seconds suffice for; one alone decides nothing */
+/* of how many of them the seconds suffice for the least rounds; one alone decides nothing */
 static size_t affordable(const candidate *c, size_t n, double seconds) {
     size_t k = 0;
     for (double spent = 0; k < n; k++) {
-        if (!c[k].known) spent += START_S + STEPS_RUN * c[k].layout->time.step.step_s;
+        spent += BT_RACE_ROUNDS_LEAST * (START_S + (double)(STEPS_WARM + steps_of(c[k].layout)) *
+                                                       c[k].layout->time.step.step_s);
         if (spent > seconds) break;
     }
     return k >= 2 ? k : 0;
@@ -198,57 +204,95 @@ static bt_code try_one(const bt_layout_job *job, const words *w, double *step_s,
     return code;
 }
 
-static void tell(const bt_layout *l, bt_text *told) {
-    char layout[160], a[32], b[32];
-    if (told)
-        bt_text_printf(told, "tried      %s: %s a step (predicted %s)\n",
-                       bt_layout_words(l, layout, sizeof layout),
-                       bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS),
-                       bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
-}
-
-static double budget_s(const bt_layout_job *job, double spent_s) {
-    if (job->never) return 0;
-    return job->trial_s > BT_TRIAL_BUDGET_S ? job->trial_s
-                                            : fmin(job->trial_s, BT_CHOICE_BUDGET_S - spent_s);
-}
-
-/* *fresh: something was tried that was not known */
-static bt_code run_trials(bt_layout_choice *c, const bt_layout_job *job, double seconds, words *w,
-                          bool *fresh, bt_text *told, bt_err *err) {
+typedef struct trials {
+    bt_layout_choice *c;
+    const bt_layout_job *job;
+    words *w;
     candidate all[BT_TRIALS_MOST];
-    const size_t n = find_candidates(&c->layouts, all);
-    for (size_t i = 0; i < n; i++) {
-        bt_trial_rate *found = &all[i].found;
-        put_command(w, c, job, all[i].layout);
-        key_of(w, found->key, sizeof found->key);
-        found->step_s = job->anew ? 0 : bt_rates_trial(&c->rates, found->key);
-        all[i].known = found->step_s > 0;
-    }
-    const size_t tried = affordable(all, n, seconds);
-    for (size_t i = 0; i < tried; i++) {
-        if (!all[i].known) {
-            put_command(w, c, job, all[i].layout);
-            BT_TRY(try_one(job, w, &all[i].found.step_s, err));
-            bt_rates_put_trial(&c->rates, &all[i].found);
-            *fresh = true;
-        }
-        all[i].layout->trial_s = all[i].found.step_s;
-        if (!all[i].known) tell(all[i].layout, told);
-    }
-    if (tried > 0) bt_layouts_prefer_tried(&c->layouts);
+} trials;
+
+static bt_code run_candidate(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
+    trials *t = ctx;
+    const int64_t start = bt_now_ns();
+    put_command(t->w, t->c, t->job, t->all[i].layout, steps_of(t->all[i].layout));
+    BT_TRY(try_one(t->job, t->w, took_s, err));
+    *spent_s = (double)(bt_now_ns() - start) / 1e9;
     return BT_OK;
 }
 
-bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double spent_s,
-                        bt_text *told, bt_err *err) {
+static void tell(const bt_layout *l, const bt_racer *x, bt_text *told) {
+    char layout[160], a[32], b[32];
+    if (!told) return;
+    bt_text_printf(told, "tried      %s: %s a step in %zu run%s (predicted %s)",
+                   bt_layout_words(l, layout, sizeof layout),
+                   bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), x->runs,
+                   x->runs == 1 ? "" : "s",
+                   bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
+    if (x->ratio > 1) bt_text_printf(told, ", %.1f %% slower", 100 * (x->ratio - 1));
+    bt_text_put(told, "\n");
+}
+
+static void tell_end(const bt_race *r, bt_text *told) {
+    if (!told) return;
+    bt_text_printf(told, "tried      %zu round%s in turn, %.0f s of %.0f s", r->rounds,
+                   r->rounds == 1 ? "" : "s", r->spent_s, r->budget_s);
+    bt_text_printf(told,
+                   r->settled ? ": the others are slower, or within %.0f %%\n"
+                              : ": not told apart within %.0f %% (a longer --trial would)\n",
+                   100 * BT_RACE_NEAR);
+}
+
+static double budget_s(const bt_layout_job *job) { return job->never ? 0 : job->trial_s; }
+
+/* A race of those that can be afforded. What each took relative to the best of them counts, so that a machine
+ * that became slower meanwhile changes nothing. */
+static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
+    bt_race r = {.n = n, .budget_s = seconds, .run = run_candidate, .ctx = t};
+    BT_TRY(bt_race_run(&r, err));
+    const double best_s = r.racer[r.best].median_s;
+    for (size_t i = 0; i < n; i++) {
+        bt_layout *l = t->all[i].layout;
+        l->trial_s = t->all[i].found.step_s = best_s * r.racer[i].ratio;
+        bt_rates_put_trial(&t->c->rates, &t->all[i].found);
+        tell(l, &r.racer[i], told);
+    }
+    tell_end(&r, told);
+    return BT_OK;
+}
+
+/* *fresh: something was tried that was not known. Times are compared that were taken in turn: what was
+ * tried alone before is tried again with the others. */
+static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told, bt_err *err) {
+    const size_t n = find_candidates(&t->c->layouts, t->all), k = affordable(t->all, n, seconds);
+    bool known = true;
+    for (size_t i = 0; i < n; i++) {
+        bt_trial_rate *found = &t->all[i].found;
+        put_command(t->w, t->c, t->job, t->all[i].layout, 1);
+        key_of(t->w, found->key, sizeof found->key);
+        found->step_s = t->job->anew ? 0 : bt_rates_trial(&t->c->rates, found->key);
+        if (i < k) known = known && found->step_s > 0;
+    }
+    if (k > 0 && !known) {
+        *fresh = true;
+        BT_TRY(race(t, k, seconds, told, err));
+    }
+    size_t tried = 0;
+    for (size_t i = 0; i < n; i++) tried += t->all[i].found.step_s > 0;
+    /* one alone decides nothing */
+    for (size_t i = 0; i < n && tried >= 2; i++) t->all[i].layout->trial_s = t->all[i].found.step_s;
+    if (tried >= 2) bt_layouts_prefer_tried(&t->c->layouts);
+    return BT_OK;
+}
+
+bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     char path[1200];
     bool fresh = false;
     words w = {.text = plain_training(job) ? calloc(WORDS_MOST, sizeof *w.text) : NULL};
     if (!w.text) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
-    bt_code code = run_trials(c, job, budget_s(job, spent_s), &w, &fresh, told, &why);
+    trials t = {.c = c, .job = job, .w = &w};
+    bt_code code = run_trials(&t, budget_s(job), &fresh, told, &why);
     free(w.text);
     if (code == BT_STOPPED) return bt_fail(err, BT_STOPPED, "%s", why.msg);
     if (code != BT_OK && told)

@@ -1,6 +1,7 @@
 /* layout_trial.h - a few real steps of the layouts between which the model cannot decide: those predicted to
- * be within BT_TRIAL_NEAR of the first, of each mesh and micro-batch the best, at most BT_TRIALS_MOST, in a
- * job of ranks each, on synthetic data.
+ * be within BT_TRIAL_NEAR of the first, of each mesh and micro-batch the best, at most BT_TRIALS_MOST, each in
+ * jobs of ranks on synthetic data, in turn, until one is known to be the fastest or to cost at most 5 %
+ * (engine/plan/trial_race.h), or the seconds are over.
  *
  * What was tried is kept beside the rates and not tried again. Nothing is tried where one layout stands
  * alone, where two do not fit the seconds that are given, or where the work is no plain training from
@@ -12,13 +13,10 @@
 
 /* of the first one's time: the model's own error */
 #define BT_TRIAL_NEAR 0.15
-/* seconds that trying may take, by the predictions, if nobody says otherwise, and with the measuring before */
-#define BT_TRIAL_BUDGET_S 10
-#define BT_CHOICE_BUDGET_S 19
 enum { BT_TRIALS_MOST = 4 };
 
-/* spent_s: that measuring took. Orders c->layouts anew. A trial that fails is told, and the predictions stand. */
-bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double spent_s,
-                        bt_text *told, bt_err *err) BT_MUST_CHECK;
+/* Orders c->layouts anew. A trial that fails is told, and the predictions stand. */
+bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

@@ -46,9 +46,10 @@ static const bt_opt plan_opts[] = {
     {"price", "--price", BT_OPT_REAL, FIELD(price), "0", 0, 1e6, NULL, NULL,
      "of a machine for an hour, in any currency, for what the run costs (0: not told)"},
     {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
-    {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "10", 0, 600, "s", NULL,
-     "seconds for trying layouts that are predicted to be about as fast, by real steps (0: as "
-     "predicted)"},
+    {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "40", 0, 600, "s", NULL,
+     "seconds for trying layouts that are predicted to be about as fast, in turn, by real steps "
+     "(0: "
+     "as predicted)"},
     {"measure", "--measure", BT_OPT_BOOL, FIELD(measure), "false", 0, 0, NULL, NULL,
      "measure this machine's rates anew, although they are known"},
 };

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "cli/layout/layout_trial.h"
+#include "cli/layout/choose_layout.h"
 #include "cli/train/train_direct.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/clock.h"
@@ -42,7 +42,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                                .ranks = p->ranks,
                                .store = p->store,
                                .never = bt_train_only_prints(p),
-                               .trial_s = BT_TRIAL_BUDGET_S};
+                               .trial_s = p->cfg.layout_trial};
     bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
     if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */
         *err = (bt_err)BT_ERR_INIT;

@@ -6,7 +6,7 @@
 # train is refused.
 . "$(dirname "$0")/../train_lib.sh"
 
-ok plan "${tiny[@]}" --rows 100 --trial 600
+ok plan "${tiny[@]}" --rows 100 --trial 20
 says "why "
 says "pp 1 x dp 2"
 says "pp 1 x dp 1 x tp 2"
@@ -15,7 +15,7 @@ grep -q "measured " err || fault "nothing was measured: $(cat err)"
 ls "$tmp"/rates/*.json >/dev/null || fault "no rates beside the database"
 # a busy machine measures in several goes; in the end all is known
 for _ in 1 2 3 4 5 6; do
-    ok plan "${tiny[@]}" --json --trial 600
+    ok plan "${tiny[@]}" --json --trial 20
     grep -qE "^(measured|tried)" err || break
 done
 grep -q measured err && fault "measured again: $(cat err)"
