@@ -37,6 +37,14 @@ bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_
                     (*out)->name);
         return code == BT_NOTFOUND ? err->code = BT_ARG : code;
     }
+    const char *jinja = bt_tokenizer_chat_template(t->tokenizer), *how;
+    bt_err unknown = BT_ERR_INIT;
+    if (jinja && bt_chat_of_jinja(out, jinja, &how, &unknown) == BT_OK) {
+        if (!quiet)
+            fprintf(stderr, "chat template '%s', %s; --template chooses another\n", (*out)->name,
+                    how);
+        return BT_OK;
+    }
     *out = bt_chat_of_tokenizer(t->tokenizer);
     if (!quiet)
         fprintf(stderr, "chat template '%s', %s; --template chooses another\n", (*out)->name,

@@ -11,6 +11,7 @@
 #include "cli/model/adapter_words.h"
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
+#include "engine/data/chat/chat.h"
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -69,6 +70,13 @@ static bt_code foreign_settings(bt_trained *t, const bt_model_file *s, bt_err *e
     if (model.T > BT_CONTEXT_MOST) model.T = BT_CONTEXT_MOST;
     BT_TRY(bt_native_settings_of(&t->cfg, &model, "", err));
     bt_native_name(t->meta.run, s->path);
+    const char *jinja = bt_tokenizer_chat_template(s->tokenizer), *how;
+    const bt_chat_template *row = NULL;
+    bt_err unknown = BT_ERR_INIT;
+    if (!jinja || bt_chat_of_jinja(&row, jinja, &how, &unknown) != BT_OK)
+        row = bt_chat_of_tokenizer(s->tokenizer);
+    if (jinja || row->marks) /* otherwise the setting's default */
+        (void)snprintf(t->cfg.chat_template, sizeof t->cfg.chat_template, "%s", row->name);
     bt_text_init(&t->meta.tokenizer);
     bt_tokenizer_save(s->tokenizer, &t->meta.tokenizer);
     t->meta.vocab_hash = bt_tokenizer_hash(s->tokenizer);

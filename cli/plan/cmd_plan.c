@@ -184,6 +184,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     BT_TRY(bt_train_init_from(p, err));
     BT_TRY(bt_train_tokenizer(p, err));
     BT_TRY(bt_train_vocab(p, err));
+    BT_TRY(bt_train_template(p, err));
     BT_TRY(bt_train_labels(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     const bt_layout_job job = {.opts = &p->opts,

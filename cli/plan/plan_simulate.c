@@ -335,6 +335,7 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
     if (given(&p->opts, "data.path") || given(&p->opts, "data.tokenizer")) {
         BT_TRY(bt_train_tokenizer(p, err));
         BT_TRY(bt_train_vocab(p, err));
+        BT_TRY(bt_train_template(p, err));
         BT_TRY(bt_train_labels(p, err));
     }
     read_batch(&s);

@@ -131,6 +131,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (!p->resume && !p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
     BT_TRY(bt_train_tokenizer(p, err));
     BT_TRY(bt_train_vocab(p, err));
+    BT_TRY(bt_train_template(p, err));
     BT_TRY(bt_train_labels(p, err));
     BT_TRY(bt_train_alerts(p, err));
     BT_TRY(check_islands(&p->cfg, err));

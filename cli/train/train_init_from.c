@@ -19,11 +19,22 @@ static bool follows(const bt_run_cfg *c, const char *key) {
            strcmp(key, "model.preset") != 0;
 }
 
+/* a model that has learned to converse in a template goes on in it */
+static bool conversed(const json_t *config) {
+    static const char *const forms[] = {"alpaca", "messages", "sharegpt", "preference"};
+    const char *form = json_string_value(json_object_get(config, "data.form"));
+    for (size_t i = 0; form && i < sizeof forms / sizeof *forms; i++)
+        if (strcmp(form, forms[i]) == 0) return true;
+    return false;
+}
+
 static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key,
                    *value = json_string_value(json_object_get(config, key));
-        if (!follows(&p->cfg, key) || !value || p->opts.origin[i] > BT_FROM_PRESET) continue;
+        const bool template = strcmp(key, "data.template") == 0 && conversed(config);
+        if (!(template || follows(&p->cfg, key)) || !value || p->opts.origin[i] > BT_FROM_PRESET)
+            continue;
         BT_TRY(bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "as model.init_from", err));
     }
     return BT_OK;

@@ -1,12 +1,15 @@
-/* train_vocab.c - the vocabulary of a model whose model.vocab nobody gave: as many tokens as its
- * tokenizer has. A row of the embedding for a token that the tokenizer never makes is a parameter
- * that is never trained. Synthetic data has no tokenizer: the preset's vocabulary stays. */
+/* train_vocab.c - what a tokenizer settles. The vocabulary of a model whose model.vocab nobody gave: as many tokens
+ * as its tokenizer has. A row of the embedding for a token that the tokenizer never makes is a parameter
+ * that is never trained. Synthetic data has no tokenizer: the preset's vocabulary stays.
+ * And the chat template of conversations whose data.template nobody gave: that of the base, which a model that was
+ * tuned to converse should go on with. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/data/chat/instruct.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/model_file.h"
 
@@ -49,4 +52,41 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) {
     snprintf(text, sizeof text, "%lld", vocab);
     return bt_opts_set(&p->opts, "model.vocab", text, BT_FROM_PRESET,
                        weights ? "as model.init_from" : "as data.tokenizer", err);
+}
+
+/* ---- the chat template ------------------------------------------------------------------------ */
+
+static bool converses(const bt_run_cfg *c) {
+    return c->form == BT_FORM_ALPACA || c->form == BT_FORM_MESSAGES ||
+           c->form == BT_FORM_SHAREGPT || c->form == BT_FORM_PREFERENCE;
+}
+
+/* the tokenizer's own template, or what its special tokens say */
+static bt_code template_of(const bt_tokenizer *t, const bt_chat_template **out, const char **how,
+                           bt_err *err) {
+    const char *jinja = bt_tokenizer_chat_template(t);
+    bt_err why = BT_ERR_INIT;
+    if (!jinja) {
+        *out = bt_chat_of_tokenizer(t);
+        *how = "by the tokenizer's special tokens";
+        if (!(*out)->marks) *out = NULL;
+        return BT_OK;
+    }
+    if (bt_chat_of_jinja(out, jinja, how, &why) == BT_OK) return BT_OK;
+    return bt_fail(err, why.code, "%s: name the one that is like it with --set data.template=NAME",
+                   why.msg);
+}
+
+bt_code bt_train_template(bt_train_plan *p, bt_err *err) {
+    const bt_chat_template *row = NULL;
+    const char *how = "";
+    bt_tokenizer *t = NULL;
+    if (strcmp(p->cfg.chat_template, "auto") != 0 || !converses(&p->cfg)) return BT_OK;
+    if (strncmp(p->cfg.tokenizer, "bpe:", 4) == 0) return BT_OK; /* of a plan that is printed */
+    BT_TRY(bt_tokenizer_load(&t, p->cfg.tokenizer[0] ? p->cfg.tokenizer : "bytes", err));
+    bt_code code = template_of(t, &row, &how, err);
+    if (code == BT_OK && row)
+        code = bt_opts_set(&p->opts, "data.template", row->name, BT_FROM_PRESET, how, err);
+    bt_tokenizer_free(t);
+    return code;
 }

@@ -352,6 +352,8 @@ static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
     if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
     /* `train` has looked at the text by now; nobody else learns a tokenizer */
     if (strcmp(c->tokenizer, "auto") == 0) memcpy(c->tokenizer, "bytes", sizeof "bytes");
+    /* `train` has looked at the tokenizer as well */
+    if (strcmp(c->chat_template, "auto") == 0) memcpy(c->chat_template, "chatml", sizeof "chatml");
     if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)
         return bt_fail(
             err, BT_ARG,

@@ -11,6 +11,8 @@ static const bt_chat_template templates[] = {
 };
 enum { N_TEMPLATES = sizeof templates / sizeof *templates };
 
+const bt_chat_template *bt_chat_at(size_t i) { return i < N_TEMPLATES ? &templates[i] : NULL; }
+
 void bt_chat_names(char *out, size_t size) {
     size_t at = 0;
     *out = '\0';

@@ -33,7 +33,7 @@ enum {
 
 typedef struct bt_chat_template { /* the columns of chat.def; NULL is "" */
     const char *name, *bos, *system, *system_end, *user, *user_end, *answer, *end, *tail, *close,
-        *fallback, *before_last, *stop, *marks;
+        *fallback, *before_last, *stop, *marks, *sha256, *signs[4];
     bt_chat_place place;
     unsigned flags;
 } bt_chat_template;
@@ -60,6 +60,12 @@ bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err
 /* "chatml, llama3, ..." */
 void bt_chat_names(char *out, size_t size);
 
+/* the rows in order; NULL behind the last */
+const bt_chat_template *bt_chat_at(size_t i);
+/* The row of a Jinja text as tokenizers carry it: by its hash, else by its structure; *how says which. BT_ARG,
+ * with the list of rows: it is none of these, and Jinja is not read here */
+bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
+                         bt_err *err) BT_MUST_CHECK;
 /* the row for a tokenizer's special tokens (the column marks), "plain" where it has those of none */
 const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t);
 /* What ends an answer: a token (-1: the tokenizer has no such special), and where it has none the

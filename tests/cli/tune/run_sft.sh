@@ -125,6 +125,21 @@ says "data.packing=stream runs documents together"
 code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
 says "there is no chat template 'vicuna' (chatml, llama3,"
 
+# a base that comes with a template of its own: a known one is taken and told, another is refused; and a run that has conversed goes on
+golden=$BT_SRC/tests/engine/interop/golden/qwen3/hf
+own() { rm -rf "$1"; cp -r "$golden" "$1"; printf '{"chat_template": "%s"}\n' "$2" >"$1/tokenizer_config.json"; }
+on=(--threads 1 --ranks 1 --data chat.jsonl --form messages --steps 1 --seq-len 192 --batch-tokens 1536 --lr 1e-3)
+template() { b train "$@" --print-config 2>err | grep -oE 'data.template: *"?[a-z0-9.-]+' | grep -oE '[a-z0-9.-]+$'; }
+line="{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\\\n' + m['content'] + '<|im_end|>' + '\\\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\\\n' }}{% endif %}"
+own known "$line"
+[ "$(template "${on[@]}" --init-from known)" = chatml ] || fault "the template of 'known' is '$(template "${on[@]}" --init-from known)': $(cat err)"
+own foreign "{% for m in messages %}<<{{ m.role }}>>{{ m.content }}{% endfor %}"
+code 2 train "${on[@]}" --init-from foreign
+says "its tokenizer's chat template is none of those known here (chatml, llama3,"
+says "name the one that is like it with --set data.template=NAME"
+ok train "${on[@]}" --init-from foreign --set data.template=phi3 --name phi
+[ "$(template "${on[@]}" --init-from phi)" = phi3 ] || fault "a base that conversed in phi3 goes on in '$(template "${on[@]}" --init-from phi)'"
+
 code 3 train "${one[@]}" --data chat.jsonl --teacher nowhere
 says "tune.teacher: 'nowhere' is neither a path nor a run: "
 

@@ -3,6 +3,7 @@
  * there are some; conversations out of order are refused. */
 #include <jansson.h>
 
+#include "engine/base/numbers/sha256.h"
 #include "engine/base/text.h"
 #include "engine/data/chat/chat.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
@@ -194,6 +195,57 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
     bt_tokenizer_free(tokenizer);
 }
 
+/* every published text by its hash; texts of other words by what they consist of; the rest is refused */
+static void templates_of_tokenizers_are_known_or_refused(void **state) {
+    static const char
+        chatml[] =
+            "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + "
+            "'<|im_end|>' + '\\n' }}"
+            "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+        llama3[] =
+            "{{ bos_token }}{% for m in messages %}{{ \"<|start_header_id|>\" ~ m.role ~ "
+            "\"<|end_header_id|>\\n\\n\" ~ "
+            "(m.content | trim) ~ \"<|eot_id|>\" }}{% endfor %}{% if add_generation_prompt %}{{ "
+            "\"<|start_header_id|>assistant<|end_header_id|>\\n\\n\" }}{% endif %}";
+    static const struct {
+        const char *find, *put;
+    } wrongs[] = {{"m['content']", "m['content'] | trim"},
+                  {"{% for", "{{ '<|im_start|>system\\nYou are kind.<|im_end|>\\n' }}{% for"},
+                  {"assistant\\n", "assistant\\n<think>\\n"},
+                  {"im_end|>' + '\\n", "im_end|>' + '"},
+                  {"<|im_start|>", "<|begin|>"}};
+    const bt_chat_template *t;
+    const char *how;
+    char hex[BT_SHA256_HEX];
+    json_t *root = golden(), *want;
+    const char *name;
+    (void)state;
+    bt_sha256_hex(hex, "abc", 3); /* FIPS 180-4's own example, and one of two blocks */
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    bt_sha256_hex(hex, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56);
+    assert_string_equal(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    json_object_foreach(json_object_get(root, "templates"), name, want) {
+        assert_int_equal(bt_chat_find(&t, name, &err), BT_OK);
+        assert_string_equal(t->sha256, json_string_value(json_object_get(want, "template_sha256")));
+    }
+    json_decref(root);
+    assert_int_equal(bt_chat_of_jinja(&t, chatml, &how, &err), BT_OK);
+    assert_string_equal(t->name, "chatml");
+    assert_non_null(strstr(how, "structure"));
+    assert_int_equal(bt_chat_of_jinja(&t, llama3, &how, &err), BT_OK);
+    assert_string_equal(t->name, "llama3");
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        char text[600];
+        const char *at = strstr(chatml, wrongs[i].find);
+        assert_non_null(at);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - chatml), chatml, wrongs[i].put,
+                 at + strlen(wrongs[i].find));
+        if (i == 4) snprintf(text, sizeof text, "%s", "{{ '<|begin|>' }}");
+        if (bt_chat_of_jinja(&t, text, &how, &err) != BT_ARG || t) fail_msg("taken: %s", text);
+        assert_non_null(strstr(err.msg, "chatml, llama3"));
+    }
+}
+
 /* bytes, then specials: ids from 256 on */
 static bt_tokenizer *with_specials(const char *const *names, size_t n) {
     bt_tokenizer_draft d;
@@ -249,6 +301,7 @@ int main(void) {
         cmocka_unit_test(templates_render_as_published),
         cmocka_unit_test(roles_out_of_order_are_refused),
         cmocka_unit_test(unknown_templates_list_those_there_are),
+        cmocka_unit_test(templates_of_tokenizers_are_known_or_refused),
         cmocka_unit_test(markup_becomes_special_tokens_and_text_never),
         cmocka_unit_test(a_tokenizer_tells_its_template),
     };

@@ -1,0 +1,72 @@
+/* chat_jinja.c - which row of chat.def a tokenizer's own template is. Its Jinja is not run: a text is known by its
+ * hash, or by holding what a row's rendering consists of and nothing that would render more. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/numbers/sha256.h"
+#include "engine/data/chat/chat.h"
+
+/* what rows with signs do not render: thoughts, dates, system texts of their own, other kinds of turns */
+static const char *const strangers[] = {"<think>",      "reasoning_content", "enable_thinking",
+                                        "strftime_now", "CuttingKnowledge",  "Youare",
+                                        "[INST]",       "[SYSTEM_PROMPT]",   "<|user|>",
+                                        "<|channel|>",  "<|start|>",         "###",
+                                        "TodayDate"};
+
+/* without blanks, quotes, + and ~, which join pieces; line feeds as \n. The caller's to free; NULL: no memory */
+static char *squeezed(const char *jinja) {
+    char *out = malloc(2 * strlen(jinja) + 1), *to = out;
+    for (const char *p = jinja; out && *p; p++) {
+        if (strchr(" \t\"'+~", *p)) continue;
+        if (*p == '\n')
+            *to++ = '\\', *to++ = 'n';
+        else
+            *to++ = *p;
+    }
+    if (out) *to = '\0';
+    return out;
+}
+
+static bool has_signs(const bt_chat_template *t, const char *text) {
+    for (size_t i = 0; i < sizeof t->signs / sizeof *t->signs && t->signs[i]; i++)
+        if (!strstr(text, t->signs[i])) return false;
+    return t->signs[0] != NULL;
+}
+
+static bool cuts_blanks(const char *text) {
+    return strstr(text, "|trim") || strstr(text, ".strip(");
+}
+
+/* the one row whose signs are all there; NULL: none, several, or the text speaks of more */
+static const bt_chat_template *by_structure(const char *text) {
+    const bt_chat_template *found = NULL;
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
+        if (strstr(text, strangers[i])) return NULL;
+    for (size_t i = 0; bt_chat_at(i); i++) {
+        const bt_chat_template *t = bt_chat_at(i);
+        if (!has_signs(t, text)) continue;
+        if (found || cuts_blanks(text) != ((t->flags & BT_CHAT_TRIM) != 0)) return NULL;
+        found = t;
+    }
+    return found;
+}
+
+bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
+                         bt_err *err) {
+    char hash[BT_SHA256_HEX], names[240];
+    *out = NULL;
+    *how = "by the hash of the tokenizer's own";
+    bt_sha256_hex(hash, jinja, strlen(jinja));
+    for (size_t i = 0; bt_chat_at(i) && !*out; i++)
+        if (bt_chat_at(i)->sha256 && strcmp(bt_chat_at(i)->sha256, hash) == 0) *out = bt_chat_at(i);
+    if (*out) return BT_OK;
+    char *text = squeezed(jinja);
+    if (!text) return bt_fail(err, BT_NOMEM, "cannot take memory to read a chat template");
+    *how = "by the structure of the tokenizer's own";
+    *out = by_structure(text);
+    free(text);
+    if (*out) return BT_OK;
+    bt_chat_names(names, sizeof names);
+    return bt_fail(err, BT_ARG, "its tokenizer's chat template is none of those known here (%s)",
+                   names);
+}
