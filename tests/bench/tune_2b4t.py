@@ -3,7 +3,7 @@
 where a step goes.
 
   tests/bench/tune_2b4t.py --bitrain build/bitrain [--shape 2b4t|base|qwen3-0.6b] [--micro-batch 4] [--steps 3] [--ranks 1] [--threads 2]
-                           [--layers N] [--keep FOLDER] [--text chat|plain] [--json] [-- WORDS OF bitrain train]
+                           [--layers N] [--keep FOLDER] [--text chat|plain] [--profile] [--json] [-- WORDS OF bitrain train]
 
   tests/bench/tune_2b4t.py --shape qwen3-0.6b                                  a dense base, bf16 as the products read it
   tests/bench/tune_2b4t.py --shape qwen3-0.6b -- --set tune.base_type=q8       the same in int8
@@ -15,7 +15,8 @@ micro-batch of --micro-batch sequences of 512 tokens, adapters of rank 16 beside
             pages count once) with the sum of RSS at that time (they count as often as they are mapped), sampled every 0.2 s; beside it
             what --dry-run plans
   speed     tokens a second of the best and the median step after the first
-  profile   what the best steps spend, by operation, beside the processor's peak (train.profile)
+  profile   with --profile, of a second run: what the best steps spend, by operation, beside the processor's peak (train.profile, which
+            takes some 190 MiB to measure that peak: not while memory is watched)
 Quiet machine for the speed; memory does not depend on it.
 """
 import argparse
@@ -99,6 +100,7 @@ def main():
     p.add_argument("--layers", type=int, help="default: the shape's")
     p.add_argument("--keep", help="folder of the base")
     p.add_argument("--text", choices=("chat", "plain"), default="chat", help="loss on answers, or on every token")
+    p.add_argument("--profile", action="store_true")
     p.add_argument("--json", action="store_true")
     p.add_argument("words", nargs="*", help="of bitrain train")
     a = p.parse_args()
@@ -120,16 +122,18 @@ def main():
         planned = json.loads(plan.stdout.strip().splitlines()[-1])
         with open(os.path.join(folder, "said"), "w+", encoding="utf-8") as said:
             start = time.time()
-            run = subprocess.Popen([*cmd, "--profile", "--name", "t", "--store", db, "--quiet"], stdout=said, stderr=subprocess.STDOUT, cwd=folder)
+            run = subprocess.Popen([*cmd, "--name", "t", "--store", db, "--quiet"], stdout=said, stderr=subprocess.STDOUT, cwd=folder)
             largest, resident, own = watch(run)
             took = time.time() - start
             said.seek(0)
             text = said.read()
         if run.returncode != 0:
             sys.exit(f"{' '.join(cmd)}: exit {run.returncode}: {text[-2000:]}")
+        if a.profile:
+            subprocess.run([*cmd, "--profile", "--name", "p", "--store", db, "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, cwd=folder)
         store = sqlite3.connect(db)
-        steps = [r[0] / 1e3 for r in store.execute("SELECT step_ms FROM steps ORDER BY step")][1:] or [float("nan")]
-        counted = store.execute("SELECT avg(counted) FROM steps").fetchone()[0]
+        steps = [r[0] / 1e3 for r in store.execute("SELECT step_ms FROM steps WHERE run = 't' ORDER BY step")][1:] or [float("nan")]
+        counted = store.execute("SELECT avg(counted) FROM steps WHERE run = 't'").fetchone()[0]
         profile = [r[0] for r in store.execute("SELECT title FROM events WHERE kind = 'profile' ORDER BY seq")]
         ranks = planned["ranks"]
         out = {"pss_mib": largest, "rss_mib": resident, "vmhwm_mib": {f"{pid} {name}": mib for pid, (name, mib) in own.items()}, "planned_mib": [r["bytes"] / 2**20 for r in ranks],
@@ -143,7 +147,8 @@ def main():
             print(f"  {mib:8.0f} MiB VmHWM  {name}")
         print(f"  {sum(out['vmhwm_mib'].values()):8.0f} MiB VmHWM  sum")
         print(f"speed: {out['tokens_per_s']:.1f} tokens/s best, {out['tokens_per_s_median']:.1f} median of {len(steps)} steps of {tokens} tokens, {counted or 0:.0f} of them counted")
-        print("\n".join(profile) or text)
+        if a.profile:
+            print("\n".join(profile) or text)
 
 
 main()
