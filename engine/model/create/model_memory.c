@@ -183,10 +183,10 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     /* their gradients are sums over these rows */
     if (bt_slice_is_last_stage(s->slice))
         p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
-                                     bt_model_head_rows(s) || bt_net_layers8(s) ? LOGITS_ROWS8
-                                     : bt_net_keeps_base(s)                     ? LOGITS_FROZEN
-                                     : bt_model_head_int8(s)                    ? BT_GRAD_BLOCK
-                                                                                : LOGITS_LEAST);
+                                     bt_model_head_rows(s)   ? LOGITS_ROWS8
+                                     : bt_net_keeps_base(s)  ? LOGITS_FROZEN
+                                     : bt_model_head_int8(s) ? BT_GRAD_BLOCK
+                                                             : LOGITS_LEAST);
     if (bt_model_tables8(s))
         p->wide = bt_arena_reserve(&p->scratch, (size_t)BT_TABLE8_ROWS * widest_table8(s),
                                    bt_net_reads_bf16(s->prec) ? sizeof(uint16_t) : sizeof(float));
