@@ -66,7 +66,7 @@ class RunsTable {
 
   build() {
     this.headers = new Map(); // key of a column -> th
-    this.head = h("tr", { "aria-rowindex": "1" });
+    this.head = h("tr", { role: "row", "aria-rowindex": "1" });
     this.list = new RunRows((row) => this.row(row, this.drawnColumns));
     this.status = h("span", { class: "note" });
     this.compareButton = button("Compare", () => this.compare(), { class: "main" });
@@ -80,17 +80,16 @@ class RunsTable {
     const label = "runs; arrows move, Space chooses, Enter opens, C compares";
     const onkeydown = (event) => this.key(event);
     this.filterBox.value = this.filter;
+    // The roles are written, since the parts of the table are laid out as grids.
     const table = h(
       "table",
-      { id: "runs" },
-      h("caption", { class: "sr" }, "all runs"),
-      h("thead", {}, this.head, this.list.ruler),
+      { id: "runs", role: "table", "aria-label": "all runs" },
+      h("thead", { role: "rowgroup" }, this.head),
       this.list.body,
     );
-    const room = h("div", {}, table);
     const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": label };
-    const box = h("div", { ...region, onkeydown }, room);
-    this.list.attach(box, room, table);
+    const box = h("div", { ...region, onkeydown }, table);
+    this.list.attach(box, table, this.head);
     const list = h(
       "section",
       { class: "card runs-list" },
@@ -207,16 +206,16 @@ class RunsTable {
     this.headers.clear();
     const titles = this.columns().map((column) => {
       const sort = button(column.title, () => this.sortBy(column));
-      const props = { scope: "col", class: column.num ? "num" : null, title: column.help };
+      const props = { role: "columnheader", class: column.num ? "num" : null, title: column.help };
       const header = h("th", props, sort);
       this.headers.set(column.key, header);
       return header;
     });
     this.head.replaceChildren(
-      h("th", { scope: "col" }, h("span", { class: "sr" }, "compare")),
+      h("th", { role: "columnheader" }, h("span", { class: "sr" }, "compare")),
       ...titles,
     );
-    this.list.forgetWidths(titles.length + 1);
+    this.list.forgetWidths();
     this.drawMenu();
   }
 
@@ -290,8 +289,8 @@ class RunsTable {
   }
 
   drawNothing(text) {
-    const cell = h("td", { colspan: String(this.headers.size + 1) }, empty(text));
-    this.list.showNothing(h("tr", {}, cell));
+    const cell = h("td", { role: "cell" }, empty(text));
+    this.list.showNothing(h("tr", { role: "row", class: "nothing" }, cell));
   }
 
   row(row, columns) {
@@ -307,9 +306,13 @@ class RunsTable {
       },
     });
     const cells = columns.map((column) =>
-      h("td", { class: column.num ? "num" : null, "data-key": column.key }, column.cell(row)),
+      h(
+        "td",
+        { role: "cell", class: column.num ? "num" : null, "data-key": column.key },
+        column.cell(row),
+      ),
     );
-    return h("tr", { "data-run": row.run }, h("td", {}, box), cells);
+    return h("tr", { role: "row", "data-run": row.run }, h("td", { role: "cell" }, box), cells);
   }
 
   // ---- loading

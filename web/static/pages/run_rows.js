@@ -1,8 +1,9 @@
 // run_rows.js - the rows of the table of runs, of which only those in sight and some around them are
 // in the document: a list of thousands scrolls as one of twenty. All rows are as high as the first
-// one. Screen readers are told how many rows there are, and which ones these are. To search the page
-// and to print it, all rows are drawn.
-import { h, say } from "../base/dom.js";
+// one, and each is a grid of its own, so that a row that comes or goes measures and paints no other
+// one. Screen readers are told how many rows there are, and which ones
+// these are. To search the page and to print it, all rows are drawn, one below the other.
+import { h } from "../base/dom.js";
 
 const around = 14; // rows beyond each edge of what is seen: Tab and a turn of the wheel stay inside
 const unmeasured = 40; // rows that are drawn before one was measured
@@ -23,9 +24,11 @@ export class RunRows {
     this.to = 0;
     this.isWhole = false; // all of them are
     this.left = null; // the run whose row had the focus when it was taken away
-    this.body = h("tbody");
-    this.ruler = h("tr", { class: "ruler", "aria-hidden": "true" }); // columns keep their width by it
+    this.body = h("tbody", { role: "rowgroup" });
+    this.ruler = h("div", { class: "ruler", "aria-hidden": "true" }); // the widest cell of each column
     this.lengths = []; // of its texts
+    this.isLonger = false; // one of them was replaced since it was measured
+    this.boxHeight = 0;
     const find = (event) => isFind(event) && this.drawAll();
     let wasWhole = false;
     const print = () => {
@@ -47,14 +50,18 @@ export class RunRows {
     };
   }
 
-  /** box: what scrolls; room: in it, around the table, as high as all rows. */
-  attach(box, room, table) {
-    Object.assign(this, { box, room, table });
+  /** box: what scrolls; head: the row of titles. */
+  attach(box, table, head) {
+    Object.assign(this, { box, table, head });
+    box.append(this.ruler);
     box.addEventListener("scroll", () => this.draw(), { passive: true });
     box.addEventListener("blur", () => {
       this.left = null;
     });
-    this.size = new ResizeObserver(() => this.draw());
+    this.size = new ResizeObserver(([{ contentRect }]) => {
+      this.boxHeight = contentRect.height;
+      this.draw();
+    });
     this.size.observe(box);
   }
 
@@ -64,8 +71,6 @@ export class RunRows {
     const run = focus && focus.closest("tr").dataset.run;
     this.rows = rows;
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
-    const names = rows.map((row) => row.run).sort((a, b) => b.length - a.length);
-    this.widen(1, names[0] || "");
     this.draw(true);
     if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
   }
@@ -74,14 +79,17 @@ export class RunRows {
   showNothing(row) {
     this.rows = [];
     this.from = this.to = 0;
-    this.room.style.padding = "0";
+    this.body.style.padding = "0";
     this.body.replaceChildren(row);
   }
 
-  /** Other columns: their widths are found anew. */
-  forgetWidths(columns) {
-    this.lengths = Array(columns).fill(0);
-    this.ruler.replaceChildren(...Array.from({ length: columns }, () => h("td")));
+  /** Other columns, whose titles are drawn: their widths are found anew. */
+  forgetWidths() {
+    const titles = [...this.head.children].map((title) => title.cloneNode(true));
+    this.lengths = titles.map(() => -1);
+    this.ruler.style.gridTemplateColumns = `repeat(${titles.length}, max-content)`;
+    this.ruler.replaceChildren(...titles, ...titles.map(() => h("td")));
+    this.isLonger = true;
   }
 
   drawAll() {
@@ -101,7 +109,7 @@ export class RunRows {
   /** Brings a row in sight, and the focus to it. */
   go(index) {
     const { box, height } = this;
-    const room = box.clientHeight - this.table.tHead.offsetHeight - height;
+    const room = box.clientHeight - this.head.offsetHeight - height;
     const top = index * height;
     if (top < box.scrollTop) box.scrollTop = top;
     else if (top > box.scrollTop + room) box.scrollTop = top - room;
@@ -113,7 +121,7 @@ export class RunRows {
     const { box, height, rows } = this;
     if (this.isWhole) return [0, rows.length];
     if (!height) return [0, Math.min(rows.length, unmeasured)];
-    const seen = Math.ceil(box.clientHeight / height);
+    const seen = Math.ceil((this.boxHeight || box.clientHeight) / height);
     const first = Math.min(Math.floor(box.scrollTop / height), rows.length - seen);
     return [Math.max(0, first - around), Math.min(rows.length, first + seen + around)];
   }
@@ -134,12 +142,13 @@ export class RunRows {
     this.body.append(...this.made(this.to, to));
     this.from = from;
     this.to = to;
-    if (!this.height && to > from && this.body.offsetHeight) {
-      this.height = this.body.getBoundingClientRect().height / (to - from);
-      return this.draw();
+    if (this.isLonger) this.measure();
+    if (!this.height && to > from) {
+      this.height = this.body.firstChild.getBoundingClientRect().height;
+      if (this.height) return this.draw(true);
     }
-    const { height, room, rows } = this;
-    room.style.padding = `${from * height}px 0 ${(rows.length - to) * height}px`;
+    // Rows with a place of their own in their style cost four times as much of it.
+    this.body.style.padding = `${from * this.height}px 0 ${(this.rows.length - to) * this.height}px`;
     if (this.left !== null && document.activeElement === this.box) this.giveBack();
   }
 
@@ -149,7 +158,7 @@ export class RunRows {
       const made = this.make(row);
       made.setAttribute("aria-rowindex", String(from + i + 2)); // the titles are row 1
       for (let cell = made.firstChild, k = 0; cell; cell = cell.nextSibling, k++)
-        this.widen(k, cell.textContent);
+        this.widen(k, cell);
       return made;
     });
   }
@@ -173,9 +182,26 @@ export class RunRows {
   }
 
   /** A column is at least as wide as the longest text that it had. */
-  widen(column, text) {
-    if (!(this.lengths[column] < text.length)) return;
-    this.lengths[column] = text.length;
-    say(this.ruler.children[column], text);
+  widen(column, cell) {
+    const { length } = cell.textContent;
+    if (length <= this.lengths[column]) return;
+    this.lengths[column] = length;
+    this.ruler.children[this.lengths.length + column].replaceWith(cell.cloneNode(true));
+    this.isLonger = true;
+  }
+
+  /** The columns' widths; what is left over goes to the last one if that is a text, else to all. */
+  measure() {
+    this.isLonger = false;
+    const widths = getComputedStyle(this.ruler).gridTemplateColumns.split(" ").map(parseFloat);
+    const last = this.ruler.lastChild.classList.contains("num") ? -1 : widths.length - 1;
+    const track = (width, i) => {
+      const least = `${Math.ceil(width)}px`;
+      if (last < 0) return `minmax(${least}, ${Math.ceil(width)}fr)`;
+      return i === last ? `minmax(${least}, 1fr)` : least;
+    };
+    const all = widths.reduce((sum, width) => sum + Math.ceil(width), 0);
+    this.table.style.minWidth = `${all}px`;
+    this.table.style.setProperty("--columns", widths.map(track).join(" "));
   }
 }
