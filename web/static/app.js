@@ -9,14 +9,14 @@ import { showGate, showGone } from "./frame/gate.js";
 import { chartChoices, showBareHeader, showHeader } from "./frame/header.js";
 import { showHelp } from "./frame/help.js";
 import { RunHeader } from "./frame/run_header.js";
-import { RunUpdates } from "./frame/run_updates.js";
+import { askUpdatesEarly, RunUpdates } from "./frame/run_updates.js";
 import { View } from "./frame/view.js";
 import { commPage } from "./pages/page_comm.js";
 import { comparePage } from "./pages/page_compare.js";
 import { eventsPage } from "./pages/page_events.js";
 import { islandsPage } from "./pages/page_islands.js";
 import { metricsPage } from "./pages/page_metrics.js";
-import { overviewPage } from "./pages/page_overview.js";
+import { askOverviewEarly, overviewPage } from "./pages/page_overview.js";
 import { ranksPage } from "./pages/page_ranks.js";
 import { askRunsEarly, runsPage } from "./pages/page_runs.js";
 import { stepsPage } from "./pages/page_steps.js";
@@ -120,9 +120,17 @@ async function enter(token) {
   await start();
 }
 
+/** What the page that the fragment names asks first, beside what every page needs. */
+function askEarlyFor(hash) {
+  const [, run, page] = /^#\/run\/([\w.-]+)(?:\/(\w+))?/.exec(hash) || [];
+  if (run && (!page || page === "overview")) askOverviewEarly(run);
+  if (run) askUpdatesEarly(run);
+  else if (!hash.startsWith("#/compare")) askRunsEarly();
+}
+
 async function start() {
   const answers = [get("metrics"), report ? server : get("server")];
-  if (!/^#\/(run|compare)\b/.test(location.hash)) askRunsEarly();
+  askEarlyFor(location.hash);
   const [tables, allowed] = await Promise.all(answers);
   server = allowed;
   learn(tables);

@@ -140,6 +140,12 @@ export class Card {
     this.el.setAttribute("aria-label", text ? `${title}. ${text}` : title);
   }
 
+  /** Loads now: who made the card knows that it is in sight, before the browser has laid it out. */
+  begin() {
+    this.seen = true;
+    this.load();
+  }
+
   /** Draws again what is loaded, because something was chosen. */
   redraw() {
     if (this.seen) this.draw();

@@ -1,5 +1,5 @@
 // series_card.js - a card with a chart of metrics of one run.
-import { series } from "../base/api.js";
+import { askEarly, series } from "../base/api.js";
 import { dash, digits, nth, onAxis, reach, unit } from "../base/format.js";
 import { state } from "../base/state.js";
 import { number } from "../base/table.js";
@@ -77,10 +77,26 @@ export function seriesCard(ctx, spec) {
   });
 }
 
+function argumentsOf(spec) {
+  return {
+    x: state.x,
+    rank: spec.rank ? spec.rank() : null,
+    width: points(),
+    ...zoomRange(),
+  };
+}
+
+function metricsOf(spec) {
+  return spec.lines.map((line) => line.key);
+}
+
 function loadSeries(run, spec) {
-  const metrics = spec.lines.map((line) => line.key);
-  const rank = spec.rank ? spec.rank() : null;
-  return series(run, metrics, { x: state.x, rank, width: points(), ...zoomRange() });
+  return series(run, metricsOf(spec), argumentsOf(spec));
+}
+
+/** Asks what the card of this spec asks when it loads alone. */
+export function askSeriesEarly(run, spec) {
+  askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec) });
 }
 
 /** The chart's lines with the numbers that came. */

@@ -1,6 +1,6 @@
 // run_updates.js - keeps a page of a run up to date, at a calm pace: head and events when there are
 // new ones, figures at each tick of the run's event stream.
-import { get } from "../base/api.js";
+import { askEarly, get } from "../base/api.js";
 import { report } from "../base/kept_answers.js";
 import { followRun } from "../base/run_stream.js";
 import { isMarked } from "../base/vocabulary.js";
@@ -13,6 +13,11 @@ const eventsMost = 200;
 function placeOf(id) {
   const [attempt, , event] = id.split(".");
   return attempt ? `${attempt},${event}` : "";
+}
+
+/** What is asked first, as soon as it is known that a page of the run will be shown. */
+export function askUpdatesEarly(run) {
+  askEarly(`runs/${run}/events`, { limit: eventsMost });
 }
 
 export class RunUpdates {

@@ -17,7 +17,7 @@ import {
 import { charts, figureHelp } from "../base/vocabulary.js";
 import { chipsBox, samplesCard } from "../cards/first_page_boxes.js";
 import { lrRangeCard } from "../cards/lr_range_card.js";
-import { seriesCard } from "../cards/series_card.js";
+import { askSeriesEarly, seriesCard } from "../cards/series_card.js";
 import { troubleBox } from "../cards/trouble_box.js";
 import { showPage } from "./page.js";
 
@@ -109,6 +109,11 @@ function gradientCard(ctx) {
   return card;
 }
 
+/** What the page asks first, as soon as it is known that it will be shown. */
+export function askOverviewEarly(run) {
+  askSeriesEarly(run, charts.loss);
+}
+
 export function overviewPage(root, ctx) {
   const boxes = [troubleBox(ctx), chipsBox(ctx), headTiles(ctx)];
   const cards = [
@@ -121,4 +126,5 @@ export function overviewPage(root, ctx) {
     seriesCard(ctx, charts.stepTime),
   ];
   showPage(root, ctx, `Overview of ${ctx.run}`, cards, ...boxes);
+  cards[0].begin(); // the first chart waits for no other one
 }
