@@ -25,6 +25,15 @@ typedef struct floor_of_work {
 
 /* ---- one child ------------------------------------------------------------------------------- */
 
+/* steps that the newest checkpoint of a run holds; 0: none */
+static int64_t saved_steps(const bt_sweep_plan *p, const bt_sweep_run *r) {
+    char folder[PATH_MAX + BT_NAME_MAX + 2];
+    int attempt;
+    int64_t step;
+    snprintf(folder, sizeof folder, "%s/%s", p->out, r->name);
+    return bt_ckpt_peek(folder, &attempt, &step) ? step : 0;
+}
+
 typedef struct words {
     const char *at[2 * BT_OPT_MAX + 32];
     size_t n;
@@ -57,8 +66,6 @@ static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err 
     char folder[PATH_MAX + BT_NAME_MAX + 2], log[PATH_MAX + BT_NAME_MAX + 8], after[24], ranks[16],
         threads[16];
     words *w = calloc(1, sizeof *w);
-    int attempt;
-    int64_t from = 0;
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for a run");
     snprintf(folder, sizeof folder, "%s/%s", p->out, r->name);
     snprintf(log, sizeof log, "%s.log", folder);
@@ -85,7 +92,7 @@ static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err 
         put(w, threads);
     }
     if (target < r->steps) {
-        if (r->state[0] && !bt_ckpt_peek(folder, &attempt, &from)) from = 0;
+        const int64_t from = r->state[0] ? saved_steps(p, r) : 0;
         snprintf(after, sizeof after, "%" PRId64, target - from);
         put(w, "--stop-after");
         put(w, after);
@@ -130,9 +137,11 @@ static bt_code place(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err *
     BT_TRY(bt_sweep_look(f->p, r, err));
     r->at = BT_SWEEP_WAITS;
     const bool ended = strcmp(r->state, "running") != 0 && strcmp(r->state, "lost") != 0;
+    /* killed between its last checkpoint and its end: no step is left to it */
+    const bool saved = !ended && saved_steps(f->p, r) >= target;
     if (strcmp(r->state, "failed") == 0 && !f->w->retry)
         r->at = BT_SWEEP_FAILED;
-    else if (r->done >= target && ended)
+    else if (saved || (r->done >= target && ended))
         r->at = BT_SWEEP_REACHED;
     return BT_OK;
 }
