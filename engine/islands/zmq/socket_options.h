@@ -11,20 +11,22 @@
 typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
 
 /* not 0: libzmq refused one. The hub's queues hold so few frames that 64 islands stay below 128 MB; a
- * connection without a sign of life for 3 s is closed, and made anew by the island.
+ * connection whose other end has vanished is closed after seconds, and made anew by the island.
  *
- * libzmq 4.3.4 aborts the process (stream_engine_base.cpp: !_io_error) when its own heartbeat is due on a
- * connection that broke while the queue of received frames was full. So the island's queue has no limit (what a
- * hub sends unasked is a ping each half second), and the hub, whose queues must have one, sends no heartbeats
- * but answers those of the islands, which also tell it when to give up. */
+ * The system's keep-alives find that out, not libzmq's heartbeats: libzmq 4.3.4 aborts the process
+ * (stream_engine_base.cpp: !_io_error) when a heartbeat is due, or one that has come is to be answered, on a
+ * connection that broke while the queue of received frames was full. The island's queue has no limit: what a hub
+ * sends unasked is a ping each half second. */
 static inline int bt_zmq_options(void *socket, bt_zmq_end end) {
     const struct {
         int option, value;
     } all[] = {{ZMQ_SNDHWM, 4},
                {ZMQ_RCVHWM, end == BT_ZMQ_HUB ? 4 : 0},
-               {ZMQ_HEARTBEAT_IVL, end == BT_ZMQ_HUB ? 0 : 500},
-               {ZMQ_HEARTBEAT_TIMEOUT, 3000},
-               {ZMQ_HEARTBEAT_TTL, 3000},
+               {ZMQ_TCP_KEEPALIVE, 1},
+               {ZMQ_TCP_KEEPALIVE_IDLE, 1},
+               {ZMQ_TCP_KEEPALIVE_INTVL, 1},
+               {ZMQ_TCP_KEEPALIVE_CNT, 3},
+               {ZMQ_TCP_MAXRT, 10000}, /* ms: data that nobody acknowledges */
                {ZMQ_HANDSHAKE_IVL, 5000},
                {ZMQ_LINGER, 0}};
     const int64_t largest = BT_ISLAND_FRAME + 4096; /* CURVE adds its own head to a frame */
