@@ -71,7 +71,29 @@ static bool same_mesh(const bt_layout *a, const bt_layout *b) {
     return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->zero == b->zero;
 }
 
-void bt_layout_why(const bt_layouts *l, bt_text *out) {
+/* what its virtual stages are worth, beside the same mesh without them */
+static void why_virtual(const bt_layouts *l, bt_text *out) {
+    char less[32], waits[32], instead[32];
+    const bt_layout *best = &l->at[0], *one = NULL;
+    for (size_t i = 1; i < l->n; i++) {
+        const bt_layout *x = &l->at[i];
+        if (x->fits && x->virtual_stages == 1 && same_mesh(best, x) &&
+            (!one || bt_layout_step_s(x) < bt_layout_step_s(one)))
+            one = x;
+    }
+    if (best->virtual_stages <= 1 || !one) return;
+    bt_text_printf(
+        out,
+        "; with one chunk of layers a stage instead of %d it takes %s more, and waits %s, not %s",
+        best->virtual_stages,
+        bt_metric_format(less, sizeof less, 1e3 * (bt_layout_step_s(one) - bt_layout_step_s(best)),
+                         BT_UNIT_MS),
+        bt_metric_format(waits, sizeof waits, 1e3 * one->time.step.phase_s[BT_PH_WAIT], BT_UNIT_MS),
+        bt_metric_format(instead, sizeof instead, 1e3 * best->time.step.phase_s[BT_PH_WAIT],
+                         BT_UNIT_MS));
+}
+
+static void why_mesh(const bt_layouts *l, bt_text *out) {
     char words[160], ms[32];
     const bt_layout *best = &l->at[0], *other = NULL;
     for (size_t i = 1; i < l->n && !other; i++)
@@ -99,6 +121,11 @@ void bt_layout_why(const bt_layouts *l, bt_text *out) {
         bt_text_printf(out, ", which spends %s more on %s",
                        bt_metric_format(ms, sizeof ms, 1e3 * most, BT_UNIT_MS),
                        bt_phases[phase].title);
+}
+
+void bt_layout_why(const bt_layouts *l, bt_text *out) {
+    why_mesh(l, out);
+    why_virtual(l, out);
 }
 
 /* ---- as settings ----------------------------------------------------------------------------- */

@@ -148,11 +148,14 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
            p->cfg.batch_tokens,
            bt_metric_format(buf, sizeof buf, (double)bt_run_cfg_tokens(&p->cfg), BT_UNIT_COUNT));
     printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)bt_run_cfg_tokens(&p->cfg));
+    char chunks[32] = "";
+    if (p->cfg.virtual_stages > 1)
+        snprintf(chunks, sizeof chunks, " (%" PRId64 " virtual)", p->cfg.virtual_stages);
     printf(
-        "layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64
+        "layout     %d rank%s: pp %d%s x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64
         " micro-batch%s of %" PRId64 " sequence%s a step\n",
-        p->ranks, p->ranks == 1 ? "" : "s", mesh->pp, mesh->dp_replicate, mesh->dp_shard, mesh->tp,
-        p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
+        p->ranks, p->ranks == 1 ? "" : "s", mesh->pp, chunks, mesh->dp_replicate, mesh->dp_shard,
+        mesh->tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
         p->cfg.micro_batch == 1 ? "" : "s");
 }
 

@@ -179,6 +179,9 @@ const char *bt_elastic_tell(const bt_run_cfg *c, char *buf, size_t size) {
         if (axes[i].n == 1) continue;
         at += (size_t)snprintf(buf + at, size - at, "%s%s %" PRId64, between, axes[i].name,
                                axes[i].n);
+        if (i == 1 && c->virtual_stages > 1 && at < size)
+            at += (size_t)snprintf(buf + at, size - at, " (%" PRId64 " virtual)",
+                                   c->virtual_stages);
         between = " x ";
     }
     if (c->zero > 0 && at < size) snprintf(buf + at, size - at, ", zero %" PRId64, c->zero);

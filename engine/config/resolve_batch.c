@@ -215,22 +215,23 @@ static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
                        "micro-batches (use parallel.balance=even)",
                        c->virtual_stages, c->balance);
     if (micros % (dp * c->pp) == 0) return BT_OK;
-    if (c->reproducible)
-        return bt_fail(
-            err, BT_ARG,
-            "--virtual-stages %" PRId64 ": %" PRId64 " units a step (train.unit %" PRId64
-            ") are not a multiple of %" PRId64
-            " for each data-parallel rank, one a pipeline stage (use another train.unit, "
-            "the same for every run to be compared, or --batch-tokens %s)",
-            c->virtual_stages, micros, c->unit, c->pp,
-            bt_multiples(buf, sizeof buf, c->batch_tokens, dp * c->pp * c->unit * c->seq_len));
-    return bt_fail(err, BT_ARG,
-                   "--virtual-stages %" PRId64 ": %" PRId64
-                   " micro-batches of a rank are not a multiple of the %" PRId64
-                   " pipeline stages (use --accum %s, or --batch-tokens %" PRId64 ")",
-                   c->virtual_stages, c->accum, c->pp,
-                   bt_multiples(buf, sizeof buf, c->accum, c->pp),
-                   (c->accum + c->pp - 1) / c->pp * c->pp * c->micro_batch * dp * c->seq_len);
+    const int64_t per_rank = (micros + dp - 1) / dp, round = dp * c->pp * c->seq_len,
+                  mine = sequences / dp;
+    char other[48] = "";
+    if (!c->reproducible && mine % c->pp == 0)
+        snprintf(other, sizeof other, "--micro-batch %" PRId64 ", or ",
+                 bt_divisor_below(mine / c->pp, c->micro_batch));
+    return bt_fail(
+        err, BT_ARG,
+        "--virtual-stages %" PRId64 ": %" PRId64 " %s%s of a rank %s no multiple of the "
+        "%" PRId64 " pipeline stages (use %s--batch-tokens %s%s)",
+        c->virtual_stages, per_rank, c->reproducible ? "unit" : "micro-batch",
+        per_rank == 1     ? ""
+        : c->reproducible ? "s"
+                          : "es",
+        per_rank == 1 ? "is" : "are", c->pp, other,
+        bt_multiples(buf, sizeof buf, c->batch_tokens, round * c->micro_batch),
+        c->reproducible ? ", or another train.unit, the same for every run to be compared" : "");
 }
 
 static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {

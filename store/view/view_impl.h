@@ -84,7 +84,7 @@ typedef struct bt_summary {
     int n_attempts;
     bool whole; /* of settings and facts */
     double created_s;
-    double lr, data_tokens, batch_tokens, seq_len, zero;
+    double lr, data_tokens, batch_tokens, seq_len, zero, virtual_stages;
     int64_t events_at, best_val_step, ckpt_step;
     char failure[320], stall[320], asked[320], reason[320];
     double failure_s;

@@ -26,6 +26,7 @@ static bool on_setting(void *ctx, const bt_row *r) {
     if (strcmp(key, "optim.lr") == 0) s->lr = number_of(r, 1);
     if (strcmp(key, "model.seq_len") == 0) s->seq_len = number_of(r, 1);
     if (strcmp(key, "mesh.zero") == 0) s->zero = number_of(r, 1);
+    if (strcmp(key, "parallel.virtual_stages") == 0) s->virtual_stages = number_of(r, 1);
     if (strcmp(key, "train.batch_tokens") == 0) s->batch_tokens = number_of(r, 1);
     return true;
 }
@@ -64,6 +65,7 @@ static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
     BT_TRY(bt_vq_rows(m,
                       "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('model.preset', "
                       "'data.path', 'optim.schedule', 'optim.lr', 'model.seq_len', 'mesh.zero', "
+                      "'parallel.virtual_stages', "
                       "'train.batch_tokens')",
                       run, NULL, 0, on_setting, s, err));
     BT_TRY(bt_vq_rows(m,
@@ -114,6 +116,7 @@ static bt_code refresh(bt_view *v, bt_summary *s, bt_err *err) {
                           .batch_tokens = NAN,
                           .seq_len = NAN,
                           .zero = NAN,
+                          .virtual_stages = NAN,
                           .failure_s = NAN};
         snprintf(s->run, sizeof s->run, "%s", h->run);
     }
@@ -194,9 +197,12 @@ static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summar
                           r->rank[i].tp};
         for (int a = 0; a < 4; a++) most[a] = at[a] > most[a] ? at[a] : most[a];
     }
-    for (int a = 0; a < 4; a++) /* coordinates count from 0 */
+    for (int a = 0; a < 4; a++) { /* coordinates count from 0 */
         if (most[a] > 0)
             n += snprintf(text + n, size - (size_t)n, ", %s %d", axes[a].name, most[a] + 1);
+        if (a == 0 && most[a] > 0 && s->virtual_stages > 1)
+            n += snprintf(text + n, size - (size_t)n, " (%.0f virtual)", s->virtual_stages);
+    }
     if (most[2] > 0 && s->zero > 0) snprintf(text + n, size - (size_t)n, " (ZeRO %.0f)", s->zero);
     chip(h, "layout", text);
 }

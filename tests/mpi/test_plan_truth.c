@@ -62,6 +62,7 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         {"--zero", "3", "--set", "parallel.gather=step"},
         {"--tp", "2"},
         {"--pp", "2"},
+        {"--pp", "2", "--virtual-stages", "2"},
         {"--set", "train.reproducible=true", "--set", "train.unit=4"},
         {"--zero", "2", "--optimizer", "lion"},
         {"--set", "optim.states=log8"},

@@ -222,6 +222,25 @@ static void chips_and_progress(void **state) {
     bt_db_close(db);
 }
 
+/* two stages of two chunks of layers each, two replicas */
+static void virtual_stages_are_told_beside_the_pipeline(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db, "UPDATE run_doc SET config = '{\"parallel.virtual_stages\":{\"value\":2}}'; "
+                "UPDATE rank SET pp = rank / 2, dp_replicate = rank % 2");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    OK(bt_view_load(v, &a, err));
+    const char *layout = "";
+    for (int i = 0; i < v->head.n_chips; i++)
+        if (strcmp(v->head.chip[i].name, "layout") == 0) layout = v->head.chip[i].text;
+    assert_string_equal(layout, "4 ranks x 2 threads, pp 2 (2 virtual), dp 2");
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void settings_and_facts_are_listed(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -282,6 +301,7 @@ int main(void) {
         TEST(paused_and_stopped_runs_go_on_by_command),
         TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
         TEST(chips_and_progress),
+        TEST(virtual_stages_are_told_beside_the_pipeline),
         TEST(settings_and_facts_are_listed),
         TEST(samples_are_shown_newest_first),
     };

@@ -101,6 +101,14 @@ static void test_model_parallel_sizes_are_kept(void **state) {
     gives(1, 3, "2 ranks: tp 2"); /* one halving away */
 }
 
+static void test_virtual_stages_stay_where_they_fit(void **state) {
+    (void)state;
+    RUN(4, "--pp", "2", "--virtual-stages", "2", "--batch-tokens", "4096");
+    gives(1, 8, "8 ranks: pp 2 (2 virtual) x dp 4");
+    gives(32, 32, "32 ranks: pp 2 x dp 16"); /* one micro-batch each */
+    gives(1, 1, "1 rank");
+}
+
 static void test_zero_stays(void **state) {
     (void)state;
     RUN(4, "--zero", "3", "--batch-tokens", "4096");
@@ -210,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_hosts_alive),
         cmocka_unit_test(test_data_parallel_shrinks_and_grows),
         cmocka_unit_test(test_model_parallel_sizes_are_kept),
+        cmocka_unit_test(test_virtual_stages_stay_where_they_fit),
         cmocka_unit_test(test_zero_stays),
         cmocka_unit_test(test_a_layout_can_be_asked_for),
         cmocka_unit_test(test_what_follows_from_the_ranks),

@@ -162,6 +162,17 @@ static void test_gradients(void **state) {
     assert_int_equal(c.grad, BT_GRAD_INT8);
 }
 
+/* as many micro-batches as stages, or a multiple, where nobody says how many */
+static void test_micro_batches_of_virtual_stages(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(3, "--pp", "3", "--virtual-stages", "2", "--batch-tokens", "4608"),
+                     BT_OK);
+    assert_int_equal(c.accum % 3, 0);
+    assert_int_equal(SETTLE(6, "--pp", "3", "--virtual-stages", "2", "--batch-tokens", "4608"),
+                     BT_OK);
+    assert_int_equal(c.accum % 3, 0);
+}
+
 static void test_ranks(void **state) {
     (void)state;
     assert_int_equal(READ("--seed", "1"), BT_OK);
@@ -201,6 +212,20 @@ static void test_refusals(void **state) {
     says(SETTLE(1, "--micro-batch", "4", "--accum", "2", "--batch-tokens", "4096"),
          "micro_batch 4 x accum 2 = 8 sequences, but a rank's step has 16 (use --accum 4, or "
          "--batch-tokens 2048)");
+    says(SETTLE(1, "--virtual-stages", "2"),
+         "--virtual-stages 2 without a pipeline (use --pp 2 or more");
+    says(SETTLE(2, "--pp", "2", "--virtual-stages", "4"),
+         "--virtual-stages 4: 2 pipeline stages x 4 are more than the 6 layers of the model (use "
+         "--virtual-stages 3)");
+    says(SETTLE(2, "--pp", "2", "--virtual-stages", "2", "--micro-batch", "16"),
+         "--virtual-stages 2: 1 micro-batch of a rank is no multiple of the 2 pipeline stages (use "
+         "--micro-batch 8, or --batch-tokens 8192)");
+    says(SETTLE(2, "--pp", "2", "--virtual-stages", "2", "--set", "train.reproducible=true",
+                "--set", "train.unit=16"),
+         "1 unit of a rank is no multiple of the 2 pipeline stages (use --batch-tokens 8192, or "
+         "another train.unit");
+    says(SETTLE(2, "--pp", "2", "--virtual-stages", "2", "--balance", "auto"),
+         "--virtual-stages 2 with parallel.balance=auto");
     says(SETTLE(1, "--batch-tokens", "0"), "needs train.micro_batch and train.accum");
     says(SETTLE(1, "--micro-batch", "60000", "--accum", "60000"), "above 1e9 tokens");
     says(SETTLE(1, "--set", "model.heads=5"),
@@ -461,6 +486,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_ramps),
+        cmocka_unit_test(test_micro_batches_of_virtual_stages),
         cmocka_unit_test(test_unequal_shares),
         cmocka_unit_test(test_small_vocab_without_bytes),
         cmocka_unit_test(test_operations_of_fine_tuning),
