@@ -4,10 +4,10 @@
     tests/bench/plan_bubbles.py                       a table as Markdown, half a minute a preset
     tests/bench/plan_bubbles.py --presets base --more '8x1;1Gbit,50us;8GiB;16'      further clusters: HOSTSxRANKS;link;memory;sequences
 
-A row is the fastest layout that fits. `fill` is the textbook's (P-1)/(m+P-1) of it; `waiting` all that stages wait for each other, messages and
-uneven stages included (bubble_frac); `interleaved` by how much a step would be shorter at most if each stage held two blocks of layers
-(arXiv:2104.04473, section 2.2.2: filling costs half, twice as many messages, which are taken to be free here). `without` is the fastest
-layout without a pipeline that fits; "none": memory forces the pipeline.
+A row is the fastest layout that fits. `fill` is the textbook's (P-1)/(v m+P-1) of it, v chunks of layers a stage (virtual stages,
+arXiv:2104.04473, section 2.2); `waiting` all that stages wait for each other, messages and uneven stages included (bubble_frac); `one chunk`
+by how much longer the fastest layout without virtual stages takes. `without` is the fastest layout without a pipeline that fits; "none": memory
+forces the pipeline.
 """
 
 import argparse
@@ -42,17 +42,18 @@ def row(preset, cluster, store):
     x, why = simulate(preset, cluster, store)
     if not x:
         return f"| {preset} | {cluster.replace(';', ', ')} | none: {why[:70]} | | | | | |"
-    p, m = x["pp"], x["accum"]
-    fill = (p - 1) / (m + p - 1)
-    half = (p - 1) / (2 * m + p - 1)
-    saved = 1 - (1 - fill) / (1 - half)
-    without = "it has none"
+    p, m, v = x["pp"], x["accum"], x["virtual_stages"]
+    fill = (p - 1) / (v * m + p - 1)
+    without, one = "it has none", "it has one"
     if p > 1:
         y, _ = simulate(preset, cluster, store, ["--pp", "1"])
         without = f"{100 * (y['step_ms'] / x['step_ms'] - 1):+.0f} %" if y else "none"
-    dp = x["dp_replicate"] * x["dp_shard"]
-    return (f"| {preset} | {cluster.replace(';', ', ')} | pp {p} x dp {dp} (ZeRO-{x['zero']}) x tp {x['tp']}, {m} x {x['micro_batch']} | {100 * fill:.1f} % | "
-            f"{100 * x['bubble_frac']:.1f} % | {100 * x['comm_exposed_ms'] / x['step_ms']:.0f} % | {100 * saved:.1f} % | {without} |")
+    if v > 1:
+        y, _ = simulate(preset, cluster, store, ["--virtual-stages", "1"])
+        one = f"{100 * (y['step_ms'] / x['step_ms'] - 1):+.1f} %"
+    dp, chunks = x["dp_replicate"] * x["dp_shard"], f" ({v} virtual)" if v > 1 else ""
+    return (f"| {preset} | {cluster.replace(';', ', ')} | pp {p}{chunks} x dp {dp} (ZeRO-{x['zero']}) x tp {x['tp']}, {m} x {x['micro_batch']} | {100 * fill:.1f} % | "
+            f"{100 * x['bubble_frac']:.1f} % | {100 * x['comm_exposed_ms'] / x['step_ms']:.0f} % | {one} | {without} |")
 
 
 def main():
@@ -62,7 +63,7 @@ def main():
     p.add_argument("--store", default=None)
     a = p.parse_args()
     store = a.store or os.path.join(tempfile.mkdtemp(), "plan.db")
-    print("| preset | cluster, link, memory, sequences | first layout | fill | waiting | exchange | interleaved, at most | without a pipeline |")
+    print("| preset | cluster, link, memory, sequences | first layout | fill | waiting | exchange | one chunk | without a pipeline |")
     print("|---|---|---|---|---|---|---|---|")
     for preset in a.presets.split(","):
         for cluster in CLUSTERS + a.more:

@@ -166,27 +166,49 @@ int bt_slice_chunks(bt_model_slice slice) {
     return slice.pp_size > 1 && slice.virtual_stages > 1 ? slice.virtual_stages : 1;
 }
 
-/* The last stage has the head besides its layers: of all numbers of layers for it the one that
- * makes the slowest stage fastest. */
-static bt_layer_run run_of(const bt_model_cfg *c, int stages, int stage) {
-    if (stages <= 1) return (bt_layer_run){0, c->L};
+/* of a forward and a backward pass, in layers */
+static double head_work(const bt_model_cfg *c) {
     bt_model_counts n = bt_model_count(c);
-    double head = n.flop_head * c->L / (n.flop_linear + n.flop_attention), best = INFINITY;
-    int others = stages - 1, last = 1;
-    for (int k = 1; k <= c->L - others; k++) {
+    return n.flop_head * c->L / (n.flop_linear + n.flop_attention);
+}
+
+/* The last stage has the head besides its layers: of all numbers of layers for it the one that makes
+ * the slowest stage fastest. At least one for each of its chunks, and for each of the others'. */
+static int last_stage_layers(const bt_model_cfg *c, int stages, int chunks, double head) {
+    double best = INFINITY;
+    int others = stages - 1, last = chunks;
+    for (int k = chunks; k <= c->L - others * chunks; k++) {
         int most = (c->L - k + others - 1) / others;
         double slowest = fmax((double)most, (double)k + head);
         if (slowest < best) best = slowest, last = k;
     }
-    int64_t rest = c->L - last;
-    if (stage == others) return (bt_layer_run){(int)rest, last};
-    int first = (int)(rest * stage / others);
-    return (bt_layer_run){first, (int)(rest * (stage + 1) / others) - first};
+    return last;
 }
 
+/* of n layers in so many equal runs those before run k */
+static int before(int n, int runs, int k) { return (int)((int64_t)n * k / runs); }
+
+/* of the last stage's layers those before its chunk k: as many with the head as make its work that of the
+ * stage's other chunks */
+static int last_before(int n, int chunks, int k, double head) {
+    const double even = (n + head) / chunks - head;
+    const int with_head = chunks == 1 ? n : even > 1 ? (int)even : 1;
+    return k == chunks ? n : chunks == 1 ? 0 : before(n - with_head, chunks - 1, k);
+}
+
+/* Layers go round by round to the chunks of the stages. */
 bt_layer_run bt_slice_chunk(const bt_model_cfg *c, bt_model_slice slice, int chunk) {
-    return run_of(c, slice.pp_size * bt_slice_chunks(slice),
-                  chunk * slice.pp_size + slice.pp_stage);
+    const int chunks = bt_slice_chunks(slice), others = slice.pp_size - 1;
+    if (others < 1) return (bt_layer_run){0, c->L};
+    const double head = head_work(c);
+    const int last = last_stage_layers(c, slice.pp_size, chunks, head), rest = c->L - last,
+              runs = chunks * others, at = chunk * others + slice.pp_stage,
+              begun = last_before(last, chunks, chunk, head),
+              ended = last_before(last, chunks, chunk + 1, head);
+    if (slice.pp_stage == others)
+        return (bt_layer_run){before(rest, runs, (chunk + 1) * others) + begun, ended - begun};
+    const int first = before(rest, runs, at);
+    return (bt_layer_run){begun + first, before(rest, runs, at + 1) - first};
 }
 
 int bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
