@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The modes of fine-tuning in layouts that divide the model: preferences, classes, learning from a teacher and from a file of its logits have
-# the bits of one rank with --tp, --pp and both, go on from either in another layout, and after a kill. A teacher is wider than its student.
+# the bits of one rank with --tp, --pp, virtual stages and both, go on from either in another layout, and after a kill. A teacher is wider than its student.
 # timeout: 300
 # mpi: 4
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-shape=(--preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
+shape=(--preset nano --set model.layers=4 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
        --seq-len 192 --batch-tokens 768 --threads 1 --ranks 1 --set train.eval_tokens=384 --eval-every 1000000 --data synth:chain --steps 3)
 ok train "${shape[@]}" --name base
 ok train "${shape[@]}" --name wide --seed 2 --set model.linear=dense --set model.d_model=48 --set model.heads=4 --set model.d_ff=80
@@ -40,7 +40,7 @@ for mode in preferences classes classes_lora teacher logits; do
         losses $mode-$layout | cmp -s - want || fault "$mode, $layout: $(losses $mode-$layout | head -4) | $(head -4 want)"
         judged $mode-$layout | cmp -s - judged || fault "$mode, $layout: $(judged $mode-$layout | tail -1) | $(tail -1 judged)"
     done
-    killed $mode-killed "${words[@]}" --ranks 2 --pp 2
+    killed $mode-killed "${words[@]}" --ranks 2 --pp 2 --virtual-stages 2
     losses $mode-killed | cmp -s - want || fault "$mode, killed and resumed: $(losses $mode-killed)"
     # in another order of the sums it is near
     ok train "${words[@]}" --set train.reproducible=false --precision fp32 --set train.grad=float --ranks 1 --name $mode-free
