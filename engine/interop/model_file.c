@@ -98,10 +98,14 @@ bt_code bt_model_file_complete(bt_model_file *s,
     bt_code code = BT_OK;
     for (size_t i = 0; i < s->params.n; i++)
         if (!s->places[i].stored) name_some(&list, s->params.tensors[i].name, &n);
+    const char *other = NULL; /* a name that may be the missing one's */
+    for (size_t i = 0; n > 0 && i < s->stored.n && !other; i++)
+        if (!s->stored.at[i].used && !extra(s, s->stored.at[i].name)) other = s->stored.at[i].name;
     if (n > 0)
-        code = bt_fail(err, BT_FORMAT, "%zu tensor%s of the model %s missing: %s%s", n,
+        code = bt_fail(err, BT_FORMAT, "%zu tensor%s of the model %s missing: %s%s%s%s%s", n,
                        n > 1 ? "s" : "", n > 1 ? "are" : "is", bt_text_str(&list),
-                       n > 3 ? ", ..." : "");
+                       n > 3 ? ", ..." : "", other ? " (the file has '" : "", other ? other : "",
+                       other ? "', which is none of them)" : "");
     bt_text_clear(&list);
     n = 0;
     for (size_t i = 0; code == BT_OK && i < s->stored.n; i++) {

@@ -304,7 +304,35 @@ void bt_form_release(bt_form *f) { bt_chat_encoder_release(&f->encoder); }
 
 int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFERENCE ? 2 : 1; }
 
-bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
+/* the form whose own field an object has; NULL: none's */
+static const char *looks_like(const json_t *o, bt_form_kind *kind) {
+    static const struct {
+        const char *field, *name;
+        bt_form_kind kind;
+    } rows[] = {{"rejected", "preference", BT_FORM_PREFERENCE},
+                {"conversations", "sharegpt", BT_FORM_SHAREGPT},
+                {"messages", "messages", BT_FORM_MESSAGES},
+                {"instruction", "alpaca", BT_FORM_ALPACA},
+                {"label", "label", BT_FORM_LABEL},
+                {"text", "completion", BT_FORM_COMPLETION}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        *kind = rows[i].kind;
+        if (json_object_get(o, rows[i].field)) return rows[i].name;
+    }
+    return NULL;
+}
+
+/* where the line is of another form than was said, which one */
+static bt_code with_hint(const bt_form *f, const json_t *o, bt_code code, bt_err *err) {
+    bt_form_kind kind;
+    const char *name = looks_like(o, &kind);
+    bt_err said = *err;
+    if (code != BT_FORMAT || !name || kind == f->cfg.kind || !strstr(said.msg, "is missing"))
+        return code;
+    return bt_fail(err, code, "%.180s (it looks like data.form=%s)", said.msg, name);
+}
+
+static bt_code encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
     const bool pair = f->cfg.kind == BT_FORM_PREFERENCE;
     if (f->cfg.kind == BT_FORM_COMPLETION) return completion(f, object, out, err);
     if (f->cfg.kind == BT_FORM_LABEL) return labelled(f, object, out, err);
@@ -319,6 +347,12 @@ bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids 
     for (int i = 0; i < 2; i++) bt_text_release(&c->joined[i]);
     free(c);
     return code;
+}
+
+bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    bt_code code = with_hint(f, object, encode(f, object, which, out, &why), &why);
+    return code == BT_OK ? BT_OK : bt_fail(err, code, "%s", why.msg);
 }
 
 uint64_t bt_form_hash(const bt_form_cfg *cfg) {

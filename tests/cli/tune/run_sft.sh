@@ -140,6 +140,12 @@ says "name the one that is like it with --set data.template=NAME"
 ok train "${on[@]}" --init-from foreign --set data.template=phi3 --name phi
 [ "$(template "${on[@]}" --init-from phi)" = phi3 ] || fault "a base that conversed in phi3 goes on in '$(template "${on[@]}" --init-from phi)'"
 
+cp -r "$golden" renamed
+LC_ALL=C sed -i 's/self_attn.q_proj.weight/self_attn.q_proX.weight/' renamed/model.safetensors
+code 6 train "${on[@]}" --init-from renamed
+says "missing: layers.0.attn_q"
+says "(the file has 'model.layers.0.self_attn.q_proX.weight', which is none of them)"
+
 code 3 train "${one[@]}" --data chat.jsonl --teacher nowhere
 says "tune.teacher: 'nowhere' is neither a path nor a run: "
 

@@ -210,6 +210,8 @@ static void lines_that_are_not_of_the_form(void **state) {
     refused(BT_FORM_ALPACA, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"q\"]]}",
             "field 'history': entry 1 is not a pair");
     refused(BT_FORM_MESSAGES, "{\"text\": \"x\"}", "field 'messages' is missing");
+    refused(BT_FORM_MESSAGES, "{\"instruction\": \"x\"}", "(it looks like data.form=alpaca)");
+    refused(BT_FORM_COMPLETION, "{\"messages\": []}", "(it looks like data.form=messages)");
     refused(BT_FORM_MESSAGES, "{\"messages\": \"x\"}", "field 'messages' is not a list");
     refused(BT_FORM_MESSAGES, "{\"messages\": []}", "has no question");
     refused(BT_FORM_MESSAGES, "{\"messages\": [{\"content\": \"x\"}]}", "message 1 has no 'role'");
