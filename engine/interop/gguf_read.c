@@ -63,7 +63,10 @@ static bt_code find_arch(reader *r, bt_err *err) {
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         r->arch = bt_arch_at((bt_arch)a)->gguf;
         r->s->arch = (bt_arch)a;
-        if (strcmp(name, r->arch) == 0) return BT_OK;
+        if (strcmp(name, r->arch) == 0) {
+            bt_text_release(&known);
+            return BT_OK;
+        }
         bt_text_printf(&known, "%s%s", a ? ", " : "", r->arch);
     }
     bt_code code = bt_fail(err, BT_UNSUPPORTED,

@@ -42,11 +42,11 @@ static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int 
     }
 }
 
-/* AdamW over all of a model's tensors; the spans are the model's for as long as the program runs */
-static inline bt_optim *model_optim(bt_model *m) {
+/* AdamW over all of a model's tensors; *of: its spans, to be freed after it */
+static inline bt_optim *model_optim(bt_model *m, bt_optim_span **of) {
     const bt_params *p = bt_model_params(m);
     const bt_optim_cfg cfg = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
-    bt_optim_span *spans = calloc(p->n, sizeof *spans);
+    bt_optim_span *spans = *of = calloc(p->n, sizeof *spans);
     bt_optim *o = NULL;
     bt_err err = BT_ERR_INIT;
     assert_non_null(spans);

@@ -21,7 +21,8 @@ static void ten_losses(bt_norm_kind norm, int B, const double *want, double tole
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_optim *o = model_optim(m);
+    bt_optim_span *spans;
+    bt_optim *o = model_optim(m, &spans);
     bt_model_init_weights(m, 1);
     bt_model_quantise(m);
     chain data = {.seed = 1, .V = 256};
@@ -34,6 +35,7 @@ static void ten_losses(bt_norm_kind norm, int B, const double *want, double tole
             fail_msg("step %d: loss %.6f, PyTorch %.6f", step, got, want[step]);
     }
     bt_optim_destroy(o);
+    free(spans);
     bt_model_destroy(m);
 }
 

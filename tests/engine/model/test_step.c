@@ -91,6 +91,7 @@ static bt_model_cfg odd(bt_norm_kind norm, bt_linear_kind linear) {
 typedef struct run {
     bt_model *m;
     bt_optim *o;
+    bt_optim_span *spans;
     chain data;
     int32_t inputs[B * ODD_T], targets[B * ODD_T];
     int64_t t;
@@ -109,7 +110,7 @@ static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
                         .n_threads = bt_threads_count(),
                         .grad_int8 = grad_int8};
     if (bt_model_create(&r->m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    r->o = model_optim(r->m);
+    r->o = model_optim(r->m, &r->spans);
     bt_model_init_weights(r->m, 1);
     bt_model_quantise(r->m);
     r->data = (chain){.seed = 1, .V = c->V};
@@ -121,6 +122,7 @@ static double run_step(run *r, float lr) {
 
 static void run_end(run *r) {
     bt_optim_destroy(r->o);
+    free(r->spans);
     bt_model_destroy(r->m);
 }
 
