@@ -7,13 +7,11 @@ import {
   accessible,
   env,
   harmless,
-  killAll,
-  launch,
   newContext,
   newPage,
-  problems,
   serve,
   sql,
+  tested,
   token,
 } from "./browser_kit.mjs";
 
@@ -191,31 +189,24 @@ async function searchAndPrint(order) {
   assert((await drawn()) < drawnMost, "after printing the list is as before");
 }
 
-const browser = await launch();
-const clock = setTimeout(() => {
-  console.error("out of time");
-  process.exit(1);
-}, 160000);
-try {
-  const { port } = await serve(0);
-  const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
-  page = await newPage(context, "many runs");
-  await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
-  await row(nameOf(0)).waitFor();
-  await page.getByText(`${total} of ${total} runs`).waitFor();
-  const order = Array.from({ length: total }, (none, i) => nameOf(i));
-  await rowsComeAsItScrolls(order);
-  await jumps(order);
-  await focusSurvives(order);
-  await newRunKeepsPlace(order);
-  await rangesByShift(order);
-  await searchAndPrint(order);
-  await accessible(page, "500 runs");
-  await harmless(page, "500 runs");
-  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
-  console.log("500 runs scroll as twenty");
-} finally {
-  clearTimeout(clock);
-  killAll();
-  await browser.close();
-}
+await tested(
+  async (browser) => {
+    const { port } = await serve(0);
+    const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
+    page = await newPage(context, "many runs");
+    await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
+    await row(nameOf(0)).waitFor();
+    await page.getByText(`${total} of ${total} runs`).waitFor();
+    const order = Array.from({ length: total }, (none, i) => nameOf(i));
+    await rowsComeAsItScrolls(order);
+    await jumps(order);
+    await focusSurvives(order);
+    await newRunKeepsPlace(order);
+    await rangesByShift(order);
+    await searchAndPrint(order);
+    await accessible(page, "500 runs");
+    await harmless(page, "500 runs");
+  },
+  "500 runs scroll as twenty",
+  { seconds: 160 },
+);

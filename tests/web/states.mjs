@@ -7,13 +7,11 @@ import {
   drawn,
   end,
   env,
-  killAll,
-  launch,
   newContext,
   newPage,
-  problems,
   serve,
   start,
+  tested,
   token,
 } from "./browser_kit.mjs";
 
@@ -129,29 +127,18 @@ async function linksOfBefore() {
   await says(/no run 'third'/, "a comparison of runs that are gone");
 }
 
-const browser = await launch();
-const clock = setTimeout(() => {
-  console.error("out of time");
-  process.exit(1);
-}, 100000);
-try {
-  const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
-  page = await newPage(context, "states");
-  await noDatabase();
-  await serverGoes();
-  await tokenChanges("runs", "#runs tr[data-run=base]");
-  await tokenChanges("run/base/overview", "figure canvas");
-  await runGoes();
-  await linksOfBefore();
-  const refused = /status of (401|404)/; // the browser's own words on an answer that is a refusal
-  assert.deepEqual(
-    problems.filter((text) => !refused.test(text)),
-    [],
-    "console errors, policy violations or serious findings",
-  );
-  console.log("each state is one sentence");
-} finally {
-  clearTimeout(clock);
-  killAll();
-  await browser.close();
-}
+// expected: the browser's own words on an answer that is a refusal
+await tested(
+  async (browser) => {
+    const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
+    page = await newPage(context, "states");
+    await noDatabase();
+    await serverGoes();
+    await tokenChanges("runs", "#runs tr[data-run=base]");
+    await tokenChanges("run/base/overview", "figure canvas");
+    await runGoes();
+    await linksOfBefore();
+  },
+  "each state is one sentence",
+  { expected: /status of (401|404)/, seconds: 100 },
+);
