@@ -1,5 +1,7 @@
-# embed.cmake - files to a C table of gzip bytes, and of the plain ones for clients without gzip:  cmake -DOUT=assets.c -DNAME=bt_assets -DLIST="path|type|file;..." [-DZOPFLI=program] -P embed.cmake
-# Runs at build time with cmake and gzip alone (zopfli, where it is installed, finds gzip bytes 3 % fewer); the program needs neither Node nor the files at run time.
+# embed.cmake - files to a C table of gzip bytes, and of the plain ones for clients without gzip:
+#     cmake -DOUT=assets.c -DNAME=bt_assets -DLIST="path|type|file;..." [-DZOPFLI=program] -P embed.cmake
+# Runs at build time with cmake and gzip alone; zopfli, where it is installed, compresses to 3 % fewer bytes of gzip. The program
+# needs neither Node nor the files at run time.
 function(bytes_of file out)
   file(READ ${file} hex HEX)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")

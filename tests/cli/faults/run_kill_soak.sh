@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Something of a run is killed every EVERY seconds (30) for LASTS seconds (600): a rank or mpirun, drawn by SEED; with ANYTHING=1 also the
-# supervisor, or all of them, after which the run is resumed by hand. No recorded step is lost, every loss has the bits of a calm run, and nothing is left behind; prints the goodput.
+# supervisor, or all of them, after which the script resumes the run. No recorded step is lost, every loss has the bits of a calm run,
+# and nothing is left behind; prints the goodput.
 # timeout: 7200
 # soak: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
