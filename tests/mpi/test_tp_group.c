@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +54,10 @@ static void gathers(bt_tp_group *t, size_t rows) {
     float *c = calloc(rows * COLS, sizeof *c);
     for (size_t i = first * COLS; i < end * COLS; i++) b[i] = c[i] = value(i, me);
     bt_tp_rows both[] = {{a, 5}, {c, COLS * sizeof(float)}}, one = {b, COLS * sizeof(float)};
+    uint64_t before = bt_comm_bytes_wire();
     t->all_gather_rows(t, both, 2, rows);
+    assert_true(bt_comm_bytes_wire() - before ==
+                (uint64_t)(n - 1) * (end - first) * (5 + COLS * sizeof(float)));
     t->all_gather_rows(t, &one, 1, rows);
     for (int k = 0; k < n; k++) {
         for (size_t r = bt_tp_first_row(rows, k, n); r < bt_tp_first_row(rows, k + 1, n); r++) {
@@ -152,6 +156,36 @@ static void exchanges(bool messages) {
     bt_tp_group_destroy(t);
 }
 
+/* the lines of this process's map that hold the word */
+static int mapped(const char *word) {
+    char line[4400];
+    int found = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) found += strstr(line, word) != NULL;
+    fclose(f);
+    return found;
+}
+
+/* its memory is that of the plan, and goes with it */
+static void memory_is_given_back(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    enum { ROWS = 3, WIDE = 20000 };
+    bt_tp_group *t = NULL;
+    assert_int_equal(mapped("bitrain-tp"), 0);
+    bt_testing_tp_messages = false;
+    if (bt_tp_group_create(&t, axis, ROWS, WIDE, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(mapped("bitrain-tp"), 1);
+    for (size_t i = 0; i < (size_t)ROWS * WIDE; i++) t->partial[i] = 1;
+    t->reduce_scatter_rows(t, ROWS, WIDE);
+    for (size_t i = bt_tp_first_row(ROWS, me, n) * WIDE;
+         i < bt_tp_first_row(ROWS, me + 1, n) * WIDE; i++)
+        assert_true(t->partial[i] == (float)n);
+    bt_tp_group_destroy(t);
+    assert_int_equal(mapped("bitrain-tp"), 0);
+}
+
 static void through_memory(void **state) {
     (void)state;
     exchanges(false);
@@ -163,7 +197,8 @@ static void through_messages(void **state) {
 
 static int on_axis(bt_comm *c) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(through_memory),
-                                       cmocka_unit_test(through_messages)};
+                                       cmocka_unit_test(through_messages),
+                                       cmocka_unit_test(memory_is_given_back)};
     axis = c;
     me = bt_comm_rank(c);
     n = bt_comm_size(c);

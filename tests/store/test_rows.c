@@ -1,4 +1,4 @@
-/* rows of every type as JSON, at most as many as asked for. */
+/* rows of every type as JSON, at most as many as asked for; reals that read back the same; texts that are too long. */
 #include "store/read/row_json.h"
 #include "store_test.h"
 
@@ -32,8 +32,80 @@ static void every_type_has_its_form(void **state) {
     bt_db_close(db);
 }
 
+typedef struct seen {
+    char cells[8][64];
+    int n;
+} seen;
+
+static bool keep(void *ctx, const bt_row *row) {
+    seen *s = ctx;
+    for (int i = 0; i < row->n && s->n < 8; i++)
+        snprintf(s->cells[s->n++], sizeof s->cells[0], "%s", row->cells[i] ? row->cells[i] : "");
+    return true;
+}
+
+/* rounded up, down and not at all in fifteen digits */
+static void reals_read_back_the_same(void **state) {
+    const bt_tmp *t = *state;
+    static const double each[] = {2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, 1e300 / 3};
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    seen s = {.n = 0};
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_db_query(db,
+                   &(bt_question){.sql = "SELECT 2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, "
+                                         "1e300 / 3, 4.0"},
+                   keep, &s, err));
+    assert_int_equal(s.n, 7);
+    for (int i = 0; i < 6; i++) assert_true(strtod(s.cells[i], NULL) == each[i]);
+    assert_string_equal(s.cells[3], "0.1");
+    assert_string_equal(s.cells[6], "4.0");
+    bt_db_close(db);
+}
+
+static void a_text_that_is_too_long_is_refused(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    seen s = {.n = 0};
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_db_query(db, &(bt_question){.sql = "SELECT length(zeroblob(67108864))"}, keep, &s, err));
+    assert_string_equal(s.cells[0], "67108864"); /* 64 MiB */
+    assert_int_equal(bt_db_query(db, &(bt_question){.sql = "SELECT length(zeroblob(67108865))"},
+                                 keep, &s, &why),
+                     BT_ARG);
+    assert_non_null(strstr(why.msg, "too long"));
+    bt_db_close(db);
+}
+
+/* what viewers ask to know whether to look again: nothing but a commit of others changes it */
+static void the_version_changes_with_a_commit_of_others(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    int attempt;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_db_open(&db, t->db, err));
+    const int64_t first = bt_db_version(db);
+    assert_true(first > 0 && bt_db_version(db) == first);
+    OK(bt_writer_begin(w, &(bt_run_start){.name = "r", .config_json = "{}"}, &attempt, err));
+    assert_true(bt_db_version(db) != first && bt_db_version(db) > 0);
+    bt_writer_close(w);
+    bt_db_close(db);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_type_has_its_form, bt_tmp_make, bt_tmp_drop)};
+        cmocka_unit_test_setup_teardown(every_type_has_its_form, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(reals_read_back_the_same, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_text_that_is_too_long_is_refused, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(the_version_changes_with_a_commit_of_others, bt_tmp_make,
+                                        bt_tmp_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,59 @@ static void virtual_stages_are_told_beside_the_pipeline(void **state) {
     bt_db_close(db);
 }
 
+/* the layout's chip under these settings and places of the ranks */
+static void check_layout(const char *path, const char *sql, const char *want) {
+    bt_db *db = NULL;
+    make(path, sql);
+    bt_view *v = open_view(path, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    OK(bt_view_load(v, &a, err));
+    const char *layout = "";
+    for (int i = 0; i < v->head.n_chips; i++) {
+        assert_string_not_equal(v->head.chip[i].name, "lr"); /* there is none in these settings */
+        if (strcmp(v->head.chip[i].name, "layout") == 0) layout = v->head.chip[i].text;
+    }
+    assert_string_equal(layout, want);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* the stage of ZeRO stands where parts are sharded, and there alone */
+static void zero_is_told_where_parts_are_sharded(void **state) {
+    const bt_tmp *t = *state;
+    char other[120];
+    check_layout(t->db,
+                 "UPDATE run_doc SET config = '{\"mesh.zero\":{\"value\":3}}'; "
+                 "UPDATE rank SET dp_replicate = 0, dp_shard = rank",
+                 "4 ranks x 2 threads, shard 4 (ZeRO 3)");
+    snprintf(other, sizeof other, "%s/tp.db", t->dir);
+    check_layout(other,
+                 "UPDATE run_doc SET config = '{\"mesh.zero\":{\"value\":1}}'; "
+                 "UPDATE rank SET dp_replicate = 0, tp = rank",
+                 "4 ranks x 2 threads, tp 4");
+}
+
+/* one of two steps is half the way, though the step counts from 0 */
+static void the_first_step_is_progress(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_synth s = bt_synth_default("s");
+    s.steps = 1;
+    s.live = true;
+    OK(bt_synth_make(t->db, &s, err));
+    run_sql(t->db, "UPDATE run_doc SET config = '{\"train.steps\":{\"value\":2}}'");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    OK(bt_view_load(v, &a, err));
+    NEAR(v->head.progress, 0.5);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void settings_and_facts_are_listed(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -302,6 +355,8 @@ int main(void) {
         TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
         TEST(chips_and_progress),
         TEST(virtual_stages_are_told_beside_the_pipeline),
+        TEST(zero_is_told_where_parts_are_sharded),
+        TEST(the_first_step_is_progress),
         TEST(settings_and_facts_are_listed),
         TEST(samples_are_shown_newest_first),
     };

@@ -173,6 +173,21 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     hang_up(&c);
 }
 
+/* one an hour: none between the state at the beginning and the next news */
+static void a_heartbeat_comes_at_its_interval(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    bt_web_runs(t->db);
+    bt_web *w = serve(t, 3600000000000, 0, false);
+    ask(&c, w, live, "");
+    hear(&c, 0, "\"newest_step\":59");
+    go_on(t);
+    hear(&c, 0, "\"newest_step\":79");
+    assert_null(strstr(c.text, ": hb"));
+    hang_up(&c);
+    bt_web_stop(w);
+}
+
 static void who_is_far_behind_is_told_to_start_anew(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -315,6 +330,8 @@ int main(void) {
     bt_web_stop(w);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_long_query_holds_up_nobody, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_heartbeat_comes_at_its_interval, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was,
                                         bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make,

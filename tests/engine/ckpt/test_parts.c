@@ -1,10 +1,13 @@
 /* test_parts.c - what a checkpoint is made with, each part alone: names of its files, blocks of rows,
- * values that are finite, bytes to and from a file. */
+ * values that are finite, bytes to and from a file; a file's head; the newest whole manifest of a folder. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <float.h>
 #include <math.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/save_steps.h"
@@ -76,11 +79,71 @@ static void test_finite(void **state) {
     close(fd);
 }
 
+static void save_at(world *s, int64_t step, int attempt, char *path) {
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    fill_meta(&meta, step, attempt);
+    check_ok(save_world(s, &meta, 4, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    strcpy(path, saved.path);
+}
+
+/* what is reserved is 0, so that a later version can give it a meaning */
+static void test_head(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], name[2 * PATH_MAX];
+    file_head head;
+    save_at(s, 100, 0, path);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    int files = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (!ckpt_file_name_ok(e->d_name)) continue;
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        const int fd = open(name, O_RDONLY);
+        assert_true(fd >= 0);
+        check_ok(ckpt_read_all(fd, &head, sizeof head, 0, name, &err), &err);
+        close(fd);
+        assert_memory_equal(head.magic, CKPT_FILE_MAGIC, 8);
+        assert_int_equal(head.step, 100);
+        assert_true(head.reserved == 0);
+        files++;
+    }
+    closedir(d);
+    assert_int_equal(files, 1);
+}
+
+/* one without a manifest and one whose manifest is damaged are passed over */
+static void test_peek(void **state) {
+    world *s = *state;
+    char path[PATH_MAX], name[PATH_MAX + 16];
+    int attempt = -1;
+    int64_t step = -1;
+    assert_false(bt_ckpt_peek(s->dir, &attempt, &step));
+    save_at(s, 100, 1, path);
+    assert_true(bt_ckpt_peek(s->dir, &attempt, &step));
+    assert_true(attempt == 1 && step == 100);
+    for (int k = 0; k < 2; k++) {
+        save_at(s, 200 + 100 * k, 2, path);
+        assert_true(bt_ckpt_peek(s->dir, &attempt, &step));
+        assert_true(attempt == 2 && step == 200 + 100 * k);
+        snprintf(name, sizeof name, "%s/manifest.json", path);
+        assert_int_equal(k ? truncate(name, 20) : unlink(name), 0);
+        assert_true(bt_ckpt_peek(s->dir, &attempt, &step));
+        assert_true(attempt == 1 && step == 100);
+    }
+    assert_false(bt_ckpt_peek("/nowhere", &attempt, &step));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_span),
         cmocka_unit_test(test_finite),
+        cmocka_unit_test_setup_teardown(test_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_peek, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

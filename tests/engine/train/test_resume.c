@@ -5,6 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
 #include "engine/model/net/model.h"
 
 enum { STEPS = 10 };
@@ -143,7 +144,10 @@ static void checkpoints_come_at_their_interval(void **state) {
     cfg_of(&cfg, "0", "ckpt.final=true");
     cfg.ckpt_every = 4;
     cfg.ckpt_async = false; /* all of a checkpoint's time is the next step's */
+    const int64_t began_ns = bt_now_ns();
     run(&cfg, &first, "", NULL);
+    assert_true(first.last_checkpoint.took_us > 0 &&
+                first.last_checkpoint.took_us <= (bt_now_ns() - began_ns) / 1000);
     assert_int_equal(first.n_checkpoints, 3);
     assert_int_equal(first.last_checkpoint.step, STEPS);
     assert_int_equal(fake_events_of(&first, "checkpoint"), 3);

@@ -356,6 +356,21 @@ static void test_where_scratch_is(void **state) {
     setenv("TMPDIR", folder, 1);
 }
 
+/* beside what awk reads of the kernel's own list */
+static void test_oom_kills(void **state) {
+    (void)state;
+    char text[64] = "";
+    FILE *f = popen("awk '$1 == \"oom_kill\" { print $2 }' /proc/vmstat", "r");
+    assert_non_null(f);
+    const bool known = fgets(text, sizeof text, f) != NULL;
+    pclose(f);
+    if (known)
+        assert_true(bt_proc_oom_kills() >= atoll(text));
+    else
+        assert_int_equal(bt_proc_oom_kills(), -1);
+    assert_true(bt_proc_oom_kills() - atoll(text) < 1000);
+}
+
 int main(void) {
     strcpy(folder, "/tmp/bt-launch-XXXXXX");
     if (!mkdtemp(folder)) return 1;
@@ -368,7 +383,8 @@ int main(void) {
                                        cmocka_unit_test(test_kill_session),
                                        cmocka_unit_test(test_scratch),
                                        cmocka_unit_test(test_sweep),
-                                       cmocka_unit_test(test_where_scratch_is)};
+                                       cmocka_unit_test(test_where_scratch_is),
+                                       cmocka_unit_test(test_oom_kills)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);

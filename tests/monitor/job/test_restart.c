@@ -237,7 +237,10 @@ static void test_words(void **state) {
                  {BT_END_LAUNCH, "mpirun could not start the ranks (exit code 137)"},
                  {BT_END_STOPPED_NOW, "stopped at once on request after step 8"},
                  {BT_END_OTHER, "mpirun ended with exit code 137 after step 8"}};
+    static const char *const names[] = {"done", "error",  "out of memory", "node lost",
+                                        "hung", "launch", "stopped now",   "unknown"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        assert_string_equal(bt_end_name(kinds[i].kind), names[i]);
         bt_end other = e;
         other.kind = kinds[i].kind;
         bt_end_tell(&other, buf, sizeof buf);
