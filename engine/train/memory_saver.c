@@ -44,6 +44,16 @@ static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err 
     return code;
 }
 
+/* What the first copy to another host will take, by the slowest link that was measured; 0: none was */
+static double copy_time(bt_trainer *t, const bt_slices *mine) {
+    double rate = 0;
+    for (int a = 0; a < BT_AXIS_COUNT; a++) {
+        const double r = bt_observer_link(t->observer, (bt_axis)a)->bytes_per_s;
+        if (r > 0 && (!(rate > 0) || r < rate)) rate = r;
+    }
+    return rate > 0 ? (double)bytes_of(mine) / rate : 0;
+}
+
 /* the ranks that write, and on other hosts their folder */
 static bt_code prepare(bt_trainer *t, const char *dir, bool here, bt_err *err) {
     bt_memory_saver *m = &t->memory;
@@ -76,6 +86,7 @@ bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id 
                                .spread = m->spread,
                                .begun_from = begun_from};
     if (code == BT_OK && (here || m->spread)) code = bt_memory_state_open(&m->to, &cfg, &why);
+    if (m->spread && m->copies == 0) m->copy_s = copy_time(t, &mine);
     bt_slices_release(&mine);
     /* on all ranks that write alike */
     if (code != BT_OK) snprintf(m->why, sizeof m->why, "%.190s", why.msg);
@@ -91,7 +102,8 @@ void bt_memory_saver_close(bt_memory_saver *m) {
 }
 
 int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s) {
-    if (!m->to || m->copies == 0 || !(step_s > 0)) return 1;
+    if (!m->to || !(m->copy_s > 0)) return 1;
+    if (!(step_s > 0)) return m->copies > 0 ? 1 : LONGEST;
     const double k = ceil(m->copy_s / ((step_s < SLOW_S ? SHARE : SHARE_SLOW) * step_s));
     return k < 1 ? 1 : k > LONGEST ? LONGEST : (int64_t)k;
 }

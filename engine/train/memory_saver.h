@@ -6,7 +6,8 @@
  * it for all, when the record of the step has reached the sink: whoever goes on from it finds every
  * step before it recorded.
  * Where the ranks of several hosts each hold a part that no other host has, every rank keeps its part and
- * sends a copy to the next host (a spread state): the time of both is what the pace counts.
+ * sends a copy to the next host (a spread state): the time of both is what the pace counts, that of the
+ * first by the measured speed of the links: over a slow one it would hold up training for minutes.
  * Ranks:    open is collective, and write of a spread state. Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_MEMORY_SAVER_H
 #define BT_ENGINE_TRAIN_MEMORY_SAVER_H
@@ -22,7 +23,7 @@ typedef struct bt_memory_saver {
     bool spread;         /* every rank keeps its own part, and copies of another host's */
     bool met;            /* of a spread state: all ranks have written and sent the newest */
     int64_t every;       /* steps, agreed by all ranks */
-    double copy_s;       /* that a state takes, smoothed */
+    double copy_s; /* that a state takes, smoothed; before the first of a spread one foretold */
     int64_t copies;
     bt_ckpt_meta meta; /* its texts are used again */
     char why[200];     /* nothing is kept: the reason, "" when nobody asked for it */

@@ -115,6 +115,18 @@ static void test_head(void **state) {
     assert_int_equal(files, 1);
 }
 
+/* one checkpoint is named directly, by a path that holds a per cent sign */
+static void test_direct(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], odd[PATH_MAX], found[PATH_MAX];
+    save_at(s, 100, 0, path);
+    snprintf(odd, sizeof odd, "%s/50%%done", s->dir);
+    assert_int_equal(symlink(path, odd), 0);
+    check_ok(bt_ckpt_find(bt_comm_world(), odd, found, sizeof found, NULL, NULL, &err), &err);
+    assert_string_equal(found, odd);
+}
+
 /* one without a manifest and one whose manifest is damaged are passed over */
 static void test_peek(void **state) {
     world *s = *state;
@@ -143,6 +155,7 @@ int main(void) {
         cmocka_unit_test(test_span),
         cmocka_unit_test(test_finite),
         cmocka_unit_test_setup_teardown(test_head, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_direct, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_peek, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

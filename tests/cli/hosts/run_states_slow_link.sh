@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# States in memory that go to another host over a slow link (tc's tbf, 20 Mbit/s): the first one waits until it is worth its time, which
+# the measured link tells, so no byte of one travels in a short run; over a fast link states come at once. Needs root.
+# timeout: 200
+# labels: mpi net
+# mpi: 2
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/hosts_lib.sh"
+command -v tc >/dev/null || skip "no 'tc' (iproute2)"
+hosts 1 1
+shape=(train "${tiny[@]}" --zero 3 --hosts hosts.txt --steps 8 --ckpt-every 1000 --set ckpt.final=false)
+bytes() { q "SELECT sum(bytes_wire) FROM steps WHERE run='$1' AND step > 0"; }
+run() { timeout 80 "${here[@]}" "$BITRAIN" "${shape[@]}" "${@:2}" --name "$1" >out 2>err || { fault "exit $? of $1"; tail -n 4 err; }; }
+
+run none --set ckpt.memory=off
+run fast
+[ "$(bytes fast)" -gt "$(bytes none)" ] || fault "no state went to the other host over a fast link: $(bytes fast) bytes, $(bytes none) without"
+for k in 1 2; do ip netns exec $ns$k tc qdisc add dev v$k$$ root tbf rate 20mbit burst 32kb latency 400ms || skip "no tbf here"; done
+run late
+[ "$(bytes late)" = "$(bytes none)" ] || fault "a state went to the other host in a run of 8 steps: $(bytes late) bytes, $(bytes none) without"
+finish
