@@ -152,6 +152,23 @@ static void axes_of_a_mesh_connect_the_right_ranks(void **state) {
     bt_mesh_release(&m);
 }
 
+/* a bucket of gradients (train.bucket_bytes) leaves without asking: see bt_comm_init */
+static void a_bucket_is_below_the_limit_of_tcp(void **state) {
+    (void)state;
+    int provided, index, count;
+    size_t limit = 0;
+    MPI_T_cvar_handle handle;
+    assert_int_equal(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), MPI_SUCCESS);
+    if (MPI_T_cvar_get_index("btl_tcp_eager_limit", &index) ==
+        MPI_SUCCESS) { /* else there is no TCP */
+        assert_int_equal(MPI_T_cvar_handle_alloc(index, NULL, &handle, &count), MPI_SUCCESS);
+        assert_int_equal(MPI_T_cvar_read(handle, &limit), MPI_SUCCESS);
+        assert_true(limit > 4 << 20 && limit < 5 << 20);
+        MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize();
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
@@ -165,6 +182,7 @@ int main(void) {
         cmocka_unit_test(agree_tells_everybody_the_lowest_failing_rank),
         cmocka_unit_test(bytes_follow_the_ring_formula),
         cmocka_unit_test(axes_of_a_mesh_connect_the_right_ranks),
+        cmocka_unit_test(a_bucket_is_below_the_limit_of_tcp),
     };
     /* a world of one would prove nothing */
     int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

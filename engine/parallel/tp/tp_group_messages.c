@@ -12,7 +12,7 @@
 
 enum { TAG = 30100, SLOTS = 8, CHUNK_BYTES = 256 << 10 };
 /* SLOTS: chunks on their way at most. A chunk is below the eager limit that
- *        monitor/job/launch/launch.c sets between hosts: it leaves without asking,
+ *        bt_comm_init sets between hosts: it leaves without asking,
  * so a receiver that computes, or waits for a core, holds nobody up twice. */
 
 typedef struct message_group {

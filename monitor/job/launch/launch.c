@@ -29,8 +29,6 @@ const bt_launch_row bt_launch_rows[] = {
      "this host alone, also in a batch job: where that has other nodes, or another name for this "
      "one, mpirun would wait for daemons there"},
     {BT_LAUNCH_HOSTS, "--mca btl self,vader,tcp", "shared memory inside a host, TCP between hosts"},
-    {BT_LAUNCH_HOSTS, "--mca btl_tcp_eager_limit 270336",
-     "messages up to 264 KiB leave without asking: tensor-parallel ranks wait for no handshake"},
     {BT_LAUNCH_ALWAYS, "--mca odls_base_sigkill_timeout 0",
      "a dead rank ends the job in 7-15 ms instead of 1-2 s, so a restart is quick"},
     {BT_LAUNCH_HOSTS,
