@@ -30,6 +30,8 @@ static const bt_opt hub_opts[] = {
      "begin the job when so many have joined"},
     {"grace", "--grace", BT_OPT_REAL, FIELD(grace_s), "5", 0, 1e6, NULL, "seconds",
      "an island without a connection for so long is declared dead"},
+    {"link_timeout", "--link-timeout", BT_OPT_REAL, FIELD(link_s), "10", 1, 1e6, NULL, "seconds",
+     "a connection that acknowledges nothing for so long (a cut link) is closed"},
     {"silence", "--silence", BT_OPT_REAL, FIELD(silence_s), "600", 1, 1e6, NULL, "seconds",
      "an island that says nothing for so long is declared dead"},
     {"quorum", "--quorum", BT_OPT_INT, FIELD(quorum), "0", 0, BT_HUB_ISLANDS, NULL, NULL,
@@ -143,7 +145,8 @@ static bt_code open_socket(const bt_hub_settings *s, bt_hub_socket **socket, bt_
         snprintf(allowed, sizeof allowed, "%s", s->allow);
     else
         bt_curve_allowed_dir(allowed, sizeof allowed, s->keys);
-    const bt_hub_socket_cfg cfg = {.listen = address, .keys = &keys, .allowed_dir = allowed};
+    const bt_hub_socket_cfg cfg = {
+        .listen = address, .keys = &keys, .allowed_dir = allowed, .link_s = s->link_s};
     bt_code code = own_address(s, address, sizeof address, err);
     if (code == BT_OK) code = bt_hub_socket_open(socket, &cfg, err);
     /* of a job that was killed some processes may live a moment longer */

@@ -90,7 +90,8 @@ static bt_code open_sockets(bt_island *i, bt_err *err) {
                            c->hub, BT_HUB_PARTS);
         snprintf(address, sizeof address, "%.*s", (int)n, at);
         if (code == BT_OK)
-            code = bt_island_socket_open(&i->sockets[i->n_sockets], address, &keys, err);
+            code = bt_island_socket_open(&i->sockets[i->n_sockets], address, &keys, c->island_link,
+                                         err);
         i->n_sockets += code == BT_OK;
         at += n + (at[n] == ',');
     }

@@ -13,9 +13,9 @@ static const char *const shared[] = {
     "parallel.codec", "run.seed", "train.reproducible", "train.parts",
     "train.steps"};
 static const char *const own[] = {"model.init_from", "model.preset",     "islands.hub",
-                                  "islands.keys",    "islands.patience", "data.path",
-                                  "data.val_path",   "data.cache",       "data.glob",
-                                  "data.tokenizer",  "data.other"};
+                                  "islands.keys",    "islands.patience", "islands.link_timeout",
+                                  "data.path",       "data.val_path",    "data.cache",
+                                  "data.glob",       "data.tokenizer",   "data.other"};
 
 static bool listed(const char *const *list, size_t n, const char *key) {
     for (size_t i = 0; i < n; i++) {

@@ -18,6 +18,7 @@ struct bt_hub_socket {
     bool has_frame;
     char allowed_dir[PATH_MAX], address[128];
     bt_curve_keys keys;
+    double link_s;
     uint64_t refused, traffic;
     char refused_key[BT_CURVE_KEY];
 };
@@ -30,7 +31,7 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
     char endpoint[160];
     size_t n = sizeof endpoint;
     const int on = 1;
-    if (bt_zmq_options(s->router, BT_ZMQ_HUB) != 0 ||
+    if (bt_zmq_options(s->router, BT_ZMQ_HUB, s->link_s) != 0 ||
         zmq_setsockopt(s->router, ZMQ_ROUTER_MANDATORY, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SERVER, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SECRETKEY, s->keys.own_secret, BT_CURVE_KEY) != 0)
@@ -70,6 +71,7 @@ bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's socket");
     snprintf(s->allowed_dir, sizeof s->allowed_dir, "%s", cfg->allowed_dir);
     s->keys = *cfg->keys;
+    s->link_s = cfg->link_s;
     const bt_code code = open_sockets(s, cfg->listen, err);
     if (code != BT_OK) {
         bt_hub_socket_close(s);

@@ -14,6 +14,7 @@ typedef struct bt_hub_socket_cfg {
     const char *listen;        /* "127.0.0.1:8160"; port 0: any free one */
     const bt_curve_keys *keys; /* copied */
     const char *allowed_dir;   /* of public keys; copied */
+    double link_s;             /* of bt_zmq_options */
 } bt_hub_socket_cfg;
 
 bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err)

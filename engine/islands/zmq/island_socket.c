@@ -14,11 +14,15 @@
 
 /* so many handshakes in a row that end without a reason are a wrong key, not a hub that just died */
 enum { FAILED_HANDSHAKES = 5, FAILED_CONNECTS = 5 };
+/* A connect that nobody answers is given up and begun anew. The system would send its packet again after 1, 2, 4 ...
+ * 64 s, and so find a link that is back a minute late */
+enum { REACH_MS = 3000 };
 
 struct bt_island_socket {
     void *context, *dealer, *monitor;
     char hub[128];
     bt_curve_keys keys;
+    double link_s;
     int failed;    /* handshakes in a row */
     int unreached; /* connects in a row */
     bool not_listed, no_curve;
@@ -39,11 +43,14 @@ static void drop(bt_island_socket *s) {
 static bt_code connect_anew(void *ctx, bt_err *err) {
     bt_island_socket *s = ctx;
     char endpoint[160];
-    const int on = 1, again_ms = 100, constant = 0;
+    const int on = 1, again_ms = 100, constant = 0,
+              reach_ms = s->link_s > 0 && s->link_s * 1000 < REACH_MS ? (int)(s->link_s * 1000)
+                                                                      : REACH_MS;
     drop(s);
     s->failed = s->unreached = 0;
     if (!(s->dealer = zmq_socket(s->context, ZMQ_DEALER)) ||
-        bt_zmq_options(s->dealer, BT_ZMQ_ISLAND) != 0 ||
+        bt_zmq_options(s->dealer, BT_ZMQ_ISLAND, s->link_s) != 0 ||
+        zmq_setsockopt(s->dealer, ZMQ_CONNECT_TIMEOUT, &reach_ms, sizeof reach_ms) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_IMMEDIATE, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_RECONNECT_IVL, &again_ms, sizeof again_ms) != 0 ||
         zmq_setsockopt(s->dealer, ZMQ_RECONNECT_IVL_MAX, &constant, sizeof constant) != 0 ||
@@ -66,12 +73,13 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
 }
 
 bt_code bt_island_socket_open(bt_island_socket **out, const char *hub, const bt_curve_keys *keys,
-                              bt_err *err) {
+                              double link_s, bt_err *err) {
     *out = NULL;
     bt_island_socket *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the island's socket");
     snprintf(s->hub, sizeof s->hub, "%s", hub);
     s->keys = *keys;
+    s->link_s = link_s;
     bt_code code = (s->context = zmq_ctx_new()) ? BT_OK : fail("cannot start libzmq", err);
     if (code == BT_OK) code = connect_anew(s, err);
     if (code != BT_OK) {

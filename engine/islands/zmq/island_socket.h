@@ -10,9 +10,9 @@
 
 typedef struct bt_island_socket bt_island_socket;
 
-/* hub: "HOST:PORT", keys: an island's; both are copied */
+/* hub: "HOST:PORT", keys: an island's; both are copied. link_s: of bt_zmq_options */
 bt_code bt_island_socket_open(bt_island_socket **out, const char *hub, const bt_curve_keys *keys,
-                              bt_err *err) BT_MUST_CHECK;
+                              double link_s, bt_err *err) BT_MUST_CHECK;
 void bt_island_socket_close(bt_island_socket *s); /* accepts NULL */
 bt_island_port bt_island_socket_port(bt_island_socket *s);
 

@@ -10,23 +10,30 @@
 
 typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
 
-/* not 0: libzmq refused one. The hub's queues hold so few frames that 64 islands stay below 128 MB; a
- * connection whose other end has vanished is closed after seconds, and made anew by the island.
+/* not 0: libzmq refused one. The hub's queues hold so few frames that 64 islands stay below 128 MB.
  *
- * The system's keep-alives find that out, not libzmq's heartbeats: libzmq 4.3.4 aborts the process
- * (stream_engine_base.cpp: !_io_error) when a heartbeat is due, or one that has come is to be answered, on a
- * connection that broke while the queue of received frames was full. The island's queue has no limit: what a hub
- * sends unasked is a ping each half second. */
-static inline int bt_zmq_options(void *socket, bt_zmq_end end) {
+ * link_s: a connection is closed, and made anew by the island, when its other end has acknowledged nothing for so
+ * long: neither data (TCP_USER_TIMEOUT) nor, where none are on their way, the probes that keep-alives send, to
+ * which the system applies the same time (tcp(7)). So a cut link and a machine that was switched off are missed on
+ * both sides. 0: the system's times, hours.
+ *
+ * The system finds that out, not libzmq's heartbeats: libzmq 4.3.4 aborts the process (stream_engine_base.cpp:
+ * !_io_error) when a heartbeat is due, or one that has come is to be answered, on a connection that broke while the
+ * queue of received frames was full. The island's queue has no limit: what a hub sends unasked is a ping each half
+ * second. */
+static inline int bt_zmq_options(void *socket, bt_zmq_end end, double link_s) {
+    const int link_ms = link_s < 1e6 ? (int)(link_s * 1000) : 1000000000,
+              probe_s = link_s < 3     ? 1
+                        : link_s > 180 ? 60
+                                       : (int)(link_s / 3);
     const struct {
         int option, value;
     } all[] = {{ZMQ_SNDHWM, 4},
                {ZMQ_RCVHWM, end == BT_ZMQ_HUB ? 4 : 0},
                {ZMQ_TCP_KEEPALIVE, 1},
-               {ZMQ_TCP_KEEPALIVE_IDLE, 1},
-               {ZMQ_TCP_KEEPALIVE_INTVL, 1},
-               {ZMQ_TCP_KEEPALIVE_CNT, 3},
-               {ZMQ_TCP_MAXRT, 10000}, /* ms: data that nobody acknowledges */
+               {ZMQ_TCP_KEEPALIVE_IDLE, probe_s},
+               {ZMQ_TCP_KEEPALIVE_INTVL, probe_s},
+               {ZMQ_TCP_MAXRT, link_ms},
                {ZMQ_HANDSHAKE_IVL, 5000},
                {ZMQ_LINGER, 0}};
     const int64_t largest = BT_ISLAND_FRAME + 4096; /* CURVE adds its own head to a frame */

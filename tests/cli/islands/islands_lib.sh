@@ -1,8 +1,9 @@
 # islands_lib.sh - a hub and its islands on this machine, each with a store of its own. Sourced, not run; after train_lib.sh.
+# hub_at=HOST:PORT (127.0.0.1:0): where the hub listens.
 b hub --keys keys a b c >/dev/null 2>err || fault "no keys: $(cat err)"
 
 declare -A process=()
-hub_by=()                                       # words before `bitrain hub`
+hub_by=() island_by=()                          # words before `bitrain hub`, `bitrain train`
 # one run is islands of 16 sequences a step
 part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
       --seq-len 32 --micro-batch 4 --data synth:chain --set model.vocab=64 --set data.val_frac=0 --isa generic --threads 1
@@ -12,7 +13,7 @@ part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.head
 start_hub() {
     local i
     : >address
-    "${hub_by[@]}" "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store hub.db --out hub-out "$@" >address 2>hub.err &
+    "${hub_by[@]}" "$BITRAIN" hub --listen "${hub_at:-127.0.0.1:0}" --keys keys --store hub.db --out hub-out "$@" >address 2>hub.err &
     hub=$!
     started+=($hub)
     for i in $(seq 400); do
@@ -27,7 +28,7 @@ start_hub() {
 # start_island NAME WORDS...: with the key NAME and ${ranks:-1} ranks; its process is $island
 start_island() {
     local name=$1; shift
-    timeout ${limit:-100} "$BITRAIN" train "${part[@]}" --hub "$address" --keys "keys/$name.key" --name "isl-$name" --ranks "${ranks:-1}" \
+    "${island_by[@]}" timeout ${limit:-100} "$BITRAIN" train "${part[@]}" --hub "$address" --keys "keys/$name.key" --name "isl-$name" --ranks "${ranks:-1}" \
         --store "$name.db" --out "out-$name" "$@" >"$name.out" 2>"$name.err" &
     island=$!
     started+=($island)

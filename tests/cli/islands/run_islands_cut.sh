@@ -1,0 +1,123 @@
+# run_islands_cut.sh - a link between a hub and an island that is cut without a word, in both directions and in one (network namespaces), and
+# machines that are switched off: both sides miss each other. The hub declares the island dead and deals out its data, the other island goes
+# on; the island tells, waits or goes on with own steps, and comes back when the link does. No update is lost or applied twice.
+# timeout: 240
+# mpi: 3
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/hosts_lib.sh"
+hub_at=10.77.$id.1:0
+. "$BT_SRC/tests/cli/islands/islands_lib.sh"
+export BITRAIN_STORE=hub.db
+command -v ss >/dev/null || skip "no 'ss' (iproute2)"
+near=(ip netns exec ${ns}1) far=(ip netns exec ${ns}2)
+hub_by=("${near[@]}")
+times=(--set islands.link_timeout=1)
+
+begin() {                                       # GRACE WORDS...: the hub and island a on one host, island b on another
+    local grace=$1; shift
+    rm -rf out-* hub-out ./*.db* ./*.err
+    start_hub --islands 2 --name hub --grace "$grace" --link-timeout 1
+    island_by=("${near[@]}")
+    start_island a "${times[@]}" --steps 100000000 "$@"; process[a]=$island
+    island_by=("${far[@]}")
+    start_island b "${times[@]}" --steps 100000000 "$@"; process[b]=$island
+    until_step a 10
+    until_step b 10
+}
+# mute K: what host K sends reaches nobody. Its frames have an address of no machine
+mute() { ip -n $ns$1 neigh replace 10.77.$id.$((3 - $1)) lladdr 02:00:00:00:00:01 dev v$1$$ nud permanent; }
+cut_link() {
+    case $1 in
+    down) ip -n ${ns}2 link set v2$$ down ;;
+    near) mute 1 ;;                             # what the hub sends is lost
+    far) mute 2 ;;                              # what the island sends is lost
+    esac
+}
+mend_link() {
+    case $1 in
+    down) ip -n ${ns}2 link set v2$$ up ;;
+    near) ip -n ${ns}1 neigh del 10.77.$id.2 dev v1$$ ;;
+    far) ip -n ${ns}2 neigh del 10.77.$id.1 dev v2$$ ;;
+    esac
+}
+# connections of host K with the other one that its system takes for whole
+whole() { ip netns exec $ns$1 ss -Htn state established dst 10.77.$id.$((3 - $1)) | wc -l; }
+until_broken() {                                # K (40 s)
+    local i
+    for i in $(seq 400); do
+        [ "$(whole $1)" = 0 ] && return 0
+        sleep 0.1
+    done
+    fault "host $1 takes its connection for whole: $(ip netns exec $ns$1 ss -tnoi dst 10.77.$id.$((3 - $1)))"
+}
+until_count() {                                 # N FILE TEXT: N lines have it (40 s)
+    local i
+    for i in $(seq 400); do
+        [ "$(grep -c -- "$3" "$2")" -ge "$1" ] && return 0
+        sleep 0.1
+    done
+    fault "'$2' does not say '$3' $1 times: $(tail -n 3 "$2")"
+}
+
+# all steps together: b is missed, a goes on without it, b is back
+begin 1 --mode sync
+[ "$(whole 1)" -ge 1 ] && [ "$(whole 2)" -ge 1 ] || fault "no connection is seen: $(whole 1), $(whole 2)"
+k=0
+for how in down far; do
+    k=$((k + 1))
+    cut_link $how
+    until_broken 1
+    until_broken 2
+    until_count $k hub.err "island 'isl-b' is declared dead after step [0-9]* (its connection is gone)"
+    n=$(steps a)
+    until_step a $((n + 20))
+    until_count $k b.err "the hub does not answer; asking on\|nothing accepts connections at the hub's address"
+    m=$(steps b)
+    mend_link $how
+    until_step b $((m + 20))
+    n=$(BITRAIN_STORE=b.db q "SELECT count(*) FROM events WHERE run='isl-b' AND title LIKE '%the hub answers again'")
+    [ "$n" = $k ] || fault "island b says $n times that the hub answers again, not $k"
+done
+[ "$(grep -c 'is declared dead' hub.err)" = 2 ] || fault "others were lost as well: $(grep 'declared dead' hub.err)"
+grep 'is declared dead' hub.err | grep -qv ' 0 sequences come back' || fault "no data came back: $(grep 'declared dead' hub.err)"
+
+# machines that are switched off: nothing closes their connections. First the island's, then the hub's
+cut_link down
+kill -9 $(ip netns pids ${ns}2) 2>/dev/null
+wait "${process[b]}" 2>/dev/null
+until_count 3 hub.err "island 'isl-b' is declared dead after step [0-9]* (its connection is gone)"
+n=$(steps a)
+until_step a $((n + 20))
+mend_link down
+start_island b "${times[@]}" --steps 100000000 --mode sync --continue; process[b]=$island
+until_step b $((n + 20))
+cut_link down
+kill_hub
+until_broken 2
+hub_again --islands 2 --name hub --grace 1 --link-timeout 1
+n=$(steps a)
+until_step a $((n + 20))
+mend_link down
+until_step b $((n + 20))
+[ "$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
+end_and_count a                                 # b was started again: it does not know what it did before
+
+# own steps: b goes on with them, what the hub waits for is what b had sent or sends again, and b never has to join anew
+begin 100 --mode diloco --inner 200 --batch-tokens 128 --set islands.warmup=0 --set islands.outer_momentum=0 --codec int8 --set islands.away=150
+until_step b 210
+cut_link near
+until_says b.err 'training goes on without it for at most 150 steps'
+until_broken 1
+until_broken 2
+n=$(($(steps b) / 200 * 200))
+until_step b $((n + 20))
+mend_link near
+until_step b $((n + 420))
+title="$(BITRAIN_STORE=b.db q "SELECT title FROM events WHERE run='isl-b' AND title LIKE '%done meanwhile%' LIMIT 1")"
+[[ $title == *"has this island's update; "*" are part of the next one"* ]] || fault "island b does not say that its steps are kept: '$title'"
+[ "$(grep -c "island 'isl-b' on .* joined" hub.err)" = 1 ] || fault "island b joined $(grep -c "island 'isl-b' on .* joined" hub.err) times"
+! grep -q 'declared dead' hub.err || fault "an island was lost: $(grep 'declared dead' hub.err)"
+end_and_count a b
+BITRAIN_STORE=b.db q "SELECT title FROM events WHERE run='isl-b' AND title LIKE 'hub % has applied %' ORDER BY rowid DESC LIMIT 1" | grep -q ' 0 left out' ||
+    fault "an update of island b was left out"
+exit $((faults > 0))
