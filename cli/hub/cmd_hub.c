@@ -20,8 +20,8 @@
 #define FIELD(f) offsetof(bt_hub_settings, f), sizeof(((bt_hub_settings *)0)->f)
 static const bt_opt hub_opts[] = {
     {"listen", "--listen", BT_OPT_TEXT, FIELD(listen), "", 0, 0, NULL, NULL,
-     "HOST:PORT to serve islands at (port 0: any free one); under mpirun process K at PORT + K, or "
-     "a list"},
+     "HOST:PORT to serve islands at (PORT: this machine only; 0: any); under mpirun process K at "
+     "PORT + K, or a list"},
     {"keys", "--keys", BT_OPT_TEXT, FIELD(keys), "", 0, 0, NULL, NULL,
      "folder of keys, or the file hub.key; without --listen keys are made there"},
     {"allow", "--allow", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
@@ -42,6 +42,9 @@ static const bt_opt hub_opts[] = {
      "diloco: rounds by which an update may be late and still be used, as 1 / islands of it"},
     {"memory", "--memory", BT_OPT_REAL, FIELD(memory_mib), "512", 0, 1e9, NULL, "MiB",
      "beyond the model and whole updates; above it all connections are made anew (0: no limit)"},
+    {"restarts", "--restarts", BT_OPT_INT, FIELD(restarts), "12", 0, 1e6, NULL, NULL,
+     "a hub whose process a signal ended goes on in another; so many in a row without an update "
+     "(0: never)"},
     {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
      "of the hub's run in the database; made up when not given"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
@@ -82,6 +85,19 @@ static bt_code make_keys(const char *dir, const char *const *names, size_t n, bt
 static bool is_loopback(const char *listen) {
     return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0 ||
            strncmp(listen, "localhost:", 10) == 0;
+}
+
+/* "8160" and ":8160" are of this machine only */
+static bt_code complete_address(bt_hub_settings *s, bt_err *err) {
+    char given[48];
+    const char *port = s->listen[0] == ':' ? s->listen + 1 : s->listen;
+    if (strchr(port, ':') || strchr(port, ',')) return BT_OK;
+    if (!*port || port[strspn(port, "0123456789")])
+        return bt_fail(err, BT_ARG, "--listen '%.60s' has no port (HOST:PORT, as 0.0.0.0:8160)",
+                       s->listen);
+    snprintf(given, sizeof given, "%.40s", port);
+    snprintf(s->listen, sizeof s->listen, "127.0.0.1:%s", given);
+    return BT_OK;
 }
 
 /* where this process listens: the k-th of a list, at the k-th port from the one given, or at any free one */
@@ -133,7 +149,11 @@ static void tell_addresses(const bt_hub_settings *s, const char *addresses) {
             addresses, is_loopback(s->listen) ? " (this machine only)" : "", addresses);
 }
 
-static bt_code open_socket(const bt_hub_settings *s, bt_hub_socket **socket, bt_err *err) {
+/* guarded: with an address where a process of this hub has listened before, or NULL */
+static bt_code open_socket(const bt_hub_settings *s, const bt_guarded *guarded,
+                           bt_hub_socket **socket, bt_err *err) {
+    enum { AGAIN_MS = 100 };
+    const int tries = bt_comm_size(bt_comm_world()) > 1 ? 50 : 20;
     char allowed[PATH_MAX], address[ADDRESS];
     bt_curve_keys keys;
     if (!s->keys[0])
@@ -148,17 +168,18 @@ static bt_code open_socket(const bt_hub_settings *s, bt_hub_socket **socket, bt_
     const bt_hub_socket_cfg cfg = {
         .listen = address, .keys = &keys, .allowed_dir = allowed, .link_s = s->link_s};
     bt_code code = own_address(s, address, sizeof address, err);
+    if (guarded && guarded->place[0]) snprintf(address, sizeof address, "%s", guarded->place);
     if (code == BT_OK) code = bt_hub_socket_open(socket, &cfg, err);
-    /* of a job that was killed some processes may live a moment longer */
-    for (int k = 0; code == BT_BUSY && bt_comm_size(bt_comm_world()) > 1 && k < 50; k++) {
-        bt_sleep_ns(100000000);
+    /* a process of a hub that was killed may live a moment longer */
+    for (int k = 0; code == BT_BUSY && k < tries; k++) {
+        bt_sleep_ns(AGAIN_MS * INT64_C(1000000));
         code = bt_hub_socket_open(socket, &cfg, err);
     }
     bt_curve_wipe(&keys);
     return code;
 }
 
-static bt_code serve(const bt_hub_settings *s, bt_err *err) {
+static bt_code serve(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err) {
     bt_comm *all = bt_comm_world();
     bt_hub_socket *socket = NULL;
     bt_text addresses;
@@ -166,10 +187,14 @@ static bt_code serve(const bt_hub_settings *s, bt_err *err) {
         return bt_fail(err, BT_ARG, "a hub of %d processes: at most %d", bt_comm_size(all),
                        BT_HUB_PARTS);
     bt_text_init(&addresses);
-    bt_code code = bt_agree(all, open_socket(s, &socket, err), err);
+    bt_code code = bt_agree(all, open_socket(s, guarded, &socket, err), err);
     if (code == BT_OK) code = all_addresses(socket, &addresses, err);
-    if (code == BT_OK && bt_comm_rank(all) == 0) tell_addresses(s, bt_text_str(&addresses));
-    if (code == BT_OK) code = bt_hub_run(s, socket, err);
+    /* a process that was started again listens where islands ask already */
+    if (code == BT_OK && bt_comm_rank(all) == 0 && !(guarded && guarded->signal))
+        tell_addresses(s, bt_text_str(&addresses));
+    if (code == BT_OK && guarded)
+        snprintf(guarded->place, sizeof guarded->place, "%s", bt_hub_socket_address(socket));
+    if (code == BT_OK) code = bt_hub_run(s, guarded, socket, err);
     bt_hub_socket_close(socket);
     bt_text_release(&addresses);
     return code;
@@ -182,13 +207,15 @@ static void end_all(bt_code code, const bt_err *err) {
     bt_comm_abort(bt_exit_code(code));
 }
 
+static void tell_guard(const char *line) { fprintf(stderr, "hub: %s\n", line); }
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     static bt_hub_settings s;
     const char *names[NAMES];
     bt_opts o;
     size_t n = 0;
     bool help;
-    (void)exit_status;
+    bt_guarded *guarded;
     BT_TRY(bt_opts_init(&o, hub_opts, sizeof hub_opts / sizeof hub_opts[0], &s, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, names, NAMES, &n, &help, err));
     if (!s.listen[0] && !s.keys[0])
@@ -203,10 +230,15 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
             (long long)s.quorum, (long long)s.islands);
     if (n)
         return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
+    BT_TRY(complete_address(&s, err));
+    BT_TRY(bt_hub_name(&s, err)); /* the same for every process of this hub */
+    BT_TRY(
+        bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s.restarts, tell_guard, exit_status, err));
+    if (*exit_status >= 0) return BT_OK;
     BT_TRY(bt_comm_init(err)); /* of one process as a rule; of several under mpirun */
     bt_code code = bt_kernels_select(s.isa, err);
     if (code == BT_OK) code = bt_threads_init((int)s.threads, err);
-    if (code == BT_OK) code = serve(&s, err);
+    if (code == BT_OK) code = serve(&s, guarded, err);
     if (code != BT_OK && bt_comm_size(bt_comm_world()) > 1) end_all(code, err);
     bt_comm_finalize();
     return code;

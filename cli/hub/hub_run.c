@@ -26,6 +26,7 @@ static bt_request_box box;
 
 typedef struct record { /* the sink of a hub: the terminal and the database */
     const bt_hub_settings *settings;
+    bt_guarded *guarded; /* NULL: there is no guard */
     bt_writer *writer;   /* NULL: nothing is recorded */
     const bt_sink *sink; /* the writer's */
     bt_sink both;
@@ -58,13 +59,21 @@ static void on_rows(void *ctx, const bt_row_record *rows) {
 
 /* ---- the run in the database ------------------------------------------------------------------- */
 
+bt_code bt_hub_name(bt_hub_settings *s, bt_err *err) {
+    char store[1024], name[BT_NAME_MAX];
+    if (s->name[0]) return BT_OK;
+    BT_TRY(bt_store_path(store, sizeof store, s->store, err));
+    BT_TRY(bt_run_make_name(store, name, err));
+    snprintf(s->name, sizeof s->name, "%.63s", name);
+    return BT_OK;
+}
+
 static bt_code choose_places(record *r, bt_err *err) {
     const bt_hub_settings *s = r->settings;
     BT_TRY(bt_store_path(r->store, sizeof r->store, s->store, err));
     snprintf(r->name, sizeof r->name, "%s", s->name);
     if (r->name[0] && !bt_name_ok(r->name))
         return bt_fail(err, BT_ARG, "'%s' is no name for a run (a-z, 0-9, -, _, .)", r->name);
-    if (!r->name[0]) BT_TRY(bt_run_make_name(r->store, r->name, err));
     const char *slash = strrchr(r->store, '/');
     if (s->out[0])
         snprintf(r->out, sizeof r->out, "%s", s->out);
@@ -74,6 +83,20 @@ static bt_code choose_places(record *r, bt_err *err) {
     return BT_OK;
 }
 
+/* a hub of this name ended before an island had joined, and has no state to go on from */
+static bool only_waited(const record *r) {
+    bt_db *db = NULL;
+    double yes = 0;
+    bt_err ignored = BT_ERR_INIT;
+    const bool known = bt_db_open(&db, r->store, &ignored) == BT_OK &&
+                       bt_db_value(db,
+                                   "SELECT note = 'a hub of islands' AND coalesce(steps, 0) = 0 "
+                                   "FROM runs WHERE run = ?1",
+                                   r->name, &yes, &ignored) == BT_OK;
+    bt_db_close(db);
+    return known && yes == 1;
+}
+
 static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
     char host[BT_HOST_MAX] = "?";
     int attempt;
@@ -81,7 +104,7 @@ static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
     if (r->settings->no_monitor) return BT_OK;
     gethostname(host, sizeof host - 1);
     bt_run_start start = {.name = r->name,
-                          .resume = h->model != NULL,
+                          .resume = h->model || only_waited(r),
                           .from_step = h->model ? h->model->version : 0,
                           .reason = h->model ? "the hub was started again" : "start",
                           .argv = "bitrain hub",
@@ -130,6 +153,23 @@ static void begins(const record *r, const bt_hub *h, int64_t replayed) {
                         .wall_us = bt_wall_us(),
                         .title = title};
     on_event((void *)(uintptr_t)r, &e);
+}
+
+/* a process of this hub was ended by a signal */
+static void tell_restart(record *r, const bt_hub *h) {
+    char title[200];
+    const bt_guarded *guarded = r->guarded;
+    if (!guarded || !guarded->signal) return;
+    snprintf(title, sizeof title,
+             "the hub's process was ended by signal %d (%s) and started again, %d time%s so far",
+             guarded->signal, strsignal(guarded->signal), guarded->restarts,
+             guarded->restarts == 1 ? "" : "s");
+    const bt_event e = {.kind = BT_EVENT_RESTARTED,
+                        .step = h->model ? h->model->version - 1 : -1,
+                        .rank = -1,
+                        .wall_us = bt_wall_us(),
+                        .title = title};
+    on_event(r, &e);
 }
 
 static void end_run(record *r, const bt_hub *h, bt_code code, const bt_err *err) {
@@ -201,6 +241,7 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         const int64_t now = bt_now_ns();
         if (now - ticked < TICK_MS * INT64_C(1000000)) continue;
         ticked = now;
+        if (r->guarded && h->model) r->guarded->progress = h->model->version;
         BT_TRY(bt_hub_tick(h, now, err));
         tell_keys(r, socket);
         BT_TRY(bound_memory(r->settings, h, socket, &base_mib, err));
@@ -222,6 +263,8 @@ static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     if (code == BT_OK) {
         if (h->model) h->resumed_ns = bt_now_ns();
         begins(r, h, replayed);
+        tell_restart(r, h);
+        if (r->guarded) r->guarded->serving = true;
         code = loop(h, socket, r, err);
     }
     if (code == BT_OK) code = bt_hub_all_save(h, err);
@@ -254,8 +297,9 @@ static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const record *r, bt_
     return code;
 }
 
-bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err) {
-    record r = {.settings = s};
+bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket *socket,
+                   bt_err *err) {
+    record r = {.settings = s, .guarded = guarded};
     bt_hub *h = NULL;
     r.both = (bt_sink){.ctx = &r,
                        .ranks = on_ranks,

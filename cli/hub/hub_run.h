@@ -5,6 +5,7 @@
 #include "engine/base/sink.h"
 #include "engine/islands/hub/hub_server.h"
 #include "engine/islands/zmq/hub_socket.h"
+#include "monitor/job/launch/server_guard.h"
 
 typedef struct bt_hub_settings {
     char listen[1024], keys[1024], allow[1024], name[64], store[1024], out[1024], isa[32];
@@ -14,7 +15,10 @@ typedef struct bt_hub_settings {
     bool quiet, no_monitor;
 } bt_hub_settings;
 
-/* until the job is done, or a signal */
-bt_code bt_hub_run(const bt_hub_settings *s, bt_hub_socket *socket, bt_err *err) BT_MUST_CHECK;
+/* makes up the name of the hub's run where none is given */
+bt_code bt_hub_name(bt_hub_settings *s, bt_err *err) BT_MUST_CHECK;
+/* until the job is done, or a signal. guarded: NULL where this process has no guard */
+bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket *socket,
+                   bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -364,8 +364,8 @@ static bt_code open_log(bt_hub_state *s, bt_err *err) {
         snprintf(path, sizeof path, "%s/updates.log", s->dir);
     s->log = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (s->log < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
-    /* of a job that was killed some processes may live a moment longer */
-    int tries = s->hub->parts > 1 ? 50 : 1;
+    /* a process of a hub that was killed may live a moment longer */
+    int tries = s->hub->parts > 1 ? 50 : 20;
     while (flock(s->log, LOCK_EX | LOCK_NB) != 0 && --tries > 0) bt_sleep_ns(100000000);
     if (tries == 0) return bt_fail(err, BT_BUSY, "another hub has the folder '%s'", s->dir);
     return BT_OK;

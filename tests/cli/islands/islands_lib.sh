@@ -60,6 +60,9 @@ until_says() {                                  # FILE TEXT: it is in the file (
     fault "'$1' does not say '$2': $(tail -n 3 "$1")"
 }
 
+# the process that serves: `bitrain hub` itself waits for it
+serving() { pgrep -P $hub; }
+
 # kill_hub: -9, no time to keep anything. hub_again WORDS...: another one at the same address and in the same folder
 kill_hub() {
     kill -9 $hub

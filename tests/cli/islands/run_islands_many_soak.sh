@@ -11,8 +11,9 @@ names=()
 for k in $(seq "$many"); do names+=("i$k"); done
 for ((k = 0; k < many; k += 32)); do b hub --keys keys "${names[@]:k:32}" >/dev/null 2>err || fault "no keys: $(cat err)"; done
 
-rss_kb() { awk '/^VmRSS/ { print $2 }' "/proc/$hub/status"; }
+rss_kb() { awk '/^VmRSS/ { print $2 }' "/proc/$serving/status"; }
 start_hub --islands "$many" --name hub --grace 60
+serving=$(serving)
 for i in "${names[@]}"; do
     start_island "$i" --mode ps --staleness -1 --batch-tokens 128 --steps 100000000 --set launch.hang_s=0
     process[$i]=$island

@@ -1,0 +1,132 @@
+/* server_guard.c - fork, wait, and again. */
+#include "monitor/job/launch/server_guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LONGEST_S = 60 };
+
+typedef struct guard {
+    bt_guarded *child;
+    void (*tell)(const char *line);
+    sigset_t taken, before;
+    int asked;        /* the signal that asked for the end; 0: none */
+    int64_t in_a_row; /* processes that brought no progress */
+    int64_t progress; /* when the newest of them began */
+} guard;
+
+static void take_signals(guard *g) {
+    static const int all[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1};
+    signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would leave us nothing to wait for */
+    sigemptyset(&g->taken);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) sigaddset(&g->taken, all[i]);
+    sigprocmask(SIG_BLOCK, &g->taken, &g->before);
+}
+
+/* the child has a process group of its own: a key of the terminal reaches the guard alone, which hands it on */
+static bool become_child(const guard *g, pid_t parent) {
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    sigprocmask(SIG_SETMASK, &g->before, NULL);
+    return getppid() == parent;
+}
+
+static int wait_for(guard *g, pid_t child) {
+    for (int status = 0;;) {
+        const int sig = sigwaitinfo(&g->taken, NULL);
+        if (waitpid(child, &status, WNOHANG) == child) return status;
+        if (sig <= 0 || sig == SIGCHLD) continue;
+        g->asked = sig;
+        kill(child, sig == SIGHUP ? SIGTERM : sig); /* a server knows no terminal */
+    }
+}
+
+/* true: a signal asked for the end meanwhile */
+static bool wait_s(const guard *g, int seconds) {
+    struct timespec now, until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    for (;;) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        struct timespec left = {until.tv_sec - now.tv_sec, until.tv_nsec - now.tv_nsec};
+        if (left.tv_nsec < 0) left = (struct timespec){left.tv_sec - 1, left.tv_nsec + 1000000000L};
+        if (left.tv_sec < 0) return false;
+        const int sig = sigtimedwait(&g->taken, NULL, &left);
+        if (sig > 0 && sig != SIGCHLD) return true;
+    }
+}
+
+static int delay_s(const guard *g) {
+    const int64_t n = g->in_a_row - 1;
+    if (n <= 0) return 0;
+    return n > 6 ? LONGEST_S : 1 << (n - 1);
+}
+
+static void tell(const guard *g, int sig, const char *what) {
+    char line[240];
+    snprintf(line, sizeof line, "its process was ended by signal %d (%s)%s", sig, strsignal(sig),
+             what);
+    if (g->tell) g->tell(line);
+}
+
+/* true: another process is to be started. *status: 0 where somebody asked for the end before that */
+static bool again(guard *g, int sig, int64_t most, int *status) {
+    char what[120] = "; it is started again";
+    bt_guarded *child = g->child;
+    g->in_a_row = child->progress > g->progress ? 1 : g->in_a_row + 1;
+    g->progress = child->progress;
+    child->signal = sig;
+    if (g->asked || !child->serving) {
+        tell(g, sig, g->asked ? " on its way out" : "");
+        return false;
+    }
+    if (g->in_a_row > most) {
+        snprintf(what, sizeof what,
+                 ", %lld times without progress: it is not started again (--restarts)",
+                 (long long)g->in_a_row);
+        tell(g, sig, what);
+        return false;
+    }
+    const int delay = delay_s(g);
+    if (delay) snprintf(what, sizeof what, "; it is started again in %d s", delay);
+    tell(g, sig, what);
+    child->restarts++;
+    const bool asked = wait_s(g, delay);
+    if (asked) *status = 0;
+    return !asked;
+}
+
+bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*said)(const char *line), int *status,
+                       bt_err *err) {
+    guard g = {.tell = said};
+    *out = NULL;
+    *status = -1;
+    if (most == 0) return BT_OK;
+    g.child = mmap(NULL, sizeof *g.child, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                   0);
+    if (g.child == MAP_FAILED)
+        return bt_fail_errno(err, BT_NOMEM, errno, "cannot take memory for a second process");
+    *out = g.child;
+    take_signals(&g);
+    for (;;) {
+        const pid_t self = getpid();
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child < 0) return bt_fail_errno(err, BT_IO, errno, "cannot start a second process");
+        if (child == 0) {
+            *status = -1;
+            if (become_child(&g, self)) return BT_OK;
+            return bt_fail(err, BT_STOPPED, "the first process is gone");
+        }
+        const int how = wait_for(&g, child);
+        *status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+        if (WIFEXITED(how) || !again(&g, WTERMSIG(how), most, status)) return BT_OK;
+    }
+}

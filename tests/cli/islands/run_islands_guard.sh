@@ -1,0 +1,53 @@
+# run_islands_guard.sh - a hub whose process is ended by a signal (abort() of a library, the kernel, a person) goes on in another one at the
+# same address, with no update twice and none lost that was acknowledged; it is told, and given up where it helps nothing; the process that
+# serves does not outlive the one that waits for it.
+# timeout: 120
+# mpi: 2
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/islands/islands_lib.sh"
+export BITRAIN_STORE=hub.db
+ulimit -c 0                                     # no core files
+
+start_hub --islands 2 --name hub --grace 1
+start_island a --steps 1000000; process[a]=$island
+start_island b --steps 1000000; process[b]=$island
+until_step a 10
+for sig in ABRT SEGV KILL ABRT; do
+    old=$(serving) n=$(steps a)
+    kill -$sig "$old" || fault "nothing serves: $(cat hub.err)"
+    until_step a $((n + 10))
+    until_step b $((n + 10))
+    [ "$(serving)" != "$old" ] || fault "the process that was ended by SIG$sig still serves"
+done
+kill -0 "${process[a]}" "${process[b]}" $hub || fault "somebody has ended: $(tail -n 2 a.err b.err hub.err)"
+for sig in 6 11 9; do grep -q "ended by signal $sig (.*); it is started again" hub.err || fault "nobody tells of signal $sig: $(cat hub.err)"; done
+[ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='restarted'")" = 4 ] || fault "not four restarts: $(q "SELECT title FROM events WHERE run='hub'")"
+[ "$(wc -l <address)" = 1 ] || fault "the address is printed again: $(cat address)"
+[ "$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
+end_and_count a b
+[ -z "$(serving)" ] || fault "a process serves after the hub's end"
+
+# killed with -9 itself: the process that serves goes with it
+rm -rf hub-out out-* ./*.db*
+start_hub --islands 1 --name hub
+old=$(serving)
+kill_hub
+for i in $(seq 100); do kill -0 "$old" 2>/dev/null || break; sleep 0.05; done
+! kill -0 "$old" 2>/dev/null || fault "process $old of a hub that was killed is left"
+
+# ended again and again without an update in between
+hub_again --islands 1 --name hub --restarts 1
+for k in 1 2; do
+    for i in $(seq 200); do old=$(serving) && [ "$(grep -c 'a new hub waits' hub.err)" -gt $k ] && break; sleep 0.05; done
+    kill -ABRT "$old"
+done
+wait_for $hub 134 hub
+grep -q '2 times without progress: it is not started again (--restarts)' hub.err || fault "nobody says why it ends: $(tail -n 2 hub.err)"
+
+# nothing to guard: the process itself serves
+rm -rf hub-out hub.db*
+start_hub --islands 1 --restarts 0
+[ -z "$(serving)" ] || fault "--restarts 0 has a guard"
+kill $hub
+wait_for $hub 0 hub
+exit $((faults > 0))
