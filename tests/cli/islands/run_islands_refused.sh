@@ -24,10 +24,14 @@ code 2 train "${part[@]}" --ranks 1 --keys keys/a.key
 says "--keys is of an island"
 code 2 hub --listen 127.0.0.1:0 --keys keys --islands 2 --quorum 3
 says '--quorum 3 is more than the 2 of --islands'
-code 3 hub --listen 127.0.0.1:0 --keys nowhere/hub.key
+code 3 hub --listen :0 --keys nowhere/hub.key
 says 'nowhere/hub.key'
 
+# a port alone: this machine's own address
+hub_at=0
 start_hub --islands 1 --name hub
+[[ $address == 127.0.0.1:* ]] || fault "a port alone listens at '$address'"
+grep -q '(this machine only)' hub.err || fault "nobody says who reaches the hub: $(cat hub.err)"
 start_island a --steps 2000 --lr 1e-5; a=$island
 refuse 2 "--hub needs this island's keys" --hub "$address"
 refuse 3 'nothing.key' --hub "$address" --keys nothing.key
@@ -51,6 +55,16 @@ kill $away
 wait $away
 [ $? -ne 0 ] || fault "an island without a hub ended well"
 kill -0 $a $hub || fault "the island or its hub have ended"
+
+# secret keys are in their files alone: on no command line, in no environment, record, log or checkpoint
+sed -n 's/^secret = //p' keys/*.key >secrets
+[ "$(wc -l <secrets)" = 4 ] || fault "$(wc -l <secrets) secret keys, not 4"
+for p in $hub $(serving) $a $(pgrep -f -- "rank .*$tmp"); do
+    ! tr '\0' '\n' <"/proc/$p/cmdline" | grep -qFf secrets || fault "a secret key is on the command line of $p"
+    ! tr '\0' '\n' <"/proc/$p/environ" | grep -qFf secrets || fault "a secret key is in the environment of $p"
+done
+kept=$(grep -rlaFf secrets . | grep -v '^./\(keys/[a-z]*.key\|secrets\|open.key\|else/.*\)$')
+[ -z "$kept" ] || fault "secret keys are in $kept"
 grep -q 'is not listed' hub.err || fault "the hub does not tell of the key"
 kill $a $hub
 wait $a $hub
