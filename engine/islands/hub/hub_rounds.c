@@ -20,10 +20,14 @@ static bool local_steps(const bt_hub *h) { /* DiLoCo, after its warm-up */
     return c->mode == BT_ISLANDS_DILOCO && h->model->updates >= warmup;
 }
 
-/* between two exchanges: of each fragment every islands.inner */
-static int64_t inner_steps(const bt_hub *h) {
-    const int64_t steps = h->model->cfg.inner / h->model->fragments;
-    return steps > 0 ? steps : 1;
+/* between two exchanges, for an island that has done `clock` steps: of each fragment every islands.inner, at first
+ * fewer (islands.ramp) */
+static int64_t inner_steps(const bt_hub *h, int64_t clock) {
+    const bt_run_cfg *c = &h->model->cfg;
+    const double most = c->island_ramp * (double)clock;
+    const int64_t steps = c->island_ramp > 0 && most < (double)c->inner ? (int64_t)most : c->inner,
+                  each = steps / h->model->fragments;
+    return each > 0 ? each : 1;
 }
 
 bt_push_kind bt_hub_push_kind(const bt_hub *h) {
@@ -71,8 +75,9 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
 /* Own steps have the data of the round after as well, for an island that goes on while its update travels */
 static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
-    int64_t steps = c->steps - m->clock - m->go.steps;
-    if (steps > inner_steps(h)) steps = inner_steps(h);
+    const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);
+    int64_t steps = c->steps - then;
+    if (steps > most) steps = most;
     m->go.next_begin = m->go.next_steps = 0;
     if (m->go.kind != BT_PUSH_DELTA || steps <= 0 || (c->island_away == 0 && !c->island_overlap))
         return BT_OK;
@@ -90,7 +95,7 @@ static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
 static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = local_steps(h);
-    int64_t steps = local ? inner_steps(h) : 1, all = 0;
+    int64_t steps = local ? inner_steps(h, m->clock) : 1, all = 0;
     if (steps > c->steps - m->clock) steps = c->steps - m->clock;
     if (h->finished && bt_hub_together(h)) steps = 0; /* also for one that left rounds out */
     m->go.seq = (int64_t)m->applied;

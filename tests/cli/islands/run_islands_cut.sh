@@ -1,7 +1,7 @@
 # run_islands_cut.sh - a link between a hub and an island that is cut without a word, in both directions and in one (network namespaces), and
 # machines that are switched off: both sides miss each other. The hub declares the island dead and deals out its data, the other island goes
 # on; the island tells, waits or goes on with own steps, and comes back when the link does. No update is lost or applied twice.
-# timeout: 240
+# timeout: 400
 # mpi: 3
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"

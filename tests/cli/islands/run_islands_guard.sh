@@ -1,7 +1,7 @@
 # run_islands_guard.sh - a hub whose process is ended by a signal (abort() of a library, the kernel, a person) goes on in another one at the
 # same address, with no update twice and none lost that was acknowledged; it is told, and given up where it helps nothing; the process that
 # serves does not outlive the one that waits for it.
-# timeout: 120
+# timeout: 240
 # mpi: 2
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"

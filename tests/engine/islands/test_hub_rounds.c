@@ -32,6 +32,30 @@ static void own_steps_know_their_next_data(void **state) {
     close_world(w);
 }
 
+/* rounds of a tenth of the steps before them, until they have --inner; each island has the data of all */
+static void rounds_grow(void **state) {
+    static const int64_t want[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                   1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5};
+    enum { ROUNDS = sizeof want / sizeof *want };
+    (void)state;
+    world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "1000", "--set",
+                     "islands.warmup=0", "--set", "islands.ramp=0.1");
+    join(w, 2);
+    int64_t clock = 0;
+    for (int r = 0; r < ROUNDS; r++) {
+        const bt_island_go was[2] = {w->at[0].go, w->at[1].go};
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(was[i].clock, clock);
+            assert_int_equal(was[i].steps, want[r]);
+            if (r + 1 < ROUNDS) assert_int_equal(was[i].next_steps, want[r + 1]);
+        }
+        for (int i = 0; i < 2; i++) send_update(w, i, BT_PUSH_DELTA, 0.1f, 50);
+        for (int i = 0; i < 2; i++) assert_int_equal(w->at[i].go.begin, was[i].next_begin);
+        clock += want[r];
+    }
+    close_world(w);
+}
+
 static void asynchronous_deltas_are_averaged(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "20", "--staleness", "-1",
@@ -272,6 +296,7 @@ static void an_answer_outlives_the_hub(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(own_steps_know_their_next_data),
+                                       cmocka_unit_test(rounds_grow),
                                        cmocka_unit_test(asynchronous_deltas_are_averaged),
                                        cmocka_unit_test(fragments_take_turns),
                                        cmocka_unit_test(a_quorum_goes_on),
