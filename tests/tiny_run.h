@@ -25,6 +25,7 @@ static inline void tiny_cfg_for(bt_run_cfg *cfg, const char *const *words, int r
                                        "--lr",           "3e-3",
                                        "--precision",    "fp32",
                                        "--set",          "data.val_frac=0",
+                                       "--set",          "islands.ramp=0",
                                        "--set",          "ckpt.final=false",
                                        "--lr-schedule",  "cosine",
                                        "--warmup",       "0",

@@ -17,7 +17,7 @@ preset=${PRESET:-nano} batch=${BATCH:-2048} steps=${STEPS:-200}
 ways=("--mode sync" "--codec int8" "--codec int8 --set islands.overlap=5" "--codec int8 --set islands.overlap=-1"
       "--codec int4 --set islands.overlap=5" "--codec int4 --set islands.fragments=5 --set islands.overlap=3")
 [ -n "${WAYS:-}" ] && IFS=';' read -ra ways <<<"$WAYS"
-ours=(--mode diloco --inner 50 --set islands.warmup=0)
+ours=(--mode diloco --inner 50 --set islands.warmup=0 --set islands.ramp=0)
 "$BITRAIN" hub --keys keys a b >/dev/null 2>&1
 
 limit() {
