@@ -4,8 +4,8 @@
 #
 #     tests/bench/islands_modes.sh [STEPS [SEEDS [WORDS...]]]     WORDS go to `bitrain train` (default: a model of 117 k parameters)
 #     FIRST=2 ISLANDS='2 4' BATCH=512 WAYS='sync;diloco H=50|--mode diloco --inner 50' tests/bench/islands_modes.sh 1000 3
-#     MODEL=small tests/bench/islands_modes.sh 600 1              the preset `small` on bytes, two islands: one job of two ranks, whose losses
-#                                                                 are those of `sync` without its gradients of 95 MB, and H = 50; 1.2 M tokens
+#     MODEL=small tests/bench/islands_modes.sh 500 1              the preset `small` on bytes, two islands: one job of two ranks, whose losses
+#                                                                 are those of `sync` without its gradients of 95 MB, and H = 50; 1.0 M tokens
 # SEEDS is the last seed, FIRST (1) the first one. One line a mode, number of islands and seed: validation loss at the end, nats, of the island
 # that ends last (islands that do not step together end one after another, and its weights alone have all updates in them); bytes of all
 # messages both ways; seconds. Then a table of means over seeds with half of their range, and of what a mode costs against the first one with
@@ -17,7 +17,7 @@ own='--mode diloco --codec int8'
 case ${MODEL:-} in
 small)
     model=(--preset small --set model.vocab=256 --seq-len 128 --micro-batch 4 --tokenizer bytes --warmup 50 --set train.eval_tokens=65536)
-    ways_of_it="one job|JOB;diloco H=50|$own --inner 50" islands_of_it=2 batch_of_it=2048 steps_of_it=600 seeds_of_it=1
+    ways_of_it="one job|JOB;diloco H=50|$own --inner 50" islands_of_it=2 batch_of_it=2048 steps_of_it=500 seeds_of_it=1
     ;;
 *)
     model=(--preset nano --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=192

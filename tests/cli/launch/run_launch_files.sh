@@ -63,7 +63,7 @@ for n in 1 2; do [ "$(BITRAIN_STORE=isl-$n.db q "SELECT state, steps FROM runs")
 printf 'localhost slots=8\n' >hostfile
 here() {
     sed -e "s,/etc/bitrain/%i.yaml,$tmp/conf.yaml,; s,%d/\(hub\|island\).key,$tmp/keys/\1.key,; s,/etc/bitrain/allowed,$tmp/keys/allowed,; s,%i,unit," \
-        -e "s,%S/bitrain/,$tmp/data/,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,; s,0.0.0.0:8160,127.0.0.1:0," \
+        -e "s,%S/bitrain[a-z-]*/,$tmp/data/,; s,/etc/mpi/,$tmp/,; s,/conf/,$tmp/,; s,/data/,$tmp/data/,; s,\$(INDEX),1,; s,0.0.0.0:8160,127.0.0.1:0," \
         -e "s,=/keys/,=$tmp/keys/,; s,=/allowed,=$tmp/keys/allowed,"
 }
 # args FILE [K]: of the K-th container (the first)
