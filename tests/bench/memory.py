@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """memory.py: memory of a rank by layout: what --dry-run plans beside what a run takes; prints the table of engine/LAYOUTS.md.
 
-  tests/bench/memory.py --bitrain build/bitrain [--preset base] [--ranks 4] [--seq-len 1024] [--tp] [--only WORDS]
+  tests/bench/memory.py --bitrain build/bitrain [--preset base] [--ranks 4] [--seq-len 1024] [--tp] [--pp] [--only WORDS]
 
 Every layout trains three steps of one sequence a rank. Planned: the mean over the ranks of `train --dry-run --json`. Measured:
 the mean over the ranks of their largest resident memory, as `bench train --json` reports it. Bytes: sent a step and rank.
@@ -13,6 +13,7 @@ import sys
 
 LAYOUTS = ["--zero 0", "--zero 1", "--zero 2", "--zero 3", "--zero 3 --recompute selective", "--zero 3 --recompute full"]
 WITH_TP = ["--dp-shard {half} --tp 2 --zero 3", "--dp-shard {half} --tp 2 --zero 3 --recompute full"]
+WITH_PP = ["--pp {ranks} --micro-batch 1", "--pp {ranks} --micro-batch 1 --virtual-stages 2", "--pp {half} --micro-batch 1 --virtual-stages 2"]
 
 
 def run(a, command, layout):
@@ -36,10 +37,12 @@ def main():
     p.add_argument("--seq-len", type=int, default=1024)
     p.add_argument("--only", default="", help="layouts that contain these words")
     p.add_argument("--tp", action="store_true", help="tensor-parallel layouts too")
+    p.add_argument("--pp", action="store_true", help="pipelines too, with one chunk of layers a stage and with two")
     a = p.parse_args()
     worst = 0
     print(f"| `{a.preset}`, {a.ranks} ranks | planned, MiB | measured, MiB | off | sent a step and rank, MiB |\n|---|---|---|---|---|")
-    for layout in LAYOUTS + [x.format(half=a.ranks // 2) for x in WITH_TP if a.tp]:
+    more = (WITH_TP if a.tp else []) + (WITH_PP if a.pp else [])
+    for layout in LAYOUTS + [x.format(half=a.ranks // 2, ranks=a.ranks) for x in more]:
         if a.only not in layout:
             continue
         plan = run(a, ["train", "--dry-run"], layout)["ranks"]

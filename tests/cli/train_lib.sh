@@ -1,7 +1,7 @@
 # train_lib.sh - what the tests of `bitrain train` share. Sourced, not run.
 # A private store and temporary folder, a model whose step takes a millisecond, and a check that nothing is left behind.
 set -u
-tmp=$(mktemp -d)
+tmp=$(mktemp -d) || exit 1                       # without a name every process of the machine would be ours, below
 export BITRAIN_STORE="$tmp/m.db" TMPDIR="$tmp/t" XDG_DATA_HOME="$tmp/xdg"
 mkdir -p "$TMPDIR"
 cd "$tmp"
@@ -10,11 +10,13 @@ started=()                                      # process ids of this test
 
 fault() { echo "FAULT: $*"; faults=$((faults + 1)); }
 skip() { echo "skipped: $*"; exit 77; }
+# A process of this test: its child, or with its folder in the environment. Another one may have got the number since.
+mine() { grep -qx "PPid:[[:space:]]*$$" "/proc/$1/status" 2>/dev/null || grep -qF -- "$tmp" "/proc/$1/environ" 2>/dev/null; }
 # A child of the shell that a signal reaches between its fork and its exec runs the trap as well: `X & kill $!`
 end() {
     [ "$BASHPID" = $$ ] || return
     local p
-    for p in "${started[@]:-}"; do [ -n "$p" ] && kill -9 "$p" 2>/dev/null; done
+    for p in "${started[@]:-}"; do [ -n "$p" ] && mine "$p" && kill -9 "$p" 2>/dev/null; done
     # this test's ranks carry its folder in their command line
     for p in $(pgrep -f -- "$tmp" 2>/dev/null); do [ "$p" != $$ ] && kill -9 "$p" 2>/dev/null; done
     cd /

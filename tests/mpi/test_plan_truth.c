@@ -1,7 +1,7 @@
 /* mpi: 2
  * timeout: 240
  * What a rank takes is what its plan says, in every layout: address space before and after a trainer
- * is created, against the sum of the plan's rows. */
+ * is created, against the sum of the plan's rows; and of pipeline stages what is in memory, row by row. */
 #include "tests/tiny_run.h"
 
 #include <malloc.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/config/rank_setup.h"
+#include "engine/model/net/net.h"
 #include "engine/plan/plan.h"
 
 static double address_space(void) {
@@ -116,17 +117,93 @@ static void a_rank_takes_what_its_plan_says(void **state) {
     }
 }
 
-/* pages of the latent weights that are in memory */
-static double latent_bytes(bt_model *m) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), total = bt_model_params(m)->total * sizeof(float),
-           pages = (total + page - 1) / page;
-    unsigned char *here = malloc(pages);
+/* of a mapping those pages that are in memory */
+static double resident(void *at, size_t total) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (total + page - 1) / page;
+    unsigned char *here = malloc(pages + 1);
     double bytes = 0;
     assert_non_null(here);
-    assert_int_equal(mincore(bt_model_weights(m), total, here), 0);
+    if (total > 0) assert_int_equal(mincore(at, total, here), 0);
     for (size_t i = 0; i < pages; i++) bytes += (here[i] & 1) * (double)page;
     free(here);
     return bytes;
+}
+
+static double latent_bytes(bt_model *m) {
+    return resident(bt_model_weights(m), bt_model_params(m)->total * sizeof(float));
+}
+
+static double resident_here(void) {
+    unsigned long long pages = 0, here = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%llu %llu", &pages, &here), 2);
+    fclose(f);
+    return (double)here * (double)sysconf(_SC_PAGESIZE);
+}
+
+static double row_bytes(const bt_arena_row *rows, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, name) == 0) return (double)rows[i].bytes;
+    return 0;
+}
+
+/* After steps every line of a pipeline stage's plan is in memory, neither more nor less: the model's arenas
+ * page by page, and what the others take together. */
+static void lines_of_a_stage_are_in_memory(void **state) {
+    (void)state;
+    static const char *const layouts[][6] = {
+        {"--micro-batch", "1"}, /* the first takes kernel scratch and pages of libraries */
+        {"--pp", "2", "--micro-batch", "1"},
+        {"--pp", "2", "--micro-batch", "4"},
+        {"--pp", "2", "--micro-batch", "1", "--virtual-stages", "2"},
+        {"--pp", "2", "--micro-batch", "1", "--recompute", "full"},
+    };
+    const int rank = bt_comm_rank(bt_comm_world());
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const char *words[48] = {"--set",          "model.d_model=512",
+                                 "--set",          "model.d_ff=1024",
+                                 "--set",          "model.vocab=4096",
+                                 "--set",          "model.heads=8",
+                                 "--set",          "model.kv_heads=4",
+                                 "--set",          "model.layers=4",
+                                 "--isa",          "auto",
+                                 "--steps",        "2",
+                                 "--batch-tokens", "128"};
+        size_t n = 18;
+        for (size_t k = 0; k < 6 && layouts[i][k]; k++) words[n++] = layouts[i][k];
+        bt_run_cfg cfg;
+        bt_train_result r;
+        bt_arena_row rows[BT_PLAN_MAX];
+        bt_err err = BT_ERR_INIT;
+        tiny_cfg(&cfg, words);
+        (void)malloc_trim(0);
+        const double before = resident_here();
+        bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
+        assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+        const double all = resident_here() - before;
+        n = bt_plan_memory(&cfg, rank, rows);
+        const bt_model *m = bt_trainer_model(t);
+        const bt_arena *const arenas[] = {&m->params_arena, &m->grads_arena, &m->quant_arena,
+                                          &m->acts_arena, &m->scratch_arena};
+        double rest = all, planned_rest = 0;
+        for (size_t k = 0; k < sizeof arenas / sizeof *arenas; k++) {
+            const double got = resident(arenas[k]->base, arenas[k]->bytes),
+                         want = row_bytes(rows, n, arenas[k]->name);
+            rest -= got;
+            planned_rest -= want;
+            if (!(got > 0.95 * want - (64 << 10) && got < 1.05 * want + (64 << 10)))
+                fail_msg("rank %d, layout %zu: %.2f MiB of '%s' are in memory, planned %.2f", rank,
+                         i, got / 1048576, arenas[k]->name, want / 1048576);
+        }
+        for (size_t k = 0; k < n; k++)
+            planned_rest += strcmp(rows[k].name, "program") == 0 ? 0 : (double)rows[k].bytes;
+        if (i > 0 && !(fabs(rest - planned_rest) < 0.05 * planned_rest + (1 << 20)))
+            fail_msg("rank %d, layout %zu: %.2f MiB beside the model are in memory, planned %.2f",
+                     rank, i, rest / 1048576, planned_rest / 1048576);
+        bt_trainer_destroy(t);
+        bt_threads_release();
+    }
 }
 
 /* After a step the latent weights in memory are those of the plan: with ZeRO-3 the own shard, and
@@ -181,6 +258,7 @@ int main(void) {
     if (mallopt(M_MMAP_THRESHOLD, 1 << 17) != 1) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_takes_what_its_plan_says),
+        cmocka_unit_test(lines_of_a_stage_are_in_memory),
         cmocka_unit_test(latent_weights_in_memory_are_those_of_the_plan),
     };
     bt_err err = BT_ERR_INIT;
