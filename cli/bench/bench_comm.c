@@ -13,6 +13,7 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_ranks.h"
 #include "cli/bench/bench_run.h"
+#include "cli/common/run_shown.h"
 #include "cli/train/rank_run.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
@@ -339,7 +340,7 @@ bt_code bt_bench_comm(int argc, char **argv, int *exit_status, bt_err *err) {
     static bt_opts o;
     if (bt_comm_am_rank()) {
         bt_code code = as_rank(argc, argv, &cfg, err);
-        if (code != BT_OK) bt_bench_report(code, err, exit_status);
+        if (code != BT_OK) bt_run_shown_fail(code, err, exit_status);
         return BT_OK;
     }
     BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));

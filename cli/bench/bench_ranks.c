@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/parallel/mpi/comm.h"
-#include "monitor/job/launch/output.h"
 #include "monitor/job/launch/run_once.h"
 
 /* every character of a text report must survive one line */
@@ -18,18 +16,6 @@ void bt_bench_print_result(const bt_text *out, bool marked) {
     for (const char *p = bt_text_str(out); *p; p++) fputc(*p == '\n' ? '\t' : *p, stdout);
     fputc('\n', stdout);
     fflush(stdout);
-}
-
-/* A rank's parent reads the first error line it sees. All write one, because the first to leave ends
- * the rest. */
-void bt_bench_report(bt_code code, const bt_err *err, int *exit_status) {
-    char line[640];
-    *exit_status = bt_exit_code(code);
-    bt_output_error_line(line, sizeof line,
-                         err->rank >= 0 ? err->rank : bt_comm_rank(bt_comm_world()), code,
-                         err->msg);
-    fputs(line, stderr);
-    if (bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
 }
 
 bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,

@@ -11,7 +11,5 @@ bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_
                           bt_err *err) BT_MUST_CHECK;
 /* marked: by rank 0 of several, for its parent; else for people. Text of any number of lines */
 void bt_bench_print_result(const bt_text *out, bool marked);
-/* what went wrong on a rank, for its parent */
-void bt_bench_report(bt_code code, const bt_err *err, int *exit_status);
 
 #endif

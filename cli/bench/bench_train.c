@@ -12,6 +12,8 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_ranks.h"
+#include "cli/common/quiet_settings.h"
+#include "cli/common/run_shown.h"
 #include "cli/train/rank_run.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
@@ -27,27 +29,9 @@ typedef struct reproducible_cost {
     double step_frac, cpu_frac;
 } reproducible_cost;
 
-/* what differs from `train` unless somebody says otherwise; weaker than any flag, file or
- * variable */
-static const struct {
-    const char *key, *value;
-} quiet[] = {{"data.path", "synth:chain"}, {"optim.schedule", "constant"}, {"optim.warmup", "0"},
-             {"launch.ranks", "1"},        {"train.stats_every", "0"},     {"data.val_frac", "0"},
-             {"ckpt.final", "false"},      {"ckpt.minutes", "0"},          {"run.seed", "1"}};
-
 static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
                              bt_err *err) {
-    bool help = false;
-    BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
-    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
-        BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
-    size_t steps = bt_opt_find(o->table, o->n, "train.steps");
-    if (o->origin[steps] <= BT_FROM_PRESET) cfg->steps = STEPS;
-    cfg->steps += WARMUP;
-    cfg->out[0] = '\0';
-    cfg->stop_after = 0;
-    return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
-                             err);
+    return bt_quiet_settings_read(o, cfg, argc, argv, ranks, STEPS, WARMUP, err);
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
@@ -240,7 +224,7 @@ bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err) {
     static bt_opts o;
     if (bt_comm_am_rank()) {
         bt_code code = as_rank(argc, argv, &cfg, true, err);
-        if (code != BT_OK) bt_bench_report(code, err, exit_status);
+        if (code != BT_OK) bt_run_shown_fail(code, err, exit_status);
         return BT_OK;
     }
     BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));

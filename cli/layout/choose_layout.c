@@ -65,69 +65,6 @@ bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *e
                    floor(c->memory_bytes / (double)l->least_bytes) >= 2 ? "s" : "", least);
 }
 
-/* ---- why ------------------------------------------------------------------------------------- */
-
-static bool same_mesh(const bt_layout *a, const bt_layout *b) {
-    return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->zero == b->zero;
-}
-
-/* what its virtual stages are worth, beside the same mesh without them */
-static void why_virtual(const bt_layouts *l, bt_text *out) {
-    char less[32], waits[32], instead[32];
-    const bt_layout *best = &l->at[0], *one = NULL;
-    for (size_t i = 1; i < l->n; i++) {
-        const bt_layout *x = &l->at[i];
-        if (x->fits && x->virtual_stages == 1 && same_mesh(best, x) &&
-            (!one || bt_layout_step_s(x) < bt_layout_step_s(one)))
-            one = x;
-    }
-    if (best->virtual_stages <= 1 || !one) return;
-    bt_text_printf(
-        out,
-        "; with one chunk of layers a stage instead of %d it takes %s more, and waits %s, not %s",
-        best->virtual_stages,
-        bt_metric_format(less, sizeof less, 1e3 * (bt_layout_step_s(one) - bt_layout_step_s(best)),
-                         BT_UNIT_MS),
-        bt_metric_format(waits, sizeof waits, 1e3 * one->time.step.phase_s[BT_PH_WAIT], BT_UNIT_MS),
-        bt_metric_format(instead, sizeof instead, 1e3 * best->time.step.phase_s[BT_PH_WAIT],
-                         BT_UNIT_MS));
-}
-
-static void why_mesh(const bt_layouts *l, bt_text *out) {
-    char words[160], ms[32];
-    const bt_layout *best = &l->at[0], *other = NULL;
-    for (size_t i = 1; i < l->n && !other; i++)
-        if (l->at[i].fits && !same_mesh(best, &l->at[i])) other = &l->at[i];
-    if (!other) {
-        bt_text_put(out, "no other mesh is possible");
-        return;
-    }
-    double gap = bt_layout_step_s(other) - bt_layout_step_s(best), most = 0;
-    int phase = BT_PH_OTHER;
-    for (int p = 0; p < BT_PHASE_COUNT; p++) {
-        double d = other->time.step.phase_s[p] - best->time.step.phase_s[p];
-        if (d > most) most = d, phase = p;
-    }
-    bt_layout_words(other, words, sizeof words);
-    if (gap < 1e-3 * bt_layout_step_s(best)) {
-        bt_text_printf(out, "as fast as %s (within %.0f %%), and simpler or smaller", words,
-                       100 * BT_LAYOUT_NEAR);
-        return;
-    }
-    bt_text_printf(out, "%s a step less (%.1f %%) than the next mesh, %s",
-                   bt_metric_format(ms, sizeof ms, 1e3 * gap, BT_UNIT_MS),
-                   100 * gap / bt_layout_step_s(other), words);
-    if (most > 0)
-        bt_text_printf(out, ", which spends %s more on %s",
-                       bt_metric_format(ms, sizeof ms, 1e3 * most, BT_UNIT_MS),
-                       bt_phases[phase].title);
-}
-
-void bt_layout_why(const bt_layouts *l, bt_text *out) {
-    why_mesh(l, out);
-    why_virtual(l, out);
-}
-
 /* ---- as settings ----------------------------------------------------------------------------- */
 
 static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char *where,
@@ -172,7 +109,8 @@ static bt_code measure(bt_layout_choice *c, const bt_layout_job *job, bt_text *t
                                         .n_parts = n,
                                         .store = job->store,
                                         .anew = job->anew,
-                                        .never = job->never};
+                                        .never = job->never,
+                                        .quiet = job->quiet};
         code = bt_machine_rates(&wanted, &c->rates, told, err);
     }
     free(shapes);

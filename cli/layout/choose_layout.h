@@ -5,6 +5,7 @@
 
 #include "cli/layout/machine_rates.h"
 #include "engine/plan/layout_search.h"
+#include "engine/plan/layout_why.h"
 #include "engine/plan/rates.h"
 
 /* this machine, or the hosts of the host file */
@@ -27,6 +28,7 @@ typedef struct bt_layout_job {
     const char *store;
     bool anew, never; /* as in bt_rates_wanted */
     double trial_s; /* for trying the first layouts (layout_trial.h); 0: only those already tried */
+    bool quiet;     /* no progress bars */
 } bt_layout_job;
 
 /* BT_NOMEM: no layout fits; says by how much, and what would. told: lines about the rates. On
@@ -41,8 +43,5 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
     BT_MUST_CHECK;
 /* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */
 bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) BT_MUST_CHECK;
-/* "it waits least (...)": in what the first layout is better than the best one that differs in its
- * mesh; one line without end */
-void bt_layout_why(const bt_layouts *l, bt_text *out);
 
 #endif

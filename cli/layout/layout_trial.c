@@ -1,4 +1,4 @@
-/* layout_trial.c - candidates, the command line of a trial, and what came of it. */
+/* layout_trial.c - candidates, the command line of their race, and what came of it. */
 #include "cli/layout/layout_trial.h"
 
 #include <inttypes.h>
@@ -9,16 +9,18 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "engine/base/clock.h"
+#include "cli/common/run_shown.h"
+#include "cli/layout/layout_race.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/plan/trial_race.h"
-#include "monitor/job/launch/run_once.h"
 
-/* `bench train` warms up for two steps; what starting ranks and a model takes is a guess, and steps are timed for about
- * as long */
-enum { WORDS_MOST = 192, WORD = 1100, STEPS_WARM = 2, STEPS_MOST = 16 };
-static const double START_S = 0.7;
+/* a run is of as many steps as about RUN_S holds. What starting ranks and making a layout takes, beside a nanosecond or
+ * two a parameter, are guesses */
+enum { WORDS_MOST = 768, WORD = 1100, STEPS_MOST = 16 };
+static const double RUN_S = 0.3, START_S = 0.5, MAKE_S = 0.2, PARAM_S = 4e-9;
+/* of a host's memory, for the trainers of all layouts at the same time */
+static const double KEEP_FRAC = 0.7;
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
@@ -113,24 +115,26 @@ static void put_layout(words *w, const bt_layout *l) {
 }
 
 static int64_t steps_of(const bt_layout *l) {
-    return (int64_t)fmax(1, fmin(STEPS_MOST, START_S / l->time.step.step_s));
+    return (int64_t)fmax(1, fmin(STEPS_MOST, RUN_S / l->time.step.step_s));
 }
 
-static void put_command(words *w, const bt_layout_choice *c, const bt_layout_job *job,
-                        const bt_layout *l, int64_t steps) {
-    w->n = 0;
-    put(w, "bench", "");
-    put(w, "train", "");
-    put(w, "--json", "");
+/* as `bench train` would have them */
+static void put_run(words *w, const bt_layout_choice *c, const bt_layout_job *job,
+                    const bt_layout *l) {
     put(w, "--data", "");
     put(w, "synth:chain", "");
-    put_flag(w, "--steps", steps);
     put_flag(w, "--ranks", job->ranks);
     put_settings(w, job->opts, &c->settings);
     put_layout(w, l);
 }
 
-/* of everything on the command line, which is all that a trial depends on */
+static void put_real(words *w, double value) {
+    char number[32];
+    snprintf(number, sizeof number, "%.9g", value);
+    put(w, number, "");
+}
+
+/* of all the words of a run, on which a trial depends */
 static void key_of(const words *w, char *out, size_t size) {
     XXH64_hash_t hash = 0;
     for (size_t i = 0; i < w->n; i++)
@@ -171,38 +175,28 @@ static size_t find_candidates(const bt_layouts *l, candidate out[BT_TRIALS_MOST]
     return n;
 }
 
-/* of how many of them the seconds suffice for the least rounds; one alone decides nothing */
-static size_t affordable(const candidate *c, size_t n, double seconds) {
-    size_t k = 0;
-    for (double spent = 0; k < n; k++) {
-        spent += BT_RACE_ROUNDS_LEAST * (START_S + (double)(STEPS_WARM + steps_of(c[k].layout)) *
-                                                       c[k].layout->time.step.step_s);
-        if (spent > seconds) break;
+/* about what the least rounds of the first k of them take */
+static double least_s(const bt_layout_choice *c, const candidate *all, size_t k) {
+    bt_model_cfg m;
+    bt_run_cfg_model(&c->settings, &m);
+    double spent = START_S;
+    for (size_t i = 0; i < k; i++) {
+        const bt_layout *l = all[i].layout;
+        const double steps = (double)(BT_RACE_WARM + BT_RACE_ROUNDS_LEAST * steps_of(l));
+        spent += MAKE_S + PARAM_S * (double)bt_model_count(&m).params + steps * l->time.step.step_s;
     }
+    return spent;
+}
+
+/* of how many of them the seconds suffice; one alone decides nothing */
+static size_t affordable(const bt_layout_choice *c, const candidate *all, size_t n,
+                         double seconds) {
+    size_t k = n;
+    while (k > 1 && least_s(c, all, k) > seconds) k--;
     return k >= 2 ? k : 0;
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
-
-static bt_code try_one(const bt_layout_job *job, const words *w, double *step_s, bt_err *err) {
-    bt_text result;
-    json_error_t why;
-    const bt_run_once once = {.ranks = job->ranks,
-                              .hosts = job->cfg->hosts,
-                              .mpirun_args = job->cfg->mpirun_args,
-                              .words = w->at,
-                              .n_words = w->n};
-    bt_text_init(&result);
-    bt_code code = bt_run_once_run(&once, &result, err);
-    if (code == BT_OK) {
-        json_t *all = json_loads(bt_text_str(&result), 0, &why);
-        *step_s = 1e-3 * json_number_value(json_object_get(all, "step_ms"));
-        json_decref(all);
-        if (!(*step_s > 0)) code = bt_fail(err, BT_FORMAT, "a trial told no time of a step");
-    }
-    bt_text_release(&result);
-    return code;
-}
 
 typedef struct trials {
     bt_layout_choice *c;
@@ -211,63 +205,111 @@ typedef struct trials {
     candidate all[BT_TRIALS_MOST];
 } trials;
 
-static bt_code run_candidate(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
-    trials *t = ctx;
-    const int64_t start = bt_now_ns();
-    put_command(t->w, t->c, t->job, t->all[i].layout, steps_of(t->all[i].layout));
-    BT_TRY(try_one(t->job, t->w, took_s, err));
-    *spent_s = (double)(bt_now_ns() - start) / 1e9;
-    return BT_OK;
+/* the trainers of the first k of them at the same time */
+static bool all_fit(const trials *t, size_t k) {
+    const bt_cluster *c = &t->c->search.cluster;
+    double bytes = 0;
+    for (size_t i = 0; i < k; i++) bytes += t->all[i].layout->all_bytes;
+    const double hosts = ceil((double)c->ranks / c->ranks_per_host);
+    return bytes / hosts < KEEP_FRAC * c->memory_bytes;
 }
 
-static void tell(const bt_layout *l, const bt_racer *x, bt_text *told) {
-    char layout[160], a[32], b[32];
-    if (!told) return;
-    bt_text_printf(told, "tried      %s: %s a step in %zu run%s (predicted %s)",
-                   bt_layout_words(l, layout, sizeof layout),
-                   bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), x->runs,
-                   x->runs == 1 ? "" : "s",
-                   bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
-    if (x->ratio > 1) bt_text_printf(told, ", %.1f %% slower", 100 * (x->ratio - 1));
-    bt_text_put(told, "\n");
-}
-
-static void tell_end(const bt_race *r, bt_text *told) {
-    if (!told) return;
-    bt_text_printf(told, "tried      %zu round%s in turn, %.0f s of %.0f s", r->rounds,
-                   r->rounds == 1 ? "" : "s", r->spent_s, r->budget_s);
-    bt_text_printf(told,
-                   r->settled ? ": the others are slower, or within %.0f %%\n"
-                              : ": not told apart within %.0f %% (a longer --trial would)\n",
-                   100 * BT_RACE_NEAR);
-}
-
-static double budget_s(const bt_layout_job *job) { return job->never ? 0 : job->trial_s; }
-
-/* A race of those that can be afforded. What each took relative to the best of them counts, so that a machine
- * that became slower meanwhile changes nothing. */
-static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
-    bt_race r = {.n = n, .budget_s = seconds, .run = run_candidate, .ctx = t};
-    BT_TRY(bt_race_run(&r, err));
-    const double best_s = r.racer[r.best].median_s;
-    for (size_t i = 0; i < n; i++) {
-        bt_layout *l = t->all[i].layout;
-        l->trial_s = t->all[i].found.step_s = best_s * r.racer[i].ratio;
-        bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        tell(l, &r.racer[i], told);
+static void put_race(trials *t, size_t k, double seconds) {
+    words *w = t->w;
+    w->n = 0;
+    put(w, "plan", "");
+    put(w, BT_LAYOUT_RACE_WORD, "");
+    put_real(w, seconds - START_S);
+    put(w, all_fit(t, k) ? "keep" : "anew", "");
+    for (size_t i = 0; i < k; i++) {
+        const bt_layout *l = t->all[i].layout;
+        put(w, BT_RACE_WORD, "");
+        put_real(w, (double)steps_of(l));
+        put_real(w, l->time.step.step_s);
+        put_run(w, t->c, t->job, l);
     }
-    tell_end(&r, told);
+}
+
+static void tell(const bt_layout *l, const json_t *x, bt_text *told) {
+    char layout[160], a[32], b[32];
+    const long long runs = json_integer_value(json_object_get(x, "runs"));
+    bt_text_printf(told, "tried      %s: %s a step in %lld run%s (predicted %s)\n",
+                   bt_layout_words(l, layout, sizeof layout),
+                   bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), runs,
+                   runs == 1 ? "" : "s",
+                   bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
+}
+
+static void tell_end(const json_t *all, double seconds, bt_text *told) {
+    const long long rounds = json_integer_value(json_object_get(all, "rounds"));
+    const double loss = 100 * json_number_value(json_object_get(all, "loss_frac"));
+    bt_text_printf(told, "tried      %lld round%s in turn, at most %.0f s: ", rounds,
+                   rounds == 1 ? "" : "s", seconds);
+    if (json_is_true(json_object_get(all, "settled")))
+        bt_text_printf(told, "the choice loses %.1f %% at most on average\n", loss);
+    else
+        bt_text_printf(told,
+                       "not told apart, the choice may lose %.1f %% on average (a longer --trial "
+                       "would tell)\n",
+                       loss);
+}
+
+static bt_code take_result(trials *t, size_t n, const json_t *all, double seconds, bt_text *told,
+                           bt_err *err) {
+    const json_t *racers = json_object_get(all, "racers");
+    for (size_t i = 0; i < n; i++) {
+        const double step_s =
+            json_number_value(json_object_get(json_array_get(racers, i), "step_s"));
+        if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
+        t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
+        bt_rates_put_trial(&t->c->rates, &t->all[i].found);
+        if (told) tell(t->all[i].layout, json_array_get(racers, i), told);
+    }
+    if (json_array_size(racers) == 0) return bt_fail(err, BT_FORMAT, "a trial told nothing");
+    if (told) tell_end(all, seconds, told);
     return BT_OK;
+}
+
+/* of those that can be afforded */
+static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
+    bt_text result;
+    json_error_t why;
+    put_race(t, n, seconds);
+    const bt_run_once once = {.ranks = t->job->ranks,
+                              .hosts = t->job->cfg->hosts,
+                              .mpirun_args = t->job->cfg->mpirun_args,
+                              .words = t->w->at,
+                              .n_words = t->w->n};
+    bt_text_init(&result);
+    bt_code code = bt_run_shown(&once, "trying layouts", t->job->quiet, &result, err);
+    if (code == BT_OK) {
+        json_t *all = json_loads(bt_text_str(&result), 0, &why);
+        code = take_result(t, n, all, seconds, told, err);
+        json_decref(all);
+    }
+    bt_text_release(&result);
+    return code;
+}
+
+/* the seconds do not suffice for two of them */
+static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *told) {
+    if (n < 2 || !(seconds > 0) || !told) return;
+    bt_text_printf(told,
+                   "tried      nothing: two layouts that are about as fast would take %.0f s, and "
+                   "there are %.0f (--trial)\n",
+                   ceil(least_s(t->c, t->all, 2)), seconds);
 }
 
 /* *fresh: something was tried that was not known. Times are compared that were taken in turn: what was
  * tried alone before is tried again with the others. */
 static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told, bt_err *err) {
-    const size_t n = find_candidates(&t->c->layouts, t->all), k = affordable(t->all, n, seconds);
+    const size_t n = find_candidates(&t->c->layouts, t->all),
+                 k = affordable(t->c, t->all, n, seconds);
     bool known = true;
     for (size_t i = 0; i < n; i++) {
         bt_trial_rate *found = &t->all[i].found;
-        put_command(t->w, t->c, t->job, t->all[i].layout, 1);
+        t->w->n = 0;
+        put_run(t->w, t->c, t->job, t->all[i].layout);
         key_of(t->w, found->key, sizeof found->key);
         found->step_s = t->job->anew ? 0 : bt_rates_trial(&t->c->rates, found->key);
         if (i < k) known = known && found->step_s > 0;
@@ -278,11 +320,14 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told,
     }
     size_t tried = 0;
     for (size_t i = 0; i < n; i++) tried += t->all[i].found.step_s > 0;
+    if (k == 0 && tried < 2) tell_nothing(t, n, seconds, told);
     /* one alone decides nothing */
     for (size_t i = 0; i < n && tried >= 2; i++) t->all[i].layout->trial_s = t->all[i].found.step_s;
     if (tried >= 2) bt_layouts_prefer_tried(&t->c->layouts);
     return BT_OK;
 }
+
+static double budget_s(const bt_layout_job *job) { return job->never ? 0 : job->trial_s; }
 
 bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err) {
     bt_err why = BT_ERR_INIT;

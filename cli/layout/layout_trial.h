@@ -1,11 +1,11 @@
 /* layout_trial.h - a few real steps of the layouts between which the model cannot decide: those predicted to
- * be within BT_TRIAL_NEAR of the first, of each mesh and micro-batch the best, at most BT_TRIALS_MOST, each in
- * jobs of ranks on synthetic data, in turn, until one is known to be the fastest or to cost at most 5 %
- * (engine/plan/trial_race.h), or the seconds are over.
+ * be within BT_TRIAL_NEAR of the first, of each mesh and micro-batch the best, at most BT_TRIALS_MOST, on
+ * synthetic data, in turn in one job of ranks (layout_race.h), until what choosing the best may lose is about
+ * 1 % (engine/plan/trial_race.h), or the seconds are over.
  *
  * What was tried is kept beside the rates and not tried again. Nothing is tried where one layout stands
- * alone, where two do not fit the seconds that are given, or where the work is no plain training from
- * text (forms, adapters, distillation), which `bench train` does not do. */
+ * alone, where two do not fit the seconds that are given (which is told), or where the work is no plain training
+ * from text (forms, adapters, distillation), which `bench train` does not do. */
 #ifndef BT_CLI_LAYOUT_LAYOUT_TRIAL_H
 #define BT_CLI_LAYOUT_LAYOUT_TRIAL_H
 

@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/run_shown.h"
 #include "engine/base/threads.h"
 #include "engine/config/job_agreement.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
-#include "engine/plan/rates_probe.h"
-#include "monitor/job/launch/output.h"
-#include "monitor/job/launch/run_once.h"
+#include "engine/plan/probe/rates_probe.h"
 #include "monitor/job/machine/placement.h"
 
 enum { NUMBERS = 5 }; /* words before the shapes */
@@ -25,7 +24,8 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
     bt_probe_job job = {.machine = strcmp(argv[2], "machine") == 0,
                         .links = strcmp(argv[2], "links") == 0,
                         .budget_s = strtod(argv[3], NULL),
-                        .disk_dir = argv[4]};
+                        .disk_dir = argv[4],
+                        .progress = bt_run_shown_say};
     int threads = atoi(argv[1]);
     if (job.disk_dir[0] == '-') job.disk_dir = "";
     bt_part_shape *parts = calloc((size_t)argc, sizeof *parts);
@@ -73,11 +73,7 @@ bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err
         bt_comm_finalize();
         return BT_OK;
     }
-    char line[640];
-    *exit_status = bt_exit_code(code);
-    bt_output_error_line(line, sizeof line, bt_comm_rank(bt_comm_world()), code, err->msg);
-    fputs(line, stderr);
-    if (bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
+    bt_run_shown_fail(code, err, exit_status);
     return BT_OK;
 }
 
@@ -159,7 +155,7 @@ static bt_code run_job(const bt_rates_wanted *w, const job *j, bt_rates *out, bt
                                   .mpirun_args = w->cfg->mpirun_args,
                                   .words = words,
                                   .n_words = n_words};
-        code = bt_run_once_run(&once, &result, err);
+        code = bt_run_shown(&once, "measuring this machine", w->quiet, &result, err);
     }
     if (code == BT_OK) code = bt_rates_take_json(out, bt_text_str(&result), result.len, err);
     bt_text_release(&one);

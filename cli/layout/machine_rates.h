@@ -21,6 +21,7 @@ typedef struct bt_rates_wanted {
     bool anew;         /* measure although there are rates */
     bool never;        /* measure nothing: what the file has, or BT_NOTFOUND */
     double budget_s;   /* 0: BT_PROBE_BUDGET_S */
+    bool quiet;        /* no progress bar */
 } bt_rates_wanted;
 
 /* told (may be NULL) receives lines for people: what was refused, what is measured. A failure to

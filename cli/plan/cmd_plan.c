@@ -7,6 +7,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/layout/layout_race.h"
 #include "cli/layout/machine_rates.h"
 #include "cli/plan/plan_print.h"
 #include "cli/plan/plan_simulate.h"
@@ -46,7 +47,7 @@ static const bt_opt plan_opts[] = {
     {"price", "--price", BT_OPT_REAL, FIELD(price), "0", 0, 1e6, NULL, NULL,
      "of a machine for an hour, in any currency, for what the run costs (0: not told)"},
     {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
-    {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "40", 0, 600, "s", NULL,
+    {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "10", 0, 600, "s", NULL,
      "seconds for trying layouts that are predicted to be about as fast, in turn, by real steps "
      "(0: "
      "as predicted)"},
@@ -192,7 +193,8 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                .ranks = ranks,
                                .store = p->store,
                                .anew = cfg->measure,
-                               .trial_s = cfg->trial};
+                               .trial_s = cfg->trial,
+                               .quiet = p->cfg.quiet};
     bt_text_init(&told);
     bt_code code = bt_layout_choose(&choice, &job, &told, err);
     fputs(bt_text_str(&told), stderr);
@@ -210,6 +212,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help = false;
     if (argc > 0 && strcmp(argv[0], BT_RATES_PROBE_WORD) == 0)
         return bt_rates_probe_rank(argc - 1, argv + 1, exit_status, err);
+    if (argc > 0 && strcmp(argv[0], BT_LAYOUT_RACE_WORD) == 0)
+        return bt_layout_race_rank(argc - 1, argv + 1, exit_status, err);
     bt_train_plan *p = calloc(1, sizeof *p);
     bt_code code = p ? split(&w, argc, argv, err)
                      : bt_fail(err, BT_NOMEM, "no memory for the settings");

@@ -227,6 +227,7 @@ static void put_text(const simulation *s, bt_text *out) {
                    "step", "bubble%", "comm%", "wait%", "goodput%", "tokens/s", "kept%", BAR,
                    "of a rank's tokens/s");
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
+    if (!full->refused[0]) bt_text_printf(out, "why        %s\n", full->why);
     put_failures(full, out);
     if (s->islands.rows) bt_islands_put_text(&s->islands, &s->p->cfg, out);
     const int64_t steps = steps_of(s);
@@ -259,6 +260,7 @@ static void point_json(const simulation *s, bt_json *j, const bt_sim_point *p) {
         bt_json_num(j, "ckpt_interval_s", p->mtbf_s > 0 ? p->goodput.daly_s : NAN);
         bt_json_num(j, "young_interval_s", p->mtbf_s > 0 ? p->goodput.young_s : NAN);
         bt_plan_layout_json(j, "layout", &p->layout);
+        bt_json_str(j, "why", p->why);
     }
     bt_json_end(j, '}');
 }
@@ -320,7 +322,8 @@ static bt_code check_full_size(const simulation *s, bt_err *err) {
 }
 
 bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err *err) {
-    simulation s = {.p = p, .w = w, .search = {.cfg = &p->cfg, .one_micro_batch = true}};
+    simulation s = {
+        .p = p, .w = w, .search = {.cfg = &p->cfg, .one_micro_batch = true, .choice_only = true}};
     s.search.may = bt_layout_freedom_of(&p->opts);
     BT_TRY(read_cluster(&s, err));
     /* a host's memory is the simulated one's */

@@ -42,7 +42,8 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                                .ranks = p->ranks,
                                .store = p->store,
                                .never = bt_train_only_prints(p),
-                               .trial_s = p->cfg.layout_trial};
+                               .trial_s = p->cfg.layout_trial,
+                               .quiet = p->cfg.quiet || p->cfg.json};
     bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
     if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */
         *err = (bt_err)BT_ERR_INIT;

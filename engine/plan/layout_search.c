@@ -2,6 +2,7 @@
 #include "engine/plan/layout_search.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +294,7 @@ static int by_speed(const void *a, const void *b) {
     const bt_layout *x = a, *y = b;
     if (x->fits != y->fits) return x->fits ? -1 : 1;
     double dx = x->time.step.step_s, dy = y->time.step.step_s;
+    if ((dx > 0) != (dy > 0)) return dx > 0 ? -1 : 1; /* 0: not looked at */
     if (dx < dy || dx > dy) return dx < dy ? -1 : 1;
     return x->rank_bytes < y->rank_bytes ? -1 : x->rank_bytes > y->rank_bytes;
 }
@@ -313,7 +315,9 @@ static void prefer_simple(bt_layouts *l) {
     for (size_t i = 1; i < l->n; i++) {
         const bt_layout *x = &l->at[i], *first = &l->at[0];
         if (x->fits != first->fits || (x->trial_s > 0) != (first->trial_s > 0)) continue;
-        if (bt_layout_step_s(x) > (1 + BT_LAYOUT_NEAR) * bt_layout_step_s(first)) continue;
+        if (!(bt_layout_step_s(x) > 0) ||
+            bt_layout_step_s(x) > (1 + BT_LAYOUT_NEAR) * bt_layout_step_s(first))
+            continue;
         if (burden(x) < burden(&l->at[best])) best = i;
     }
     const bt_layout chosen = l->at[best];
@@ -333,14 +337,81 @@ void bt_layouts_prefer_tried(bt_layouts *l) {
     prefer_simple(l);
 }
 
+typedef struct predictor {
+    bt_layouts *l;
+    const bt_layout_search *s;
+    const bt_rates *r;
+    bt_run_cfg *cfg; /* scratch */
+} predictor;
+
+static bt_code predict(const predictor *p, bt_layout *x, bt_err *err) {
+    BT_TRY(bt_layout_settings(p->s, x, p->cfg, err));
+    return bt_time_predict(p->cfg, p->r, &p->s->cluster, &x->time, err);
+}
+
+typedef struct bounded {
+    bt_layout *layout;
+    double least_s;
+} bounded;
+
+static int by_least(const void *a, const void *b) {
+    const bounded *x = a, *y = b;
+    if (x->least_s < y->least_s || x->least_s > y->least_s) return x->least_s < y->least_s ? -1 : 1;
+    return x->layout < y->layout ? -1 : x->layout > y->layout;
+}
+
+bool bt_layout_same_mesh(const bt_layout *a, const bt_layout *b) {
+    return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->zero == b->zero;
+}
+
+/* What takes longer than this is neither the choice, nor near it, nor the first of another mesh. */
+static double longest_of_use(const bounded *all, size_t n) {
+    const bt_layout *best = NULL, *other = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const bt_layout *x = all[i].layout;
+        if (!best || x->time.step.step_s < best->time.step.step_s) best = x;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const bt_layout *x = all[i].layout;
+        if (!bt_layout_same_mesh(x, best) &&
+            (!other || x->time.step.step_s < other->time.step.step_s))
+            other = x;
+    }
+    return other ? fmax((1 + BT_LAYOUT_NEAR) * best->time.step.step_s, other->time.step.step_s)
+                 : INFINITY;
+}
+
+/* those that fit, by what they take at least, until that is more than is of use */
+static bt_code predict_choice(const predictor *p, bt_err *err) {
+    bt_code code = BT_OK;
+    size_t n = 0;
+    double longest = INFINITY;
+    bounded *all = calloc(p->l->n, sizeof *all);
+    if (!all) return bt_fail(err, BT_NOMEM, "no memory for %zu layouts", p->l->n);
+    for (size_t i = 0; code == BT_OK && i < p->l->n; i++) {
+        bt_layout *x = &p->l->at[i];
+        if (!x->fits) continue;
+        all[n].layout = x;
+        code = bt_layout_settings(p->s, x, p->cfg, err);
+        if (code == BT_OK)
+            code = bt_time_least(p->cfg, p->r, &p->s->cluster, &all[n++].least_s, err);
+    }
+    if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, by_least);
+    for (size_t i = 0; code == BT_OK && i < n && all[i].least_s <= longest; i++) {
+        code = predict(p, all[i].layout, err);
+        longest = longest_of_use(all, i + 1);
+    }
+    free(all);
+    return code;
+}
+
 bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_rates *r,
                            bt_err *err) {
-    bt_run_cfg *cfg = malloc(sizeof *cfg);
-    bt_code code = cfg ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the settings");
-    for (size_t i = 0; code == BT_OK && i < l->n; i++) {
-        code = bt_layout_settings(s, &l->at[i], cfg, err);
-        if (code == BT_OK) code = bt_time_predict(cfg, r, &s->cluster, &l->at[i].time, err);
-    }
+    const predictor p = {l, s, r, malloc(sizeof *p.cfg)};
+    bt_code code = p.cfg ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the settings");
+    if (code == BT_OK && s->choice_only) code = predict_choice(&p, err);
+    for (size_t i = 0; code == BT_OK && !s->choice_only && i < l->n; i++)
+        code = predict(&p, &l->at[i], err);
     if (code == BT_OK) {
         qsort(l->at, l->n, sizeof *l->at, by_speed);
         prefer_simple(l);
@@ -348,10 +419,10 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
     /* where memory decides nothing it was not looked at */
     for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
         if (l->at[i].rank_bytes > 0) continue;
-        code = bt_layout_settings(s, &l->at[i], cfg, err);
-        if (code == BT_OK) look_at_memory(&l->at[i], cfg);
+        code = bt_layout_settings(s, &l->at[i], p.cfg, err);
+        if (code == BT_OK) look_at_memory(&l->at[i], p.cfg);
     }
-    free(cfg);
+    free(p.cfg);
     return code;
 }
 

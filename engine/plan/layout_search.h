@@ -38,6 +38,8 @@ typedef struct bt_layout_search {
     bt_cluster cluster;
     /* shapes of the first layout's micro-batch alone: the others' rates are scaled */
     bool one_micro_batch;
+    /* times of those alone that may be the choice, or the first of another mesh: the others' stay 0 */
+    bool choice_only;
 } bt_layout_search;
 
 typedef struct bt_layouts {
@@ -68,6 +70,8 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
 void bt_layouts_prefer_tried(bt_layouts *l);
 /* the best that is known of a step's time */
 double bt_layout_step_s(const bt_layout *l);
+/* the same axes and ZeRO stage, whatever micro-batches, chunks and recomputation are */
+bool bt_layout_same_mesh(const bt_layout *a, const bt_layout *b);
 /* "pp 2, dp 2 (ZeRO-1), tp 1, micro-batch 4 x 2" */
 const char *bt_layout_words(const bt_layout *l, char *buf, size_t size);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/tables/metric.h"
+#include "engine/plan/layout_why.h"
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
@@ -102,6 +103,14 @@ bt_goodput bt_goodput_of(double ckpt_s, double restart_s, double mtbf_s) {
 
 /* ---- one size -------------------------------------------------------------------------------- */
 
+static void why(bt_sim_point *out, const bt_layouts *l) {
+    bt_text text;
+    bt_text_init(&text);
+    bt_layout_why(l, &text);
+    snprintf(out->why, sizeof out->why, "%s", bt_text_str(&text));
+    bt_text_release(&text);
+}
+
 static void why_not(bt_sim_point *out, const bt_layouts *l, const bt_cluster *c) {
     char rank[32], host[32], have[32], lacks[32];
     int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
@@ -128,16 +137,16 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
                         bt_err *err) {
     bt_layouts l = {0};
     bt_layout_search s = *search; /* alike ranks decide the layout; stragglers are added to it */
-    bt_err why = BT_ERR_INIT;
+    bt_err trouble = BT_ERR_INIT;
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     s.cluster.straggler_frac = 0;
     *out = (bt_sim_point){.ranks = s.cluster.ranks,
                           .hosts = (s.cluster.ranks + s.cluster.ranks_per_host - 1) /
                                    s.cluster.ranks_per_host};
-    bt_code code = bt_layouts_find(&l, &s, &why);
+    bt_code code = bt_layouts_find(&l, &s, &trouble);
     if (code == BT_ARG) {
-        snprintf(out->refused, sizeof out->refused, "%.230s", why.msg);
+        snprintf(out->refused, sizeof out->refused, "%.230s", trouble.msg);
         code = BT_OK;
     } else if (code == BT_OK && l.fitting == 0) {
         why_not(out, &l, &s.cluster);
@@ -147,11 +156,12 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
         code = bt_layouts_predict(&l, &s, r, err);
         if (code == BT_OK) code = bt_layout_settings(&s, &l.at[0], cfg, err);
         out->layout = l.at[0];
+        if (code == BT_OK) why(out, &l);
         if (code == BT_OK && search->cluster.straggler_frac > 0)
             code = bt_time_predict(cfg, r, &search->cluster, &out->layout.time, err);
         if (code == BT_OK) count_failures(out, &search->cluster);
     } else if (err) {
-        *err = why;
+        *err = trouble;
     }
     bt_layouts_release(&l);
     free(cfg);

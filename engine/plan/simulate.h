@@ -44,6 +44,7 @@ typedef struct bt_sim_point { /* one size of the cluster */
     bt_goodput goodput;
     double tokens_per_s; /* useful ones */
     char refused[240];   /* why there is no layout; "" when there is */
+    char why[480];       /* what speaks for the layout (layout_why.h) */
 } bt_sim_point;
 
 /* search->cluster has hosts, links and memory; search->cfg the model and the batch. mtbf_s: of a host,

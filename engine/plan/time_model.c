@@ -463,9 +463,8 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     return code;
 }
 
-bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
-                        bt_prediction *out, bt_err *err) {
-    *out = (bt_prediction){0};
+static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                      bt_prediction *out) {
     model m = {.cfg = cfg,
                .r = r,
                .c = c,
@@ -475,6 +474,23 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
                .out = out};
     bt_run_cfg_mesh(cfg, &m.shape);
     bt_run_cfg_model(cfg, &m.whole);
+    return m;
+}
+
+bt_code bt_time_least(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                      double *least_s, bt_err *err) {
+    bt_prediction none = {0};
+    model m = model_of(cfg, r, c, &none);
+    BT_TRY(find_rates(&m, err));
+    const double passes = m.whole.L * (m.layer.fwd_s + m.layer.bwd_s) + m.head.fwd_s + m.head.bwd_s;
+    *least_s = (double)cfg->accum * passes / m.shape.pp;
+    return BT_OK;
+}
+
+bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                        bt_prediction *out, bt_err *err) {
+    *out = (bt_prediction){0};
+    model m = model_of(cfg, r, c, out);
     BT_TRY(find_rates(&m, err));
     out->crowd = m.crowd;
     m.meet_frac = meeting_frac(&m);

@@ -54,4 +54,9 @@ double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg);
 bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
                         bt_prediction *out, bt_err *err) BT_MUST_CHECK;
 
+/* Seconds that no step of this layout is shorter than, for next to nothing: its computing, shared out evenly over
+ * the stages, with everything else for free. Errors as above */
+bt_code bt_time_least(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                      double *least_s, bt_err *err) BT_MUST_CHECK;
+
 #endif

@@ -5,58 +5,132 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { POLISH = 8, RUNS_MOST = BT_RACE_MOST * BT_RACE_ROUNDS_MOST, PRIOR_RUNS = 2 };
+
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
-static double median_of(const double *x, size_t n) {
-    double sorted[BT_RACE_ROUNDS_MOST] = {0};
-    memcpy(sorted, x, n * sizeof *x);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+/* sorts them */
+static double median_of(double *x, size_t n) {
+    qsort(x, n, sizeof *x, by_value);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
-static void hold_against(bt_racer *x, const bt_racer *best) {
-    double ratios[BT_RACE_ROUNDS_MOST] = {0}, away[BT_RACE_ROUNDS_MOST] = {0};
-    const size_t n = x->runs < best->runs ? x->runs : best->runs;
-    for (size_t i = 0; i < n; i++) ratios[i] = x->took_s[i] / best->took_s[i];
-    x->ratio = median_of(ratios, n);
-    for (size_t i = 0; i < n; i++) away[i] = fabs(ratios[i] - x->ratio);
-    x->error = 1.2533 * 1.4826 * median_of(away, n) / sqrt((double)n);
+/* ---- what the rounds say ----------------------------------------------------------------------- */
+
+/* logarithms: a run took round[k] + part[i], but for noise */
+typedef struct split {
+    double round[BT_RACE_ROUNDS_MOST], part[BT_RACE_MOST], noise;
+} split;
+
+/* those that are out were run in the first rounds only */
+static double left_over(const bt_race *r, const split *s, size_t i, size_t k) {
+    return log(r->racer[i].took_s[k]) - s->round[k] - s->part[i];
 }
 
-/* Those that were told apart stay behind, so that the best has run in every round. */
-static void compare(bt_race *r) {
-    size_t best = r->best;
-    for (size_t i = 0; i < r->n; i++)
-        r->racer[i].median_s = median_of(r->racer[i].took_s, r->racer[i].runs);
-    for (size_t i = 0; i < r->n; i++)
-        if (!r->racer[i].slower &&
-            (r->racer[best].slower || r->racer[i].median_s < r->racer[best].median_s))
-            best = i;
-    r->best = best;
-    r->settled = r->rounds >= BT_RACE_ROUNDS_LEAST;
+static void polish(const bt_race *r, split *s) {
+    double x[BT_RACE_ROUNDS_MOST > BT_RACE_MOST ? BT_RACE_ROUNDS_MOST : BT_RACE_MOST] = {0};
+    for (size_t k = 0; k < r->rounds; k++) {
+        size_t n = 0;
+        for (size_t i = 0; i < r->n; i++)
+            if (k < r->racer[i].runs) x[n++] = left_over(r, s, i, k);
+        s->round[k] += median_of(x, n);
+    }
     for (size_t i = 0; i < r->n; i++) {
-        bt_racer *x = &r->racer[i];
-        if (x->slower) continue;
-        hold_against(x, &r->racer[best]);
-        if (i == best) continue;
-        const double n = (double)x->runs, least = x->ratio - 2 * (n + 1) / (n - 1) * x->error;
-        if (r->rounds < BT_RACE_ROUNDS_LEAST) continue;
-        x->slower = least > 1;
-        r->settled = r->settled && least > 1 - BT_RACE_NEAR;
+        const size_t n = r->racer[i].runs;
+        for (size_t k = 0; k < n; k++) x[k] = left_over(r, s, i, k);
+        s->part[i] += median_of(x, n);
     }
 }
 
-/* forth, and back again */
+/* Of as many of what is left over as the rounds and racers could not absorb, the largest. */
+static double noise_of(const bt_race *r, const split *s) {
+    double x[RUNS_MOST] = {0};
+    size_t n = 0, absorbed = r->rounds + r->n - 1;
+    for (size_t i = 0; i < r->n; i++)
+        for (size_t k = 0; k < r->racer[i].runs; k++) x[n++] = fabs(left_over(r, s, i, k));
+    qsort(x, n, sizeof *x, by_value);
+    const size_t free_runs = n > absorbed ? n - absorbed : 0;
+    const double seen = free_runs ? 1.4826 * median_of(x + absorbed, free_runs) : 0;
+    return sqrt((PRIOR_RUNS * BT_RACE_NOISE * BT_RACE_NOISE + (double)free_runs * seen * seen) /
+                (double)(PRIOR_RUNS + free_runs));
+}
+
+/* ---- what is probable -------------------------------------------------------------------------- */
+
+typedef struct belief { /* of the logarithm of a time */
+    double mean, variance;
+} belief;
+
+/* The runs' figures and the predictions', whose common factor is what brings them closest. */
+static void believe(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) {
+    const double prior = BT_RACE_PRIOR * BT_RACE_PRIOR;
+    double error[BT_RACE_MOST] = {0}, rounds[BT_RACE_ROUNDS_MOST], factor = 0, weights = 0;
+    memcpy(rounds, s->round, sizeof rounds);
+    const double typical = median_of(rounds, r->rounds);
+    for (size_t i = 0; i < r->n; i++) {
+        const double e = 1.2533 * s->noise, predicted = r->racer[i].predicted_s;
+        error[i] = e * e / (double)r->racer[i].runs;
+        out[i] = (belief){s->part[i] + typical, error[i]};
+        if (!(predicted > 0)) continue;
+        factor += (out[i].mean - log(predicted)) / (prior + error[i]);
+        weights += 1 / (prior + error[i]);
+    }
+    for (size_t i = 0; i < r->n && weights > 0; i++) {
+        const double predicted = r->racer[i].predicted_s, sum = prior + error[i];
+        if (!(predicted > 0)) continue;
+        out[i].mean = (out[i].mean * prior + (log(predicted) + factor / weights) * error[i]) / sum;
+        out[i].variance = prior * error[i] / sum;
+    }
+}
+
+/* what choosing the best loses on average to another that is d longer by what is known, of width s */
+static double loss_of(double d, double s) {
+    static const double SQRT_2PI = 2.5066282746310002, SQRT_2 = 1.4142135623730951;
+    if (!(s > 0)) return 0;
+    return s * exp(-d * d / (2 * s * s)) / SQRT_2PI - d * erfc(d / s / SQRT_2) / 2;
+}
+
+static void judge(bt_race *r) {
+    split s = {0};
+    belief all[BT_RACE_MOST];
+    for (int i = 0; i < POLISH; i++) polish(r, &s);
+    s.noise = noise_of(r, &s);
+    believe(r, &s, all);
+    r->best = 0;
+    for (size_t i = 1; i < r->n; i++)
+        if (all[i].mean < all[r->best].mean) r->best = i;
+    r->loss_frac = 0;
+    const bool enough = r->rounds >= BT_RACE_ROUNDS_LEAST;
+    for (size_t i = 0; i < r->n; i++) {
+        bt_racer *x = &r->racer[i];
+        x->time_s = exp(all[i].mean);
+        x->loss_frac = i == r->best ? 0
+                                    : loss_of(all[i].mean - all[r->best].mean,
+                                              sqrt(all[i].variance + all[r->best].variance));
+        r->loss_frac += x->loss_frac;
+        x->out = enough && i != r->best && x->loss_frac < BT_RACE_LOSS / 4;
+    }
+    r->settled = enough && r->loss_frac < BT_RACE_LOSS;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------ */
+
+/* forth, and back again. One that was out and comes back has missed rounds, whose part it would not be
+ * compared by: it stays out, unless it is the best now */
+static bool runs_now(const bt_race *r, size_t i) {
+    return r->racer[i].runs == r->rounds && !r->racer[i].out;
+}
+
 static bt_code run_round(bt_race *r, double *round_s, bt_err *err) {
     *round_s = 0;
     for (size_t k = 0; k < r->n; k++) {
         const size_t i = r->rounds % 2 ? r->n - 1 - k : k;
         bt_racer *x = &r->racer[i];
         double took_s, spent_s;
-        if (x->slower) continue;
+        if (!runs_now(r, i)) continue;
         BT_TRY(r->run(r->ctx, i, &took_s, &spent_s, err));
         x->took_s[x->runs++] = took_s;
         *round_s += spent_s;
@@ -66,14 +140,22 @@ static bt_code run_round(bt_race *r, double *round_s, bt_err *err) {
     return BT_OK;
 }
 
+static size_t running(const bt_race *r) {
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++) n += runs_now(r, i);
+    return n;
+}
+
 bt_code bt_race_run(bt_race *r, bt_err *err) {
     double round_s;
-    memset(r->racer, 0, sizeof r->racer);
+    for (size_t i = 0; i < r->n; i++)
+        r->racer[i] = (bt_racer){.predicted_s = r->racer[i].predicted_s};
     r->rounds = r->best = 0;
     r->spent_s = 0;
     do {
         BT_TRY(run_round(r, &round_s, err));
-        compare(r);
-    } while (!r->settled && r->rounds < BT_RACE_ROUNDS_MOST && r->spent_s + round_s <= r->budget_s);
+        judge(r);
+    } while (!r->settled && running(r) > 1 && r->rounds < BT_RACE_ROUNDS_MOST &&
+             r->spent_s + round_s <= r->budget_s);
     return BT_OK;
 }

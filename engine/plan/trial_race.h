@@ -1,15 +1,21 @@
-/* trial_race.h - which of a few things is the fastest, by running them in turn until that is known.
+/* trial_race.h - which of a few things is the fastest, by running them in turn until that is known well enough.
  *
- *     round 1   A B C      round 2   C B A      round 3   A B C ...     the machine's drift meets all alike
+ *     round 1   A B C      round 2   C B A      round 3   A B ...     the machine's drift meets all alike
  *
- * What one run of a round took is divided by what the best one's run of the same round took. Of these n
- * ratios the median q and its standard error e (1.2533 x 1.4826 x median absolute deviation / sqrt(n))
- * say, with k = 2 (n+1) / (n-1) because the deviation of few is itself not well known:
- *     q - k e > 1                       slower than the best: told apart, and not run again
- *     q - k e > 1 - BT_RACE_NEAR        choosing the best costs at most that share, whatever the truth is
- * The race ends when one of the two holds for all but the best, after BT_RACE_ROUNDS_LEAST rounds at
- * least; or when the next round would take more time than is left.
- * Medians instead of means, because other programs on a machine make single runs much too slow.
+ * A racer comes with a prediction, whose error is BT_RACE_PRIOR: the standard deviation of its logarithm, but for a
+ * factor that all predictions share. The logarithms of what the runs took are split into a part of the round and a
+ * part of the racer by medians (median polish; Tukey 1977, Exploratory Data Analysis), because other programs
+ * make single runs much too slow. What is left over is the noise: the median of what the split could not absorb,
+ * and BT_RACE_NOISE with the weight of two runs, for as long as there are few.
+ * The racer's part, whose standard error is 1.2533 noise / sqrt(runs), and its prediction make its probable time,
+ * a normal distribution of the logarithm. With d, how much longer than the best one's, and the width s of this
+ * difference, choosing the best loses
+ *     s phi(d/s) - d Phi(-d/s)
+ * on average because this racer may be faster after all (expected opportunity cost; Chick, Inoue 2001, Operations
+ * Research 49). The race ends when these losses together are less than BT_RACE_LOSS, after BT_RACE_ROUNDS_LEAST
+ * rounds at least, or when the next round would take more time than is left; a racer whose own is less than a
+ * quarter of that is not run again.
+ * Every rank of a job may run the same race: what it does follows from the times that it is given alone.
  * Threads: one. Owns nothing. */
 #ifndef BT_ENGINE_PLAN_TRIAL_RACE_H
 #define BT_ENGINE_PLAN_TRIAL_RACE_H
@@ -19,16 +25,18 @@
 
 #include "engine/base/status.h"
 
-#define BT_RACE_NEAR 0.05
-enum { BT_RACE_MOST = 8, BT_RACE_ROUNDS_LEAST = 3, BT_RACE_ROUNDS_MOST = 32 };
+#define BT_RACE_PRIOR 0.06
+#define BT_RACE_NOISE 0.03
+#define BT_RACE_LOSS 0.01
+enum { BT_RACE_MOST = 8, BT_RACE_ROUNDS_LEAST = 2, BT_RACE_ROUNDS_MOST = 32 };
 
 typedef struct bt_racer {
-    double took_s[BT_RACE_ROUNDS_MOST]; /* (runs) what it took in each round */
+    double predicted_s;                 /* given; 0: nothing is predicted of any */
+    double took_s[BT_RACE_ROUNDS_MOST]; /* (runs) what it took in the first rounds */
     size_t runs;
-    bool slower;     /* told apart from the best */
-    double median_s; /* of its runs */
-    /* of its runs over the best one's of the same rounds: median and standard error. 1 and 0 of the best */
-    double ratio, error;
+    bool out; /* it is not run again: it is slower, or hardly faster */
+    /* its probable time; the share of it that choosing the best may lose to this one, 0 of the best */
+    double time_s, loss_frac;
 } bt_racer;
 
 typedef struct bt_race {
@@ -37,11 +45,10 @@ typedef struct bt_race {
     /* one run of racer i: what is compared, and by the caller's clock how long trying it took */
     bt_code (*run)(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err);
     void *ctx;
-    /* results */
-    bt_racer racer[BT_RACE_MOST];
+    bt_racer racer[BT_RACE_MOST]; /* predicted_s is given, the rest are results */
     size_t rounds, best;
-    double spent_s;
-    bool settled; /* all others are slower, or within BT_RACE_NEAR; otherwise the budget ended it */
+    double spent_s, loss_frac; /* loss_frac: all racers' together */
+    bool settled;              /* that is less than BT_RACE_LOSS; otherwise the budget ended it */
 } bt_race;
 
 /* At least one round is run, however small the budget. An error is that of a run; what was run before it stays */

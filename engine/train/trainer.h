@@ -1,6 +1,6 @@
 /* trainer.h - one training run on this rank: plan, open, run, close.
  *
- * Order:    bt_comm_init and bt_kernels_select first; then create -> run -> destroy, on every rank alike.
+ * Order:    bt_comm_init and bt_kernels_select first; then create -> run | steps* -> destroy, on every rank alike.
  * Ranks:    every failure before the first step goes through bt_agree: all ranks return the same error.
  * Threads:  the training thread. `requests` may be set from anywhere. */
 #ifndef BT_ENGINE_TRAIN_TRAINER_H
@@ -71,6 +71,9 @@ typedef struct bt_train_result {
 
 bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
+/* Instead of run: n further steps, of which nothing is announced or saved; *step_s: of one, by the slowest rank's
+ * clock, the same on all ranks. Several trainers of one process may make steps in turn. n >= 1 */
+bt_code bt_trainer_steps(bt_trainer *t, int64_t n, double *step_s, bt_err *err) BT_MUST_CHECK;
 void bt_trainer_destroy(bt_trainer *t); /* accepts NULL */
 /* borrowed: to sample text after training, or to look inside */
 struct bt_model *bt_trainer_model(bt_trainer *t);

@@ -23,6 +23,19 @@ rows=$(cat <<'END'
 2 | plan --preset nanno                         | did you mean 'nano'?
 2 | plan --ranks 32 --micro-batch 3             | no layout of 32 ranks is possible
 2 | plan rates-probe                            | is what 'bitrain plan' starts by itself
+2 | plan layout-race 10 keep                    | is what 'bitrain plan' starts by itself
+2 | plan --trial -1                             | --trial must be a number from 0 to 600
+2 | plan --watts -5                             | --watts must be a number from 0 to
+2 | plan --simulate 4x2 --stragglers 11         | --stragglers must be a number from 0 to 10
+2 | plan --simulate 4x2 --islands 1000000       | --islands must be a whole number from 0 to
+2 | plan --simulate 0x8                         | is no cluster (hosts x ranks of each, as 64x8)
+2 | plan --simulate 4000000000x8                | is beyond what a job can be: at most 65536 ranks
+2 | plan --simulate 1x5000                      | 1024 on a host
+2 | plan --simulate 4x2 --link 25Gbit           | is no link (rate of a host, latency: 25Gbit,5us or 3GB,1ms)
+2 | plan --simulate 4x2 --link 0Gbit,5us        | --link '0Gbit,5us' is no link
+2 | plan --simulate 4x2 --mtbf never            | --mtbf 'never' is no time (as 90s, 30m, 8h, 2d)
+2 | plan --simulate 4x2 --memory 64             | --memory '64' is no size (as 64GiB)
+2 | plan --simulate 4x2 --hosts {conf}          | --simulate is of hosts that are not here (leave --hosts out)
 2 | train --stpes 5                             | did you mean '--steps'?
 2 | train --steps many                          | --steps must be a whole number from 0
 2 | train --set optim.lrr=1                     | did you mean 'optim.lr'?

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What takes longer than a moment shows on a terminal how far it is, and writes nothing of it anywhere else: tokenising (data
-# prepare, and train before its ranks start), tokenizer train, eval, export.
+# prepare, and train before its ranks start), tokenizer train, eval, export, plan.
 # timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 if ! script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then skip "script cannot open a pseudo-terminal here"; fi
@@ -16,7 +16,7 @@ bar() {
 quiet() {
     local word=$1; shift
     ok "$@"
-    if grep -q "$word" out err; then fault "a bar without a terminal: bitrain $*"; fi
+    if grep -qE "$word" out err; then fault "a bar without a terminal: bitrain $*"; fi
 }
 
 awk 'BEGIN { split("the light and darkness was upon face of waters earth evening morning first day God called", w, " ");
@@ -26,6 +26,10 @@ quiet "counting words" tokenizer train prose.txt --vocab 300 --out u.json
 bar tokenising data prepare prose.txt --tokenizer t.json --out p.bts
 quiet tokenising data prepare prose.txt --tokenizer t.json --out p.bts --force
 bar tokenising train "${tiny[@]/synth:chain/prose.txt}" --tokenizer t.json --dry-run
+# rates of the machine, then layouts that are about as fast
+bar "measuring this machine" plan "${tiny[@]}" --trial 0
+bar "trying layouts" plan "${tiny[@]}"
+quiet "measuring this machine|trying layouts" plan "${tiny[@]}" --measure
 ok train "${slow[@]}" --steps 3 --name done
 bar measuring eval done --tokens 2M --threads 1
 quiet measuring eval done --tokens 100k --threads 1

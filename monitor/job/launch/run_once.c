@@ -19,34 +19,72 @@
 static volatile sig_atomic_t told;
 static void on_signal(int signal) { told = signal; }
 
-/* the whole lines of `heard` from *at on: results are kept, all go to `o` for its error lines */
-static void look_at(bt_text *heard, size_t *at, bt_text *result) {
-    const size_t mark = strlen(BT_RUN_ONCE_RESULT);
-    for (char *line = heard->data + *at, *end; (end = strchr(line, '\n')) != NULL;
-         line = end + 1, *at = (size_t)(line - heard->data)) {
-        if (strncmp(line, BT_RUN_ONCE_RESULT, mark) != 0) continue;
-        size_t n = (size_t)(end - line) - mark;
-        if (n > 0 && line[mark + n - 1] == '\r') n--; /* mpirun gives the ranks a terminal */
-        bt_text_clear(result);
-        bt_text_putn(result, line + mark, n);
+/* of what the ranks print */
+typedef struct hearing {
+    const bt_run_once *once;
+    bt_output output; /* error lines */
+    bt_text heard;    /* whole lines, for the log: all but progress */
+    bt_text rest;     /* of a line whose end has not come yet */
+    bt_text *result;
+} hearing;
+
+/* what a line says after its mark; NULL: it has another, or none */
+static const char *marked(const char *line, const char *mark) {
+    const size_t n = strlen(mark);
+    return strncmp(line, mark, n) == 0 ? line + n : NULL;
+}
+
+static void take_line(hearing *h, char *line, size_t n) {
+    if (n > 0 && line[n - 1] == '\r') n--; /* mpirun gives the ranks a terminal */
+    line[n] = '\0';
+    const char *progress = marked(line, BT_RUN_ONCE_PROGRESS),
+               *result = marked(line, BT_RUN_ONCE_RESULT);
+    if (progress) {
+        if (h->once->heard) h->once->heard(h->once->heard_ctx, progress);
+        return;
     }
+    if (result) {
+        bt_text_clear(h->result);
+        bt_text_put(h->result, result);
+    }
+    bt_output_feed(&h->output, line, n);
+    bt_output_feed(&h->output, "\n", 1);
+    bt_text_put(&h->heard, line);
+    bt_text_put(&h->heard, "\n");
+}
+
+static void take_lines(hearing *h, bool ended) {
+    size_t at = 0;
+    char *line = h->rest.data, *end;
+    while (line && (end = memchr(line + at, '\n', h->rest.len - at)) != NULL) {
+        const size_t next = (size_t)(end + 1 - line);
+        take_line(h, line + at, (size_t)(end - line) - at);
+        at = next;
+    }
+    if (ended && at < h->rest.len) {
+        take_line(h, line + at, h->rest.len - at);
+        at = h->rest.len;
+    }
+    if (at == 0) return;
+    memmove(line, line + at, h->rest.len - at);
+    h->rest.len -= at;
+    line[h->rest.len] = '\0';
 }
 
 /* until the ranks' output ends or a signal comes; returns false on a signal */
-static bool listen_to(int fd, bt_output *o, bt_text *heard, bt_text *result) {
+static bool listen_to(int fd, hearing *h) {
     char buf[4096];
-    size_t at = 0;
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (told) return false;
         if (poll(&p, 1, 200) < 0 && errno != EINTR) return true;
+        if (h->once->heard) h->once->heard(h->once->heard_ctx, NULL);
         if (!(p.revents & (POLLIN | POLLHUP))) continue;
         ssize_t n = read(fd, buf, sizeof buf);
         if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (n <= 0) return true;
-        bt_output_feed(o, buf, (size_t)n);
-        bt_text_putn(heard, buf, (size_t)n);
-        if (heard->data) look_at(heard, &at, result);
+        bt_text_putn(&h->rest, buf, (size_t)n);
+        take_lines(h, false);
     }
 }
 
@@ -71,25 +109,27 @@ static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_
     return bt_fail(err, BT_IO, "%.460s", bt_end_tell(&end, text, sizeof text));
 }
 
-static bt_code watch(bt_child *child, bt_text *result, bt_err *err) {
-    bt_output output;
-    bt_text heard;
+static bt_code watch(const bt_run_once *o, bt_child *child, bt_text *result, bt_err *err) {
+    hearing h = {.once = o, .result = result};
     int status = 0;
-    bt_text_init(&heard);
-    bt_output_open(&output, "/dev/null", 1);
-    bool ended = listen_to(child->out, &output, &heard, result);
+    bt_text_init(&h.heard);
+    bt_text_init(&h.rest);
+    bt_output_open(&h.output, "/dev/null", 1);
+    bool ended = listen_to(child->out, &h);
     if (!ended) (void)bt_proc_kill_session(child->pid, 5);
+    take_lines(&h, true);
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {}
     close(child->out);
     bt_code code = BT_OK;
     if (!ended)
         code = bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
     else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        code = failure(status, &output, &heard, err);
+        code = failure(status, &h.output, &h.heard, err);
     else if (result->len == 0)
         code = bt_fail(err, BT_IO, "the ranks ended without a result");
-    bt_output_close(&output);
-    bt_text_release(&heard);
+    bt_output_close(&h.output);
+    bt_text_release(&h.heard);
+    bt_text_release(&h.rest);
     return code;
 }
 
@@ -123,7 +163,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
                 if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
             code = bt_launch_start(&l, &child, err);
         }
-        if (code == BT_OK) code = watch(&child, result, err);
+        if (code == BT_OK) code = watch(o, &child, result, err);
         bt_job_dirs_attempt_end(&scratch, 1);
         bt_job_dirs_remove(&scratch);
     }

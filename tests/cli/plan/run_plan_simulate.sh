@@ -10,6 +10,7 @@ ok plan --preset small --simulate 64x8 --link 25Gbit,5us --mtbf 8h --stragglers 
 says "SIMULATION 64 hosts x 8 ranks"
 says "simulated"
 says "Daly"
+says "why        "
 [ "$(grep -cE '^ *[0-9]+ +[0-9]+ ' out)" = 7 ] || fault "not 1, 2, 4 .. 64 hosts: $(cat out)"
 ok plan --preset small --simulate 16x4 --link 1Gbit,50us --json
 grep -q '"simulation":true' out || fault "not labelled: $(cut -c1-200 out)"
@@ -46,6 +47,21 @@ one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
 one_line "too little): more hosts" 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
+# by how much, and what would: the least that a rank and a host need, beside what a host has
+grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ GiB a host, which has 2(\.0*)? GiB \([0-9.]+ [MG]iB too little\)" err ||
+    fault "not by how much: $(cat err)"
+one_line "no layout of 512 ranks is possible" 2 --simulate 64x8 --batch-tokens 4096 --pp 1 --tp 1
+# rates of another build are no rates of this one, and a damaged file is none: both are told, and measured again
+refused_rates() {                       # text
+    b plan --preset small --simulate 4x4 >out 2>err || fault "exit $? with $1: $(cat err)"
+    grep -qF -- "$1" err || fault "not told ($1): $(cat err)"
+    grep -q "^measured" err || fault "not measured again ($1): $(cat err)"
+    [ "$(wc -l <err)" -le 3 ] || fault "more than is needed ($1): $(cat err)"
+}
+sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
+refused_rates "they were measured with another build of this program"
+for f in "$tmp"/rates/*.json; do head -c 200 "$f" >cut && cp cut "$f"; done
+refused_rates "are not used: "
 one_line "--hub-link 'fast' is no link" 2 --simulate 4x2 --islands 4 --hub-link fast
 one_line "is no size" 2 --simulate 4x2 --memory lots
 one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h

@@ -15,7 +15,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/model.h"
 #include "engine/parallel/mpi/comm.h"
-#include "engine/plan/rates_probe.h"
+#include "engine/plan/probe/rates_probe.h"
 #include "engine/plan/time_model.h"
 
 static bt_run_cfg cfg;

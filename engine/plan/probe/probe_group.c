@@ -1,5 +1,5 @@
 /* probe_group.c - exchanges with ranks that are not there. */
-#include "engine/plan/probe_group.h"
+#include "engine/plan/probe/probe_group.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/optim/muon.h"
 #include "engine/parallel/mpi/comm.h"
-#include "engine/plan/rates_probe.h"
+#include "engine/plan/probe/rates_probe.h"
 
 enum {
     ROUNDS = 5,

@@ -3,8 +3,8 @@
  *
  * What the others would send is what this rank has, once, so that numbers are of a usual size.
  * Threads: one owner. */
-#ifndef BT_ENGINE_PLAN_PROBE_GROUP_H
-#define BT_ENGINE_PLAN_PROBE_GROUP_H
+#ifndef BT_ENGINE_PLAN_PROBE_PROBE_GROUP_H
+#define BT_ENGINE_PLAN_PROBE_PROBE_GROUP_H
 
 #include "engine/base/tp_group.h"
 

@@ -6,8 +6,8 @@
  * threads: the shortest wall time. Parts beyond the budget are left out, in order: the caller finds
  * them absent.
  * Order:    bt_rates_identify -> probe. Threads: the training thread, with the pool as it is. */
-#ifndef BT_ENGINE_PLAN_RATES_PROBE_H
-#define BT_ENGINE_PLAN_RATES_PROBE_H
+#ifndef BT_ENGINE_PLAN_PROBE_RATES_PROBE_H
+#define BT_ENGINE_PLAN_PROBE_RATES_PROBE_H
 
 #include "engine/plan/rates.h"
 
@@ -19,6 +19,7 @@ typedef struct bt_probe_job {
     bool links;
     double budget_s;      /* for all of it */
     const char *disk_dir; /* where checkpoints would go; "" measures no disk */
+    void (*progress)(double done, const char *what); /* 0..1, on every rank; may be NULL */
 } bt_probe_job;
 
 bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) BT_MUST_CHECK;

@@ -1,6 +1,6 @@
 /* rates_probe.c - layers and heads by the clock, as stages of a pipeline: nothing but what is
  * measured is in them. */
-#include "engine/plan/rates_probe.h"
+#include "engine/plan/probe/rates_probe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include "engine/observe/energy.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/parallel/tp/tp_group_create.h"
-#include "engine/plan/probe_group.h"
+#include "engine/plan/probe/probe_group.h"
 
 /* passes that are timed, after one that is not */
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
@@ -362,11 +362,19 @@ static bt_code probe_group(bt_rates *r, const bt_part_shape *want, bt_err *err) 
     return code;
 }
 
+/* so much of the parts is measured; by time where that will end it first */
+static void say(const bt_probe_job *job, size_t done, double spent_s) {
+    if (!job->progress) return;
+    job->progress(fmin(1, fmax((double)done / (double)job->n_parts, spent_s / job->budget_s)),
+                  job->links ? "links and groups of ranks" : "layers and heads");
+}
+
 static bt_code probe_groups(bt_rates *r, const bt_probe_job *job, bt_err *err) {
     const int64_t start = bt_now_ns();
     for (size_t i = 0; i < job->n_parts; i++) {
         double spent = (double)(bt_now_ns() - start) / 1e9;
         BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
+        say(job, i, spent);
         if (i > 0 && spent > job->budget_s) break;
         BT_TRY(probe_group(r, &job->parts[i], err));
     }
@@ -377,6 +385,7 @@ static bt_code probe_parts(bt_rates *r, const bt_probe_job *job, int64_t start, 
     for (size_t i = 0; i < job->n_parts; i++) {
         double spent = (double)(bt_now_ns() - start) / 1e9;
         BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
+        say(job, i, spent);
         if (i > 1 && spent > job->budget_s) break;
         BT_TRY(probe_part(r, &job->parts[i], err));
     }
@@ -403,6 +412,7 @@ bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) {
     r->ranks = bt_comm_local_size();
     r->threads = bt_threads_count();
     if (getloadavg(spent, 1) == 1) r->load = spent[0] / (r->cores > 0 ? r->cores : 1);
+    if (job->progress) job->progress(0, job->links ? "links" : job->machine ? "memory" : "");
     if (job->machine) BT_TRY(bt_rates_probe_machine(r, job->disk_dir, err));
     if (job->links) BT_TRY(bt_rates_probe_links(r, err));
     const int64_t parts_start = bt_now_ns();

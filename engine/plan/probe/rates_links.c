@@ -9,7 +9,7 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/tp/tp_group_create.h"
-#include "engine/plan/rates_probe.h"
+#include "engine/plan/probe/rates_probe.h"
 
 /* LINK_MEMORY: more than a core's caches hold, as the gradients of a model are */
 enum {

@@ -1,0 +1,25 @@
+/* quiet_settings.c - settings that are weaker than any flag, file or variable, and stronger than a preset. */
+#include "cli/common/quiet_settings.h"
+
+#include "engine/kernels/table/cpu.h"
+
+static const struct {
+    const char *key, *value;
+} quiet[] = {{"data.path", "synth:chain"}, {"optim.schedule", "constant"}, {"optim.warmup", "0"},
+             {"launch.ranks", "1"},        {"train.stats_every", "0"},     {"data.val_frac", "0"},
+             {"ckpt.final", "false"},      {"ckpt.minutes", "0"},          {"run.seed", "1"}};
+
+bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
+                               int64_t steps, int64_t warmup, bt_err *err) {
+    bool help = false;
+    BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
+    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
+        BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
+    size_t given = bt_opt_find(o->table, o->n, "train.steps");
+    if (o->origin[given] <= BT_FROM_PRESET) cfg->steps = steps;
+    cfg->steps += warmup;
+    cfg->out[0] = '\0';
+    cfg->stop_after = 0;
+    return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
+                             err);
+}

@@ -1,0 +1,13 @@
+/* quiet_settings.h - the settings of a run of which only the steps are timed: synthetic data, one learning rate, no
+ * record, no checkpoint, no validation, no statistics. For `bench train` and for trials of layouts. */
+#ifndef BT_CLI_COMMON_QUIET_SETTINGS_H
+#define BT_CLI_COMMON_QUIET_SETTINGS_H
+
+#include "engine/config/run_cfg.h"
+
+/* As `train` reads words, but for what differs unless flag, file or environment say otherwise. steps: where they do
+ * not tell how many; warmup: as many more. ranks 0: as the settings say */
+bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
+                               int64_t steps, int64_t warmup, bt_err *err) BT_MUST_CHECK;
+
+#endif

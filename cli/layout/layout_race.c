@@ -1,0 +1,208 @@
+/* layout_race.c - what a rank of a race of layouts does. */
+#include "cli/layout/layout_race.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/quiet_settings.h"
+#include "cli/common/run_shown.h"
+#include "engine/base/clock.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/plan/trial_race.h"
+#include "engine/train/trainer.h"
+#include "monitor/job/machine/placement.h"
+
+enum { WORDS = 2, RACER_WORDS = 3, STEPS_MOST = 1 << 20 };
+
+typedef struct racer {
+    bt_opts opts;
+    bt_run_cfg cfg; /* for all the steps that there may be */
+    int64_t steps;
+    double predicted_s;
+    bt_trainer *trainer; /* NULL: not made */
+} racer;
+
+typedef struct layouts {
+    racer *at;
+    size_t n;
+    bool keep;
+    double budget_s;
+    int64_t began_ns;
+} layouts;
+
+/* ---- what is raced ----------------------------------------------------------------------------- */
+
+static int next_racer(int argc, char **argv, int from) {
+    while (from < argc && strcmp(argv[from], BT_RACE_WORD) != 0) from++;
+    return from;
+}
+
+static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
+    if (argc < RACER_WORDS) return bt_fail(err, BT_ARG, "a layout to be tried has no settings");
+    x->steps = atoll(argv[1]);
+    x->predicted_s = strtod(argv[2], NULL);
+    if (x->steps < 1) return bt_fail(err, BT_ARG, "a layout to be tried has no steps");
+    BT_TRY(bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS,
+                                  bt_comm_size(bt_comm_world()), STEPS_MOST, 0, err));
+    x->cfg.steps = STEPS_MOST;
+    return BT_OK;
+}
+
+static bt_code read_words(layouts *l, int argc, char **argv, bt_err *err) {
+    int at = next_racer(argc, argv, 0), n = 0;
+    for (int i = at; i < argc; i = next_racer(argc, argv, i + 1)) n++;
+    if (at != WORDS || n < 2 || n > BT_RACE_MOST)
+        return bt_fail(err, BT_ARG, "a race is of 2 to %d layouts", (int)BT_RACE_MOST);
+    *l = (layouts){.budget_s = strtod(argv[0], NULL),
+                   .keep = strcmp(argv[1], "keep") == 0,
+                   .at = calloc((size_t)n, sizeof *l->at),
+                   .began_ns = bt_now_ns()};
+    if (!l->at) return bt_fail(err, BT_NOMEM, "no memory for %d layouts", n);
+    while (at < argc) {
+        const int end = next_racer(argc, argv, at + 1);
+        BT_TRY(read_racer(&l->at[l->n++], end - at, argv + at, err));
+        at = end;
+    }
+    return BT_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+static bt_code make(racer *x, bt_err *err) {
+    const bt_trainer_setup setup = {.cfg = &x->cfg, .resume_dir = ""};
+    double took_s;
+    if (x->trainer) return BT_OK;
+    BT_TRY(bt_trainer_create(&x->trainer, &setup, err));
+    return bt_trainer_steps(x->trainer, BT_RACE_WARM, &took_s, err);
+}
+
+static void unmake(racer *x) {
+    bt_trainer_destroy(x->trainer);
+    x->trainer = NULL;
+}
+
+/* by the slowest rank's clock, so that all decide alike */
+static bt_code since(int64_t then_ns, double *seconds, bt_err *err) {
+    *seconds = (double)(bt_now_ns() - then_ns) / 1e9;
+    return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);
+}
+
+static void say(const layouts *l, double spent_s, const char *note) {
+    bt_run_shown_say(fmin(1, spent_s / l->budget_s), note);
+}
+
+static bt_code run(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
+    layouts *l = ctx;
+    racer *x = &l->at[i];
+    char note[48];
+    double all_s;
+    const int64_t start = bt_now_ns();
+    BT_TRY(make(x, err));
+    BT_TRY(bt_trainer_steps(x->trainer, x->steps, took_s, err));
+    if (!l->keep) unmake(x);
+    BT_TRY(since(start, spent_s, err));
+    BT_TRY(since(l->began_ns, &all_s, err));
+    snprintf(note, sizeof note, "layout %zu of %zu", i + 1, l->n);
+    say(l, all_s, note);
+    return BT_OK;
+}
+
+/* After n of them, which took so many seconds: whether another one, and a round of all, would take too long. Making
+ * one and its first step take longer than its turn in a round. */
+static bool too_many(const layouts *l, size_t n, double spent_s) {
+    const double each_s = spent_s / (double)n;
+    return n >= 2 && spent_s + (double)(n + 2) * each_s > l->budget_s;
+}
+
+static bt_code race(layouts *l, bt_race *r, bt_err *err) {
+    double spent_s = 0;
+    *r = (bt_race){.run = run, .ctx = l};
+    while (r->n < l->n && !(l->keep && too_many(l, r->n, spent_s))) {
+        racer *x = &l->at[r->n];
+        say(l, spent_s, "making the layouts");
+        if (l->keep) BT_TRY(make(x, err));
+        r->racer[r->n++].predicted_s = x->predicted_s;
+        BT_TRY(since(l->began_ns, &spent_s, err));
+    }
+    r->budget_s = l->budget_s - spent_s;
+    return bt_race_run(r, err);
+}
+
+/* ---- a rank ------------------------------------------------------------------------------------ */
+
+static void put_result(const bt_race *r) {
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "rounds", (int64_t)r->rounds);
+    bt_json_num(&j, "spent_s", r->spent_s);
+    bt_json_bool(&j, "settled", r->settled);
+    bt_json_num(&j, "loss_frac", r->loss_frac);
+    bt_json_array(&j, "racers");
+    for (size_t i = 0; i < r->n; i++) {
+        bt_json_object(&j, NULL);
+        bt_json_num(&j, "step_s", r->racer[i].time_s);
+        bt_json_int(&j, "runs", (int64_t)r->racer[i].runs);
+        bt_json_bool(&j, "out", r->racer[i].out);
+        bt_json_end(&j, '}');
+    }
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    printf(BT_RUN_ONCE_RESULT "%s\n", bt_text_str(&out));
+    fflush(stdout);
+    bt_text_release(&out);
+}
+
+/* as in training; ranks of the largest group are neighbours */
+static bt_code take_cores(const layouts *l, bt_err *err) {
+    const int threads = (int)(l->at[0].cfg.threads > 1 ? l->at[0].cfg.threads : 1);
+    int64_t group = 1;
+    for (size_t i = 0; i < l->n; i++) group = l->at[i].cfg.tp > group ? l->at[i].cfg.tp : group;
+    const bt_place_job place = {.ranks = bt_comm_local_size(),
+                                .rank = bt_comm_local_rank(),
+                                .threads = threads,
+                                .group = (int)group};
+    (void)bt_place_bind(&place);
+    return bt_threads_init(threads, err);
+}
+
+static bt_code prepare(layouts *l, int argc, char **argv, bt_err *err) {
+    bt_comm *world = bt_comm_world();
+    bt_isa_agreement isa;
+    BT_TRY(bt_agree(world, read_words(l, argc, argv, err), err));
+    BT_TRY(bt_agree_isa(world, l->at[0].cfg.isa, &isa, err));
+    for (size_t i = 0; i < l->n; i++) {
+        memcpy(l->at[i].cfg.isa, isa.isa, sizeof l->at[i].cfg.isa);
+        BT_TRY(bt_agree_settings(world, &l->at[i].cfg, err));
+    }
+    bt_code code = bt_kernels_select(isa.isa, err);
+    if (code == BT_OK) code = take_cores(l, err);
+    return bt_agree(world, code, err);
+}
+
+bt_code bt_layout_race_rank(int argc, char **argv, int *exit_status, bt_err *err) {
+    layouts l = {0};
+    bt_race r;
+    if (!bt_comm_am_rank())
+        return bt_fail(err, BT_ARG,
+                       "'" BT_LAYOUT_RACE_WORD "' is what 'bitrain plan' starts by itself");
+    BT_TRY(bt_comm_init(err));
+    bt_code code = prepare(&l, argc, argv, err);
+    if (code == BT_OK) code = race(&l, &r, err);
+    if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) put_result(&r);
+    for (size_t i = 0; i < l.n && code == BT_OK; i++) unmake(&l.at[i]);
+    free(l.at);
+    bt_threads_release();
+    if (code == BT_OK) {
+        bt_comm_finalize();
+        return BT_OK;
+    }
+    bt_run_shown_fail(code, err, exit_status);
+    return BT_OK;
+}
