@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,7 +233,8 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
                  .folder = folder},
         between = {.ask = ASK_LINKS,
                    .ranks = w->ranks,
-                   .budget_s = BT_GROUPS_BUDGET_S,
+                   .budget_s = w->budget_s > 0 ? fmin(w->budget_s / 4, BT_GROUPS_BUDGET_S)
+                                               : BT_GROUPS_BUDGET_S,
                    .parts = together,
                    .n = groups,
                    .folder = folder};

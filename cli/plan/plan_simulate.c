@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/progress.h"
 #include "cli/layout/choose_layout.h"
 #include "cli/plan/plan_print.h"
 #include "engine/base/tables/metric.h"
@@ -15,7 +16,7 @@
 
 enum { POINTS_MOST = 24, SHAPES_MOST = 12, BAR = 24 };
 #define DEFAULT_LINK "100Gbit,3us"
-static const double PROBE_S = 4;
+static const double PROBE_S = 3;
 
 typedef struct simulation {
     bt_train_plan *p;
@@ -82,8 +83,11 @@ static bt_code measure(simulation *s, bt_err *err) {
                                         .parts = shapes,
                                         .n_parts = n,
                                         .store = s->p->store,
+                                        /* links between hosts are given */
+                                        .no_links = s->search.cluster.ranks_per_host == 1,
                                         .anew = s->w->anew,
-                                        .budget_s = PROBE_S};
+                                        .budget_s = PROBE_S,
+                                        .quiet = s->p->cfg.quiet};
         bt_text_init(&told);
         code = bt_machine_rates(&wanted, s->rates, &told, err);
         fputs(bt_text_str(&told), stderr);
@@ -100,12 +104,17 @@ static bt_code walk_sizes(simulation *s, bt_err *err) {
     const bt_cluster whole = s->search.cluster;
     int hosts = whole.ranks / whole.ranks_per_host;
     bt_layout_search at = s->search;
-    for (int h = 1; s->n < POINTS_MOST; h = h * 2 < hosts ? h * 2 : hosts) {
+    bt_progress bar;
+    bt_code code = BT_OK;
+    bt_progress_begin(&bar, s->p->cfg.quiet);
+    for (int h = 1; code == BT_OK && s->n < POINTS_MOST; h = h * 2 < hosts ? h * 2 : hosts) {
         at.cluster.ranks = h * whole.ranks_per_host;
-        BT_TRY(bt_sim_point_of(&s->points[s->n++], &at, s->rates, err));
-        if (h == hosts) return BT_OK;
+        bt_progress_show(&bar, "simulating", log2(h) / log2(2 * hosts), "");
+        code = bt_sim_point_of(&s->points[s->n++], &at, s->rates, err);
+        if (h == hosts) break;
     }
-    return BT_OK;
+    bt_progress_end(&bar);
+    return code;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

@@ -80,11 +80,29 @@ static void place(bt_tensor *t, const table *b) {
     }
 }
 
-static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
-    char line[128];
-    (void)snprintf(line, sizeof line, "%s %zu %zu\n", t->name, t->whole_rows, t->whole_cols);
-    for (const char *s = line; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+/* decimal digits, the last first. Returns how many */
+static size_t digits_of(size_t x, char out[24]) {
+    size_t n = 0;
+    do out[n++] = (char)('0' + x % 10);
+    while ((x /= 10) > 0);
+    return n;
+}
+
+static uint64_t hash_byte(uint64_t h, char c) { return (h ^ (unsigned char)c) * 0x100000001b3u; }
+
+static uint64_t hash_number(uint64_t h, size_t x) {
+    char digits[24];
+    for (size_t n = digits_of(x, digits); n > 0; n--) h = hash_byte(h, digits[n - 1]);
     return h;
+}
+
+/* of "NAME ROWS COLS\n". The planner makes tables by the ten thousand, and printing was four fifths of their
+ * time: therefore neither this nor the names are printed */
+static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
+    for (const char *s = t->name; *s; s++) h = hash_byte(h, *s);
+    h = hash_number(hash_byte(h, ' '), t->whole_rows);
+    h = hash_number(hash_byte(h, ' '), t->whole_cols);
+    return hash_byte(h, '\n');
 }
 
 /* rows of a stage: what lies before its layers comes with the first, what lies after them with the
@@ -100,6 +118,21 @@ static double deviation(const param_row *r, const bt_model_cfg *c) {
     return c->init_out == BT_INIT_OUT_ZERO ? 0 : c->init_std / sqrt(2.0 * c->L);
 }
 
+/* "embed", "layers.3.attn_q" */
+static void put_name(bt_tensor *t, int layer, const char *name) {
+    char digits[24];
+    size_t at = 0, left = strlen(name);
+    if (layer >= 0) {
+        memcpy(t->name, "layers.", 7);
+        at = 7;
+        for (size_t n = digits_of((size_t)layer, digits); n > 0; n--) t->name[at++] = digits[n - 1];
+        t->name[at++] = '.';
+    }
+    if (left > sizeof t->name - 1 - at) left = sizeof t->name - 1 - at;
+    memcpy(t->name + at, name, left);
+    t->name[at + left] = '\0';
+}
+
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
@@ -109,10 +142,7 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
     t->layer = layer;
-    if (layer < 0)
-        (void)snprintf(t->name, sizeof t->name, "%s", r->name);
-    else
-        (void)snprintf(t->name, sizeof t->name, "layers.%d.%s", layer, r->name);
+    put_name(t, layer, r->name);
     t->rows = (size_t)r->rows;
     t->cols = (size_t)r->cols;
     t->whole_rows = (size_t)b->whole[row].rows;

@@ -24,6 +24,8 @@
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
 /* operations of one pass at most: of larger shapes fewer tokens or words are measured */
 static const double OPS_MOST = 1.2e11, GROUP_OPS_MOST = 4e10, PART_S = 0.3, FFN_MOST = 9e6;
+/* the budgets for which these are meant: of a smaller one a pass has its share, and fewer rows */
+static const double FULL_S = 15, GROUPS_FULL_S = 3;
 
 double bt_probe_clock(void) {
     struct timespec t;
@@ -54,9 +56,11 @@ typedef struct stage {
 } stage;
 
 /* what is fast enough to be measured, and tells of the shape wanted */
-static bt_part_shape affordable(bt_part_shape s, double ops) {
+static bt_part_shape affordable(bt_part_shape s, double most, double share) {
+    const double ops = most * share;
+    const int32_t rows = share < 1 ? 128 : 256;
     while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.B = (s.B + 1) / 2;
-    while (s.T > 256 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.T = (s.T + 1) / 2;
+    while (s.T > rows && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.T = (s.T + 1) / 2;
     /* of the widest layers a part: their memory would take longer to get than a pass */
     while (s.kind == BT_PART_LAYER && s.F / s.tp > 4096 && (double)s.F / s.tp * s.C > FFN_MOST)
         s.F = (s.F / s.tp / 2 + 63) / 64 * 64 * s.tp;
@@ -287,8 +291,8 @@ static void take_ops(bt_rates *r) {
     }
 }
 
-static bt_code probe_part(bt_rates *r, const bt_part_shape *want, bt_err *err) {
-    bt_part_shape shape = affordable(*want, OPS_MOST);
+static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_s, bt_err *err) {
+    bt_part_shape shape = affordable(*want, OPS_MOST, fmin(1, budget_s / FULL_S));
     bt_part_rate rate;
     BT_TRY(bt_barrier(bt_comm_world(), err));
     BT_TRY(bt_agree(bt_comm_world(), measure(&shape, &rate, err), err));
@@ -324,7 +328,7 @@ static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err
     BT_TRY(bt_barrier(world, err));
     double first = pass_by_the_clock(real, elems) + pass_by_the_clock(alone, elems);
     BT_TRY(bt_all_reduce_f64(world, &first, 1, BT_MAX, err));
-    const size_t n = (size_t)fmin(PASSES_MOST, fmax(PASSES_LEAST + 2, 2 * PART_S / first));
+    const size_t n = (size_t)fmin(PASSES_MOST, fmax(PASSES_LEAST, 2 * PART_S / first));
     for (size_t i = 0; i < n; i++) {
         together[i] = pass_by_the_clock(real, elems);
         by_itself[i] = pass_by_the_clock(alone, elems);
@@ -336,10 +340,12 @@ static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err
     return bt_agree(world, bt_tp_group_check(real->group, err), err);
 }
 
-static bt_code probe_group(bt_rates *r, const bt_part_shape *want, bt_err *err) {
+static bt_code probe_group(bt_rates *r, const bt_part_shape *want, double budget_s, bt_err *err) {
     bt_comm *world = bt_comm_world(), *tp = NULL;
     const int me = bt_comm_rank(world);
-    bt_group_rate g = {.world = bt_comm_size(world), .shape = affordable(*want, GROUP_OPS_MOST)};
+    bt_group_rate g = {.world = bt_comm_size(world),
+                       .shape = affordable(*want, GROUP_OPS_MOST,
+                                           fmin(1, budget_s / GROUPS_FULL_S))};
     const size_t tokens = (size_t)g.shape.B * (size_t)g.shape.T;
     bt_tp_group *group = NULL;
     stage real = {0}, alone = {0};
@@ -376,7 +382,7 @@ static bt_code probe_groups(bt_rates *r, const bt_probe_job *job, bt_err *err) {
         BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
         say(job, i, spent);
         if (i > 0 && spent > job->budget_s) break;
-        BT_TRY(probe_group(r, &job->parts[i], err));
+        BT_TRY(probe_group(r, &job->parts[i], job->budget_s, err));
     }
     return BT_OK;
 }
@@ -387,7 +393,7 @@ static bt_code probe_parts(bt_rates *r, const bt_probe_job *job, int64_t start, 
         BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
         say(job, i, spent);
         if (i > 1 && spent > job->budget_s) break;
-        BT_TRY(probe_part(r, &job->parts[i], err));
+        BT_TRY(probe_part(r, &job->parts[i], job->budget_s, err));
     }
     return BT_OK;
 }
