@@ -245,7 +245,7 @@ static void tell_end(const json_t *all, double seconds, bt_text *told) {
     const double loss = 100 * json_number_value(json_object_get(all, "loss_frac"));
     bt_text_printf(told, "tried      %lld round%s in turn, at most %.0f s: ", rounds,
                    rounds == 1 ? "" : "s", seconds);
-    if (json_is_true(json_object_get(all, "settled")))
+    if (loss < 100 * BT_RACE_LOSS)
         bt_text_printf(told, "the choice loses %.1f %% at most on average\n", loss);
     else
         bt_text_printf(told,
@@ -254,18 +254,20 @@ static void tell_end(const json_t *all, double seconds, bt_text *told) {
                        loss);
 }
 
+/* Of those that the ranks had time for: the first ones. */
 static bt_code take_result(trials *t, size_t n, const json_t *all, double seconds, bt_text *told,
                            bt_err *err) {
     const json_t *racers = json_object_get(all, "racers");
-    for (size_t i = 0; i < n; i++) {
-        const double step_s =
-            json_number_value(json_object_get(json_array_get(racers, i), "step_s"));
+    const size_t raced = json_array_size(racers);
+    if (raced < 2 || raced > n) return bt_fail(err, BT_FORMAT, "a trial told no times");
+    for (size_t i = 0; i < raced; i++) {
+        const json_t *x = json_array_get(racers, i);
+        const double step_s = json_number_value(json_object_get(x, "step_s"));
         if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        if (told) tell(t->all[i].layout, json_array_get(racers, i), told);
+        if (told) tell(t->all[i].layout, x, told);
     }
-    if (json_array_size(racers) == 0) return bt_fail(err, BT_FORMAT, "a trial told nothing");
     if (told) tell_end(all, seconds, told);
     return BT_OK;
 }

@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
 """Simulated islands beside real ones: two islands of one rank and a hub on this machine, over loopback.
 
-    tests/bench/islands_plan.py [--steps 60] [--preset nano] [--batch-tokens 1024] [--link 10Gbit,30us] [words for plan and train]
+    tests/bench/islands_plan.py [--bitrain build/bitrain] [--steps 60] [--preset nano] [--batch-tokens 1024] [--link 10Gbit,30us]
+                                [--modes 0,1,2,3] [words for plan and train]
 
 A line a mode: tokens/s of both islands as `bitrain plan --simulate 1x1 --islands 2` says, as they were (last 3/4 of the steps, by the
-records' clock), the ratio, and in the same way for one island without a hub, which shows how much of it is the step's own prediction.
+records' clock), the ratio, and in the same way for one island without a hub, which shows how much of it is the step's own prediction. The
+last line has how far the ratios are off, median and worst, by themselves and relative to one island's. A machine that does other work
+lengthens steps: then the relative ones alone say something, and on two cores that have less than two free not even these.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
 
 SRC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BITRAIN = os.environ.get("BITRAIN", os.path.join(SRC, "build", "bitrain"))
+program = os.environ.get("BITRAIN", os.path.join(SRC, "build", "bitrain"))
 MODES = [("sync", []), ("ps, 4 steps ahead at most", ["--mode", "ps", "--staleness", "4"]),
          ("diloco, 10 steps", ["--mode", "diloco", "--inner", "10"]),
          ("diloco, 10 steps, int8", ["--mode", "diloco", "--inner", "10", "--codec", "int8"])]
@@ -23,7 +27,7 @@ QUIET = ["--eval-every", "1000000", "--set", "train.stats_every=0", "--set", "ck
 
 
 def predicted(a, words, mode, store):
-    done = subprocess.run([BITRAIN, "plan", "--simulate", "1x1", "--link", a.link, "--islands", "2", "--json", "--store", store] + words + mode,
+    done = subprocess.run([program, "plan", "--simulate", "1x1", "--link", a.link, "--islands", "2", "--json", "--store", store] + words + mode,
                           capture_output=True, text=True, check=True)
     got = json.loads(done.stdout)["islands"]["sizes"]
     return {x["n"]: x["tokens_per_s"] for x in got}, got[-1]["held_frac"]
@@ -31,7 +35,7 @@ def predicted(a, words, mode, store):
 
 def rate(folder, name, batch):
     """Tokens a second of a recorded run, by the clock of its last 3/4 of the steps."""
-    out = subprocess.run([BITRAIN, "query", "--csv", "--store", f"{folder}/{name}.db", "SELECT step, time_s FROM steps ORDER BY step"],
+    out = subprocess.run([program, "query", "--csv", "--store", f"{folder}/{name}.db", "SELECT step, time_s FROM steps ORDER BY step"],
                          capture_output=True, text=True, check=True).stdout.split()
     rows = [[float(x) for x in line.split(",")] for line in out[1:]]
     rows = rows[len(rows) // 4:]
@@ -39,15 +43,15 @@ def rate(folder, name, batch):
 
 
 def train(a, words, name, folder, more):
-    return subprocess.Popen([BITRAIN, "train", "--ranks", "1", "--steps", str(a.steps), "--seed", "1", "--name", name, "--store", f"{folder}/{name}.db",
+    return subprocess.Popen([program, "train", "--ranks", "1", "--steps", str(a.steps), "--seed", "1", "--name", name, "--store", f"{folder}/{name}.db",
                              "--out", f"{folder}/out-{name}", "--quiet"] + words + QUIET + more, stdout=subprocess.DEVNULL, cwd=folder)
 
 
 def measured(a, words, mode):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([BITRAIN, "hub", "--keys", "keys", "a", "b"], cwd=folder, check=True, capture_output=True)
+        subprocess.run([program, "hub", "--keys", "keys", "a", "b"], cwd=folder, check=True, capture_output=True)
         with open(f"{folder}/address", "w") as address:
-            hub = subprocess.Popen([BITRAIN, "hub", "--listen", "127.0.0.1:0", "--keys", "keys", "--islands", "2", "--store", "hub.db", "--out", "hub-out",
+            hub = subprocess.Popen([program, "hub", "--listen", "127.0.0.1:0", "--keys", "keys", "--islands", "2", "--store", "hub.db", "--out", "hub-out",
                                     "--name", "hub", "--quiet"], cwd=folder, stdout=address, stderr=subprocess.DEVNULL)
         while not os.path.getsize(f"{folder}/address") and hub.poll() is None:
             time.sleep(0.1)
@@ -66,19 +70,28 @@ def alone(a, words):
         return rate(folder, "alone", a.batch_tokens)
 
 
+def percent(offs):
+    return f"{100 * statistics.median(offs):.1f} % median, {100 * max(offs):.1f} % worst"
+
+
 def main():
+    global program
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--bitrain", default=program)
+    p.add_argument("--modes", default=",".join(str(i) for i in range(len(MODES))), help="numbers of those above")
     p.add_argument("--steps", type=int, default=60)
     p.add_argument("--preset", default="nano")
     p.add_argument("--batch-tokens", type=int, default=1024)
     p.add_argument("--link", default="10Gbit,30us")
     a, more = p.parse_known_args()
+    program = os.path.abspath(a.bitrain)
+    ratios, shares = [], []
     words = ["--preset", a.preset, "--batch-tokens", str(a.batch_tokens), "--threads", "1", "--tokenizer", "bytes"] + more
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {a.preset}, {a.batch_tokens} tokens a step, {a.steps} steps, link {a.link}")
     with tempfile.TemporaryDirectory() as kept:
         store = f"{kept}/plan.db"
         one = None
-        for name, mode in MODES:
+        for name, mode in [MODES[int(i)] for i in a.modes.split(",")]:
             simulated, held = predicted(a, words, mode, store)
             if one is None:
                 one = alone(a, words)
@@ -86,6 +99,10 @@ def main():
             real = measured(a, words, mode)
             print(f"{name:<28} simulated {simulated[2]:9.0f} tokens/s, held up {100 * held:4.1f} %; measured {real:9.0f}; ratio {simulated[2] / real:.2f}; "
                   f"of one island's: simulated {simulated[2] / simulated[1]:.2f}, measured {real / one:.2f}", flush=True)
+            ratios.append(simulated[2] / real)
+            shares.append(simulated[2] / simulated[1] / (real / one))
+    print(f"simulated apart from measured: tokens/s {percent([abs(r - 1) for r in ratios])}; relative to one island "
+          f"{percent([abs(r - 1) for r in shares])}; load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def main():
     for layout in LAYOUTS + [x.format(half=a.ranks // 2, ranks=a.ranks) for x in more]:
         if a.only not in layout:
             continue
-        plan = run(a, ["train", "--dry-run"], layout)["ranks"]
+        # a benchmark writes no checkpoint, and keeps no states in memory
+        plan = run(a, ["train", "--dry-run", "--set", "ckpt.async=false", "--set", "ckpt.memory=off"], layout)["ranks"]
         got = run(a, ["bench", "train", "--steps", "1"], layout)
         planned = sum(r["bytes"] for r in plan) / len(plan) / 2**20
         measured = got["rss_mib"] / a.ranks
