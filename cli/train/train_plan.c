@@ -163,7 +163,8 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
  * a head that are shared out, over S shards */
 typedef struct shares {
     double P, T, E, S, L;
-    size_t matrix_state, state; /* bytes of an optimizer's states, of matrices and of the rest */
+    /* bytes of a latent weight of linear layers; of an optimizer's states, of matrices and of the rest */
+    size_t weight, matrix_state, state;
     bool latent, grads, dense, half, adapters;
     bt_weight_source weight_source;
 } shares;
@@ -185,6 +186,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
         return s;
     const bt_optim_info *optim = bt_optim_info_of((bt_optim_id)cfg->optimizer);
     s.P = (double)p.count;
+    s.weight = cfg->optim_weights == BT_STATES_BF16 ? 2 : 4;
     s.matrix_state = state_bytes(optim->matrices, cfg);
     s.state = state_bytes(optim->rest, cfg);
     s.latent = bt_run_cfg_weight_source(cfg) != BT_WEIGHTS_LOCAL;
@@ -222,15 +224,18 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
         snprintf(states, sizeof states,
                  s->S > 1 ? "(%zu T + %zu (P - T)) / S" : "%zu T + %zu (P - T)", s->matrix_state,
                  s->state);
+    const char *const params = !s->latent ? (s->weight == 2 ? "2 T + 4 (P - T)" : "4 P")
+                               : s->E > 0 ? (s->weight == 2 ? "4 (P - T - E) + (2 T + 4 E) / S"
+                                                            : "4 (P - T - E) + 4 (T + E) / S")
+                               : s->weight == 2 ? "4 (P - T) + 2 T / S"
+                                                : "4 (P - T) + 4 T / S";
     const struct {
         const char *arena, *text;
         double bytes;
     } rows[] = {
-        {"params",
-         !s->latent ? "4 P"
-         : s->E > 0 ? "4 (P - T - E) + 4 (T + E) / S"
-                    : "4 (P - T) + 4 T / S",
-         s->latent ? 4 * (s->P - s->T - s->E) + 4 * (s->T + s->E) / s->S : 4 * s->P},
+        {"params", params,
+         s->latent ? 4 * (s->P - s->T - s->E) + ((double)s->weight * s->T + 4 * s->E) / s->S
+                   : (double)s->weight * s->T + 4 * (s->P - s->T)},
         {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
         {"quantised", quantised,
          weight * s->T / (s->weight_source == BT_WEIGHTS_PREFETCHED ? s->L : 1) + 2 * s->E},

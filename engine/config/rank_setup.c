@@ -44,6 +44,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .stages_bf16 = c->pipe_codec == BT_PIPE_BF16,
                         .weight_source = bt_run_cfg_weight_source(c),
                         .fades = bt_tune_fades(c),
+                        .latent_bf16 = c->optim_weights == BT_STATES_BF16,
                         .pairs = c->form == BT_FORMED_PREFERENCE,
                         .lean = c->lean && c->tune == BT_TUNE_LORA,
                         .base_q8 = c->base_type == BT_BASE_Q8 && c->tune == BT_TUNE_LORA,

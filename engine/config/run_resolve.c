@@ -15,6 +15,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
+#include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec_dial.h"
 #include "engine/train/bad_steps/loss_scale.h"
 
@@ -333,6 +334,20 @@ static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* What reads latent weights themselves reads fp32. */
+static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
+    const char *with = c->linear == BT_LIN_DENSE ? "model.linear=dense"
+                       : c->tune == BT_TUNE_LORA ? "--tune lora"
+                       : c->dense_steps          ? "train.dense_steps"
+                       : c->lambda_steps         ? "train.lambda_steps"
+                                                 : NULL;
+    if (c->optim_weights == BT_STATES_FP32 || !with) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "optim.weights=%s keeps the latent weights of layers that are ternary from the "
+                   "first step on, and %s has others (leave one of them out)",
+                   bt_states_name((bt_states_kind)c->optim_weights), with);
+}
+
 static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
     bool text = c->form == 0;
     if (c->packing == BT_PACKED_AUTO) c->packing = text ? BT_PACKED_STREAM : BT_PACKED_DOCUMENTS;
@@ -392,6 +407,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(check_dense_steps(c, err));
     BT_TRY(resolve_data(c, err));
     BT_TRY(bt_tune_check_lambda(c, err));
+    BT_TRY(check_latent(c, err));
     resolve_threads(c, world_size);
     return BT_OK;
 }

@@ -78,6 +78,20 @@ bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt
     return code;
 }
 
+/* elements first .. first+n of tensor i; bf16: to the nearest */
+static bt_code fill_row(bt_model_file *s, size_t i, uint64_t first, uint64_t n, bt_ckpt_type type,
+                        void *out, bt_err *err) {
+    enum { PIECE = 8192 };
+    float some[PIECE];
+    if (type == BT_CKPT_F32) return bt_model_file_read(s, i, first, n, out, err);
+    for (uint64_t at = 0; at < n; at += PIECE) {
+        const uint64_t piece = n - at < PIECE ? n - at : PIECE;
+        BT_TRY(bt_model_file_read(s, i, first + at, piece, some, err));
+        bt_moment_convert((uint16_t *)out + at, BT_MOMENT_BF16, some, BT_MOMENT_F32, piece);
+    }
+    return BT_OK;
+}
+
 bt_code bt_init_from_fill(bt_model_file *s, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     for (size_t k = 0; k < n; k++) {
         const bt_ckpt_slice *w = &slices[k];
@@ -86,8 +100,9 @@ bt_code bt_init_from_fill(bt_model_file *s, const bt_ckpt_slice *slices, size_t 
         const size_t i = (size_t)(t - s->params.tensors);
         const uint64_t width = w->width ? w->width : w->count;
         for (uint64_t done = 0; done < w->count; done += width)
-            BT_TRY(bt_model_file_read(s, i, w->first + (w->width ? done / width * w->stride : 0),
-                                      width, (float *)w->data + done, err));
+            BT_TRY(fill_row(s, i, w->first + (w->width ? done / width * w->stride : 0), width,
+                            w->type, (unsigned char *)w->data + done * bt_ckpt_type_bytes(w->type),
+                            err));
     }
     return BT_OK;
 }

@@ -10,7 +10,7 @@
 #include "engine/kernels/table/kernels.h"
 
 /* weights a thread takes at a time; even */
-enum { CHUNK = 16384 };
+enum { CHUNK = 16384, BLOCK = 4096 };
 
 struct bt_codes {
     bt_model *model;
@@ -65,7 +65,7 @@ int bt_codes_samples(const bt_codes *c) { return c->samples; }
 typedef struct look {
     const bt_codes *c;
     size_t tensor, first; /* element of the tensor that the slice begins with */
-    const float *w;
+    bt_latent w;
     uint8_t *history;
     size_t n;
     float mean, inv_scale, threshold;
@@ -81,12 +81,17 @@ static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
     look *j = ctx;
     bt_code_seen seen = {0, 0, 0};
     int8_t spare[CHUNK];
+    float weights[BLOCK];
     uint64_t near = 0;
     (void)thread;
     for (size_t c = from; c < to; c++) {
         size_t at = c * CHUNK, n = j->n - at < CHUNK ? j->n - at : CHUNK;
         bt_k()->code_history(j->history + at / 2, codes_of(j, j->first + at, n, spare), n, &seen);
-        near += bt_k()->code_near(j->w + at, n, j->mean, j->inv_scale, j->threshold, BT_CODES_BAND);
+        for (size_t i = 0; i < n; i += BLOCK) {
+            const size_t some = n - i < BLOCK ? n - i : BLOCK;
+            near += bt_k()->code_near(bt_latent_read(j->w, j->first + at + i, some, weights), some,
+                                      j->mean, j->inv_scale, j->threshold, BT_CODES_BAND);
+        }
     }
     atomic_fetch_add(&j->flips, seen.flips);
     atomic_fetch_add(&j->sign_flips, seen.sign_flips);
@@ -107,7 +112,7 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
             look j = {.c = c,
                       .tensor = k,
                       .first = r.begin - t->offset,
-                      .w = bt_model_weights(c->model) + r.begin,
+                      .w = bt_model_latent(c->model, k),
                       .history = history,
                       .n = r.end - r.begin,
                       .mean = (float)q.mean,

@@ -6,10 +6,13 @@
 #include "engine/base/threads.h"
 
 /* elements a thread takes at a time */
-enum { CHUNK = 16384 };
+enum { CHUNK = 16384, BLOCK = 4096 };
 
 typedef struct look {
-    const float *weights, *gradients; /* weights NULL: not a ternary tensor */
+    bool ternary;      /* weights are looked at */
+    bt_latent weights; /* of the tensor, from element `first` on */
+    size_t first;
+    const float *gradients;
     size_t n;
     float mean, inv_scale, unscale;
     _Atomic uint64_t weight[BT_HIST_BINS], gradient[BT_HIST_BINS];
@@ -20,8 +23,13 @@ static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
     uint32_t weight[BT_HIST_BINS] = {0}, gradient[BT_HIST_BINS] = {0};
     const size_t begin = from * CHUNK, end = to * CHUNK < j->n ? to * CHUNK : j->n;
     (void)thread;
-    for (size_t i = begin; j->weights && i < end; i++)
-        weight[bt_hist_weight_bin((j->weights[i] - j->mean) * j->inv_scale)]++;
+    for (size_t i = begin; j->ternary && i < end; i += BLOCK) {
+        const size_t n = end - i < BLOCK ? end - i : BLOCK;
+        float spare[BLOCK];
+        const float *w = bt_latent_read(j->weights, j->first + i, n, spare);
+        for (size_t k = 0; k < n; k++)
+            weight[bt_hist_weight_bin((w[k] - j->mean) * j->inv_scale)]++;
+    }
     for (size_t i = begin; i < end; i++)
         gradient[bt_hist_gradient_bin(j->gradients[i] * j->unscale)]++;
     for (int b = 0; b < BT_HIST_BINS; b++) {
@@ -36,7 +44,9 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
     const bt_quant_stat q = bt_model_quant_stat(m, k);
     for (size_t i = 0; i < slices->shards->n_stripes; i++) {
         const bt_range r = bt_codes_slice(slices, t, i);
-        look j = {.weights = t->tern ? bt_model_weights(m) + r.begin : NULL,
+        look j = {.ternary = t->tern,
+                  .weights = bt_model_latent(m, k),
+                  .first = r.begin - t->offset,
                   .gradients = bt_model_grads(m) + r.begin,
                   .n = r.end - r.begin,
                   .mean = (float)q.mean,

@@ -144,18 +144,36 @@ bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out
     return state;
 }
 
+/* where a span that has weights of its own keeps that of element `at` */
+static void *own_weights(const bt_optim_span *s, size_t at) {
+    return (unsigned char *)s->weights + (at - s->begin) * bt_moment_bytes(s->form);
+}
+
 static bt_short_states states_of(const bt_optim *o, size_t i, bt_range r, float *w,
                                  const float *g) {
-    const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, &o->spans[i]);
+    const bt_optim_span *span = &o->spans[i];
+    const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, span);
     bt_short_states s = {.rule = rule,
                          .cfg = &o->cfg,
-                         .span = &o->spans[i],
+                         .span = span,
                          .begin = r.begin,
                          .n = length(r),
-                         .w = w + r.begin,
+                         .w = span->weights ? own_weights(span, r.begin) : w + r.begin,
+                         .form = span->weights ? span->form : BT_MOMENT_F32,
                          .g = g + r.begin};
     for (size_t k = 0; k < rule->n_states; k++) s.state[k] = bt_optim_state(o, i, k, r.begin);
     return s;
+}
+
+void bt_optim_round_weights(const bt_optim *o, size_t i, bt_range r, const float *values,
+                            int64_t t) {
+    const bt_short_states s = {.cfg = &o->cfg,
+                               .span = &o->spans[i],
+                               .begin = r.begin,
+                               .n = length(r),
+                               .w = own_weights(&o->spans[i], r.begin),
+                               .form = o->spans[i].form};
+    bt_short_weights_store(&s, values, t);
 }
 
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u) {
@@ -164,7 +182,7 @@ void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update 
         if (r.begin == r.end) continue;
         const bt_short_states s = states_of(o, i, r, w, g);
         const bt_optim_update own = bt_optim_update_of(&o->spans[i], u);
-        if (o->cfg.states == BT_STATES_FP32)
+        if (o->cfg.states == BT_STATES_FP32 && s.form == BT_MOMENT_F32)
             s.rule->step(&(bt_optim_elems){s.w, s.g, {s.state[0], s.state[1]}, s.n}, &o->cfg, &own);
         else
             bt_short_states_step(&s, &own);
@@ -183,13 +201,15 @@ typedef struct change_job {
 
 static void change_of_parts(void *ctx, int thread, size_t from, size_t to) {
     change_job *j = ctx;
-    float d[BT_OPTIM_UNDO], old[BT_OPTIM_UNDO], some[BT_OPTIM_STATES][BT_OPTIM_UNDO];
+    float d[BT_OPTIM_UNDO], old[BT_OPTIM_UNDO], some[BT_OPTIM_STATES][BT_OPTIM_UNDO],
+        w[BT_OPTIM_UNDO];
     (void)thread;
     for (size_t s = from; s < to; s++) {
         double change = 0, before = 0;
         for (size_t i = j->s.n * s / PARTS, end = j->s.n * (s + 1) / PARTS, n; i < end; i += n) {
             n = bt_min_size(end - i, BT_OPTIM_UNDO);
-            bt_optim_elems e = {.w = j->s.w + i, .g = j->s.g + i, .n = n};
+            bt_optim_elems e = {
+                .w = bt_short_weights_load(&j->s, i, n, w), .g = j->s.g + i, .n = n};
             bt_short_states_load(&j->s, i, n, some[0], BT_OPTIM_UNDO);
             for (size_t k = 0; k < j->s.rule->n_states; k++) e.state[k] = some[k];
             j->s.rule->undo(d, old, &e, j->s.cfg, &j->u);

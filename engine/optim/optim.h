@@ -9,9 +9,9 @@
  * caller brings each matrix together (engine/update/matrix_update.h), makes the direction of the
  * whole matrix, and applies it range by range. All other rules update any range by itself.
  *
- * States are fp32, or kept in fewer bytes (moment.h): a step reads them, computes in fp32, and rounds
- * them at random by a counter: (seed, update, tensor, state, element of the whole tensor). No other
- * element has a part in it, so layouts and threads do not change the bits.
+ * States are fp32, or kept in fewer bytes (moment.h), and so may be weights: a step reads them, computes
+ * in fp32, and rounds them at random by a counter: (seed, update, tensor, state, element of the whole
+ * tensor). No other element has a part in it, so layouts and threads do not change the bits.
  *
  * Order:    create (plans and commits the states of [begin, end)) -> step* -> destroy.
  * Threads:  the training thread; kernels split over the pool. No allocation in step. */
@@ -35,12 +35,13 @@ typedef enum {
     BT_OPTIM_COUNT
 } bt_optim_id;
 
-typedef enum { BT_STATES_FP32, BT_STATES_BF16, BT_STATES_LOG8 } bt_states_kind; /* options.def */
+/* of options.def: optim.states, and the first two optim.weights */
+typedef enum { BT_STATES_FP32, BT_STATES_BF16, BT_STATES_LOG8 } bt_states_kind;
 
 typedef struct bt_optim_cfg { /* settings of all rules; each reads its own */
     bt_optim_id kind;
     bt_states_kind states;
-    uint64_t seed; /* of the noise that states are rounded with */
+    uint64_t seed; /* of the noise that states and weights are rounded with */
     double beta1, beta2, eps, momentum;
 } bt_optim_cfg;
 
@@ -90,6 +91,10 @@ const bt_optim_info *bt_optim_info_of(bt_optim_id id);
 /* of the flat array, ascending, not overlapping: one tensor each */
 typedef struct bt_optim_span {
     size_t begin, end;
+    /* where its weights are, that of `begin` first, and how they are kept: fp32 or bf16. NULL: in the
+     * array given to bt_optim_step */
+    void *weights;
+    bt_moment_form form;
     bool decay;
     bool matrix;     /* a weight matrix of a layer */
     float lr_factor; /* of the learning rate, and with it of the decay; 0: one */
@@ -115,8 +120,13 @@ bt_moment_form bt_optim_form(const bt_optim_rule *rule, bt_states_kind states, s
 /* the update as this tensor takes it: its own learning rate and decay */
 bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_update *u);
 
-/* the rules' step for every span clipped to the range; w and g are the flat arrays' beginnings */
+/* the rules' step for every span clipped to the range; w and g are the flat arrays' beginnings; w may be
+ * NULL where every span has weights of its own */
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);
+/* weights of elements r of span i, which are kept as bf16, from fp32 values computed in update t: rounded
+ * as bt_optim_step rounds. What updates whole matrices ends with it. Any thread */
+void bt_optim_round_weights(const bt_optim *o, size_t i, bt_range r, const float *values,
+                            int64_t t);
 /* adds the squares of what the update just made changed in elements [r.begin, r.end) of span i,
  * which lie inside the range, and the squares of the weights before it. Nothing is kept for it: it
  * is made again from the states (as they were rounded: about, where they are not fp32). Elements of

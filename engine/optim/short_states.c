@@ -1,4 +1,5 @@
-/* short_states.c - which elements share a key of the noise, and the step of a few hundred. */
+/* short_states.c - which elements share a key of the noise, the step of a few hundred, and how weights are
+ * rounded. */
 #include "engine/optim/short_states.h"
 
 #include "engine/base/rng.h"
@@ -24,52 +25,110 @@ void bt_short_states_load(const bt_short_states *s, size_t at, size_t n, float *
                             bt_optim_form(s->rule, s->cfg->states, k), n);
 }
 
-/* elements at .. at + n, which are neighbours in the whole tensor, `place` the first of them */
-static void step_few(const step_job *j, size_t at, size_t n, uint32_t key, uint32_t lane) {
-    const bt_short_states *s = j->s;
-    float some[BT_OPTIM_STATES][FEW];
-    uint32_t words[FEW];
-    bt_optim_elems e = {.w = s->w + at, .g = s->g + at, .n = n};
-    bt_short_states_load(s, at, n, some[0], FEW);
-    for (size_t k = 0; k < BT_OPTIM_STATES; k++) e.state[k] = some[k];
-    s->rule->step_few(&e, s->cfg, j->u);
-    bt_k()->noise_words(words, key, lane, n);
-    for (size_t k = 0; k < s->rule->n_states; k++)
-        bt_k()->moment_store(state_at(s, k, at), some[k], bt_optim_form(s->rule, s->cfg->states, k),
-                             words, 16 * (int)k, n);
+float *bt_short_weights_load(const bt_short_states *s, size_t at, size_t n, float *spare) {
+    void *w = (unsigned char *)s->w + at * bt_moment_bytes(s->form);
+    if (s->form == BT_MOMENT_F32) return w;
+    bt_k()->moment_load(spare, w, s->form, n);
+    return spare;
 }
 
+/* ---- elements that are neighbours in the whole tensor ------------------------------------------ */
+
+typedef struct noise_keys {
+    uint32_t states, weights;
+} noise_keys;
+
+typedef struct neighbours {
+    size_t at, n;  /* elements begin + at .. */
+    uint32_t lane; /* of the first */
+    noise_keys keys;
+} neighbours;
+
+/* what is made of them */
+typedef void (*neighbours_use)(void *ctx, const neighbours *some);
+
 /* what follows element i of the span as its neighbours in the whole tensor; place: of element i */
-static size_t neighbours(const bt_optim_span *span, size_t i, size_t *place) {
+static size_t run_of(const bt_optim_span *span, size_t i, size_t *place) {
     *place = span->first + i;
     if (span->cols == span->stride) return SIZE_MAX;
     *place = span->first + i / span->cols * span->stride + i % span->cols;
     return span->cols - i % span->cols;
 }
 
-static void step_part(void *ctx, int thread, size_t a, size_t b) {
-    const step_job *j = ctx;
-    const bt_optim_span *span = j->s->span;
-    const uint64_t stream = bt_splitmix64((uint64_t)j->u->t), /* other words than the data's */
-        seed = j->s->cfg->seed ^ span->name;
+/* elements a .. b, a few at a time, with their noise of update t */
+static void each_few(const bt_short_states *s, int64_t t, size_t a, size_t b, neighbours_use use,
+                     void *ctx) {
+    const uint64_t stream = bt_splitmix64((uint64_t)t), /* other words than the data's */
+        seed = s->cfg->seed ^ s->span->name;
     uint64_t block = UINT64_MAX;
-    uint32_t key = 0;
-    (void)thread;
-    for (size_t at = a, n; at < b; at += n) {
-        size_t place, same = neighbours(span, j->s->begin + at - span->begin, &place),
+    neighbours some = {.at = a};
+    for (; some.at < b; some.at += some.n) {
+        size_t place, same = run_of(s->span, s->begin + some.at - s->span->begin, &place),
                       lane = place & (((size_t)1 << KEY) - 1);
         if (place >> KEY != block) {
             block = place >> KEY;
-            key = (uint32_t)bt_rng_u64(seed, stream, block);
+            const uint64_t draw = bt_rng_u64(seed, stream, block);
+            some.keys = (noise_keys){(uint32_t)draw, (uint32_t)(draw >> 32)};
         }
-        n = bt_min_size(bt_min_size(b - at, FEW), bt_min_size(same, ((size_t)1 << KEY) - lane));
-        step_few(j, at, n, key, (uint32_t)lane);
+        some.lane = (uint32_t)lane;
+        some.n = bt_min_size(bt_min_size(b - some.at, FEW),
+                             bt_min_size(same, ((size_t)1 << KEY) - lane));
+        use(ctx, &some);
     }
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+static void store_few(const bt_short_states *s, const neighbours *f, const float *values) {
+    uint32_t words[FEW];
+    bt_k()->noise_words(words, f->keys.weights, f->lane, f->n);
+    bt_k()->moment_store((unsigned char *)s->w + f->at * bt_moment_bytes(s->form), values, s->form,
+                         words, 0, f->n);
+}
+
+typedef struct store_job {
+    const bt_short_states *s;
+    const float *values;
+} store_job;
+
+static void store_use(void *ctx, const neighbours *f) {
+    const store_job *j = ctx;
+    store_few(j->s, f, j->values + f->at);
+}
+
+void bt_short_weights_store(const bt_short_states *s, const float *values, int64_t t) {
+    store_job j = {s, values};
+    each_few(s, t, 0, s->n, store_use, &j);
+}
+
+/* ---- the rule's step --------------------------------------------------------------------------- */
+
+static void step_few(void *ctx, const neighbours *f) {
+    const step_job *j = ctx;
+    const bt_short_states *s = j->s;
+    float some[BT_OPTIM_STATES][FEW], w[FEW];
+    uint32_t words[FEW];
+    bt_optim_elems e = {
+        .w = bt_short_weights_load(s, f->at, f->n, w), .g = s->g + f->at, .n = f->n};
+    bt_short_states_load(s, f->at, f->n, some[0], FEW);
+    for (size_t k = 0; k < BT_OPTIM_STATES; k++) e.state[k] = some[k];
+    s->rule->step_few(&e, s->cfg, j->u);
+    if (s->cfg->states != BT_STATES_FP32) bt_k()->noise_words(words, f->keys.states, f->lane, f->n);
+    for (size_t k = 0; k < s->rule->n_states; k++)
+        bt_k()->moment_store(state_at(s, k, f->at), some[k],
+                             bt_optim_form(s->rule, s->cfg->states, k), words, 16 * (int)k, f->n);
+    if (e.w == w && !s->rule->whole_matrix) store_few(s, f, w);
+}
+
+static void step_part(void *ctx, int thread, size_t a, size_t b) {
+    const step_job *j = ctx;
+    (void)thread;
+    each_few(j->s, j->u->t, a, b, step_few, ctx);
 }
 
 void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u) {
     step_job j = {s, u};
-    double bytes = 12;
+    double bytes = 4 + 2 * (double)bt_moment_bytes(s->form);
     for (size_t k = 0; k < s->rule->n_states; k++)
         bytes += 2 * (double)bt_moment_bytes(bt_optim_form(s->rule, s->cfg->states, k));
     bt_ops_run(s->rule->name, bytes * (double)s->n, s->n, GRAIN, step_part, &j);

@@ -1,9 +1,10 @@
-/* short_states.h - a rule's step where its states are kept in fewer bytes than fp32 (moment.h): some
- * hundred elements at a time are read, updated in fp32 and rounded, all in the first cache.
+/* short_states.h - a rule's step where its states, or the weights, are kept in fewer bytes than fp32
+ * (moment.h): some hundred elements at a time are read, updated in fp32 and rounded, all in the first
+ * cache.
  *
- * The noise of element e of the whole tensor: key of (seed, tensor, update, e / 2^16), word e % 2^16
- * of it (noise.h); state 0 takes the lower 16 bits of the word, state 1 the upper. Private to
- * engine/optim. */
+ * The noise of element e of the whole tensor: keys of (seed, tensor, update, e / 2^16), word e % 2^16
+ * of each (noise.h); of the states' key state 0 takes the lower 16 bits of the word, state 1 the upper;
+ * weights take the lower ones of another key. Private to engine/optim. */
 #ifndef BT_ENGINE_OPTIM_SHORT_STATES_H
 #define BT_ENGINE_OPTIM_SHORT_STATES_H
 
@@ -14,7 +15,8 @@ typedef struct bt_short_states { /* of one tensor in one range; all borrowed */
     const bt_optim_cfg *cfg;
     const bt_optim_span *span;
     size_t begin, n; /* elements of the flat array */
-    float *w;        /* of element `begin`, as g and state */
+    void *w;         /* of element `begin`, as g and state; kept as `form` */
+    bt_moment_form form;
     const float *g;
     void *state[BT_OPTIM_STATES];
 } bt_short_states;
@@ -24,5 +26,9 @@ void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u);
 /* states of elements begin + at .. as fp32, state k at out + k * apart; of fp32 states as well. Any
  * thread */
 void bt_short_states_load(const bt_short_states *s, size_t at, size_t n, float *out, size_t apart);
+/* weights of elements begin + at ..: where they are fp32 already, else in `spare` */
+float *bt_short_weights_load(const bt_short_states *s, size_t at, size_t n, float *spare);
+/* all n weights, from values computed in update t; `rule` and `state` are not read. Any thread */
+void bt_short_weights_store(const bt_short_states *s, const float *values, int64_t t);
 
 #endif

@@ -40,7 +40,9 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
             strcmp(rows[i].name, "params") == 0)
             rows[i] = (bt_arena_row){
                 "params", bt_weights_latent_bytes(s),
-                "latent weights, fp32: own pieces, and what every rank holds (norms)"};
+                s->model.latent_bf16
+                    ? "latent weights (ternary layers: bf16): own pieces, and what every rank holds"
+                    : "latent weights, fp32: own pieces, and what every rank holds (norms)"};
         if (zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0)
             rows[i] = (bt_arena_row){
                 "grads", grads_kept(s),
@@ -79,8 +81,7 @@ static size_t unit_sums(const bt_rank_setup *s) {
 static size_t checkpoint_copy(const bt_rank_setup *s, size_t optimizer) {
     const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
     if (!s->cfg->ckpt_async || !s->cfg->out[0]) return 0;
-    return (bt_shards_elems(&s->shards, s->shard) * sizeof(float) + optimizer) / replicas +
-           bt_residual_bytes(s);
+    return (bt_weights_own_bytes(s) + optimizer) / replicas + bt_residual_bytes(s);
 }
 
 /* The same, twice, where ckpt.memory keeps states: by the ranks of the first host, or, where they do not hold
@@ -94,7 +95,7 @@ static size_t memory_states(const bt_rank_setup *s, int rank, size_t optimizer) 
                         (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
     const int sharers = bt_mesh_sharers(&s->shape, &s->me, s->sharded, !spread, &sharer);
     if (sharer < 0) return 0;
-    const size_t held = bt_shards_elems(&s->shards, s->shard) * sizeof(float) + optimizer,
+    const size_t held = bt_weights_own_bytes(s) + optimizer,
                  parts = spread ? 1 + (size_t)bt_memory_kept(rank, ranks) : 1;
     return parts * bt_memory_state_bytes(held / (size_t)sharers + residual, 3 * s->params.n);
 }

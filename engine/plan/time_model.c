@@ -265,8 +265,8 @@ static double muon_s(const model *m, const bt_rank_setup *s) {
 static double weights_out_s(const model *m, const bt_rank_setup *s, double hidden_by) {
     if (!s->sharded) return 0;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
-    double n = m->shape.dp_shard, total = (double)s->params.total * sizeof(float),
-           linear = linear_elements(s), bytes = total;
+    double n = m->shape.dp_shard, linear = linear_elements(s),
+           bytes = (double)s->params.total * 4 - (s->model.latent_bf16 ? 2 * linear : 0);
     if (bt_run_cfg_weight_source(m->cfg) != BT_WEIGHTS_LOCAL) {
         bool gathered = bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_GATHERED;
         bytes = ((double)s->params.total - linear) * 2 + (gathered ? travelling_bytes(s, -1) : 0);
@@ -397,7 +397,8 @@ static double monitor_s(const model *m) {
 /* weights and optimizer states, each once, from all hosts at the same time */
 static double checkpoint_s(const model *m) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
-    size_t element = sizeof(float);
+    size_t element = bt_moment_bytes(m->cfg->optim_weights == BT_STATES_BF16 ? BT_MOMENT_BF16
+                                                                             : BT_MOMENT_F32);
     for (size_t k = 0; k < how->matrices->n_states; k++)
         element +=
             bt_moment_bytes(bt_optim_form(how->matrices, (bt_states_kind)m->cfg->optim_states, k));

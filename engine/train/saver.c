@@ -343,16 +343,23 @@ static bt_code load(bt_saver *s, const char *path, const bt_ckpt_meta *meta, bt_
     return code;
 }
 
+/* optim.KEY, which the checkpoint's row "optimizer" has too */
+static void warn_of_kind(bt_saver *s, const bt_ckpt_meta *m, const char *key, const char *what,
+                         int64_t kind) {
+    const char *now = bt_states_name((bt_states_kind)kind);
+    char had[16];
+    bt_ckpt_state_text(m, "optimizer", key, "fp32", had, sizeof had);
+    if (strcmp(had, now) != 0)
+        warn_event(s, m->step - 1,
+                   "the checkpoint's %s are %s and become %s (optim.%s): each is rounded to the "
+                   "nearest once",
+                   what, had, now, key);
+}
+
 /* what may differ without being wrong, but costs the equality of bits */
 static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
-    const char *states = bt_states_name((bt_states_kind)s->cfg->optim_states);
-    char had[16];
-    bt_ckpt_state_text(m, "optimizer", "states", "fp32", had, sizeof had);
-    if (strcmp(had, states) != 0)
-        warn_event(s, m->step - 1,
-                   "the checkpoint's optimizer states are %s and become %s (optim.states): each is "
-                   "rounded to the nearest once",
-                   had, states);
+    warn_of_kind(s, m, "states", "optimizer states", s->cfg->optim_states);
+    warn_of_kind(s, m, "weights", "weights of ternary layers", s->cfg->optim_weights);
     if (strcmp(m->isa, bt_kernels_isa()) != 0)
         warn_event(
             s, m->step - 1,

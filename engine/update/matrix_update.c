@@ -282,24 +282,39 @@ static rates rates_of(const bt_matrix_update *m, size_t k, const bt_optim_update
 }
 
 typedef struct apply_job {
-    float *w;
-    const uint16_t *direction;
+    const bt_matrix_update *m;
+    const stretch *s;
+    size_t k, first; /* tensor, and which of its elements the stretch begins with */
+    bt_latent w;
     rates by;
+    int64_t t;
 } apply_job;
 
 static void apply_part(void *ctx, int thread, size_t a, size_t b) {
     const apply_job *j = ctx;
-    float d[CHUNK];
+    float d[CHUNK], spare[CHUNK];
     (void)thread;
     for (size_t i = a, n; i < b; i += n) {
         n = bt_min_size(CHUNK, b - i);
-        bt_k()->from_bf16(d, j->direction + i, n);
-        for (size_t e = 0; e < n; e++) j->w[i + e] = j->by.keep * j->w[i + e] - j->by.step * d[e];
+        bt_k()->from_bf16(d, j->s->direction + i, n);
+        const float *old = bt_latent_read(j->w, j->first + i, n, spare);
+        float *now = j->w.form == BT_MOMENT_F32 ? bt_latent_at(j->w, j->first + i) : spare;
+        for (size_t e = 0; e < n; e++) now[e] = j->by.keep * old[e] - j->by.step * d[e];
+        if (now == spare)
+            bt_optim_round_weights(j->m->cfg.optims[j->s->piece], j->k,
+                                   (bt_range){j->s->r.begin + i, j->s->r.begin + i + n}, now, j->t);
     }
 }
 
 static void apply_stretch(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
-    apply_job j = {bt_model_weights(m->cfg.model) + s->r.begin, s->direction, rates_of(m, k, ctx)};
+    const bt_optim_update *u = ctx;
+    apply_job j = {.m = m,
+                   .s = s,
+                   .k = k,
+                   .first = s->r.begin - m->cfg.spans[k].begin,
+                   .w = bt_model_latent(m->cfg.model, k),
+                   .by = rates_of(m, k, u),
+                   .t = u->t};
     bt_parallel_for(s->r.end - s->r.begin, 16384, apply_part, &j);
 }
 
@@ -329,17 +344,16 @@ typedef struct change_job {
 
 static void change_of_stretch(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
     change_job *j = ctx;
-    const float *w = bt_model_weights(m->cfg.model);
+    const bt_latent latent = bt_model_latent(m->cfg.model, k);
     size_t begin = bt_max_size(j->r.begin, s->r.begin), end = bt_min_size(j->r.end, s->r.end);
-    float d[CHUNK];
-    (void)k;
+    float d[CHUNK], spare[CHUNK];
     for (size_t i = begin, n; i < end; i += n) {
         n = bt_min_size(CHUNK, end - i);
         bt_k()->from_bf16(d, s->direction + (i - s->r.begin), n);
+        const float *w = bt_latent_read(latent, i - m->cfg.spans[k].begin, n, spare);
         for (size_t e = 0; e < n; e++) {
-            double old = ((double)w[i + e] + (double)j->by.step * (double)d[e]) /
-                         (double)j->by.keep,
-                   change = (double)w[i + e] - old;
+            double old = ((double)w[e] + (double)j->by.step * (double)d[e]) / (double)j->by.keep,
+                   change = (double)w[e] - old;
             j->change += change * change;
             j->before += old * old;
         }

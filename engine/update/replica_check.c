@@ -13,7 +13,8 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/grad/grad_digest.h"
 
-enum { RANGE = 1 << 18 }; /* elements: 1 MiB, one thread's at a time */
+/* elements, one thread's at a time: of fp32 1 MiB, and what fits the first cache */
+enum { RANGE = 1 << 18, BLOCK = 4096 };
 
 /* ---- what is hashed -------------------------------------------------------------------------- */
 
@@ -58,13 +59,26 @@ void bt_replica_check_release(bt_replica_check *c) {
     memset(c, 0, sizeof *c);
 }
 
+static bt_latent latent_of(const bt_replica_check *c, const bt_hashed_range *r) {
+    return bt_model_latent(c->update->model, r->tensor);
+}
+
+/* which of the tensor's elements a range begins with */
+static size_t first_of(const bt_replica_check *c, const bt_hashed_range *r) {
+    return r->begin - bt_model_params(c->update->model)->tensors[r->tensor].offset;
+}
+
+static void *weights_at(const bt_replica_check *c, const bt_hashed_range *r) {
+    return bt_latent_at(latent_of(c, r), first_of(c, r));
+}
+
 static void hash_ranges(void *ctx, int thread, size_t begin, size_t end) {
     const bt_replica_check *c = ctx;
-    const float *w = bt_model_weights(c->update->model);
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         const bt_hashed_range *r = &c->ranges[i];
-        c->hashes[i] = XXH3_64bits(w + r->begin, (r->end - r->begin) * sizeof *w);
+        c->hashes[i] = XXH3_64bits(weights_at(c, r),
+                                   (r->end - r->begin) * bt_moment_bytes(latent_of(c, r).form));
     }
 }
 
@@ -146,14 +160,13 @@ static bt_code tell(const bt_replica_blame *b, int more, int64_t step, bt_err *e
 /* Collective over the group: rank[0]'s values travel, range by range. */
 static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axis axis,
                                 size_t tensor, bt_replica_blame *b, bt_err *err) {
-    const float *w = bt_model_weights(c->update->model);
     const bt_mesh *mesh = c->update->mesh;
     int from = 0, to = 0;
     for (int r = 0; r < bt_comm_size(comm); r++) {
         if (bt_mesh_peer(mesh, axis, r) == b->rank[0]) from = r;
         if (bt_mesh_peer(mesh, axis, r) == b->rank[1]) to = r;
     }
-    float *theirs = malloc(RANGE * sizeof *theirs);
+    float *theirs = malloc(2 * RANGE * sizeof *theirs);
     bt_code code = theirs ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to compare weights");
     code = bt_agree(comm, code, err);
     b->element = -1;
@@ -161,13 +174,14 @@ static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axi
         const bt_hashed_range *r = &c->ranges[i];
         const size_t n = r->end - r->begin;
         if (r->tensor != tensor) continue;
-        memcpy(theirs, w + r->begin, n * sizeof *w);
+        const float *w = bt_latent_read(latent_of(c, r), first_of(c, r), n, theirs + RANGE);
+        memcpy(theirs, w, n * sizeof *w);
         code = bt_broadcast(comm, theirs, n * sizeof *w, from, err);
         for (size_t e = 0; b->element < 0 && e < n; e++) {
-            if (memcmp(&theirs[e], &w[r->begin + e], sizeof *w) == 0) continue;
+            if (memcmp(&theirs[e], &w[e], sizeof *w) == 0) continue;
             b->element = (int64_t)(r->begin + e);
             b->value[0] = (double)theirs[e];
-            b->value[1] = (double)w[r->begin + e];
+            b->value[1] = (double)w[e];
         }
     }
     free(theirs);
@@ -227,6 +241,18 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
 
 /* ---- finite ---------------------------------------------------------------------------------- */
 
+static bool finite_range(const bt_replica_check *c, const bt_hashed_range *r) {
+    const bt_latent w = latent_of(c, r);
+    const size_t n = r->end - r->begin, first = first_of(c, r);
+    float spare[BLOCK];
+    bt_grad_digest d = {0};
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t some = bt_min_size(BLOCK, n - at);
+        bt_grad_digest_add(&d, bt_latent_read(w, first + at, some, spare), some);
+    }
+    return bt_grad_digest_finite(&d);
+}
+
 bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) {
     const bt_params *p = bt_model_params(c->update->model);
     const bt_mesh *mesh = c->update->mesh;
@@ -234,10 +260,7 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
     int64_t worst = 0; /* of the lowest rank: the number of its tensor in the whole model, from 1 */
     for (size_t i = 0; i < c->n_ranges && !worst; i++) {
         const bt_hashed_range *r = &c->ranges[i];
-        bt_grad_digest d = {0};
-        bt_grad_digest_add(&d, bt_model_weights(c->update->model) + r->begin, r->end - r->begin);
-        if (!bt_grad_digest_finite(&d))
-            worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);
+        if (!finite_range(c, r)) worst = above << 32 | (int64_t)(p->tensors[r->tensor].number + 1);
     }
     BT_TRY(bt_all_reduce_i64(mesh->world, &worst, 1, BT_MAX, err));
     if (!worst) return BT_OK;
@@ -259,10 +282,13 @@ void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step) {
     const bt_params *p = bt_model_params(c->update->model);
     for (size_t i = 0; i < c->n_ranges; i++) {
         if (strcmp(p->tensors[c->ranges[i].tensor].name, name) != 0) continue;
-        float *w = bt_model_weights(c->update->model) + c->ranges[i].begin;
-        memcpy(&bits, w, sizeof bits);
-        bits ^= 1u << bit;
-        memcpy(w, &bits, sizeof bits);
+        /* weights of bf16 are the upper half of fp32's */
+        const bool half = latent_of(c, &c->ranges[i]).form == BT_MOMENT_BF16;
+        unsigned char *w = weights_at(c, &c->ranges[i]);
+        bits = 0;
+        memcpy((unsigned char *)&bits + (half ? 2 : 0), w, half ? 2 : 4);
+        bits ^= 1u << (half ? 16 + bit % 16 : bit);
+        memcpy(w, (unsigned char *)&bits + (half ? 2 : 0), half ? 2 : 4);
         return;
     }
 }

@@ -82,7 +82,7 @@ bt_code bt_suspect_settle(const char *dir, bt_suspect *s, const bt_replica_check
     const bt_model *m = c->update->model;
     if (b->rank[0] == bt_comm_rank(mesh->world) && b->element < (int64_t)bt_model_params(m)->total)
         for (int i = 0; i < 2; i++)
-            far[i] = fabs(b->value[i] - (double)bt_model_weights(c->update->model)[b->element]);
+            far[i] = fabs(b->value[i] - (double)bt_model_weight_at(m, (size_t)b->element));
     BT_TRY(bt_all_reduce_f64(mesh->world, far, 2, BT_MAX, err));
     *which = far[0] > FAR * far[1] ? 0 : far[1] > FAR * far[0] ? 1 : -1;
     s->step = -1;

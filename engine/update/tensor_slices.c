@@ -53,9 +53,11 @@ bt_code bt_load_weights(bt_model *m, const char *path, const bt_ckpt_meta *meta,
         return bt_fail(err, BT_FORMAT,
                        "checkpoint '%s' does not hold the model its settings describe", path);
     bt_slices slices = {0};
-    for (size_t i = 0; i < p->n; i++)
-        bt_tensor_slices(&p->tensors[i], "weight", bt_model_weights(m) + p->tensors[i].offset,
-                         (bt_range){0, p->tensors[i].count}, &slices);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_latent w = bt_model_latent(m, i);
+        bt_tensor_slices_in(&p->tensors[i], "weight", w.at, w.form,
+                            (bt_range){0, p->tensors[i].count}, &slices);
+    }
     bt_code code = bt_slices_done(&slices, err);
     if (code == BT_OK) code = bt_ckpt_load(path, slices.at, slices.n, err);
     bt_slices_release(&slices);

@@ -22,6 +22,11 @@ static bt_code take_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     if (!u->spans || !u->pieces || !u->optims)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
     bt_params_spans(u->spans, p, c);
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_latent w = bt_model_latent(u->model, k);
+        u->spans[k].weights = w.at;
+        u->spans[k].form = w.form;
+    }
     for (u->n_pieces = 0; u->n_pieces < stripes; u->n_pieces++) {
         bt_range *piece = &u->pieces[u->n_pieces];
         *piece = bt_shards_piece(&u->shards, u->n_pieces,
@@ -81,7 +86,8 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                      .shards = s->shards,
                      .keep_others_zero = s->sharded && c->zero >= 2,
                      .optimizer = (bt_optim_id)c->optimizer,
-                     .states = (bt_states_kind)c->optim_states};
+                     .states = (bt_states_kind)c->optim_states,
+                     .latent = (bt_states_kind)c->optim_weights};
     BT_TRY(bt_params_init(&u->table, bt_model_config(u->model),
                           (bt_model_slice){.tp_rank = s->me.tp, .tp_size = s->shape.tp}, err));
     BT_TRY(take_pieces(u, c, err));
@@ -178,10 +184,9 @@ bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) 
 }
 
 bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) {
-    float *w = bt_model_weights(u->model);
     const float *g = bt_model_grads(u->model);
     for (size_t i = u->n_pieces; i-- > 0;) {
-        bt_optim_step(u->optims[i], w, g, how);
+        bt_optim_step(u->optims[i], NULL, g, how);
         if (!u->matrices) BT_TRY(bt_weights_gather(u->weights, i, err));
     }
     if (u->matrices) {
@@ -231,7 +236,7 @@ void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, 
     for (size_t i = 0; i < u->n_pieces; i++) {
         bt_range own = meet(u->pieces[i], r.begin, r.end);
         if (own.begin < own.end)
-            bt_optim_change(u->optims[i], k, own, bt_model_weights(u->model),
-                            bt_model_grads(u->model), &u->last, change, before);
+            bt_optim_change(u->optims[i], k, own, NULL, bt_model_grads(u->model), &u->last, change,
+                            before);
     }
 }

@@ -39,8 +39,8 @@ typedef struct bt_update {
     double *tensor_squares; /* (table.n) */
     bool keep_others_zero;  /* ZeRO-2: the exchange gives the others' gradients back */
     bt_optim_id optimizer;
-    bt_states_kind states;
-    bt_optim_update last; /* the newest update applied; t 0: none */
+    bt_states_kind states, latent; /* optim.states, optim.weights */
+    bt_optim_update last;          /* the newest update applied; t 0: none */
 } bt_update;
 
 typedef struct bt_update_cfg {

@@ -14,7 +14,8 @@ static bt_range inside(const bt_update *u, size_t k, bt_range flat, bool counted
 
 static void add_weights(const bt_update *u, size_t k, bt_range r, bt_slices *out) {
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
-    bt_tensor_slices(x, "weight", bt_model_weights(u->model) + x->offset + r.begin, r, out);
+    const bt_latent w = bt_model_latent(u->model, k);
+    bt_tensor_slices_in(x, "weight", bt_latent_at(w, r.begin), w.form, r, out);
 }
 
 static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, bt_slices *out) {
@@ -67,7 +68,9 @@ static void optimizer_slices(void *ctx, bt_state_use use, bt_slices *out) {
 }
 
 static void optimizer_values(void *ctx, bt_json *j) {
-    bt_json_str(j, "states", bt_states_name(((const bt_update *)ctx)->states));
+    const bt_update *u = ctx;
+    bt_json_str(j, "states", bt_states_name(u->states));
+    bt_json_str(j, "weights", bt_states_name(u->latent));
 }
 
 void bt_update_add_state(bt_update *u, bt_state *s) {

@@ -123,22 +123,34 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
     return bytes + m.own + bt_prefetch_bytes(m.longest);
 }
 
-size_t bt_weights_latent_bytes(const bt_rank_setup *s) {
-    const bt_params *p = &s->params;
+/* of a tensor's latent weights, those in own pieces */
+static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
     size_t elems = 0;
-    if (!apart(s->model.weight_source, &s->shards)) return p->total * sizeof(float);
-    for (size_t k = 0; k < p->n; k++)
-        if (!bt_model_shares_out(&p->tensors[k], s->model.prec)) elems += p->tensors[k].count;
     for (size_t i = 0; i < s->shards.n_stripes; i++) {
         bt_range r = bt_shards_piece(&s->shards, i, s->shard);
-        for (size_t k = 0; k < p->n; k++) {
-            const bt_tensor *t = &p->tensors[k];
-            size_t begin = bt_max_size(r.begin, t->offset),
-                   end = bt_min_size(r.end, t->offset + t->count);
-            if (bt_model_shares_out(t, s->model.prec) && begin < end) elems += end - begin;
-        }
+        size_t begin = bt_max_size(r.begin, t->offset),
+               end = bt_min_size(r.end, t->offset + t->count);
+        if (begin < end) elems += end - begin;
     }
-    return elems * sizeof(float);
+    return elems * bt_moment_bytes(bt_model_latent_form(&s->model, t));
+}
+
+size_t bt_weights_own_bytes(const bt_rank_setup *s) {
+    size_t bytes = 0;
+    for (size_t k = 0; k < s->params.n; k++) bytes += own_bytes(s, &s->params.tensors[k]);
+    return bytes;
+}
+
+size_t bt_weights_latent_bytes(const bt_rank_setup *s) {
+    const bool shared = apart(s->model.weight_source, &s->shards);
+    size_t bytes = 0;
+    for (size_t k = 0; k < s->params.n; k++) {
+        const bt_tensor *t = &s->params.tensors[k];
+        bytes += shared && bt_model_shares_out(t, s->model.prec)
+                     ? own_bytes(s, t)
+                     : t->count * bt_moment_bytes(bt_model_latent_form(&s->model, t));
+    }
+    return bytes;
 }
 
 static void count_run(void *ctx, const bt_tensor *t, code_run *r) {
@@ -202,24 +214,26 @@ static bt_code plan_flips(bt_weights *w, bt_err *err) {
     return code;
 }
 
-/* what travels once a step, in pieces: everything as fp32; or what all ranks hold, and the tables of
- * embedding and head */
+/* what travels once a step, in pieces: all latent weights as they are kept; or what all ranks hold, and the
+ * tables of embedding and head */
 static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
-    float *latent = bt_model_weights(w->model);
+    float *flat = bt_model_weights(w->model);
     bt_gathered *ranges = calloc(p->n + 1, sizeof *ranges);
     if (!ranges) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
     size_t n = 0;
-    for (size_t k = 0; w->apart && k < p->n; k++) {
+    const bool whole = !w->apart && flat;
+    for (size_t k = 0; !whole && k < p->n; k++) {
         const bt_tensor *t = &p->tensors[k];
+        const bt_latent latent = bt_model_latent(w->model, k);
         bt_range range = {t->offset, t->offset + t->count};
-        uint16_t *table = bt_model_table(w->model, k);
+        uint16_t *table = w->apart ? bt_model_table(w->model, k) : NULL;
         if (table)
             ranges[n++] = (bt_gathered){range, table, sizeof *table};
-        else if (!t->linear)
-            ranges[n++] = (bt_gathered){range, latent + t->offset, sizeof *latent};
+        else if (!w->apart || !t->linear)
+            ranges[n++] = (bt_gathered){range, latent.at, bt_moment_bytes(latent.form)};
     }
-    if (!w->apart) ranges[n++] = (bt_gathered){{0, p->total}, latent, sizeof *latent};
+    if (whole) ranges[n++] = (bt_gathered){{0, p->total}, flat, sizeof *flat};
     bt_code code = bt_shard_all_gather_create(&w->pieces, w->mesh, w->shards, ranges, n, err);
     free(ranges);
     return code;
@@ -230,16 +244,15 @@ static bt_code plan_pieces(bt_weights *w, bt_err *err) {
 static void use_small_pages(bt_weights *w) {
     bt_model *m = w->model;
     const bt_params *p = bt_model_params(m);
-    size_t from = p->total, to = 0;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = UINTPTR_MAX, to = 0;
     for (size_t k = 0; k < p->n; k++) {
+        const bt_latent latent = bt_model_latent(m, k);
         if (!bt_model_shares_out(&p->tensors[k], w->prec)) continue;
-        from = bt_min_size(from, p->tensors[k].offset);
-        to = bt_max_size(to, p->tensors[k].offset + p->tensors[k].count);
+        from = bt_min_size(from, (uintptr_t)latent.at / page * page);
+        to = bt_max_size(to, (uintptr_t)bt_latent_at(latent, p->tensors[k].count));
     }
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
-              a = (uintptr_t)(bt_model_weights(m) + from) / page * page,
-              b = (uintptr_t)(bt_model_weights(m) + to);
-    if (from < to) (void)madvise((void *)a, (b - a + page - 1) / page * page, MADV_NOHUGEPAGE);
+    if (from < to)
+        (void)madvise((void *)from, (to - from + page - 1) / page * page, MADV_NOHUGEPAGE);
 }
 
 static void need(bt_layer_source *source, int layer);
@@ -318,15 +331,16 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
 /* own values of a stripe into the tables that others read */
 static void fill_tables(bt_weights *w, size_t stripe) {
     const bt_params *p = bt_model_params(w->model);
-    const float *latent = bt_model_weights(w->model);
     bt_range own = bt_shards_piece(w->shards, stripe, w->mesh->me.dp_shard);
     for (size_t k = 0; w->apart && k < p->n; k++) {
         const bt_tensor *t = &p->tensors[k];
         uint16_t *table = bt_model_table(w->model, k);
         size_t begin = bt_max_size(own.begin, t->offset),
                end = bt_min_size(own.end, t->offset + t->count);
-        if (table && begin < end)
-            bt_op_save_bf16(table + (begin - t->offset), latent + begin, end - begin);
+        if (table && begin < end) /* embedding and head: fp32 */
+            bt_op_save_bf16(table + (begin - t->offset),
+                            bt_latent_at(bt_model_latent(w->model, k), begin - t->offset),
+                            end - begin);
     }
 }
 

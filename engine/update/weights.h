@@ -55,8 +55,9 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
 void bt_weights_destroy(bt_weights *w); /* accepts NULL */
 /* that create takes */
 size_t bt_weights_bytes(const bt_rank_setup *s);
-/* of latent weights a rank holds */
+/* of latent weights a rank holds, and of those that it updates */
 size_t bt_weights_latent_bytes(const bt_rank_setup *s);
+size_t bt_weights_own_bytes(const bt_rank_setup *s);
 /* a part of the flat array that this rank computes with as fp32, from its own updates or
  * gathered */
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t);

@@ -37,8 +37,11 @@ near quantised "T / L" 1.3                                      # one tensor's c
 says "the other 504 are replicas"
 ok train --preset base --ranks 1 --threads 1 --tokenizer bytes --set optim.states=log8 --dry-run
 near optimizer "2 P" 1.03
-ok train --preset base --ranks 1 --threads 1 --tokenizer bytes --optimizer lion --set optim.states=bf16 --dry-run
+ok train --preset base --ranks 1 --threads 1 --tokenizer bytes --optimizer lion --set optim.states=bf16 --set optim.weights=bf16 --dry-run
 near optimizer "2 P" 1.03
+near params "2 T + 4 (P - T)" 1.03
+ok train --preset base --ranks 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --precision fp32 --set optim.weights=bf16 --dry-run
+near params "4 (P - T) + 2 T / S" 1.03
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"
 

@@ -53,6 +53,11 @@ void bt_whole_array_release(bt_whole_array *a) {
     *a = (bt_whole_array){.x = NULL};
 }
 
+/* of latent weights */
+static bt_moment_form form_of(const bt_ckpt_slice *s) {
+    return s->type == bt_ckpt_type_of(BT_MOMENT_BF16) ? BT_MOMENT_BF16 : BT_MOMENT_F32;
+}
+
 /* row i of a slice: `width` elements every `stride`, or all of them */
 typedef struct stretch {
     size_t in_slice, in_array, n;
@@ -66,26 +71,43 @@ static bool next(const bt_ckpt_slice *s, size_t at, size_t *row, stretch *out) {
     return true;
 }
 
-static bt_code collect(bt_whole_array *a, const float *from, float by, bt_err *err) {
-    const float *weights = bt_model_weights(a->update->model);
-    memset(a->x, 0, a->params.total * sizeof *a->x);
-    for (size_t i = 0; i < a->own.n; i++) {
-        const bt_ckpt_slice *s = &a->own.at[i];
-        const float *values = from + ((const float *)s->data - weights);
-        stretch r;
-        for (size_t row = 0; next(s, a->own_at[i], &row, &r);)
-            for (size_t k = 0; k < r.n; k++) a->x[r.in_array + k] = values[r.in_slice + k] * by;
-    }
+/* the gradients of a slice of weights, which lie in the flat array as the weights in their tensors */
+static const float *gradients_of(const bt_whole_array *a, const bt_ckpt_slice *s) {
+    const bt_model *m = a->update->model;
+    const bt_params *p = bt_model_params(m);
+    const bt_tensor *x = tensor_of(p, s->tensor);
+    const bt_latent w = bt_model_latent(m, (size_t)(x - p->tensors));
+    const size_t bytes = (size_t)((const unsigned char *)s->data - (unsigned char *)w.at);
+    return bt_model_grads(a->update->model) + x->offset + bytes / bt_moment_bytes(w.form);
+}
+
+static bt_code add_up(bt_whole_array *a, bt_err *err) {
     if (bt_comm_size(a->world) == 1) return BT_OK;
     return bt_all_reduce_f32(a->world, a->x, a->params.total, BT_SUM, err);
 }
 
 bt_code bt_whole_array_weights(bt_whole_array *a, bt_err *err) {
-    return collect(a, bt_model_weights(a->update->model), 1, err);
+    memset(a->x, 0, a->params.total * sizeof *a->x);
+    for (size_t i = 0; i < a->own.n; i++) {
+        const bt_ckpt_slice *s = &a->own.at[i];
+        const bt_latent w = {s->data, form_of(s)};
+        stretch r;
+        for (size_t row = 0; next(s, a->own_at[i], &row, &r);)
+            bt_moment_convert(a->x + r.in_array, BT_MOMENT_F32, bt_latent_at(w, r.in_slice), w.form,
+                              r.n);
+    }
+    return add_up(a, err);
 }
 
 bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) {
-    return collect(a, bt_model_grads(a->update->model), by, err);
+    memset(a->x, 0, a->params.total * sizeof *a->x);
+    for (size_t i = 0; i < a->own.n; i++) {
+        const float *values = gradients_of(a, &a->own.at[i]);
+        stretch r;
+        for (size_t row = 0; next(&a->own.at[i], a->own_at[i], &row, &r);)
+            for (size_t k = 0; k < r.n; k++) a->x[r.in_array + k] = values[r.in_slice + k] * by;
+    }
+    return add_up(a, err);
 }
 
 static void put(const bt_whole_array *a, const bt_ckpt_slice *s, bt_moment_form form, size_t at) {
@@ -97,7 +119,8 @@ static void put(const bt_whole_array *a, const bt_ckpt_slice *s, bt_moment_form 
 
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
     BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
-    for (size_t i = 0; i < a->held.n; i++) put(a, &a->held.at[i], BT_MOMENT_F32, a->held_at[i]);
+    for (size_t i = 0; i < a->held.n; i++)
+        put(a, &a->held.at[i], form_of(&a->held.at[i]), a->held_at[i]);
     return BT_OK;
 }
 

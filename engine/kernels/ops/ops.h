@@ -86,6 +86,9 @@ void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale,
 void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
                                size_t n);
+/* of weights kept as bf16: the codes of the same values as floats */
+bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean, float inv_scale,
+                                    int sign, size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
 /* BT_THIN's form, of values: codes are those of bt_op_tern_codes without mean and sign */
 void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, size_t K);

@@ -5,6 +5,7 @@
 /* ---- ternary weights ------------------------------------------------------------------------- */
 typedef struct codes_job {
     const float *w;
+    const uint16_t *half; /* where w is NULL */
     int8_t *codes;
     float mean, inv_scale;
     int sign;
@@ -13,26 +14,42 @@ typedef struct codes_job {
 
 static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
     const codes_job *j = ctx;
-    bt_tern_stats s = bt_k()->tern_codes(j->codes + a, j->w + a, j->mean, j->inv_scale, j->sign,
-                                         b - a);
-    j->stats[thread].zero += s.zero;
-    j->stats[thread].pos += s.pos;
-    j->stats[thread].flips += s.flips;
+    float some[BT_SUM_BLOCK];
+    for (size_t at = a, n; at < b; at += n) {
+        n = j->w ? b - a : bt_min_size(b - at, BT_SUM_BLOCK);
+        if (!j->w) bt_k()->from_bf16(some, j->half + at, n);
+        bt_tern_stats s = bt_k()->tern_codes(j->codes + at, j->w ? j->w + at : some, j->mean,
+                                             j->inv_scale, j->sign, n);
+        j->stats[thread].zero += s.zero;
+        j->stats[thread].pos += s.pos;
+        j->stats[thread].flips += s.flips;
+    }
 }
 
-bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
-                               size_t n) {
+static bt_tern_stats tern_codes(codes_job *j, double bytes, size_t n) {
     bt_tern_stats part[BT_OPS_MAX_THREADS], all = {0, 0, 0};
-    codes_job j = {w, codes, mean, inv_scale, sign, part};
     int threads = bt_threads_count();
+    j->stats = part;
     memset(part, 0, (size_t)threads * sizeof *part);
-    bt_ops_timed("tern_codes", 0, 6.0 * (double)n, n, BT_SUM_BLOCK, do_tern_codes, &j);
+    bt_ops_timed("tern_codes", 0, bytes * (double)n, n, BT_SUM_BLOCK, do_tern_codes, j);
     for (int i = 0; i < threads; i++) {
         all.zero += part[i].zero;
         all.pos += part[i].pos;
         all.flips += part[i].flips;
     }
     return all;
+}
+
+bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
+                               size_t n) {
+    codes_job j = {.w = w, .codes = codes, .mean = mean, .inv_scale = inv_scale, .sign = sign};
+    return tern_codes(&j, 6, n);
+}
+
+bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean, float inv_scale,
+                                    int sign, size_t n) {
+    codes_job j = {.half = w, .codes = codes, .mean = mean, .inv_scale = inv_scale, .sign = sign};
+    return tern_codes(&j, 4, n);
 }
 
 typedef struct product_job {

@@ -11,7 +11,7 @@
 static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     if (!t) return (bt_gain){0};
-    return (bt_gain){.tensor = t, .w = m->w + t->offset};
+    return (bt_gain){.tensor = t, .w = m->latents[t - m->params.tensors].at};
 }
 
 /* of the frozen layer `id` */
@@ -46,8 +46,8 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .tern = t->tern};
     const bool base = bt_net_keeps_base(&m->setup);
-    l.w = base ? NULL : m->w + t->offset;
-    l.values = (bt_table){.f32 = l.w};
+    l.w = m->latents[i];
+    l.values = (bt_table){.f32 = l.w.form == BT_MOMENT_F32 ? l.w.at : NULL};
     if (!t->tern && m->setup.weight_source != BT_WEIGHTS_LOCAL) {
         l.panel = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.values = bt_net_layers8(&m->setup) ? int8_of(m, p, l.panel, t->rows, t->cols, true)
@@ -160,7 +160,7 @@ static bt_table table_of(const bt_model *m, const bt_model_memory *p, bt_param_i
     if (bt_net_table8(&m->setup, t)) return table8_of(m, p, p->packed[t - m->params.tensors]);
     if (half && m->setup.weight_source != BT_WEIGHTS_LOCAL)
         return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->packed[t - m->params.tensors])};
-    return (bt_table){.f32 = m->w + t->offset, .rounded = half};
+    return (bt_table){.f32 = m->latents[t - m->params.tensors].at, .rounded = half};
 }
 
 static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
@@ -175,7 +175,8 @@ static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
 static void wire_classes(bt_model *m, const bt_model_memory *p) {
     bt_class_head *h = &m->classes;
     h->tensor = bt_params_get(bt_model_params(m), -1, BT_P_SCORE);
-    h->w = bt_at_tensor(bt_model_weights(m), h->tensor);
+    h->w = h->tensor ? bt_model_latent(m, (size_t)(h->tensor - bt_model_params(m)->tensors)).at
+                     : NULL;
     h->rows = bt_arena_at(&m->scratch_arena, p->class_rows);
     h->picked = bt_arena_at(&m->scratch_arena, p->class_picked);
     h->confusion = bt_arena_at(&m->scratch_arena, p->confusion);
@@ -194,10 +195,22 @@ static void wire_head8(bt_model *m, const bt_model_memory *p) {
              : (bt_w8){bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale), false};
 }
 
+static void wire_latent(bt_model *m, const bt_model_memory *p) {
+    m->w = bt_net_latent_apart(&m->setup) ? NULL : bt_arena_at(&m->params_arena, p->w);
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        const bool none = t->linear && bt_net_keeps_base(&m->setup);
+        m->latents[i] = (bt_latent){none   ? NULL
+                                    : m->w ? m->w + t->offset
+                                           : bt_arena_at(&m->params_arena, p->latent[i]),
+                                    bt_model_latent_form(&m->setup, t)};
+    }
+}
+
 static void wire(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
-    m->w = bt_arena_at(&m->params_arena, p->w);
+    wire_latent(m, p);
     if (m->adapters.n) {
         m->adapter_w = bt_arena_at(&m->params_arena, p->adapter_w);
         m->lora_x = bt_arena_at(&m->scratch_arena, p->lora_x);
@@ -300,11 +313,13 @@ static bt_code allocate(bt_model *m, bt_model_memory *p, bt_err *err) {
     m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);
     m->totals = calloc(m->params.n, sizeof *m->totals);
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
+    m->latents = calloc(m->params.n, sizeof *m->latents);
+    p->latent = calloc(m->params.n, sizeof *p->latent);
     p->codes = calloc(m->params.n, sizeof *p->codes);
     p->packed = calloc(m->params.n, sizeof *p->packed);
     p->packed2 = calloc(m->params.n, sizeof *p->packed2);
-    if (!m->layers || !m->chunks || !m->totals || !m->quant_sums || !p->codes || !p->packed ||
-        !p->packed2)
+    if (!m->layers || !m->chunks || !m->totals || !m->quant_sums || !m->latents || !p->latent ||
+        !p->codes || !p->packed || !p->packed2)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
     deal_out_layers(m);
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
@@ -352,6 +367,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     m->tp = &bt_tp_one_rank;
     bt_model_memory p = {0};
     bt_code code = build(m, &p, err);
+    free(p.latent);
     free(p.codes);
     free(p.packed);
     free(p.packed2);
@@ -374,6 +390,7 @@ void bt_model_destroy(bt_model *m) {
     free(m->chunks);
     free(m->quant_sums);
     free(m->totals);
+    free(m->latents);
     bt_params_release(&m->params);
     bt_params_release(&m->adapters);
     free(m);

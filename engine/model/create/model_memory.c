@@ -141,6 +141,20 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
+/* one flat array, or where some are bf16 each tensor by itself */
+static void plan_latent(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
+    if (!bt_net_latent_apart(s)) {
+        p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
+        return;
+    }
+    for (size_t i = 0; i < params->n; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        const size_t at = bt_arena_reserve(&p->params, t->count,
+                                           bt_moment_bytes(bt_model_latent_form(s, t)));
+        if (p->latent) p->latent[i] = at;
+    }
+}
+
 static void plan_adapters(bt_model_memory *p, const bt_model_setup *s) {
     const bt_model_cfg *c = &s->cfg;
     size_t widest = bt_max_size(widest_output(c), (size_t)c->C), rank = (size_t)c->lora.rank;
@@ -154,7 +168,7 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T;
     bt_arena_plan(&p->params, "params");
-    p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
+    plan_latent(p, s, params);
     bt_arena_plan(&p->grads, "grads");
     if (adapters->n) p->adapter_w = bt_arena_reserve(&p->params, adapters->total, sizeof(float));
     if (s->train)
@@ -264,7 +278,9 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
         "weights as products read them, from their owners: one layer; embedding and head"};
     const bt_arena_row all[] = {
         {"params", p.params.bytes,
-         base ? "norms of the base, and the adapters, fp32" : "latent weights, fp32"},
+         base                     ? "norms of the base, and the adapters, fp32"
+         : bt_net_latent_apart(s) ? "latent weights: bf16 in ternary layers, else fp32"
+                                  : "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
         {"quantised", p.quant.bytes,
          base ? bt_net_layers8(s) ? "the base as products read it: int8 in blocks with a scale each"

@@ -9,9 +9,9 @@
 typedef struct bt_model_memory {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
-    /* per tensor; NULL when only sizes are wanted. packed: its packed weights, or the values that its
-     * owners send */
-    size_t *codes, *packed, *packed2;
+    /* per tensor; NULL when only sizes are wanted. latent: its latent weights, where they are not all fp32;
+     * packed: its packed weights, or the values that its owners send */
+    size_t *latent, *codes, *packed, *packed2;
     size_t taken, fade;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, counted, head_slopes, logits, rope_cos, rope_sin, pos,

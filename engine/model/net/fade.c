@@ -108,7 +108,7 @@ static void need(bt_layer_source *s, int layer) {
     const size_t n = linears_of(&f->m->layers[layer], all);
     for (size_t i = 0; i < n; i++) {
         const bt_linear *l = all[i];
-        weights_job j = {(float *)(uintptr_t)l->values.f32, l->w, l->codes, (float)f->m->lambda,
+        weights_job j = {(float *)(uintptr_t)l->values.f32, l->w.at, l->codes, (float)f->m->lambda,
                          l->scale};
         bt_parallel_for(l->N * l->K, 4096, mix_weights, &j);
     }
@@ -154,7 +154,8 @@ static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
         int8_t codes[PIECE];
         float mixed[PIECE];
         bt_tern2_read(codes, j->run->packed, at, n);
-        weights_job w = {mixed, j->l->w + j->run->first + at, codes, j->lambda, j->l->scale};
+        const float *latent = bt_latent_at(j->l->w, j->run->first + at);
+        weights_job w = {mixed, latent, codes, j->lambda, j->l->scale};
         mix_weights(&w, 0, 0, n);
         uint8_t *out = j->out + bt_read_bytes(j->as, at);
         if (j->as == BT_READ_BF16)
@@ -196,7 +197,7 @@ static void wire_linears(bt_model *m, bt_layer *l, bool ternary, bool mixed) {
     const size_t n = linears_of(l, all);
     for (size_t i = 0; i < n; i++) {
         all[i]->tern = ternary;
-        all[i]->values = (bt_table){.f32 = mixed || !local(m) ? panel : all[i]->w};
+        all[i]->values = (bt_table){.f32 = mixed || !local(m) ? panel : all[i]->w.at};
         all[i]->ops = bt_linear_ops_of(all[i]);
         panel += aligned(all[i]->N * all[i]->K);
     }

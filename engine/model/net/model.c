@@ -17,6 +17,10 @@ const bt_params *bt_model_params(const bt_model *m) {
 }
 const bt_params *bt_model_base(const bt_model *m) { return m->adapters.n ? &m->params : NULL; }
 float *bt_model_weights(bt_model *m) { return m->adapters.n ? m->adapter_w : m->w; }
+bt_latent bt_model_latent(const bt_model *m, size_t tensor) {
+    if (!m->adapters.n) return m->latents[tensor];
+    return (bt_latent){m->adapter_w + m->adapters.tensors[tensor].offset, BT_MOMENT_F32};
+}
 float *bt_model_grads(bt_model *m) { return m->own_g; }
 void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }
 

@@ -24,6 +24,7 @@
 #define BT_ENGINE_MODEL_NET_MODEL_H
 
 #include "engine/base/arena.h"
+#include "engine/base/numbers/moment.h"
 #include "engine/base/tp_group.h"
 #include "engine/model/shape/config.h"
 #include "engine/model/shape/leaves.h"
@@ -85,10 +86,12 @@ typedef struct bt_model_setup {
     /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
-    bool fades;     /* bt_model_lambda will be called; ternary, LOCAL or PREFETCHED, no adapters */
-    bool documents; /* bt_model_documents will be called */
-    bool pairs;     /* and bt_model_dpo: the loss is one of pairs of documents */
-    bool taught;    /* bt_model_distil will be called */
+    bool fades; /* bt_model_lambda will be called; ternary, LOCAL or PREFETCHED, no adapters */
+    bool
+        latent_bf16; /* training: latent weights of ternary layers are bf16; no fades, no adapters */
+    bool documents;  /* bt_model_documents will be called */
+    bool pairs;      /* and bt_model_dpo: the loss is one of pairs of documents */
+    bool taught;     /* bt_model_distil will be called */
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
      * bf16 the residual entering a layer is rounded to bf16, as which it is kept */
     bool lean;
@@ -125,8 +128,24 @@ const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
 bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
 /* the tensor table: names, shapes, offsets */
 const bt_params *bt_model_params(const bt_model *m);
-float *bt_model_weights(bt_model *m); /* (params) latent fp32 */
+float *bt_model_weights(bt_model *m); /* (params) latent fp32; NULL with setup.latent_bf16 */
 float *bt_model_grads(bt_model *m);   /* (params) */
+/* Latent weights of one tensor of params: fp32 in the flat array; with setup.latent_bf16 each tensor lies
+ * by itself, ternary ones as bf16. */
+typedef struct bt_latent {
+    void *at;            /* the block's first element */
+    bt_moment_form form; /* BT_MOMENT_F32 or BT_MOMENT_BF16 */
+} bt_latent;
+bt_latent bt_model_latent(const bt_model *m, size_t tensor);
+static inline void *bt_latent_at(bt_latent w, size_t element) {
+    return (unsigned char *)w.at + element * bt_moment_bytes(w.form);
+}
+/* elements first .. first+n as fp32: where they are, or in `spare`, which has room for n. Any thread */
+const float *bt_latent_read(bt_latent w, size_t first, size_t n, float *spare);
+/* element `at` of the flat array, of a tensor; padding: 0 */
+float bt_model_weight_at(const bt_model *m, size_t at);
+/* how a tensor's are kept */
+bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t);
 /* With adapters (cfg.lora) params, weights and grads are theirs, and bt_model_base is the table of the
  * frozen base; without: NULL, as params and weights are all there is. A base beside which adapters train
  * is kept as its products read it: ternary layers in 2 bits a weight, from which one layer's panels are

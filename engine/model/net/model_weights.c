@@ -1,13 +1,42 @@
-/* model_weights.c - initial weights and the keys of gradient rounding: functions of the seed and of
- * places; and how the products read weights. */
+/* model_weights.c - how latent weights are kept; initial weights and the keys of gradient rounding:
+ * functions of the seed and of places; and how the products read weights. */
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
 
+/* ---- latent weights ---------------------------------------------------------------------------- */
+
+bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t) {
+    return bt_net_latent_apart(s) && t->tern ? BT_MOMENT_BF16 : BT_MOMENT_F32;
+}
+
+const float *bt_latent_read(bt_latent w, size_t first, size_t n, float *spare) {
+    const void *at = bt_latent_at(w, first);
+    if (w.form == BT_MOMENT_F32) return at;
+    bt_k()->moment_load(spare, at, w.form, n);
+    return spare;
+}
+
+float bt_model_weight_at(const bt_model *m, size_t at) {
+    const bt_params *p = bt_model_params(m);
+    float spare;
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *t = &p->tensors[k];
+        if (at >= t->offset && at < t->offset + t->count)
+            return *bt_latent_read(bt_model_latent(m, k), at - t->offset, 1, &spare);
+    }
+    return 0;
+}
+
+/* ---- initial weights --------------------------------------------------------------------------- */
+
+enum { INIT_PIECE = 4096 };
+
 typedef struct init_job {
-    float *w;
+    bt_latent w;
     const bt_tensor *t;
     size_t first;
     float std;
@@ -23,33 +52,39 @@ static void init_range(void *ctx, int thread, size_t begin, size_t end) {
         n = end - i;
         if (!rows && n > j->t->cols - (j->first + i) % j->t->cols)
             n = j->t->cols - (j->first + i) % j->t->cols;
-        bt_rng_normal(j->w + i, n, bt_tensor_place(j->t, j->first + i), j->std, j->seed, j->stream);
+        if (j->w.form != BT_MOMENT_F32) n = n < INIT_PIECE ? n : INIT_PIECE;
+        const size_t at = j->first + i;
+        float some[INIT_PIECE], *out = j->w.form == BT_MOMENT_F32 ? bt_latent_at(j->w, at) : some;
+        bt_rng_normal(out, n, bt_tensor_place(j->t, at), j->std, j->seed, j->stream);
+        if (out == some)
+            bt_moment_convert(bt_latent_at(j->w, at), j->w.form, some, BT_MOMENT_F32, n);
     }
 }
 
 /* U(-spread, spread), or zeros */
 static void init_adapter(float *w, const bt_tensor *t, size_t from, size_t to, uint64_t seed) {
     uint64_t stream = bt_hash_name(t->name);
-    for (size_t k = from; k < to; k++)
-        w[k] = t->spread *
-               (float)(2 * bt_rng_unit(seed, stream, bt_tensor_place(t, k - t->offset)) - 1);
+    for (size_t k = from - t->offset; k < to - t->offset; k++)
+        w[k] = t->spread * (float)(2 * bt_rng_unit(seed, stream, bt_tensor_place(t, k)) - 1);
 }
 
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
     const bt_params *p = bt_model_params(m);
-    float *w = bt_model_weights(m);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
+        const bt_latent w = bt_model_latent(m, i);
         size_t from = t->offset > begin ? t->offset : begin,
                to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from >= to) continue;
         if (t->adapter) {
-            init_adapter(w, t, from, to, seed);
+            init_adapter(w.at, t, from, to, seed);
         } else if (t->init_std > 0) {
-            init_job j = {w + from, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
+            init_job j = {w, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
             bt_parallel_for(to - from, 4096, init_range, &j);
         } else {
-            for (size_t k = from; k < to; k++) w[k] = t->zero ? 0.0f : 1.0f;
+            const float x = t->zero ? 0.0f : 1.0f;
+            for (size_t k = from - t->offset; k < to - t->offset; k++)
+                bt_moment_convert(bt_latent_at(w, k), w.form, &x, BT_MOMENT_F32, 1);
         }
     }
 }

@@ -52,7 +52,7 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     const bt_linear_ops *ops;
     const bt_tensor *tensor;
     size_t N, K;
-    const float *w; /* latent */
+    bt_latent w; /* latent weights; at is NULL: a frozen base has none */
     /* dense: (N, K) as products read them; panel: where values from their owners go, NULL: the
      * latent weights are read. BT_WEIGHTS_PREFETCHED: the same place in every layer */
     bt_table values;
@@ -183,9 +183,11 @@ struct bt_model {
     float *adapter_w, *adapter_g;
     float *lora_x, *lora_u, *lora_du; /* scratch of adapters */
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
-    /* (params.total); g: where gradients are added, NULL without training */
+    /* (params.total); w: NULL where weights are not all fp32; g: where gradients are added, NULL without
+     * training */
     float *w, *g;
-    float *own_g; /* the arena's */
+    bt_latent *latents; /* (params.n) */
+    float *own_g;       /* the arena's */
     bt_layer *layers;
     bt_chunk *chunks;      /* (n_chunks) */
     const bt_chunk *chunk; /* that the passes to come go through */
@@ -239,6 +241,10 @@ struct bt_model {
 };
 
 /* ---- model_weights.c ---- */
+/* latent weights are not one array of fp32 */
+static inline bool bt_net_latent_apart(const bt_model_setup *s) {
+    return s->latent_bf16 && s->train && s->cfg.lora.rank == 0;
+}
 /* products round weights to bf16 */
 bool bt_net_reads_bf16(bt_prec prec);
 

@@ -55,7 +55,7 @@ size_t bt_model_quant_sums(const bt_model *m) { return one_row(m) * (centred(m) 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 typedef struct sum_job {
-    const float *w;
+    bt_latent w;
     const bt_tensor *t;
     double *abs, *plain;
     size_t first;
@@ -63,9 +63,9 @@ typedef struct sum_job {
     bt_exact units;
 } sum_job;
 
-static double exact_sum(const sum_job *j, size_t begin, size_t end, bt_exact_of of) {
+static double exact_sum(const sum_job *j, const float *w, size_t n, bt_exact_of of) {
     double sum[2] = {0, 0};
-    bt_exact_add(sum, j->w + begin, end - begin, of, &j->units);
+    bt_exact_add(sum, w, n, of, &j->units);
     return sum[0];
 }
 
@@ -76,14 +76,16 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
         size_t b = j->first + k, begin = b * BT_SUM_BLOCK, end = begin + BT_SUM_BLOCK;
         if (begin < j->t->offset + j->t->first_counted) begin = j->t->offset + j->t->first_counted;
         if (end > j->t->offset + j->t->count) end = j->t->offset + j->t->count;
+        const size_t n = end - begin;
+        float spare[BT_SUM_BLOCK];
+        const float *w = bt_latent_read(j->w, begin - j->t->offset, n, spare);
         if (j->exact) {
-            j->abs[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_ABS);
-            if (j->plain)
-                j->plain[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_VALUE);
+            j->abs[b - first_block(j->t)] = exact_sum(j, w, n, BT_EXACT_ABS);
+            if (j->plain) j->plain[b - first_block(j->t)] = exact_sum(j, w, n, BT_EXACT_VALUE);
             continue;
         }
-        j->abs[b - first_block(j->t)] = bt_k()->sum_abs(j->w + begin, end - begin);
-        if (j->plain) j->plain[b - first_block(j->t)] = bt_k()->sum(j->w + begin, end - begin);
+        j->abs[b - first_block(j->t)] = bt_k()->sum_abs(w, n);
+        if (j->plain) j->plain[b - first_block(j->t)] = bt_k()->sum(w, n);
     }
 }
 
@@ -95,7 +97,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
         size_t first = t->offset + t->first_counted, from = first > begin ? first : begin,
                to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from < to) {
-            sum_job j = {m->w,
+            sum_job j = {m->latents[i],
                          t,
                          abs,
                          plain,
@@ -157,7 +159,8 @@ static void count(bt_linear *l, bt_tern_stats s, size_t n) {
 typedef struct wire_job {
     int8_t *codes;   /* take: to */
     uint8_t *packed; /* own: old codes to new ones, in place */
-    const float *w;
+    bt_latent w;
+    size_t first; /* of its elements */
     float mean, inv_scale;
     int sign;
     size_t n;
@@ -176,11 +179,12 @@ static void own_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     wire_job *j = ctx;
     int8_t codes[WIRE_CHUNK];
+    float spare[WIRE_CHUNK];
     for (size_t k = from; k < to; k++) {
         size_t n = chunk_elems(j, k);
+        const float *w = bt_latent_read(j->w, j->first + k * WIRE_CHUNK, n, spare);
         if (bt_tern2_unpack(codes, chunk_at(j, k), 1, n, NULL) != BT_OK) atomic_store(&j->bad, 1);
-        bt_tern_stats s = bt_k()->tern_codes(codes, j->w + k * WIRE_CHUNK, j->mean, j->inv_scale,
-                                             j->sign, n);
+        bt_tern_stats s = bt_k()->tern_codes(codes, w, j->mean, j->inv_scale, j->sign, n);
         bt_tern2_pack(chunk_at(j, k), codes, 1, n);
         atomic_fetch_add(&j->zero, s.zero);
         atomic_fetch_add(&j->pos, s.pos);
@@ -217,10 +221,11 @@ static void take_values(bt_linear *l, bt_read as, size_t first, size_t n, const 
 }
 
 static void own_values(const bt_linear *l, bt_read as, size_t first, size_t n, uint8_t *out) {
+    const float *w = bt_latent_at(l->w, first); /* dense layers': fp32 */
     if (as == BT_READ_BF16)
-        bt_op_save_bf16((uint16_t *)(void *)out, l->w + first, n);
+        bt_op_save_bf16((uint16_t *)(void *)out, w, n);
     else
-        bt_net_copy((float *)(void *)out, l->w + first, n);
+        bt_net_copy((float *)(void *)out, w, n);
 }
 
 bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed,
@@ -232,7 +237,8 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
         return BT_OK;
     }
     wire_job j = {.packed = packed,
-                  .w = l->w + first,
+                  .w = l->w,
+                  .first = first,
                   .mean = l->mean,
                   .inv_scale = 1.0f / l->scale,
                   .sign = centred(m),
@@ -296,6 +302,15 @@ void bt_model_quant_done(bt_model *m) {
     m->quantised = true;
 }
 
+/* the latent weights' codes over the last ones */
+static bt_tern_stats codes_of(const bt_linear *l, int sign) {
+    const float inv_scale = 1.0f / l->scale;
+    const size_t n = l->N * l->K;
+    return l->w.form == BT_MOMENT_F32
+               ? bt_op_tern_codes(l->codes, l->w.at, l->mean, inv_scale, sign, n)
+               : bt_op_tern_codes_bf16(l->codes, l->w.at, l->mean, inv_scale, sign, n);
+}
+
 void bt_model_quantise(bt_model *m) {
     if (m->adapters.n && m->quantised) return; /* a frozen base: once */
     assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
@@ -305,8 +320,7 @@ void bt_model_quantise(bt_model *m) {
         const bt_tensor *t = &m->params.tensors[i];
         bt_linear *l = t->tern ? linear_at(m, t) : NULL;
         if (!l) continue;
-        count(l, bt_op_tern_codes(l->codes, l->w, l->mean, 1.0f / l->scale, centred(m), t->count),
-              t->count);
+        count(l, codes_of(l, centred(m)), t->count);
         pack(l, l->codes);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }

@@ -33,7 +33,7 @@ learned ssp
 [ "$(q "SELECT count(*) FROM islands WHERE run='hub' AND step=79 AND steps=40")" -ge 1 ] || fault "the islands are not in the database"
 [ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='island_joined'")" = 2 ] || fault "nobody joined"
 
-pair --mode ps --staleness -1 --steps 40
+pair --mode ps --staleness -1 --steps 40 --set optim.weights=bf16
 learned async
 
 pair --mode diloco --inner 10 --set islands.warmup=10 --codec int8 --steps 50
@@ -47,7 +47,7 @@ learned fragments
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 18 ] || fault "the hub's run has not 18 updates"
 
 # as many further steps as an update takes
-pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.overlap=-1 --codec int8 --steps 50
+pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.overlap=-1 --codec int8 --steps 50 --set optim.weights=bf16 --set optim.states=log8
 learned overlap
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 14 ] || fault "the hub's run has not 14 updates with an open overlap"
 for i in a b; do

@@ -69,6 +69,29 @@ static void run_all(results *r, bt_prec prec) {
     r->sums[2] = bt_op_sum_squares(big, 70000);
 }
 
+/* of weights kept as bf16: codes, and what is counted of them, are those of the same values as floats */
+static void codes_of_bf16(void **state) {
+    (void)state;
+    enum { ALL = 9001 };
+    static float w[ALL];
+    static uint16_t half[ALL];
+    static int8_t codes[ALL], want[ALL];
+    fill(w, ALL, 14);
+    bt_op_save_bf16(half, w, ALL);
+    bt_op_load_bf16(w, half, ALL);
+    for (int sign = 0; sign < 2; sign++)
+        for (int threads = 1; threads < 4; threads++) {
+            bt_err err = BT_ERR_INIT;
+            assert_int_equal(bt_threads_init(threads, &err), BT_OK);
+            for (size_t i = 0; i < ALL; i++) codes[i] = want[i] = (int8_t)(i % 3) - 1;
+            const bt_tern_stats a = bt_op_tern_codes(want, w, 0.01f, 2.0f, sign, ALL),
+                                b = bt_op_tern_codes_bf16(codes, half, 0.01f, 2.0f, sign, ALL);
+            assert_memory_equal(codes, want, sizeof codes);
+            assert_true(a.zero == b.zero && a.pos == b.pos && a.flips == b.flips && a.flips > 0);
+            bt_threads_release();
+        }
+}
+
 static void plan(void) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_ops_plan(M, N, K, T, D, NULL, &err), BT_OK);
@@ -330,7 +353,7 @@ int main(void) {
         cmocka_unit_test(test_avx2),      cmocka_unit_test(test_avx512),
         cmocka_unit_test(test_amx),       cmocka_unit_test(test_one_pass),
         cmocka_unit_test(test_head_int8), cmocka_unit_test(test_meaning),
-        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_profile),   cmocka_unit_test(codes_of_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,11 +213,14 @@ static void ranges_equal_the_whole(void **state) {
     }
 }
 
+/* of N elements in rows of COLS: where element i lies when the two halves of the columns lie apart */
+enum { COLS = 100, HALF = COLS / 2 };
+static size_t cut_place(size_t i) { return i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF; }
+
 /* states in few bytes: a tensor cut into blocks of columns, each by itself and in two ranges, has the
  * bits of the whole; the weights go where fp32 states take them */
 static void short_states_do_not_depend_on_cuts(void **state) {
     (void)state;
-    enum { ROWS = 100, COLS = 100, HALF = COLS / 2 };
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++)
         for (int as = BT_STATES_BF16; as <= BT_STATES_LOG8; as++) {
             bt_optim_cfg cfg = cfg_of((bt_optim_id)kind);
@@ -236,8 +239,7 @@ static void short_states_do_not_depend_on_cuts(void **state) {
             }
             float *w = normals(1, 0.1f), *near = normals(1, 0.1f), *cut = normals(1, 0.1f),
                   *cut_g = normals(1, 1);
-            for (size_t i = 0; i < N; i++)
-                cut[i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF] = w[i];
+            for (size_t i = 0; i < N; i++) cut[cut_place(i)] = w[i];
             assert_int_equal(bt_optim_create(&exact, &cfg, &one, 1, (bt_range){0, N}, &err), BT_OK);
             cfg.states = (bt_states_kind)as;
             cfg.seed = 3;
@@ -249,8 +251,7 @@ static void short_states_do_not_depend_on_cuts(void **state) {
             bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
             for (u.t = 1; u.t <= 6; u.t++) {
                 float *g = normals(20 + (uint64_t)u.t, 0.01f);
-                for (size_t i = 0; i < N; i++)
-                    cut_g[i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF] = g[i];
+                for (size_t i = 0; i < N; i++) cut_g[cut_place(i)] = g[i];
                 bt_optim_step(whole, w, g, &u);
                 bt_optim_step(exact, near, g, &u);
                 for (size_t i = 0; i < 3; i++) bt_optim_step(parts[i], cut, cut_g, &u);
@@ -258,8 +259,7 @@ static void short_states_do_not_depend_on_cuts(void **state) {
             }
             double apart = 0, moved = 0;
             for (size_t i = 0; i < N; i++) {
-                const size_t at = i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF,
-                             b = at >= N / 2;
+                const size_t at = cut_place(i), b = at >= N / 2;
                 assert_memory_equal(&w[i], &cut[at], sizeof *w);
                 apart += fabs((double)w[i] - (double)near[i]);
                 moved += 6e-3;
@@ -281,6 +281,110 @@ static void short_states_do_not_depend_on_cuts(void **state) {
             free(cut);
             free(cut_g);
         }
+}
+
+/* weights in bf16, with states of any kind: a tensor cut into blocks of columns has the bits of the whole,
+ * and what one call with values rounds is what the step rounds */
+static void weights_of_bf16_do_not_depend_on_cuts(void **state) {
+    (void)state;
+    for (int kind = 0; kind < BT_OPTIM_MUON; kind++)
+        for (int as = BT_STATES_FP32; as <= BT_STATES_LOG8; as++) {
+            bt_optim_cfg cfg = cfg_of((bt_optim_id)kind);
+            bt_optim *whole, *parts[2];
+            bt_err err = BT_ERR_INIT;
+            uint16_t *w = malloc(N * sizeof *w), *cut = malloc(N * sizeof *cut);
+            float *begin = normals(1, 0.1f), *cut_g = normals(1, 1);
+            assert_true(w && cut);
+            bt_optim_span one = span(0, N, true, true, 1), block[2];
+            one.name = 7;
+            one.first = 60000; /* a key changes inside */
+            one.cols = one.stride = COLS;
+            one.weights = w;
+            one.form = BT_MOMENT_BF16;
+            for (size_t b = 0; b < 2; b++) {
+                block[b] = one;
+                block[b].begin = b * N / 2;
+                block[b].end = block[b].begin + N / 2;
+                block[b].first += b * HALF;
+                block[b].cols = HALF;
+                block[b].weights = cut + b * N / 2;
+            }
+            bt_moment_convert(w, BT_MOMENT_BF16, begin, BT_MOMENT_F32, N);
+            for (size_t i = 0; i < N; i++) cut[cut_place(i)] = w[i];
+            cfg.states = (bt_states_kind)as;
+            cfg.seed = 3;
+            const bt_range ranges[] = {{0, 1777}, {1777, N}};
+            assert_int_equal(bt_optim_create(&whole, &cfg, &one, 1, (bt_range){0, N}, &err), BT_OK);
+            for (size_t i = 0; i < 2; i++)
+                assert_int_equal(bt_optim_create(&parts[i], &cfg, block, 2, ranges[i], &err),
+                                 BT_OK);
+            bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
+            for (u.t = 1; u.t <= 4; u.t++) {
+                float *g = normals(20 + (uint64_t)u.t, 0.01f);
+                for (size_t i = 0; i < N; i++) cut_g[cut_place(i)] = g[i];
+                bt_optim_step(whole, NULL, g, &u);
+                for (size_t i = 0; i < 2; i++) bt_optim_step(parts[i], NULL, cut_g, &u);
+                free(g);
+            }
+            for (size_t i = 0; i < N; i++) assert_int_equal(w[i], cut[cut_place(i)]);
+            for (size_t i = 0; i < 2; i++) bt_optim_destroy(parts[i]);
+            bt_optim_destroy(whole);
+            free(begin);
+            free(cut_g);
+            free(w);
+            free(cut);
+        }
+}
+
+/* Updates far smaller than the distance of two weights arrive in the mean: the sum of many is that of
+ * fp32. Without noise no weight would move at all. */
+static void small_updates_arrive_in_the_mean(void **state) {
+    (void)state;
+    enum { STEPS = 64 };
+    const float at = 1.0f + 1.0f / 128, rate = 1e-4f; /* half the distance: 39 of these */
+    for (int kind = 0; kind < BT_OPTIM_COUNT; kind++) {
+        bt_optim_cfg cfg = cfg_of((bt_optim_id)kind);
+        bt_optim *o;
+        bt_err err = BT_ERR_INIT;
+        uint16_t *w = malloc(N * sizeof *w);
+        float *g = malloc(N * sizeof *g);
+        assert_true(w && g);
+        bt_optim_span one = span(0, N, true, true, 1);
+        one.name = 7;
+        one.weights = w;
+        one.form = BT_MOMENT_BF16;
+        for (size_t i = 0; i < N; i++) {
+            g[i] = 1;
+            w[i] = bt_moment_to_bf16(at, BT_MOMENT_NEAREST);
+        }
+        cfg.seed = 11;
+        assert_int_equal(bt_optim_create(&o, &cfg, &one, 1, (bt_range){0, N}, &err), BT_OK);
+        double mean = 0, moved = 0;
+        for (int64_t t = 1; t <= STEPS; t++) {
+            if (kind != BT_OPTIM_MUON) {
+                bt_optim_step(o, NULL, g, &(bt_optim_update){.t = t, .grad_scale = 1, .lr = rate});
+                continue;
+            }
+            /* whole matrices: who applies them rounds */
+            float next[N];
+            bt_moment_convert(next, BT_MOMENT_F32, w, BT_MOMENT_BF16, N);
+            for (size_t i = 0; i < N; i++) next[i] -= rate;
+            bt_optim_round_weights(o, 0, (bt_range){0, N / 3}, next, t);
+            bt_optim_round_weights(o, 0, (bt_range){N / 3, N}, next + N / 3, t);
+        }
+        for (size_t i = 0; i < N; i++) {
+            const double x = (double)bt_moment_of_bf16(w[i]);
+            mean += x / N;
+            moved += x != (double)at;
+        }
+        /* AdamW and Lion step by the rate where all gradients are one */
+        if (!(fabs(mean - ((double)at - STEPS * (double)rate)) < 5e-4))
+            fail_msg("%s: the mean is %.6f", bt_optim_info_of((bt_optim_id)kind)->name, mean);
+        assert_true(moved > 0.3 * N && moved < 0.9 * N);
+        bt_optim_destroy(o);
+        free(w);
+        free(g);
+    }
 }
 
 static void bad_settings_are_refused(void **state) {
@@ -411,6 +515,8 @@ int main(void) {
         cmocka_unit_test(an_update_can_be_told_afterwards),
         cmocka_unit_test(ranges_equal_the_whole),
         cmocka_unit_test(short_states_do_not_depend_on_cuts),
+        cmocka_unit_test(weights_of_bf16_do_not_depend_on_cuts),
+        cmocka_unit_test(small_updates_arrive_in_the_mean),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(schedules),
     };

@@ -397,6 +397,11 @@ static void test_ramps(void **state) {
          "the layers stay dense");
     assert_int_equal(SETTLE(1, "--set", "train.dense_steps=9", "--steps", "10"), BT_OK);
     assert_true(bt_run_cfg_dense(&c, 8) && !bt_run_cfg_dense(&c, 9));
+    says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "model.linear=dense"),
+         "model.linear=dense has others (leave one of them out)");
+    says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "train.dense_steps=9", "--steps", "10"),
+         "ternary from the first step on, and train.dense_steps has others");
+    assert_int_equal(SETTLE(1, "--set", "optim.weights=bf16"), BT_OK);
 }
 
 static void test_unequal_shares(void **state) {
