@@ -98,6 +98,34 @@ static void rotate(const bt_model *m, float *out, float *rstd, const float *x, c
     bt_op_rope(out, heads * D, m->rope_cos, m->rope_sin, m->pos, 0, M, heads, D);
 }
 
+static size_t value_elems(const bt_model *m, size_t M) {
+    return M * (size_t)m->setup.cfg.KV * (size_t)m->setup.cfg.D;
+}
+
+/* model.value_residual: values of the first layer in all others (arXiv:2410.17897, with one fixed
+ * share s). v <- (1 - s) v + s v_first, element by element: a rank that has some of the kv heads
+ * needs nothing of the others */
+static void mix_values(const bt_model *m, const bt_layer *l, size_t M) {
+    const bt_acts *a = &l->a;
+    if (!a->v_first) return;
+    if (l == m->layers)
+        bt_net_copy(a->v_first, a->v, value_elems(m, M));
+    else
+        bt_op_mix(a->v, a->v_first, (float)m->setup.cfg.value_residual, value_elems(m, M));
+}
+
+/* dv of the mixed values -> of the layer's own; what the first layer is to get is kept until then */
+static void unmix_values(const bt_model *m, const bt_layer *l, size_t M) {
+    const bt_acts *a = &l->a;
+    const bool last = l == m->layers + m->setup.cfg.L - 1;
+    if (!a->dv_first || m->setup.cfg.L == 1) return;
+    if (l == m->layers)
+        bt_op_add(a->dv, a->dv_first, value_elems(m, M));
+    else
+        bt_op_mix_bwd(a->dv, a->dv_first, (float)m->setup.cfg.value_residual, last,
+                      value_elems(m, M));
+}
+
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
@@ -105,6 +133,7 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, 0);
     l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, 0);
     l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, 0);
+    mix_values(m, l, M);
     rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
     rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
 }
@@ -323,6 +352,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     poll(m);
     m->tp->sum_kv(m, a->dk, p->M);
     m->tp->sum_kv(m, a->dv, p->M);
+    unmix_values(m, l, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
     load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
