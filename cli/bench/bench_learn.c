@@ -6,6 +6,7 @@
  * those of the steps, added up: validation, text samples and start are not in them. The goal is reached
  * where the straight line between two validations crosses it. With --store the runs stay, and those that
  * are done there are not done again. */
+#include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_run.h"
 #include "cli/common/command.h"
+#include "cli/common/curve_table.h"
 #include "cli/common/database.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
@@ -28,7 +30,7 @@
 enum { RECIPES = 32, CORPORA = 16, SETTINGS = 64, CURVE = 512, POLL_MS = 50 };
 
 typedef struct learn_cfg {
-    char recipes[8192], corpora[4096], with[4096], store[1024], dir[512];
+    char recipes[8192], corpora[4096], with[4096], store[1024], dir[512], curves[1024];
     int64_t seeds;
     double goal;
     bool json;
@@ -52,6 +54,8 @@ static const bt_opt learn_opts[] = {
      "stays)"},
     {"dir", "--dir", BT_OPT_TEXT, TEXT(dir), "", 0, 0, NULL, NULL,
      "folder for what the runs write (default: $TMPDIR or /tmp)"},
+    {"curves", "--curves", BT_OPT_TEXT, TEXT(curves), "", 0, 0, NULL, NULL,
+     "file for all validations as a table, which 'bitrain plot --curves FILE' draws"},
     {"json", "--json", BT_OPT_BOOL, TEXT(json), "false", 0, 0, NULL, NULL,
      "one JSON object, with the curves"},
 };
@@ -426,6 +430,42 @@ static void print_table(const bench *b) {
     }
 }
 
+/* settings that blanks or ends of lines separate, on the rest of a line */
+static void put_words(FILE *f, const char *text) {
+    for (size_t n; *text; text += n) {
+        text += strspn(text, " \n\t");
+        n = strcspn(text, " \n\t");
+        if (n) fprintf(f, " %.*s", (int)n, text);
+    }
+    fputc('\n', f);
+}
+
+static bt_code write_curves(const bench *b, bt_err *err) {
+    if (!b->cfg->curves[0]) return BT_OK;
+    FILE *f = fopen(b->cfg->curves, "w");
+    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%.200s'", b->cfg->curves);
+    fprintf(f,
+            "# bitrain bench learn: bits per byte of validation over minutes of training steps\n"
+            "# %d cores; all runs:",
+            bt_cpu_get()->cores);
+    put_words(f, b->cfg->with);
+    for (size_t i = 0; i < b->n_recipes; i++) {
+        fprintf(f, "# %s:", b->recipes[i].name);
+        put_words(f, b->recipes[i].rest);
+    }
+    bt_curves_head(f);
+    for (size_t i = 0; i < b->n_runs; i++) {
+        const run *r = &b->runs[i];
+        for (size_t k = 0; k < r->n; k++)
+            bt_curves_put(f, b->recipes[r->recipe].name, b->corpora[r->corpus].name, r->seed,
+                          r->curve[k].minutes, r->curve[k].tokens, r->curve[k].bits);
+    }
+    const bool bad = ferror(f) != 0;
+    if (fclose(f) != 0 || bad)
+        return bt_fail_errno(err, BT_IO, errno, "cannot write '%.200s'", b->cfg->curves);
+    return BT_OK;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st, (void)type, (void)at;
     (void)remove(path); /* what is left lies in a folder for temporary files */
@@ -465,6 +505,7 @@ bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK) b->cfg = cfg, code = prepare(b, cfg, err);
     if (code == BT_OK) bt_child_signals(true);
     for (size_t i = 0; code == BT_OK && i < b->n_runs; i++) code = one_run(b, &b->runs[i], err);
+    if (code == BT_OK) code = write_curves(b, err);
     if (code == BT_OK && cfg->json) code = print_json(b, err);
     if (code == BT_OK && !cfg->json) print_table(b);
     if (b && b->folder[0]) (void)nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);

@@ -8,12 +8,13 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/runs/plot_curves.h"
 #include "monitor/tui/draw/plot.h"
 #include "monitor/tui/draw/term.h"
 #include "store/view/view.h"
 
 typedef struct plot_cfg {
-    char store[1024], x[16], size[24], from_to[48], baseline[BT_NAME_MAX];
+    char store[1024], curves[1024], x[16], size[24], from_to[48], baseline[BT_NAME_MAX];
     bool json, ascii, log_y, all_y;
     int64_t rank;
     double smooth;
@@ -38,6 +39,9 @@ static const bt_opt plot_opts[] = {
      "size as 100x20 (default: the terminal's width, 18 rows)"},
     {"ascii", "--ascii", BT_OPT_BOOL, offsetof(plot_cfg, ascii), sizeof(bool), "false", 0, 0, NULL,
      NULL, "draw with ASCII characters only"},
+    {"curves", "--curves", BT_OPT_TEXT, offsetof(plot_cfg, curves), 1024, "", 0, 0, NULL, NULL,
+     "instead of a run the curves of a file of 'bitrain bench learn --curves FILE': the mean over "
+     "seeds of each recipe"},
     {"json", "--json", BT_OPT_BOOL, offsetof(plot_cfg, json), sizeof(bool), "false", 0, 0, NULL,
      NULL, "the points instead of a picture"},
     {"store", "--store", BT_OPT_TEXT, offsetof(plot_cfg, store), 1024, "", 0, 0, NULL, NULL,
@@ -218,6 +222,19 @@ static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metr
     return code;
 }
 
+static bt_code show_curves(const plot_cfg *cfg, bt_err *err) {
+    bt_curves *c = NULL;
+    const char *name = strrchr(cfg->curves, '/');
+    bt_curves_look how = {
+        .tokens = strcmp(cfg->x, "tokens") == 0, .ascii = cfg->ascii, .log_y = cfg->log_y};
+    BT_TRY(picture_size(cfg->size, &how.w, &how.h, err));
+    BT_TRY(bt_curves_read(&c, cfg->curves, err));
+    const bt_code code = cfg->json ? bt_curves_print(c, err)
+                                   : bt_curves_draw(c, name ? name + 1 : cfg->curves, &how, err);
+    bt_curves_free(c);
+    return code;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     plot_cfg cfg;
@@ -228,6 +245,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     int metric = 0;
     BT_TRY(bt_opts_init(&o, plot_opts, sizeof plot_opts / sizeof plot_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, 2, &n_words, &help, err));
+    if (cfg.curves[0] && n_words > 0)
+        return bt_fail(err, BT_ARG, "plot takes a run or --curves FILE, not both");
+    if (cfg.curves[0]) return show_curves(&cfg, err);
     if (n_words == 0)
         return bt_fail(err, BT_ARG, "plot needs a run (as in: bitrain plot last loss)");
     BT_TRY(find_metric(n_words > 1 ? words[1] : "loss", cfg.rank >= 0, &metric, err));
@@ -245,6 +265,7 @@ const bt_command bt_cmd_plot = {
     .examples = "bitrain plot last loss\n"
                 "bitrain plot demo loss --x tokens --smooth 0.9\n"
                 "bitrain plot demo wait_ms --rank 1\n"
+                "bitrain plot --curves tests/bench/curves/nano.tsv\n"
                 "bitrain plot demo loss --json | jq '.view.series[0].last[-1]'",
     .options = options,
     .run = run,

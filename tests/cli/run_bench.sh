@@ -83,7 +83,9 @@ awk -v got="$(grep -o '"bits_per_byte":[0-9.]*' "$tmp/out" | tail -1)" -v want="
     fault "learn: its last loss is not the recorded $want: $(cat "$tmp/out")"
 learn 99 --json 2>"$tmp/err" | cmp -s - "$tmp/out" || fault "learn: another answer of the same records: $(cat "$tmp/err")"
 [ "$("$BITRAIN" query --store "$tmp/learn.db" "SELECT 'n', count(*) FROM runs" | tail -1 | tr -dc 0-9)" = 2 ] || fault "learn did its runs again"
-learn 0.5 >"$tmp/out" 2>"$tmp/err" || fault "learn, a table: exit $?"
+learn 0.5 --curves "$tmp/c.tsv" >"$tmp/out" 2>"$tmp/err" || fault "learn, a table: exit $?"
+grep -q '^# muon: optim.name=muon train.batch_ramp=0.5$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.768.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
+    "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":768,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
 grep -Eq '^muon +words +[0-9.]+ +- +[0-9.]+ \|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
 refused() { [ "$1" -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "$2" "$tmp/err" || fault "learn, '$2': exit $1, $(cat "$tmp/err")"; }
 "$BITRAIN" bench learn --recipe muon 2>"$tmp/err"; refused $? "is not 'NAME: key=value"

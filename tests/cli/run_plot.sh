@@ -17,3 +17,20 @@ grep -q 'max 50[0-9]' <<<"$out" || bad "the foot does not tell the outliers: $ou
 out=$("$BITRAIN" plot demo loss --size 80x18 --all-y)
 grep -q '^ *200┤' <<<"$out" || bad "--all-y does not show all: $out"
 ! grep -q '▲' <<<"$out" || bad "--all-y marks what it shows: $out"
+# curves of a file: the mean over seeds at tokens that all of them have, a line a recipe; bad lines are told
+{
+    printf '# made by hand\nrecipe\tcorpus\tseed\tminutes\ttokens\tbits_per_byte\n'
+    for seed in 1 2; do for i in 1 2 3 4; do printf 'plain\tkjv\t%d\t%d\t%d\t%.3f\n' $seed $i $((i * 1000)) "$((8 - i)).$((seed * 50 - 25))"; done; done
+    printf 'plain\tkjv\t1\t5\t5000\t3.5\nmuon\tkjv\t1\t2\t1000\t5.5\nmuon\tkjv\t1\t4\t4000\t3.25\n'
+} >"$dir/c.tsv"
+out=$("$BITRAIN" plot --curves "$dir/c.tsv" --json)
+grep -q '"name":"plain","seeds":2,"points":\[{"minutes":1,"tokens":1000,"bits_per_byte":7.5}' <<<"$out" && ! grep -q 5000 <<<"$out" || bad "means of curves: $out"
+out=$("$BITRAIN" plot --curves "$dir/c.tsv" --size 80x18)
+grep -q 'ends: plain 4.5000 · muon 3.2500' <<<"$out" && grep -q '^ *6┤' <<<"$out" || bad "curves: $out"
+refused() { local out; out=$("$BITRAIN" plot "${@:3}" 2>&1); [ $? = "$1" ] && [ "$(wc -l <<<"$out")" = 1 ] && grep -q "$2" <<<"$out" || bad "${*:3}: $out"; }
+refused 3 'cannot open' --curves "$dir/none.tsv"
+refused 2 'not both' demo --curves "$dir/c.tsv"
+printf 'plain\tkjv\tone\t1\t1\t1\n' >>"$dir/c.tsv"
+refused 6 'line 14: not a recipe' --curves "$dir/c.tsv"
+head -c 20 "$dir/m.db" >"$dir/junk"
+refused 6 'line 1: not the columns' --curves "$dir/junk"

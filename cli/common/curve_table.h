@@ -1,0 +1,36 @@
+/* curve_table.h - curves of losses over minutes, as `bitrain bench learn --curves FILE` writes them and
+ * `bitrain plot --curves FILE` draws them.
+ *
+ * The file is a table with tabs; lines that begin with '#' are comments, the first other line names the
+ * columns: recipe corpus seed minutes tokens bits_per_byte, in this order. Seeds of the same recipe and
+ * corpus become one line, their mean where all of them have a validation after the same tokens. */
+#ifndef BT_CLI_COMMON_CURVE_TABLE_H
+#define BT_CLI_COMMON_CURVE_TABLE_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_curves bt_curves;
+
+typedef struct bt_curve { /* of a recipe on a corpus */
+    char name[72];        /* the recipe; where there are several corpora, "recipe corpus" */
+    size_t seeds, n;
+    const double *minutes, *tokens, *bits; /* (n), by tokens */
+} bt_curve;
+
+/* BT_NOTFOUND, BT_FORMAT with the line */
+bt_code bt_curves_read(bt_curves **out, const char *path, bt_err *err) BT_MUST_CHECK;
+void bt_curves_free(bt_curves *c); /* accepts NULL */
+size_t bt_curves_count(const bt_curves *c);
+bt_curve bt_curves_at(const bt_curves *c, size_t i);
+
+/* the head of such a file, and a line of it */
+void bt_curves_head(FILE *f);
+void bt_curves_put(FILE *f, const char *recipe, const char *corpus, long long seed, double minutes,
+                   double tokens, double bits);
+
+bt_code bt_curves_print(const bt_curves *c, bt_err *err) BT_MUST_CHECK; /* as JSON */
+
+#endif
