@@ -265,7 +265,7 @@ const bt_command bt_cmd_plot = {
     .examples = "bitrain plot last loss\n"
                 "bitrain plot demo loss --x tokens --smooth 0.9\n"
                 "bitrain plot demo wait_ms --rank 1\n"
-                "bitrain plot --curves tests/bench/curves/nano.tsv\n"
+                "bitrain plot --curves tests/bench/curves/nano-150.tsv --x tokens\n"
                 "bitrain plot demo loss --json | jq '.view.series[0].last[-1]'",
     .options = options,
     .run = run,
