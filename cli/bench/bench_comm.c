@@ -4,7 +4,11 @@
  * limit: the time that the bytes of a row take by the measured link while nothing else runs; of a row
  * that takes longer the rest is encoding, adding and waiting. Nothing is computed beside the exchange,
  * so nothing is hidden. Gradients are normal numbers; those of `int8 exact` multiples of a power of two,
- * as rounded units have them; of ternary codes one in fifty changes between two gathers. */
+ * as rounded units have them; of ternary codes one in fifty changes between two gathers.
+ *
+ * Of every codec also how fast one core encodes and decodes, and the link that it keeps up with on two
+ * ranks, where each encodes half of the gradients, adds the other half, encodes their sums, and decodes all
+ * sums. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +28,7 @@
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/shard/flip_gather.h"
 #include "engine/parallel/shard/shard_all_gather.h"
+#include "engine/plan/probe/rates_probe.h"
 
 enum { ROUNDS = 5, LINK_BYTES = 4 << 20, FLIP_EVERY = 50 };
 enum { N_SIZES = 3, MOST_ROWS = 64 };
@@ -41,6 +46,7 @@ typedef struct bench {
     float *x, *numbers;    /* the largest */
     row rows[MOST_ROWS];
     size_t n;
+    bt_codec_rate codecs[BT_CODEC_COUNT]; /* means of the ranks */
 } bench;
 
 /* ---- one measurement --------------------------------------------------------------------------- */
@@ -213,6 +219,32 @@ static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
     return code;
 }
 
+/* ---- codecs ------------------------------------------------------------------------------------ */
+
+static bt_code measure_coding(bench *b, bt_err *err) {
+    const double n = bt_comm_size(bt_comm_world());
+    for (int id = 0; id < BT_CODEC_COUNT; id++) {
+        bt_codec_rate *r = &b->codecs[id];
+        BT_TRY(bt_rates_probe_codec(bt_codec_at((bt_codec_id)id), r, err));
+        double s[] = {r->encode_s / n, r->decode_s / n, r->decode_add_s / n};
+        BT_TRY(bt_all_reduce_f64(bt_comm_world(), s, 3, BT_SUM, err));
+        r->encode_s = s[0];
+        r->decode_s = s[1];
+        r->decode_add_s = s[2];
+    }
+    return BT_OK;
+}
+
+/* fp32 bytes a second; NaN: nothing is done */
+static double fp32_rate(double s) { return s > 0 ? sizeof(float) / s : NAN; }
+
+/* bytes of payload a second, each way, that one core makes and takes */
+static double kept_up(const bench *b, int id) {
+    const bt_codec_rate *r = &b->codecs[id], *back = &b->codecs[bt_codec_back((bt_codec_id)id)];
+    const double s = (r->encode_s + r->decode_add_s + back->encode_s) / 2 + back->decode_s;
+    return s > 0 ? (r->wire_bytes + back->wire_bytes) / 2 / s : NAN;
+}
+
 /* ---- the result -------------------------------------------------------------------------------- */
 
 static void put_json(bt_text *out, const bench *b) {
@@ -233,6 +265,19 @@ static void put_json(bt_text *out, const bench *b) {
         bt_json_num(&j, "ms", r->s * 1e3);
         bt_json_num(&j, "limit_ms", r->limit_s * 1e3);
         bt_json_num(&j, "bytes_per_s", r->bytes / r->s);
+        bt_json_end(&j, '}');
+    }
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "codecs");
+    for (int id = 1; id < BT_CODEC_COUNT; id++) {
+        const bt_codec_rate *r = &b->codecs[id];
+        bt_json_object(&j, NULL);
+        bt_json_str(&j, "codec", bt_codec_at((bt_codec_id)id)->name);
+        bt_json_num(&j, "bits", 8 * r->wire_bytes);
+        bt_json_num(&j, "encode_bytes_per_s", fp32_rate(r->encode_s));
+        bt_json_num(&j, "decode_bytes_per_s", fp32_rate(r->decode_s));
+        bt_json_num(&j, "decode_add_bytes_per_s", fp32_rate(r->decode_add_s));
+        bt_json_num(&j, "link_bytes_per_s", kept_up(b, id));
         bt_json_end(&j, '}');
     }
     bt_json_end(&j, ']');
@@ -257,6 +302,18 @@ static void put_text(bt_text *out, const bench *b) {
                        r->bytes / 1e6, r->wire / 1e6, r->s * 1e3, limit, r->bytes / r->s / 1e9);
     }
     bt_text_printf(out, "  (sent: by a rank; GB/s: of fp32; medians of %d)\n", ROUNDS);
+    bt_text_printf(out, "  %-9s %6s %12s %12s %14s %14s\n", "codec", "bits", "encode GB/s",
+                   "decode GB/s", "and add GB/s", "link Gbit/s");
+    for (int id = 1; id < BT_CODEC_COUNT; id++) {
+        const bt_codec_rate *r = &b->codecs[id];
+        bt_text_printf(out, "  %-9s %6.3f %12.2f %12.2f %14.2f %14.2f\n",
+                       bt_codec_at((bt_codec_id)id)->name, 8 * r->wire_bytes,
+                       fp32_rate(r->encode_s) / 1e9, fp32_rate(r->decode_s) / 1e9,
+                       fp32_rate(r->decode_add_s) / 1e9, 8 * kept_up(b, id) / 1e9);
+    }
+    bt_text_printf(
+        out,
+        "  (of fp32, by one core while every rank does the same; link: what it keeps up with)\n");
 }
 
 /* ---- here, or on ranks ------------------------------------------------------------------------- */
@@ -299,6 +356,7 @@ static bt_code measure_all(bench *b, const bt_run_cfg *cfg, bt_err *err) {
                     err));
     memset(b->x, 0, most);
     BT_TRY(bt_link_measure(&b->link, b->mesh.dp, LINK_BYTES, err));
+    BT_TRY(measure_coding(b, err));
     for (size_t i = 0; i < N_SIZES; i++) {
         BT_TRY(measure_codecs(b, b->sizes[i], err));
         BT_TRY(measure_gather(b, 4, b->sizes[i], err));

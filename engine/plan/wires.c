@@ -51,11 +51,27 @@ typedef struct ways {
 
 static ways shares(double n, double receivers) { return (ways){(n - 1) / n, (receivers - 1) / n}; }
 
+/* rates of the codec there, and of what encodes the way back */
+typedef struct coding {
+    bool encodes;
+    bt_codec_rate there, back;
+} coding;
+
+static coding coding_of(const bt_rates *r, int64_t codec) {
+    const bt_codec_id id = (bt_codec_id)codec;
+    return (coding){bt_codec_at(id)->encode != NULL, r->codec[id], r->codec[bt_codec_back(id)]};
+}
+
 /* One rank's elements through the codec: what it sends is encoded, what it gets decoded. */
-static double codec_s(const bt_codec_rate *k, const bt_codec *codec, double add_s, ways w) {
-    if (!codec->encode) return w.there * add_s;
-    return (w.there + (w.back > 0 ? w.back : 0)) * k->encode_s + w.there * k->decode_add_s +
-           w.back * k->decode_s;
+static double codec_s(const coding *k, double add_s, ways w) {
+    if (!k->encodes) return w.there * add_s;
+    return w.there * (k->there.encode_s + k->there.decode_add_s) +
+           fmax(0, w.back) * k->back.encode_s + w.back * k->back.decode_s;
+}
+
+/* sent of an element */
+static double wire_bytes_of(const coding *k, ways w) {
+    return w.there * k->there.wire_bytes + w.back * k->back.wire_bytes;
 }
 
 /* every rank sends straight to the owners */
@@ -63,17 +79,15 @@ static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_ru
                              const bt_mesh_shape *shape) {
     int n = shape->dp_replicate * shape->dp_shard;
     bt_wire wire = bt_wire_of(r, c, n, shape->tp);
-    const bt_codec_rate *k = &r->codec[cfg->codec];
+    coding k = coding_of(r, cfg->codec);
+    if (!(k.there.wire_bytes > 0)) k.there.wire_bytes = k.back.wire_bytes = sizeof(float);
     bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
     ways w = shares(n, sharded ? shape->dp_replicate : n);
-    double bytes = (w.there + w.back) * (k->wire_bytes > 0 ? k->wire_bytes : sizeof(float)),
-           sent_s = bt_wire_s(&wire, 0, bytes);
-    return (
-        bt_exchange_cost){.bytes = bytes,
-                          .wire_s = wire.copies ? 0 : sent_s,
-                          .cpu_s = (wire.copies ? sent_s : 0) +
-                                   codec_s(k, bt_codec_at((bt_codec_id)cfg->codec), r->add_s, w),
-                          .latency_s = wire.latency_s * (w.back > 0 ? 2 : 1)};
+    double bytes = wire_bytes_of(&k, w), sent_s = bt_wire_s(&wire, 0, bytes);
+    return (bt_exchange_cost){.bytes = bytes,
+                              .wire_s = wire.copies ? 0 : sent_s,
+                              .cpu_s = (wire.copies ? sent_s : 0) + codec_s(&k, r->add_s, w),
+                              .latency_s = wire.latency_s * (w.back > 0 ? 2 : 1)};
 }
 
 /* `here` neighbouring ranks of a host add first; one sum a host crosses the network */
@@ -81,7 +95,7 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
                                  const bt_mesh_shape *shape, int here) {
     int n = shape->dp_replicate * shape->dp_shard, groups = n / here;
     bt_wire in = inside(r, c, here, shape->tp), across = bt_wire_of(r, c, n, shape->tp);
-    const bt_codec_rate *k = &r->codec[cfg->codec];
+    const coding k = coding_of(r, cfg->codec);
     bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
     ways w_in = shares(here, here), w = shares(groups, groups);
     if (sharded) {
@@ -91,9 +105,9 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
         w_in.back = 0;
     }
     /* each of the host's ranks relays its part */
-    double wire_bytes = (w.there + w.back) * k->wire_bytes / here,
+    double wire_bytes = wire_bytes_of(&k, w) / here,
            in_bytes = (w_in.there + w_in.back) * sizeof(float),
-           coded = codec_s(k, bt_codec_at((bt_codec_id)cfg->codec), r->add_s, w) / here;
+           coded = codec_s(&k, r->add_s, w) / here;
     return (bt_exchange_cost){.bytes = wire_bytes + in_bytes,
                               .wire_s = bt_wire_s(&across, 0, wire_bytes),
                               .cpu_s = bt_wire_s(&in, 0, in_bytes) + w_in.there * r->add_s + coded,

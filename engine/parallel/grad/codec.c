@@ -8,3 +8,9 @@ static const bt_codec *const rows[BT_CODEC_COUNT] = {
 #undef BT_CODEC
 
 const bt_codec *bt_codec_at(bt_codec_id id) { return rows[id]; }
+
+bt_codec_id bt_codec_back(bt_codec_id id) {
+    for (int i = 0; rows[id]->back && i < BT_CODEC_COUNT; i++)
+        if (rows[i] == rows[id]->back) return (bt_codec_id)i;
+    return id;
+}

@@ -34,6 +34,9 @@ typedef struct bt_codec {
     bool holds_variance;
     /* what takes its place in reproducible training; NULL: nothing */
     const struct bt_codec *reproducible;
+    /* what encodes the way back, with the same state; NULL: the codec itself. Who encodes a sum encodes what
+     * has been encoded before, noise and all, for all ranks: bits are worth more there */
+    const struct bt_codec *back;
 
     /* the functions are NULL where gradients travel as they lie in memory, without a copy */
     /* bytes of a payload of n gradients, at most; with error feedback: exactly */
@@ -59,5 +62,7 @@ typedef enum bt_codec_id {
 extern const bt_codec bt_codec_exact; /* of no row: int8's in reproducible training */
 
 const bt_codec *bt_codec_at(bt_codec_id id);
+/* the row that encodes the way back; its own where no other does */
+bt_codec_id bt_codec_back(bt_codec_id id);
 
 #endif

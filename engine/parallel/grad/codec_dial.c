@@ -7,11 +7,20 @@
 
 /* ---- rungs ----------------------------------------------------------------------------------- */
 
-double bt_codec_bits(const bt_codec *c) {
+static double payload_bits(const bt_codec *c) {
     enum { N = 1 << 16 };
     static const double EXACT = 9; /* its blocks have as many bits as their largest integer needs */
     if (!c->bound) return 32;
     return c == &bt_codec_exact ? EXACT : 8.0 * (double)c->bound(N) / N;
+}
+
+bt_way_bits bt_codec_way_bits(const bt_codec *c) {
+    return (bt_way_bits){payload_bits(c), payload_bits(c->back ? c->back : c)};
+}
+
+double bt_codec_bits(const bt_codec *c) {
+    const bt_way_bits b = bt_codec_way_bits(c);
+    return (b.there + b.back) / 2;
 }
 
 bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
@@ -30,14 +39,16 @@ bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
 
 /* ---- the dial -------------------------------------------------------------------------------- */
 
+/* wire_s: by the link, where it was asked for, else as long as exchanges were in flight */
 typedef struct per_step {
-    double compute_s, busy_s, exposed_s, bytes;
+    double compute_s, busy_s, exposed_s, wire_s, bytes;
+    bool asked;
 } per_step;
 
 static double exposed_share(const bt_codec_dial *d, const bt_codec_ladder *l, int now, int rung,
                             const per_step *s) {
-    const double busy = s->busy_s * bt_codec_bits(l->at[rung]) / bt_codec_bits(l->at[now]),
-                 exposed = fmax(0, busy - d->room_s);
+    const double wire = s->wire_s * bt_codec_bits(l->at[rung]) / bt_codec_bits(l->at[now]),
+                 exposed = fmax(0, wire - d->room_s);
     return exposed / (s->compute_s + exposed);
 }
 
@@ -53,12 +64,22 @@ static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int no
     return most;
 }
 
-/* Compute hid what was not exposed. Where nothing was, it might hide more: then the most that was
- * ever hidden counts. */
+/* Compute hid what was not exposed. It might hide more, so the most that was ever hidden counts, unless
+ * the link needs longer than that and steps were held up: then this was all. */
 static void learn_room(bt_codec_dial *d, const per_step *s) {
-    const double hidden = s->busy_s - s->exposed_s;
-    const bool all = s->exposed_s < 0.01 * s->compute_s;
-    d->room_s = all ? fmax(d->room_s, hidden) : hidden;
+    const double hidden = s->busy_s - s->exposed_s, some = 0.01 * s->compute_s;
+    const bool all = s->exposed_s > some && s->asked && s->wire_s - hidden > some;
+    d->room_s = all ? hidden : fmax(d->room_s, hidden);
+}
+
+static bool much_exposed(const bt_dial_window *w) { return w->exposed_s > BT_DIAL_UP * w->step_s; }
+
+bool bt_codec_dial_asks(bt_codec_dial *d, int now, int most, const bt_dial_window *w) {
+    if (d->budget > 0 || w->steps <= 0) return false;
+    d->unasked = now > 0 ? d->unasked + 1 : 0;
+    const bool asks = (much_exposed(w) && now < most) || d->unasked >= BT_DIAL_ASK;
+    if (asks) d->unasked = 0;
+    return asks;
 }
 
 int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
@@ -66,12 +87,16 @@ int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int 
     const per_step s = {.compute_s = w->step_s - w->exposed_s,
                         .busy_s = w->busy_s,
                         .exposed_s = w->exposed_s,
-                        .bytes = w->bytes};
+                        .wire_s = w->link_s > 0 ? w->link_s : w->busy_s,
+                        .bytes = w->bytes,
+                        .asked = w->link_s > 0};
     *share = NAN;
-    if (w->steps <= 0 || !(s.compute_s > 0)) return now;
+    if (w->steps <= 0 || !(s.compute_s > 0) || isnan(w->link_s)) return now;
     learn_room(d, &s);
     const bool given = d->budget > 0, much = given ? s.bytes > d->budget * s.compute_s
-                                                   : w->exposed_s > BT_DIAL_UP * w->step_s;
+                                             : s.asked
+                                                 ? exposed_share(d, l, now, now, &s) > BT_DIAL_UP
+                                                 : much_exposed(w);
     int up = now, down = now;
     if (much)
         up = first_within(d, l, now, most, &s, given ? 1 : BT_DIAL_UP);
@@ -80,6 +105,8 @@ int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int 
     /* of two windows the more cautious rung */
     d->calm = down < now ? d->calm + 1 : 0;
     d->calm_at = d->calm > 1 && d->calm_at > down ? d->calm_at : down;
+    /* what the link said against the times, the next window's link confirms */
+    if (d->calm == 1 && s.asked) d->unasked = BT_DIAL_ASK - 1;
     int rung = up > now ? up : d->calm > 1 ? d->calm_at : now;
     if (rung != now) d->calm = 0;
     if (!given) *share = exposed_share(d, l, now, rung, &s);

@@ -59,6 +59,7 @@ struct bt_exchange {
     bt_exchange_cfg cfg;
     bt_route route;
     const bt_codec *codec;
+    bt_payload_form back; /* of BACK_ACROSS; of SUM_ACROSS the plan's */
     size_t part;          /* elements */
     size_t place_bytes;   /* bytes between two places of in or out */
     float *scratch;       /* (nodes that wait at the same time) parts: decoded */
@@ -97,9 +98,11 @@ bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigne
 /* n gradients in `bytes` bytes */
 bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, size_t bytes,
                          size_t n, int to, bt_err *err) BT_MUST_CHECK;
-/* the gradients r of the flat array, from `from` on, into a payload. Returns its bytes */
-size_t bt_exchange_encode(const bt_exchange *x, unsigned char *payload, const float *from,
-                          bt_range r);
+/* of the payloads of a round that goes across */
+const bt_payload_form *bt_exchange_form(const bt_exchange *x, bt_round round);
+/* the gradients r of the flat array, from `from` on, into a payload of this round. Returns its bytes */
+size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
+                          const float *from, bt_range r);
 /* what decoding said of a payload of n gradients, as an error */
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,
                                   bt_err *err) BT_MUST_CHECK;

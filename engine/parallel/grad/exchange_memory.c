@@ -15,10 +15,12 @@ static size_t out_places(const bt_route *r, const bt_codec *codec) {
 static size_t place_bytes_of(const bt_exchange_plan *p, size_t n) {
     size_t bytes = n * sizeof(float);
     if (p->form.codec->encode) {
+        const bt_payload_form back = bt_payload_form_back(&p->form);
         bytes = 0;
         for (size_t at = 0; at < p->buckets->total; at += n) {
             const bt_range r = {at, bt_min_size(at + n, p->buckets->total)};
             bytes = bt_max_size(bytes, bt_payload_bound(&p->form, r));
+            bytes = bt_max_size(bytes, bt_payload_bound(&back, r));
         }
     }
     return (bytes + BT_ALIGN - 1) / BT_ALIGN * BT_ALIGN;
@@ -139,6 +141,7 @@ bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err
     if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     x->cfg = *cfg;
     x->codec = cfg->plan.form.codec;
+    x->back = bt_payload_form_back(&cfg->plan.form);
     bt_code code = make_route(&x->route, &x->n_slots, &cfg->plan, err);
     if (code == BT_OK) {
         x->part = cfg->plan.buckets->elems / (size_t)x->route.n;

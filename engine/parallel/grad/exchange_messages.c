@@ -45,9 +45,10 @@ bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *
 bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
                                     size_t i, bt_range r, int from, bt_err *err) {
     bool encoded = bt_exchange_encoded(x);
-    bt_exchange_message m = {
-        from, encoded ? bt_payload_bound(&x->cfg.plan.form, r) : (r.end - r.begin) * sizeof(float),
-        encoded ? &s->payload_bytes[i] : NULL};
+    bt_exchange_message m = {from,
+                             encoded ? bt_payload_bound(bt_exchange_form(x, s->round), r)
+                                     : (r.end - r.begin) * sizeof(float),
+                             encoded ? &s->payload_bytes[i] : NULL};
     return receive(x, s, region + i * x->place_bytes, m, err);
 }
 
@@ -87,9 +88,13 @@ bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *e
 
 /* ---- payloads ---------------------------------------------------------------------------------- */
 
-size_t bt_exchange_encode(const bt_exchange *x, unsigned char *payload, const float *from,
-                          bt_range r) {
-    return bt_payload_encode(&x->cfg.plan.form, payload, from, r, x->state);
+const bt_payload_form *bt_exchange_form(const bt_exchange *x, bt_round round) {
+    return round == BT_ROUND_BACK_ACROSS ? &x->back : &x->cfg.plan.form;
+}
+
+size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
+                          const float *from, bt_range r) {
+    return bt_payload_encode(bt_exchange_form(x, s->round), payload, from, r, x->state);
 }
 
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,

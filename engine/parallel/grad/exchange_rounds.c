@@ -152,7 +152,7 @@ static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *pl
             continue;
         }
         unsigned char *payload = s->out + (*places)++ * x->place_bytes;
-        BT_TRY(bt_exchange_send(x, s, payload, bt_exchange_encode(x, payload, sum.at[i].x, p), n,
+        BT_TRY(bt_exchange_send(x, s, payload, bt_exchange_encode(x, s, payload, sum.at[i].x, p), n,
                                 to, err));
     }
     return BT_OK;
@@ -201,9 +201,9 @@ static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         if (!goes_back(x, s, to)) continue;
         if (!made) {
             made = true;
-            bytes = bt_exchange_encode(x, s->in, sum, own);
-            BT_TRY(bt_exchange_check_payload(
-                bt_payload_decode(&x->cfg.plan.form, sum, own, s->in, bytes), x, n, bytes, err));
+            bytes = bt_exchange_encode(x, s, s->in, sum, own);
+            BT_TRY(bt_exchange_check_payload(bt_payload_decode(&x->back, sum, own, s->in, bytes), x,
+                                             n, bytes, err));
         }
         BT_TRY(bt_exchange_encoded(x) ? bt_exchange_send(x, s, s->in, bytes, n, to, err)
                                       : bt_exchange_send_part(x, s, sum, n, to, err));
@@ -234,7 +234,7 @@ static bt_code take_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         bt_range p = owned_by(x, s, from);
         if (!comes_back(x, s, from)) continue;
         size_t n = length(p), bytes = s->payload_bytes[places];
-        bool ok = bt_payload_decode(&x->cfg.plan.form, x->cfg.grads + p.begin, p,
+        bool ok = bt_payload_decode(&x->back, x->cfg.grads + p.begin, p,
                                     s->out + places * x->place_bytes, bytes);
         BT_TRY(bt_exchange_check_payload(ok, x, n, bytes, err));
         places++;

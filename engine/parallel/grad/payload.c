@@ -53,6 +53,12 @@ static bool next_share(const bt_payload_form *f, bt_range r, size_t *k, share *s
     return true;
 }
 
+bt_payload_form bt_payload_form_back(const bt_payload_form *f) {
+    bt_payload_form back = *f;
+    if (f->codec->back) back.codec = f->codec->back;
+    return back;
+}
+
 size_t bt_payload_bound(const bt_payload_form *f, bt_range r) {
     share s;
     size_t bytes = sizeof(seal);

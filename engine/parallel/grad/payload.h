@@ -30,6 +30,8 @@ typedef struct bt_payload_form {
     size_t n_tensors;
 } bt_payload_form;
 
+/* the same of sums on their way back */
+bt_payload_form bt_payload_form_back(const bt_payload_form *f);
 /* bytes of a payload of the elements of r, at most */
 size_t bt_payload_bound(const bt_payload_form *f, bt_range r);
 /* x: the value of r.begin; state: of the whole array; NULL: none. Returns the payload's bytes */

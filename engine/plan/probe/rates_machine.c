@@ -250,7 +250,7 @@ static void time_codec(const bt_codec *c, const codec_memory *m, bt_codec_rate *
                            .decode_add_s = bt_probe_typical(add, ROUNDS) / (double)n};
 }
 
-static bt_code probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err) {
+bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err) {
     size_t n = CODEC_ELEMS;
     *out = (bt_codec_rate){.wire_bytes = sizeof(float)};
     if (!c->encode) return BT_OK;
@@ -328,7 +328,7 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(probe_ternary(r, err));
     BT_TRY(probe_pages(r, err));
     for (int i = 0; i < BT_CODEC_COUNT; i++)
-        BT_TRY(probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
+        BT_TRY(bt_rates_probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
     BT_TRY(mean_of_ranks(r, err));
     double rate = bt_comm_rank(world) == 0 && disk_dir[0] ? disk_rate(disk_dir) : 0;
     BT_TRY(bt_broadcast(world, &rate, sizeof rate, 0, err));

@@ -26,6 +26,8 @@ bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) BT_MUS
 
 /* The pieces, rates_machine.c and rates_links.c: collective as well. */
 bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) BT_MUST_CHECK;
+/* one codec, all ranks at once; collective over the world. Of `none` nothing is measured */
+bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_rates_probe_links(bt_rates *r, bt_err *err) BT_MUST_CHECK;
 
 /* of n samples, which are sorted, one that other programs lengthened little; 0 of none */

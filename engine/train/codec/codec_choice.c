@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/parallel/mpi/link.h"
 #include "engine/train/trainer_impl.h"
 
 enum { BAD_STEPS = 2 };
@@ -134,15 +135,30 @@ static void add_to_window(bt_codec_choice *c, double step_s) {
     const double exposed_s = (double)c->took.exposed_ns / 1e9;
     if (w->steps++ > 0 && exposed_s * w->step_s >= w->exposed_s * step_s) return;
     w->step_s = step_s;
-    w->busy_s = (double)c->took.busy_ns / 1e9;
+    w->busy_s = fmax(0, (double)(c->took.busy_ns - c->took.wait_ns) / 1e9);
     w->exposed_s = exposed_s;
 }
 
-/* of a step, sent by a rank on its way to owners and back */
+/* of a gradient, sent by a rank on its way to the owner and back, all ranks' mean */
+static double gradient_bits(const bt_trainer *t, const bt_codec *c, double *ways) {
+    const double n = (double)t->setup.dp, replicas = t->setup.sharded ? t->setup.replicas : n,
+                 there = (n - 1) / n, back = (replicas - 1) / n;
+    const bt_way_bits bits = bt_codec_way_bits(c);
+    *ways = there + back;
+    return there * bits.there + back * bits.back;
+}
+
+/* of a step, sent by a rank */
 static double gradient_bytes(const bt_trainer *t) {
-    const double n = (double)t->setup.dp, replicas = t->setup.sharded ? t->setup.replicas : n;
-    return (double)t->setup.params.total * bt_codec_bits(t->codec.made) / 8 *
-           ((n - 1) / n + (replicas - 1) / n);
+    double ways;
+    return (double)t->setup.params.total * gradient_bits(t, t->codec.made, &ways) / 8;
+}
+
+/* each way, on average */
+static double bits_a_way(const bt_trainer *t, const bt_codec *c) {
+    double ways;
+    const double bits = gradient_bits(t, c, &ways);
+    return ways > 0 ? bits / ways : bits;
 }
 
 /* ---- the dial -------------------------------------------------------------------------------- */
@@ -161,26 +177,81 @@ static void tell_dial(bt_trainer *t, int from, double exposed, double share) {
                  100 * share);
     snprintf(body, sizeof body,
              "{\"codec\":\"%s\",\"before\":\"%s\",\"bits\":%.4g,\"exposed_frac\":%.4g}", to->name,
-             c->ladder.at[from]->name, bt_codec_bits(to), exposed);
+             c->ladder.at[from]->name, bits_a_way(t, to), exposed);
     bt_telemetry_event(
         &t->telemetry, BT_EVENT_CODEC, t->at.step - 1, body,
         "%s: gradients travel as %s from the next step, %.4g bits each, before as %s", why,
-        to == c->ladder.at[0] ? "fp32" : to->name, bt_codec_bits(to),
+        to == c->ladder.at[0] ? "fp32" : to->name, bits_a_way(t, to),
         from == 0 ? "fp32" : c->ladder.at[from]->name);
+}
+
+/* Ranks of the data-parallel group that share what their host sends: host by host, gradients cross once
+ * (exchange_route.h). */
+static double ranks_a_host(const bt_trainer *t) {
+    const int n = (int)t->setup.dp;
+    int groups = 1, *hosts = calloc((size_t)n, sizeof *hosts);
+    if (!hosts) return 1;
+    bt_mesh_dp_hosts(&t->setup.shape, bt_comm_rank(t->mesh.world), hosts);
+    for (int d = 1; d < n; d++) groups += hosts[d] != hosts[d - 1];
+    free(hosts);
+    return groups > 1 ? (double)n / groups : 1;
+}
+
+/* Sends a good part of what a step sends, so that what a network lets pass at first decides nothing. */
+static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err) {
+    enum { ROUNDS = 4, PART = 8, LEAST = 1 << 16, MOST = 4 << 20 };
+    const size_t part = (size_t)fmin(fmax(bytes / PART, LEAST), MOST);
+    const double buckets = ceil(4.0 * (double)t->setup.params.total / (double)t->cfg.bucket_bytes);
+    bt_link link;
+    BT_TRY(bt_link_measure_long(
+        &link, t->mesh.dp, &(bt_link_work){.bytes = part, .memory = part, .rounds = ROUNDS}, err));
+    *link_s = bt_link_s(&link, 2 * buckets, bytes / ranks_a_host(t));
+    /* of the slowest group of ranks; not to be told: by none */
+    double unknown = isnan(*link_s) ? 1 : 0, both[2] = {unknown > 0 ? 0 : *link_s, unknown};
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, both, 2, BT_MAX, err));
+    *link_s = both[1] > 0 ? NAN : fmax(both[0], 1e-9);
+    return BT_OK;
+}
+
+/* once, until the codec changes or steps are no longer held up */
+static void tell_of_delays(bt_trainer *t, const bt_dial_window *w) {
+    bt_codec_choice *c = &t->codec;
+    const bool delayed = w->exposed_s > BT_DIAL_UP * w->step_s;
+    char body[160];
+    if (delayed && !c->told_of_delays && w->link_s > 0) {
+        snprintf(body, sizeof body, "{\"exposed_frac\":%.4g,\"link_s\":%.4g,\"step_s\":%.4g}",
+                 w->exposed_s / w->step_s, w->link_s, w->step_s);
+        bt_telemetry_event(
+            &t->telemetry, BT_EVENT_CODEC, t->at.step - 1, body,
+            "exchanges hold steps up for %.1f %% of their time, but not because of the "
+            "link, which takes %.3g ms for what compute hides for %.3g ms: gradients "
+            "go on as %s (other work keeps ranks from their cores)",
+            100 * w->exposed_s / w->step_s, w->link_s * 1e3, c->dial.room_s * 1e3,
+            c->at == 0 ? "fp32" : c->ladder.at[c->at]->name);
+        c->told_of_delays = true;
+    }
+    if (!delayed) c->told_of_delays = false;
 }
 
 static bt_code turn_dial(bt_trainer *t, bt_err *err) {
     bt_codec_choice *c = &t->codec;
     double longest[3] = {c->window.step_s, c->window.busy_s, c->window.exposed_s}, share;
     BT_TRY(bt_all_reduce_f64(t->mesh.world, longest, 3, BT_MAX, err));
-    const bt_dial_window w = {.steps = c->window.steps,
-                              .step_s = longest[0],
-                              .busy_s = longest[1],
-                              .exposed_s = longest[2],
-                              .bytes = gradient_bytes(t)};
-    const int before = c->at;
-    c->at = bt_codec_dial_turn(&c->dial, &c->ladder, c->at, last_rung(t), &w, &share);
-    if (c->at != before) tell_dial(t, before, w.exposed_s / w.step_s, share);
+    bt_dial_window w = {.steps = c->window.steps,
+                        .step_s = longest[0],
+                        .busy_s = longest[1],
+                        .exposed_s = longest[2],
+                        .bytes = gradient_bytes(t)};
+    const int before = c->at, most = last_rung(t);
+    if (bt_codec_dial_asks(&c->dial, before, most, &w))
+        BT_TRY(ask_link(t, w.bytes, &w.link_s, err));
+    c->at = bt_codec_dial_turn(&c->dial, &c->ladder, before, most, &w, &share);
+    if (c->at == before) {
+        if (before < most) tell_of_delays(t, &w);
+        return BT_OK;
+    }
+    c->told_of_delays = false;
+    tell_dial(t, before, w.exposed_s / w.step_s, share);
     return BT_OK;
 }
 
@@ -272,7 +343,7 @@ bt_code bt_codec_choice_sample(bt_trainer *t, const bt_step_outcome *o, const do
     memset(c->bits, 0, c->n * sizeof *c->bits);
     for (size_t i = 0; i < p->n; i++) {
         const bool plain = c->made->state_bytes > 0 && t->setup.payload_tensors[i].plain;
-        c->bits[p->tensors[i].number] = plain ? 32 : bt_codec_bits(c->made);
+        c->bits[p->tensors[i].number] = plain ? 32 : bits_a_way(t, c->made);
     }
     BT_TRY(bt_all_reduce_f64(t->mesh.pp, c->bits, c->n, BT_MAX, err));
     *ratio = c->ratio;

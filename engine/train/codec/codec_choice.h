@@ -24,7 +24,9 @@ typedef struct bt_codec_choice {
     bt_codec_dial dial;
     bt_dial_window window; /* of this rank, so far */
     bt_reduce_times took;  /* by the step's exchange */
-    const bt_codec *made;  /* the reducer's */
+    /* exchanges held steps up, the link did not explain it, and an event said so */
+    bool told_of_delays;
+    const bt_codec *made; /* the reducer's */
     /* the codec that holds AdamW's second moment, or does not; optimizer updates before it came */
     const bt_codec *held_by;
     int64_t held_at; /* 0: it is not held */

@@ -104,6 +104,95 @@ static void a_network_that_recovers_gets_fp32_again(void **state) {
     assert_int_equal(turn(&d, &l, at, 2, &fast), 0);
 }
 
+/* ---- a machine that other work keeps busy ---------------------------------------------------- */
+
+/* The same, where ranks are late to send and to answer by delay_s, which nothing hides; the dial is told
+ * what the link takes where it asks. asked: counts that */
+static int turn_delayed(bt_codec_dial *d, const bt_codec_ladder *l, int now, const world *w,
+                        double delay_s, int *asked) {
+    double share;
+    bt_dial_window win = window(w, l->at[now]);
+    win.step_s += delay_s;
+    win.busy_s += delay_s;
+    win.exposed_s += delay_s;
+    if (bt_codec_dial_asks(d, now, l->n - 1, &win)) {
+        win.link_s = w->wire_s * bt_codec_bits(l->at[now]) / 32;
+        ++*asked;
+    }
+    return bt_codec_dial_turn(d, l, now, l->n - 1, &win, &share);
+}
+
+static void delays_of_a_busy_machine_are_not_the_network(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    const world fast = {1, 0.3, 0.1}, slow = {1, 0.3, 1.2};
+    for (double delay = 0.1; delay < 2; delay *= 1.5) {
+        bt_codec_dial d = {0};
+        int asked = 0;
+        for (int i = 1; i <= 20; i++) {
+            assert_int_equal(turn_delayed(&d, &l, 0, &fast, delay, &asked), 0);
+            assert_int_equal(asked, i);
+        }
+        /* and a link that becomes slow beside that is seen for what it is: int8, as without delays */
+        int at = turn_delayed(&d, &l, 0, &slow, delay, &asked);
+        assert_int_equal(at, 2);
+        for (int i = 0; i < 20; i++)
+            assert_int_equal(at = turn_delayed(&d, &l, at, &slow, delay, &asked), 2);
+    }
+}
+
+/* They do not keep a codec in use either, once the network recovers. */
+static void a_busy_machine_gets_fp32_again(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    const world fast = {1, 0.3, 0.1}, slow = {1, 0.3, 1.2};
+    for (double delay = 0.1; delay < 2; delay *= 1.5) {
+        bt_codec_dial d = {0};
+        int asked = 0, windows = 0, at = turn_delayed(&d, &l, 0, &slow, delay, &asked);
+        assert_int_equal(at, 2);
+        for (; at > 0 && windows < 20; windows++)
+            at = turn_delayed(&d, &l, at, &fast, delay, &asked);
+        assert_int_equal(at, 0);
+        assert_true(windows <= 2 * BT_DIAL_ASK);
+        for (int i = 0; i < 20; i++)
+            assert_int_equal(turn_delayed(&d, &l, 0, &fast, delay, &asked), 0);
+    }
+}
+
+/* Where nothing holds steps up the link is not asked for, above the first rung seldom; with a budget never. */
+static void the_link_is_measured_seldom(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    const world hidden = {1, 0.3, 0.2}, slow = {1, 0.3, 1.2};
+    bt_codec_dial d = {0};
+    int asked = 0, at = 0;
+    for (int i = 0; i < 100; i++) at = turn_delayed(&d, &l, at, &hidden, 0, &asked);
+    assert_true(at == 0 && asked == 0);
+    for (int i = 0; i < 100; i++) at = turn_delayed(&d, &l, at, &slow, 0, &asked);
+    assert_true(at == 2 && asked >= 1 + 99 / BT_DIAL_ASK - 1 && asked <= 1 + 99 / BT_DIAL_ASK + 1);
+    const bt_dial_window held_up = window(&slow, l.at[0]);
+    bt_codec_dial given = {.budget = 1e6};
+    assert_false(bt_codec_dial_asks(&given, 0, 3, &held_up));
+    assert_true(bt_codec_dial_asks(&d, 0, 3, &held_up));
+    assert_false(bt_codec_dial_asks(&d, 0, 0, &held_up)); /* nothing is above */
+}
+
+static void a_link_that_cannot_be_told_decides_nothing(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    const world slow = {1, 0.3, 1.2}, fast = {1, 0.3, 0.1};
+    double share;
+    bt_codec_dial d = {.room_s = 0.3};
+    bt_dial_window w = window(&slow, l.at[0]);
+    w.link_s = NAN;
+    assert_int_equal(bt_codec_dial_turn(&d, &l, 0, 3, &w, &share), 0);
+    w = window(&fast, l.at[2]);
+    w.link_s = NAN;
+    for (int i = 0; i < 3; i++) assert_int_equal(bt_codec_dial_turn(&d, &l, 2, 3, &w, &share), 2);
+}
+
+/* ---- budgets --------------------------------------------------------------------------------- */
+
 static void a_budget_is_kept(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
@@ -147,6 +236,10 @@ int main(void) {
         cmocka_unit_test(a_fast_network_changes_nothing),
         cmocka_unit_test(a_slow_network_takes_as_few_bits_as_it_needs),
         cmocka_unit_test(a_network_that_recovers_gets_fp32_again),
+        cmocka_unit_test(delays_of_a_busy_machine_are_not_the_network),
+        cmocka_unit_test(a_busy_machine_gets_fp32_again),
+        cmocka_unit_test(the_link_is_measured_seldom),
+        cmocka_unit_test(a_link_that_cannot_be_told_decides_nothing),
         cmocka_unit_test(a_budget_is_kept),
         cmocka_unit_test(budgets_are_words_or_rates),
     };

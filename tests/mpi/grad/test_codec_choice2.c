@@ -1,9 +1,10 @@
 /* mpi: 2
  * Which codec a training uses: what a network that is fast enough leaves as it is, bit for bit; what a
  * budget asks for, and that a resumed run goes on with it; a tensor of which too much is owed
- * travels as fp32 from then on. */
+ * travels as fp32 from then on, and after two bad steps in a row all tensors by a codec that loses less. */
 #include <unistd.h>
 
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/grad/codec_dial.h"
 #include "tests/mpi/layouts.h"
 
@@ -94,6 +95,31 @@ static void a_tensor_that_owes_too_much_travels_as_fp32(void **state) {
         layout_near(first.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3, "loss", i);
 }
 
+/* Which a NaN in one rank's gradients makes of them, each time they are computed. */
+static void bad_steps_in_a_row_take_a_codec_away(void **state) {
+    (void)state;
+    static const char *const words[] = {"--codec", "int8", NULL};
+    static const struct {
+        const char *steps;
+        int falls;
+        double bits;
+    } rows[] = {{"1:5-5:layers.0.attn_k", 0, 8.125}, {"1:5-6:layers.0.attn_k", 1, 16}};
+    for (size_t k = 0; k < 2; k++) {
+        assert_int_equal(setenv("BITRAIN_TEST_NAN", rows[k].steps, 1), 0);
+        (void)layout_run(&together, words, NULL);
+        assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
+        (void)bt_testing_nan(0, 0, ""); /* the next one may come once again */
+        assert_int_equal(count(&together, "codec_fallback",
+                               "2 bad steps in a row with --codec int8: gradients travel as bf16"),
+                         rows[k].falls);
+        assert_int_equal(count(&together, "codec_fallback", ""), rows[k].falls);
+        for (size_t i = 0; i < together.n_layers; i++) {
+            const double bits = together.layers[i].v[BT_ML_GRAD_BITS];
+            assert_true(fabs(bits - rows[k].bits) < 0.01 || (bits == 32 && rows[k].bits < 16));
+        }
+    }
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
@@ -102,6 +128,7 @@ int main(void) {
         cmocka_unit_test(a_narrow_budget_takes_the_strongest),
         cmocka_unit_test(a_resumed_run_goes_on_as_it_was),
         cmocka_unit_test(a_tensor_that_owes_too_much_travels_as_fp32),
+        cmocka_unit_test(bad_steps_in_a_row_take_a_codec_away),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

@@ -119,7 +119,10 @@ static void bytes_follow_the_formula(void **state) {
                 R = 4 / S, params = (double)r.params,
                 gather = S > 1 ? (4 * (params - linear) + l->ternary / 8 * linear) * (S - 1) / S
                                : 0,
-                want = gradient_bytes(codec, 65536 / 4 / 4) * (3.0 / 4 + (R - 1) / 4) + gather;
+                want = gradient_bytes(codec, 65536 / 4 / 4) * 3 / 4 +
+                       gradient_bytes(codec->back ? codec->back : codec, 65536 / 4 / 4) * (R - 1) /
+                           4 +
+                       gather;
             /* scales, arrival times and notes besides */
             if (!(fabs(got / want - 1) < 0.02))
                 fail_msg("%s, %s: %.0f bytes a step and rank, the formula says %.0f", codec->name,

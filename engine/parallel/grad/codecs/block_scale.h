@@ -1,4 +1,5 @@
-/* block_scale.h - the scale of a block of integers, for the codecs that round to such with error feedback. */
+/* block_scale.h - what gives a block of gradients its scale, for the codecs with error feedback: the largest
+ * magnitude, or the mean. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_CODECS_BLOCK_SCALE_H
 #define BT_ENGINE_PARALLEL_GRAD_CODECS_BLOCK_SCALE_H
 
@@ -20,6 +21,21 @@ static inline float bt_block_scale(float *v, const float *x, const float *owed, 
     }
     if (top >= not_finite) return NAN;
     return top < BT_NOISE_LEAST ? 0 : bt_noise_bits(top) / most;
+}
+
+enum { BT_BLOCK_LANES = 8 };
+
+/* v[i] = x[i] + owed[i], n of them; returns the mean of |v|, in BT_BLOCK_LANES sums, which a processor adds to
+ * at once. NaN: a value is infinite or no number */
+static inline float bt_block_mean(float *v, const float *x, const float *owed, size_t n) {
+    double part[BT_BLOCK_LANES] = {0}, sum = 0;
+    size_t whole = n / BT_BLOCK_LANES * BT_BLOCK_LANES;
+    for (size_t i = 0; i < n; i++) v[i] = x[i] + owed[i];
+    for (size_t i = 0; i < whole; i += BT_BLOCK_LANES)
+        for (size_t k = 0; k < BT_BLOCK_LANES; k++) part[k] += (double)fabsf(v[i + k]);
+    for (size_t i = whole; i < n; i++) part[i - whole] += (double)fabsf(v[i]);
+    for (size_t k = 0; k < BT_BLOCK_LANES; k++) sum += part[k];
+    return isfinite(sum) ? (float)(sum / (double)n) : NAN;
 }
 
 #endif

@@ -1,7 +1,8 @@
 /* codec_sign.c - the signs of gradients, in blocks of 256 under a scale of their own, with error
  * feedback: v = x + e; c = mean|v| sign(v); e becomes v - c (1-bit Adam, arXiv:2102.02888; the mean
  * magnitude is the scale that loses least). 1.125 bits a gradient. A zero has a sign as well: where a
- * whole block is zero, its scale is, and zeros arrive; elsewhere error feedback repays it.
+ * whole block is zero, its scale is, and zeros arrive; elsewhere error feedback repays it. Sums go back
+ * as codec_ternary.c has them: the noise of signs encoded as signs again costs several times as much.
  *
  *     payload   | scale, fp32, of each block | sign, a bit of each gradient: 1 is minus |
  *
@@ -12,27 +13,27 @@
 
 #include "engine/base/small.h"
 #include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/codecs/block_scale.h"
 
 enum { BLOCK = 256 };
 
 static size_t blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
 static size_t bound(size_t n) { return blocks(n) * sizeof(float) + (n + 7) / 8; }
 
-/* the block's values with what is owed, and their mean magnitude */
-static float scale_of(float *v, const float *x, const float *owed, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) v[i] = x[i] + owed[i];
-    for (size_t i = 0; i < n; i++) sum += (double)fabsf(v[i]);
-    return isfinite(sum) ? (float)(sum / (double)n) : NAN;
+/* byte i of eight, 0 or 1, becomes bit i: the product brings it to bit 56 + i, and nothing else there */
+static unsigned char bits_of(const unsigned char *ones) {
+    uint64_t bytes;
+    memcpy(&bytes, ones, sizeof bytes);
+    return (unsigned char)(bytes * UINT64_C(0x0102040810204080) >> 56);
 }
 
 static void encode_block(unsigned char *bits, const float *v, float *owed, size_t n, float scale) {
-    for (size_t k = 0; k < n; k++) owed[k] = v[k] - (v[k] < 0 ? -scale : scale);
-    for (size_t k = 0; k < n; k += 8) {
-        unsigned byte = 0;
-        for (size_t i = 0; i < 8 && k + i < n; i++) byte |= (unsigned)(v[k + i] < 0) << i;
-        bits[k / 8] = (unsigned char)byte;
+    unsigned char minus[BLOCK + 8] = {0};
+    for (size_t k = 0; k < n; k++) {
+        owed[k] = v[k] - (v[k] < 0 ? -scale : scale);
+        minus[k] = v[k] < 0;
     }
+    for (size_t k = 0; k < n; k += 8) bits[k / 8] = bits_of(minus + k);
 }
 
 static size_t encode(void *payload, const float *x, size_t n, void *state) {
@@ -41,28 +42,41 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
     memset(bits, 0, (n + 7) / 8);
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        float scale = scale_of(v, x + i, owed + i, m);
+        float scale = bt_block_mean(v, x + i, owed + i, m);
         memcpy(scales + i / BLOCK * sizeof scale, &scale, sizeof scale);
         if (scale == scale) encode_block(bits + i / 8, v, owed + i, m, scale);
     }
     return bound(n);
 }
 
-/* m values of the block that begins at element i */
-static void decode_block(float *y, const unsigned char *payload, size_t n, size_t i, size_t m) {
-    const unsigned char *bits = payload + blocks(n) * sizeof(float);
-    float scale;
+#define MINUS(bit) ((bit) ? UINT32_C(0x80000000) : 0)
+#define FOUR(n) \
+    { MINUS((n)&1), MINUS((n)&2), MINUS((n)&4), MINUS((n)&8) }
+/* the sign bits of four gradients */
+static const uint32_t minus_of[16][4] = {FOUR(0),  FOUR(1),  FOUR(2),  FOUR(3), FOUR(4),  FOUR(5),
+                                         FOUR(6),  FOUR(7),  FOUR(8),  FOUR(9), FOUR(10), FOUR(11),
+                                         FOUR(12), FOUR(13), FOUR(14), FOUR(15)};
+
+/* The whole block that begins at element i, some elements of which may be beyond the last. */
+static void decode_block(float y[BLOCK], const unsigned char *payload, size_t n, size_t i) {
+    const unsigned char *bits = payload + blocks(n) * sizeof(float) + i / 8;
+    const size_t bytes = (bt_min_size(BLOCK, n - i) + 7) / 8;
+    uint32_t scale, signed_scale[8];
     memcpy(&scale, payload + i / BLOCK * sizeof scale, sizeof scale);
-    for (size_t k = 0; k < m; k += 8) {
-        unsigned byte = bits[(i + k) / 8];
-        for (size_t b = 0; b < 8 && k + b < m; b++) y[k + b] = byte >> b & 1 ? -scale : scale;
+    for (size_t k = 0; k < bytes; k++) {
+        for (size_t e = 0; e < 4; e++) signed_scale[e] = scale ^ minus_of[bits[k] & 15][e];
+        for (size_t e = 0; e < 4; e++) signed_scale[4 + e] = scale ^ minus_of[bits[k] >> 4][e];
+        memcpy(y + 8 * k, signed_scale, sizeof signed_scale);
     }
 }
 
 static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+    float y[BLOCK];
     if (bytes != bound(n)) return false;
-    for (size_t i = 0; i < n; i += BLOCK)
-        decode_block(x + i, payload, n, i, bt_min_size(BLOCK, n - i));
+    for (size_t i = 0; i < n; i += BLOCK) {
+        decode_block(y, payload, n, i);
+        memcpy(x + i, y, bt_min_size(BLOCK, n - i) * sizeof *y);
+    }
     return true;
 }
 
@@ -70,8 +84,8 @@ static bool decode_add(float *into, size_t n, const void *payload, size_t bytes)
     float y[BLOCK];
     if (bytes != bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
-        size_t m = bt_min_size(BLOCK, n - i);
-        decode_block(y, payload, n, i, m);
+        const size_t m = bt_min_size(BLOCK, n - i);
+        decode_block(y, payload, n, i);
         for (size_t k = 0; k < m; k++) into[i + k] += y[k];
     }
     return true;
@@ -83,6 +97,7 @@ const bt_codec bt_codec_sign = {
     .sealed = true,
     .warms_up = true,
     .holds_variance = true,
+    .back = &bt_codec_ternary,
     .bound = bound,
     .encode = encode,
     .decode = decode,

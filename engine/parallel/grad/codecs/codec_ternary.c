@@ -12,6 +12,7 @@
 
 #include "engine/base/small.h"
 #include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/codecs/block_scale.h"
 
 enum { BLOCK = 256, DIGITS = 5, VALUES = 243 };
 static const float THRESHOLD = 0.7f;
@@ -25,18 +26,17 @@ static size_t bound(size_t n) {
 
 /* the block's values with what is owed, and the magnitude that stands for the large ones */
 static float scale_of(float *v, const float *x, const float *owed, size_t n, float *threshold) {
-    double sum = 0, large = 0;
-    size_t n_large = 0;
-    for (size_t i = 0; i < n; i++) v[i] = x[i] + owed[i];
-    for (size_t i = 0; i < n; i++) sum += (double)fabsf(v[i]);
-    if (!isfinite(sum)) return NAN;
-    *threshold = THRESHOLD * (float)(sum / (double)n);
+    const float mean = bt_block_mean(v, x, owed, n);
+    double large = 0;
+    int n_large = 0;
+    if (mean != mean) return NAN;
+    *threshold = THRESHOLD * mean;
     for (size_t i = 0; i < n; i++) {
         const bool is = fabsf(v[i]) > *threshold;
         large += is ? (double)fabsf(v[i]) : 0;
         n_large += is;
     }
-    return n_large ? (float)(large / (double)n_large) : 0;
+    return n_large ? (float)(large / n_large) : 0;
 }
 
 static void encode_block(unsigned char *bytes, const float *v, float *owed, size_t n, float scale,
@@ -85,15 +85,22 @@ static bool valid(const unsigned char *from, size_t n, size_t bytes) {
     return true;
 }
 
+#define DIGITS_OF(n) \
+    { (n) % 3, (n) / 3 % 3, (n) / 9 % 3, (n) / 27 % 3, (n) / 81 % 3 }
+#define OF_3(n) DIGITS_OF(n), DIGITS_OF((n) + 1), DIGITS_OF((n) + 2)
+#define OF_9(n) OF_3(n), OF_3((n) + 3), OF_3((n) + 6)
+#define OF_27(n) OF_9(n), OF_9((n) + 9), OF_9((n) + 18)
+#define OF_81(n) OF_27(n), OF_27((n) + 27), OF_27((n) + 54)
+/* divisions by 3 take longer */
+static const unsigned char digits_of[VALUES][DIGITS] = {OF_81(0), OF_81(81), OF_81(162)};
+
 static void decode_block(float y[BLOCK + DIGITS], const unsigned char *from, size_t n) {
     float scale;
     memcpy(&scale, from, sizeof scale);
     const float value[3] = {scale == scale ? 0 : NAN, scale, -scale};
     from += sizeof scale;
-    for (size_t k = 0; k < n; k += DIGITS) {
-        unsigned byte = from[k / DIGITS];
-        for (size_t d = 0; d < DIGITS; d++, byte /= 3) y[k + d] = value[byte % 3];
-    }
+    for (size_t k = 0; k < n; k += DIGITS)
+        for (size_t d = 0; d < DIGITS; d++) y[k + d] = value[digits_of[from[k / DIGITS]][d]];
 }
 
 static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
