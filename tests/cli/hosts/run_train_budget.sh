@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # --comm-budget between two hosts: a network of 20 Mbit/s holds steps up, so gradients travel as int8 after the first window, which the run's
-# events and metrics tell; a wide budget decides nothing. Needs root.
+# events and metrics tell; a wide budget decides nothing, and neither does other work on the processors; a network that becomes slow and
+# quick again during a run is followed. Needs root.
 # soak: yes
-# timeout: 120
+# timeout: 300
 # labels: mpi net
 # mpi: 2
 . "$BT_SRC/tests/cli/train_lib.sh"
@@ -28,5 +29,27 @@ after=$(q "SELECT bytes_wire FROM steps WHERE run='narrow' AND step=10")
 awk -v a="$before" -v b="$after" 'BEGIN { exit !(b > 0 && a / b > 3.3) }' || fault "$before bytes a step before, $after after"
 ok query --lens codec narrow
 says 8.125
+
+# no limit, and processors that others use: fp32 to the end, whatever holds steps up
+for k in 1 2; do ip netns exec $ns$k tc qdisc del dev v$k$$ root; done
+for k in 1 2 3 4; do while :; do :; done & started+=($!); done
+far loaded --steps 60 --comm-budget auto
+for k in 1 2 3 4; do kill "${started[-$k]}"; done
+[ "$(q "SELECT count(*) FROM events WHERE run='loaded' AND kind='codec' AND title LIKE '%gradients travel as%'")" = 0 ] ||
+    fault "other work on the processors: $(q "SELECT title FROM events WHERE run='loaded' AND kind='codec'")"
+
+# the limit comes during the run, and goes again
+until_event() { local i; for i in $(seq 600); do [ "$(q "SELECT count(*) FROM events WHERE run='follows' AND title LIKE '%gradients travel as $1 %'")" -gt 0 ] && return; sleep 0.1; done; fault "no '$1': $(q "SELECT step, title FROM events WHERE run='follows' AND kind='codec'")"; }
+"${here[@]}" "$BITRAIN" "${run[@]}" --steps 20000 --comm-budget auto --name follows >out 2>err &
+job=$!
+started+=($job)
+wait_step follows 12
+for k in 1 2; do ip netns exec $ns$k tc qdisc add dev v$k$$ root tbf rate 20mbit burst 32kb latency 50ms; done
+until_event int8
+for k in 1 2; do ip netns exec $ns$k tc qdisc del dev v$k$$ root; done
+until_event fp32
+ok ctl follows stop
+wait $job
+q "SELECT step, title FROM events WHERE run='follows' AND kind='codec'"
 no_segments
 finish
