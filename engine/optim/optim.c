@@ -149,6 +149,28 @@ static void *own_weights(const bt_optim_span *s, size_t at) {
     return (unsigned char *)s->weights + (at - s->begin) * bt_moment_bytes(s->form);
 }
 
+void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share) {
+    enum { BLOCK = 256 };
+    static const uint32_t no_noise[BLOCK];
+    float some[BLOCK];
+    double sum = 0;
+    if (r.begin >= r.end || !bt_optim_state(o, i, k, r.begin)) return;
+    const bt_moment_form form = bt_optim_form(bt_optim_rule_of(o->cfg.kind, &o->spans[i]),
+                                              o->cfg.states, k);
+    for (size_t at = r.begin, n; at < r.end; at += n) {
+        n = bt_min_size(BLOCK, r.end - at);
+        (void)bt_optim_read(o, i, k, (bt_range){at, at + n}, some);
+        for (size_t e = 0; e < n; e++) sum += (double)some[e];
+    }
+    const float least = (float)(share * sum / (double)length(r));
+    for (size_t at = r.begin, n; at < r.end; at += n) {
+        n = bt_min_size(BLOCK, r.end - at);
+        (void)bt_optim_read(o, i, k, (bt_range){at, at + n}, some);
+        for (size_t e = 0; e < n; e++) some[e] = some[e] < least ? least : some[e];
+        bt_k()->moment_store(bt_optim_state(o, i, k, at), some, form, no_noise, 0, n);
+    }
+}
+
 static bt_short_states states_of(const bt_optim *o, size_t i, bt_range r, float *w,
                                  const float *g) {
     const bt_optim_span *span = &o->spans[i];

@@ -138,5 +138,8 @@ void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const fl
 void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at);
 /* elements [r.begin, r.end) of it as fp32; false: no such state. Any thread */
 bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out);
+/* elements [r.begin, r.end) of it become at least `share` of their mean; nothing where there is no such state.
+ * The training thread */
+void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share);
 
 #endif

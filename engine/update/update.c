@@ -203,6 +203,14 @@ int64_t bt_update_take_busy_ns(bt_update *u) {
 
 /* ---- per tensor ------------------------------------------------------------------------------ */
 
+void bt_update_raise_second_moments(bt_update *u, size_t k, double share) {
+    enum { SECOND_MOMENT = 1 };
+    const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
+    for (size_t i = 0; i < u->n_pieces; i++)
+        bt_optim_raise(u->optims[i], k, SECOND_MOMENT,
+                       meet(u->pieces[i], x->offset, x->offset + x->count), share);
+}
+
 static double own_squares(const bt_update *u, const bt_tensor *x) {
     const float *grads = bt_model_grads(u->model);
     double sum = 0;

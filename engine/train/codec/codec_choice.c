@@ -10,6 +10,8 @@
 #include "engine/train/trainer_impl.h"
 
 enum { BAD_STEPS = 2 };
+/* of a tensor's mean second moment, that of any of its gradients at least, while it is held */
+static const double LEAST_HELD = 0.01;
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
@@ -117,6 +119,16 @@ const bt_codec *bt_codec_choice_now(const bt_trainer *t) {
     return c->ladder.at[c->at < last ? c->at : last];
 }
 
+/* A second moment that stays that of a few steps is too small where those steps had hardly a gradient (rows of
+ * tokens that they did not have), and what comes later, or the codec's error, makes too long a step of it. What
+ * travels as fp32 keeps its own: tensor-parallel ranks hold copies of it. */
+static void hold_second_moment(bt_trainer *t) {
+    t->codec.held_at = t->at.updates;
+    for (size_t k = 0; t->codec.held_at > 0 && k < t->setup.params.n; k++)
+        if (!t->setup.payload_tensors[k].plain)
+            bt_update_raise_second_moments(&t->update, k, LEAST_HELD);
+}
+
 void bt_codec_choice_made(bt_trainer *t, const bt_codec *codec) {
     bt_codec_choice *c = &t->codec;
     c->made = codec;
@@ -125,7 +137,8 @@ void bt_codec_choice_made(bt_trainer *t, const bt_codec *codec) {
     /* int8 sends nothing of a small gradient for steps: its second moment would be held at zero */
     const bool known = c->held_by->state_bytes == 0;
     c->held_by = codec;
-    c->held_at = codec->holds_variance && known ? t->at.updates : 0;
+    c->held_at = 0;
+    if (codec->holds_variance && known) hold_second_moment(t);
 }
 
 void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took) { c->took = *took; }

@@ -508,8 +508,46 @@ static int start(void **state) {
     return bt_kernels_select("auto", &err) != BT_OK;
 }
 
+/* A share of the mean is the least of what is raised; nothing else changes. */
+static void states_are_raised_to_a_share_of_their_mean(void **state) {
+    (void)state;
+    static const bt_states_kind kinds[] = {BT_STATES_FP32, BT_STATES_BF16, BT_STATES_LOG8};
+    const bt_optim_span all = span(0, N, false, true, 1);
+    const bt_range r = {100, 9001};
+    static float before[N], after[N];
+    float *w = normals(1, 1), *g = normals(2, 1);
+    for (size_t i = 0; i < N; i += 3) g[i] *= 1e-3f;
+    for (size_t k = 0; k < 3; k++) {
+        bt_optim *o = NULL;
+        bt_err err = BT_ERR_INIT;
+        bt_optim_cfg cfg = cfg_of(BT_OPTIM_ADAMW);
+        const bt_optim_update u = {.t = 1, .grad_scale = 1, .lr = 1e-3f};
+        cfg.states = kinds[k];
+        assert_int_equal(bt_optim_create(&o, &cfg, &all, 1, (bt_range){0, N}, &err), BT_OK);
+        bt_optim_step(o, w, g, &u);
+        assert_true(bt_optim_read(o, 0, 1, (bt_range){0, N}, before));
+        double sum = 0;
+        for (size_t i = r.begin; i < r.end; i++) sum += (double)before[i];
+        const double least = 0.25 * sum / (double)(r.end - r.begin);
+        bt_optim_raise(o, 0, 1, r, 0.25);
+        bt_optim_raise(o, 0, 2, r, 0.25); /* there is none */
+        assert_true(bt_optim_read(o, 0, 1, (bt_range){0, N}, after));
+        for (size_t i = 0; i < N; i++) {
+            const bool raised = i >= r.begin && i < r.end && (double)before[i] < least;
+            if (raised)
+                assert_true(fabs((double)after[i] / least - 1) < 0.1);
+            else
+                assert_true(after[i] == before[i]);
+        }
+        bt_optim_destroy(o);
+    }
+    free(w);
+    free(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_are_raised_to_a_share_of_their_mean),
         cmocka_unit_test(rules_follow_their_formulas),
         cmocka_unit_test(states_are_those_of_the_rule),
         cmocka_unit_test(an_update_can_be_told_afterwards),

@@ -6,6 +6,7 @@
 
 #include "engine/base/testing/testing.h"
 #include "engine/parallel/grad/codec_dial.h"
+#include "engine/train/trainer_impl.h"
 #include "tests/mpi/layouts.h"
 
 static int count(const fake_sink *f, const char *kind, const char *with) {
@@ -74,6 +75,38 @@ static void a_resumed_run_goes_on_as_it_was(void **state) {
     }
 }
 
+/* the least second moment of the embedding over its mean, after a run that did not have most of its tokens */
+static double least_moment(const char *codec) {
+    const char *words[] = {"--steps", "8", "--codec", codec, "--set", "model.vocab=4000", NULL};
+    bt_run_cfg cfg;
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    double least = INFINITY, sum = 0;
+    float v;
+    tiny_cfg(&cfg, words);
+    memset(&first, 0, sizeof first);
+    bt_trainer *t = tiny_create(&cfg, &first, NULL, "");
+    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
+    const bt_tensor *x = &t->setup.params.tensors[0];
+    assert_string_equal(x->name, "embed");
+    for (size_t i = 0; i < x->count; i++) {
+        const size_t at = x->offset + i;
+        assert_true(bt_optim_read(t->update.optims[0], 0, 1, (bt_range){at, at + 1}, &v));
+        least = fmin(least, (double)v);
+        sum += (double)v;
+    }
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    return least / (sum / (double)x->count);
+}
+
+/* Not so small that a gradient, or what the codec loses of it, becomes a long step. */
+static void a_second_moment_that_is_held_is_not_small(void **state) {
+    (void)state;
+    assert_true(least_moment("none") < 0.1 * least_moment("sign"));
+    assert_true(least_moment("none") < 0.1 * least_moment("ternary"));
+}
+
 static void a_tensor_that_owes_too_much_travels_as_fp32(void **state) {
     (void)state;
     static const char *const strict[] = {"--codec", "int8", "--set", "comm.residual_cap=1e-6",
@@ -127,6 +160,7 @@ int main(void) {
         cmocka_unit_test(a_wide_budget_changes_no_bit),
         cmocka_unit_test(a_narrow_budget_takes_the_strongest),
         cmocka_unit_test(a_resumed_run_goes_on_as_it_was),
+        cmocka_unit_test(a_second_moment_that_is_held_is_not_small),
         cmocka_unit_test(a_tensor_that_owes_too_much_travels_as_fp32),
         cmocka_unit_test(bad_steps_in_a_row_take_a_codec_away),
     };
