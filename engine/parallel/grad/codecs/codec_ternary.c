@@ -27,15 +27,20 @@ static size_t bound(size_t n) {
 /* the block's values with what is owed, and the magnitude that stands for the large ones */
 static float scale_of(float *v, const float *x, const float *owed, size_t n, float *threshold) {
     const float mean = bt_block_mean(v, x, owed, n);
-    double large = 0;
+    float of_large[BLOCK + BT_BLOCK_LANES];
+    double part[BT_BLOCK_LANES] = {0}, large = 0;
     int n_large = 0;
     if (mean != mean) return NAN;
     *threshold = THRESHOLD * mean;
     for (size_t i = 0; i < n; i++) {
-        const bool is = fabsf(v[i]) > *threshold;
-        large += is ? (double)fabsf(v[i]) : 0;
-        n_large += is;
+        const float magnitude = fabsf(v[i]);
+        of_large[i] = magnitude > *threshold ? magnitude : 0;
+        n_large += magnitude > *threshold;
     }
+    for (size_t k = 0; k < BT_BLOCK_LANES; k++) of_large[n + k] = 0;
+    for (size_t i = 0; i < n; i += BT_BLOCK_LANES)
+        for (size_t k = 0; k < BT_BLOCK_LANES; k++) part[k] += (double)of_large[i + k];
+    for (size_t k = 0; k < BT_BLOCK_LANES; k++) large += part[k];
     return n_large ? (float)(large / n_large) : 0;
 }
 
@@ -43,9 +48,9 @@ static void encode_block(unsigned char *bytes, const float *v, float *owed, size
                          float threshold) {
     unsigned char digit[BLOCK + DIGITS] = {0};
     for (size_t k = 0; k < n; k++) {
-        const bool large = fabsf(v[k]) > threshold;
-        digit[k] = (unsigned char)(large ? 1 + (v[k] < 0) : 0);
-        owed[k] = v[k] - (large ? copysignf(scale, v[k]) : 0);
+        const int more = v[k] > threshold, less = v[k] < -threshold;
+        digit[k] = (unsigned char)(more + 2 * less);
+        owed[k] = v[k] - (float)(more - less) * scale;
     }
     for (size_t k = 0; k < n; k += DIGITS)
         bytes[k / DIGITS] = (unsigned char)(digit[k] + 3 * digit[k + 1] + 9 * digit[k + 2] +
