@@ -77,9 +77,9 @@ bt_code bt_comm_init(bt_err *err) {
     int provided = 0;
     /* MPI maps the machine; its search for a display can wait for a name server */
     setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);
-    /* A longer message asks first, and two ranks that send such to each other use a TCP link one way
-     * at a time, at half its speed (Open MPI 4.1).
-     * Gradients travel in messages of 4 MiB at most (train.bucket_bytes): none asks. */
+    /* Before Open MPI 4.1 sends a message above this limit, it asks the receiver; two ranks that send
+     * each other such messages use the TCP link in one direction at a time, at half its speed.
+     * Messages of gradients are 4 MiB at most (train.bucket_bytes), so none of them is above it. */
     setenv("OMPI_MCA_btl_tcp_eager_limit", TCP_EAGER_BYTES, 0);
     BT_TRY(bt_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided),
                         "MPI_Init_thread", err));
