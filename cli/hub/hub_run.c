@@ -232,11 +232,11 @@ static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_
 }
 
 static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
-    enum { TICK_MS = 100 };
+    enum { TICK_MS = 100, ROOM_MS = 1 }; /* ROOM_MS: until a connection has room again */
     int64_t ticked = bt_now_ns();
     double base_mib = 0;
     while (!(atomic_load(&box.bits) & BT_REQ_STOP)) {
-        BT_TRY(one_message(h, socket, TICK_MS, err));
+        BT_TRY(one_message(h, socket, bt_hub_serve(h) ? ROOM_MS : TICK_MS, err));
         if (bt_hub_state_due(h->state)) BT_TRY(bt_hub_all_save(h, err));
         const int64_t now = bt_now_ns();
         if (now - ticked < TICK_MS * INT64_C(1000000)) continue;
@@ -287,6 +287,7 @@ static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const record *r, bt_
     bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
     while (code == BT_OK && !end) {
         code = bt_hub_obey(h, &end, err);
+        bt_hub_serve(h);
         if (code == BT_OK && !end) code = one_message(h, socket, LOOK_MS, err);
         if (bt_now_ns() - looked < MEMORY_MS * INT64_C(1000000)) continue;
         looked = bt_now_ns();

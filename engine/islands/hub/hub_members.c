@@ -160,6 +160,7 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
     m->seen_ns = m->pinged_ns = h->now_ns;
     m->gone_ns = 0;
     m->go = (bt_island_go){.seq = 0};
+    m->fetch = (bt_island_fetch){.n = 0};
 }
 
 /* what it may have begun with beyond that update; without it those steps are lost, and nothing else */

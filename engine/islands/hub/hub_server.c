@@ -8,6 +8,8 @@
 #include "engine/base/small.h"
 #include "engine/islands/hub/hub_internal.h"
 
+enum { FETCH_PARTS = 64 }; /* that an island may ask for at once */
+
 bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_hub *h = calloc(1, sizeof *h);
@@ -122,28 +124,57 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
 
 /* ---- weights ----------------------------------------------------------------------------------- */
 
-static void take_fetch(bt_hub *h, bt_member *m, const void *payload) {
-    bt_island_fetch f;
+/* FULL: parts from m->fetch.first on wait for room; what was sent, and what cannot be, is no longer in m->fetch */
+static bt_port_state send_parts(bt_hub *h, bt_member *m) {
+    bt_island_fetch *f = &m->fetch;
     size_t n = 0;
-    memcpy(&f, payload, sizeof f);
-    if (!h->model->has_weights) return;
-    const unsigned char *bytes = bt_hub_model_bytes(h->model, (int)f.kind, &n);
+    const unsigned char *bytes = bt_hub_model_bytes(h->model, (int)f->kind, &n);
     const uint32_t chunks = bt_hub_chunks(n);
-    if (!bytes || (f.kind == BT_FETCH_UPDATE && f.version != h->model->version)) {
+    if (!bytes || (f->kind == BT_FETCH_UPDATE && f->version != h->model->version)) {
         bt_hub_refuse(h, &m->peer, "too old: the hub no longer has the update to version %lld",
-                      (long long)f.version);
-        return;
+                      (long long)f->version);
+        f->n = 0;
+        return BT_PORT_SENT;
     }
-    for (int64_t i = f.first; i >= 0 && i < chunks && i < f.first + f.n && f.n <= 64; i++) {
-        const size_t at = (size_t)i * BT_ISLAND_CHUNK;
+    bt_port_state state = BT_PORT_SENT;
+    for (; f->n > 0 && f->first < chunks; f->first++, f->n--) {
+        const size_t at = (size_t)f->first * BT_ISLAND_CHUNK;
         const bt_island_head head = {.type = BT_ISLAND_PART,
-                                     .seq = (uint64_t)f.kind,
+                                     .seq = (uint64_t)f->kind,
                                      .version = (uint64_t)h->model->version,
-                                     .chunk = (uint32_t)i,
+                                     .chunk = (uint32_t)f->first,
                                      .chunks = chunks,
                                      .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, n - at)};
-        if (bt_hub_send(h, &m->peer, &head, bytes + at) != BT_PORT_SENT) return; /* asked again */
+        state = bt_hub_send(h, &m->peer, &head, bytes + at);
+        if (state == BT_PORT_FULL) return state;
+        if (state == BT_PORT_GONE) break; /* it asks again when it is back */
     }
+    f->n = 0;
+    return state;
+}
+
+static void take_fetch(bt_hub *h, bt_member *m, const void *payload) {
+    bt_island_fetch f, *waits = &m->fetch;
+    memcpy(&f, payload, sizeof f);
+    if (!h->model || !h->model->has_weights || f.first < 0 || f.n < 1 || f.n > FETCH_PARTS) return;
+    const bool more = waits->n > 0 && waits->n <= FETCH_PARTS && waits->kind == f.kind &&
+                      waits->version == f.version && waits->first + waits->n == f.first;
+    if (more)
+        waits->n += f.n;
+    else
+        *waits = f;
+    send_parts(h, m);
+}
+
+bool bt_hub_serve(bt_hub *h) {
+    bool left = false;
+    for (size_t i = 0; i < h->n; i++) {
+        bt_member *m = &h->members[i];
+        const bool there = m->state == BT_MEMBER_JOINS || m->state == BT_MEMBER_TRAINS;
+        if (!there) m->fetch.n = 0;
+        if (m->fetch.n > 0) left |= send_parts(h, m) == BT_PORT_FULL;
+    }
+    return left;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------- */

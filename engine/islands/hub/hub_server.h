@@ -63,6 +63,8 @@ typedef struct bt_member { /* one island */
     int64_t updates, left_out;           /* applied; not applied, of those with tokens */
     int64_t told_bytes;                  /* of them in the newest step record */
     double loss;
+    bt_island_fetch
+        fetch; /* parts that it asked for and the connection had no room for; n 0: none */
 } bt_member;
 
 typedef struct bt_hub_cfg {
@@ -120,6 +122,9 @@ size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool who
 uint32_t bt_hub_chunks(size_t bytes);
 /* every 100 ms or so: pings, the dead */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
+/* Sends parts that a connection had no room for when an island asked for them. true: some still wait, so the hub is
+ * to call this again within a millisecond or so, and not only when a message comes */
+bool bt_hub_serve(bt_hub *h);
 /* islands that train; steps of the slowest and fastest of them */
 size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest);
 

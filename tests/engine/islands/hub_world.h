@@ -14,6 +14,8 @@ typedef struct peer { /* an island: what the hub told it last */
     int64_t gos, resends, strangers;
     char refused[512];
     bool gone;
+    bool narrow; /* its connection has room for so many parts of weights, no more */
+    int64_t room, parts, next_part;
     uint64_t seq, epoch;
 } peer;
 
@@ -36,6 +38,11 @@ static inline bt_port_state to_peer(void *ctx, const bt_hub_peer *to, const void
     bt_err err = BT_ERR_INIT;
     if (p->gone) return BT_PORT_GONE;
     assert_int_equal(bt_island_parse(frame, bytes, BT_SENT_BY_HUB, &head, &payload, &err), BT_OK);
+    if (head.type == BT_ISLAND_PART) {
+        if (p->narrow && p->room-- <= 0) return BT_PORT_FULL;
+        assert_int_equal(head.chunk, p->next_part++);
+        p->parts++;
+    }
     p->epoch = head.epoch;
     if (head.type == BT_ISLAND_WELCOME) memcpy(&p->welcome, payload, sizeof p->welcome);
     if (head.type == BT_ISLAND_GO) memcpy(&p->go, payload, sizeof p->go);

@@ -103,6 +103,54 @@ static void a_dead_island_holds_up_nobody(void **state) {
     close_world(w);
 }
 
+static void ask_for_parts(world *w, int i, int64_t first, int64_t n) {
+    const bt_island_fetch f = {.kind = BT_FETCH_WEIGHTS, .first = first, .n = n};
+    post(w, i, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f);
+}
+
+/* an island that had to ask for them again would wait two seconds in each step */
+static void parts_wait_for_room(void **state) {
+    (void)state;
+    world *w = WORLD(1, "--steps", "10", "--set", "model.d_model=256", "--set", "model.vocab=1024");
+    join(w, 1);
+    peer *p = &w->at[0];
+    const int64_t chunks = (int64_t)bt_hub_chunks(w->elements * sizeof(float));
+    assert_true(chunks >= 4);
+    assert_false(bt_hub_serve(w->hub));
+    p->narrow = true;
+    p->room = 1;
+    ask_for_parts(w, 0, 0, 2);
+    assert_int_equal(p->parts, 1);
+    p->room = 0;
+    assert_true(bt_hub_serve(w->hub));
+    ask_for_parts(w, 0, 2, 2); /* goes on where the first ends: behind it, not in its place */
+    assert_int_equal(p->parts, 1);
+    p->room = 2;
+    assert_true(bt_hub_serve(w->hub));
+    assert_int_equal(p->parts, 3);
+    p->room = 9;
+    assert_false(bt_hub_serve(w->hub));
+    assert_int_equal(p->parts, 4);
+    /* what is asked for anew takes the place of what waits */
+    p->room = 0;
+    ask_for_parts(w, 0, 0, 2);
+    p->next_part = 3;
+    p->room = 9;
+    ask_for_parts(w, 0, 3, 1);
+    assert_int_equal(p->parts, 5);
+    assert_false(bt_hub_serve(w->hub));
+    /* no more than there are, and none for one that is gone */
+    p->next_part = chunks - 1;
+    ask_for_parts(w, 0, chunks - 1, 64);
+    assert_int_equal(p->parts, 6);
+    p->room = 0;
+    ask_for_parts(w, 0, 0, 2);
+    p->gone = true;
+    assert_false(bt_hub_serve(w->hub));
+    assert_int_equal(p->parts, 6);
+    close_world(w);
+}
+
 /* ---- bounded staleness ----------------------------------------------------------------------------- */
 
 static void the_bound_holds(void **state) {
@@ -324,6 +372,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_added_by_tokens),
                                        cmocka_unit_test(a_repeated_update_is_applied_once),
                                        cmocka_unit_test(a_dead_island_holds_up_nobody),
+                                       cmocka_unit_test(parts_wait_for_room),
                                        cmocka_unit_test(the_bound_holds),
                                        cmocka_unit_test(asynchronous_steps_shrink),
                                        cmocka_unit_test(deltas_take_an_outer_step),
