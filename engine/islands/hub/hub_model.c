@@ -239,9 +239,11 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
     return BT_OK;
 }
 
-void bt_hub_model_outer_step(bt_hub_model *m, double eta, double mu) {
+void bt_hub_model_outer_step(bt_hub_model *m, double islands) {
+    const bt_run_cfg *c = &m->cfg;
+    const double mu = c->outer_momentum < 0 ? bt_outer_momentum(islands) : c->outer_momentum;
     bt_outer_nesterov(m->theta + m->begin, m->momentum + m->begin, m->mean + m->begin, m->part,
-                      (float)eta, (float)mu);
+                      (float)c->outer_lr, (float)mu);
     m->version++;
 }
 

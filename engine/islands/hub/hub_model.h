@@ -79,8 +79,8 @@ typedef struct bt_hub_step {
  * factor: on the learning rate */
 bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double factor,
                                    bt_hub_step *out, bt_err *err) BT_MUST_CHECK;
-/* one outer step by the mean delta (rules/outer_step.h) */
-void bt_hub_model_outer_step(bt_hub_model *m, double eta, double mu);
+/* one outer step by the mean delta of so many islands, by the job's settings (rules/outer_step.h) */
+void bt_hub_model_outer_step(bt_hub_model *m, double islands);
 /* the mean, which is one island's delta, without momentum */
 void bt_hub_model_average(bt_hub_model *m, double eta);
 /* what changed becomes `update`, and known to the islands; without a codec published is theta */

@@ -186,7 +186,7 @@ static bt_code change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_e
     if (c->how.kind == BT_PUSH_GRADIENT)
         return bt_hub_model_gradient_step(m, c->how.position, c->how.factor, step, err);
     if (c->how.kind == BT_PUSH_DELTA)
-        bt_hub_model_outer_step(m, m->cfg.outer_lr, m->cfg.outer_momentum);
+        bt_hub_model_outer_step(m, c->how.factor);
     else
         bt_hub_model_average(m, c->how.factor);
     return BT_OK;

@@ -278,7 +278,10 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     }
     if (change.n) {
         a.kind = order[0]->push.kind;
-        if (a.kind == BT_PUSH_DELTA) a.position = order[0]->go.fragment;
+        if (a.kind == BT_PUSH_DELTA) {
+            a.position = order[0]->go.fragment;
+            a.factor = (double)change.n;
+        }
         change.how = a;
         BT_TRY(bt_hub_all_change(h, &change, &step, err));
     }

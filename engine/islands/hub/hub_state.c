@@ -286,7 +286,6 @@ static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err 
     bt_hub_model *m = s->hub->model;
     bt_hub_step step;
     const bt_text values = {.data = json, .len = head->json_bytes, .cap = head->json_bytes + 1};
-    const bt_run_cfg *c = &m->cfg;
     if (head->kind == BT_PUSH_DELTA && m->fragments > 1 &&
         (head->position < 0 || head->position >= m->fragments))
         return bt_fail(err, BT_FORMAT,
@@ -295,7 +294,7 @@ static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err 
     bt_hub_model_use(m, head->kind == BT_PUSH_DELTA ? head->position : -1);
     if (head->kind == BT_PUSH_GRADIENT)
         BT_TRY(bt_hub_model_gradient_step(m, head->position, head->factor, &step, err));
-    if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, c->outer_lr, c->outer_momentum);
+    if (head->kind == BT_PUSH_DELTA) bt_hub_model_outer_step(m, head->factor);
     if (head->kind == BT_APPLIED_AVERAGE) bt_hub_model_average(m, head->factor);
     if (head->kind >= 0) bt_hub_model_publish(m);
     if (s->hub->part) return BT_OK; /* members and data are the first process' */

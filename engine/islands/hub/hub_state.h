@@ -27,7 +27,8 @@ enum { BT_APPLIED_NOTHING = -1, BT_APPLIED_AVERAGE = 3 };
 typedef struct bt_hub_applied { /* one update of the weights */
     int64_t kind;               /* bt_push_kind, or as above */
     int64_t position;           /* of the schedule; of a delta: its fragment */
-    double factor;              /* on the learning rate; of an average: its eta */
+    double
+        factor; /* on the learning rate; of an average: its eta; of a delta: the islands whose mean it is */
 } bt_hub_applied;
 /* After the step and the members' bookkeeping, before anybody is told; the model's mean is still that of the
  * step. Nothing without a state */

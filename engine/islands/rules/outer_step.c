@@ -44,6 +44,8 @@ void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, f
     }
 }
 
+double bt_outer_momentum(double islands) { return islands > 2 ? 1 - sqrt(2 / islands) : 0; }
+
 void bt_outer_average(float *theta, const float *delta, size_t n, float eta) {
     for (size_t i = 0; i < n; i++) theta[i] -= eta * delta[i];
 }

@@ -226,6 +226,26 @@ static void deltas_take_an_outer_step(void **state) {
     close_world(w);
 }
 
+/* islands.outer_momentum=-1: of the islands of each round, also where one has left */
+static void momentum_follows_the_islands(void **state) {
+    (void)state;
+    world *w = WORLD(4, "--mode", "diloco", "--inner", "5", "--steps", "20", "--set",
+                     "islands.warmup=0", "--set", "islands.ramp=0");
+    join(w, 4);
+    double theta = 0.5, buf = 0;
+    for (int r = 0; r < 4; r++) {
+        const int islands = r < 2 ? 4 : 3;
+        const double mu = 1 - sqrt(2.0 / islands);
+        if (r == 2) post(w, 3, (bt_island_head){.type = BT_ISLAND_BYE}, NULL);
+        for (int i = 0; i < islands; i++) send_update(w, i, BT_PUSH_DELTA, 0.1f, 50);
+        buf = mu * buf + 0.1;
+        theta -= 0.1 + mu * buf;
+        assert_int_equal(w->hub->model->version, r + 1);
+        assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-5);
+    }
+    close_world(w);
+}
+
 /* ---- a death of the hub ------------------------------------------------------------------------------ */
 
 static void keep_in(world *w, const char *dir, int64_t replayed) {
@@ -376,6 +396,7 @@ int main(void) {
                                        cmocka_unit_test(the_bound_holds),
                                        cmocka_unit_test(asynchronous_steps_shrink),
                                        cmocka_unit_test(deltas_take_an_outer_step),
+                                       cmocka_unit_test(momentum_follows_the_islands),
                                        cmocka_unit_test(a_hub_that_dies_goes_on),
                                        cmocka_unit_test(what_does_not_belong_is_refused)};
     bt_err err = BT_ERR_INIT;

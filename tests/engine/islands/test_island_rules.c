@@ -39,6 +39,13 @@ static void outer_step(void **state) {
     assert_true(one[0] == 1.0f && one[1] == 2.5f);
 }
 
+static void the_momentum_of_many_is_more(void **state) {
+    (void)state;
+    assert_true(bt_outer_momentum(1) == 0 && bt_outer_momentum(2) == 0 &&
+                bt_outer_momentum(8) == 0.5);
+    assert_true(fabs(bt_outer_momentum(4) - (1 - sqrt(0.5))) < 1e-12);
+}
+
 static void staleness_and_clocks(void **state) {
     (void)state;
     assert_true(bt_staleness_factor(0) == 1 && bt_staleness_factor(3) == 0.25);
@@ -244,6 +251,7 @@ static void frames(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(outer_step),
+                                       cmocka_unit_test(the_momentum_of_many_is_more),
                                        cmocka_unit_test(staleness_and_clocks),
                                        cmocka_unit_test(poison),
                                        cmocka_unit_test(leases),
