@@ -386,14 +386,9 @@ static bt_code print_json(const bench *b, bt_err *err) {
         bt_json_int(&j, "seed", r->seed);
         bt_json_num(&j, "goal_minutes", r->goal_minutes);
         bt_json_num(&j, "goal_tokens", r->goal_tokens);
-        bt_json_array(&j, "curve"); /* of {minutes, tokens, bits_per_byte} */
-        for (size_t k = 0; k < r->n; k++) {
-            bt_json_object(&j, NULL);
-            bt_json_num(&j, "minutes", r->curve[k].minutes);
-            bt_json_num(&j, "tokens", r->curve[k].tokens);
-            bt_json_num(&j, "bits_per_byte", r->curve[k].bits);
-            bt_json_end(&j, '}');
-        }
+        bt_json_array(&j, "curve");
+        for (size_t k = 0; k < r->n; k++)
+            bt_curves_point_json(&j, r->curve[k].minutes, r->curve[k].tokens, r->curve[k].bits);
         bt_json_end(&j, ']');
         bt_json_end(&j, '}');
     }

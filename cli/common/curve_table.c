@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "cli/common/database.h"
-#include "engine/base/text.h"
 
 #define COLUMNS "recipe\tcorpus\tseed\tminutes\ttokens\tbits_per_byte"
 
@@ -203,6 +202,14 @@ bt_curve bt_curves_at(const bt_curves *c, size_t i) {
 
 /* ---- out --------------------------------------------------------------------------------------- */
 
+void bt_curves_point_json(bt_json *j, double minutes, double tokens, double bits) {
+    bt_json_object(j, NULL);
+    bt_json_num(j, "minutes", minutes);
+    bt_json_num(j, "tokens", tokens);
+    bt_json_num(j, "bits_per_byte", bits);
+    bt_json_end(j, '}');
+}
+
 bt_code bt_curves_print(const bt_curves *c, bt_err *err) {
     bt_text out;
     bt_json j;
@@ -215,14 +222,9 @@ bt_code bt_curves_print(const bt_curves *c, bt_err *err) {
         bt_json_object(&j, NULL);
         bt_json_str(&j, "name", x.name);
         bt_json_int(&j, "seeds", (int64_t)x.seeds);
-        bt_json_array(&j, "points"); /* of {minutes, tokens, bits_per_byte} */
-        for (size_t k = 0; k < x.n; k++) {
-            bt_json_object(&j, NULL);
-            bt_json_num(&j, "minutes", x.minutes[k]);
-            bt_json_num(&j, "tokens", x.tokens[k]);
-            bt_json_num(&j, "bits_per_byte", x.bits[k]);
-            bt_json_end(&j, '}');
-        }
+        bt_json_array(&j, "points");
+        for (size_t k = 0; k < x.n; k++)
+            bt_curves_point_json(&j, x.minutes[k], x.tokens[k], x.bits[k]);
         bt_json_end(&j, ']');
         bt_json_end(&j, '}');
     }

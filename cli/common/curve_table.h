@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "engine/base/status.h"
+#include "engine/base/text.h"
 
 typedef struct bt_curves bt_curves;
 
@@ -31,6 +32,8 @@ void bt_curves_head(FILE *f);
 void bt_curves_put(FILE *f, const char *recipe, const char *corpus, long long seed, double minutes,
                    double tokens, double bits);
 
+/* a point of a curve as an object of a JSON array: {minutes, tokens, bits_per_byte} */
+void bt_curves_point_json(bt_json *j, double minutes, double tokens, double bits);
 bt_code bt_curves_print(const bt_curves *c, bt_err *err) BT_MUST_CHECK; /* as JSON */
 
 #endif
