@@ -27,22 +27,50 @@ int bt_machine_height(const bt_top *t, int w) {
     return 1 + core_rows(t, w) + (t->cores.n_others > 0);
 }
 
-static void summary(bt_top *t, bt_rect row) {
+/* appends a text where it fits whole */
+static bool add_whole(char *out, size_t size, int w, const char *text) {
+    const size_t n = strlen(out);
+    if (bt_canvas_text_width(out) + bt_canvas_text_width(text) > w || n + strlen(text) >= size)
+        return false;
+    snprintf(out + n, size - n, "%s", text);
+    return true;
+}
+
+const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size) {
     const bt_procs *p = &t->procs;
-    char text[300], b[40], c[40];
-    int n = snprintf(text, sizeof text,
-                     "this machine: load %.1f on %d processors · memory %s of %s", p->load, p->cpus,
-                     bt_fmt(b, sizeof b, p->mem_used_mib, BT_UNIT_MIB),
-                     bt_fmt(c, sizeof c, p->mem_mib, BT_UNIT_MIB));
-    if (!isnan(p->net_per_s))
-        n += snprintf(text + n, sizeof text - (size_t)n, " · network %s/s",
-                      bt_fmt(b, sizeof b, floor(p->net_per_s), BT_UNIT_BYTES));
-    if (!isnan(t->cores.read_per_s))
-        n += snprintf(text + n, sizeof text - (size_t)n, " · disks read %s/s, written %s/s",
-                      bt_fmt(b, sizeof b, floor(t->cores.read_per_s), BT_UNIT_BYTES),
-                      bt_fmt(c, sizeof c, floor(t->cores.written_per_s), BT_UNIT_BYTES));
-    if (!isnan(p->celsius)) snprintf(text + n, sizeof text - (size_t)n, " · %.0f °C", p->celsius);
-    bt_canvas_text(&t->canvas, row.x + 1, row.y, row.w - 1, (bt_style){.fg = BT_C_LABEL}, text);
+    const double read = t->cores.read_per_s, written = t->cores.written_per_s;
+    char text[160], b[40], c[40];
+    snprintf(out, size, "this machine: load %.1f on %d processors", p->load, p->cpus);
+    snprintf(text, sizeof text, " · memory %s of %s",
+             bt_fmt(b, sizeof b, p->mem_used_mib, BT_UNIT_MIB),
+             bt_fmt(c, sizeof c, p->mem_mib, BT_UNIT_MIB));
+    add_whole(out, size, w, text);
+    if (!isnan(p->net_per_s)) {
+        snprintf(text, sizeof text, " · network %s/s",
+                 bt_fmt(b, sizeof b, floor(p->net_per_s), BT_UNIT_BYTES));
+        add_whole(out, size, w, text);
+    }
+    if (!isnan(read) && !isnan(written)) {
+        snprintf(text, sizeof text, " · disks read %s/s, written %s/s",
+                 bt_fmt(b, sizeof b, floor(read), BT_UNIT_BYTES),
+                 bt_fmt(c, sizeof c, floor(written), BT_UNIT_BYTES));
+        if (!add_whole(out, size, w, text)) { /* both ways together */
+            snprintf(text, sizeof text, " · disks %s/s",
+                     bt_fmt(b, sizeof b, floor(read + written), BT_UNIT_BYTES));
+            add_whole(out, size, w, text);
+        }
+    }
+    if (!isnan(p->celsius)) {
+        snprintf(text, sizeof text, " · %.0f °C", p->celsius);
+        add_whole(out, size, w, text);
+    }
+    return out;
+}
+
+static void summary(bt_top *t, bt_rect row) {
+    char text[300];
+    bt_canvas_text(&t->canvas, row.x + 1, row.y, row.w - 1, (bt_style){.fg = BT_C_LABEL},
+                   bt_machine_summary(t, row.w - 1, text, sizeof text));
 }
 
 static bt_style heat_of(double busy) {

@@ -177,16 +177,21 @@ static void draw_settings(bt_top *t, bt_rect r) {
 }
 
 void bt_screen_compare_draw(bt_top *t, bt_rect r) {
-    char right[96], b[40];
+    char title[80] = "compare: loss", right[96], b[40];
     compare_ctx x = {t, INFINITY};
     for (int i = 0; i < t->n_compared; i++)
         x.tokens = fmin(x.tokens,
                         t->compared[i].n ? t->compared[i].x[t->compared[i].n - 1] : INFINITY);
     snprintf(right, sizeof right, "matched at %s tokens · Esc: back to the runs",
              bt_fmt(b, sizeof b, isinf(x.tokens) ? NAN : x.tokens, BT_UNIT_COUNT));
+    const double smooth = bt_top_smooth[t->smooth];
+    if (smooth > 0)
+        snprintf(title, sizeof title, "compare: loss, smoothed over %g %% of each run",
+                 100 * smooth);
+    if (smooth > 0 && bt_canvas_text_width(title) + bt_canvas_text_width(right) + 4 > r.w)
+        snprintf(title, sizeof title, "compare: loss, smoothed");
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1},
-                   (bt_style){.fg = BT_C_ACCENT, .attr = BT_ATTR_BOLD}, "compare: loss, ema 0.9",
-                   right);
+                   (bt_style){.fg = BT_C_ACCENT, .attr = BT_ATTR_BOLD}, title, right);
     if (t->n_compared == 0) {
         bt_top_empty(t, r, "mark runs with Space first");
         return;

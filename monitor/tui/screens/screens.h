@@ -37,6 +37,9 @@ void bt_scatter_draw(bt_top *t, bt_rect r);
 /* machine_panel.c: this machine, its cores and who else takes them; 0 rows where no rank lives here */
 int bt_machine_height(const bt_top *t, int w);
 void bt_machine_draw(bt_top *t, bt_rect r);
+/* its first line in `w` columns: what does not fit whole is left out, the disks' two ways are added
+ * up before; returns out */
+const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size);
 
 /* settings_table.c: active: it is the screen's table, which keys move in */
 void bt_settings_table_draw(bt_top *t, bt_rect r, bool active);

@@ -1,12 +1,13 @@
 /* timeout: 20
  * what /proc says of processes: ourselves as one whose faults are known, a pid that is not there,
- * rates from the second sample on. */
+ * rates from the second sample on; how the screens tell the machine in a line. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "monitor/tui/screens/screens.h"
 #include "monitor/watch/cores.h"
 #include "monitor/watch/procs.h"
 #include "tui_test.h"
@@ -85,8 +86,41 @@ static void the_cores_and_who_takes_them(void **state) {
     for (int i = 0; i < c.n_others; i++) assert_int_not_equal(c.other[i].pid, child);
 }
 
+/* no word of the machine's line is cut, however narrow it is */
+static void what_does_not_fit_is_left_out_whole(void **state) {
+    (void)state;
+    bt_top *t = calloc(1, sizeof *t);
+    char text[300];
+    assert_non_null(t);
+    t->procs = (bt_procs){.cpus = 2,
+                          .load = 11.6,
+                          .mem_used_mib = 5437,
+                          .mem_mib = 15974,
+                          .net_per_s = 12595.7,
+                          .celsius = 45};
+    t->cores.read_per_s = 1258291;
+    t->cores.written_per_s = 3565158;
+    static const struct {
+        int w;
+        const char *want;
+    } rows[] = {{160, "this machine: load 11.6 on 2 processors · memory 5.31 GiB of 15.6 GiB · "
+                      "network 12.3 KiB/s · disks read 1.20 MiB/s, written 3.40 MiB/s · 45 °C"},
+                {118, "this machine: load 11.6 on 2 processors · memory 5.31 GiB of 15.6 GiB · "
+                      "network 12.3 KiB/s · disks 4.60 MiB/s · 45 °C"},
+                {78, "this machine: load 11.6 on 2 processors · memory 5.31 GiB of 15.6 GiB · "
+                     "45 °C"},
+                {20, "this machine: load 11.6 on 2 processors"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_string_equal(bt_machine_summary(t, rows[i].w, text, sizeof text), rows[i].want);
+    t->procs.net_per_s = t->procs.celsius = t->cores.read_per_s = NAN; /* not readable */
+    assert_string_equal(bt_machine_summary(t, 160, text, sizeof text),
+                        "this machine: load 11.6 on 2 processors · memory 5.31 GiB of 15.6 GiB");
+    free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(our_own_faults),
-                                       cmocka_unit_test(the_cores_and_who_takes_them)};
+                                       cmocka_unit_test(the_cores_and_who_takes_them),
+                                       cmocka_unit_test(what_does_not_fit_is_left_out_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,7 +250,10 @@ static void runs_are_marked_compared_and_held_against(void **state) {
     shows("~7 ~", "●demo");
     hides("~7 k ~", "●");
     shows("~7 c~", "mark two or more runs");
-    shows("~7  c~", "compare: loss");
+    shows("~7  c~", "compare: loss, smoothed over 2 % of each run ");
+    shows("~1s7  c~", "compare: loss, smoothed over 5 %");
+    shows("~1sss7  c~", "compare: loss ─");
+    check("demo", "~7  c~", "compare: loss, smoothed ─", true, 80, 24);
     shows("~7  c~", "no setting differs");
     /* runs as points: a setting across, a result up */
     shows("~7t~", "the runs differ in no number");
