@@ -115,7 +115,7 @@ static void run_items(const bt_top *t, items *l) {
     }
     if (h->n_attempts > 1) {
         snprintf(b, sizeof b, "%d", h->attempt);
-        add(l, 4, BT_C_TEXT, "attempt", b);
+        add(l, 4, BT_C_TEXT, "restarts", b);
     }
     snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
     add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT,

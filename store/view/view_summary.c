@@ -378,7 +378,9 @@ static void tell_restarted(bt_view *v, const bt_summary *s) {
         tell_what(v, "restarting", v->impl->last_s);
     } else {
         t->when_s = s->failure_s + h->started_s;
-        snprintf(t->what, sizeof t->what, "started again: attempt %d", h->attempt);
+        char times[24] = "once"; /* attempts count from 0 */
+        if (h->attempt > 1) snprintf(times, sizeof times, "%d times", h->attempt);
+        snprintf(t->what, sizeof t->what, "started again %s", times);
     }
     phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
 }

@@ -145,6 +145,87 @@ static void a_stalled_run_says_who_waits(void **state) {
     assert_false(x.resumes);
 }
 
+/* nobody said why: what is known is how long a step takes as a rule */
+static void a_stall_that_nobody_explained_tells_the_usual_step(void **state) {
+    const bt_tmp *t = *state;
+    char want[200];
+    bt_view_trouble x = trouble_of(t->db, "SELECT 1");
+    assert_string_equal(x.what, "stalled after step 120 of 200");
+    assert_string_equal(x.why, "no step came since; one takes 113 ms as a rule");
+    assert_non_null(strstr(x.advice, "see which rank the others wait for"));
+    snprintf(want, sizeof want, "bitrain ctl s stop --store %s", t->db);
+    assert_string_equal(x.command, want);
+}
+
+/* between two attempts: the failure, or else the reason that the attempt was given */
+static void a_run_that_is_started_again_says_what_ended_it(void **state) {
+    const bt_tmp *t = *state;
+    char other[96];
+    static const char *const ended = "UPDATE attempt SET ended_us = (SELECT last_us FROM run)";
+    char sql[400];
+    snprintf(sql, sizeof sql,
+             "%s; INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
+             "119, 1, 'failure', 2, 'rank 1 died.' FROM run",
+             ended);
+    bt_view_trouble x = trouble_of(t->db, sql);
+    assert_int_equal(x.level, BT_EV_WARN);
+    assert_string_equal(x.what, "restarting after step 120 of 200");
+    assert_string_equal(x.why, "rank 1 died");
+    NEAR(x.age_s, 190);
+    snprintf(other, sizeof other, "%s/o.db", t->dir);
+    x = trouble_of(other, ended);
+    assert_string_equal(x.why, "start");
+    assert_false(x.resumes);
+}
+
+/* what is done again follows from the newest checkpoint, which may be that of the last step */
+static void steps_done_again_are_counted(void **state) {
+    const bt_tmp *t = *state;
+    static const struct {
+        const char *sql, *advice;
+    } rows[] = {{"UPDATE ckpt SET step = 119",
+                 "resume it: it goes on after the checkpoint of step 119, so 1 step is done again"},
+                {"UPDATE ckpt SET step = 120",
+                 "resume it: it goes on after the checkpoint of step 120"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char path[96], sql[512];
+        snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
+        snprintf(sql, sizeof sql, "%s; %s", FAILURE("signal", "x"), rows[i].sql);
+        assert_string_equal(trouble_of(path, sql).advice, rows[i].advice);
+    }
+}
+
+static void each_kind_of_failure_has_its_remedy(void **state) {
+    const bt_tmp *t = *state;
+    static const char *const rows[][2] = {
+        {"node lost", "see that every host answers (bitrain doctor), then resume it"},
+        {"hung", "the page Ranks for the rank that waited, then resume it"},
+        {"launch", "mend what mpirun says (bitrain doctor looks for it), then resume it"},
+        {"error", "mend what the message says, then resume it"},
+        {"signal", "resume it: it goes on"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char path[96], sql[200];
+        snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
+        snprintf(sql, sizeof sql,
+                 "UPDATE run SET state = 'failed', exit_kind = '%s', ended_us = last_us",
+                 rows[i][0]);
+        const bt_view_trouble x = trouble_of(path, sql);
+        if (!strstr(x.advice, rows[i][1])) fail_msg("%s: %s", rows[i][0], x.advice);
+        assert_string_equal(x.why, rows[i][0]); /* nothing else was said */
+    }
+}
+
+static void a_run_that_never_made_a_step_says_so(void **state) {
+    const bt_tmp *t = *state;
+    const bt_view_trouble x =
+        trouble_of(t->db, FAILURE("error", "no room") "; DELETE FROM ckpt; DELETE FROM step; "
+                                                      "UPDATE run SET last_step = NULL");
+    assert_string_equal(x.what, "failed before the first step");
+    assert_int_equal(x.step, -1);
+    assert_non_null(strstr(x.advice, "no checkpoint was written, so it begins at the first step"));
+}
+
 static void paused_and_stopped_runs_go_on_by_command(void **state) {
     const bt_tmp *t = *state;
     char want[256], other[96];
@@ -185,7 +266,7 @@ static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
     a.now_us = s.start_us + 25 * INT64_C(1000000);
     OK(bt_view_load(v, &a, err));
     assert_true(v->head.trouble.any);
-    assert_string_equal(v->head.trouble.what, "started again: attempt 1");
+    assert_string_equal(v->head.trouble.what, "started again once");
     assert_string_equal(v->head.trouble.why, "rank 1 died");
     assert_string_equal(v->head.trouble.command, "");
     bt_view_close(v);
@@ -220,6 +301,63 @@ static void chips_and_progress(void **state) {
     assert_int_equal(v->head.best_val_step, 99);
     bt_view_close(v);
     bt_db_close(db);
+}
+
+/* a model of one digit of parameters has them told */
+static void few_parameters_are_told(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db, "UPDATE fact SET value = '7' WHERE key = 'params'");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    OK(bt_view_load(v, &a, err));
+    assert_string_equal(v->head.chip[0].name, "model");
+    assert_string_equal(v->head.chip[0].text, "7 parameters");
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* a chip under these settings */
+static void check_chip(const char *path, const char *settings, const char *name, const char *want) {
+    bt_db *db = NULL;
+    char sql[400];
+    snprintf(sql, sizeof sql, "UPDATE run_doc SET config = '%s'", settings);
+    make(path, sql);
+    bt_view *v = open_view(path, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    OK(bt_view_load(v, &a, err));
+    const char *text = "";
+    for (int i = 0; i < v->head.n_chips; i++)
+        if (strcmp(v->head.chip[i].name, name) == 0) text = v->head.chip[i].text;
+    assert_string_equal(text, want);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* what is not known is left out, of a long path the end is told */
+static void chips_of_few_settings(void **state) {
+    const bt_tmp *t = *state;
+    static const struct {
+        const char *settings, *name, *want;
+    } rows[] = {{"{\"data.path\":{\"value\":[\"/home/somebody/with/a/long/name/and/folders/corpora/"
+                 "bible/kjv.txt\"]}}",
+                 "data", "a/long/name/and/folders/corpora/bible/kjv.txt"},
+                {"{}", "data", "built-in corpus"},
+                {"{\"optim.lr\":{\"value\":0.00123456}}", "lr", "0.00123"},
+                {"{\"train.batch_tokens\":{\"value\":4096}}", "batch", "4096 tokens"},
+                {"{\"train.batch_tokens\":{\"value\":4096},\"model.seq_len\":{\"value\":250}}",
+                 "batch", "4096 tokens (17 x 250)"},
+                {"{\"model.seq_len\":{\"value\":250}}", "batch", ""},
+                {"{\"model.preset\":{\"value\":\"small\"}}", "model", "small, 3.14 M parameters"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char db[96];
+        snprintf(db, sizeof db, "%s/%zu.db", t->dir, i);
+        check_chip(db, rows[i].settings, rows[i].name, rows[i].want);
+    }
 }
 
 /* two stages of two chunks of layers each, two replicas */
@@ -268,6 +406,9 @@ static void zero_is_told_where_parts_are_sharded(void **state) {
                  "UPDATE run_doc SET config = '{\"mesh.zero\":{\"value\":3}}'; "
                  "UPDATE rank SET dp_replicate = 0, dp_shard = rank",
                  "4 ranks x 2 threads, shard 4 (ZeRO 3)");
+    snprintf(other, sizeof other, "%s/hosts.db", t->dir);
+    check_layout(other, "UPDATE run_doc SET config = '{}'; UPDATE rank SET host = rank / 2",
+                 "4 ranks x 2 threads on 2 hosts, dp 4");
     snprintf(other, sizeof other, "%s/tp.db", t->dir);
     check_layout(other,
                  "UPDATE run_doc SET config = '{\"mesh.zero\":{\"value\":1}}'; "
@@ -351,9 +492,16 @@ int main(void) {
         TEST(the_command_runs_as_printed),
         TEST(a_lost_run_names_its_process),
         TEST(a_stalled_run_says_who_waits),
+        TEST(a_stall_that_nobody_explained_tells_the_usual_step),
+        TEST(a_run_that_is_started_again_says_what_ended_it),
+        TEST(steps_done_again_are_counted),
+        TEST(each_kind_of_failure_has_its_remedy),
+        TEST(a_run_that_never_made_a_step_says_so),
         TEST(paused_and_stopped_runs_go_on_by_command),
         TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
         TEST(chips_and_progress),
+        TEST(few_parameters_are_told),
+        TEST(chips_of_few_settings),
         TEST(virtual_stages_are_told_beside_the_pipeline),
         TEST(zero_is_told_where_parts_are_sharded),
         TEST(the_first_step_is_progress),
