@@ -37,7 +37,7 @@ static bt_code topic(const char *word, bt_text *out, bt_err *err) {
     enum { N_TOPICS = sizeof topics / sizeof topics[0] };
     const bt_command *c = bt_command_find(word);
     if (c) {
-        bt_help_command(c, stdout);
+        bt_help_command(c, NULL, stdout);
         return BT_OK;
     }
     const char *names[64 + N_TOPICS];

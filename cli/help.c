@@ -33,7 +33,21 @@ static void indent_lines(bt_text *out, const char *lines) {
     }
 }
 
-void bt_help_command(const bt_command *c, FILE *to) {
+static void verb_options(const bt_command *c, const char *verb, bt_text *out) {
+    size_t n = 0;
+    const bt_opt *options = verb && verb[0] != '-' ? c->verb_options(verb, &n) : NULL;
+    if (!options) {
+        bt_text_printf(out, "\n'bitrain %s VERB --help' shows the options of a verb.\n", c->name);
+        return;
+    }
+    bt_text_printf(out, "\noptions of %s:\n", verb);
+    if (options == bt_run_opts)
+        bt_text_put(out, "  those of 'bitrain train'\n");
+    else
+        bt_opt_help(options, n, out);
+}
+
+void bt_help_command(const bt_command *c, const char *verb, FILE *to) {
     bt_text out;
     bt_text_init(&out);
     bt_text_printf(&out, "bitrain %s - %s\n\nusage: bitrain %s%s%s [options]\n", c->name,
@@ -50,6 +64,7 @@ void bt_help_command(const bt_command *c, FILE *to) {
         bt_text_put(&out, "\noptions:\n");
         bt_opt_help(options, n, &out);
     }
+    if (c->verb_options) verb_options(c, verb, &out);
     fputs(bt_text_str(&out), to);
     bt_text_release(&out);
 }

@@ -8,8 +8,9 @@
 #include "cli/common/command.h"
 #include "engine/base/text.h"
 
-void bt_help_overview(FILE *to);                           /* the list of commands */
-void bt_help_command(const bt_command *command, FILE *to); /* examples first, then options */
+void bt_help_overview(FILE *to); /* the list of commands */
+/* examples first, then options; verb: the word behind the command's name, or NULL */
+void bt_help_command(const bt_command *command, const char *verb, FILE *to);
 /* every setting of a run: key, flag, default, range */
 void bt_help_options(bt_text *out);
 /* those with a flag, in groups, the most used first, with the values they have here */

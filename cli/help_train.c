@@ -30,7 +30,10 @@ static const struct {
               {"optim.", "optimizer"},
               {"ckpt.", "checkpoints"},
               {"mesh.", "layout of the ranks"},
-              {"parallel.", "exchange between the ranks"}};
+              {"parallel.", "exchange between the ranks"},
+              {"comm.", "bytes between the ranks"},
+              {"tune.", "fine-tuning"},
+              {"islands.", "islands of a hub"}};
 
 static bool is_most_used(const char *key) {
     for (size_t i = 0; i < sizeof most_used / sizeof most_used[0]; i++)

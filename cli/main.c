@@ -94,7 +94,7 @@ static int run(int argc, char **argv) {
     const bt_command *command = bt_command_find(word);
     if (!command) return unknown_command(word);
     if (asks_for_help(argc - 2, argv + 2)) {
-        bt_help_command(command, stdout);
+        bt_help_command(command, argv[2], stdout);
         return 0;
     }
     bt_err err = BT_ERR_INIT;

@@ -46,6 +46,11 @@ static const bt_opt decode_opts[] = {
      NULL, "one JSON object"},
 };
 
+const bt_opt *bt_bench_decode_opts(size_t *n) {
+    *n = sizeof decode_opts / sizeof decode_opts[0];
+    return decode_opts;
+}
+
 typedef struct decoded {
     /* median of a step; of its products with packed weights */
     double step_ms, packed_ms;

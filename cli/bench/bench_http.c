@@ -47,6 +47,11 @@ static const bt_opt http_opts[] = {
      NULL, "one JSON object"},
 };
 
+const bt_opt *bt_bench_http_opts(size_t *n) {
+    *n = sizeof http_opts / sizeof http_opts[0];
+    return http_opts;
+}
+
 static const char token[] = "0123456789abcdef0123456789abcdef";
 enum { CLIENTS = 16, SLOW = 200, IDLE = 1000, ZOOMS = 60, BYTES_PROBES = 40 };
 

@@ -32,6 +32,11 @@ static const bt_opt kernels_opts[] = {
      NULL, "one JSON object"},
 };
 
+const bt_opt *bt_bench_kernels_opts(size_t *n) {
+    *n = sizeof kernels_opts / sizeof kernels_opts[0];
+    return kernels_opts;
+}
+
 typedef struct report {
     bool json;
     bt_text text;

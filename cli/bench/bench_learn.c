@@ -60,6 +60,11 @@ static const bt_opt learn_opts[] = {
      "one JSON object, with the curves"},
 };
 
+const bt_opt *bt_bench_learn_opts(size_t *n) {
+    *n = sizeof learn_opts / sizeof learn_opts[0];
+    return learn_opts;
+}
+
 typedef struct named {
     char name[32];
     const char *rest; /* settings apart by blanks; a path */

@@ -44,6 +44,11 @@ static const bt_opt store_opts[] = {
      NULL, "one JSON object"},
 };
 
+const bt_opt *bt_bench_store_opts(size_t *n) {
+    *n = sizeof store_opts / sizeof store_opts[0];
+    return store_opts;
+}
+
 /* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
 enum { PROBES = 60 };
 

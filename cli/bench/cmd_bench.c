@@ -4,17 +4,32 @@
 
 #include "cli/bench/bench.h"
 #include "cli/common/command.h"
+#include "engine/config/run_cfg.h"
+
+/* of the verbs that measure a run */
+static const bt_opt *run_options(size_t *n) {
+    *n = bt_run_opts_n;
+    return bt_run_opts;
+}
 
 static const bt_bench_verb verbs[] = {
-    {"kernels", "every kernel slot against the machine's peaks", bt_bench_kernels_verb},
-    {"train", "whole training steps", bt_bench_train},
-    {"learn", "minutes and tokens until a validation loss, recipe beside recipe", bt_bench_learn},
-    {"comm", "the link between ranks, and every codec on it", bt_bench_comm},
-    {"decode", "generation, token by token", bt_bench_decode},
-    {"store", "writing and reading the metrics database", bt_bench_store},
-    {"http", "the dashboard's server", bt_bench_http},
+    {"kernels", "every kernel slot against the machine's peaks", bt_bench_kernels_verb,
+     bt_bench_kernels_opts},
+    {"train", "whole training steps", bt_bench_train, run_options},
+    {"learn", "minutes and tokens until a validation loss, recipe beside recipe", bt_bench_learn,
+     bt_bench_learn_opts},
+    {"comm", "the link between ranks, and every codec on it", bt_bench_comm, run_options},
+    {"decode", "generation, token by token", bt_bench_decode, bt_bench_decode_opts},
+    {"store", "writing and reading the metrics database", bt_bench_store, bt_bench_store_opts},
+    {"http", "the dashboard's server", bt_bench_http, bt_bench_http_opts},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static const bt_opt *options_of(const char *verb, size_t *n) {
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (strcmp(verb, verbs[i].name) == 0) return verbs[i].options(n);
+    return NULL;
+}
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     const char *names[N_VERBS];
@@ -55,5 +70,6 @@ const bt_command bt_cmd_bench = {
                 "bitrain bench decode --preset base --threads 1\n"
                 "bitrain bench store --ranks 8 --steps 100000 --json\n"
                 "bitrain bench http --ranks 8 --steps 1000000\n",
+    .verb_options = options_of,
     .run = run,
 };

@@ -11,6 +11,8 @@ typedef struct bt_command {
     const char *args;                    /* "[CONFIG.yaml]", "RUN METRIC" */
     const char *examples;                /* lines, shown first in --help */
     const bt_opt *(*options)(size_t *n); /* its option table, or NULL */
+    /* of a command whose verbs have tables of their own: that of a verb, NULL where there is no such verb */
+    const bt_opt *(*verb_options)(const char *verb, size_t *n);
     /* argv after the command word. Returns BT_OK or fills err; main prints err and turns the code
      * into the exit status. A command that must exit with another status (130, ...) sets
      * *exit_status. */

@@ -25,6 +25,26 @@ for c in $commands; do
     cmp -s "$tmp/out" "$tmp/flag" || fault "'help $c' and '$c --help' differ"
     ok "$BITRAIN" "$c" -h
 done
+# an example runs as printed: its flags and settings are there (plan, sweep, drill and bench hand flags on to train)
+"$BITRAIN" train --help >"$tmp/train"
+"$BITRAIN" help options >"$tmp/settings"
+listed() { grep -qE -- "^ *(-[a-zA-Z], )?$1( |$)" "${@:2}"; }
+n_examples=0
+for c in $commands; do
+    "$BITRAIN" "$c" --help | awk '/^examples:$/ {on = 1; next} on && !NF {exit} on' | sed -E 's/([^ ])   .*/\1/; s/ # .*//' >"$tmp/examples"
+    while read -r _ word first rest; do
+        [ "$word" != bench ] || word="bench $first"
+        n_examples=$((n_examples + 1))
+        [ -e "$tmp/help of $word" ] || "$BITRAIN" $word --help >"$tmp/help of $word" 2>/dev/null || fault "$c --help: an example has 'bitrain $word', which is no command"
+        for flag in $(grep -oE -- '(^| )--[a-z][a-z-]*' <<<"$first $rest" | sort -u); do
+            listed "$flag" "$tmp/help of $word" "$tmp/train" || fault "$c --help: an example has $flag, which 'bitrain $word' does not list"
+        done
+        for key in $(grep -oE -- '--set [a-z0-9_]+\.[a-z0-9_]+=' <<<"$first $rest" | sed 's/--set //; s/=//' | sort -u); do
+            listed "$key" "$tmp/settings" || fault "$c --help: an example sets $key, which is no setting"
+        done
+    done < <(grep -oE 'bitrain [a-z]+[^|&;`)]*' "$tmp/examples")
+done
+[ $n_examples -ge 60 ] || fault "only $n_examples examples"
 # train: in groups, the common eight first, with the values that hold when none is given
 ok "$BITRAIN" train --help
 [ "$(awk '/^most used/ {on = 1; next} on && !NF {exit} on && /^  --/ {print $1}' "$tmp/out" | tr '\n' ' ')" = "--data --tokenizer --preset --steps --name --ranks --resume --dry-run " ] ||
@@ -34,6 +54,12 @@ for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layou
 [ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[1000 steps, automatic]" || fault "train --help does not say nano's 1000 steps: $(grep -A2 -- --steps "$tmp/out")"
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
+# every flag of every setting stands in one of its groups
+for flag in $(awk '$2 ~ /^--/ {print $2}' "$tmp/settings"); do listed "$flag" "$tmp/train" || fault "train --help does not list $flag"; done
+ok "$BITRAIN" bench learn --help
+listed --recipe "$tmp/out" || fault "bench learn --help does not list its own options: $(cat "$tmp/out")"
+ok "$BITRAIN" bench --help
+grep -q "'bitrain bench VERB --help' shows the options of a verb" "$tmp/out" || fault "bench --help does not say where its options are"
 ok "$BITRAIN" help presets
 for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -q "^  $p .*[KMG]iB$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
