@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/common/command.h"
+#include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
 #include "cli/model/checkpoint_model.h"
 #include "engine/base/clock.h"
@@ -143,13 +144,19 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
     return BT_OK;
 }
 
+/* each of two models answers: a half */
 static bt_code verify(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
     bt_model_file *result = NULL;
     bt_probe before = {0}, after = {0};
+    bt_progress bar;
     const int tokens = s->tokenizer ? bt_tokenizer_vocab(s->tokenizer) : s->cfg.V;
+    bt_progress_begin(&bar, false);
+    bt_progress_show(&bar, "comparing", 0, "");
     bt_code code = bt_probe_source(s, tokens, &before, err);
     if (code == BT_OK) code = bt_model_file_open(&result, cfg->out, err);
+    bt_progress_show(&bar, "comparing", 0.5, "");
     if (code == BT_OK) code = bt_probe_source(result, tokens, &after, err);
+    bt_progress_end(&bar);
     if (code == BT_OK) {
         o->difference = bt_probe_compare(&before, &after);
         o->verified = true;
@@ -218,6 +225,8 @@ static bt_code write_adapters(bt_model_file *s, const convert_cfg *cfg, outcome 
     return bt_peft_write(s, cfg->out, base, &o->notes, &o->bytes, err);
 }
 
+static void show_written(void *ctx, double done) { bt_progress_show(ctx, "converting", done, ""); }
+
 static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
     const int64_t began = bt_now_ns();
     const bt_convert_job job = {.to = (bt_convert_to)cfg->to,
@@ -227,12 +236,16 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
                                 .shard_bytes = (uint64_t)cfg->shard_bytes,
                                 .scale_tensors = cfg->scale_tensors,
                                 .any_activation = cfg->any_activation};
+    bt_progress bar;
     bt_text_put(&o->notes, bt_text_str(&s->notes));
     const size_t known = s->notes.len;
-    if (s->cfg.lora.rank)
-        BT_TRY(write_adapters(s, cfg, o, err));
-    else
-        BT_TRY(bt_convert(s, &job, &o->notes, &o->bytes, err));
+    bt_progress_begin(&bar, false);
+    s->watch = (bt_model_watch){.told = show_written, .ctx = &bar};
+    const bt_code code = s->cfg.lora.rank ? write_adapters(s, cfg, o, err)
+                                          : bt_convert(s, &job, &o->notes, &o->bytes, err);
+    s->watch.told = NULL;
+    bt_progress_end(&bar);
+    if (code != BT_OK) return code;
     if (s->view.read) bt_merge_tell(s, &o->notes);
     o->seconds = (double)(bt_now_ns() - began) / 1e9;
     bt_text_put(&o->notes, bt_text_str(&s->notes) + known);

@@ -512,3 +512,12 @@ bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) {
                                   weights + s->params.tensors[i].offset, err));
     return BT_OK;
 }
+
+void bt_model_file_written(bt_model_file *s, uint64_t elems) {
+    bt_model_watch *w = &s->watch;
+    uint64_t all = 0;
+    if (!w->told) return;
+    for (size_t i = 0; i < s->params.n; i++) all += s->params.tensors[i].count;
+    w->elems += elems;
+    w->told(w->ctx, fmin(1, (double)w->elems / (double)all));
+}

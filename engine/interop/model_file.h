@@ -43,6 +43,13 @@ typedef struct bt_model_view {
     void (*release)(void *ctx);
 } bt_model_view;
 
+/* who is told how far a conversion of the model is. told NULL: nobody */
+typedef struct bt_model_watch {
+    void (*told)(void *ctx, double done); /* 0..1, from the converting thread, once a MiB or so */
+    void *ctx;
+    uint64_t elems; /* written so far */
+} bt_model_watch;
+
 struct bt_model_file {
     bt_container container;
     char path[4096];
@@ -62,6 +69,7 @@ struct bt_model_file {
     bt_ckpt_reader *ckpt;
     bt_ckpt_meta meta;
     bt_model_view view;
+    bt_model_watch watch;
 };
 
 /* what a path holds, without opening it: a folder with config.json, a GGUF file, or else a native
@@ -84,6 +92,9 @@ bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *dir
     BT_MUST_CHECK;
 /* all elements into the flat array of a model of this shape */
 bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_MUST_CHECK;
+
+/* ---- for the writers of formats: so many elements more are written ---- */
+void bt_model_file_written(bt_model_file *s, uint64_t elems);
 
 /* ---- for the readers of formats: hf_read.c, gguf_read.c, native_read.c ---- */
 bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) BT_MUST_CHECK;

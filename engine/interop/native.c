@@ -76,7 +76,9 @@ static bt_code produce(void *ctx, const bt_ckpt_slice *slice, uint64_t first, ui
                        void *out, bt_err *err) {
     bt_model_file *s = ctx;
     const bt_tensor *t = bt_params_named(&s->params, slice->tensor);
-    return bt_model_file_read(s, (size_t)(t - s->params.tensors), first, count, out, err);
+    BT_TRY(bt_model_file_read(s, (size_t)(t - s->params.tensors), first, count, out, err));
+    bt_model_file_written(s, count);
+    return BT_OK;
 }
 
 /* DEST/tokenizer.json, by its whole path: training takes it from there */

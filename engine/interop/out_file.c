@@ -174,13 +174,14 @@ static void pack_range(void *ctx, int thread, size_t begin, size_t end) {
                                  (c3[k] + 1) << 6);
 }
 
-static bt_code put_packed(tensor_job *j, bt_err *err) {
+static bt_code put_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
     const size_t cols = j->t->cols, quarter = j->t->rows / 4;
     for (size_t row = 0, n; row < quarter; row += n) {
         piece p = {j, row};
         n = bt_min_size(j->step, quarter - row);
         bt_parallel_for(n * cols, 65536, pack_range, &p);
         BT_TRY(bt_out_put(j->f, j->bytes, n * cols, j->at + row * cols, err));
+        bt_model_file_written(s, 4 * n * cols);
     }
     return BT_OK;
 }
@@ -214,11 +215,12 @@ static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
 static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     if (j->form->quantise) BT_TRY(make_codes(s, i, j, err));
-    if (j->form->order == BT_ROWS_PACKED) return put_packed(j, err);
+    if (j->form->order == BT_ROWS_PACKED) return put_packed(s, j, err);
     for (size_t row = 0, n; row < t->rows; row += n) {
         n = bt_min_size(j->step, t->rows - row);
         if (!j->codes) BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
         BT_TRY(put_rows(j, row, n, err));
+        bt_model_file_written(s, n * t->cols);
     }
     return BT_OK;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes longer than a moment shows on a terminal how far it is, and writes nothing of it anywhere else: tokenising (data
-# prepare, and train before its ranks start), tokenizer train, eval, export, plan.
-# timeout: 120
+# prepare, and train before its ranks start), tokenizer train, eval, convert, export, plan.
+# timeout: 200
 . "$BT_SRC/tests/cli/train_lib.sh"
 if ! script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then skip "script cannot open a pseudo-terminal here"; fi
 
@@ -33,6 +33,9 @@ quiet "measuring this machine|trying layouts" plan "${tiny[@]}" --measure
 ok train "${slow[@]}" --steps 3 --name done
 bar measuring eval done --tokens 2M --threads 1
 quiet measuring eval done --tokens 100k --threads 1
+bar converting convert done -o copied
+bar comparing convert done --verify -o compared
+quiet "converting|comparing" convert done --verify -o quietly
 "$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" long ranks=16 steps=6000 || fault "no long run"
 bar exporting export long --what rank_steps --format jsonl --out rows.jsonl
 quiet exporting export long --what rank_steps --out rows.csv

@@ -90,6 +90,46 @@ static void codes_have_the_bytes_of_latent_weights(void **state) {
     }
 }
 
+typedef struct heard {
+    int n;
+    double last;
+} heard;
+
+static void hear(void *ctx, double done) {
+    heard *h = ctx;
+    assert_true(done >= h->last && done <= 1);
+    h->n++;
+    h->last = done;
+}
+
+/* each element counts once, in every format and form of codes; the end is the whole */
+static void how_far_it_is_is_told_to_its_end(void **state) {
+    static const struct {
+        const char *from, *name;
+        bt_convert_job job;
+    } rows[] = {{"qwen3/qwen3-f32.gguf", "w-hf", {.to = BT_TO_HF, .number = BT_NUM_F32}},
+                {"qwen3/qwen3-f32.gguf", "w-gguf", {.to = BT_TO_GGUF, .number = BT_NUM_F32}},
+                {"bitnet/bitnet-f32.gguf", "w-packed", {.to = BT_TO_HF, .number = BT_NUM_PACKED}}};
+    (void)state;
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        bt_model_file *s = open_golden(rows[k].from);
+        bt_text notes = {0};
+        bt_err err = BT_ERR_INIT;
+        int64_t bytes;
+        heard h = {0};
+        bt_convert_job job = rows[k].job;
+        job.dest = fixture_path(rows[k].name);
+        s->watch = (bt_model_watch){.told = hear, .ctx = &h};
+        if (bt_convert(s, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_true(h.n >= (int)s->params.n && h.last == 1);
+        uint64_t all = 0;
+        for (size_t i = 0; i < s->params.n; i++) all += s->params.tensors[i].count;
+        assert_int_equal(s->watch.elems, all);
+        bt_text_release(&notes);
+        bt_model_file_close(s);
+    }
+}
+
 /* out of a GGUF file, whose rows have another order */
 static void a_file_becomes_the_folder(void **state) {
     (void)state;
@@ -230,6 +270,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_have_the_bytes_of_transformers),
         cmocka_unit_test(codes_have_the_bytes_of_latent_weights),
+        cmocka_unit_test(how_far_it_is_is_told_to_its_end),
         cmocka_unit_test(a_file_becomes_the_folder),
         cmocka_unit_test(shards_and_packed_codes_say_the_same),
         cmocka_unit_test(config_has_both_spellings),
