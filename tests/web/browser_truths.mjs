@@ -36,6 +36,10 @@ async function overview(page) {
   assert.equal(await tile("step"), nth(head.step));
   assert.equal(await shownStep(page), nth(head.step), "the tile and the curve count alike");
   assert.equal(await tile("goodput"), goodput());
+  await validation(page);
+  const small = (name) => page.locator(`[data-tile=${name}] small`).textContent();
+  assert.equal(await small("communication"), "overlap 50 %, newest steps");
+  assert.equal(await small("memory"), "largest rank, newest step");
   const table = await rows(page, "Loss");
   assert.equal(table[0][0], nth(head.step));
   const newest = meanLoss(Number(table[1][0]), head.step);
@@ -46,6 +50,17 @@ async function overview(page) {
   const back = page.waitForRequest((r) => /series/.test(r.url()) && !/x0=/.test(r.url()));
   await page.keyboard.press("z");
   await back;
+}
+
+/** The newest validation and the best, in the tile; a series of its own in the chart. */
+async function validation(page) {
+  const own = "FROM steps WHERE run = 'base' AND val_loss IS NOT NULL";
+  const newest = truth(`SELECT val_loss ${own} ORDER BY step DESC LIMIT 1`);
+  const best = truth(`SELECT min(val_loss) ${own}`);
+  const tile = page.locator("[data-tile=validation]");
+  assert.equal(await tile.locator("dd span").textContent(), newest.toFixed(4));
+  assert.equal(await tile.locator("small").textContent(), `best ${best.toFixed(4)}`);
+  assert.match(await figure(page, "Loss").locator(".readout").textContent(), /validation/);
 }
 
 /** Returns the first and the last step of the zoom. */

@@ -192,7 +192,18 @@ async function heatMaps(context, url) {
   const { height } = await map.locator("canvas.heat").boundingBox();
   assert(height >= 256 && height < 800 - 100, `${height} pixels for 256 ranks`);
   assert.match(await page.locator(".crowded").textContent(), /^node0: 3\.0 busy tasks/);
+  await linkNotMeasured(page, url);
   await page.close();
+}
+
+/** No figure is made up for a link that a busy machine hid. */
+async function linkNotMeasured(page, url) {
+  const sentence = (text) =>
+    figure(page, "Kinds of exchange").locator("figcaption", { hasText: text });
+  await page.goto(`${url}/#/run/many/comm`);
+  await sentence("dp could not be measured, the machine was busy").waitFor();
+  await page.goto(`${url}/#/run/failed/comm`);
+  await sentence("dp 20 µs and 76.3 MiB/s").waitFor();
 }
 
 async function settingsAreSearched(page, url) {

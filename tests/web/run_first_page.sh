@@ -1,6 +1,6 @@
 #!/bin/bash
 # The first page in a real browser: what happened to a run and the button that mends it, what a chart shows first, of how many steps its
-# readout tells, heat maps of even and of many ranks, the search over settings. Needs what run_browser.sh needs.
+# readout tells, heat maps of even and of many ranks, a link that could not be measured, the search over settings. Needs what run_browser.sh needs.
 # timeout: 240
 # labels: web browser mpi
 . "$(dirname "$0")/browser_lib.sh"
@@ -19,6 +19,8 @@ UPDATE step SET loss = loss + 90 WHERE step < 3 AND aid IN (SELECT a.id FROM att
 INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT id, last_us, 149, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed) <b id=hacked>' FROM run WHERE name = 'failed';
 INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 49, 'sample', 0, 'writes', '{"text":"the of of"}' FROM run WHERE name = 'failed';
 INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 99, 'sample', 0, 'writes', '{"prompt":"Now","text":"In the beginning <img src=x onerror=hacked=1>\nGod"}' FROM run WHERE name = 'failed';
+DELETE FROM fact WHERE key LIKE 'link.%' AND run = (SELECT id FROM run WHERE name = 'many');
+INSERT INTO fact SELECT id, 'link.dp.measured', 'no: the machine was busy', 0 FROM run WHERE name = 'many';
 UPDATE run_doc SET config = '{"optim.schedule":{"value":"range"}}' WHERE run = (SELECT id FROM run WHERE name = 'range');
 UPDATE step SET lr = 1e-6 * pow(1e6, step / 199.), loss = 5 - 2 / (1 + exp(-6 * (step / 199. - 0.5))) WHERE aid IN (SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'range');
 SQL

@@ -54,12 +54,12 @@ const tiles = [
   [
     "communication",
     (head) => percent(head.comm_overhead),
-    (head) => `overlap ${percent(head.overlap, 0)}, now`,
+    (head) => `overlap ${percent(head.overlap, 0)}, newest steps`,
   ],
   [
     "memory",
     (head) => (head.rss_mib === null ? dash : `${Math.round(head.rss_mib)} MiB`),
-    () => "largest rank, now",
+    () => "largest rank, newest step",
   ],
 ];
 
