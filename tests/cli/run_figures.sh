@@ -119,6 +119,25 @@ near "step time of top" "$(head_of step_p50_ms)" "$(row step_ms)" 0.002
 near communication "$(row comm_overhead)" "$(q "SELECT sum((r.comm_exposed_ms + r.wait_ms) / r.step_ms * s.step_ms) / sum(s.step_ms)
   FROM rank_steps r JOIN steps s USING (run, attempt, step) WHERE run='a'")" 0.001
 near "communication of top" "$(head_of comm_overhead)" "$(row comm_overhead)" 1e-6
+# MFU and overlap: of each step from the facts and the ranks' own times, of the run their medians
+median_of() { q "SELECT avg(v) FROM (SELECT $1 AS v, row_number() OVER (ORDER BY $1) AS at, count(*) OVER () AS n
+  FROM ($recent) WHERE $1 IS NOT NULL) WHERE at IN ((n + 1) / 2, n / 2 + 1)"; }
+fact() { q "SELECT value FROM facts WHERE run='a' AND key='$1'"; }
+if [ -n "$(fact peak_flops)" ]; then            # of the newest attempt
+    near "MFU of the steps" "$(q "SELECT max(abs(mfu - tokens_per_s * $(fact flop_token) / $(fact peak_flops)) / mfu) FROM steps
+      WHERE run='a' AND attempt = (SELECT max(attempt) FROM attempts WHERE run='a')")" 0 1e-6
+    near MFU "$(row mfu)" "$(median_of mfu)" 1e-9
+    near "MFU of top" "$(head_of mfu)" "$(row mfu)" 1e-6
+fi
+# of a transfer of some microseconds the rounded times give no share
+near "overlap of the steps" "$(q "SELECT max(abs(s.overlap - r.hidden)) FROM steps s JOIN (SELECT attempt, step, min(comm_busy_ms) AS least,
+  avg(max(0, 1 - comm_exposed_ms / comm_busy_ms)) AS hidden FROM rank_steps WHERE run='a' GROUP BY attempt, step) r USING (attempt, step)
+  WHERE s.run='a' AND r.least > 0.1")" 0 0.02
+near "overlap of top" "$(head_of overlap)" "$(median_of overlap)" 1e-6
+near "the newest loss" "$(row loss)" "$(q "SELECT loss FROM steps WHERE run='a' ORDER BY step DESC LIMIT 1")" 1e-9
+near "the best validation loss" "$(row best_val)" "$(q "SELECT min(val_loss) FROM steps WHERE run='a'")" 1e-9
+near "what was sent" "$(row bytes_wire)" "$(q "SELECT sum(bytes_wire) FROM all_steps WHERE run='a'")" 1
+near "peak memory" "$(row rss_mib)" "$(q "SELECT max(rss_mib) FROM all_steps WHERE run='a'")" 0.001
 ok show a
 says "communication and wait $(percent "$(row comm_overhead)")"
 says "(all 120 steps)"

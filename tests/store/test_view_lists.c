@@ -233,6 +233,39 @@ static void what_is_shown_has_no_escapes(void **state) {
     bt_writer_close(w);
 }
 
+/* the link's rate under these facts of a run */
+static double rate_under(const char *path, const char *run, const char *sql) {
+    bt_db *db = NULL;
+    sqlite3 *w = NULL;
+    bt_synth s = bt_synth_default(run);
+    OK(bt_synth_make(path, &s, err));
+    assert_int_equal(sqlite3_open(path, &w), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(w, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(w);
+    bt_view *v = open_view(path, &db);
+    bt_view_ask a = ask_all(run);
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->comm.n_links, 1);
+    assert_string_equal(v->comm.link[0].axis, "dp");
+    const double rate = v->comm.link[0].bytes_per_s;
+    bt_view_close(v);
+    bt_db_close(db);
+    return rate;
+}
+
+/* a machine that was busy: no rate, nor one that no link has */
+static void a_link_that_was_not_measured_has_no_rate(void **state) {
+    const bt_tmp *t = *state;
+    NEAR(rate_under(t->db, "told", "SELECT 1"), 8e7);
+    assert_true(isnan(rate_under(t->db, "busy",
+                                 "DELETE FROM fact WHERE key LIKE 'link.%'; INSERT INTO fact "
+                                 "SELECT id, 'link.dp.measured', 'no: the machine was busy', 0 "
+                                 "FROM run")));
+    assert_true(isnan(rate_under(t->db, "old",
+                                 "UPDATE fact SET value = '4.15e18' WHERE key = "
+                                 "'link.dp.bytes_per_s'")));
+}
+
 static void exchanges_are_means_of_the_ranks(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -523,6 +556,7 @@ int main(void) {
         T(a_hub_shows_its_islands),
         T(distributions_of_a_tensor),
         T(another_run_of_the_same_name),
+        T(a_link_that_was_not_measured_has_no_rate),
         T(exchanges_are_means_of_the_ranks),
         T(nothing_yet_and_nobody_there),
         T(what_is_shown_has_no_escapes),

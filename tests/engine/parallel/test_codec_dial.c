@@ -102,6 +102,11 @@ static void a_network_that_recovers_gets_fp32_again(void **state) {
     assert_int_equal(turn(&d, &l, at, 2, &slow), 2);
     assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* in a row */
     assert_int_equal(turn(&d, &l, at, 2, &fast), 0);
+    /* right after it went up two are enough, too */
+    d = (bt_codec_dial){0};
+    assert_int_equal(turn(&d, &l, 0, 2, &slow), 2);
+    assert_int_equal(turn(&d, &l, 2, 2, &fast), 2);
+    assert_int_equal(turn(&d, &l, 2, 2, &fast), 0);
 }
 
 /* ---- a machine that other work keeps busy ---------------------------------------------------- */

@@ -81,6 +81,16 @@ static void values_that_are_not_recorded_say_nothing(void **state) {
     assert_string_equal(bt_text_str(&heard), "loss > 1: it is - at step 7\n");
 }
 
+/* tokens are the first metric: what lies behind the last rule is none of it */
+static void no_rule_but_the_listed_ones_tells(void **state) {
+    (void)state;
+    bt_alert_rules r = rules_of("tokens > 1000");
+    for (int i = 1; i < 10; i++) bt_alert_value(&r, BT_MS_TOKENS, 100 * i, i);
+    assert_string_equal(bt_text_str(&heard), "");
+    bt_alert_value(&r, BT_MS_TOKENS, 1001, 10);
+    assert_non_null(strstr(bt_text_str(&heard), "tokens > 1000: it is "));
+}
+
 static void a_smallest_value_begins_the_count_again(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("val_loss not better for 2");
@@ -117,6 +127,7 @@ int main(void) {
         cmocka_unit_test(bad_rules_are_named),
         cmocka_unit_test(a_limit_tells_once_until_it_did_not_hold),
         cmocka_unit_test(values_that_are_not_recorded_say_nothing),
+        cmocka_unit_test(no_rule_but_the_listed_ones_tells),
         cmocka_unit_test(a_smallest_value_begins_the_count_again),
         cmocka_unit_test(disk_and_happenings),
     };

@@ -176,6 +176,23 @@ static void without_colour_no_band_is_drawn(void **state) {
     bt_db_close(db);
 }
 
+/* no figure is made up for a link that a busy machine hid */
+static void a_link_is_told_or_is_said_not_to_be_known(void **state) {
+    bt_synth s = bt_synth_default("links");
+    const int comm = bt_top_screen_by_name("comm");
+    (void)state;
+    make("links", &s, "SELECT 1");
+    char *x = frame("links", comm, 160, 40, BT_DEPTH_MONO);
+    has(x, "dp link 20 us + 76.3 MiB/s");
+    free(x);
+    make("busy", &s,
+         "DELETE FROM fact WHERE key LIKE 'link.%'; INSERT INTO fact SELECT id, "
+         "'link.dp.measured', 'no: the machine was busy', 0 FROM run");
+    x = frame("links", comm, 160, 40, BT_DEPTH_MONO);
+    has(x, "dp link not measurable");
+    free(x);
+}
+
 static void system_lists_every_setting(void **state) {
     bt_synth s = bt_synth_default("fine");
     (void)state;
@@ -193,6 +210,7 @@ int main(void) {
         cmocka_unit_test(the_machine_is_named_before_a_rank),
         cmocka_unit_test(the_chart_shows_the_run),
         cmocka_unit_test(without_colour_no_band_is_drawn),
+        cmocka_unit_test(a_link_is_told_or_is_said_not_to_be_known),
         cmocka_unit_test(system_lists_every_setting),
     };
     return cmocka_run_group_tests(tests, make_store, drop_store);

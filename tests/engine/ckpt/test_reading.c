@@ -1,0 +1,94 @@
+/* test_reading.c - a file of a checkpoint read whole with a share of a processor, the zeros of its head, and folders
+ * whose names look like formats. */
+#include "tests/engine/ckpt/ckpt_world.h"
+
+#include <sys/stat.h>
+
+#include "engine/base/clock.h"
+#include "engine/ckpt/format.h"
+
+/* one tensor in one file; path: its checkpoint */
+static void save_elems(const char *dir, size_t elems, char *path) {
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    float *x = calloc(elems, sizeof *x);
+    assert_non_null(x);
+    const bt_ckpt_slice put = {"embed", "weight", elems, 0, elems, x, 0, 0, BT_CKPT_F32, false};
+    fill_meta(&meta, 1, 0);
+    const bt_ckpt_job job = {.dir = dir, .meta = &meta, .slices = &put, .n = 1, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    snprintf(path, PATH_MAX, "%s", saved.path);
+    bt_ckpt_meta_release(&meta);
+    free(x);
+}
+
+/* what may take a tenth of a processor sleeps nine tenths of its time */
+static void a_share_of_a_processor_is_kept(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX];
+    ckpt_manifest m = {0};
+    save_elems(s->dir, 1 << 20, path);
+    check_ok(ckpt_manifest_read(path, &m, &err), &err);
+    const ckpt_reading how = {.share = 0.1};
+    const int64_t wall_ns = bt_now_ns(), cpu_ns = bt_thread_cpu_ns();
+    check_ok(ckpt_file_read_whole(path, &m.files[0], m.generation, m.meta.step, &how, &err), &err);
+    const int64_t used_ns = bt_thread_cpu_ns() - cpu_ns, took_ns = bt_now_ns() - wall_ns;
+    if (took_ns < 5 * used_ns)
+        fail_msg("%lld ns of a processor in %lld ns", (long long)used_ns, (long long)took_ns);
+    ckpt_manifest_release(&m);
+}
+
+/* what has no meaning yet is zero, so that it may have one later */
+static void reserved_bytes_are_zero(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], file[PATH_MAX + 64];
+    ckpt_manifest m = {0};
+    file_head head;
+    save_elems(s->dir, 100, path);
+    check_ok(ckpt_manifest_read(path, &m, &err), &err);
+    snprintf(file, sizeof file, "%s/%s", path, m.files[0].name);
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(&head, sizeof head, 1, f), 1);
+    fclose(f);
+    assert_memory_equal(head.magic, CKPT_FILE_MAGIC, sizeof head.magic);
+    assert_true(head.reserved == 0 && head.n_sections == 1 && head.file_bytes == m.files[0].bytes);
+    ckpt_manifest_release(&m);
+}
+
+static void a_folder_may_have_any_name(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char dir[PATH_MAX], path[PATH_MAX], found[PATH_MAX];
+    bt_ckpt_meta meta;
+    bt_text why;
+    snprintf(dir, sizeof dir, "%s/at 100%% %%d", s->dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    save_elems(dir, 100, path);
+    assert_non_null(strstr(path, "/at 100% %d/step-"));
+    bt_text_init(&why);
+    check_ok(bt_ckpt_find(bt_comm_world(), path, found, sizeof found, &meta, &why, &err), &err);
+    assert_string_equal(found, path);
+    bt_ckpt_meta_release(&meta);
+    bt_text_release(&why);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_share_of_a_processor_is_kept),
+        TEST(reserved_bytes_are_zero),
+        TEST(a_folder_may_have_any_name),
+    };
+    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return rc;
+}

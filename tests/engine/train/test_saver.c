@@ -1,0 +1,216 @@
+/* test_saver.c - checkpoints as the record tells them; the newest is read again when it has lain for a while, seldom; a
+ * run goes on from its state in memory, not with other data. */
+#include <math.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/ckpt/memory_state.h"
+#include "engine/train/saver.h"
+#include "tests/tiny_run.h"
+
+enum { STEPS = 10 };
+static const int64_t S = 1000000000;
+
+static char dir[64], out_path[128], text_path[128], shared[64], home[1024];
+static fake_sink straight, first, second;
+
+static int make_dirs(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/bt-saver-XXXXXX");
+    strcpy(shared, "/dev/shm/bt-saver-XXXXXX");
+    if (!mkdtemp(dir) || !mkdtemp(shared) || !getcwd(home, sizeof home)) return 1;
+    snprintf(out_path, sizeof out_path, "%s/out", dir);
+    snprintf(text_path, sizeof text_path, "%s/text.txt", dir);
+    FILE *f = fopen(text_path, "w");
+    if (!f) return 1;
+    for (int i = 0; i < 1500; i++) fprintf(f, "line %d is not line %d.\n", i, i * i);
+    return fclose(f);
+}
+
+static int remove_dirs(void **state) {
+    char command[200];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s' '%s'", dir, shared);
+    return system(command);
+}
+
+static double number_in(const char *body, const char *key) {
+    const char *at = strstr(body, key);
+    return at ? strtod(at + strlen(key), NULL) : NAN;
+}
+
+/* the time of a checkpoint is the same in its row and in its event, also in a folder of one letter */
+static void the_record_has_the_time_of_the_event(void **state) {
+    bt_run_cfg cfg;
+    (void)state;
+    TINY(&cfg, "--out", "o", "--ckpt-every", "4", "--set", "ckpt.async=false", "--set",
+         "ckpt.memory=off");
+    assert_int_equal(chdir(dir), 0);
+    tiny_run(&cfg, &first, NULL, "");
+    assert_int_equal(chdir(home), 0);
+    assert_int_equal(first.n_checkpoints, 2);
+    size_t last = 0;
+    for (size_t i = 0; i < first.n_events; i++)
+        if (strcmp(first.events[i].kind, "checkpoint") == 0) last = i;
+    const double took_us = 1e3 * number_in(first.events[last].body, "\"took_ms\":");
+    assert_true(first.last_checkpoint.took_us > 0);
+    assert_true(fabs(took_us - (double)first.last_checkpoint.took_us) <= 1);
+}
+
+/* ---- read again ------------------------------------------------------------------------------- */
+
+/* until it has been read; when the last look began, in nanoseconds */
+static int64_t read_to_its_end(bt_saver *s) {
+    int64_t began = bt_now_ns();
+    for (int i = 0; i < 30000 && s->check; i++) {
+        bt_sleep_ns(1000000);
+        began = bt_now_ns();
+        bt_saver_check(s, false);
+    }
+    assert_null(s->check);
+    return began;
+}
+
+static void the_newest_is_read_again_when_it_has_lain(void **state) {
+    bt_run_cfg cfg;
+    bt_err err = BT_ERR_INIT;
+    bt_telemetry t;
+    bt_progress at = {.step = 12};
+    (void)state;
+    TINY(&cfg, "--out", out_path, "--set", "ckpt.final=true", "--set", "ckpt.memory=off");
+    const bt_train_result made = tiny_run(&cfg, &first, NULL, "");
+    memset(&second, 0, offsetof(fake_sink, on_step));
+    const bt_sink sink = fake_sink_of(&second);
+    assert_int_equal(bt_telemetry_init(&t, bt_comm_world(), &sink, &err), BT_OK);
+    bt_saver s = {.cfg = &cfg,
+                  .world = bt_comm_world(),
+                  .telemetry = &t,
+                  .at = &at,
+                  .step = STEPS,
+                  .checked_step = -1};
+    snprintf(s.path, sizeof s.path, "%s", made.checkpoint);
+    s.saved_ns = bt_now_ns();
+    bt_saver_check(&s, false);
+    assert_null(s.check); /* one that is replaced soon is not worth it */
+    s.saved_ns -= 3600 * S;
+    s.next_check_ns = bt_now_ns() + 3600 * S;
+    bt_saver_check(&s, false);
+    assert_null(s.check); /* so soon after the one before neither */
+    s.next_check_ns = 0;
+    bt_saver_check(&s, false);
+    assert_non_null(s.check);
+    const int64_t began = read_to_its_end(&s);
+    assert_int_equal(second.n_events, 1);
+    assert_string_equal(second.events[0].kind, "ckpt_verified");
+    /* a hundredth of the time: the next one waits a hundred times as long as this one took */
+    const double read_ns = 1e6 * number_in(second.events[0].body, "\"read_ms\":");
+    assert_true(read_ns > 0 && (double)(s.next_check_ns - began) > 99 * read_ns);
+    assert_false(s.damaged || bt_saver_due(&s));
+    s.next_check_ns = 0;
+    bt_saver_check(&s, false);
+    assert_null(s.check); /* it was read */
+
+    /* gone from the disk: another one is due at once */
+    s.step = s.at->step = 13;
+    snprintf(s.path, sizeof s.path, "%s/none", dir);
+    bt_saver_check(&s, true); /* a run that waits does not look at the clock */
+    if (s.check) read_to_its_end(&s);
+    assert_int_equal(second.n_events, 2);
+    assert_string_equal(second.events[1].kind, "ckpt_damaged");
+    assert_true(s.damaged && bt_saver_due(&s));
+    bt_telemetry_release(&t);
+}
+
+/* ---- states in memory ------------------------------------------------------------------------- */
+
+static bt_code create(bt_trainer **t, const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir,
+                      bt_err *err) {
+    static bt_sink sink;
+    memset(f, 0, offsetof(fake_sink, on_step));
+    sink = fake_sink_of(f);
+    if (bt_kernels_select(cfg->isa, err) != BT_OK || bt_threads_init(1, err) != BT_OK)
+        fail_msg("%s", err->msg);
+    return bt_trainer_create(t,
+                             &(bt_trainer_setup){.cfg = cfg,
+                                                 .sink = &sink,
+                                                 .resume_dir = resume_dir,
+                                                 .memory_dir = shared,
+                                                 .attempt = 1},
+                             err);
+}
+
+static void train(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir) {
+    bt_err err = BT_ERR_INIT;
+    bt_trainer *t = NULL;
+    bt_train_result r;
+    if (create(&t, cfg, f, resume_dir, &err) != BT_OK || bt_trainer_run(t, &r, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    bt_trainer_destroy(t);
+    bt_threads_release();
+}
+
+static void refused(const bt_run_cfg *cfg, const char *says) {
+    bt_err err = BT_ERR_INIT;
+    bt_trainer *t = NULL;
+    bt_memory_id id;
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    assert_int_equal(create(&t, cfg, &second, shared, &err), BT_ARG);
+    assert_null(t);
+    if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
+    assert_false(
+        bt_memory_state_find(shared, &id, NULL)); /* the next attempt begins from the disk */
+    bt_threads_release();
+}
+
+/* a run on text, its other settings those of `more` */
+static bt_run_cfg on_text(const char *out, const char *stop_after, const char *more) {
+    bt_run_cfg cfg;
+    TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--stop-after", stop_after, "--set", more);
+    snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
+    return cfg;
+}
+
+static void interrupted(void) {
+    const bt_run_cfg cfg = on_text(out_path, "5", "ckpt.memory=auto");
+    train(&cfg, &first, "");
+    assert_int_equal(first.n_steps, 5);
+}
+
+static void a_run_goes_on_from_its_state_in_memory(void **state) {
+    bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=off");
+    bt_memory_id id;
+    (void)state;
+    cfg.out[0] = '\0';
+    train(&cfg, &straight, "");
+    assert_int_equal(straight.n_steps, STEPS);
+    interrupted();
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    assert_true(id.step >= 1 && id.step <= 5);
+    cfg = on_text(out_path, "0", "ckpt.memory=auto");
+    train(&cfg, &second, shared);
+    assert_int_equal(second.n_steps, STEPS - id.step);
+    for (size_t i = 0; i < second.n_steps; i++)
+        if (second.steps[i].v[BT_MS_LOSS] != straight.steps[(size_t)id.step + i].v[BT_MS_LOSS])
+            fail_msg("step %d has another loss", (int)second.steps[i].step);
+}
+
+static void a_state_in_memory_of_another_run_is_refused(void **state) {
+    (void)state;
+    interrupted();
+    bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=auto");
+    memcpy(cfg.data, "synth:chain", sizeof "synth:chain");
+    refused(&cfg, "the data are not those of the checkpoint");
+    interrupted();
+    cfg = on_text(out_path, "0", "model.d_ff=128");
+    refused(&cfg, "the state in memory is of another model");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_record_has_the_time_of_the_event),
+        cmocka_unit_test(the_newest_is_read_again_when_it_has_lain),
+        cmocka_unit_test(a_run_goes_on_from_its_state_in_memory),
+        cmocka_unit_test(a_state_in_memory_of_another_run_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_dirs, remove_dirs);
+}
