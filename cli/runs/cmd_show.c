@@ -201,7 +201,7 @@ static bool head_row(void *ctx, const bt_row *row) {
                bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
                bt_cli_num(row, "best_val_step") + 1);
     fputc('\n', stdout);
-    print_figures(s, row, BT_SPAN_RECENT, "now");
+    print_figures(s, row, BT_SPAN_RECENT, "lately");
     print_figures(s, row, BT_SPAN_RUN, "whole run");
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 60);
     if (spark[0]) printf("  loss      %s\n", spark);

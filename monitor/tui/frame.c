@@ -125,7 +125,7 @@ static void run_items(const bt_top *t, items *l) {
         add(l, 1, BT_C_ACCENT, "", b);
     }
     add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, h->elapsed_s < 10 ? 10 : h->elapsed_s));
-    if (!isnan(h->eta_s) && h->state != BT_STATE_PAUSED) {
+    if (!isnan(h->eta_s)) {
         int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));
         if (h->eta_err_s >= 10)
             snprintf(b + n, sizeof b - (size_t)n, " ±%s",

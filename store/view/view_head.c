@@ -262,11 +262,11 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
     h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
 }
 
-/* time left: remaining steps x recent wall time a step; the error is what the means of eight parts
+/* time left of a run that trains: remaining steps x recent wall time a step; the error is what the means of eight parts
  * of the tail disagree by */
 static void time_left(bt_view_head *h, const tail *t) {
     h->eta_s = h->eta_err_s = NAN;
-    if (!h->live || h->steps_total <= 0 || t->n < 4 || h->state == BT_STATE_STALE) return;
+    if (h->state != BT_STATE_RUNNING || h->steps_total <= 0 || t->n < 4) return;
     const bt_tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
     double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step),
            left = (double)(h->steps_total - 1 - b->step);

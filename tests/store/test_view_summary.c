@@ -244,6 +244,37 @@ static void paused_and_stopped_runs_go_on_by_command(void **state) {
     assert_true(x.resumes);
 }
 
+/* time is left of a run that trains alone: one that waits may wait for ever */
+static void time_is_left_of_a_run_that_trains(void **state) {
+    const bt_tmp *t = *state;
+    static const struct {
+        const char *sql;
+        double after_s;
+        bool left;
+    } rows[] = {{"SELECT 1", 1, true},
+                {"SELECT 1", 190, false}, /* stalled */
+                {"INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
+                 "'paused', 0, 'paused' FROM run",
+                 1, false},
+                {"UPDATE attempt SET ended_us = (SELECT last_us FROM run)", 1, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bt_db *db = NULL;
+        bt_view_ask a;
+        char path[96];
+        snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
+        const int64_t last_us = make(path, rows[i].sql);
+        bt_view *v = open_view(path, &db);
+        bt_view_ask_init(&a);
+        a.run = "s";
+        a.now_us = last_us + llround(rows[i].after_s * 1e6);
+        OK(bt_view_load(v, &a, err));
+        assert_int_equal(!isnan(v->head.eta_s), rows[i].left);
+        if (rows[i].left) NEAR(v->head.eta_s, 80 * 0.113);
+        bt_view_close(v);
+        bt_db_close(db);
+    }
+}
+
 /* a run that trains has no trouble; one that was started again says why */
 static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
     const bt_tmp *t = *state;
@@ -498,6 +529,7 @@ int main(void) {
         TEST(each_kind_of_failure_has_its_remedy),
         TEST(a_run_that_never_made_a_step_says_so),
         TEST(paused_and_stopped_runs_go_on_by_command),
+        TEST(time_is_left_of_a_run_that_trains),
         TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
         TEST(chips_and_progress),
         TEST(few_parameters_are_told),

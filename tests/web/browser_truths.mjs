@@ -263,6 +263,7 @@ async function events(page) {
   assert.equal(await page.locator(".lanes .lost").count(), 1, "what was done again is shaded");
   assert.match(await caption("Timeline"), new RegExp(`^${count("events")} events`));
   assert.match(await caption("Goodput"), new RegExp(`^Goodput ${goodput()}`));
+  assert.match(await caption("Goodput"), /its ranks trained again after 4(\.0)? s on average\.$/);
   assert.equal(await rowsOf("Attempts"), 2);
   assert.equal(await rowsOf("Checkpoints"), count("checkpoints"));
   assert.match(

@@ -137,8 +137,14 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     else
         bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
     if (col[1].h > 0 && col[1].w > 0) {
+        const bt_view_head *h = &t->view->head;
+        const bool past = t->at_step >= 0 && t->at_step < h->newest_step;
         bt_canvas_rule(&t->canvas, (bt_rect){col[1].x, col[1].y, col[1].w, 1},
-                       (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, "now", "");
+                       (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD},
+                       past      ? "then"
+                       : h->live ? "now"
+                                 : "at the end",
+                       "");
         sparks(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});
     }
     if (row[STEP].h > 0) bt_step_bar(t, row[STEP]);

@@ -25,6 +25,8 @@ static void time_goes_back_and_forth(void **state) {
     shows("~" HOME END "~", "step 200/200");
     shows("~:step 61\r~", "step 61/200");
     shows("~:step 61\r~", "in the past");
+    shows("~:step 61\r~", "then ─");
+    shows("~:step 61\r~" ESC "~", "at the end ─");
     shows("~:step 61\r~" ESC "~", "step 200/200");
     shows("~:step x\r~", "'x' is not a step");
     /* a twentieth of five seconds: two steps */

@@ -20,14 +20,19 @@ function bigBar(parts) {
   return box;
 }
 
-/** How often the run failed, and how long until it went on. */
-function recovery({ head, info }) {
-  const gap = (attempt, i) => attempt.started_s - (info.attempts[i].ended_s ?? attempt.started_s);
-  const gaps = info.attempts.slice(1).map(gap);
-  if (!gaps.length) return "";
+/** How often the run was started again, and how long its ranks took each time until they trained. */
+function recovery({ head, info, events }) {
+  const again = info.attempts.slice(1);
+  if (!again.length) return "";
+  const every = seconds(head.elapsed_s / again.length);
+  const resumed = events.rows.filter(({ kind }) => kind === "resumed");
+  const times = resumed.map((event) => head.started_s + event.time_s);
+  const gap = ({ started_s: started }, i) =>
+    times.find((time) => time >= started) - (info.attempts[i].ended_s ?? started);
+  const gaps = again.map(gap).filter(Number.isFinite);
   const mean = gaps.reduce((a, b) => a + b, 0) / gaps.length;
-  const every = seconds(head.elapsed_s / gaps.length);
-  return ` One restart every ${every}; going on took ${seconds(mean)} on average.`;
+  const took = gaps.length ? `; its ranks trained again after ${seconds(mean)} on average` : "";
+  return ` One restart every ${every}${took}.`;
 }
 
 function sentence(data) {

@@ -25,7 +25,7 @@ import { showPage } from "./page.js";
 function progress(head) {
   if (!(head.steps_total > head.newest_step)) return "";
   const done = percent(Math.floor(100 * head.progress + 1e-9) / 100, 0);
-  const left = head.live && head.eta_s !== null ? `, ${roughly(head.eta_s)} left` : "";
+  const left = head.eta_s !== null ? `, ${roughly(head.eta_s)} left` : "";
   return `of ${count(head.steps_total)}, ${done}${left}`;
 }
 
