@@ -4,7 +4,11 @@
 A mutant is compiled alone, with its file's own command and without debugging information. One whose object equals that of the
 unchanged file, or that of an earlier mutant, does the same by proof and is passed over. The object is then linked before the
 libraries into each test program in turn, so neither the tree nor the build folder is touched, and the first test that fails
-ends the matter. Unit tests look for leaks, too, as in a build of the preset asan. Tests of the row's first column come first; within a column those named like the file, then the quickest.
+ends the matter. Unit tests look for leaks, too, as in a build of the preset asan.
+
+A file's tests are those of its row in tests.txt; reach.py counts once which of them run which lines, and a mutant is asked of
+those that run its line, in the order of the columns, those named like the file first, then the quickest. A budget of seconds
+limits that: a survivor says how many slower tests were left out, and whether no test runs its line at all.
 """
 import argparse
 import json
@@ -21,6 +25,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from reach import Reach, counted
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -110,8 +116,8 @@ class Judge:
         name.mkdir(parents=True)
         return name
 
-    def run(self, test, program, folder, limit):
-        """Exit status of a test that uses `program`; None when it ran longer than `limit` seconds."""
+    def run(self, test, program, folder, limit, more={}):
+        """Exit status of a test that uses `program`; None when it ran longer than `limit` seconds. more: of the environment."""
         row = self.build.tests[test]
         own = str(self.build.program(test))
         command = [str(program) if word == own else word for word in row["command"]]
@@ -120,7 +126,7 @@ class Judge:
         env.update(BITRAIN=str(program) if own.endswith("/bitrain") else env.get("BITRAIN", ""), BT_MUTANT=mark)
         scratch = Path("/tmp") / f"{folder.name}"
         scratch.mkdir(exist_ok=True)
-        env["TMPDIR"] = str(scratch)
+        env.update(more, TMPDIR=str(scratch))
 
         def limits():
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
@@ -189,7 +195,7 @@ class Judge:
         return known["leaks"]
 
     def order(self, file, tiers, object_file):
-        """The tests that judge a file, in the order in which they are run."""
+        """The tests of a file, in the order in which they are run."""
         words = set(re.split(r"[_.]", Path(file).stem))
         ordered = []
         for tier in tiers:
@@ -205,6 +211,22 @@ class Judge:
             near = lambda t: -len(words & set(re.split(r"[_.]", t)))
             ordered += [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
         return ordered
+
+    def linked(self, test, own_object, folder, more=()):
+        """The program of a test with folder/mutant.o in the place of an object, made once in this folder; None: it does not link."""
+        program = self.build.program(test)
+        mutated = folder / program.name
+        if mutated.exists():
+            return mutated
+        words = list(self.build.link(program.name))
+        at = words.index("-o")
+        words[at + 1] = str(mutated)
+        if own_object in words:
+            words[words.index(own_object)] = str(folder / "mutant.o")
+        else:
+            words.insert(at + 2, str(folder / "mutant.o"))
+        words += more
+        return mutated if subprocess.run(words, cwd=self.build.folder, capture_output=True).returncode == 0 else None
 
 
 def candidates(file, seed):
@@ -257,51 +279,76 @@ def main():
     args.add_argument("-s", default="1")
     args.add_argument("-j", type=int, default=1)
     args.add_argument("-t", type=int, default=99)
+    args.add_argument("-b", type=float, default=120)
+    args.add_argument("-r", type=Path)
     args.add_argument("-v", action="store_true")
-    args.add_argument("paths", nargs="+")
+    args.add_argument("paths", nargs="*")
     o = args.parse_args()
     work = Path(os.environ["BT_MUTATION"])
     build = Build(Path(os.environ["BT_BIN"]))
     judge = Judge(build, work)
     rows = [line.split() for line in (HERE / "tests.txt").read_text().splitlines() if line.strip() and line[0] != "#"]
     equivalent = {" | ".join(line.split(" | ")[:2]) for line in (HERE / "equivalent.txt").read_text().splitlines() if " | " in line}
+    reach = Reach(work / "reach.json")
+    again = set()
+    if o.r:
+        for line in o.r.read_text().splitlines():
+            told = re.match(r"SURVIVED (\S+?):\d+: (.*?)  ->  (.*?)(?:   \[.*\])?$", line)
+            if told:
+                again.add(told.groups())
+        o.paths = sorted({file for file, _, _ in again})
+        o.n = 1 << 30
     files = []
     for path in o.paths:
         path = os.path.relpath(ROOT / path, ROOT)
         files += sample_files(path, o.f, o.s) if (ROOT / path).is_dir() else [path]
     totals = {}
 
-    def compile_to(file, text, folder):
+    def compile_to(file, text, folder, more=()):
         source, result = folder / Path(file).name, folder / "mutant.o"
         source.write_text(text)
         words = list(build.compile[str(ROOT / file)])
         words[words.index("-o") + 1], words[-1] = str(result), str(source)
-        made = subprocess.run([w for w in words if w != "-g"] + ["-g0"], cwd=build.folder, stdout=subprocess.DEVNULL,
+        made = subprocess.run([w for w in words if w != "-g"] + ["-g0", *more], cwd=build.folder, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
         return result.read_bytes() if made.returncode == 0 else None
 
     def judge_mutant(file, tests, folder):
+        """(the test that killed it, how many tests were left out); (None, ...) for a survivor."""
         command = build.compile[str(ROOT / file)]
         own_object = command[command.index("-o") + 1]
+        spent = asked = 0
         for test in tests:
-            program = build.program(test)
-            mutated = folder / program.name
-            if not mutated.exists():
-                words = list(build.link(program.name))
-                at = words.index("-o")
-                words[at + 1] = str(mutated)
-                if own_object in words:
-                    words[words.index(own_object)] = str(folder / "mutant.o")
-                else:
-                    words.insert(at + 2, str(folder / "mutant.o"))
-                words += LEAKS if judge.sees_leaks(test) else []
-                linked = subprocess.run(words, cwd=build.folder, capture_output=True, text=True)
-                if linked.returncode:
-                    return "does not link"
-            status = judge.run(test, mutated, folder, 20 + 5 * judge.seconds(test))
+            seconds = judge.seconds(test)
+            if seconds is None:
+                continue
+            if asked and spent + seconds > o.b:
+                return None, len(tests) - asked
+            spent, asked = spent + seconds, asked + 1
+            mutated = judge.linked(test, own_object, folder, LEAKS if judge.sees_leaks(test) else ())
+            if not mutated:
+                return "does not link", 0
+            status = judge.run(test, mutated, folder, 20 + 5 * seconds)
             if status not in (0, SKIPPED):
-                return f"{test}{' (time)' if status is None else ''}"
-        return None
+                return f"{test}{' (time)' if status is None else ''}", 0
+        return None, 0
+
+    def count(file, text, tests, own_object):
+        """Runs the tests that were not counted yet with the file alone instrumented."""
+        folder = judge.folder()
+        compiled = compile_to(file, text, folder, ["--coverage"])
+        for test in tests:
+            stamp = build.program(test).stat().st_mtime
+            if compiled is None or reach.knows(file, text, test, stamp):
+                continue
+            prefix = folder / "counted"
+            shutil.rmtree(prefix, ignore_errors=True)
+            prefix.mkdir()
+            program = judge.linked(test, own_object, folder, ["--coverage"])
+            if program:
+                judge.run(test, program, folder, 20 + 5 * judge.seconds(test), {"GCOV_PREFIX": str(prefix)})
+                reach.add(file, text, test, stamp, counted(folder / "mutant.gcno", prefix, Path(file)))
+        shutil.rmtree(folder)
 
     for file in files:
         row = next((r for r in rows if file.startswith(r[0])), None)
@@ -317,9 +364,16 @@ def main():
         if not tests:
             print(f"{file}: none of the tests in its row uses it")
             continue
+        plain = (ROOT / file).read_text()
+        count(file, plain, [t for t in tests if judge.seconds(t) <= o.b], object_file)
+
+        def tests_of(line):
+            running = reach.tests(file, plain, line)
+            return [t for t in tests if t in running or judge.seconds(t) > o.b]
+
         folder = judge.folder()
-        objects = {compile_to(file, (ROOT / file).read_text(), folder)}
-        if judge_mutant(file, tests[:1], folder):
+        objects = {compile_to(file, plain, folder)}
+        if judge_mutant(file, tests[:1], folder)[0]:
             sys.exit(f"{file}: {tests[0]} fails with the unchanged file linked as mutants are: nothing can be judged")
         shutil.rmtree(folder)
         same = broken = 0
@@ -327,6 +381,8 @@ def main():
         for number, old, new, text in candidates(file, o.s):
             if len(drawn) == o.n:
                 break
+            if o.r and (file, squeeze(old), squeeze(new)) not in again:
+                continue
             folder = judge.folder()
             made = compile_to(file, text, folder)
             if made is None or made in objects:
@@ -338,7 +394,8 @@ def main():
         killed = known = survived = 0
         begin = time.monotonic()
         with ThreadPoolExecutor(o.j) as pool:
-            for (number, old, new, folder), by in zip(drawn, pool.map(lambda d: judge_mutant(file, tests, d[3]), drawn)):
+            judged = pool.map(lambda d: judge_mutant(file, tests_of(d[0]), d[3]), drawn)
+            for (number, old, new, folder), (by, left_out) in zip(drawn, judged):
                 shutil.rmtree(folder)
                 if by:
                     killed += 1
@@ -347,8 +404,10 @@ def main():
                 else:
                     survived += 1
                 verdict = f"killed by {by}" if by else "known" if f"{file} | {new}" in equivalent else "SURVIVED"
+                why = "" if by else "   [no test runs this line]" if not tests_of(number) else (
+                    f"   [{left_out} slower tests were not asked]" if left_out else "")
                 if verdict == "SURVIVED" or o.v:
-                    print(f"{verdict} {file}:{number}: {old}  ->  {new}", flush=True)
+                    print(f"{verdict} {file}:{number}: {old}  ->  {new}{why}", flush=True)
         print(f"{file}: {killed} of {killed + survived} killed, {known} known to be equivalent; passed over: {same} with the same object, "
               f"{broken} that do not compile; {len(tests)} tests, {time.monotonic() - begin:.0f} s", flush=True)
         sums = totals.setdefault(row[0], [0, 0, 0])
@@ -360,4 +419,5 @@ def main():
     return 1 if any(t[1] for t in totals.values()) else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Which tests run which lines of a file, counted by gcov: the file alone is compiled with --coverage, linked before the libraries
+into each test program, and the test is run once. What was counted is kept as long as the file and the test program stay the same.
+
+A process that a signal ends counts nothing: a line that only such processes run counts as one that no test runs.
+"""
+import hashlib
+import json
+import subprocess
+import threading
+
+
+def ranges(lines):
+    """{1, 2, 3, 7} -> "1-3,7"."""
+    out = []
+    for line in sorted(lines):
+        if out and out[-1][1] == line - 1:
+            out[-1][1] = line
+        else:
+            out.append([line, line])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in out)
+
+
+def lines_of(text):
+    """"1-3,7" -> {1, 2, 3, 7}."""
+    found = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def counted(notes, prefix, source):
+    """The instrumented lines of the source, its functions, and the lines that ran; notes: its .gcno."""
+    known, functions, ran = set(), set(), set()
+    for data in prefix.rglob("*.gcda"):
+        data.with_suffix(".gcno").symlink_to(notes)
+        out = subprocess.run(["gcov", "--json-format", "--stdout", str(data)], cwd=prefix, capture_output=True, text=True)
+        for told in map(json.loads, out.stdout.splitlines()):
+            for row in told["files"]:
+                if not row["file"].endswith(source.name):
+                    continue
+                known.update(line["line_number"] for line in row["lines"])
+                ran.update(line["line_number"] for line in row["lines"] if line["count"] > 0)
+                functions.update((f["start_line"], f["end_line"]) for f in row["functions"])
+    return known, functions, ran
+
+
+class Reach:
+    def __init__(self, path):
+        self.path, self.lock = path, threading.Lock()
+        self.files = json.loads(path.read_text()) if path.exists() else {}
+
+    def row(self, file, text):
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        row = self.files.setdefault(file, {})
+        if row.get("hash") != digest:
+            row.clear()
+            row.update(hash=digest, lines="", functions=[], tests={})
+        return row
+
+    def knows(self, file, text, test, stamp):
+        return self.row(file, text)["tests"].get(test, {}).get("stamp") == stamp
+
+    def add(self, file, text, test, stamp, found):
+        lines, functions, ran = found
+        with self.lock:
+            row = self.row(file, text)
+            row["lines"] = ranges(lines_of(row["lines"]) | lines)
+            row["functions"] = sorted({tuple(f) for f in row["functions"]} | functions)
+            row["tests"][test] = {"stamp": stamp, "ran": ranges(ran)}
+            self.path.write_text(json.dumps(self.files))
+
+    def tests(self, file, text, line):
+        """The tests that run this line; of a line outside functions (a table, a macro): that run anything of the file."""
+        row = self.row(file, text)
+        lines = lines_of(row["lines"])
+        inside = [f for f in row["functions"] if f[0] <= line <= f[1]]
+        # a statement of several lines may be counted at its first one
+        at = line if line in lines else max((x for x in lines if inside and inside[0][0] <= x <= line), default=0)
+        return {t for t, x in row["tests"].items() if (at in lines_of(x["ran"]) if inside else x["ran"])}
