@@ -240,7 +240,7 @@ static void print_attempts(const autopsy *a) {
         bt_table_cellf(&t, "%d", at->number);
         bt_table_cell(&t, bt_cli_when(when, at->started_s));
         bt_table_cellf(&t, "%d", at->world_size);
-        bt_table_cellf(&t, "%lld", (long long)at->from_step);
+        bt_table_cellf(&t, "%lld", (long long)at->from_step + 1);
         if (at->last_step < 0)
             bt_table_cell(&t, "-");
         else

@@ -26,6 +26,7 @@ grep -qE "^  do +resume it: it goes on after the checkpoint of step [0-9]+" out 
 grep -qE "^  command  bitrain train --resume killed" out || fault "command: $(sed -n 4p out)"
 grep -qE "^  rank 1: .*, pid [0-9]+, last recorded step [0-9]+" out || fault "who: $(grep 'rank 1' out)"
 grep -qE "^  (rank [01] is|all ranks are|the rank is|[0-9]+ ranks) .*since" out || fault "places: $(cat out)"
+grep -qE "^ +0  .+ 2 +1 +[0-9]+  rank 1 was ended" out || fault "steps count from 1: $(grep -A1 'from step' out)"
 says "process rank 1"
 # the command it gives works
 $(sed -n 's/^  command  bitrain/timeout 60 "$BITRAIN"/p' out | sed "s,\"\$BITRAIN\",$BITRAIN,") --steps 2000 --stop-after 3 >o2 2>e2 || fault "the command it gives: $(tail -n 2 e2)"
