@@ -47,7 +47,10 @@ static void the_record_has_the_time_of_the_event(void **state) {
          "ckpt.memory=off");
     assert_int_equal(chdir(dir), 0);
     tiny_run(&cfg, &first, NULL, "");
+    TINY(&cfg, "--out", "o", "--steps", "2");
+    tiny_run(&cfg, &second, NULL, "");
     assert_int_equal(chdir(home), 0);
+    assert_non_null(fake_fact(&second, "ckpt.interval_s")); /* by the clock, told at the start */
     assert_int_equal(first.n_checkpoints, 2);
     size_t last = 0;
     for (size_t i = 0; i < first.n_events; i++)
