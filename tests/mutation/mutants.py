@@ -35,9 +35,10 @@ TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 SAYS = re.compile(r"\b(bt_fail|bt_fail_errno|bt_sql_fail|bt_log|bt_run_note|tell|note|say)\s*\(")
 SKIPPED = 77
 LEAKS = ["-fsanitize=leak"]
-# a loop that steps by one from 0 ends where it ended; two factors of a size change places
+# a loop that steps by one from 0 ends where it ended; two factors of a size, or two texts that are compared, change places
 SAME = ((re.compile(r"(for \(\w+ (\w+) = 0; \2) (?:<|!=) (\w[^;&|]*; \2\+\+\))"), r"\1 < \3"),
-        (re.compile(r"(calloc)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)"), lambda m: f"calloc({sorted((m[2], m[3]))})"))
+        (re.compile(r"(calloc)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)"), lambda m: f"calloc({sorted((m[2], m[3]))})"),
+        (re.compile(r"\bstrcmp\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)(?= [=!]= 0)"), lambda m: f"strcmp({sorted((m[1], m[2]))})"))
 
 
 def squeeze(text):

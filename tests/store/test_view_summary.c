@@ -275,6 +275,57 @@ static void time_is_left_of_a_run_that_trains(void **state) {
     }
 }
 
+static void has_json(const bt_view_head *h, const char *const *want) {
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_view_trouble_json(&h->trouble, &j);
+    bt_view_chips_json(h, &j);
+    bt_json_end(&j, '}');
+    for (; *want; want++)
+        if (!strstr(bt_text_str(&out), *want)) fail_msg("no %s in %s", *want, bt_text_str(&out));
+    bt_text_release(&out);
+}
+
+static void trouble_and_chips_as_json(void **state) {
+    const bt_tmp *t = *state;
+    static const char *const failed[] = {
+        "{\"trouble\":{\"level\":\"error\",\"what\":\"failed after step 120 of 200\",\"when_s\":17",
+        ",\"step\":119,\"why\":\"x\",\"advice\":\"resume it: ",
+        "\"command\":\"bitrain train --resume s --store ",
+        "\",\"verb\":null,\"resumes\":true},\"chips\":[{\"name\":\"model\",\"text\":\"3.14 M "
+        "parameters\"},",
+        "{\"name\":\"lr\",\"text\":\"0.002\"}]}",
+        NULL};
+    static const char *const fine[] = {"{\"trouble\":null,\"chips\":[{", NULL};
+    static const char *const paused[] = {"\"level\":\"info\",\"what\":\"paused",
+                                         "\"verb\":\"resume\"", NULL};
+    static const struct {
+        const char *sql, *const *want;
+    } rows[] = {{FAILURE("signal", "x"), failed},
+                {"SELECT 1", fine},
+                {"INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
+                 "'paused', 0, 'paused' FROM run",
+                 paused}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bt_db *db = NULL;
+        bt_view_ask a;
+        char path[96];
+        snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
+        const int64_t last_us = make(path, rows[i].sql);
+        bt_view *v = open_view(path, &db);
+        bt_view_ask_init(&a);
+        a.run = "s";
+        a.now_us = last_us + 1000000;
+        OK(bt_view_load(v, &a, err));
+        has_json(&v->head, rows[i].want);
+        bt_view_close(v);
+        bt_db_close(db);
+    }
+}
+
 /* a run that trains has no trouble; one that was started again says why */
 static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
     const bt_tmp *t = *state;
@@ -530,6 +581,7 @@ int main(void) {
         TEST(a_run_that_never_made_a_step_says_so),
         TEST(paused_and_stopped_runs_go_on_by_command),
         TEST(time_is_left_of_a_run_that_trains),
+        TEST(trouble_and_chips_as_json),
         TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
         TEST(chips_and_progress),
         TEST(few_parameters_are_told),
