@@ -1,9 +1,9 @@
 /* codec_dial.h - which of the run's codecs gradients travel by, from what their exchange has cost.
  *
  * A ladder holds the codecs that the run may use, the one that loses nothing first, each next one
- * with fewer bits. Training begins at the first. After every window of steps the dial is told,
- * of its least delayed step, the time that exchanges were in flight and the part that no compute hid,
- * and says which rung to use:
+ * with fewer bits. Training begins at the first. After its first step and then after every window of
+ * BT_DIAL_WINDOW steps the dial is told, of the window's least delayed step, the time that exchanges were in
+ * flight and the part that no compute hid, and says which rung to use:
  *
  *     exposed(c) = max(0, busy * bits(c) / bits(now) - room)
  *

@@ -176,21 +176,26 @@ static double bits_a_way(const bt_trainer *t, const bt_codec *c) {
 
 /* ---- the dial -------------------------------------------------------------------------------- */
 
-static void tell_dial(bt_trainer *t, int from, double exposed, double share) {
+static void tell_dial(bt_trainer *t, int from, const bt_dial_window *w, double share) {
     const bt_codec_choice *c = &t->codec;
     const bt_codec *to = c->ladder.at[c->at];
-    char body[240], why[120];
+    const double exposed = w->exposed_s / w->step_s;
+    char body[240], why[160], link[64] = "";
+    if (w->link_s > 0) snprintf(link, sizeof link, ", as the link takes %.3g s", w->link_s);
     if (c->dial.budget > 0)
         snprintf(why, sizeof why, "comm.budget is %s", t->cfg.comm_budget);
     else if (c->at > from)
-        snprintf(why, sizeof why, "exchanges hold steps up for %.1f %% of their time",
-                 100 * exposed);
+        snprintf(why, sizeof why, "exchanges hold steps up for %.1f %% of their time%s",
+                 100 * exposed, link);
     else
         snprintf(why, sizeof why, "the network is fast enough (%.1f %% of a step exposed, at most)",
                  100 * share);
-    snprintf(body, sizeof body,
-             "{\"codec\":\"%s\",\"before\":\"%s\",\"bits\":%.4g,\"exposed_frac\":%.4g}", to->name,
-             c->ladder.at[from]->name, bits_a_way(t, to), exposed);
+    snprintf(
+        body, sizeof body,
+        "{\"codec\":\"%s\",\"before\":\"%s\",\"bits\":%.4g,\"exposed_frac\":%.4g,\"link_s\":%.4g,"
+        "\"steps\":%lld}",
+        to->name, c->ladder.at[from]->name, bits_a_way(t, to), exposed,
+        w->link_s > 0 ? w->link_s : 0, (long long)w->steps);
     bt_telemetry_event(
         &t->telemetry, BT_EVENT_CODEC, t->at.step - 1, body,
         "%s: gradients travel as %s from the next step, %.4g bits each, before as %s", why,
@@ -264,7 +269,7 @@ static bt_code turn_dial(bt_trainer *t, bt_err *err) {
         return BT_OK;
     }
     c->told_of_delays = false;
-    tell_dial(t, before, w.exposed_s / w.step_s, share);
+    tell_dial(t, before, &w, share);
     return BT_OK;
 }
 
@@ -327,16 +332,17 @@ bt_code bt_codec_choice_step(bt_trainer *t, const bt_step_outcome *o, bt_err *er
     bt_codec_choice *c = &t->codec;
     const bool look = t->at.step % BT_DIAL_WINDOW == 0,
                was_cold = t->at.step == t->cfg.codec_warmup;
+    /* over a slow link a window of fp32 can take minutes, so the first is one step long */
+    const bool turn = c->dialled && (look || !c->turned);
     add_to_window(c, o->rank_values[BT_MR_STEP_TIME] / 1e3);
     steps_fall(t, o);
     if (look && o->applied && t->cfg.residual_cap > 0) {
         BT_TRY(look_at_residuals(t, o->loss_scale, err));
         tensors_fall(t);
     }
-    if (look) {
-        if (c->dialled) BT_TRY(turn_dial(t, err));
-        c->window = (bt_dial_window){0};
-    }
+    if (turn) BT_TRY(turn_dial(t, err));
+    if (turn || look) c->window = (bt_dial_window){0};
+    c->turned |= turn;
     if (!bt_trainer_codec_stale(t)) return BT_OK;
     if (was_cold && !c->dialled)
         bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC, t->at.step - 1, NULL,

@@ -22,6 +22,7 @@ typedef struct bt_codec_choice {
     int at, most;           /* the rung in use after the warm-up; the last that may be */
     bool dialled;           /* comm.budget is not off; else `at` is `most` */
     bt_codec_dial dial;
+    bool turned;           /* since this process began */
     bt_dial_window window; /* of this rank, so far */
     bt_reduce_times took;  /* by the step's exchange */
     /* exchanges held steps up, the link did not explain it, and an event said so */

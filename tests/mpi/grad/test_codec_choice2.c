@@ -34,13 +34,13 @@ static void a_wide_budget_changes_no_bit(void **state) {
     assert_string_equal(fake_fact(&together, "comm.budget"), "1000000Gbit");
 }
 
-/* The first window travels as fp32, then as what is left when nothing is narrow enough. */
+/* The first step travels as fp32, and the rest as what is left when nothing is narrow enough. */
 static void a_narrow_budget_takes_the_strongest(void **state) {
     (void)state;
     static const char *const narrow[] = {"--comm-budget", "0.001kbit", NULL};
     (void)layout_run(&together, narrow, NULL);
-    assert_true(same(&none, 0, &together, 0, BT_DIAL_WINDOW));
-    assert_false(same(&none, 0, &together, 0, LAYOUT_STEPS));
+    assert_true(same(&none, 0, &together, 0, 2));
+    assert_false(same(&none, 0, &together, 0, 3));
     assert_int_equal(count(&together, "codec", "gradients travel as int8"), 1);
     for (size_t i = 0; i < together.n_layers; i++) {
         const double bits = together.layers[i].v[BT_ML_GRAD_BITS],
