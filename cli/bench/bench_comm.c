@@ -53,6 +53,7 @@ typedef struct bench {
 
 typedef struct measured {
     bench *b;
+    void (*prepare)(void *ctx);              /* not timed; NULL: nothing */
     bt_code (*once)(void *ctx, bt_err *err); /* collective */
     void *ctx;
     double rounds; /* of messages between every two ranks, for the limit */
@@ -64,6 +65,7 @@ static bt_code time_it(const measured *m, row *r, bt_err *err) {
     double took[ROUNDS];
     bt_comm *c = m->b->mesh.dp;
     for (int i = -1; i < ROUNDS; i++) {
+        if (m->prepare) m->prepare(m->ctx);
         BT_TRY(bt_barrier(c, err));
         uint64_t wire = bt_comm_bytes_wire();
         int64_t start = bt_now_ns();
@@ -98,10 +100,9 @@ static bt_code exchange_once(void *ctx, bt_err *err) {
 }
 
 /* sums of rounds before it would grow: begins with the numbers again */
-static bt_code exchange_afresh(void *ctx, bt_err *err) {
-    exchange *e = ctx;
+static void begin_afresh(void *ctx) {
+    const exchange *e = ctx;
     memcpy(e->x, e->numbers, e->n * sizeof *e->x);
-    return exchange_once(ctx, err);
 }
 
 static bt_code measure_exchange(bench *b, const bt_codec *codec, const char *name, size_t bytes,
@@ -115,7 +116,7 @@ static bt_code measure_exchange(bench *b, const bt_codec *codec, const char *nam
         for (size_t i = 0; i < e.n; i++)
             b->numbers[i] = (float)((int)(bt_rng_u64(1, 2, i) % 61) - 30) * 0x1p-20f;
     BT_TRY(bt_reducer_create(&e.reducer, &cfg, err));
-    const measured m = {b, exchange_afresh, &e, 2 * ceil((double)bytes / (4 << 20))};
+    const measured m = {b, begin_afresh, exchange_once, &e, 2 * ceil((double)bytes / (4 << 20))};
     bt_code code = time_it(&m, r, err);
     bt_reducer_destroy(e.reducer);
     return code;
@@ -153,7 +154,7 @@ static bt_code measure_gather(bench *b, size_t elem, size_t bytes, bt_err *err) 
     *r = (row){.what = "gather", .codec = elem == 4 ? "fp32" : "bf16", .bytes = (double)bytes};
     const bt_gathered range = {{0, n}, b->x, elem};
     BT_TRY(bt_shard_all_gather_create(&g.pieces, &b->mesh, &shards, &range, 1, err));
-    const measured m = {b, gather_once, &g, 1};
+    const measured m = {b, NULL, gather_once, &g, 1};
     bt_code code = time_it(&m, r, err);
     bt_shard_all_gather_destroy(g.pieces);
     return code;
@@ -168,7 +169,8 @@ typedef struct flips {
 } flips;
 
 /* codes go from 1 to 0 and back, which no message of flips knows from others */
-static void change(flips *f) {
+static void change(void *ctx) {
+    flips *f = ctx;
     f->round++;
     for (size_t i = 0; i < 4 * f->bytes; i++)
         if (f->all || bt_rng_u64(3, f->round, i) % FLIP_EVERY == 0)
@@ -178,28 +180,6 @@ static void change(flips *f) {
 static bt_code flips_once(void *ctx, bt_err *err) {
     flips *f = ctx;
     return bt_flip_gather_run(f->gather, f->codes, err);
-}
-
-/* as time_it, but the changes between two gathers are not timed */
-static bt_code time_flips(bench *b, flips *f, row *r, bt_err *err) {
-    double took[ROUNDS];
-    bt_comm *c = b->mesh.dp;
-    for (int i = -1; i < ROUNDS; i++) {
-        change(f);
-        BT_TRY(bt_barrier(c, err));
-        uint64_t wire = bt_comm_bytes_wire();
-        int64_t start = bt_now_ns();
-        BT_TRY(flips_once(f, err));
-        double s = (double)(bt_now_ns() - start) / 1e9;
-        r->wire = (double)(bt_comm_bytes_wire() - wire);
-        BT_TRY(bt_all_reduce_f64(c, &s, 1, BT_MAX, err));
-        if (i >= 0) took[i] = s;
-    }
-    BT_TRY(bt_all_reduce_f64(c, &r->wire, 1, BT_MAX, err));
-    qsort(took, ROUNDS, sizeof *took, bt_bench_by_value);
-    r->s = took[ROUNDS / 2];
-    r->limit_s = bt_link_s(&b->link, 1, r->wire);
-    return BT_OK;
 }
 
 static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
@@ -212,7 +192,8 @@ static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
     bt_code code = of && f.codes ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for ternary codes");
     for (int s = 0; s < shards && of; s++) of[s] = f.bytes;
     if (code == BT_OK) code = bt_flip_gather_create(&f.gather, &b->mesh, of, err);
-    if (code == BT_OK) code = time_flips(b, &f, r, err);
+    const measured m = {b, change, flips_once, &f, 1};
+    if (code == BT_OK) code = time_it(&m, r, err);
     bt_flip_gather_destroy(f.gather);
     free(f.codes);
     free(of);

@@ -36,6 +36,8 @@ static void record_work(bt_trainer *t) {
     fact(t, "codec", "%s", bt_codec_at((bt_codec_id)t->cfg.codec)->name);
     fact(t, "comm.budget", "%s", t->cfg.comm_budget);
     fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
+    if (bt_comm_size(t->mesh.dp) > 1)
+        fact(t, "comm.on_host", "%s", bt_reducer_shares_memory(t->reducer) ? "memory" : "messages");
     fact(t, "steps_total", "%" PRId64, t->cfg.steps);
     fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
     fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);

@@ -16,6 +16,7 @@
 
 #include "engine/base/rng.h"
 #include "engine/base/small.h"
+#include "engine/base/testing/testing.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/exchange.h"
 #include "engine/parallel/grad/reducer.h"
@@ -97,10 +98,14 @@ static void end(setup *s) {
     bt_mesh_release(&s->mesh);
 }
 
+/* bytes that this rank sent in the last step; besides gradients, arrival times */
+static struct { uint64_t logical, wire; } of_step;
+
 /* One step's exchange; out: what this rank then holds of the sum, elsewhere zero. */
 static void step(setup *s, const job *j, float *out) {
     bt_reduce_times times;
     bt_err err = BT_ERR_INIT;
+    const uint64_t logical = bt_comm_bytes_logical(), wire = bt_comm_bytes_wire();
     memset(grads, 0, N * sizeof *grads);
     bt_reducer_begin(s->r);
     int64_t u = first_leaf(j, rank), last = first_leaf(j, rank + 1) - 1;
@@ -113,6 +118,8 @@ static void step(setup *s, const job *j, float *out) {
     for (size_t at = N; at > 0; at -= N / STRIPES / 2)
         bt_reducer_ready(s->r, at - N / STRIPES / 2, at);
     if (bt_reducer_finish(s->r, NULL, 0, &times, &err) != BT_OK) fail_msg("%s", err.msg);
+    of_step.logical = bt_comm_bytes_logical() - logical;
+    of_step.wire = bt_comm_bytes_wire() - wire;
     memset(out, 0, N * sizeof *out);
     for (size_t i = 0; i < s->shards.n_stripes; i++) {
         bt_range p = bt_shards_piece(&s->shards, i, j->shards > 1 ? s->mesh.me.dp_shard : 0);
@@ -233,6 +240,47 @@ static void hosts_change_no_bit(void **state) {
     }
 }
 
+static bool maps_memory_of_others(void) {
+    char line[512];
+    bool found = false;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) found |= strstr(line, "bitrain-gradients") != NULL;
+    assert_int_equal(fclose(f), 0);
+    return found;
+}
+
+/* Through messages, and through shared memory in one and in several pieces a part: the same bits, and the same
+ * bytes counted. Of several steps, as memory is used again. */
+static void shared_memory_changes_no_bit(void **state) {
+    (void)state;
+    static const char *const groups[] = {NULL, "4,2", "2,1,3"};
+    const size_t whole = bt_exchange_piece_bytes, sizes[] = {0, whole, 1088};
+    for (size_t k = 0; k < N_JOBS * 3; k++) {
+        const job j = job_at(k / 3, groups[k % 3]);
+        uint64_t bytes = 0;
+        const size_t ways = j.hosts ? 2 : 3; /* several hosts: no pieces */
+        for (size_t i = 0; i < ways; i++) {
+            setup s;
+            bt_testing_exchange_messages = i == 0;
+            bt_exchange_piece_bytes = i == 0 ? whole : sizes[i];
+            begin(&s, &j);
+            bool alone = j.hosts && host_of(j.hosts, rank) != host_of(j.hosts, (rank + 1) % size) &&
+                         host_of(j.hosts, rank) != host_of(j.hosts, (rank + size - 1) % size);
+            assert_int_equal(maps_memory_of_others(), i > 0 && !alone);
+            for (int again = 0; again < 2; again++) {
+                step(&s, &j, i ? several : one_host);
+                if (i == 0) bytes = of_step.wire;
+                assert_int_equal(of_step.wire, bytes);
+            }
+            end(&s);
+            if (i > 0) assert_memory_equal(one_host, several, N * sizeof *several);
+        }
+    }
+    bt_testing_exchange_messages = false;
+    bt_exchange_piece_bytes = whole;
+}
+
 /* the sum of all units in double precision, and the sum of their magnitudes */
 static void exact(const job *j, double *sum, double *magnitude) {
     memset(sum, 0, N * sizeof *sum);
@@ -283,12 +331,10 @@ static void bytes_between_hosts_fall(void **state) {
     job near = job_at(0, NULL), far = job_at(0, half);
     double crossing[2], sent[2];
     for (int i = 0; i < 2; i++) {
-        double before = (double)bt_comm_bytes_wire();
         bt_pairs_reset();
         exchange(i ? &far : &near, several);
+        sent[i] = (double)of_step.wire;
         crossing[i] = crossed(half);
-        /* besides, in both: arrival times, the clocks' offsets, agreement */
-        sent[i] = (double)bt_comm_bytes_wire() - before;
     }
     double whole = N * sizeof(float), nodes = nodes_within(0, k) + nodes_within(k, size);
     for (int d = 0; d <= size; d++) first[d] = d;
@@ -353,15 +399,12 @@ static void bf16_halves_what_travels_between_groups(void **state) {
         for (size_t h = 0; h < N_HOSTS; h++) {
             job fp32 = job_at(k, hosts[h]), bf16 = fp32;
             bf16.codec = bt_codec_at(BT_CODEC_BF16);
-            uint64_t logical[3] = {bt_comm_bytes_logical()}, wire[3] = {bt_comm_bytes_wire()};
             exchange(&fp32, several);
-            logical[1] = bt_comm_bytes_logical();
-            wire[1] = bt_comm_bytes_wire();
+            const uint64_t whole = of_step.logical;
+            assert_int_equal(of_step.wire, whole);
             bt_pairs_reset();
             bt_traffic_reset();
             exchange(&bf16, several);
-            logical[2] = bt_comm_bytes_logical();
-            wire[2] = bt_comm_bytes_wire();
             const bt_traffic *t = bt_traffic_get(
                 bf16.shards == 1 ? BT_COLL_ALL_REDUCE : BT_COLL_REDUCE_SCATTER, BT_AXIS_DP);
             double got = crossed(hosts[h]),
@@ -369,11 +412,9 @@ static void bf16_halves_what_travels_between_groups(void **state) {
             if (got != want)
                 fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, the formula says %.0f", k,
                          hosts[h], got, want);
-            assert_int_equal(logical[2] - logical[1], logical[1] - logical[0]);
-            assert_int_equal(wire[1] - wire[0], logical[1] - logical[0]);
+            assert_int_equal(of_step.logical, whole);
             /* all that was saved was saved by the exchange */
-            assert_int_equal((logical[2] - logical[1]) - (wire[2] - wire[1]),
-                             t->bytes_logical - t->bytes_wire);
+            assert_int_equal(of_step.logical - of_step.wire, t->bytes_logical - t->bytes_wire);
             /* every rank a group: nothing travels as fp32 */
             if (groups_of(hosts[h], first) == size || strcmp(hosts[h], "6") == 0)
                 assert_int_equal(t->bytes_logical, 2 * t->bytes_wire);
@@ -511,6 +552,7 @@ int main(void) {
     if (size != RANKS || !grads || !one_host || !several) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_change_no_bit),
+        cmocka_unit_test(shared_memory_changes_no_bit),
         cmocka_unit_test(sums_are_those_of_all_units),
         cmocka_unit_test(bytes_between_hosts_follow_the_formula),
         cmocka_unit_test(bytes_between_hosts_fall),

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool bt_testing_tp_messages;
+bool bt_testing_tp_messages, bt_testing_exchange_messages;
 
 double bt_testing_slowness(int rank) {
     const char *text = getenv("BITRAIN_TEST_SLOW");

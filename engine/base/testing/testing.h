@@ -35,5 +35,7 @@ void bt_testing_hang(int rank, int64_t step);
 const char *bt_testing_powercap(void);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
+/* the system refuses memory that ranks of one host share for gradients: they go in messages */
+extern bool bt_testing_exchange_messages;
 
 #endif

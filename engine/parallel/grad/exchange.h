@@ -1,7 +1,8 @@
 /* exchange.h - how a bucket of gradients becomes the sum of all ranks' buckets: every rank sends
  * each part of it to the rank that owns the part; owners add in the order of tree_sum.h; the result
  * stays with its owners (ZeRO) or goes back to all. Between hosts a part travels once for each host
- * group (exchange_route.h), encoded by a codec.
+ * group (exchange_route.h), encoded by a codec. Gradients that are not encoded go from rank to rank of a
+ * host through memory that all of them map, where the system lets them.
  *
  * The volume is a ring's, the order of the sum is ours (MPI's would follow its algorithm, and
  * change with the size of the world), and memory is bounded: BT_STRIPES_IN_FLIGHT buckets are on
@@ -43,6 +44,7 @@ typedef struct bt_exchange_cfg {
     bool discard;
 } bt_exchange_cfg;
 
+/* collective over mesh->world; not agreed on: a rank may fail alone */
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_exchange_destroy(bt_exchange *x); /* accepts NULL */
@@ -54,7 +56,17 @@ void bt_exchange_reset(bt_exchange *x);
 /* the arrays in which this rank's nodes lie */
 void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes);
 bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) BT_MUST_CHECK;
+/* ranks of this host exchange through memory, at least until what they add leaves it */
+bool bt_exchange_shares_memory(const bt_exchange *x);
+/* all buckets that were started are on their way or done */
+bool bt_exchange_has_room(const bt_exchange *x);
 /* buckets 0 .. done-1 have arrived */
 bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) BT_MUST_CHECK;
+/* the caller has nothing else to do: where nothing has moved for a while, and no message is on its way,
+ * sleeps until another rank may have come, for a millisecond at most */
+void bt_exchange_rest(const bt_exchange *x);
+/* of a part that ranks of one host exchange through memory at a time, at most: a piece is in a cache when the
+ * next rank reads it. Less in tests that must see several */
+extern size_t bt_exchange_piece_bytes;
 
 #endif

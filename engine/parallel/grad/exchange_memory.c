@@ -3,10 +3,13 @@
 #include <stdlib.h>
 
 #include "engine/base/small.h"
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/grad/exchange_internal.h"
 
-/* what a slot holds: parts from ranks of the host group, payloads that arrive and that leave */
-static size_t inside_parts(const bt_route *r) { return r->n_relayed * r->inside; }
+size_t bt_exchange_piece_bytes = 256 << 10;
+
+/* what a slot holds: pieces from ranks of the host group, payloads that arrive and that leave */
+static size_t inside_pieces(const bt_route *r) { return r->n_relayed * bt_exchange_host_places(r); }
 static size_t out_places(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
 }
@@ -34,20 +37,40 @@ static size_t scratch_parts(const bt_route *r, const bt_codec *codec) {
 /* messages of the round that has most */
 static size_t most_requests(const bt_route *r) {
     size_t n = (size_t)r->n, size = (size_t)(r->first[r->mine + 1] - r->first[r->mine]),
-           sum_in = inside_parts(r) + n * r->nodes[r->me].n,
+           sum_in = inside_pieces(r) + n * r->nodes[r->me].n,
            sum_out = r->across + r->n_relayed * r->sums[r->mine].n,
            back_in = n + r->n_relayed * (size - 1);
     return bt_max_size(bt_max_size(sum_in, sum_out), bt_max_size(2 * n, back_in));
 }
 
-static size_t slots_of(const int *hosts, int n) {
+static bool on_one_host(const int *hosts, int n) {
     for (int i = 1; i < n; i++)
-        if (hosts[i] != hosts[0]) return BT_EXCHANGE_SLOTS;
-    return BT_STRIPES_ON_HOST;
+        if (hosts[i] != hosts[0]) return false;
+    return true;
 }
 
-/* *slots: buckets on their way at a time */
-static bt_code make_route(bt_route *r, size_t *slots, const bt_exchange_plan *p, bt_err *err) {
+/* how buckets are cut into items, and how many items are on their way at a time */
+typedef struct cut {
+    size_t part, piece, pieces, slots;
+} cut;
+
+static cut cut_of(const bt_route *r, const bt_exchange_plan *p, bool one_host) {
+    enum { LINE_ELEMS = BT_ALIGN / sizeof(float) };
+    cut c = {.part = p->buckets->elems / (size_t)r->n, .pieces = 1};
+    if (r->n_host_groups == 1)
+        c.pieces = (c.part * sizeof(float) + bt_exchange_piece_bytes - 1) / bt_exchange_piece_bytes;
+    c.piece = (c.part + c.pieces * LINE_ELEMS - 1) / (c.pieces * LINE_ELEMS) * LINE_ELEMS;
+    c.slots = bt_min_size(BT_EXCHANGE_SLOTS,
+                          (one_host ? BT_STRIPES_ON_HOST : BT_STRIPES_IN_FLIGHT) * c.pieces);
+    return c;
+}
+
+/* gradients that are not encoded go through shared memory, where that is to be had */
+static bool may_share(const bt_exchange_plan *p) { return !p->form.codec->encode; }
+
+/* together: ranks of one host are one host group */
+static bt_code make_route(bt_route *r, cut *c, const bt_exchange_plan *p, bool together,
+                          bt_err *err) {
     bt_mesh_coord me = bt_mesh_coord_of(p->shape, p->rank);
     int n = p->shape->dp_replicate * p->shape->dp_shard, *hosts = calloc((size_t)n, sizeof *hosts);
     if (!hosts) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", n);
@@ -56,23 +79,24 @@ static bt_code make_route(bt_route *r, size_t *slots, const bt_exchange_plan *p,
                               .me = me.dp,
                               .shards = p->sharded ? p->shape->dp_shard : 1,
                               .hosts = hosts,
+                              .together = together,
                               .units = p->units,
                               .shares = p->shares};
-    *slots = slots_of(hosts, n);
     bt_code code = bt_route_init(r, &cfg, err);
+    if (code == BT_OK) *c = cut_of(r, p, on_one_host(hosts, n));
     free(hosts);
     return code;
 }
 
 size_t bt_exchange_staging(const bt_exchange_plan *p) {
     bt_route r;
-    size_t slots;
-    if (make_route(&r, &slots, p, NULL) != BT_OK) return 0;
-    size_t part = p->buckets->elems / (size_t)r.n,
-           payloads = r.across + out_places(&r, p->form.codec),
-           slot_bytes = inside_parts(&r) * part * sizeof(float) +
-                        payloads * place_bytes_of(p, part),
-           bytes = slots * slot_bytes + scratch_parts(&r, p->form.codec) * part * sizeof(float) +
+    cut c;
+    if (make_route(&r, &c, p, may_share(p), NULL) != BT_OK) return 0;
+    size_t payloads = r.across + out_places(&r, p->form.codec),
+           slot_bytes = inside_pieces(&r) * c.piece * sizeof(float) +
+                        payloads * place_bytes_of(p, c.part),
+           bytes = c.slots * slot_bytes +
+                   scratch_parts(&r, p->form.codec) * c.part * sizeof(float) +
                    p->buckets->total * p->form.codec->state_bytes;
     bt_route_release(&r);
     return bytes;
@@ -84,7 +108,8 @@ static bt_code take_arrays(bt_exchange *x, bt_err *err) {
         state_bytes = x->cfg.state ? 0 : x->codec->state_bytes;
     bt_arena_plan(&x->arena, "gradient staging");
     for (size_t i = 0; i < x->n_slots; i++) {
-        inside[i] = bt_arena_reserve(&x->arena, inside_parts(r) * x->part, sizeof(float));
+        inside[i] = bt_arena_reserve(&x->arena, x->host.memory.at ? 0 : inside_pieces(r) * x->piece,
+                                     sizeof(float));
         in[i] = bt_arena_reserve(&x->arena, r->across, x->place_bytes);
         out[i] = bt_arena_reserve(&x->arena, out_places(r, x->codec), x->place_bytes);
     }
@@ -93,7 +118,8 @@ static bt_code take_arrays(bt_exchange *x, bt_err *err) {
            state = bt_arena_reserve(&x->arena, x->cfg.plan.buckets->total, state_bytes);
     BT_TRY(bt_arena_commit(&x->arena, err));
     for (size_t i = 0; i < x->n_slots; i++) {
-        x->slots[i].inside = bt_arena_at(&x->arena, inside[i]);
+        x->slots[i].inside = x->host.memory.at ? bt_exchange_host_inside(x, i)
+                                               : bt_arena_at(&x->arena, inside[i]);
         x->slots[i].in = bt_arena_at(&x->arena, in[i]);
         x->slots[i].out = bt_arena_at(&x->arena, out[i]);
     }
@@ -131,24 +157,48 @@ void bt_exchange_destroy(bt_exchange *x) {
     free(x->arrived);
     free(x->statuses);
     bt_arena_release(&x->arena);
+    bt_exchange_host_release(&x->host);
     bt_route_release(&x->route);
     free(x);
 }
 
+static bt_code lay_out(bt_exchange *x, bool together, bt_err *err) {
+    cut c;
+    bt_exchange_host_release(&x->host);
+    bt_route_release(&x->route);
+    BT_TRY(make_route(&x->route, &c, &x->cfg.plan, together, err));
+    x->part = c.part;
+    x->piece = c.piece;
+    x->pieces = c.pieces;
+    x->n_slots = c.slots;
+    assert(x->part * (size_t)x->route.n == x->cfg.plan.buckets->elems);
+    x->place_bytes = place_bytes_of(&x->cfg.plan, x->part);
+    return bt_exchange_host_plan(&x->host, &x->route, err);
+}
+
+/* Collective: all ranks come to the same calls. */
+static bt_code share_memory(bt_exchange *x, bt_err *err) {
+    const bool one_group = x->route.n_host_groups == 1;
+    if (x->route.n_host_groups == x->route.n) return BT_OK;
+    if (!bt_testing_exchange_messages) BT_TRY(bt_exchange_host_open(x, err));
+    return one_group && !x->host.memory.at ? lay_out(x, false, err) : BT_OK;
+}
+
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) {
     bt_exchange *x = calloc(1, sizeof *x);
+    bt_code code = BT_OK;
     *out = NULL;
-    if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
-    x->cfg = *cfg;
-    x->codec = cfg->plan.form.codec;
-    x->back = bt_payload_form_back(&cfg->plan.form);
-    bt_code code = make_route(&x->route, &x->n_slots, &cfg->plan, err);
-    if (code == BT_OK) {
-        x->part = cfg->plan.buckets->elems / (size_t)x->route.n;
-        assert(x->part * (size_t)x->route.n == cfg->plan.buckets->elems);
-        x->place_bytes = place_bytes_of(&cfg->plan, x->part);
-        code = take_memory(x, err);
+    if (x) {
+        x->cfg = *cfg;
+        x->codec = cfg->plan.form.codec;
+        x->back = bt_payload_form_back(&cfg->plan.form);
+        code = lay_out(x, may_share(&cfg->plan), err);
+    } else {
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     }
+    code = bt_agree(cfg->mesh->world, code, err);
+    if (code == BT_OK) code = share_memory(x, err);
+    if (code == BT_OK) code = take_memory(x, err);
     if (code != BT_OK) {
         bt_exchange_destroy(x);
         return code;

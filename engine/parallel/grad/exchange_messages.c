@@ -54,10 +54,10 @@ bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigne
 
 /* all rounds of the exchange are one row of traffic.h; the reducer counts its calls and times */
 void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s) {
-    if (s->n_requests == 0) return;
+    if (s->n_requests == 0 && s->logical == 0) return;
     bt_comm_count(s->logical, s->wire);
     bt_traffic_add(bt_exchange_kind(x), x->cfg.mesh->dp->axis,
-                   &(bt_traffic){.rounds = 1,
+                   &(bt_traffic){.rounds = s->piece == 0,
                                  .bytes_logical = (int64_t)s->logical,
                                  .bytes_wire = (int64_t)s->wire});
 }
@@ -83,6 +83,7 @@ bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *e
                     &(bt_pair){.messages = 1, .bytes = bytes, .timed = 1, .flight_ns = took});
     }
     s->n_left -= n;
+    x->moved = true;
     return BT_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/exchange_internal.h"
 
@@ -19,9 +20,10 @@ static bt_range part_range(const bt_exchange *x, size_t bucket, size_t part) {
     return (bt_range){begin < b.end ? begin : b.end, end < b.end ? end : b.end};
 }
 
-/* what an owner owns of the slot's bucket; empty in a short bucket's last parts */
-static bt_range owned_by(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
-    return part_range(x, s->bucket, bt_route_part(&x->route, owner));
+bt_range bt_exchange_owned_by(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
+    const bt_range p = part_range(x, s->bucket, bt_route_part(&x->route, owner));
+    return (bt_range){bt_min_size(p.begin + s->piece * x->piece, p.end),
+                      bt_min_size(p.begin + (s->piece + 1) * x->piece, p.end)};
 }
 
 static size_t length(bt_range r) { return r.end - r.begin; }
@@ -36,7 +38,7 @@ static bool relays(const bt_exchange *x, int owner) {
     return x->route.host_group[owner] != x->route.mine && x->route.relayed[owner] >= 0;
 }
 
-static float *part_at(float *base, const bt_exchange *x, size_t i) { return base + i * x->part; }
+static float *part_at(float *base, const bt_exchange *x, size_t i) { return base + i * x->piece; }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -44,13 +46,14 @@ static float *part_at(float *base, const bt_exchange *x, size_t i) { return base
 static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int owner, int from,
                         size_t i) {
     const bt_route *r = &x->route;
-    return part_at(s->inside, x, (size_t)r->relayed[owner] * r->inside + r->before[from] + i);
+    return part_at(s->inside, x,
+                   (size_t)r->relayed[owner] * bt_exchange_host_places(r) + r->before[from] + i);
 }
 
 /* The nodes of this host group of a part that it relays, added up as far as the tree allows. */
 static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     const bt_route *r = &x->route;
-    bt_range p = owned_by(x, s, owner);
+    bt_range p = bt_exchange_owned_by(x, s, owner);
     bt_tree_sum f = {.n = 0};
     for (int d = r->first[r->mine]; d < r->first[r->mine + 1]; d++) {
         for (size_t i = 0; i < r->nodes[d].n; i++) {
@@ -99,7 +102,7 @@ static bt_code push_arrived(const bt_exchange *x, const bt_exchange_slot *s, bt_
 /* All host groups' nodes of this rank's part into the gradient array. */
 static bt_code add_up(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
-    bt_range own = owned_by(x, s, r->me);
+    bt_range own = bt_exchange_owned_by(x, s, r->me);
     size_t n = length(own);
     if (n == 0) return BT_OK;
     float *keep = x->cfg.grads + own.begin;
@@ -125,7 +128,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < size; k++) {
         int from = first + (at + k) % size;
         for (int o = 0; o < r->n; o++) {
-            size_t n = length(owned_by(x, s, o));
+            size_t n = length(bt_exchange_owned_by(x, s, o));
             for (size_t i = 0; i < r->nodes[from].n && n > 0 && r->relayed[o] >= 0; i++)
                 BT_TRY(bt_exchange_receive_part(x, s, inside_at(x, s, o, from, i), n, from, err));
         }
@@ -133,7 +136,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < size; k++) {
         int to = first + (at - k + size) % size;
         for (int o = 0; o < r->n; o++) {
-            bt_range p = owned_by(x, s, o);
+            bt_range p = bt_exchange_owned_by(x, s, o);
             for (size_t i = 0; i < x->mine.n && length(p) > 0 && relay_here(x, o) == to; i++)
                 BT_TRY(bt_exchange_send_part(x, s, x->mine.at[i].x + p.begin, length(p), to, err));
         }
@@ -143,7 +146,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 
 /* This host group's nodes of the part of an owner elsewhere; `places` counts the payloads of the round. */
 static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *places, bt_err *err) {
-    bt_range p = owned_by(x, s, to);
+    bt_range p = bt_exchange_owned_by(x, s, to);
     size_t n = length(p);
     bt_tree_sum sum = group_sum(x, s, to);
     for (size_t i = 0; i < sum.n; i++) {
@@ -160,7 +163,7 @@ static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *pl
 
 static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
-    bt_range own = owned_by(x, s, r->me);
+    bt_range own = bt_exchange_owned_by(x, s, r->me);
     size_t places = 0;
     for (int k = 1; k < r->n && length(own) > 0; k++) {
         int from = (r->me + k) % r->n, g = r->host_group[from];
@@ -170,7 +173,7 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     }
     for (int k = 1; k < r->n; k++) {
         int to = (r->me - k + r->n) % r->n;
-        if (relays(x, to) && length(owned_by(x, s, to)) > 0)
+        if (relays(x, to) && length(bt_exchange_owned_by(x, s, to)) > 0)
             BT_TRY(send_sums(x, s, to, &places, err));
     }
     return BT_OK;
@@ -179,20 +182,20 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 /* this rank gets the sum of another host group's part, for itself and the ranks of its host */
 static bool comes_back(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     return relays(x, owner) && bt_route_needs(&x->route, x->route.me, owner) &&
-           length(owned_by(x, s, owner)) > 0;
+           length(bt_exchange_owned_by(x, s, owner)) > 0;
 }
 
 /* it sends the sum of its own part to a rank of another host group */
 static bool goes_back(const bt_exchange *x, const bt_exchange_slot *s, int to) {
     const bt_route *r = &x->route;
     return r->host_group[to] != r->mine && bt_route_relay(r, r->host_group[to], r->me) == to &&
-           bt_route_needs(r, to, r->me) && length(owned_by(x, s, r->me)) > 0;
+           bt_route_needs(r, to, r->me) && length(bt_exchange_owned_by(x, s, r->me)) > 0;
 }
 
 /* One payload for all that get the sum; the owner goes on with what they will decode. */
 static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
-    bt_range own = owned_by(x, s, r->me);
+    bt_range own = bt_exchange_owned_by(x, s, r->me);
     float *sum = x->cfg.grads + own.begin;
     size_t n = length(own), bytes = 0;
     bool made = !bt_exchange_encoded(x);
@@ -216,7 +219,7 @@ static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     size_t places = 0;
     for (int k = 1; k < r->n; k++) {
         int from = (r->me + k) % r->n;
-        bt_range p = owned_by(x, s, from);
+        bt_range p = bt_exchange_owned_by(x, s, from);
         if (!comes_back(x, s, from)) continue;
         BT_TRY(bt_exchange_encoded(x)
                    ? bt_exchange_receive_payload(x, s, s->out, places++, p, from, err)
@@ -231,7 +234,7 @@ static bt_code take_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     size_t places = 0;
     for (int k = 1; k < r->n && bt_exchange_encoded(x); k++) {
         int from = (r->me + k) % r->n;
-        bt_range p = owned_by(x, s, from);
+        bt_range p = bt_exchange_owned_by(x, s, from);
         if (!comes_back(x, s, from)) continue;
         size_t n = length(p), bytes = s->payload_bytes[places];
         bool ok = bt_payload_decode(&x->back, x->cfg.grads + p.begin, p,
@@ -248,7 +251,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < size; k++) {
         int from = first + (at + k) % size;
         for (int o = 0; o < r->n; o++) {
-            bt_range p = owned_by(x, s, o);
+            bt_range p = bt_exchange_owned_by(x, s, o);
             if (relay_here(x, o) == from && bt_route_needs(r, r->me, o) && length(p) > 0)
                 BT_TRY(
                     bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, length(p), from, err));
@@ -257,7 +260,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < size; k++) {
         int to = first + (at - k + size) % size;
         for (int o = 0; o < r->n; o++) {
-            bt_range p = owned_by(x, s, o);
+            bt_range p = bt_exchange_owned_by(x, s, o);
             if (r->relayed[o] >= 0 && bt_route_needs(r, to, o) && length(p) > 0)
                 BT_TRY(bt_exchange_send_part(x, s, x->cfg.grads + p.begin, length(p), to, err));
         }
@@ -277,9 +280,10 @@ static void drop(float *from, float *to) {
     memset((void *)b, 0, hi - b);
 }
 
-static bt_code discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
+/* with the last item of a bucket: what the others own of all its items has gone */
+bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     (void)err;
-    if (!x->cfg.discard) return BT_OK;
+    if (!x->cfg.discard || s->piece + 1 < x->pieces) return BT_OK;
     bt_range b = bt_bucket_at(x->cfg.plan.buckets, s->bucket);
     size_t replicas = (size_t)(x->route.n / x->route.shards),
            first = bt_route_part(&x->route, x->route.me) / replicas * replicas;
@@ -293,8 +297,8 @@ static bt_code discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *err) 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 const bt_round_ops bt_rounds[BT_ROUND_COUNT] = {
-    [BT_ROUND_SUM_INSIDE] = {sum_inside, NULL},
-    [BT_ROUND_SUM_ACROSS] = {sum_across, add_up},
-    [BT_ROUND_BACK_ACROSS] = {back_across, take_back},
-    [BT_ROUND_BACK_INSIDE] = {back_inside, discard_others},
+    [BT_ROUND_SUM_INSIDE] = {sum_inside, NULL, NULL},
+    [BT_ROUND_SUM_ACROSS] = {sum_across, add_up, NULL},
+    [BT_ROUND_BACK_ACROSS] = {back_across, take_back, NULL},
+    [BT_ROUND_BACK_INSIDE] = {back_inside, bt_exchange_discard_others, NULL},
 };

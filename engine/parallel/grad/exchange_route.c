@@ -34,11 +34,11 @@ int bt_route_relay(const bt_route *r, int host_group, int owner) {
 
 /* ---- init ------------------------------------------------------------------------------------ */
 
-static void make_host_groups(bt_route *r, const int *hosts) {
-    bool several = false;
-    for (int d = 1; d < r->n; d++) several |= hosts[d] != hosts[0];
+static void make_host_groups(bt_route *r, const int *hosts, bool together) {
+    bool grouped = together;
+    for (int d = 1; d < r->n; d++) grouped |= hosts[d] != hosts[0];
     for (int d = 0; d < r->n; d++) {
-        if (d == 0 || !several || hosts[d] != hosts[d - 1]) r->first[r->n_host_groups++] = d;
+        if (d == 0 || !grouped || hosts[d] != hosts[d - 1]) r->first[r->n_host_groups++] = d;
         r->host_group[d] = r->n_host_groups - 1;
     }
     r->first[r->n_host_groups] = r->n;
@@ -94,7 +94,7 @@ bt_code bt_route_init(bt_route *r, const bt_route_cfg *cfg, bt_err *err) {
         bt_route_release(r);
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", cfg->n);
     }
-    make_host_groups(r, cfg->hosts);
+    make_host_groups(r, cfg->hosts, cfg->together);
     make_nodes(r, cfg);
     count_arrivals(r);
     return BT_OK;

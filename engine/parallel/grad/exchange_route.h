@@ -12,9 +12,9 @@
  *     inside again   1 -> 0, 3 -> 2
  *
  * The order of the sum stays that of tree_sum.h: a host group combines the subtrees that are complete
- * within it and sends what is left as several nodes. On one host, or where no two neighbouring ranks
- * share a host, every rank is a host group by itself, and all messages go straight to the owner and
- * back.
+ * within it and sends what is left as several nodes. On one host, unless its ranks go together, and where
+ * no two neighbouring ranks share a host, every rank is a host group by itself, and all messages go
+ * straight to the owner and back.
  * Pure arithmetic; all ranks of the data-parallel group must give the same numbers.
  * Private to engine/parallel/grad. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
@@ -35,6 +35,7 @@ typedef struct bt_route_cfg {
     int n, me;        /* data-parallel ranks, and which of them this is */
     int shards;       /* sums go to the ranks of the owner's shard; 1: to all */
     const int *hosts; /* (n) host of each rank. Read by init only, as are the shares */
+    bool together;    /* all on one host: they are one host group */
     int64_t units;    /* leaves of the tree: rank d's are bt_unit_run_of(units, shares, n, d) */
     const int64_t *shares;
 } bt_route_cfg;

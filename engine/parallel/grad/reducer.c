@@ -69,18 +69,8 @@ size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, i
     return bt_exchange_staging(&plan);
 }
 
-static bt_code build(bt_reducer *r, bt_err *err) {
+static bt_code create_exchange(bt_reducer *r, bt_err *err) {
     const bt_reducer_cfg *c = &r->cfg;
-    int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
-    r->alone = n == 1;
-    cut(&r->buckets, c, n);
-    if (c->units > 0) {
-        bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
-        const bt_accumulator_cfg units = {c->grads,    c->n,     mine.first, mine.count,
-                                          c->rounding, c->lanes, c->n_lanes};
-        BT_TRY(bt_accumulator_create(&r->partial, &units, err));
-    }
-    if (r->alone) return BT_OK;
     if (c->discard && bt_shards_ragged(c->shards))
         (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
     bt_exchange_cfg x = {.plan = plan_of(c, &c->mesh->shape, bt_comm_rank(c->mesh->world),
@@ -92,16 +82,31 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     return bt_exchange_create(&r->exchange, &x, err);
 }
 
+static bt_code build(bt_reducer *r, bt_err *err) {
+    const bt_reducer_cfg *c = &r->cfg;
+    int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
+    r->alone = n == 1;
+    cut(&r->buckets, c, n);
+    if (!r->alone) BT_TRY(create_exchange(r, err)); /* first: it is collective */
+    if (c->units > 0) {
+        bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
+        const bt_accumulator_cfg units = {c->grads,    c->n,     mine.first, mine.count,
+                                          c->rounding, c->lanes, c->n_lanes};
+        BT_TRY(bt_accumulator_create(&r->partial, &units, err));
+    }
+    return BT_OK;
+}
+
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_reducer *r = calloc(1, sizeof *r);
     bt_code code = r ? BT_OK
                      : bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
-    if (r) {
-        r->cfg = *cfg;
-        code = build(r, err);
-    }
     code = bt_agree(cfg->mesh->world, code, err);
+    if (code == BT_OK) {
+        r->cfg = *cfg;
+        code = bt_agree(cfg->mesh->world, build(r, err), err);
+    }
     if (code == BT_OK) code = bt_clock_sync_measure(&r->clock, cfg->mesh->world, err);
     if (code != BT_OK) {
         bt_reducer_destroy(r);
@@ -204,6 +209,10 @@ void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     poll(r);
 }
 
+bool bt_reducer_shares_memory(const bt_reducer *r) {
+    return r->exchange && bt_exchange_shares_memory(r->exchange);
+}
+
 bt_grad_digest bt_reducer_digest(const bt_reducer *r) {
     bt_grad_digest d = r->digest;
     if (r->alone) bt_grad_digest_add(&d, r->cfg.grads, r->cfg.n);
@@ -216,21 +225,32 @@ bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t err
     return (bt_reduce_times){.wait_ns = wait, .exposed_ns = blocked_ns - wait};
 }
 
+/* A bucket is added up and read for the digest just before it leaves, while it is in a cache. */
+static void exchange_the_rest(bt_reducer *r) {
+    while ((r->started < r->buckets.n || r->done < r->started) && !r->failed) {
+        if (r->started < r->buckets.n && bt_exchange_has_room(r->exchange))
+            start_bucket(r);
+        else
+            bt_exchange_rest(r->exchange);
+        progress(r);
+    }
+}
+
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
                           bt_err *err) {
     *times = (bt_reduce_times){0};
     assert(n_notes <= BT_NOTES_MAX);
     int64_t arrival = bt_now_ns();
     bt_threads_off_idle(poll, r);
-    if (!idle(r))
-        while (r->started < r->buckets.n && !r->failed) start_bucket(r);
+    if (r->alone && !idle(r))
+        while (r->started < r->buckets.n) start_bucket(r);
     if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;
 
     int64_t said[1 + BT_NOTES_MAX] = {bt_clock_sync_common(&r->clock, arrival)};
     for (size_t i = 0; i < n_notes; i++) said[1 + i] = notes[i];
     bt_request arrivals;
     BT_TRY(bt_all_reduce_i64_start(r->cfg.mesh->world, said, 1 + n_notes, BT_MAX, &arrivals, err));
-    while (r->done < r->started && !r->failed) progress(r);
+    if (!r->alone) exchange_the_rest(r);
     if (r->failed) {
         if (err) *err = r->failure;
         return r->failure.code;

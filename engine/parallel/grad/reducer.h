@@ -88,6 +88,8 @@ void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
                           bt_err *err) BT_MUST_CHECK;
+/* ranks of this host pass gradients through memory that they share; else, and to other hosts, in messages */
+bool bt_reducer_shares_memory(const bt_reducer *r);
 /* after finish, before the gradients are used up: of what this rank computed itself, before other
  * ranks' gradients were added */
 bt_grad_digest bt_reducer_digest(const bt_reducer *r);
