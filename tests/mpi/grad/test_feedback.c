@@ -40,8 +40,18 @@ enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], N_FORMULAS = 5, WORDS = 4
 static const struct feedback_codec {
     const char *name;
     double tolerance; /* of 20 small steps' losses */
-} codecs[] = {{"int8", 1e-3}, {"sign", 0.05}, {"topk", 0.05}};
+    bool few;         /* in some layouts only: what is its own is not the layout */
+} codecs[] = {{"int8", 1e-3, false},
+              {"sign", 0.05, false},
+              {"topk", 0.05, true},
+              {"int4", 0.01, true},
+              {"ternary", 0.05, true}};
 enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
+
+/* plain, zero 3, 2 x tp 2 */
+static bool runs(const struct feedback_codec *c, size_t k) {
+    return !c->few || k == 0 || k == 3 || k == 5;
+}
 
 static const char *const *with_codec(const layout *l, const char *codec) {
     static const char *words[WORDS];
@@ -67,6 +77,7 @@ static void every_layout_learns_alike_and_again(void **state) {
     for (size_t c = 0; c < N_CODECS; c++) {
         for (size_t k = 0; k < N_LAYOUTS; k++) {
             const char *const *words = with_codec(&layouts[k], codecs[c].name);
+            if (!runs(&codecs[c], k)) continue;
             (void)layout_run(&first, words, NULL);
             (void)layout_run(&together, words, NULL);
             assert_true(same_losses(&first, &together));
@@ -198,12 +209,14 @@ static void a_checkpoint_brings_residuals_back(void **state) {
         for (size_t w = 0; w < sizeof writers / sizeof *writers; w++) {
             const layout *from = &layouts[writers[w]];
             double at[2], of[2];
+            if (!runs(&codecs[c], writers[w])) continue;
             layout_folder(dir);
             part(&together, from, codecs[c].name, "0", "", at);
             assert_true(at[0] == 0);
             part(&first, from, codecs[c].name, "5", "", at);
             for (size_t k = 0; k <= N_LAYOUTS; k++) {
                 const layout *to = k < N_LAYOUTS ? &layouts[k] : &none;
+                if (k < N_LAYOUTS && !runs(&codecs[c], k)) continue;
                 part(&rest, to, k < N_LAYOUTS ? codecs[c].name : "none", "0", dir, of);
                 if (!(fabs(of[0] - at[1]) <= 1e-9 * fabs(at[1])))
                     fail_msg("%s, %s: %.12g is owed when it goes on as %s, %.12g at the end",
