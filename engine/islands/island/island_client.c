@@ -13,8 +13,7 @@ enum {
     ASK_AGAIN_MS = 2000, /* an answer may have been lost with its connection */
     LOST_MS = 3000,      /* without any word of the hub: it is told */
     HELLO_MS = 2000,     /* between two steps: for a welcome */
-    DRAIN = 16,          /* between two steps: messages that are read */
-    WINDOW = 4           /* parts on their way to us: as many as the sockets' queues hold */
+    DRAIN = 16           /* between two steps: messages that are read */
 };
 
 bt_code bt_island_client_init(bt_island_client *c, const bt_island_client_cfg *cfg, bt_err *err) {
@@ -373,13 +372,13 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
         bt_island_head head;
         const void *in;
         bool again;
-        if (wanted < n && wanted - got <= WINDOW / 2) {
+        if (wanted < n && wanted - got <= BT_ISLAND_WINDOW / 2) {
             bt_island_fetch f = *what;
             f.first = wanted;
-            f.n = WINDOW / 2;
+            f.n = BT_ISLAND_WINDOW / 2;
             const bt_island_head ask = {.type = BT_ISLAND_FETCH, .bytes = sizeof f};
             if (post_to(c, part, ask, &f, poll_ms(c)))
-                wanted = (uint32_t)bt_min_size(n, wanted + WINDOW / 2);
+                wanted = (uint32_t)bt_min_size(n, wanted + BT_ISLAND_WINDOW / 2);
         }
         BT_TRY(take_from(c, part, poll_ms(c), &head, &in, err));
         if (is_wanted(&head, what) && head.chunk == got) {

@@ -18,7 +18,9 @@ enum {
     BT_ISLAND_CHUNK = 256 << 10, /* bytes of a chunk's payload: CURVE copies a frame three times */
     BT_ISLAND_HEAD = 64,
     BT_ISLAND_FRAME = BT_ISLAND_HEAD + BT_ISLAND_CHUNK, /* the largest frame */
-    BT_ISLAND_CHUNKS = 1 << 20,                         /* of one update, at most: 256 GiB */
+    BT_ISLAND_WINDOW =
+        4, /* chunks of weights that an island asks for ahead of those that have come */
+    BT_ISLAND_CHUNKS = 1 << 20, /* of one update, at most: 256 GiB */
     BT_ISLAND_NAME = 64,
     BT_HUB_PARTS = 16 /* processes of a hub, at most */
 };

@@ -10,7 +10,12 @@
 
 typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
 
-/* not 0: libzmq refused one. The hub's queues hold so few frames that 64 islands stay below 128 MB.
+/* not 0: libzmq refused one.
+ *
+ * The hub's queues hold few frames. What an island may have on its way, BT_ISLAND_WINDOW parts of the weights, and a go
+ * and a ping beside them must find room: a part that does not is asked for again after two seconds. A queue counts as
+ * free what its reader has told, and that tells in batches of half the queue: so it is three times as long, of which 64
+ * islands with whole windows use 64 MB.
  *
  * link_s: a connection is closed, and made anew by the island, when its other end has acknowledged nothing for so
  * long: neither data (TCP_USER_TIMEOUT) nor, where none are on their way, the probes that keep-alives send, to
@@ -28,7 +33,7 @@ static inline int bt_zmq_options(void *socket, bt_zmq_end end, double link_s) {
                                        : (int)(link_s / 3);
     const struct {
         int option, value;
-    } all[] = {{ZMQ_SNDHWM, 4},
+    } all[] = {{ZMQ_SNDHWM, end == BT_ZMQ_HUB ? 3 * BT_ISLAND_WINDOW : 4},
                {ZMQ_RCVHWM, end == BT_ZMQ_HUB ? 4 : 0},
                {ZMQ_TCP_KEEPALIVE, 1},
                {ZMQ_TCP_KEEPALIVE_IDLE, probe_s},

@@ -1,5 +1,6 @@
 /* test_hub_wire.c - a hub behind its real socket, and a client that sends what no island sends: each message is
  * refused in one line, or told to be a stranger's, and the hub's weights stay as they were. */
+#include "engine/islands/hub/hub_internal.h"
 #include "tests/engine/islands/hub_wire.h"
 
 /* ---- what no island sends ---------------------------------------------------------------------------- */
@@ -294,13 +295,35 @@ static void a_poisoned_delta_is_left_out(void **state) {
     close_wire(&x);
 }
 
+/* What one island may have on its way finds room in the hub's queue, whatever of earlier rounds that counts still: a
+ * part that does not is asked for again seconds later. */
+static void a_window_of_parts_finds_room(void **state) {
+    enum { ROUNDS = 30, SENT = BT_ISLAND_WINDOW + 2 }; /* and a go, and a ping */
+    static unsigned char part[BT_ISLAND_CHUNK];
+    wire x;
+    (void)state;
+    open_wire(&x);
+    join_hub(&x);
+    for (int round = 0; round < ROUNDS; round++) {
+        const bt_island_head head = {.type = BT_ISLAND_PART, .chunks = 1, .bytes = sizeof part};
+        serve(&x);
+        for (int i = 0; i < SENT; i++)
+            if (bt_hub_send(x.w->hub, &x.w->hub->members[0].peer, &head, part) != BT_PORT_SENT)
+                fail_msg("round %d: part %d of %d finds no room", round, i, SENT);
+        for (int i = 0; i < SENT; i++)
+            assert_true(zmq_recv(x.client[0], x.frame, sizeof x.frame, 0) > 0);
+    }
+    close_wire(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_no_island_sends_is_refused),
                                        cmocka_unit_test(a_message_of_megabytes_reaches_nobody),
                                        cmocka_unit_test(connections_are_made_anew),
                                        cmocka_unit_test(an_update_is_applied_once),
                                        cmocka_unit_test(a_dead_island_joins_again),
-                                       cmocka_unit_test(a_poisoned_delta_is_left_out)};
+                                       cmocka_unit_test(a_poisoned_delta_is_left_out),
+                                       cmocka_unit_test(a_window_of_parts_finds_room)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
