@@ -5,7 +5,8 @@
  * With preferences a micro-batch's pass through the base goes right before its own forward pass.
  * The gradients of a micro-batch are those of one rank: residuals and their gradients travel as
  * floats. The last stage computes the head's contribution to a tied embedding's gradient and sends
- * it to the first, where the embedding is updated; its new values come back. */
+ * it to the first, which expects it from the step's beginning on and computes meanwhile; there the
+ * embedding is updated; its new values come back. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,7 +48,9 @@ static bt_pipe_cfg pipe_cfg(const bt_model_setup *s) {
     return (bt_pipe_cfg){.elems = bt_stage_elems(s),
                          .bf16 = s->stages_bf16,
                          .chunks = bt_slice_chunks(s->slice),
-                         .tables = bt_slice_is_last_stage(s->slice) ? tables_sent(s) : 0,
+                         .tables = bt_slice_is_last_stage(s->slice)    ? tables_sent(s)
+                                   : bt_slice_is_first_stage(s->slice) ? bt_stage_tied_elems(s) > 0
+                                                                       : 0,
                          .table_bytes = bt_stage_tied_elems(s) * sizeof(float)};
 }
 
@@ -128,11 +131,21 @@ static bt_code forward(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err)
     return bt_pipe_send(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_out(m->model), err);
 }
 
+/* One table a step comes while the first stage computes; of those that each micro-batch sends, one is awaited
+ * at a time. */
+static bt_code expect_head_grads(pipeline *p, const bt_micro *m, bt_err *err) {
+    return p->tied && p->order.stage == 0 && !m->reproducible
+               ? bt_pipe_expect(p->base.pipe, p->head_grads, err)
+               : BT_OK;
+}
+
 /* the head's part of the tied embedding's gradient, added in the order of one rank: before the
  * embedding's own */
-static bt_code receive_head_grads(pipeline *p, bt_model *model, bt_err *err) {
-    BT_TRY(bt_pipe_copy(p->base.pipe, BT_PIPE_UP, p->head_grads, p->tied * sizeof *p->head_grads,
-                        err));
+static bt_code receive_head_grads(pipeline *p, const bt_micro *m, bt_err *err) {
+    bt_model *model = m->model;
+    BT_TRY(m->reproducible ? bt_pipe_copy(p->base.pipe, BT_PIPE_UP, p->head_grads,
+                                          p->tied * sizeof *p->head_grads, err)
+                           : bt_pipe_take(p->base.pipe, err));
     bt_op_add(bt_model_tied_grads(model), p->head_grads, p->tied);
     return BT_OK;
 }
@@ -174,7 +187,7 @@ static bt_code forward_and_back(pipeline *p, bt_micro *m, int64_t i, double scal
 static bt_code back(pipeline *p, bt_micro *m, const bt_batch *b, bool tie, bt_grad_ready_fn ready,
                     bt_err *err) {
     BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
-    if (tie && bt_model_begins(m->model)) BT_TRY(receive_head_grads(p, m->model, err));
+    if (tie && bt_model_begins(m->model)) BT_TRY(receive_head_grads(p, m, err));
     bt_micro_pass_begin(m);
     bt_model_stage_backward(m->model, b->inputs, ready, m->reducer);
     return bt_micro_pass_end(m, err);
@@ -231,6 +244,7 @@ static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err 
     for (p->n_free = 0; p->n_free < p->slots; p->n_free++)
         p->free_slots[p->n_free] = p->slots - 1 - p->n_free;
     BT_TRY(bt_pipe_begin(s->pipe, n * bt_micro_messages(m->model), n, err));
+    BT_TRY(expect_head_grads(p, m, err));
     for (int64_t i = 0; i < bt_pass_count(&p->order); i++)
         BT_TRY(run_pass(p, m, bt_pass_at(&p->order, i), grad_scale, err));
     BT_TRY(end_head_grads(p, err));

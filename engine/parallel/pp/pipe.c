@@ -284,6 +284,29 @@ bt_code bt_pipe_copy_up_wait(bt_pipe *p, int at, bt_err *err) {
     return BT_OK;
 }
 
+bt_code bt_pipe_expect(bt_pipe *p, void *x, bt_err *err) {
+    const size_t n = p->cfg.table_bytes, parts = parts_of(n);
+    for (size_t i = 0; i < parts; i++) {
+        const size_t to = i * COPY_MOST, some = n - to < COPY_MOST ? n - to : COPY_MOST;
+        int rc = MPI_Irecv((char *)x + to, (int)some, MPI_BYTE, bt_comm_size(p->mesh->pp) - 1,
+                           COPY_TAG, p->mesh->pp->mpi, &p->tables[i]);
+        BT_TRY(bt_mpi_check(rc, "receiving the tied embedding's gradients", err));
+    }
+    return BT_OK;
+}
+
+bt_code bt_pipe_take(bt_pipe *p, bt_err *err) {
+    const size_t parts = parts_of(p->cfg.table_bytes);
+    int64_t waited = 0;
+    for (size_t i = 0; i < parts; i++) {
+        int64_t ns;
+        BT_TRY(wait_for(&p->tables[i], &ns, "receiving the tied embedding's gradients", err));
+        waited += ns;
+    }
+    count_received(p, bt_comm_size(p->mesh->pp) - 1, p->cfg.table_bytes, waited, 0);
+    return BT_OK;
+}
+
 bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *err) {
     bt_span_begin(BT_MR_WAIT);
     BT_TRY(bt_all_reduce_f64(p->mesh->pp, x, n, BT_SUM, err));

@@ -24,7 +24,7 @@ typedef struct bt_pipe_cfg {
     size_t elems; /* floats of a message */
     bool bf16;    /* they travel rounded to bf16 (half to even); copies and sums do not */
     int chunks;   /* of layers, of each stage */
-    int tables;   /* that may be on their way by bt_pipe_copy_up; 0: none */
+    int tables; /* that may be on their way by bt_pipe_copy_up, or are awaited by bt_pipe_expect; 0: none */
     size_t table_bytes;
 } bt_pipe_cfg;
 bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, const bt_pipe_cfg *cfg, bt_err *err)
@@ -47,6 +47,10 @@ bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err
  * were never sent. The last stage alone calls these */
 bt_code bt_pipe_copy_up(bt_pipe *p, int at, const void *x, bt_err *err) BT_MUST_CHECK;
 bt_code bt_pipe_copy_up_wait(bt_pipe *p, int at, bt_err *err) BT_MUST_CHECK;
+/* The first stage alone: the next table that comes UP goes to x, while this stage computes; until bt_pipe_take, which
+ * waits for it, x is not to be touched */
+bt_code bt_pipe_expect(bt_pipe *p, void *x, bt_err *err) BT_MUST_CHECK;
+bt_code bt_pipe_take(bt_pipe *p, bt_err *err) BT_MUST_CHECK;
 /* x of the stage that knows it, to all: the others have zeros. Collective over the stages */
 bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *err) BT_MUST_CHECK;
 
