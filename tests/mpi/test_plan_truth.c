@@ -160,6 +160,11 @@ static double row_bytes(const bt_arena_row *rows, size_t n, const char *name) {
     return 0;
 }
 
+/* wide enough that what is planned is more than what every process takes */
+#define WIDE_MODEL \
+    "--set", "model.d_model=512", "--set", "model.d_ff=1024", "--set", "model.vocab=4096", \
+        "--set", "model.heads=8", "--set", "model.kv_heads=4", "--batch-tokens", "128"
+
 /* After steps every line of a pipeline stage's plan is in memory, neither more nor less: the model's arenas
  * page by page, and what the others take together. */
 static void lines_of_a_stage_are_in_memory(void **state) {
@@ -173,15 +178,8 @@ static void lines_of_a_stage_are_in_memory(void **state) {
     };
     const int rank = bt_comm_rank(bt_comm_world());
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const char *words[48] = {"--set",          "model.d_model=512",
-                                 "--set",          "model.d_ff=1024",
-                                 "--set",          "model.vocab=4096",
-                                 "--set",          "model.heads=8",
-                                 "--set",          "model.kv_heads=4",
-                                 "--set",          "model.layers=4",
-                                 "--isa",          "auto",
-                                 "--steps",        "2",
-                                 "--batch-tokens", "128"};
+        const char *words[48] = {WIDE_MODEL, "--set", "model.layers=4", "--isa", "auto",
+                                 "--steps",  "2"};
         size_t n = 18;
         for (size_t k = 0; k < 6 && layouts[i][k]; k++) words[n++] = layouts[i][k];
         bt_run_cfg cfg;
@@ -234,14 +232,7 @@ static void latent_weights_in_memory_are_those_of_the_plan(void **state) {
     };
     double planned_bytes[sizeof layouts / sizeof *layouts];
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const char *words[48] = {"--set",          "model.d_model=512",
-                                 "--set",          "model.d_ff=1024",
-                                 "--set",          "model.vocab=4096",
-                                 "--set",          "model.heads=8",
-                                 "--set",          "model.kv_heads=4",
-                                 "--steps",        "1",
-                                 "--batch-tokens", "128",
-                                 "--micro-batch",  "2"};
+        const char *words[48] = {WIDE_MODEL, "--steps", "1", "--micro-batch", "2"};
         size_t n = 16;
         for (size_t k = 0; k < 8 && layouts[i][k]; k++) words[n++] = layouts[i][k];
         bt_run_cfg cfg;

@@ -217,6 +217,22 @@ static void ranges_equal_the_whole(void **state) {
 enum { COLS = 100, HALF = COLS / 2 };
 static size_t cut_place(size_t i) { return i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF; }
 
+/* the whole, and these halves; a key of the noise changes inside */
+static bt_optim_span span_in_halves(bt_optim_span half[2]) {
+    bt_optim_span one = span(0, N, true, true, 1);
+    one.name = 7;
+    one.first = 60000;
+    one.cols = one.stride = COLS;
+    for (size_t b = 0; b < 2; b++) {
+        half[b] = one;
+        half[b].begin = b * N / 2;
+        half[b].end = half[b].begin + N / 2;
+        half[b].first += b * HALF;
+        half[b].cols = HALF;
+    }
+    return one;
+}
+
 /* states in few bytes: a tensor cut into blocks of columns, each by itself and in two ranges, has the
  * bits of the whole; the weights go where fp32 states take them */
 static void short_states_do_not_depend_on_cuts(void **state) {
@@ -226,17 +242,8 @@ static void short_states_do_not_depend_on_cuts(void **state) {
             bt_optim_cfg cfg = cfg_of((bt_optim_id)kind);
             bt_optim *whole, *exact, *parts[3];
             bt_err err = BT_ERR_INIT;
-            bt_optim_span one = span(0, N, true, true, 1), block[2];
-            one.name = 7;
-            one.first = 60000; /* a key changes inside */
-            one.cols = one.stride = COLS;
-            for (size_t b = 0; b < 2; b++) {
-                block[b] = one;
-                block[b].begin = b * N / 2;
-                block[b].end = block[b].begin + N / 2;
-                block[b].first += b * HALF;
-                block[b].cols = HALF;
-            }
+            bt_optim_span block[2];
+            const bt_optim_span one = span_in_halves(block);
             float *w = normals(1, 0.1f), *near = normals(1, 0.1f), *cut = normals(1, 0.1f),
                   *cut_g = normals(1, 1);
             for (size_t i = 0; i < N; i++) cut[cut_place(i)] = w[i];
@@ -295,20 +302,10 @@ static void weights_of_bf16_do_not_depend_on_cuts(void **state) {
             uint16_t *w = malloc(N * sizeof *w), *cut = malloc(N * sizeof *cut);
             float *begin = normals(1, 0.1f), *cut_g = normals(1, 1);
             assert_true(w && cut);
-            bt_optim_span one = span(0, N, true, true, 1), block[2];
-            one.name = 7;
-            one.first = 60000; /* a key changes inside */
-            one.cols = one.stride = COLS;
+            bt_optim_span block[2], one = span_in_halves(block);
             one.weights = w;
-            one.form = BT_MOMENT_BF16;
-            for (size_t b = 0; b < 2; b++) {
-                block[b] = one;
-                block[b].begin = b * N / 2;
-                block[b].end = block[b].begin + N / 2;
-                block[b].first += b * HALF;
-                block[b].cols = HALF;
-                block[b].weights = cut + b * N / 2;
-            }
+            for (size_t b = 0; b < 2; b++) block[b].weights = cut + b * N / 2;
+            one.form = block[0].form = block[1].form = BT_MOMENT_BF16;
             bt_moment_convert(w, BT_MOMENT_BF16, begin, BT_MOMENT_F32, N);
             for (size_t i = 0; i < N; i++) cut[cut_place(i)] = w[i];
             cfg.states = (bt_states_kind)as;
