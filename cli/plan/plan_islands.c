@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "engine/base/tables/metric.h"
+#include "engine/islands/hub/hub_state.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/vector_code.h"
 #include "engine/optim/optim.h"
@@ -40,6 +41,9 @@ static void take_hub(bt_islands_sim *s, const bt_run_cfg *cfg, const bt_rates *r
     s->update_s = n * (coded && s->bound == 0 ? codec->encode_s + codec->decode_s : copy_s);
     s->update_s += n * (cfg->mode == BT_ISLANDS_DILOCO ? 2 * r->add_s
                                                        : r->update[cfg->optimizer].large_s);
+    /* the mean goes into the log of updates, and now and then weights and two states into a checkpoint */
+    if (r->disk_per_s > 0)
+        s->keep_s = n * sizeof(float) * (1 + 3.0 / BT_HUB_LOG_MODELS) / r->disk_per_s;
 }
 
 /* A fragment travels every inner / fragments steps: it is a round of its own here. */
@@ -48,12 +52,16 @@ static void take_rounds(bt_islands_sim *s, const bt_run_cfg *cfg) {
     s->bound = cfg->mode == BT_ISLANDS_SYNC ? 0 : cfg->staleness;
     if (cfg->mode != BT_ISLANDS_DILOCO) return;
     const int64_t parts = cfg->island_fragments;
+    s->steps = cfg->steps;
+    s->warmup = cfg->island_warmup < 0 ? cfg->steps / 10 : cfg->island_warmup;
+    s->ramp = cfg->island_ramp / (double)parts;
     s->inner = cfg->inner / parts > 0 ? cfg->inner / parts : 1;
     s->overlap = cfg->island_overlap < 0 ? s->inner : cfg->island_overlap;
     s->up_bytes /= (double)parts;
     s->down_bytes /= (double)parts;
     s->add_s /= (double)parts;
     s->update_s /= (double)parts;
+    s->keep_s /= (double)parts;
 }
 
 bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, const bt_run_cfg *cfg,
@@ -61,7 +69,8 @@ bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, cons
                            const bt_rates *rates, bt_err *err) {
     const bt_prediction *time = &island->layout.time;
     *out = (bt_islands_plan){.alone_per_s = time->tokens_per_s,
-                             .step_tokens = time->tokens_per_s * time->step.step_s};
+                             .step_tokens = time->tokens_per_s * time->step.step_s,
+                             .disk_per_s = rates->disk_per_s};
     bt_islands_sim *s = &out->asked;
     *s = (bt_islands_sim){.n = (int)w->n,
                           .step_s = time->step.step_s,
@@ -140,6 +149,13 @@ void bt_islands_put_text(const bt_islands_plan *p, const bt_run_cfg *cfg, bt_tex
             "limit      the hub's link is full (%s): a codec (--codec int8), more --inner "
             "steps or a faster --hub-link\n",
             in ? "what comes" : "what leaves");
+    else if (full->disk_frac > 0.5)
+        bt_text_printf(out,
+                       "limit      the hub's disk, %s/s here, takes %.0f %% of the time: every "
+                       "update is on it before "
+                       "islands hear of it (a faster disk, more --inner steps)\n",
+                       bt_metric_format(rate, sizeof rate, p->disk_per_s, BT_UNIT_BYTES),
+                       100 * full->disk_frac);
     else if (full->held_frac > 0.1 && s->bound == 0)
         bt_text_put(out, "limit      islands wait: --set islands.overlap, more --inner steps or "
                          "--staleness let them go on\n");
@@ -156,6 +172,9 @@ void bt_islands_put_json(const bt_islands_plan *p, bt_json *j) {
     bt_json_num(j, "hub_bytes_per_s", s->hub_rate);
     bt_json_num(j, "hub_add_s", s->add_s);
     bt_json_num(j, "hub_update_s", s->update_s);
+    bt_json_num(j, "hub_keep_s", s->keep_s);
+    bt_json_int(j, "warmup_steps", s->warmup);
+    bt_json_num(j, "ramp", s->ramp);
     bt_json_array(j, "sizes");
     for (size_t i = 0; i < p->rows; i++) {
         const bt_islands_time *t = &p->time[i];
@@ -167,6 +186,7 @@ void bt_islands_put_json(const bt_islands_plan *p, bt_json *j) {
         bt_json_num(j, "lost_frac", t->lost_frac);
         bt_json_num(j, "hub_in_frac", t->in_frac);
         bt_json_num(j, "hub_out_frac", t->out_frac);
+        bt_json_num(j, "hub_disk_frac", t->disk_frac);
         bt_json_num(j, "staleness_mean", t->staleness_mean);
         bt_json_int(j, "staleness_most", t->staleness_most);
         bt_json_int(j, "failures", t->failures);

@@ -17,6 +17,7 @@ typedef struct bt_islands_plan { /* 1, 2, 4 .. n islands */
     bt_islands_sim asked;        /* of all of them */
     double alone_per_s;          /* tokens of an island by itself, as it trains without a hub */
     double step_tokens;
+    double disk_per_s; /* of the hub: as this machine's */
     size_t rows;
     int n[BT_ISLANDS_ROWS];
     bt_islands_time time[BT_ISLANDS_ROWS];

@@ -27,7 +27,8 @@ typedef struct island {
     double began;      /* of the steps that were not sent yet */
     double busy_until; /* the steps that it does ahead of the answer end */
     double due;        /* BLOCKED: since when */
-    int64_t ahead;     /* steps of this round that are done already */
+    int64_t round;     /* steps of it */
+    int64_t ahead;     /* of these that are done already */
     int64_t clock, version;
 } island;
 
@@ -36,8 +37,8 @@ typedef struct play {
     bt_islands_time *out;
     island *all;
     double in_free, out_free, hub_free; /* when each is */
-    double in_busy, out_busy, held, lost, stale;
-    int64_t version, taken, draws, n_stale;
+    double in_busy, out_busy, disk_busy, held, lost, stale;
+    int64_t version, taken, steps, draws, n_stale;
 } play;
 
 static double next_failure(play *p, double now) {
@@ -67,6 +68,20 @@ static bool may_begin(const play *p, const island *i) {
     return p->s->bound <= 0 || i->clock - slowest(p) <= p->s->bound;
 }
 
+static bool warms_up(const bt_islands_sim *s, int64_t clock) {
+    return s->steps > 0 && clock < s->warmup;
+}
+
+/* steps of the round that begins after `clock` of them */
+static int64_t round_at(const bt_islands_sim *s, int64_t clock) {
+    const double grown = s->ramp * (double)clock;
+    int64_t n = s->inner;
+    if (clock >= s->steps) return n;
+    if (s->ramp > 0 && grown < (double)n) n = (int64_t)grown;
+    if (n > s->steps - clock) n = s->steps - clock;
+    return n < 1 || warms_up(s, clock) ? 1 : n;
+}
+
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 static void fetch(play *p, island *i, double ready) {
@@ -80,6 +95,11 @@ static double hub_works(play *p, double ready, double seconds) {
     return p->hub_free;
 }
 
+static double hub_updates(play *p, double ready) {
+    p->disk_busy += p->s->keep_s;
+    return hub_works(p, ready, p->s->update_s + p->s->keep_s);
+}
+
 /* the last update that a common step waits for may have come, or the island that had it has died */
 static void answer_all(play *p, double now) {
     int waiting = 0, alive = 0;
@@ -88,7 +108,7 @@ static void answer_all(play *p, double now) {
         waiting += p->all[k].stage == WAITS;
     }
     if (waiting == 0 || waiting < alive) return;
-    const double ready = hub_works(p, now, p->s->update_s);
+    const double ready = hub_updates(p, now);
     p->version++;
     for (int k = 0; k < p->s->n; k++)
         if (p->all[k].stage == WAITS) fetch(p, &p->all[k], ready);
@@ -113,11 +133,13 @@ static void begin(play *p, island *i) {
     }
     if (i->ahead == 0) i->began = i->at;
     i->stage = SENDS;
-    i->at += (double)(p->s->inner - i->ahead) * i->step_s;
+    i->round = round_at(p->s, i->clock);
+    i->at += (double)(i->round - i->ahead) * i->step_s;
 }
 
 static void send_update(play *p, island *i) {
-    const int64_t ahead = p->s->overlap < p->s->inner ? p->s->overlap : p->s->inner;
+    const int64_t next = round_at(p->s, i->clock + i->round),
+                  ahead = p->s->overlap < next ? p->s->overlap : next;
     i->busy_until = i->at + (double)ahead * i->step_s;
     i->ahead = ahead;
     i->began = i->at;
@@ -127,9 +149,11 @@ static void send_update(play *p, island *i) {
 
 static void arrive(play *p, island *i) {
     const double taken = hub_works(p, i->at, p->s->add_s);
+    const bool together = p->s->bound == 0 || warms_up(p->s, i->clock);
     p->taken++;
-    i->clock += p->s->inner;
-    if (p->s->bound == 0) {
+    p->steps += i->round;
+    i->clock += i->round;
+    if (together) {
         i->stage = WAITS;
         i->at = INFINITY;
         answer_all(p, taken);
@@ -141,7 +165,7 @@ static void arrive(play *p, island *i) {
     if (stale > p->out->staleness_most) p->out->staleness_most = stale;
     p->version++;
     const double now = i->at;
-    fetch(p, i, hub_works(p, taken, p->s->update_s));
+    fetch(p, i, hub_updates(p, taken));
     release_blocked(p, now);
 }
 
@@ -204,9 +228,11 @@ static island *next(const play *p, bool *failure) {
     return first;
 }
 
+/* so many updates of all islands, or all of a run */
 static double play_rounds(play *p, int64_t wanted) {
+    const int64_t steps = p->s->n * p->s->steps;
     double now = 0;
-    while (p->taken < wanted) {
+    while (p->taken < wanted && (steps == 0 || p->steps < steps)) {
         bool failure;
         island *i = next(p, &failure);
         now = failure ? i->fails_at : i->at;
@@ -230,6 +256,20 @@ static void start(play *p) {
     }
 }
 
+/* whether all of a run is few enough rounds to be played from its first step on */
+static bool is_short(const bt_islands_sim *s) {
+    int64_t rounds = 0;
+    for (int64_t clock = 0; clock < s->steps && rounds * s->n <= EVENTS_WANTED; rounds++)
+        clock += round_at(s, clock);
+    return s->rounds <= 0 && s->steps > 0 && rounds * s->n <= EVENTS_WANTED;
+}
+
+static int64_t rounds_enough(const bt_islands_sim *s) {
+    const int64_t few = EVENTS_WANTED / s->n;
+    if (s->rounds > 0) return s->rounds;
+    return few < ROUNDS_LEAST ? ROUNDS_LEAST : few > ROUNDS_MOST ? ROUNDS_MOST : few;
+}
+
 bt_code bt_islands_simulate(const bt_islands_sim *s, bt_islands_time *out, bt_err *err) {
     *out = (bt_islands_time){0};
     if (s->n < 1 || s->n > BT_SIM_ISLANDS_MOST)
@@ -237,22 +277,23 @@ bt_code bt_islands_simulate(const bt_islands_sim *s, bt_islands_time *out, bt_er
                        BT_SIM_ISLANDS_MOST);
     if (s->inner < 1 || !(s->step_s > 0) || !(s->hub_rate > 0) || !(s->island_rate > 0))
         return bt_fail(err, BT_ARG, "islands need steps that take time, and links");
-    play p = {.s = s, .out = out, .all = calloc((size_t)s->n, sizeof *p.all)};
+    bt_islands_sim own = *s;
+    /* of a long run the later part, where rounds are as long as they get */
+    if (!is_short(s)) own.steps = 0;
+    play p = {.s = &own, .out = out, .all = calloc((size_t)s->n, sizeof *p.all)};
     if (!p.all) return bt_fail(err, BT_NOMEM, "no memory for %d islands", s->n);
-    int64_t rounds = s->rounds > 0 ? s->rounds : EVENTS_WANTED / s->n;
-    if (s->rounds <= 0 && rounds < ROUNDS_LEAST) rounds = ROUNDS_LEAST;
-    if (s->rounds <= 0 && rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
     start(&p);
-    out->seconds = play_rounds(&p, rounds * s->n);
+    out->seconds = play_rounds(&p, own.steps > 0 ? INT64_MAX : rounds_enough(s) * s->n);
     const double time = out->seconds * s->n;
     for (int k = 0; k < s->n; k++) /* who still waits for what will come */
         if (p.all[k].stage == BLOCKED) p.held += out->seconds - p.all[k].due;
     out->rounds = (double)p.taken;
-    out->steps_per_s = out->rounds * (double)s->inner / out->seconds;
+    out->steps_per_s = (double)p.steps / out->seconds;
     out->held_frac = p.held / time;
     out->lost_frac = p.lost / time;
     out->in_frac = p.in_busy / out->seconds;
     out->out_frac = p.out_busy / out->seconds;
+    out->disk_frac = p.disk_busy / out->seconds;
     out->staleness_mean = p.n_stale ? p.stale / (double)p.n_stale : 0;
     free(p.all);
     return BT_OK;

@@ -1,8 +1,10 @@
 /* simulate_islands.h - islands around a hub that are not here, as discrete events: who computes, who waits
  * for the hub or for others, how full the hub's link is, how old the updates are.
  *
- * A round of an island is `inner` steps, an update sent, the hub's answer fetched. The hub's link has one
- * queue for what comes and one for what leaves; a transfer also takes what the island's own link needs.
+ * A round of an island is `inner` steps, an update sent, the hub's answer fetched. The first `warmup` steps of a
+ * run are rounds of one step, which all islands do together; then a round is of `ramp` times the steps done so far,
+ * until that is `inner`. The hub's link has one queue for what comes and one for what leaves; a transfer also takes
+ * what the island's own link needs. The hub writes what it has applied to its disk before it answers.
  *     bound 0:   the hub answers when all living islands have sent (ps sync, diloco)
  *     bound > 0: at once; an island begins a round when the slowest has done at least its own steps - bound
  *     bound < 0: at once, and nobody waits for others
@@ -23,13 +25,18 @@ typedef struct bt_islands_sim {
     int64_t inner,
         overlap;   /* steps of a round; of the next round that are done while an update travels */
     int64_t bound; /* in steps */
-    double step_s; /* of an island by itself */
-    double spread; /* an island is slower by |normal| of this width */
+    /* of each island; 0: rounds of `inner` steps for ever */
+    int64_t steps, warmup;
+    double ramp;                             /* 0: rounds do not grow */
+    double step_s;                           /* of an island by itself */
+    double spread;                           /* an island is slower by |normal| of this width */
     double up_bytes, down_bytes;             /* of an update and of its answer, over the wire */
     double island_rate, hub_rate, latency_s; /* bytes a second, each way; of a message */
-    double add_s, update_s;   /* of the hub: taking one update in; one outer step and its answer */
+    /* of the hub: taking one update in; one outer step and its answer; writing it to the disk */
+    double add_s, update_s, keep_s;
     double mtbf_s, restart_s; /* of an island; mtbf 0: it never fails */
-    int64_t rounds;           /* of an island on average; 0: as many as are enough */
+    int64_t
+        rounds; /* of an island on average; 0: all of a run that is not too long, else as many as are enough */
     uint64_t seed;
 } bt_islands_sim;
 
@@ -39,6 +46,7 @@ typedef struct bt_islands_time {
     double held_frac;       /* of the islands' time: waiting for the hub, the link, or each other */
     double lost_frac; /* of the islands' time: failed, coming back, work that was never sent */
     double in_frac, out_frac; /* of the time the hub's link is busy, each way */
+    double disk_frac;         /* of the time the hub writes */
     double staleness_mean;    /* versions between what an update was made of and what it met */
     int64_t staleness_most;
     int64_t failures;

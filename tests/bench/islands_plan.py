@@ -20,9 +20,10 @@ import time
 
 SRC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 program = os.environ.get("BITRAIN", os.path.join(SRC, "build", "bitrain"))
+# rounds of ten steps from the first step on, so that what is measured of a run is what all of it is like
+DILOCO = ["--mode", "diloco", "--inner", "10", "--set", "islands.ramp=0", "--set", "islands.warmup=0"]
 MODES = [("sync", []), ("ps, 4 steps ahead at most", ["--mode", "ps", "--staleness", "4"]),
-         ("diloco, 10 steps", ["--mode", "diloco", "--inner", "10"]),
-         ("diloco, 10 steps, int8", ["--mode", "diloco", "--inner", "10", "--codec", "int8"])]
+         ("diloco, 10 steps", DILOCO), ("diloco, 10 steps, int8", DILOCO + ["--codec", "int8"])]
 QUIET = ["--eval-every", "1000000", "--set", "train.stats_every=0", "--set", "ckpt.minutes=0", "--set", "ckpt.final=false"]
 
 

@@ -21,7 +21,7 @@
 #include "engine/islands/hub/hub_internal.h"
 
 static const uint64_t log_magic = 0x31474f4c42554842; /* "BHUBLOG1" */
-enum { KEEP = 2, DUE_LEAST = 16 << 20, DUE_MODELS = 16 };
+enum { KEEP = 2, DUE_LEAST = 16 << 20 };
 
 struct bt_hub_state {
     bt_hub *hub;
@@ -216,7 +216,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
 
 bool bt_hub_state_due(const bt_hub_state *s) {
     if (!s || !s->hub->model) return false;
-    const int64_t models = DUE_MODELS * (int64_t)(s->hub->model->n * sizeof(float));
+    const int64_t models = BT_HUB_LOG_MODELS * (int64_t)(s->hub->model->n * sizeof(float));
     return s->log_bytes > (models > DUE_LEAST ? models : DUE_LEAST);
 }
 

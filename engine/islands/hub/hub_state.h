@@ -36,7 +36,8 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
                          bt_err *err) BT_MUST_CHECK;
 /* a checkpoint; the log begins anew */
 bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) BT_MUST_CHECK;
-/* the log has grown so long that a checkpoint is worth it */
+/* the log has grown so long that a checkpoint is worth it: as many times the weights as fp32 */
+enum { BT_HUB_LOG_MODELS = 16 };
 bool bt_hub_state_due(const bt_hub_state *s);
 
 #endif

@@ -119,6 +119,49 @@ static void failures_lose_what_was_not_sent(void **state) {
     assert_true(played(&s).failures > 64);
 }
 
+/* one island, exchanges that take a second, four steps to warm up: rounds of 1 1 1 1, then of half the steps before
+ * them, 2 3 4 6 9, then of all ten, and of what is left */
+static void rounds_grow_with_the_steps_before_them(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.n = 1;
+    s.up_bytes = s.down_bytes = 1;
+    s.update_s = 1;
+    s.steps = 40;
+    s.warmup = 4;
+    s.ramp = 0.5;
+    bt_islands_time t = played(&s);
+    assert_true(fabs(t.rounds - 11) < 1e-9);
+    assert_true(fabs(t.seconds - (40 * 0.5 + 10)) <
+                1e-3); /* the last one's answer is not waited for */
+    assert_true(fabs(t.steps_per_s - 40 / t.seconds) < 1e-9);
+    /* while they warm up all are together, whatever bound says; afterwards nobody waits */
+    s.n = 2;
+    s.bound = -1;
+    s.warmup = 40;
+    assert_int_equal(played(&s).staleness_most, 0);
+    s.warmup = 4;
+    assert_true(played(&s).staleness_most > 0);
+    /* of a run that would take too long to play it is the later part */
+    s.steps = 100000000;
+    assert_true(fabs(played(&s).steps_per_s - 2 * 10 / 6.0) < 0.1);
+}
+
+/* the hub writes before it answers */
+static void the_disk_of_the_hub_holds_all_up(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.update_s = 0.25;
+    const double without = round_s(s);
+    s.keep_s = 3;
+    assert_true(fabs(round_s(s) - without - 3) < 1e-9);
+    assert_true(fabs(played(&s).disk_frac - 3 / (without + 3)) < 0.01);
+    s.bound = -1; /* an update of each island is one record */
+    s.keep_s = 30;
+    const bt_islands_time t = played(&s);
+    assert_true(t.disk_frac > 0.95 && fabs(t.steps_per_s - 10 / 30.25) < 0.02);
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     bt_islands_time t;
@@ -140,6 +183,8 @@ int main(void) {
         cmocka_unit_test(bounds_hold_the_fast_ones),
         cmocka_unit_test(overlap_hides_the_exchange),
         cmocka_unit_test(failures_lose_what_was_not_sent),
+        cmocka_unit_test(rounds_grow_with_the_steps_before_them),
+        cmocka_unit_test(the_disk_of_the_hub_holds_all_up),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
