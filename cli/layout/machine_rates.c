@@ -109,6 +109,9 @@ static void merge(bt_rates *into, const bt_rates *found, question asked) {
     into->add_s = found->add_s;
     into->norm = found->norm;
     into->zero = found->zero;
+    into->states_bf16_x = found->states_bf16_x;
+    into->states_log8_x = found->states_log8_x;
+    into->weights_bf16_x = found->weights_bf16_x;
     into->matrix_op_s = found->matrix_op_s;
     into->tern_pack_s = found->tern_pack_s;
     into->tern_unpack_s = found->tern_unpack_s;

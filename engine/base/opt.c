@@ -24,6 +24,11 @@ size_t bt_opt_find(const bt_opt *table, size_t n, const char *key) {
     return n;
 }
 
+bool bt_opts_given(const bt_opts *o, const char *key) {
+    const size_t i = bt_opt_find(o->table, o->n, key);
+    return i < o->n && o->origin[i] > BT_FROM_PRESET;
+}
+
 /* ---- one value ------------------------------------------------------------------------------- */
 
 /* strtod without hexadecimal, infinities and NaN; *end as strtod */

@@ -96,6 +96,8 @@ const char *bt_origin_name(bt_opt_origin origin);
 /* "N", "X", "a|b", "TEXT", "PATH...", "" */
 const char *bt_opt_argument(const bt_opt *opt);
 size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n when absent */
+/* by a flag, a configuration file or the environment; an unknown key is not */
+bool bt_opts_given(const bt_opts *o, const char *key);
 /* "  --lr X   help (default 2e-3)" lines */
 void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);
 

@@ -20,21 +20,16 @@ enum {
 
 /* ---- freedom --------------------------------------------------------------------------------- */
 
-static bool given(const bt_opts *o, const char *key) {
-    size_t i = bt_opt_find(o->table, o->n, key);
-    return i < o->n && o->origin[i] > BT_FROM_PRESET;
-}
-
 bt_layout_freedom bt_layout_freedom_of(const bt_opts *o) {
-    bool mesh = given(o, "mesh.dp_replicate") || given(o, "mesh.dp_shard") || given(o, "mesh.tp") ||
-                given(o, "mesh.pp");
+    bool mesh = bt_opts_given(o, "mesh.dp_replicate") || bt_opts_given(o, "mesh.dp_shard") ||
+                bt_opts_given(o, "mesh.tp") || bt_opts_given(o, "mesh.pp");
     return (bt_layout_freedom){.mesh = !mesh,
-                               .virtual_stages = !given(o, "parallel.virtual_stages"),
-                               .zero = !given(o, "mesh.zero"),
-                               .micro_batch = !given(o, "train.micro_batch") &&
-                                              !given(o, "train.accum"),
-                               .recompute = !given(o, "train.recompute"),
-                               .gather = !given(o, "parallel.gather")};
+                               .virtual_stages = !bt_opts_given(o, "parallel.virtual_stages"),
+                               .zero = !bt_opts_given(o, "mesh.zero"),
+                               .micro_batch = !bt_opts_given(o, "train.micro_batch") &&
+                                              !bt_opts_given(o, "train.accum"),
+                               .recompute = !bt_opts_given(o, "train.recompute"),
+                               .gather = !bt_opts_given(o, "parallel.gather")};
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */

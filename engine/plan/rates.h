@@ -63,6 +63,10 @@ typedef struct bt_link_rate {
     double agree_s; /* of a step's agreement among all ranks of the group */
     /* a tensor-parallel group's own exchange of rows (tp_group.h); 0 where it was not measured */
     double meet_s, rows_bytes_per_s;
+    /* all ranks of a job, where they are more than their host's cores: processor time of all, in which those that
+     * wait for the last one still have their core, over what they compute; of ranks that meet every 0.2 s, and
+     * every 20 ms. 0: not measured */
+    double shared_x, shared_often_x;
 } bt_link_rate;
 
 /* One layer, forward and backward, all ranks of a job of `world` at once, by the clock: in real
@@ -103,7 +107,9 @@ typedef struct bt_rates {
     double add_s;                   /* an element added to another */
     bt_elem_rate norm, zero;        /* of the gradients: sum of squares; to zero */
     bt_elem_rate update[BT_OPTIM_COUNT]; /* of the rule for what is no matrix of a layer */
-    double matrix_op_s;                  /* a multiply or an add of Muon's products */
+    /* an update with states in fewer bytes, and with weights in bf16, over one with fp32 (of AdamW; 0: not known) */
+    double states_bf16_x, states_log8_x, weights_bf16_x;
+    double matrix_op_s; /* a multiply or an add of Muon's products */
     /* an element of a ternary matrix: codes to 2 bits, 2 bits to codes, codes into panels; and of an
      * array whose pages were given back to the system, until they are there again */
     double tern_pack_s, tern_unpack_s, tern_panel_s, fresh_s;

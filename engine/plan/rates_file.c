@@ -71,6 +71,9 @@ void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
     X(load) \
     X(read_per_s) \
     X(triad_per_s) \
+    X(states_bf16_x) \
+    X(states_log8_x) \
+    X(weights_bf16_x) \
     X(add_s) X(matrix_op_s) X(tern_pack_s) X(tern_unpack_s) X(tern_panel_s) X(fresh_s) X(disk_per_s)
 
 static void put_parts(bt_json *j, const bt_rates *r) {
@@ -107,6 +110,8 @@ static void put_links(bt_json *j, const bt_rates *r) {
         bt_json_num(j, "bytes_per_s", l->bytes_per_s);
         bt_json_num(j, "meet_s", l->meet_s);
         bt_json_num(j, "rows_bytes_per_s", l->rows_bytes_per_s);
+        bt_json_num(j, "shared_x", l->shared_x);
+        bt_json_num(j, "shared_often_x", l->shared_often_x);
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -235,7 +240,9 @@ static void take_links(bt_rates *r, const json_t *all) {
                                                 .latency_s = number(x, "latency_s"),
                                                 .bytes_per_s = number(x, "bytes_per_s"),
                                                 .meet_s = number(x, "meet_s"),
-                                                .rows_bytes_per_s = number(x, "rows_bytes_per_s")};
+                                                .rows_bytes_per_s = number(x, "rows_bytes_per_s"),
+                                                .shared_x = number(x, "shared_x"),
+                                                .shared_often_x = number(x, "shared_often_x")};
     }
 }
 

@@ -296,10 +296,20 @@ static double fresh_pages_s(const model *m, const bt_rank_setup *s, double own) 
     return fmax(0, (double)s->params.total - own) * m->r->fresh_s;
 }
 
+/* an update with states and weights in fewer bytes, over one with fp32 */
+static double forms_frac(const model *m, const bt_rank_setup *s) {
+    const double states = m->cfg->optim_states == BT_STATES_BF16   ? m->r->states_bf16_x
+                          : m->cfg->optim_states == BT_STATES_LOG8 ? m->r->states_log8_x
+                                                                   : 0,
+                 weights = s->model.latent_bf16 ? m->r->weights_bf16_x : 0,
+                 linear = linear_elements(s) / (double)s->params.total;
+    return 1 + (states > 0 ? states - 1 : 0) + (weights > 0 ? linear * (weights - 1) : 0);
+}
+
 static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
     double own = (double)bt_shards_elems(&s->shards, s->shard),
-           rule = bt_rates_elem(&m->r->update[m->cfg->optimizer], own);
+           rule = bt_rates_elem(&m->r->update[m->cfg->optimizer], own) * forms_frac(m, s);
     work->optim_s = own * (bt_rates_elem(&m->r->norm, own) + rule) + quantise_s(m, s);
     if (how->matrices->whole_matrix) work->optim_s += muon_s(m, s);
     work->optim_comm_s = weights_out_s(m, s, work->optim_s);
@@ -373,14 +383,20 @@ static void plan_messages(const model *m, bt_walk *w) {
     if (m->shape.pp == 1) return;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.pp, m->c->ranks / m->shape.pp);
     double rows = m->cfg->sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
-           bytes = rows * (double)m->cfg->d_model * sizeof(float),
-           sent_s = bt_wire_s(&wire, 1, bytes);
+           elems = rows * (double)m->cfg->d_model,
+           sent = m->cfg->pipe_codec == BT_PIPE_BF16 ? sizeof(uint16_t) : sizeof(float);
     /* into a buffer, and out of one */
-    w->copy_s = m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s : 0;
-    w->flight_s = sent_s;
+    w->copy_s = m->r->triad_per_s > 0 ? elems * (sizeof(float) + sent) / m->r->triad_per_s : 0;
+    w->flight_s = bt_wire_s(&wire, 1, elems * sent);
+    w->wire_s = wire.copies ? 0 : bt_wire_s(&wire, 0, elems * sent);
     bt_model_setup first = bt_run_cfg_setup(m->cfg, 0);
-    double tied = (double)bt_stage_tied_elems(&first) * sizeof(float);
-    w->tied_s = tied > 0 ? bt_wire_s(&wire, 1, tied) : 0;
+    const size_t tied = bt_stage_tied_elems(&first);
+    const bt_tensor table = {.id = BT_P_EMBED};
+    if (tied == 0) return;
+    w->tied_s = bt_wire_s(&wire, 1, (double)(tied * sizeof(float)));
+    w->tied_back_s = bt_wire_s(&wire, 1,
+                               (double)bt_read_bytes(bt_model_read(&table, first.prec), tied));
+    w->tied_wired = !wire.copies;
 }
 
 /* ---- what comes now and then ----------------------------------------------------------------- */
@@ -464,6 +480,17 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     return code;
 }
 
+/* threads of a host over its cores, and what is lost where they cannot be shared out evenly */
+static double crowd_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c) {
+    const double crowd = bt_cluster_crowd(c, cfg);
+    const bt_link_rate *l = c->simulated || crowd <= 1 ? NULL
+                                                       : bt_rates_link(r, c->ranks, c->ranks, 1);
+    if (!l || l->world != c->ranks || l->n != c->ranks) return crowd;
+    /* where other ranks' weights come for each layer, ranks keep together */
+    const bool often = bt_run_cfg_weight_source(cfg) == BT_WEIGHTS_PREFETCHED;
+    return crowd * fmax(1, often ? l->shared_often_x : l->shared_x);
+}
+
 static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
                       bt_prediction *out) {
     model m = {.cfg = cfg,
@@ -471,7 +498,7 @@ static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster
                .c = c,
                .chunks = cfg->pp > 1 && cfg->virtual_stages > 1 ? (int)cfg->virtual_stages : 1,
                .tokens = (double)(cfg->micro_batch * cfg->seq_len),
-               .crowd = bt_cluster_crowd(c, cfg),
+               .crowd = crowd_of(cfg, r, c),
                .out = out};
     bt_run_cfg_mesh(cfg, &m.shape);
     bt_run_cfg_model(cfg, &m.whole);

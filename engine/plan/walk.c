@@ -22,14 +22,28 @@ static void wait_until(bt_walker *r, double then) {
 
 /* ---- the pipeline ---------------------------------------------------------------------------- */
 
+/* Beside the tied embedding's gradients, which have another receiver, a message has half of the link. */
+void bt_walk_post(bt_walk_state *s, bt_walker *r, double *there) {
+    const double wire_s = s->w->wire_s, begin = wire_s > 0 ? fmax(r->now, r->link_free) : r->now,
+                 beside = fmin(wire_s, fmax(0, r->table_sent - begin));
+    if (wire_s > 0) r->link_free = begin + wire_s + beside;
+    if (beside > 0) s->tied_at = r->table_sent += beside;
+    *there = begin + s->w->flight_s + beside;
+}
+
+void bt_walk_post_table(bt_walk_state *s, bt_walker *r) {
+    const double before = fmin(s->w->tied_s, fmax(0, r->link_free - r->now));
+    s->tied_at = r->table_sent = r->now + s->w->tied_s + before;
+}
+
 static void receive(const bt_walk_state *s, bt_walker *r, double there) {
     wait_until(r, there);
     spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
 }
 
-static void send(const bt_walk_state *s, bt_walker *r, double *there) {
+static void send(bt_walk_state *s, bt_walker *r, double *there) {
     spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
-    *there = r->now + s->w->flight_s;
+    bt_walk_post(s, r, there);
 }
 
 /* what a tensor-parallel group waits for the last of its ranks */
@@ -62,14 +76,26 @@ static void forward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     if (!x->ends) send(s, r, bt_walk_message(s->down, s, x->at + 1, x->pass.micro));
 }
 
-/* Gradients of a tied embedding. The last stage stands in its send until the first comes for it; with
- * several chunks it goes on. */
+/* Gradients of a tied embedding. Between hosts they travel while the first stage computes. Within one, ranks copy
+ * them: the last of a pipeline with one chunk a stage stands in its send until the first comes for it. */
 static void tie(bt_walk_state *s, int d) {
     bt_walker *first = bt_walker_at(s, d, 0), *last = bt_walker_at(s, d, s->w->pp - 1);
-    wait_until(first, s->chunks > 1 ? s->tied_at : last->now);
-    if (s->chunks == 1) wait_until(last, first->now);
-    spend(first, BT_PH_COMM_EXPOSED, s->w->tied_s);
-    if (s->chunks == 1) spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
+    const bool copied = !s->w->tied_wired, meet = copied && s->chunks == 1;
+    wait_until(first, meet ? last->now : s->tied_at);
+    if (meet) wait_until(last, first->now);
+    if (copied) spend(first, BT_PH_COMM_EXPOSED, s->w->tied_s);
+    if (meet) spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
+}
+
+/* the last stage's part, where it does not stand and wait; with one chunk it has nothing else to do */
+static void send_tied(bt_walk_state *s, bt_walker *last) {
+    if (s->w->tied_wired) {
+        bt_walk_post_table(s, last);
+        if (s->chunks == 1) spend(last, BT_PH_COMM_EXPOSED, s->tied_at - last->now);
+    } else if (s->chunks > 1) {
+        spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
+        s->tied_at = last->now + s->w->flight_s;
+    }
 }
 
 static void backward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
@@ -84,10 +110,7 @@ static void backward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     meet_group(s, r, work->bwd_meet_s);
     if (x->final) *bt_walk_final(s, d, k, x->pass.chunk) = (bt_final_pass){r->now, r->now - begin};
     if (!x->begins) send(s, r, bt_walk_message(s->up, s, x->at - 1, x->pass.micro));
-    if (ties && x->ends && s->chunks > 1) {
-        spend(r, BT_PH_COMM_EXPOSED, s->w->tied_s);
-        s->tied_at = r->now + s->w->flight_s;
-    }
+    if (ties && x->ends) send_tied(s, r);
 }
 
 /* the next pass of a stage, when its input is known; false: not yet, or none is left */
@@ -189,8 +212,10 @@ static void walk_update(bt_walk_state *s) {
             bool ends = s->w->pp > 1 && (k == 0 || k == s->w->pp - 1);
             spend(r, BT_PH_OPTIM,
                   s->w->stage[k].optim_s * bt_walker_slow(s, d, k) * all_at_work(s));
-            spend(r, BT_PH_COMM_EXPOSED,
-                  (s->w->stage[k].optim_comm_s + (ends ? s->w->tied_s : 0)) * all_at_work(s));
+            spend(r, BT_PH_COMM_EXPOSED, s->w->stage[k].optim_comm_s * all_at_work(s));
+            if (ends)
+                spend(r, BT_PH_COMM_EXPOSED,
+                      s->w->tied_back_s * (s->w->tied_wired ? 1 : all_at_work(s)));
             spend(r, BT_PH_MONITOR, s->w->monitor_s * all_at_work(s));
             spend(r, BT_PH_CKPT, s->w->ckpt_s);
         }
@@ -235,7 +260,9 @@ static void sum_up_processor(const bt_walk *w, int chunks, double out[BT_PHASE_C
         const bt_stage_work *x = &w->stage[k];
         double n = (double)x->buckets,
                meanwhile = w->overlap && n > 0 ? (n - 1) * x->bucket_cpu_s : 0,
-               tied = w->pp > 1 && (k == 0 || k == w->pp - 1) ? 2 * w->tied_s : 0;
+               tied = w->pp > 1 && !w->tied_wired && (k == 0 || k == w->pp - 1)
+                          ? w->tied_s + w->tied_back_s
+                          : 0;
         out[BT_PH_BWD] += (x->begin_s + meanwhile) / w->pp;
         out[BT_PH_COMM_EXPOSED] += (n * x->bucket_cpu_s - meanwhile + x->optim_comm_s + tied) /
                                    w->pp;

@@ -45,9 +45,13 @@ typedef struct bt_walk {
     int64_t micros;             /* of a data-parallel rank; with several chunks a multiple of pp */
     const bt_stage_work *stage; /* (chunks, pp) */
     bool overlap;               /* buckets leave while backward goes on */
-    double copy_s, flight_s;    /* a message between stages: each side's work; until it arrives */
-    double tied_s;  /* gradients of a tied embedding, last stage to first; back as much */
-    double agree_s; /* all ranks' meeting */
+    /* a message between stages: each side's work; until it arrives; of that, how long it takes the link of its
+     * sender, on which it waits for the one before it: 0 where memory is the link */
+    double copy_s, flight_s, wire_s;
+    double tied_s;      /* gradients of a tied embedding, last stage to first */
+    double tied_back_s; /* its new values, first stage to last */
+    bool tied_wired; /* both cross a network: what goes up travels while the first stage computes */
+    double agree_s;  /* all ranks' meeting */
     double data_s, monitor_s, ckpt_s; /* a step's share */
     const double *slow;               /* (dp, pp) factors on computing, >= 1; NULL: 1 */
     /* threads of all ranks over the cores that they share, and the job's ranks; 0: each rank has its

@@ -15,11 +15,11 @@
 
 #include "engine/plan/walk_state.h"
 
-typedef enum { RECEIVE, WORK, SEND, TIE } op_kind;
+typedef enum { RECEIVE, WORK, SEND, SEND_TABLE, TIE } op_kind;
 
 typedef struct op {
     op_kind kind;
-    bt_phase phase;
+    bt_phase phase;  /* of the time that it takes */
     double seconds;  /* WORK: processor time, longer where others work too */
     double *message; /* RECEIVE, SEND */
 } op;
@@ -80,7 +80,7 @@ static void put(runner *r, op o) {
 }
 
 static void put_receive(const shared *x, runner *r, double *message) {
-    put(r, (op){.kind = RECEIVE, .message = message});
+    put(r, (op){.kind = RECEIVE, .phase = BT_PH_WAIT, .message = message});
     put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
 }
 
@@ -110,18 +110,19 @@ static void put_forward(const shared *x, runner *r, int k, const bt_walk_pass *p
     if (!p->ends) put_send(x, r, bt_walk_message(s->down, s, p->at + 1, p->pass.micro));
 }
 
+/* what tie and send_tied of walk.c say */
 static void put_tie(const shared *x, runner *r, bool first) {
-    const op copy = {.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->tied_s};
-    if (x->s->chunks == 1) {
-        put(r, (op){.kind = TIE});
-        put(r, copy);
-    } else if (first) {
-        put(r, (op){.kind = RECEIVE, .message = &x->s->tied_at});
-        put(r, copy);
-    } else {
-        put(r, copy);
-        put(r, (op){.kind = SEND, .message = &x->s->tied_at});
-    }
+    const bt_walk *w = x->s->w;
+    const bool meet = !w->tied_wired && x->s->chunks == 1;
+    const op copy = {.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = w->tied_s};
+    if (meet) put(r, (op){.kind = TIE, .phase = BT_PH_WAIT});
+    if (!meet && first)
+        put(r, (op){.kind = RECEIVE, .phase = BT_PH_WAIT, .message = &x->s->tied_at});
+    if (!w->tied_wired) put(r, copy);
+    if (meet || first) return;
+    put(r, (op){.kind = w->tied_wired ? SEND_TABLE : SEND, .message = &x->s->tied_at});
+    if (x->s->chunks == 1)
+        put(r, (op){.kind = RECEIVE, .phase = BT_PH_COMM_EXPOSED, .message = &x->s->tied_at});
 }
 
 static void put_backward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
@@ -172,7 +173,8 @@ static bool over(const shared *x, runner *r) {
     switch (o->kind) {
     case RECEIVE: return *o->message >= 0 && *o->message <= r->rank->now;
     case WORK: return !(r->left > 0);
-    case SEND: *o->message = r->rank->now + x->s->w->flight_s; return true;
+    case SEND: bt_walk_post(x->s, r->rank, o->message); return true;
+    case SEND_TABLE: bt_walk_post_table(x->s, r->rank); return true;
     case TIE: r->came = true; return both_came(x);
     }
     return false;
@@ -214,7 +216,7 @@ static void pass_time(const shared *x, double seconds) {
         runner *r = &x->runs[k];
         if (done(r)) continue;
         const op *o = &r->ops[r->at];
-        r->rank->phase[o->kind == WORK ? o->phase : BT_PH_WAIT] += seconds;
+        r->rank->phase[o->phase] += seconds;
         r->rank->now += seconds;
         if (o->kind == WORK && o->phase == BT_PH_WAIT) r->rank->met += seconds;
         /* what ends now has nothing left, whatever rounding says */

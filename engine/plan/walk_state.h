@@ -10,7 +10,10 @@ typedef struct bt_walker { /* one rank */
     double now;
     double phase[BT_PHASE_COUNT];
     double began;
-    double met;   /* of phase WAIT: for its own tensor-parallel group, not for a stage */
+    double met; /* of phase WAIT: for its own tensor-parallel group, not for a stage */
+    /* its link to other hosts: when it has taken all messages between stages that it was given; and the
+     * tied embedding's gradients, of the last of several chunks, which leave beside them */
+    double link_free, table_sent;
     int64_t done; /* passes of pass_order.h */
 } bt_walker;
 
@@ -61,6 +64,10 @@ static inline double *bt_walk_message(double *at, const bt_walk_state *s, int st
 /* false: the stage has made all its passes */
 bool bt_walk_next(const bt_walk_state *s, const bt_walker *r, int stage, bt_walk_pass *out);
 
+/* A message of a rank leaves: *there is when it arrives. On a link between hosts messages follow each other. */
+void bt_walk_post(bt_walk_state *s, bt_walker *r, double *there);
+/* the same of the tied embedding's gradients, which cross a network */
+void bt_walk_post_table(bt_walk_state *s, bt_walker *r);
 /* how many times as long the ranks of stage k compute while those of all stages k with works[k] do */
 double bt_walk_crowding(const bt_walk *w, const bool *works, int k);
 /* The passes of replica d, from where its ranks are, with all `down` and `up` unknown. */

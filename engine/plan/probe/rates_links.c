@@ -1,11 +1,13 @@
 /* rates_links.c - messages in groups of ranks, as the axes of a mesh make them: neighbours (tensor
  * parallelism, data parallelism beside it) and ranks far apart (replicas of a tensor-parallel group,
  * stages). */
+#include <math.h>
 #include <stdlib.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/tp/tp_group_create.h"
@@ -20,8 +22,11 @@ enum {
     COLS = 512,
     ROUNDS = 32,
     TP_MOST = 16,
-    STEPS = 64
+    STEPS = 64,
+    SHARED_ELEMS = 1 << 14, /* which a core's first caches hold */
+    SHARED_ROUNDS = 3
 };
+static const double SHARED_S = 0.2, OFTEN_S = 0.02;
 
 /* Of what is waited for: the shortest. In all others may be what other programs took. */
 static double shortest(double *samples, size_t n) {
@@ -85,6 +90,50 @@ static bt_code probe_agreement(bt_comm *group, double *out, bt_err *err) {
     return BT_OK;
 }
 
+/* ---- ranks that share cores ------------------------------------------------------------------- */
+
+static void compute(const float *x, int64_t passes) {
+    volatile double sum = 0;
+    for (int64_t i = 0; i < passes; i++) sum = sum + bt_op_sum_squares(x, SHARED_ELEMS);
+}
+
+/* of rounds of `passes`, each with a meeting of all after it: what a rank's core gave it over what it computed */
+static bt_code share(double *out, const float *x, int64_t passes, int64_t rounds, bt_err *err) {
+    double s[] = {0, 0}; /* computing; all of it */
+    BT_TRY(bt_barrier(bt_comm_world(), err));
+    const double began = bt_probe_clock();
+    for (int64_t i = 0; i < rounds; i++) {
+        const double start = bt_probe_clock();
+        compute(x, passes);
+        s[0] += bt_probe_clock() - start;
+        BT_TRY(bt_barrier(bt_comm_world(), err));
+    }
+    s[1] = bt_probe_clock() - began;
+    BT_TRY(bt_all_reduce_f64(bt_comm_world(), s, 2, BT_SUM, err));
+    *out = s[0] > 0 ? s[1] / s[0] : 0;
+    return BT_OK;
+}
+
+/* The kernel shares out cores among ranks, and one that waits yields its core and does not sleep: where their
+ * numbers do not divide, cores are without work now and then. */
+static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
+    float *x = calloc(SHARED_ELEMS, sizeof *x);
+    bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to compute with");
+    code = bt_agree(bt_comm_world(), code, err);
+    if (code == BT_OK) {
+        double pass_s = bt_probe_clock();
+        compute(x, 64);
+        pass_s = (bt_probe_clock() - pass_s) / 64;
+        code = bt_all_reduce_f64(bt_comm_world(), &pass_s, 1, BT_MAX, err);
+        const int64_t often = (int64_t)(OFTEN_S / fmax(pass_s, 1e-7)) + 1,
+                      seldom = (int64_t)(SHARED_S / OFTEN_S + 0.5);
+        if (code == BT_OK) code = share(&l->shared_x, x, often * seldom, SHARED_ROUNDS, err);
+        if (code == BT_OK) code = share(&l->shared_often_x, x, often, SHARED_ROUNDS * seldom, err);
+    }
+    free(x);
+    return code;
+}
+
 static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
     bt_comm *world = bt_comm_world(), *group = NULL;
     int me = bt_comm_rank(world), block = n * stride;
@@ -107,6 +156,8 @@ static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
     l.latency_s = v[0];
     l.bytes_per_s = v[1];
     if (code == BT_OK && stride == 1 && n <= TP_MOST) code = probe_tp(&l, group, err);
+    if (code == BT_OK && n == l.world && work.processor && bt_threads_count() == 1)
+        code = probe_sharing(&l, err);
     bt_comm_free(group);
     if (code != BT_OK) return code;
     /* rank 0's group's; it is rank 0 that tells */

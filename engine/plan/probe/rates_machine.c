@@ -23,6 +23,7 @@ enum {
     STATES = BT_OPTIM_STATES,
     CODEC_ELEMS = 1 << 18,
     MUON_SIDE = 512,
+    FORM_ELEMS = BT_ELEMS_LARGE / 4,
     TERN_ROWS = 1408,
     TERN_COLS = 1024,
     PAGE_ELEMS = 4 << 20,
@@ -122,6 +123,55 @@ static bt_code probe_arrays(bt_rates *r, bool large, bt_err *err) {
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) measure_arrays(r, &a, large);
     close_arrays(&a);
+    return code;
+}
+
+/* of AdamW; seconds of an update. w: weights, fp32 or bf16 */
+static bt_code time_form(double *out, bt_states_kind states, bt_moment_form form, float *w,
+                         const float *g, bt_err *err) {
+    const bt_optim_cfg settings = {
+        .kind = BT_OPTIM_ADAMW, .states = states, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+    const bt_optim_span span = {.end = FORM_ELEMS,
+                                .weights = form == BT_MOMENT_F32 ? NULL : w,
+                                .form = form,
+                                .decay = true};
+    bt_optim_update update = {.grad_scale = 1, .lr = 1e-6f, .decay = 0.1f};
+    double took[ROUNDS];
+    bt_optim *o = NULL;
+    BT_TRY(bt_agree(bt_comm_world(),
+                    bt_optim_create(&o, &settings, &span, 1, (bt_range){0, FORM_ELEMS}, err), err));
+    for (int i = -1; i < ROUNDS; i++) {
+        const double start = bt_probe_clock();
+        update.t++;
+        bt_optim_step(o, w, g, &update);
+        if (i >= 0) took[i] = bt_probe_clock() - start;
+    }
+    *out = bt_probe_typical(took, ROUNDS);
+    bt_optim_destroy(o);
+    return BT_OK;
+}
+
+/* what states and weights in fewer bytes make of an update */
+static bt_code probe_forms(bt_rates *r, bt_err *err) {
+    double whole, of;
+    float *w = calloc(2 * (size_t)FORM_ELEMS, sizeof *w), *g = w ? w + FORM_ELEMS : NULL;
+    const struct {
+        double *factor;
+        bt_states_kind states;
+        bt_moment_form weights;
+    } forms[] = {{&r->states_bf16_x, BT_STATES_BF16, BT_MOMENT_F32},
+                 {&r->states_log8_x, BT_STATES_LOG8, BT_MOMENT_F32},
+                 {&r->weights_bf16_x, BT_STATES_FP32, BT_MOMENT_BF16}};
+    bt_code code = w ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for an update");
+    code = bt_agree(bt_comm_world(), code, err);
+    for (size_t i = 0; code == BT_OK && i < FORM_ELEMS; i++) g[i] = 0.001f * (float)(i % 89);
+    if (code == BT_OK) code = time_form(&whole, BT_STATES_FP32, BT_MOMENT_F32, w, g, err);
+    for (size_t i = 0; code == BT_OK && i < sizeof forms / sizeof *forms; i++) {
+        memset(w, 0, FORM_ELEMS * sizeof *w);
+        code = time_form(&of, forms[i].states, forms[i].weights, w, g, err);
+        *forms[i].factor = of / whole;
+    }
+    free(w);
     return code;
 }
 
@@ -299,10 +349,11 @@ static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
     double v[64], n_ranks = bt_comm_size(bt_comm_world());
     double *at[64];
     size_t n = 0;
-    double *const single[] = {&r->read_per_s,    &r->triad_per_s,  &r->add_s,
-                              &r->matrix_op_s,   &r->norm.small_s, &r->norm.large_s,
-                              &r->zero.small_s,  &r->zero.large_s, &r->tern_pack_s,
-                              &r->tern_unpack_s, &r->tern_panel_s, &r->fresh_s};
+    double *const single[] = {&r->read_per_s,    &r->triad_per_s,   &r->add_s,
+                              &r->matrix_op_s,   &r->norm.small_s,  &r->norm.large_s,
+                              &r->zero.small_s,  &r->zero.large_s,  &r->tern_pack_s,
+                              &r->tern_unpack_s, &r->tern_panel_s,  &r->fresh_s,
+                              &r->states_bf16_x, &r->states_log8_x, &r->weights_bf16_x};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) at[n++] = single[i];
     for (int i = 0; i < BT_OPTIM_COUNT && n + 2 <= 64; i++) {
         at[n++] = &r->update[i].small_s;
@@ -324,6 +375,7 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(bt_barrier(world, err));
     BT_TRY(probe_arrays(r, false, err));
     BT_TRY(probe_arrays(r, true, err));
+    BT_TRY(probe_forms(r, err));
     BT_TRY(probe_muon(r, err));
     BT_TRY(probe_ternary(r, err));
     BT_TRY(probe_pages(r, err));

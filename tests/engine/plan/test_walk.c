@@ -166,19 +166,94 @@ static void messages_cost_both_sides(void **state) {
     phases_add_up(&t);
 }
 
+/* Two stages on a slow link between hosts, two micro-batches: the second message waits for the first one, each
+ * way. Where memory is the link it does not. */
+static void messages_follow_each_other_on_a_link(void **state) {
+    (void)state;
+    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 1}, {.fwd_s = 1, .bwd_s = 1}};
+    bt_walk w = {.pp = 2, .dp = 1, .micros = 2, .stage = work, .flight_s = 3};
+    near(walked(&w).step_s, 12);
+    w.wire_s = 3; /* forward 1 and 2, there at 4 and 7; back from 6 and 9, there at 9 and 12 */
+    bt_step_time t = walked(&w);
+    near(t.step_s, 13);
+    phases_add_up(&t);
+    w.crowd = 1 + 1e-12;
+    w.ranks = 2;
+    assert_true(fabs(walked(&w).step_s - 13) < 1e-9);
+}
+
 /* the last stage stands in its send of the tied embedding's gradients until the first comes */
 static void tied_embedding_is_sent_and_returned(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
     bt_walk w = {.pp = 2, .dp = 1, .micros = 3, .stage = work, .tied_s = 0};
     double without = walked(&w).step_s;
-    w.tied_s = 0.25;
+    w.tied_s = w.tied_back_s = 0.25;
     near(walked(&w).step_s, without + 0.5);
+}
+
+/* Between hosts the gradients of a tied embedding travel while the first stage computes, with one chunk of layers a
+ * stage and with several; the new values it waits for. */
+static void a_tied_embedding_travels_while_the_first_stage_computes(void **state) {
+    (void)state;
+    for (int chunks = 1; chunks <= 2; chunks++) {
+        for (int shared = 0; shared < 2; shared++) {
+            bt_stage_work work[6];
+            memset(work, 0, sizeof work);
+            for (int k = 0; k < 3 * chunks; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
+            bt_walk w = {.pp = 3,
+                         .dp = 1,
+                         .chunks = chunks,
+                         .micros = 3,
+                         .stage = work,
+                         .crowd = shared ? 1 + 1e-12 : 0,
+                         .ranks = 3};
+            const double without = walked(&w).step_s;
+            w.tied_wired = true;
+            w.tied_s =
+                2; /* the first stage's last pass begins two after the last one's is over, or later */
+            w.tied_back_s = 0.5;
+            bt_step_time t = walked(&w);
+            assert_true(fabs(t.step_s - without - 0.5) < 1e-9);
+            phases_add_up(&t);
+            w.tied_s = 100; /* what the passes do not hide */
+            t = walked(&w);
+            assert_true(t.step_s > without + 50 && t.step_s < without + 100);
+            /* nothing of it is processor time */
+            near(t.processor_s[BT_PH_COMM_EXPOSED], 0);
+            w.tied_wired = false;
+            assert_true(walked(&w).step_s > t.step_s);
+        }
+    }
+}
+
+/* messages beside it have half of the link, and it as much less */
+static void a_tied_embedding_shares_the_link(void **state) {
+    (void)state;
+    bt_stage_work work[4];
+    memset(work, 0, sizeof work);
+    for (int k = 0; k < 4; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
+    bt_walk w = {.pp = 2,
+                 .dp = 1,
+                 .chunks = 2,
+                 .micros = 2,
+                 .stage = work,
+                 .flight_s = 0.25,
+                 .wire_s = 0.25};
+    const double without = walked(&w).step_s;
+    w.tied_wired = true;
+    w.tied_s = 1000;
+    /* the last stage sends two more messages after it, of the last chunk's last pass and the first chunk's */
+    const double tied = walked(&w).step_s, alone = 1000;
+    assert_true(tied > without + alone - 12 && tied < without + alone);
+    w.wire_s = w.flight_s = 0;
+    const double free = walked(&w).step_s;
+    assert_true(tied > free);
 }
 
 /* a pipeline of unequal stages, messages and a tied embedding, walked event by event and as if each
  * rank had its own cores: cores that are hardly short make no difference */
-static void compare_shared(int pp, int chunks, int64_t m) {
+static void compare_shared(int pp, int chunks, int64_t m, bool wired) {
     bt_stage_work work[STAGES_MOST];
     memset(work, 0, sizeof work);
     for (int k = 0; k < pp * chunks; k++)
@@ -198,6 +273,9 @@ static void compare_shared(int pp, int chunks, int64_t m) {
                  .copy_s = 0.03125,
                  .flight_s = 0.0625,
                  .tied_s = 0.25,
+                 .tied_back_s = 0.25,
+                 .tied_wired = wired,
+                 .wire_s = wired ? 0.03125 : 0,
                  .ranks = pp};
     bt_step_time own = walked(&w);
     w.crowd = 1 + 1e-12;
@@ -212,8 +290,10 @@ static void compare_shared(int pp, int chunks, int64_t m) {
 static void sharing_hardly_is_not_sharing(void **state) {
     (void)state;
     for (int pp = 2; pp <= 5; pp++) {
-        for (int64_t m = 1; m <= 9; m += 2) compare_shared(pp, 1, m);
-        for (int64_t m = pp; m <= 3 * pp; m += pp) compare_shared(pp, 3, m);
+        for (int wired = 0; wired < 2; wired++) {
+            for (int64_t m = 1; m <= 9; m += 2) compare_shared(pp, 1, m, wired);
+            for (int64_t m = pp; m <= 3 * pp; m += pp) compare_shared(pp, 3, m, wired);
+        }
     }
 }
 
@@ -309,7 +389,10 @@ int main(void) {
         cmocka_unit_test(buckets_hide_behind_backward),
         cmocka_unit_test(ranks_wait_for_the_slowest),
         cmocka_unit_test(messages_cost_both_sides),
+        cmocka_unit_test(messages_follow_each_other_on_a_link),
         cmocka_unit_test(tied_embedding_is_sent_and_returned),
+        cmocka_unit_test(a_tied_embedding_travels_while_the_first_stage_computes),
+        cmocka_unit_test(a_tied_embedding_shares_the_link),
         cmocka_unit_test(sharing_hardly_is_not_sharing),
         cmocka_unit_test(one_core_has_no_bubble),
         cmocka_unit_test(waiting_ranks_keep_their_place),

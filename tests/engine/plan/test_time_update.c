@@ -1,0 +1,67 @@
+/* test_time_update.c - the predicted update of weights and states that are kept in fewer bytes than fp32. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/config/run_cfg.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/model/shape/params.h"
+#include "engine/plan/time_model.h"
+
+static bt_run_cfg cfg;
+
+static void settle(char *states, char *weights) {
+    static bt_opts o;
+    bt_err err = BT_ERR_INIT;
+    bool help;
+    char *words[] = {"--preset", "nano",           "--threads", "1",    "--data", "synth:chain",
+                     "--set",    "ckpt.minutes=0", "--set",     states, "--set",  weights};
+    if (bt_run_cfg_read(&o, &cfg, sizeof words / sizeof *words, words, &help, &err) != BT_OK ||
+        bt_run_cfg_resolve(&cfg, 1, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
+}
+
+/* of a machine on which an element's update takes a nanosecond, and everything else no time */
+static double update_ns(void) {
+    static const bt_cluster here = {.ranks = 1, .ranks_per_host = 1, .cores = 1};
+    bt_rates r = {.states_bf16_x = 1.25, .states_log8_x = 1.5, .weights_bf16_x = 2};
+    const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1), .fwd_s = 1e-12},
+                       head = {.shape = bt_part_head(&cfg, 1), .fwd_s = 1e-12};
+    bt_prediction p;
+    bt_err err = BT_ERR_INIT;
+    bt_rates_put_part(&r, &layer);
+    bt_rates_put_part(&r, &head);
+    r.update[cfg.optimizer] = (bt_elem_rate){1e-9, 1e-9};
+    if (bt_time_predict(&cfg, &r, &here, &p, &err) != BT_OK) fail_msg("%s", err.msg);
+    return 1e9 * p.step.phase_s[BT_PH_OPTIM];
+}
+
+static bool is(double got, double want) { return fabs(got - want) <= 1e-9 * want; }
+
+static void short_forms_take_their_time(void **state) {
+    (void)state;
+    settle("optim.states=fp32", "optim.weights=fp32");
+    bt_model_cfg m;
+    bt_run_cfg_model(&cfg, &m);
+    const bt_model_counts n = bt_model_count(&m);
+    const double all = (double)n.params, linear = (double)n.linear;
+    assert_true(is(update_ns(), all));
+    settle("optim.states=bf16", "optim.weights=fp32");
+    assert_true(is(update_ns(), 1.25 * all));
+    settle("optim.states=log8", "optim.weights=fp32");
+    assert_true(is(update_ns(), 1.5 * all));
+    settle("optim.states=fp32", "optim.weights=bf16"); /* those of ternary layers */
+    assert_true(is(update_ns(), all + linear));
+    settle("optim.states=log8", "optim.weights=bf16");
+    assert_true(is(update_ns(), 1.5 * all + linear));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(short_forms_take_their_time)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
