@@ -9,6 +9,7 @@
 
 #include "cli/layout/layout_trial.h"
 #include "cli/layout/machine_rates.h"
+#include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -120,6 +121,7 @@ static bt_code measure(bt_layout_choice *c, const bt_layout_job *job, bt_text *t
 
 bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *told,
                          bt_err *err) {
+    const int64_t began = bt_now_ns();
     *out = NULL;
     bt_layout_choice *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "no memory for the layouts");
@@ -132,7 +134,8 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     if (code == BT_OK) code = bt_layouts_fit(&c->layouts, &c->search, err);
     if (code == BT_OK) code = measure(c, job, told, err);
     if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
-    if (code == BT_OK) code = bt_layout_trial(c, job, told, err);
+    if (code == BT_OK)
+        code = bt_layout_trial(c, job, (double)(bt_now_ns() - began) / 1e9, told, err);
     if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err);
     if (code != BT_OK) {
         bt_layout_choice_release(c);

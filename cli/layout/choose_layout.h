@@ -27,8 +27,11 @@ typedef struct bt_layout_job {
     int ranks;
     const char *store;
     bool anew, never; /* as in bt_rates_wanted */
-    double trial_s; /* for trying the first layouts (layout_trial.h); 0: only those already tried */
-    bool quiet;     /* no progress bars */
+    /* for trying the first layouts (layout_trial.h), 0: only those already tried; where nobody has given it, less
+     * if measuring has taken much of BT_PROBING_S */
+    double trial_s;
+    bool trial_given;
+    bool quiet; /* no progress bars */
 } bt_layout_job;
 
 /* BT_NOMEM: no layout fits; says by how much, and what would. told: lines about the rates. On

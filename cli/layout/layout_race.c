@@ -12,18 +12,19 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
+#include "engine/plan/trial_length.h"
 #include "engine/plan/trial_race.h"
 #include "engine/train/trainer.h"
 #include "monitor/job/machine/placement.h"
 
-enum { WORDS = 2, RACER_WORDS = 3, STEPS_MOST = 1 << 20 };
+enum { WORDS = 2, RACER_WORDS = 4, STEPS_MOST = 1 << 20 };
 
 typedef struct racer {
     bt_opts opts;
     bt_run_cfg cfg; /* for all the steps that there may be */
     int64_t steps;
-    double predicted_s;
-    bt_trainer *trainer; /* NULL: not made */
+    double predicted_s, factor; /* the step that is compared, over the one that is run */
+    bt_trainer *trainer;        /* NULL: not made */
 } racer;
 
 typedef struct layouts {
@@ -45,7 +46,9 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
     if (argc < RACER_WORDS) return bt_fail(err, BT_ARG, "a layout to be tried has no settings");
     x->steps = atoll(argv[1]);
     x->predicted_s = strtod(argv[2], NULL);
-    if (x->steps < 1) return bt_fail(err, BT_ARG, "a layout to be tried has no steps");
+    x->factor = strtod(argv[3], NULL);
+    if (x->steps < 1 || !(x->factor > 0))
+        return bt_fail(err, BT_ARG, "a layout to be tried has no steps");
     BT_TRY(bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS,
                                   bt_comm_size(bt_comm_world()), STEPS_MOST, 0, err));
     x->cfg.steps = STEPS_MOST;
@@ -103,6 +106,7 @@ static bt_code run(void *ctx, size_t i, double *took_s, double *spent_s, bt_err 
     const int64_t start = bt_now_ns();
     BT_TRY(make(x, err));
     BT_TRY(bt_trainer_steps(x->trainer, x->steps, took_s, err));
+    *took_s *= x->factor;
     if (!l->keep) unmake(x);
     BT_TRY(since(start, spent_s, err));
     BT_TRY(since(l->began_ns, &all_s, err));
@@ -127,6 +131,11 @@ static bt_code race(layouts *l, bt_race *r, bt_err *err) {
         if (l->keep) BT_TRY(make(x, err));
         r->racer[r->n++].predicted_s = x->predicted_s;
         BT_TRY(since(l->began_ns, &spent_s, err));
+        if (l->keep && r->n == 1 && 2 * spent_s > l->budget_s)
+            return bt_fail(err, BT_BUSY,
+                           "making the first layout took %.0f s of the %.0f that there are (the "
+                           "machine does other work)",
+                           spent_s, l->budget_s);
     }
     r->budget_s = l->budget_s - spent_s;
     return bt_race_run(r, err);

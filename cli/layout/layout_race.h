@@ -5,7 +5,8 @@
  * than its steps; otherwise each is made anew whenever its turn comes. Where making the first of them has taken too
  * long for a round of all, the last ones are left out.
  * Words: seconds, "keep" or "anew", then of every layout BT_RACE_WORD, its steps a run, the predicted seconds of a
- * step, and the words of `bench train` (cli/common/quiet_settings.h).
+ * step, what the seconds of a step that is run are to be multiplied by, and the words of `bench train`
+ * (cli/common/quiet_settings.h).
  * Result: {"rounds":n, "spent_s":s, "settled":true, "loss_frac":f, "racers":[{"step_s":s, "runs":n, "out":false}]} */
 #ifndef BT_CLI_LAYOUT_LAYOUT_RACE_H
 #define BT_CLI_LAYOUT_LAYOUT_RACE_H
@@ -14,9 +15,6 @@
 
 #define BT_LAYOUT_RACE_WORD "layout-race"
 #define BT_RACE_WORD "--racer"
-/* steps that a trainer makes before the first that counts: they touch all its memory */
-enum { BT_RACE_WARM = 1 };
-
 /* argv: words after layout-race */
 bt_code bt_layout_race_rank(int argc, char **argv, int *exit_status, bt_err *err) BT_MUST_CHECK;
 

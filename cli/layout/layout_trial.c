@@ -13,12 +13,12 @@
 #include "cli/layout/layout_race.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
+#include "engine/plan/trial_length.h"
 #include "engine/plan/trial_race.h"
 
-/* a run is of as many steps as about RUN_S holds. What starting ranks and making a layout takes, beside a nanosecond or
- * two a parameter, are guesses */
-enum { WORDS_MOST = 768, WORD = 1100, STEPS_MOST = 16 };
-static const double RUN_S = 0.3, START_S = 0.5, MAKE_S = 0.2, PARAM_S = 4e-9;
+/* What starting ranks and making a layout takes, beside a nanosecond or two a parameter, are guesses */
+enum { WORDS_MOST = 768, WORD = 1100 };
+static const double START_S = 0.5, MAKE_S = 0.2, PARAM_S = 4e-9;
 /* of a host's memory, for the trainers of all layouts at the same time */
 static const double KEEP_FRAC = 0.7;
 
@@ -95,7 +95,6 @@ static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg) {
     put(w, "--isa", "");
     put(w, cfg->isa, "");
     put_flag(w, "--threads", cfg->threads);
-    put_flag(w, "--batch-tokens", cfg->batch_tokens);
 }
 
 static void put_layout(words *w, const bt_layout *l) {
@@ -114,17 +113,14 @@ static void put_layout(words *w, const bt_layout *l) {
     if (l->zero == 3 && l->shape.pp == 1) put_set(w, "parallel.gather", bt_gather_name(l->gather));
 }
 
-static int64_t steps_of(const bt_layout *l) {
-    return (int64_t)fmax(1, fmin(STEPS_MOST, RUN_S / l->time.step.step_s));
-}
-
-/* as `bench train` would have them */
+/* as `bench train` would have them, a step of so many micro-batches */
 static void put_run(words *w, const bt_layout_choice *c, const bt_layout_job *job,
-                    const bt_layout *l) {
+                    const bt_layout *l, int64_t micros) {
     put(w, "--data", "");
     put(w, "synth:chain", "");
     put_flag(w, "--ranks", job->ranks);
     put_settings(w, job->opts, &c->settings);
+    put_flag(w, "--batch-tokens", c->settings.batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
 
@@ -152,6 +148,7 @@ static bool plain_training(const bt_layout_job *job) {
 
 typedef struct candidate {
     bt_layout *layout;
+    bt_trial_length length;
     bt_trial_rate found; /* step_s 0: not tried yet */
 } candidate;
 
@@ -162,38 +159,70 @@ static bool alike(const bt_layout *a, const bt_layout *b) {
            a->recompute == b->recompute;
 }
 
+/* a whole step. A pipeline is filled, and chunks of layers need a multiple of its stages */
+static bt_trial_length length_of(const bt_layout *l, double make_s) {
+    return (bt_trial_length){.fewest = l->shape.pp,
+                             .multiple = l->virtual_stages > 1 ? l->shape.pp : 1,
+                             .make_s = make_s,
+                             .micros = l->accum,
+                             .run_s = l->time.step.step_s};
+}
+
 /* Of the layouts that fit and are near the first one: the best of each kind. Returns how many */
-static size_t find_candidates(const bt_layouts *l, candidate out[BT_TRIALS_MOST]) {
+static size_t find_candidates(const bt_layouts *l, double make_s, candidate out[BT_TRIALS_MOST]) {
     size_t n = 0;
     for (size_t i = 0; i < l->n && n < BT_TRIALS_MOST; i++) {
         bt_layout *x = &l->at[i];
         bool seen = !x->fits ||
                     x->time.step.step_s > (1 + BT_TRIAL_NEAR) * l->at[0].time.step.step_s;
         for (size_t k = 0; k < n; k++) seen = seen || alike(out[k].layout, x);
-        if (!seen) out[n++] = (candidate){.layout = x};
+        if (!seen) out[n++] = (candidate){.layout = x, .length = length_of(x, make_s)};
     }
     return n;
 }
 
-/* about what the least rounds of the first k of them take */
-static double least_s(const bt_layout_choice *c, const candidate *all, size_t k) {
-    bt_model_cfg m;
-    bt_run_cfg_model(&c->settings, &m);
-    double spent = START_S;
-    for (size_t i = 0; i < k; i++) {
-        const bt_layout *l = all[i].layout;
-        const double steps = (double)(BT_RACE_WARM + BT_RACE_ROUNDS_LEAST * steps_of(l));
-        spent += MAKE_S + PARAM_S * (double)bt_model_count(&m).params + steps * l->time.step.step_s;
+/* ---- shorter steps ----------------------------------------------------------------------------- */
+
+/* the time of a step of fewer micro-batches; 0: there is no such step */
+static double shorter_step_s(const bt_layout_choice *c, const bt_layout *l, int64_t micros) {
+    double took_s = 0;
+    bt_prediction time;
+    bt_run_cfg *all = malloc(sizeof *all), *cfg = malloc(sizeof *cfg);
+    if (all && cfg) {
+        bt_layout_search s = c->search;
+        *all = *c->search.cfg;
+        all->batch_tokens = c->settings.batch_tokens / l->accum * micros;
+        s.cfg = all;
+        s.may.micro_batch = true;
+        if (bt_layout_settings(&s, l, cfg, NULL) == BT_OK && cfg->accum == micros &&
+            bt_time_predict(cfg, &c->rates, &s.cluster, &time, NULL) == BT_OK)
+            took_s = time.step.step_s;
     }
-    return spent;
+    free(all);
+    free(cfg);
+    return took_s;
 }
 
-/* of how many of them the seconds suffice; one alone decides nothing */
-static size_t affordable(const bt_layout_choice *c, const candidate *all, size_t n,
-                         double seconds) {
-    size_t k = n;
-    while (k > 1 && least_s(c, all, k) > seconds) k--;
-    return k >= 2 ? k : 0;
+typedef struct prediction {
+    const bt_layout_choice *c;
+    const candidate *all;
+} prediction;
+
+static double predict(void *ctx, size_t i, int64_t micros) {
+    const prediction *p = ctx;
+    return shorter_step_s(p->c, p->all[i].layout, micros);
+}
+
+/* of the first how many there is time for */
+static size_t take_lengths(const bt_layout_choice *c, candidate *all, size_t n, double seconds) {
+    bt_trial_length lengths[BT_TRIALS_MOST];
+    prediction p = {c, all};
+    for (size_t i = 0; i < n; i++) lengths[i] = all[i].length;
+    const size_t k = bt_trial_lengths(
+        lengths, n,
+        &(bt_trial_time){.seconds = seconds, .start_s = START_S, .predict = predict, .ctx = &p});
+    for (size_t i = 0; i < n; i++) all[i].length = lengths[i];
+    return k;
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -224,19 +253,24 @@ static void put_race(trials *t, size_t k, double seconds) {
     for (size_t i = 0; i < k; i++) {
         const bt_layout *l = t->all[i].layout;
         put(w, BT_RACE_WORD, "");
-        put_real(w, (double)steps_of(l));
+        put_real(w, (double)bt_trial_steps(&t->all[i].length));
         put_real(w, l->time.step.step_s);
-        put_run(w, t->c, t->job, l);
+        put_real(w, l->time.step.step_s / t->all[i].length.run_s);
+        put_run(w, t->c, t->job, l, t->all[i].length.micros);
     }
 }
 
-static void tell(const bt_layout *l, const json_t *x, bt_text *told) {
-    char layout[160], a[32], b[32];
+static void tell(const candidate *tried, const json_t *x, bt_text *told) {
+    const bt_layout *l = tried->layout;
+    char layout[160], a[32], b[32], of[64] = "";
     const long long runs = json_integer_value(json_object_get(x, "runs"));
-    bt_text_printf(told, "tried      %s: %s a step in %lld run%s (predicted %s)\n",
+    const int64_t micros = tried->length.micros;
+    if (micros < l->accum)
+        snprintf(of, sizeof of, " of %" PRId64 " micro-batch%s", micros, micros == 1 ? "" : "es");
+    bt_text_printf(told, "tried      %s: %s a step in %lld run%s%s (predicted %s)\n",
                    bt_layout_words(l, layout, sizeof layout),
                    bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), runs,
-                   runs == 1 ? "" : "s",
+                   runs == 1 ? "" : "s", of,
                    bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
 }
 
@@ -266,7 +300,7 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
         if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        if (told) tell(t->all[i].layout, x, told);
+        if (told) tell(&t->all[i], x, told);
     }
     if (told) tell_end(all, seconds, told);
     return BT_OK;
@@ -293,25 +327,30 @@ static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *
     return code;
 }
 
-/* the seconds do not suffice for two of them */
+/* the seconds, or what measuring left of them, do not suffice for two of them */
 static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *told) {
-    if (n < 2 || !(seconds > 0) || !told) return;
+    if (n < 2 || t->job->never || !(t->job->trial_s > 0) || !told) return;
+    const bt_trial_length first[] = {t->all[0].length, t->all[1].length};
+    const double least_s = bt_trial_race_s(first, 2, 1, START_S);
     bt_text_printf(told,
-                   "tried      nothing: two layouts that are about as fast would take %.0f s, and "
-                   "there are %.0f (--trial)\n",
-                   ceil(least_s(t->c, t->all, 2)), seconds);
+                   "tried      nothing: a short step of two layouts that are about as fast would "
+                   "take %.0f s, and there are %.0f (--trial)\n",
+                   ceil(least_s), floor(seconds));
 }
 
 /* *fresh: something was tried that was not known. Times are compared that were taken in turn: what was
  * tried alone before is tried again with the others. */
 static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told, bt_err *err) {
-    const size_t n = find_candidates(&t->c->layouts, t->all),
-                 k = affordable(t->c, t->all, n, seconds);
+    bt_model_cfg m;
+    bt_run_cfg_model(&t->c->settings, &m);
+    const double make_s = MAKE_S + PARAM_S * (double)bt_model_count(&m).params;
+    const size_t n = find_candidates(&t->c->layouts, make_s, t->all),
+                 k = take_lengths(t->c, t->all, n, seconds);
     bool known = true;
     for (size_t i = 0; i < n; i++) {
         bt_trial_rate *found = &t->all[i].found;
         t->w->n = 0;
-        put_run(t->w, t->c, t->job, t->all[i].layout);
+        put_run(t->w, t->c, t->job, t->all[i].layout, t->all[i].layout->accum);
         key_of(t->w, found->key, sizeof found->key);
         found->step_s = t->job->anew ? 0 : bt_rates_trial(&t->c->rates, found->key);
         if (i < k) known = known && found->step_s > 0;
@@ -329,9 +368,13 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told,
     return BT_OK;
 }
 
-static double budget_s(const bt_layout_job *job) { return job->never ? 0 : job->trial_s; }
+static double budget_s(const bt_layout_job *job, double spent_s) {
+    if (job->never || job->trial_given) return job->never ? 0 : job->trial_s;
+    return fmin(job->trial_s, fmax(0, BT_PROBING_S - spent_s));
+}
 
-bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err) {
+bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double spent_s,
+                        bt_text *told, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     char path[1200];
     bool fresh = false;
@@ -339,7 +382,7 @@ bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, bt_text *
     if (!w.text) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
     trials t = {.c = c, .job = job, .w = &w};
-    bt_code code = run_trials(&t, budget_s(job), &fresh, told, &why);
+    bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, told, &why);
     free(w.text);
     if (code == BT_STOPPED) return bt_fail(err, BT_STOPPED, "%s", why.msg);
     if (code != BT_OK && told)

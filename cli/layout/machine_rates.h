@@ -8,6 +8,7 @@
 
 #include "engine/plan/rates.h"
 
+#define BT_PROBING_S 20.0      /* that measuring and trying layouts may take together */
 #define BT_PROBE_BUDGET_S 15.0 /* seconds that measuring may take, start of the job not counted */
 #define BT_GROUPS_BUDGET_S 3.0 /* beside that: layers in real tensor-parallel groups */
 

@@ -19,7 +19,7 @@ typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
     double stragglers, watts, price, trial;
     int64_t rows, islands;
-    bool measure;
+    bool measure, trial_given;
 } plan_cfg;
 
 #define FIELD(f) offsetof(plan_cfg, f), sizeof(((plan_cfg *)0)->f)
@@ -48,9 +48,8 @@ static const bt_opt plan_opts[] = {
      "of a machine for an hour, in any currency, for what the run costs (0: not told)"},
     {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
     {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "10", 0, 600, "s", NULL,
-     "seconds for trying layouts that are predicted to be about as fast, in turn, by real steps "
-     "(0: "
-     "as predicted)"},
+     "seconds for trying layouts that are predicted about as fast, by real steps; less after long "
+     "measuring (0: none)"},
     {"measure", "--measure", BT_OPT_BOOL, FIELD(measure), "false", 0, 0, NULL, NULL,
      "measure this machine's rates anew, although they are known"},
 };
@@ -102,6 +101,7 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
     size_t n = 0;
     BT_TRY(bt_opts_init(&o, plan_opts, N_OPTS, cfg, err));
     BT_TRY(bt_opts_argv(&o, w->n_own, w->own, &none, 0, &n, help, err));
+    cfg->trial_given = bt_opts_given(&o, "trial");
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, w->n_train, w->train, help, err));
     return bt_store_path(p->store, sizeof p->store, p->cfg.store, err);
 }
@@ -194,6 +194,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                .store = p->store,
                                .anew = cfg->measure,
                                .trial_s = cfg->trial,
+                               .trial_given = cfg->trial_given,
                                .quiet = p->cfg.quiet};
     bt_text_init(&told);
     bt_code code = bt_layout_choose(&choice, &job, &told, err);

@@ -50,16 +50,11 @@ static bt_code read_cluster(simulation *s, bt_err *err) {
     return BT_OK;
 }
 
-static bool given(const bt_opts *o, const char *key) {
-    size_t i = bt_opt_find(o->table, o->n, key);
-    return i < o->n && o->origin[i] > BT_FROM_PRESET;
-}
-
 /* A batch of the preset is one machine's. A sequence for every fourth rank leaves room for layouts. */
 static void read_batch(simulation *s) {
     bt_run_cfg *cfg = &s->p->cfg;
     int64_t sequences = 1;
-    if (given(&s->p->opts, "train.batch_tokens")) return;
+    if (bt_opts_given(&s->p->opts, "train.batch_tokens")) return;
     while (sequences * 4 < s->search.cluster.ranks) sequences *= 2;
     if (sequences * cfg->seq_len <= cfg->batch_tokens) return;
     cfg->batch_tokens = sequences * cfg->seq_len;
@@ -344,7 +339,7 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
     p->cfg.ckpt_every = 0;
     BT_TRY(bt_train_init_from(p, err));
     /* the model's own vocabulary, unless text or tokenizer were named */
-    if (given(&p->opts, "data.path") || given(&p->opts, "data.tokenizer")) {
+    if (bt_opts_given(&p->opts, "data.path") || bt_opts_given(&p->opts, "data.tokenizer")) {
         BT_TRY(bt_train_tokenizer(p, err));
         BT_TRY(bt_train_vocab(p, err));
         BT_TRY(bt_train_template(p, err));

@@ -7,11 +7,6 @@
 #include "engine/base/log.h"
 #include "engine/interop/native.h"
 
-static bool given(const bt_train_plan *p, const char *key) {
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
-    return p->opts.origin[i] > BT_FROM_PRESET;
-}
-
 /* settings that are the model's, all but the length of sequences */
 static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
     static const char *const keys[] = {"model.layers",     "model.d_model",  "model.heads",
@@ -23,8 +18,9 @@ static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
     bt_text value = {0};
     bt_code code = BT_OK;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && code == BT_OK; i++) {
-        if (given(p, keys[i])) continue;
-        if (given(p, "model.preset") && strcmp(keys[i], "model.vocab") != 0) continue;
+        if (bt_opts_given(&p->opts, keys[i])) continue;
+        if (bt_opts_given(&p->opts, "model.preset") && strcmp(keys[i], "model.vocab") != 0)
+            continue;
         bt_text_clear(&value);
         bt_opt_value(&from, bt_opt_find(from.table, from.n, keys[i]), &value);
         code = bt_opts_set(&p->opts, keys[i], bt_text_str(&value), BT_FROM_PRESET,
@@ -38,13 +34,13 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
     char path[sizeof p->cfg.tokenizer];
     bt_tokenizer *own = NULL;
     if (!s->tokenizer) {
-        if (given(p, "data.tokenizer")) return BT_OK;
+        if (bt_opts_given(&p->opts, "data.tokenizer")) return BT_OK;
         return bt_fail(err, s->no_tokenizer.code,
                        "model.init_from: '%.200s' has no tokenizer that can be used (give one with "
                        "--tokenizer): %s",
                        s->path, s->no_tokenizer.msg);
     }
-    if (!given(p, "data.tokenizer")) {
+    if (!bt_opts_given(&p->opts, "data.tokenizer")) {
         if (strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0) return BT_OK;
         BT_TRY(bt_train_keep_tokenizer(p, s->tokenizer, bt_tokenizer_hash(s->tokenizer), path,
                                        sizeof path, err));

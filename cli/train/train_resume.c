@@ -62,22 +62,17 @@ static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored,
 
 /* ---- placement ------------------------------------------------------------------------------- */
 
-/* any source of this call, the environment and a configuration file as well */
-static bool given(const bt_train_plan *p, const char *key) {
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
-    return i < p->opts.n && p->opts.origin[i] > BT_FROM_PRESET;
-}
-
 /* What this call says about the place replaces what follows from it: another layout finds its number
  * of ranks, another number of ranks its threads. */
 static bool place_is_told(const bt_train_plan *p, const char *key) {
     static const char *const layout[] = {"mesh.pp", "mesh.dp_replicate", "mesh.dp_shard",
                                          "mesh.tp"};
-    if (given(p, key)) return true;
-    if (strcmp(key, "launch.threads") == 0) return given(p, "launch.ranks");
+    if (bt_opts_given(&p->opts, key)) return true;
+    if (strcmp(key, "launch.threads") == 0) return bt_opts_given(&p->opts, "launch.ranks");
     bool told = false;
     if (strcmp(key, "launch.ranks") == 0)
-        for (size_t i = 0; i < sizeof layout / sizeof layout[0]; i++) told |= given(p, layout[i]);
+        for (size_t i = 0; i < sizeof layout / sizeof layout[0]; i++)
+            told |= bt_opts_given(&p->opts, layout[i]);
     return told;
 }
 

@@ -33,13 +33,13 @@ awk -v first="$(python_free step_ms | head -1)" -v least="$(python_free step_ms 
 
 # the race as plan starts it: with trainers that stay, and with trainers that are made anew for every turn
 for how in keep anew; do
-    racer=(--racer 1 0.01 "${tiny[@]}")
-    mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 2 $how "${racer[@]}" --tp 2 "${racer[@]}" --zero 3 >out 2>err || fault "$how: $(tail -n 2 err)"
+    racer=(--racer 1 0.01 1 "${tiny[@]}")
+    mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 $how "${racer[@]}" --tp 2 "${racer[@]}" --zero 3 >out 2>err || fault "$how: $(tail -n 2 err)"
     grep -qE 'bitrain result: \{"rounds":[1-9].*"racers":\[(\{"step_s":[0-9.e-]+,"runs":[1-9][0-9]*,"out":(true|false)\},?){2}\]\}' out ||
         fault "$how: $(tail -n 2 out)"
     grep -q "^bitrain progress: [01]" out || fault "$how says nothing of how far it is"
 done
-mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 2 keep "${racer[@]}" >out 2>err && fault "a race of one"
+mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 keep "${racer[@]}" >out 2>err && fault "a race of one"
 grep -q "a race is of 2 to 8 layouts" out err || fault "a race of one: $(tail -n 3 err)"
 
 # advice with its source, for the ranks that share a batch

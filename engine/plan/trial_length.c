@@ -1,0 +1,49 @@
+/* trial_length.c - whole steps, shorter ones, fewer rounds, fewer layouts. */
+#include "engine/plan/trial_length.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "engine/plan/trial_race.h"
+
+/* a run is of as many steps as about RUN_S holds */
+enum { STEPS_MOST = 16 };
+static const double RUN_S = 0.3;
+
+int64_t bt_trial_steps(const bt_trial_length *x) {
+    return (int64_t)fmax(1, fmin(STEPS_MOST, RUN_S / x->run_s));
+}
+
+double bt_trial_race_s(const bt_trial_length *all, size_t k, int rounds, double start_s) {
+    double spent = start_s;
+    for (size_t i = 0; i < k; i++)
+        spent += all[i].make_s +
+                 (double)(BT_RACE_WARM + rounds * bt_trial_steps(&all[i])) * all[i].run_s;
+    return spent;
+}
+
+/* half as many micro-batches, where that is possible; false: of none of them */
+static bool shorten(bt_trial_length *all, size_t n, const bt_trial_time *t) {
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        bt_trial_length *x = &all[i];
+        const int64_t half = x->micros / 2;
+        if (x->micros % 2 != 0 || half < x->fewest || half % x->multiple != 0) continue;
+        const double run_s = t->predict(t->ctx, i, half);
+        if (!(run_s > 0)) continue;
+        x->micros = half;
+        x->run_s = run_s;
+        any = true;
+    }
+    return any;
+}
+
+size_t bt_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t) {
+    int rounds = BT_RACE_ROUNDS_LEAST;
+    if (n < 2) return 0;
+    while (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds && shorten(all, n, t)) {}
+    if (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds) rounds = 1;
+    size_t k = n;
+    while (k > 1 && bt_trial_race_s(all, k, rounds, t->start_s) > t->seconds) k--;
+    return k >= 2 ? k : 0;
+}

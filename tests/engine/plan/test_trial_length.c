@@ -1,0 +1,70 @@
+/* test_trial_length.c - steps of a trial of layouts, against the seconds that there are. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/plan/trial_length.h"
+
+/* a second for each micro-batch, and one for the rest of a step */
+static double a_second_each(void *ctx, size_t i, int64_t micros) {
+    (void)ctx;
+    (void)i;
+    return (double)micros + 1;
+}
+
+static size_t planned(bt_trial_length all[3], double seconds) {
+    const bt_trial_length of[] = {
+        {.fewest = 1, .multiple = 1, .micros = 8, .run_s = 9},
+        {.fewest = 2, .multiple = 2, .micros = 8, .run_s = 9},
+        {.fewest = 1, .multiple = 1, .micros = 1, .run_s = 2},
+    };
+    for (int i = 0; i < 3; i++) all[i] = of[i];
+    return bt_trial_lengths(all, 3, &(bt_trial_time){.seconds = seconds, .predict = a_second_each});
+}
+
+static void steps_are_as_long_as_they_may_be(void **state) {
+    (void)state;
+    bt_trial_length x[3];
+    /* a warm step and two that count, of each */
+    assert_int_equal(planned(x, 3 * (9 + 9 + 2)), 3);
+    assert_int_equal(x[0].micros, 8);
+    assert_int_equal(x[1].micros, 8);
+    assert_int_equal(planned(x, 3 * (9 + 9)), 2); /* whole steps of fewer layouts */
+    assert_int_equal(x[0].micros, 8);
+    assert_int_equal(planned(x, 3 * (9 + 9) - 1), 3); /* all of them with half a step */
+    assert_int_equal(x[0].micros, 4);
+    assert_int_equal(x[1].micros, 4);
+    assert_int_equal(x[2].micros, 1);
+    assert_true(x[0].run_s == 5 && x[2].run_s == 2);
+}
+
+static void a_step_has_its_fewest_micro_batches(void **state) {
+    (void)state;
+    bt_trial_length x[3];
+    assert_int_equal(planned(x, 3 * (2 + 3)), 2);
+    assert_int_equal(x[0].micros, 1);
+    assert_int_equal(x[1].micros, 2);             /* a pipeline of two stages */
+    assert_int_equal(planned(x, 2 * (2 + 3)), 2); /* once is better than not at all */
+    assert_int_equal(x[0].micros, 1);
+    assert_int_equal(planned(x, 2 * (2 + 3) - 1), 0); /* one alone decides nothing */
+    assert_int_equal(bt_trial_lengths(x, 1, &(bt_trial_time){.seconds = 1e9}), 0);
+}
+
+static void short_steps_make_longer_runs(void **state) {
+    (void)state;
+    assert_int_equal(bt_trial_steps(&(bt_trial_length){.run_s = 0.125}), 2);
+    assert_int_equal(bt_trial_steps(&(bt_trial_length){.run_s = 1e-6}), 16);
+    assert_int_equal(bt_trial_steps(&(bt_trial_length){.run_s = 10}), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_as_long_as_they_may_be),
+        cmocka_unit_test(a_step_has_its_fewest_micro_batches),
+        cmocka_unit_test(short_steps_make_longer_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
