@@ -131,6 +131,12 @@ void bt_islands_put_text(const bt_islands_plan *p, const bt_run_cfg *cfg, bt_tex
                    "loss is not simulated (engine/islands)\n",
                    bt_metric_format(rate, sizeof rate, s->hub_rate, BT_UNIT_BYTES),
                    1e6 * s->latency_s);
+    if (s->warmup > 0 || s->ramp > 0)
+        bt_text_printf(out,
+                       "rounds     the first %" PRId64 " of %" PRId64
+                       " steps all together, one a round (islands.warmup); then of %.3g times the "
+                       "steps before, at most %" PRId64 " (islands.ramp)\n",
+                       s->warmup, s->steps, s->ramp, s->inner);
     bt_text_printf(out, "%8s %10s %6s %9s %7s %11s %15s %10s\n", "islands", "tokens/s", "kept%",
                    "held up%", "lost%", "hub in/out%", "staleness mean", "most");
     for (size_t i = 0; i < p->rows; i++) {

@@ -38,6 +38,7 @@ one_line() {                            # words, code, text
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8
 says "steps of each island, simulated"
 says "SIMULATION up to 16 such islands around a hub, mode diloco, 50 steps a round, all together"
+says "steps all together, one a round (islands.warmup); then of 0.05 times the steps before, at most 50 (islands.ramp)"
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --json
 plain=$(number tokens_per_s | sort -g | tail -1)
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8 --json
