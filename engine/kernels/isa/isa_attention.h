@@ -5,15 +5,16 @@
  *     S (TQ, n) = scale Q K^T       panels of NR keys; those above the diagonal are skipped
  *     rows of S -> exp(S - max)     in L2; converted to an A operand in place of S's bf16
  *     O (TQ, D) = P V / sum         depth n, one register tile per 14 queries and 32 columns of O
- * Backward, KB = 128 keys outside, TQ queries inside, so dK^T and dV^T of a key block stay in L1/L2
- *     while queries stream:
- *     S = scale Q K^T, dP = dO V^T                   (TQ, KB) each, 32 KiB
- *     P = exp(S - lse), dS = scale P (dP - delta)    one pass over both
- *     dQ += dS K      dK^T += Q^T dS      dV^T += dO^T P
+ * Backward, KB = 128 keys outside, TQ queries inside, NR keys of them at a time, so that scores never
+ *     leave L1, and dK^T and dV^T of a key block stay in L1/L2 while queries stream:
+ *     S = scale Q K^T, dP = dO V^T                   (TQ, NR) each, 8 KiB
+ *     P = exp(S - lse), dS = P (dP - delta)          one pass over both
+ *     dK^T += scale Q^T dS      dV^T += dO^T P       (D, NR) each
+ *     dQ += scale dS K                               once for all KB keys
  * dS and P serve as B operands in the layout they are computed in (rows = depth), so nothing is
- * transposed per tile; dK^T and dV^T are transposed once at the end of a key block. 5 products of 2
- * TQ KB D operations against ~30 vector instructions per 16 scores: products are 80 % of the time
- * at D = 64. */
+ * transposed per tile; dK^T and dV^T are transposed once at the end of a key block. 5 products of
+ * 2 TQ NR D operations against ~25 vector instructions per 16 scores: products run at the peak of
+ * their instruction and take 60 % of the time at D = 32, T = 256, packing and transposing 15 to 20. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 #define BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 
@@ -40,7 +41,7 @@ static size_t attn_dwords(size_t T, size_t D) {
     size_t keys = up(T, KB),
            forward = keys * D + up(D, NR) * keys + TQ * D + TQ * keys + TQ * (keys + PAD) + 8 * PAD;
     size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + up(D, NR) * KB +
-                      2 * TQ * KB + TQ * (KB + PAD) + 2 * KB * TQ + 2 * D * KB + keys + 20 * PAD;
+                      TQ * (KB + PAD) + 5 * TQ * NR + 2 * D * KB + 2 * keys + 24 * PAD;
     return most(forward, backward);
 }
 
@@ -103,6 +104,11 @@ BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
 #define LOG2_E 1.44269504088896340736
 #define LN_2 0.69314718055994530942
 
+/* 2^x, as precise as operands of this form need it */
+BT_INLINE vf power(vf x, const bt_prec prec) {
+    return prec == BT_PREC_BF16 ? v_exp2_coarse(x) : v_exp2(x);
+}
+
 static float row_most(const float *row, size_t a, size_t b) {
     vf top = v_set(-INFINITY), top2 = top;
     size_t i = a;
@@ -125,7 +131,7 @@ BT_INLINE float softmax_row(uint32_t *dst, const float *row, size_t a, size_t b,
         vf e[2] = {v_set(0), v_set(0)};
         if (i < b && i + NR > a) {
             BT_UNROLL for (size_t h = 0; h < 2; h++)
-                e[h] = v_exp2(v_sub(v_load(row + i + h * VL), m));
+                e[h] = power(v_sub(v_load(row + i + h * VL), m), prec);
             if (i < a || i + NR > b)
                 BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
             BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
@@ -141,60 +147,66 @@ static float softmax_put(uint32_t *dst, const float *row, size_t a, size_t b, si
     return softmax_row(dst, row, a, b, n, max, BT_PREC_FP32);
 }
 
-/* a block of `rows` queries from t by keys j .. j+n */
+/* `rows` queries from t by n <= NR keys from j */
 typedef struct scores {
     const bt_attn_shape *shape;
     size_t t, j, rows, n;
-    /* (TQ, KB): scores in powers of two, dP; columns beyond n hold anything */
+    /* (rows, NR): scores in powers of two, dP; columns beyond n hold anything */
     const float *s, *dp;
-    const float *lse, *delta; /* of query t */
-    /* dS as A rows of ld_a; dS and P as B panels of TQ rows */
+    const float *lse, *delta; /* of query t; lse in powers of two */
+    /* dS as A rows of ld_a; dS and P as B panels */
     uint32_t *sa, *sb, *pb;
     size_t ld_a;
 } scores;
 
-/* keys c .. c+NR of query i: P = 2^(s - lse), dS = scale P (dP - delta); zeros where it sees none
- * of them */
-BT_INLINE void score(const scores *k, size_t i, size_t c, vf p[2], vf ds[2]) {
-    size_t low = first_key(k->shape, k->t + i), a = low > k->j ? low - k->j : 0,
-           b = i < k->rows ? least(k->n, k->t + i + 1 - k->j) : 0;
-    p[0] = p[1] = ds[0] = ds[1] = v_set(0);
-    if (c >= b || c + NR <= a) return;
-    vf l = v_set(k->lse[i] * (float)LOG2_E), d = v_set(k->delta[i]), scale = v_set(k->shape->scale);
-    BT_UNROLL for (size_t h = 0; h < 2; h++) {
-        size_t at = i * KB + c + h * VL;
-        p[h] = v_exp2(v_sub(v_load(k->s + at), l));
-        ds[h] = v_mul(v_mul(p[h], scale), v_sub(v_load(k->dp + at), d));
+/* queries i and, of a form with two elements in a dword, i + 1: P = 2^(s - lse), dS = P (dP - delta).
+ * whole: they see all NR keys; else zeros where they do not */
+BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const int whole) {
+    const size_t g = prec == BT_PREC_BF16 ? 2 : 1;
+    vf p[2][2], ds[2][2];
+    BT_UNROLL for (size_t r = 0; r < g; r++) {
+        const vf l = v_set(k->lse[i + r]), d = v_set(k->delta[i + r]);
+        BT_UNROLL for (size_t h = 0; h < 2; h++) {
+            size_t at = (i + r) * NR + h * VL;
+            p[r][h] = power(v_sub(v_load(k->s + at), l), prec);
+            ds[r][h] = v_mul(p[r][h], v_sub(v_load(k->dp + at), d));
+        }
+        if (!whole) {
+            size_t low = first_key(k->shape, k->t + i + r), a = low > k->j ? low - k->j : 0,
+                   seen = k->t + i + r + 1, b = i + r < k->rows && seen > k->j ? seen - k->j : 0;
+            BT_UNROLL for (size_t h = 0; h < 2; h++) {
+                p[r][h] = inside(p[r][h], h * VL, a, least(k->n, b));
+                ds[r][h] = inside(ds[r][h], h * VL, a, least(k->n, b));
+            }
+        }
     }
-    if (c >= a && c + NR <= b) return;
-    BT_UNROLL for (size_t h = 0; h < 2; h++) {
-        p[h] = inside(p[h], c + h * VL, a, b);
-        ds[h] = inside(ds[h], c + h * VL, a, b);
-    }
+    ab_put(k->sa + i * k->ld_a, k->ld_a, k->sb + i / g * NR, (const vf(*)[2])ds, prec);
+    b_put(k->pb + i / g * NR, p[0], p[g - 1], prec);
 }
 
-BT_INLINE void score_block(const scores *k, const bt_prec prec) {
-    const size_t g = prec == BT_PREC_BF16 ? 2 : 1;
+BT_INLINE void score_panel(const scores *k, const bt_prec prec) {
+    const size_t g = prec == BT_PREC_BF16 ? 2 : 1, last = k->j + NR - 1, W = k->shape->window;
+    /* queries [from, to) see all NR keys */
+    size_t from = k->n < NR     ? k->rows
+                  : last > k->t ? last - k->t
+                                : 0,
+           to = W == 0            ? k->rows
+                : k->j + W > k->t ? least(k->rows, k->j + W - k->t)
+                                  : 0;
     for (size_t i = 0; i < k->rows; i += g) {
-        for (size_t c = 0; c < k->n; c += NR) {
-            size_t at = c * (TQ / g) + i / g * NR;
-            vf p[2][2], ds[2][2];
-            BT_UNROLL for (size_t r = 0; r < g; r++) {
-                score(k, i + r, c, p[r], ds[r]);
-                a_put(k->sa + (i + r) * k->ld_a, c, ds[r], prec);
-            }
-            b_put(k->sb + at, ds[0], ds[1], prec);
-            b_put(k->pb + at, p[0], p[1], prec);
-        }
+        if (i >= from && i + g <= to)
+            score_rows(k, i, prec, 1);
+        else
+            score_rows(k, i, prec, 0);
     }
 }
 static void score_put(const scores *k, bt_prec prec) {
     if (prec == BT_PREC_BF16)
-        score_block(k, BT_PREC_BF16);
+        score_panel(k, BT_PREC_BF16);
     else if (prec == BT_PREC_FP16)
-        score_block(k, BT_PREC_FP16);
+        score_panel(k, BT_PREC_FP16);
     else
-        score_block(k, BT_PREC_FP32);
+        score_panel(k, BT_PREC_FP32);
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -236,12 +248,12 @@ static void attn_fwd(float *o, float *lse, const float *q, const float *k, const
     }
 }
 
-/* out[j][d] += in[d][j] for n keys; tmp holds KB * TQ floats */
+/* out[j][d] += in[d][j], in (D, NR), for n keys; tmp holds NR * TQ floats */
 static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n,
                            float *tmp) {
     for (size_t d = 0; d < D; d += TQ) {
         size_t wide = least(TQ, D - d);
-        form_f32.a_cols((uint32_t *)(void *)tmp, TQ, in + d * KB, KB, NULL, n, wide);
+        form_f32.a_cols((uint32_t *)(void *)tmp, TQ, in + d * NR, NR, NULL, n, wide);
         for (size_t j = 0; j < n; j++) rows_add(out + j * ldo + d, tmp + j * TQ, wide);
     }
 }
@@ -257,16 +269,19 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
              *gt = piece(&mem, D * ld_t);
     uint32_t *kt = piece(&mem, KB * dg), *vt = piece(&mem, KB * dg),
              *kb = piece(&mem, up(D, NR) * KB / g), *sa = piece(&mem, TQ * ld_s);
-    uint32_t *sb = piece(&mem, KB * TQ / g), *pb = piece(&mem, KB * TQ / g);
-    float *p = piece(&mem, TQ * KB), *ds = piece(&mem, TQ * KB), *dkt = piece(&mem, D * KB),
-          *dvt = piece(&mem, D * KB), *delta = piece(&mem, T);
+    uint32_t *sb = piece(&mem, TQ / g * NR), *pb = piece(&mem, TQ / g * NR);
+    float *p = piece(&mem, TQ * NR), *dp = piece(&mem, TQ * NR), *tmp = piece(&mem, TQ * NR),
+          *dkt = piece(&mem, D * KB), *dvt = piece(&mem, D * KB), *delta = piece(&mem, T + PAD),
+          *lse2 = piece(&mem, T + PAD);
+    /* tiles that store what they summed have it done afterwards */
+    const float alpha = IN_TILES ? 1 : s->scale;
     f->a_rows(qa, dg, q, s->ldq, T, D);
     f->a_rows(ga, dg, dout, s->ldo, T, D);
     f->a_cols(qt, ld_t, q, s->ldq, NULL, D, T);
     f->a_cols(gt, ld_t, dout, s->ldo, NULL, D, T);
     for (size_t t = 0; t < T; t++) {
         delta[t] = row_dot(dout + t * s->ldo, o + t * s->ldo, D);
-        memset(dq + t * s->ldq, 0, D * sizeof *dq);
+        lse2[t] = lse[t] * (float)LOG2_E;
     }
     for (size_t j = 0; j < T; j += KB) {
         size_t keys = least(KB, T - j), last = s->window ? least(T, j + keys - 1 + s->window) : T;
@@ -280,36 +295,56 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
         memset(dvt, 0, D * KB * sizeof *dvt);
         /* KB is a multiple of TQ: t >= j */
         for (size_t t = j / TQ * TQ; t < last; t += TQ) {
-            size_t rows = least(TQ, T - t), n = least(keys, t + rows - j), n_pad = up(n, NR),
-                   tg = (rows + g - 1) / g;
-            small_product qk = {
-                f, qa + t * dg, kt, dg, dg * NR, rows, n_pad, dg, p, s->scale * (float)LOG2_E, KB,
-                0};
-            small_product gv = {f, ga + t * dg, vt, dg, dg * NR, rows, n_pad, dg, ds, 1, KB, 0};
-            small(&qk, t - j);
-            small(&gv, t - j);
-            scores here = {s, t, j, rows, n, p, ds, lse + t, delta + t, sa, sb, pb, ld_s};
-            score_put(&here, f->prec);
-            small_product sk = {
-                f, sa,     kb, ld_s, KB / g * NR, rows, D, (n + g - 1) / g, dq + t * s->ldq,
-                1, s->ldq, 1};
-            small_deep(&sk, t - j);
-            /* a panel of keys is seen from its own first query on */
+            size_t rows = least(TQ, T - t), n = least(keys, t + rows - j);
             for (size_t c = 0; c < n; c += NR) {
-                size_t skip = j + c > t ? (j + c - t) / g : 0, at = c * (TQ / g) + skip * NR;
-                small_product qs = {
-                    f,         qt + t / g + skip, sb + at, ld_t, 0, D, least(NR, n - c),
-                    tg - skip, dkt + c,           1,       KB,   1};
-                small_product gp = {
-                    f,         gt + t / g + skip, pb + at, ld_t, 0, D, least(NR, n - c),
-                    tg - skip, dvt + c,           1,       KB,   1};
+                /* a panel of keys is seen from its own first query on */
+                size_t skip = j + c > t ? (j + c - t) / g * g : 0, u = t + skip, see = rows - skip;
+                for (size_t i = 0; i < skip; i++) memset(sa + i * ld_s + c / g, 0, NR / g * 4);
+                small_product qk = {f,           qa + u * dg,
+                                    kt + c * dg, dg,
+                                    0,           see,
+                                    NR,          dg,
+                                    p,           s->scale * (float)LOG2_E,
+                                    NR,          0};
+                small_product gv = {f, ga + u * dg, vt + c * dg, dg, 0, see, NR, dg, dp, 1, NR, 0};
+                small(&qk, SIZE_MAX);
+                small(&gv, SIZE_MAX);
+                scores here = {.shape = s,
+                               .t = u,
+                               .j = j + c,
+                               .rows = see,
+                               .n = least(NR, n - c),
+                               .s = p,
+                               .dp = dp,
+                               .lse = lse2 + u,
+                               .delta = delta + u,
+                               .sa = sa + skip * ld_s + c / g,
+                               .sb = sb,
+                               .pb = pb,
+                               .ld_a = ld_s};
+                score_put(&here, f->prec);
+                size_t deep = (see + g - 1) / g;
+                small_product qs = {f,  qt + u / g, sb,          ld_t,  0,  D,
+                                    NR, deep,       dkt + c * D, alpha, NR, 1};
+                small_product gp = {f, gt + u / g, pb, ld_t, 0, D, NR, deep, dvt + c * D, 1, NR, 1};
                 small(&qs, SIZE_MAX);
                 small(&gp, SIZE_MAX);
             }
+            /* an earlier block of keys has begun these rows */
+            int begun = j > 0 && (s->window == 0 || t < j - 1 + s->window);
+            small_product sk = {
+                f,     sa,     kb,   ld_s, KB / g * NR, rows, D, (n + g - 1) / g, dq + t * s->ldq,
+                alpha, s->ldq, begun};
+            small_deep(&sk, t - j);
         }
-        add_transposed(dk + j * s->ldk, s->ldk, dkt, D, keys, p);
-        add_transposed(dv + j * s->ldv, s->ldv, dvt, D, keys, p);
+        if (IN_TILES) rows_scale(dkt, s->scale, D * KB);
+        for (size_t c = 0; c < keys; c += NR) {
+            size_t n = least(NR, keys - c);
+            add_transposed(dk + (j + c) * s->ldk, s->ldk, dkt + c * D, D, n, tmp);
+            add_transposed(dv + (j + c) * s->ldv, s->ldv, dvt + c * D, D, n, tmp);
+        }
     }
+    for (size_t t = 0; IN_TILES && t < T; t++) rows_scale(dq + t * s->ldq, s->scale, D);
 }
 
 #define BT_ATTENTION_SLOTS .attn_fwd = attn_fwd, .attn_bwd = attn_bwd

@@ -216,6 +216,12 @@ BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_pr
     (void)next;
     a_put(dst, 0, x, prec);
 }
+/* the same values as a row of A and a group of B */
+BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], const bt_prec prec) {
+    (void)ld;
+    a_put(a, 0, x[0], prec);
+    a_put(b, 0, x[0], prec);
+}
 
 static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows,
                        size_t k) {

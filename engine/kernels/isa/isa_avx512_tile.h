@@ -335,6 +335,23 @@ BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_pr
     }
 }
 
+/* the same values as both: rows of A `ld` apart (with bf16 two, else one) and a group of B */
+BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], const bt_prec prec) {
+    if (prec != BT_PREC_BF16) {
+        a_put(a, 0, x[0], prec);
+        b_put(b, x[0], x[0], prec);
+        return;
+    }
+    const __m512i zip = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i row = x_pack_bf16(x[0][0], x[0][1]), next = x_pack_bf16(x[1][0], x[1][1]);
+    _mm512_storeu_si512(a, row);
+    _mm512_storeu_si512(a + ld, next);
+    _mm512_storeu_si512(b, _mm512_permutex2var_epi16(row, zip, next));
+    _mm512_storeu_si512(
+        b + VL, _mm512_permutex2var_epi16(row, _mm512_add_epi16(zip, _mm512_set1_epi16(16)), next));
+}
+
 /* A form [rows][ld] from a row-major (rows, k) matrix */
 static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows,
                        size_t k) {
@@ -346,6 +363,9 @@ static void a_rows_bf16(uint32_t *dst, size_t ld, const float *src, size_t lds, 
         const float *s = src + i * lds;
         uint32_t *d = dst + i * ld;
         size_t j = 0;
+        /* short rows far apart: heads of attention */
+        for (size_t l = 0; k <= 128 && l < k; l += 16)
+            _mm_prefetch((const char *)(s + 8 * lds + l), _MM_HINT_T0);
         for (; j + 32 <= k; j += 32, d += 16)
             _mm512_storeu_si512(d, x_pack_bf16(v_load(s + j), v_load(s + j + 16)));
         if (j < k) {

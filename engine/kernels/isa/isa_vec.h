@@ -274,5 +274,18 @@ BT_INLINE vf v_exp2(vf x) {
     return v_pow2(p, n);
 }
 
+/* 2^x within 8e-5 of it, for what is rounded to bf16 (2e-3) next; x below -125 becomes that, above 127
+ * it may not be. NaN stays. Minimax on [-1/2, 1/2]. The sum's low bits are the whole number: shifted
+ * into the exponent they need no conversion */
+BT_INLINE vf v_exp2_coarse(vf x) {
+    const vf whole = v_set(12582912.0f); /* 1.5 * 2^23: one unit is its last bit */
+    x = v_max(v_set(-125.0f), x);
+    vf t = v_add(x, whole), f = v_sub(x, v_sub(t, whole));
+    vf p = v_fma(v_set(5.517166909e-2f), f, v_set(2.426111222e-1f));
+    p = v_fma(p, f, v_set(6.932609855e-1f));
+    p = v_fma(p, f, v_set(9.999280735e-1f));
+    return v_bits(vi_add(vi_bits(p), vi_sll(vi_bits(t), 23)));
+}
+
 #endif /* __AVX2__ */
 #endif
