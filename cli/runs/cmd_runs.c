@@ -211,7 +211,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_runs = {
     .name = "runs",
     .summary = "list, remove, tag and note the runs of the metrics database",
-    .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc | repair",
+    .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc | repair | import "
+            "FILE...",
     .examples =
         "bitrain runs                            # the newest 30\n"
         "bitrain runs abl state:done 'loss<2.5'  # name, tag or note has 'abl'; columns compared\n"
@@ -225,7 +226,9 @@ const bt_command bt_cmd_runs = {
         "give space back\n"
         "bitrain runs repair                     # a damaged database: save what it and its "
         "backups "
-        "hold\n",
+        "hold\n"
+        "bitrain runs import nano-150.tsv        # curves of 'bench learn --curves' as ended runs, "
+        "which all views draw\n",
     .options = options,
     .run = run,
 };

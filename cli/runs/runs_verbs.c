@@ -1,4 +1,4 @@
-/* runs_verbs.c - rm, tag, note, rename, gc. */
+/* runs_verbs.c - rm, tag, note, rename, gc, repair, import. */
 #include "cli/runs/runs_verbs.h"
 
 #include <limits.h>
@@ -9,6 +9,7 @@
 
 #include "cli/common/database.h"
 #include "cli/common/run_folder.h"
+#include "cli/runs/import_curves.h"
 #include "engine/base/tables/metric.h"
 #include "store/write/manage.h"
 
@@ -208,13 +209,23 @@ static bt_code run_repair(const char *path, const char *const *words, size_t n,
     return BT_OK;
 }
 
+static bt_code run_import(const char *path, const char *const *words, size_t n,
+                          const bt_runs_verb_cfg *cfg, bt_err *err) {
+    (void)cfg;
+    if (n == 0)
+        return bt_fail(err, BT_ARG,
+                       "no file given (curves, made by: bitrain bench learn --curves FILE)");
+    for (size_t i = 0; i < n; i++) BT_TRY(bt_curves_import(path, words[i], WAIT_S, err));
+    return BT_OK;
+}
+
 static const struct {
     const char *name;
     bt_code (*run)(const char *path, const char *const *words, size_t n,
                    const bt_runs_verb_cfg *cfg, bt_err *err);
 } verbs[] = {
-    {"rm", run_rm},         {"tag", run_tag}, {"note", run_note},
-    {"rename", run_rename}, {"gc", run_gc},   {"repair", run_repair},
+    {"rm", run_rm}, {"tag", run_tag},       {"note", run_note},     {"rename", run_rename},
+    {"gc", run_gc}, {"repair", run_repair}, {"import", run_import},
 };
 
 bool bt_runs_is_verb(const char *word) {

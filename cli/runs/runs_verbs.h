@@ -1,4 +1,4 @@
-/* runs_verbs.h - `bitrain runs rm|tag|note|gc|repair`: what changes recorded runs. Private to cli. */
+/* runs_verbs.h - `bitrain runs rm|tag|note|rename|gc|repair|import`: what changes recorded runs. Private to cli. */
 #ifndef BT_CLI_RUNS_RUNS_VERBS_H
 #define BT_CLI_RUNS_RUNS_VERBS_H
 

@@ -27,6 +27,15 @@ out=$("$BITRAIN" plot --curves "$dir/c.tsv" --json)
 grep -q '"name":"plain","seeds":2,"points":\[{"minutes":1,"tokens":1000,"bits_per_byte":7.5}' <<<"$out" && ! grep -q 5000 <<<"$out" || bad "means of curves: $out"
 out=$("$BITRAIN" plot --curves "$dir/c.tsv" --size 80x18)
 grep -q 'ends: plain 4.5000 · muon 3.2500' <<<"$out" && grep -q '^ *6┤' <<<"$out" || bad "curves: $out"
+# the same file as runs, which every view has: the last validations in nats; not a second time
+out=$("$BITRAIN" runs import "$dir/c.tsv" --store "$dir/c.db")
+[ "$out" = $'c.plain\nc.muon' ] || bad "imported: $out"
+out=$("$BITRAIN" runs group=c state:done --json --store "$dir/c.db")
+grep -q '"run":"c.plain"' <<<"$out" && grep -q '"run":"c.muon"' <<<"$out" || bad "imported runs: $out"
+out=$("$BITRAIN" query "SELECT run, max(tokens) AS t, round(min(val_loss), 4) AS v FROM steps GROUP BY run" --json --store "$dir/c.db")
+grep -q 4000 <<<"$out" && grep -q 3.1192 <<<"$out" && grep -q 2.2527 <<<"$out" || bad "imported steps: $out"
+out=$("$BITRAIN" runs import "$dir/c.tsv" --store "$dir/c.db" 2>&1)
+[ $? = 4 ] && grep -q "c.plain" <<<"$out" && [ "$(wc -l <<<"$out")" = 1 ] || bad "imported twice: $out"
 refused() { local out; out=$("$BITRAIN" plot "${@:3}" 2>&1); [ $? = "$1" ] && [ "$(wc -l <<<"$out")" = 1 ] && grep -q "$2" <<<"$out" || bad "${*:3}: $out"; }
 refused 3 'cannot open' --curves "$dir/none.tsv"
 refused 2 'not both' demo --curves "$dir/c.tsv"
