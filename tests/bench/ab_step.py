@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ab_step.py: does a step take longer than with another build? Programs take turns under the same words.
 
-  tests/bench/ab_step.py --programs old=OTHER/build/bitrain,new=build/bitrain [--rounds 6] [-- WORDS OF bitrain bench train]
+  tests/bench/ab_step.py --programs old=OTHER/build/bitrain,new=build/bitrain [--rounds 6] [--cpu] [-- WORDS OF bitrain bench train]
 
 For example the build of 962f34e, the last one before instruction sets and adapters came in, against this one. Each turn runs `bitrain
 bench train` (nano, synthetic data, one rank of two threads, 30 steps unless WORDS say otherwise); printed are the median step of each turn, and
@@ -17,12 +17,12 @@ import sys
 DEFAULT = ["--preset", "nano", "--data", "synth:chain", "--ranks", "1", "--threads", "2", "--steps", "30"]
 
 
-def turn(program, words):
+def turn(program, words, field):
     cmd = [program, "bench", "train", *words, "--json"]
     out = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0:
         sys.exit(f"{' '.join(cmd)}: {out.stderr.strip() or out.returncode}")
-    return json.loads(out.stdout.strip().splitlines()[-1])["step_ms"]
+    return json.loads(out.stdout.strip().splitlines()[-1])[field]
 
 
 def quarter(times):
@@ -34,13 +34,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--programs", required=True)
     p.add_argument("--rounds", type=int, default=6)
+    p.add_argument("--cpu", action="store_true", help="processor time of a step, not its wall time: beside other work on the machine")
     p.add_argument("words", nargs="*")
     a = p.parse_args()
     programs = [x.partition("=")[::2] for x in a.programs.split(",")]
     times = {name: [] for name, _ in programs}
     for i in range(a.rounds):
         for name, program in programs if i % 2 == 0 else programs[::-1]:        # A B B A
-            times[name].append(turn(program, a.words or DEFAULT))
+            times[name].append(turn(program, a.words or DEFAULT, "cpu_ms" if a.cpu else "step_ms"))
         print("  ".join(f"{name} {times[name][-1]:.2f} ms" for name, _ in programs), flush=True)
     first = programs[0][0]
     for name, _ in programs[1:]:

@@ -96,6 +96,7 @@ static bt_model_setup setup_of(const bt_part_shape *s) {
         .n_threads = bt_threads_count(),
         .recompute = (bt_recompute)s->recompute,
         .grad_int8 = s->grad_int8 != 0,
+        .logits_int8 = s->grad_int8 == 2,
         .sequence = s->sequence != 0,
         .lean = s->lean != 0,
         .base_q8 = s->base8 != 0,
