@@ -13,9 +13,9 @@ typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
 /* not 0: libzmq refused one.
  *
  * The hub's queues hold few frames. What an island may have on its way, BT_ISLAND_WINDOW parts of the weights, and a go
- * and a ping beside them must find room: a part that does not is asked for again after two seconds. A queue counts as
- * free what its reader has told, and that tells in batches of half the queue: so it is three times as long, of which 64
- * islands with whole windows use 64 MB.
+ * and a ping beside them shall find room; a part that does not waits for it (bt_hub_serve). A queue counts as free what
+ * its reader has told, and that tells in batches of half the queue: so it is three times as long, of which 64 islands
+ * with whole windows use 64 MB.
  *
  * link_s: a connection is closed, and made anew by the island, when its other end has acknowledged nothing for so
  * long: neither data (TCP_USER_TIMEOUT) nor, where none are on their way, the probes that keep-alives send, to
