@@ -92,7 +92,9 @@ awk "BEGIN { exit !($(row lost_s) > 0.05 && $(row startup_s) > 0.02) }" || fault
 
 # its processes' part of what the package counted while it ran
 near "energy in J" "$(row energy_j)" "$(q "SELECT sum(energy_j) FROM all_steps WHERE run='a'")" 0.000001
-counted=$(($(cat powercap/intel-rapl:0/energy_uj) / 1000000))
+# whoever writes it may just have emptied it
+until counted=$(cat powercap/intel-rapl:0/energy_uj) && [ -n "$counted" ]; do sleep 0.01; done
+counted=$((counted / 1000000))
 awk "BEGIN { exit !($(row energy_j) > 0.1 && $(row energy_j) <= $counted) }" || fault "energy is $(row energy_j) J of $counted"
 near "energy of the ranks" "$(q "SELECT sum(energy_j) FROM rank_steps WHERE run='a'")" "$(q "SELECT sum(energy_j) FROM steps WHERE run='a'")" 0.000001
 near "energy of a token" "$(row 'token_j * 1e3')" "$(awk "BEGIN { print 1e3 * $(row energy_j) / $(row tokens) }")" 0.001
