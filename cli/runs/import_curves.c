@@ -12,8 +12,6 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-#define LN_2 0.69314718055994530942
-
 /* letters and digits of `text`, lower case, with '-' between; behind what is there already */
 static void add_name(char name[BT_NAME_MAX], const char *text) {
     size_t n = strlen(name);
@@ -44,7 +42,7 @@ static void put_steps(const bt_sink *sink, const bt_curve *c, int64_t start_us) 
         double values[BT_MS_COUNT];
         for (int v = 0; v < BT_MS_COUNT; v++) values[v] = NAN;
         values[BT_MS_TOKENS] = c->tokens[i];
-        values[BT_MS_VAL_LOSS] = c->bits[i] * LN_2;
+        values[BT_MS_VAL_LOSS] = c->bits[i] * M_LN2;
         sink->step(sink->ctx,
                    &(bt_step_record){.step = (int64_t)i,
                                      .wall_us = start_us + (int64_t)(6e7 * c->minutes[i]),

@@ -16,8 +16,9 @@ measured, which that meets differently:
                 tests/engine/plan checks.
 A layout's step `by processor time` is the predicted one with its processor time replaced by the measured, less the reference's stretch.
 The reference runs before, between and after every two layouts, and stands in the table with a run of its own, so its ratio shows the noise.
-A run beside which other programs take more than 3 % of the processors (/proc/stat less what the run's own processes took) is made again, up to
-twice, and the one that they disturbed least counts, whatever it says; how many runs that were stands in the last line, and `others` in each.
+A run beside which other programs take more than 3 % of the processors (/proc/stat less what the run's own processes took) is made
+again, up to twice, and the one that they disturbed least counts, whatever its result. Each line has the share of other programs
+(`others`), the last line how many runs were made again.
 Memory: planned over the peak that the kernel counts.
 The numbers of ranks come in turn, four layouts each, so that a table that time ends has layouts of all of them.
 The choice's regret: `bitrain plan`'s first layout and the fastest two that were measured run again in turn, at least twice each and as often
@@ -164,7 +165,8 @@ class Group:
         row = {"ranks": self.ranks, "layout": name(x), "what": x, "planned_mib": x["all_bytes"] / 2**20, "peak_mib": got["rss_mib"],
                "predicted_ms": x["step_ms"], "measured_ms": got["step_ms"], "reference": x is self.reference,
                "wall": x["step_ms"] / got["step_ms"], "relative": x["step_ms"] / got["step_ms"] * stretch,
-               "normal_ms": got["step_ms"] / stretch, "others": got["others"], "processor": planned / was * busy, "processor_alone": planned / was,
+               "normal_ms": got["step_ms"] / stretch, "others": got["others"], "processor": planned / was * busy,
+               "processor_alone": planned / was,
                "processor_ms": x["wait_ms"] + (x["step_ms"] - x["wait_ms"]) * was / planned / busy,
                "phases": {p: [x[p], x["processor"][p], got["processor"][p], got[p]] for p in PHASES}}
         row["memory"] = row["planned_mib"] / row["peak_mib"]

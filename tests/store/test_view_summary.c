@@ -34,16 +34,22 @@ static int64_t make(const char *path, const char *sql) {
     return llround(last * 1e6);
 }
 
-/* its trouble as told so long after its newest record */
-static bt_view_trouble trouble_after(double seconds, const char *path, const char *sql) {
-    bt_db *db = NULL;
-    int64_t last_us = make(path, sql);
-    bt_view *v = open_view(path, &db);
+/* the view of it so long after its newest record; both to be closed */
+static bt_view *view_after(double seconds, const char *path, const char *sql, bt_db **db) {
+    const int64_t last_us = make(path, sql);
+    bt_view *v = open_view(path, db);
     bt_view_ask a;
     bt_view_ask_init(&a);
     a.run = "s";
     a.now_us = last_us + llround(seconds * 1e6);
     OK(bt_view_load(v, &a, err));
+    return v;
+}
+
+/* its trouble as told so long after its newest record */
+static bt_view_trouble trouble_after(double seconds, const char *path, const char *sql) {
+    bt_db *db = NULL;
+    bt_view *v = view_after(seconds, path, sql, &db);
     bt_view_trouble t = v->head.trouble;
     bt_view_close(v);
     bt_db_close(db);
@@ -259,15 +265,9 @@ static void time_is_left_of_a_run_that_trains(void **state) {
                 {"UPDATE attempt SET ended_us = (SELECT last_us FROM run)", 1, false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bt_db *db = NULL;
-        bt_view_ask a;
         char path[96];
         snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
-        const int64_t last_us = make(path, rows[i].sql);
-        bt_view *v = open_view(path, &db);
-        bt_view_ask_init(&a);
-        a.run = "s";
-        a.now_us = last_us + llround(rows[i].after_s * 1e6);
-        OK(bt_view_load(v, &a, err));
+        bt_view *v = view_after(rows[i].after_s, path, rows[i].sql, &db);
         assert_int_equal(!isnan(v->head.eta_s), rows[i].left);
         if (rows[i].left) NEAR(v->head.eta_s, 80 * 0.113);
         bt_view_close(v);
@@ -311,15 +311,9 @@ static void trouble_and_chips_as_json(void **state) {
                  paused}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bt_db *db = NULL;
-        bt_view_ask a;
         char path[96];
         snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
-        const int64_t last_us = make(path, rows[i].sql);
-        bt_view *v = open_view(path, &db);
-        bt_view_ask_init(&a);
-        a.run = "s";
-        a.now_us = last_us + 1000000;
-        OK(bt_view_load(v, &a, err));
+        bt_view *v = view_after(1, path, rows[i].sql, &db);
         has_json(&v->head, rows[i].want);
         bt_view_close(v);
         bt_db_close(db);
@@ -389,12 +383,7 @@ static void chips_and_progress(void **state) {
 static void few_parameters_are_told(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db, "UPDATE fact SET value = '7' WHERE key = 'params'");
-    bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
-    a.run = "s";
-    OK(bt_view_load(v, &a, err));
+    bt_view *v = view_after(1, t->db, "UPDATE fact SET value = '7' WHERE key = 'params'", &db);
     assert_string_equal(v->head.chip[0].name, "model");
     assert_string_equal(v->head.chip[0].text, "7 parameters");
     bt_view_close(v);
@@ -406,12 +395,7 @@ static void check_chip(const char *path, const char *settings, const char *name,
     bt_db *db = NULL;
     char sql[400];
     snprintf(sql, sizeof sql, "UPDATE run_doc SET config = '%s'", settings);
-    make(path, sql);
-    bt_view *v = open_view(path, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
-    a.run = "s";
-    OK(bt_view_load(v, &a, err));
+    bt_view *v = view_after(1, path, sql, &db);
     const char *text = "";
     for (int i = 0; i < v->head.n_chips; i++)
         if (strcmp(v->head.chip[i].name, name) == 0) text = v->head.chip[i].text;
@@ -446,13 +430,11 @@ static void chips_of_few_settings(void **state) {
 static void virtual_stages_are_told_beside_the_pipeline(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db, "UPDATE run_doc SET config = '{\"parallel.virtual_stages\":{\"value\":2}}'; "
-                "UPDATE rank SET pp = rank / 2, dp_replicate = rank % 2");
-    bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
-    a.run = "s";
-    OK(bt_view_load(v, &a, err));
+    bt_view *v =
+        view_after(1, t->db,
+                   "UPDATE run_doc SET config = '{\"parallel.virtual_stages\":{\"value\":2}}'; "
+                   "UPDATE rank SET pp = rank / 2, dp_replicate = rank % 2",
+                   &db);
     const char *layout = "";
     for (int i = 0; i < v->head.n_chips; i++)
         if (strcmp(v->head.chip[i].name, "layout") == 0) layout = v->head.chip[i].text;
@@ -464,12 +446,7 @@ static void virtual_stages_are_told_beside_the_pipeline(void **state) {
 /* the layout's chip under these settings and places of the ranks */
 static void check_layout(const char *path, const char *sql, const char *want) {
     bt_db *db = NULL;
-    make(path, sql);
-    bt_view *v = open_view(path, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
-    a.run = "s";
-    OK(bt_view_load(v, &a, err));
+    bt_view *v = view_after(1, path, sql, &db);
     const char *layout = "";
     for (int i = 0; i < v->head.n_chips; i++) {
         assert_string_not_equal(v->head.chip[i].name, "lr"); /* there is none in these settings */

@@ -76,13 +76,15 @@ says "run 'lr-001' is in the database already"
 line '/weight_decay/d; s/^name: lr/name: find\nmethod: find-lr/; s/optim.lr: .*/optim.lr: log 1e-5 .. 1/; s/steps: 12/steps: 40/'
 ok sweep changed.yaml
 grep -q '^suggested learning rate: [0-9]' out || fault "no rate is suggested: $(cat out)"
-steepest=$(q "SELECT printf('%.2g', lr) FROM steps s JOIN events e ON e.run = s.run AND e.step = s.step WHERE s.run = 'find-001' AND e.kind = 'annotation'")
+steepest=$(q "SELECT printf('%.2g', lr) FROM steps s JOIN events e ON e.run = s.run AND e.step = s.step
+    WHERE s.run = 'find-001' AND e.kind = 'annotation'")
 ok sweep changed.yaml --json
 grep -q '"method":"find-lr","run":"find-001","suggested":[0-9]' out || fault "its JSON: $(cut -c1-200 out)"
 # that of the steepest step, or less where the loss parts soon after it
 rate=$(printf '%.2g' "$(sed 's/.*"suggested":\([0-9.e-]*\).*/\1/' out)")
-[ "$(q "SELECT count(*) FROM events WHERE run = 'find-001' AND title = 'suggested learning rate $rate (steepest descent at $steepest)'")" = 1 ] ||
-    fault "$rate, steepest $steepest, is not noted once, at its step: $(q "SELECT step, title FROM events WHERE run = 'find-001' AND kind = 'annotation'")"
+title="suggested learning rate $rate (steepest descent at $steepest)"
+[ "$(q "SELECT count(*) FROM events WHERE run = 'find-001' AND title = '$title'")" = 1 ] ||
+    fault "'$title' is not noted once, at its step: $(q "SELECT step, title FROM events WHERE run = 'find-001' AND kind = 'annotation'")"
 [ "$(q "SELECT count(*) FROM steps s JOIN steps t ON t.run = s.run AND t.step = s.step + 1 WHERE s.run = 'find-001' AND abs(t.lr / s.lr - pow(1e5, 1. / 39)) > 1e-6")" = 0 ] ||
     fault "the rate does not rise by equal factors"
 cp changed.yaml find.yaml

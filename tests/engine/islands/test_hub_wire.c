@@ -295,8 +295,8 @@ static void a_poisoned_delta_is_left_out(void **state) {
     close_wire(&x);
 }
 
-/* What one island may have on its way finds room in the hub's queue, whatever of earlier rounds that counts still: a
- * part that does not is asked for again seconds later. */
+/* What one island may have on its way finds room in the hub's queue, whatever of earlier rounds that counts still:
+ * else parts of weights would have to wait. */
 static void a_window_of_parts_finds_room(void **state) {
     enum { ROUNDS = 30, SENT = BT_ISLAND_WINDOW + 2 }; /* and a go, and a ping */
     static unsigned char part[BT_ISLAND_CHUNK];
