@@ -8,8 +8,9 @@ A corpus is one file of text; both programs validate on its last twentieth, in s
 with --twin-tokens N, those of a tokenizer that `bitrain tokenizer train` makes of the rest. bitrain learns one by itself, unless a recipe
 has data.tokenizer=bytes. bitrain's side is
 `bitrain bench learn` on --threads threads (or --ranks ranks of one thread each); the twin is peer_torch.py's model, quantisers and AdamW
-with warm-up and cosine to a tenth, `pre` or `subln`, eager or compiled, at each of --lrs. Its learning rate and form are chosen by the first
-seed (the earliest at the goal, else the lowest loss at the end), and the other seeds run with them. Minutes are those of training
+with warm-up and cosine to a tenth, `pre` or `subln`, eager or compiled, with each of --peer-batch tokens a step, each horizon of --peer-steps
+and each of --lrs. Its recipe is chosen by the first seed (the earliest at the goal, else the lowest loss at the end), and the other seeds run
+with it; a run that takes longer than the earliest so far ends. Minutes are those of training
 steps alone; the goal is crossed on the straight line between two validations. Each figure is a mean over seeds with its standard error.
 """
 import argparse
@@ -38,7 +39,8 @@ def parse():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--ranks", type=int, default=1, help="of bitrain, with --threads 1")
     p.add_argument("--steps", type=int, default=1500, help="of bitrain: the schedule's horizon")
-    p.add_argument("--peer-steps", type=int, default=1500, help="of the twin: the same of its schedule")
+    p.add_argument("--peer-steps", default="1500", help="of the twin: the same of its schedule, several with commas")
+    p.add_argument("--peer-batch", default="", help="of the twin: tokens a step, several with commas (empty: those of the workload)")
     p.add_argument("--every", type=int, default=50, help="steps between validations")
     p.add_argument("--eval-tokens", type=int, default=65536)
     p.add_argument("--lrs", default="1e-3,2e-3,4e-3")
@@ -80,6 +82,7 @@ def twin(o):
     torch.set_flush_denormal(True)
     torch.manual_seed(o["seed"])
     c = P.WORKLOADS[o["workload"]]
+    c["batch"] = o["batch"] or c["batch"]
     if o["tokens"]:
         c["V"] = o["tokens"]
         train, val, bytes_per_token = tokens_of(o)
@@ -132,7 +135,7 @@ def twin(o):
         seconds += time.perf_counter() - t0
         if (s + 1) % o["every"] == 0 or s + 1 == o["steps"]:
             curve.append(dict(minutes=seconds / 60, tokens=(s + 1) * c["batch"], bits_per_byte=validate()))
-            if o["stop_at_goal"] and curve[-1]["bits_per_byte"] <= o["goal"]:
+            if curve[-1]["bits_per_byte"] <= o["goal"] or seconds / 60 > o["longest"]:
                 break
     print(json.dumps(curve))
 
@@ -147,27 +150,36 @@ def crossing(curve, goal):
     return math.inf
 
 
-def run_twin(a, path, seed, lr, form, compiled):
-    o = dict(bitrain=os.path.abspath(a.bitrain), tokens=a.twin_tokens, workload=a.workload, dtype=a.dtype, threads=a.threads * a.ranks, form=form, seed=seed, file=path, compile=compiled, lr=lr,
-             steps=a.peer_steps, every=a.every, eval_tokens=a.eval_tokens, goal=a.goal, stop_at_goal=True)
+def run_twin(a, path, seed, recipe, longest=1e9):
+    """One curve of the twin, until the goal, the horizon, or `longest` minutes."""
+    o = dict(recipe, bitrain=os.path.abspath(a.bitrain), tokens=a.twin_tokens, workload=a.workload, dtype=a.dtype, threads=a.threads * a.ranks,
+             seed=seed, file=path, every=a.every, eval_tokens=a.eval_tokens, goal=a.goal, longest=longest)
     out = subprocess.run([a.python, os.path.abspath(__file__), "--twin", json.dumps(o)], capture_output=True, text=True)
     if out.returncode:
         sys.exit("the twin failed: " + out.stderr.strip()[-2000:])
     return json.loads(out.stdout.strip().splitlines()[-1])
 
 
+def words_of(recipe):
+    batch = f"{recipe['batch']} tokens x " if recipe["batch"] else ""
+    return f"{recipe['form']}{', compiled' if recipe['compile'] else ''}, {batch}{recipe['steps']} steps, lr {recipe['lr']:g}"
+
+
 def best_twin(a, path):
-    """The form and rate that the first seed is best with, and every seed's curve with them."""
-    tried = []
-    for form in a.forms.split(","):
-        for compiled in ([False, True] if a.compile else [False]):
-            for lr in (float(x) for x in a.lrs.split(",")):
-                curve = run_twin(a, path, 1, lr, form, compiled)
-                tried.append((crossing(curve, a.goal), curve[-1]["bits_per_byte"], form, compiled, lr, curve))
-                print(f"  PyTorch {form}{' compiled' if compiled else ''} lr {lr:g}: {tried[-1][1]:.4f} bits, goal after {tried[-1][0]:.2f} min",
-                      file=sys.stderr, flush=True)
-    _, _, form, compiled, lr, first = min(tried, key=lambda x: x[:2])
-    return dict(form=form, compiled=compiled, lr=lr, curves=[first] + [run_twin(a, path, s, lr, form, compiled) for s in range(2, a.seeds + 1)])
+    """The recipe that the first seed is best with, and every seed's curve with it."""
+    batches = [int(x) for x in a.peer_batch.split(",")] if a.peer_batch else [0]
+    recipes = [dict(form=form, compile=compiled, batch=batch, steps=int(steps), lr=float(lr))
+               for form in a.forms.split(",") for compiled in ([False, True] if a.compile else [False])
+               for batch in batches for steps in a.peer_steps.split(",") for lr in a.lrs.split(",")]
+    tried, longest = [], 1e9
+    for recipe in recipes:
+        curve = run_twin(a, path, 1, recipe, longest)
+        tried.append((crossing(curve, a.goal), curve[-1]["bits_per_byte"], recipe, curve))
+        longest = min(longest, tried[-1][0])
+        print(f"  PyTorch {words_of(recipe)}: {tried[-1][1]:.4f} bits after {curve[-1]['minutes']:.2f} min and {curve[-1]['tokens']} tokens, "
+              f"goal after {tried[-1][0]:.2f} min", file=sys.stderr, flush=True)
+    _, _, recipe, first = min(tried, key=lambda x: x[:2])
+    return dict(recipe=recipe, curves=[first] + [run_twin(a, path, s, recipe) for s in range(2, a.seeds + 1)])
 
 
 def ours(a):
@@ -200,7 +212,7 @@ def main():
         name, path = corpus.split("=", 1)
         peer = best_twin(a, path)
         theirs, words = told([crossing(c, a.goal) for c in peer["curves"]])
-        print(f"| {name} | PyTorch, {peer['form']}{', compiled' if peer['compiled'] else ''}, lr {peer['lr']:g} | {words} | |", flush=True)
+        print(f"| {name} | PyTorch, {words_of(peer['recipe'])} | {words} | |", flush=True)
         for s in (s for s in mine["summary"] if s["corpus"] == name):
             runs = [r for r in mine["runs"] if r["corpus"] == name and r["recipe"] == s["recipe"]]
             mean, words = told([crossing(r["curve"], a.goal) for r in runs])
