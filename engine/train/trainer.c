@@ -44,11 +44,18 @@ bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
+static bool validates(const bt_trainer *t) { return t->cfg.val_frac > 0 || t->cfg.val_data[0]; }
+
 static bt_code open_validation(bt_trainer *t, bt_err *err) {
     bt_loader_cfg data = loader_cfg(t);
-    if (t->cfg.val_frac <= 0 && !t->cfg.val_data[0]) return BT_OK;
-    BT_TRY(bt_evaluator_open(&t->evaluator, &data, t->cfg.eval_tokens, t->mesh.dp, err));
+    if (!validates(t)) return BT_OK;
+    return bt_evaluator_open(&t->evaluator, &data, t->cfg.eval_tokens, t->mesh.dp, err);
+}
+
+/* collective: all ranks have their validation data */
+static bt_code make_sample_text(bt_trainer *t, bt_err *err) {
     size_t n;
+    if (!validates(t)) return BT_OK;
     const int32_t *beginning = bt_evaluator_tokens(t->evaluator, &n);
     return bt_sample_text_create(&t->sample_text, &t->cfg, t->mesh.world, beginning, n, err);
 }
@@ -223,7 +230,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     if (code == BT_OK) code = open_validation(t, err);
     BT_TRY(bt_agree(world, code, err));
     BT_TRY(agree_data(t, err));
-
+    BT_TRY(make_sample_text(t, err));
     return bt_trainer_make_reducer(t, err);
 }
 

@@ -108,6 +108,36 @@ static void the_data_is_compared_by_what_is_in_it(void **state) {
     layout_remove(dir);
 }
 
+/* A rank without its data fails before the others draw a prompt from theirs, which all ranks do together. */
+static void data_that_one_rank_lacks_end_the_start_of_all(void **state) {
+    (void)state;
+    char dir[64];
+    layout_folder(dir);
+    for (int lacks = 0; lacks < 2; lacks++) {
+        bt_run_cfg cfg;
+        bt_err err = BT_ERR_INIT;
+        char path[96];
+        snprintf(path, sizeof path, "%s/text-%d", dir, me());
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        for (int i = 0; i < 400; i++) fprintf(f, "line %d of a text that is long enough\n", i);
+        fclose(f);
+        TINY(&cfg, "--steps", "2", "--set", "model.vocab=256", "--set", "data.val_frac=0.2",
+             "--set", "train.sample_tokens=4");
+        snprintf(cfg.data, sizeof cfg.data, "%s%s", path, me() == lacks ? "-gone" : "");
+        snprintf(cfg.cache, sizeof cfg.cache, "%s/cache-%d-%d", dir, lacks, me());
+        assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+        assert_int_equal(bt_threads_init(1, &err), BT_OK);
+        const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
+        bt_trainer *t = NULL;
+        assert_int_equal(bt_trainer_create(&t, &s, &err), BT_NOTFOUND);
+        assert_int_equal(err.rank, lacks);
+        assert_non_null(strstr(err.msg, "-gone"));
+        bt_threads_release();
+    }
+    layout_remove(dir);
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* agrees with one word a rank; rank 1's processor pretends to have no more than `pretends` */
@@ -258,6 +288,7 @@ int main(void) {
         cmocka_unit_test(every_scope_is_of_a_setting),
         cmocka_unit_test(a_long_value_is_compared_to_its_end),
         cmocka_unit_test(the_data_is_compared_by_what_is_in_it),
+        cmocka_unit_test(data_that_one_rank_lacks_end_the_start_of_all),
         cmocka_unit_test(ranks_take_the_best_set_that_all_have),
         cmocka_unit_test(the_record_says_what_each_processor_has),
         cmocka_unit_test(a_set_that_a_processor_lacks_is_refused_by_rank_and_host),
