@@ -84,8 +84,20 @@ static void tell_interval(bt_saver *s) {
 void bt_saver_release(bt_saver *s) {
     bt_ckpt_async_destroy(s->async);
     bt_ckpt_reread_destroy(s->check);
+    bt_text_release(&s->tokenizer);
     s->async = NULL;
     s->check = NULL;
+}
+
+static bt_code keep_tokenizer(bt_saver *s, bt_err *err) {
+    bt_tokenizer *tok = NULL;
+    BT_TRY(bt_tokenizer_load(&tok, s->cfg->tokenizer, err));
+    bt_text_clear(&s->tokenizer);
+    bt_tokenizer_save(tok, &s->tokenizer);
+    s->vocab_hash = bt_tokenizer_hash(tok);
+    bt_tokenizer_free(tok);
+    return s->tokenizer.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer")
+                               : BT_OK;
 }
 
 static bt_code make_async(bt_saver *s, size_t bytes, bt_err *err) {
@@ -93,7 +105,8 @@ static bt_code make_async(bt_saver *s, size_t bytes, bt_err *err) {
     int64_t fails = bt_ckpt_async_create(&s->async, bytes, &why) != BT_OK;
     BT_TRY(bt_all_reduce_i64(s->world, &fails, 1, BT_MAX, err));
     if (!fails) return BT_OK;
-    bt_saver_release(s);
+    bt_ckpt_async_destroy(s->async);
+    s->async = NULL;
     bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, s->at->step - 1, NULL,
                        "no memory for a copy of the state: training stands still while a "
                        "checkpoint is written");
@@ -105,6 +118,7 @@ bt_code bt_saver_start(bt_saver *s, bt_err *err) {
     s->interval.began_ns = bt_now_ns();
     if (s->saved_ns == 0) s->saved_ns = s->interval.began_ns;
     if (!s->cfg->out[0]) return BT_OK;
+    BT_TRY(bt_agree(s->world, keep_tokenizer(s, err), err));
     BT_TRY(bt_agree(s->world, bt_state_slices(&s->state, BT_STATE_SAVE, &mine, err), err));
     const size_t bytes = bt_ckpt_copy_bytes(mine.at, mine.n);
     bt_slices_release(&mine);
@@ -141,13 +155,8 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     bt_text_init(&m->state);
     bt_saver_identify(s, m);
     bt_run_cfg_texts(s->cfg, &m->config);
-
-    bt_tokenizer *tok = NULL;
-    BT_TRY(bt_tokenizer_load(&tok, s->cfg->tokenizer, err));
-    bt_tokenizer_save(tok, &m->tokenizer);
-    m->vocab_hash = bt_tokenizer_hash(tok);
-    bt_tokenizer_free(tok);
-
+    bt_text_put(&m->tokenizer, bt_text_str(&s->tokenizer));
+    m->vocab_hash = s->vocab_hash;
     if (m->config.failed || m->tokenizer.failed)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's metadata");
     return bt_state_save_values(&s->state, &m->state, err);

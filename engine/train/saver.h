@@ -35,7 +35,8 @@ typedef struct bt_saver {
     bt_telemetry *telemetry;
     bt_progress *at;
     int attempt;
-    uint64_t params_hash, data_hash;
+    uint64_t params_hash, data_hash, vocab_hash;
+    bt_text tokenizer; /* serialised, as it was at the start: its file may go while the run lives */
     int64_t step, saved_ns; /* newest checkpoint of this attempt (-1: none); when the clock began */
     bt_ckpt_async *async;   /* NULL: training waits for every checkpoint */
     /* of the save that is under way: its step, when it began, how long training stood still for it */
@@ -58,7 +59,8 @@ void bt_saver_init(bt_saver *s);
 /* what identifies the state as it is now: step, tokens, attempt, hashes, kernels, compiler */
 void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m);
 void bt_saver_release(bt_saver *s); /* accepts an all-zero struct */
-/* the clock of ckpt.minutes begins now; memory for the copy is taken, if any rank has none by none */
+/* the clock of ckpt.minutes begins now; the tokenizer is read; memory for the copy is taken, if any rank
+ * has none by none */
 bt_code bt_saver_start(bt_saver *s, bt_err *err) BT_MUST_CHECK;
 /* by the clock, where steps do not decide; rank 0's answer counts for all */
 bool bt_saver_due(const bt_saver *s);

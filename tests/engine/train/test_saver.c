@@ -1,10 +1,12 @@
-/* test_saver.c - checkpoints as the record tells them; the newest is read again when it has lain for a while, seldom; a
+/* test_saver.c - checkpoints as the record tells them, with the run's tokenizer; the newest is read again when it has lain for a while, seldom; a
  * run goes on from its state in memory, not with other data. */
+#include <limits.h>
 #include <math.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
 #include "engine/ckpt/memory_state.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/train/saver.h"
 #include "tests/tiny_run.h"
 
@@ -58,6 +60,48 @@ static void the_record_has_the_time_of_the_event(void **state) {
     const double took_us = 1e3 * number_in(first.events[last].body, "\"took_ms\":");
     assert_true(first.last_checkpoint.took_us > 0);
     assert_true(fabs(took_us - (double)first.last_checkpoint.took_us) <= 1);
+}
+
+static char words_path[128];
+
+static void take_words_away(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step == 1) assert_int_equal(unlink(words_path), 0);
+}
+
+/* a tokenizer's file that goes while the run lives costs nothing, and each checkpoint has it */
+static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
+    bt_run_cfg cfg;
+    bt_err err = BT_ERR_INIT;
+    bt_tokenizer *tok = NULL;
+    bt_text words;
+    bt_ckpt_meta meta;
+    char path[PATH_MAX], out[128];
+    (void)state;
+    bt_text_init(&words);
+    assert_int_equal(bt_tokenizer_load(&tok, "bytes", &err), BT_OK);
+    bt_tokenizer_save(tok, &words);
+    snprintf(words_path, sizeof words_path, "%s/words.json", dir);
+    FILE *f = fopen(words_path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(words.data, 1, words.len, f), words.len);
+    assert_int_equal(fclose(f), 0);
+    snprintf(out, sizeof out, "%s/words", dir);
+    TINY(&cfg, "--set", "model.vocab=512", "--out", out, "--ckpt-every", "4", "--set",
+         "ckpt.memory=off");
+    snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
+    snprintf(cfg.tokenizer, sizeof cfg.tokenizer, "%s", words_path);
+    first.on_step = take_words_away;
+    tiny_run(&cfg, &first, NULL, "");
+    first.on_step = NULL;
+    assert_int_equal(first.n_steps, STEPS);
+    assert_int_equal(first.n_checkpoints, 2);
+    assert_int_equal(bt_ckpt_open_meta(out, path, sizeof path, &meta, &err), BT_OK);
+    assert_string_equal(bt_text_str(&meta.tokenizer), bt_text_str(&words));
+    assert_true(meta.vocab_hash == bt_tokenizer_hash(tok));
+    bt_ckpt_meta_release(&meta);
+    bt_text_release(&words);
+    bt_tokenizer_free(tok);
 }
 
 /* ---- read again ------------------------------------------------------------------------------- */
@@ -211,6 +255,7 @@ static void a_state_in_memory_of_another_run_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_has_the_time_of_the_event),
+        cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
         cmocka_unit_test(the_newest_is_read_again_when_it_has_lain),
         cmocka_unit_test(a_run_goes_on_from_its_state_in_memory),
         cmocka_unit_test(a_state_in_memory_of_another_run_is_refused),
