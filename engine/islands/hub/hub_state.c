@@ -304,23 +304,30 @@ static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err 
     return s->loaded;
 }
 
-static bool read_whole(int fd, void *to, size_t n) {
+/* *whole false: the log ends before */
+static bt_code read_whole(const bt_hub_state *s, void *to, size_t n, bool *whole, bt_err *err) {
+    *whole = true;
     for (size_t at = 0; at < n;) {
-        const ssize_t k = read(fd, (char *)to + at, n - at);
-        if (k <= 0) return false;
+        const ssize_t k = read(s->log, (char *)to + at, n - at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0)
+            return bt_fail_errno(err, BT_IO, errno, "cannot read the log of updates in '%s'",
+                                 s->dir);
+        *whole = k > 0;
+        if (k == 0) return BT_OK;
         at += (size_t)k;
     }
-    return true;
+    return BT_OK;
 }
 
 /* this process' part of a record, the mean into the model's; *ok false: there is none, or its end is missing */
 static bt_code read_record(bt_hub_state *s, log_head *head, char **json, bool *ok, bt_err *err) {
     bt_hub_model *m = s->hub->model;
     float *mean = m->mean + m->own.begin;
-    *ok = false;
-    if (!read_whole(s->log, head, sizeof *head) || head->magic != log_magic ||
-        head->json_bytes > 1 << 24 || head->mean_bytes > m->n * sizeof *mean)
-        return BT_OK;
+    BT_TRY(read_whole(s, head, sizeof *head, ok, err));
+    *ok = *ok && head->magic == log_magic && head->json_bytes <= 1 << 24 &&
+          head->mean_bytes <= m->n * sizeof *mean;
+    if (!*ok) return BT_OK;
     if (head->mean_bytes && head->mean_bytes != mean_bytes(m))
         return bt_fail(err, BT_ARG,
                        "the log of updates in '%s' was written by a hub of another number of "
@@ -328,9 +335,9 @@ static bt_code read_record(bt_hub_state *s, log_head *head, char **json, bool *o
                        s->dir, s->hub->parts);
     *json = malloc(head->json_bytes + 1);
     if (!*json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
-    *ok = read_whole(s->log, *json, head->json_bytes) &&
-          read_whole(s->log, mean, head->mean_bytes) &&
-          head->checksum == checksum(head, *json, mean);
+    BT_TRY(read_whole(s, *json, head->json_bytes, ok, err));
+    if (*ok) BT_TRY(read_whole(s, mean, head->mean_bytes, ok, err));
+    *ok = *ok && head->checksum == checksum(head, *json, mean);
     (*json)[head->json_bytes] = 0;
     return BT_OK;
 }
@@ -349,8 +356,19 @@ static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err 
         code = bt_agree(all, replay(s, &head, json, err), err);
         ++*replayed;
     }
+    if (*ok) s->log_bytes += (int64_t)(sizeof head + head.json_bytes + head.mean_bytes);
     free(json);
     return code;
+}
+
+/* what a death cut off was never acknowledged; more than that is a damaged disk's */
+static void tell_rest(const bt_hub_state *s) {
+    struct stat info;
+    if (fstat(s->log, &info) == 0 && info.st_size > s->log_bytes)
+        bt_log(BT_LOG_WARN,
+               "the last %" PRId64
+               " bytes of the log of updates in '%s' are no whole record: they are dropped",
+               (int64_t)info.st_size - s->log_bytes, s->dir);
 }
 
 /* ---- open ------------------------------------------------------------------------------------- */
@@ -400,6 +418,7 @@ static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
     code = load_checkpoint(s, path, &meta, err);
     bt_ckpt_meta_release(&meta);
     for (bool more = true; code == BT_OK && more;) code = next_record(s, &more, replayed, err);
+    if (code == BT_OK) tell_rest(s);
     return code;
 }
 
