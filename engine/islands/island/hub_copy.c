@@ -5,6 +5,7 @@
 
 #include "engine/islands/rules/outer_step.h"
 
+enum { REFUSALS = 64 }; /* in a row: more than questions before can have left on their way */
 static const bt_codec no_codec = {.name = "fp32"};
 
 bt_code bt_hub_copy_init(bt_hub_copy *c, const bt_params *params, const bt_codec *codec,
@@ -51,11 +52,13 @@ static bt_code add_update(bt_hub_copy *c, bt_island_client *client, int64_t vers
 
 static bt_code fetch_plain(bt_hub_copy *c, bt_island_client *client, bt_fetch_kind kind,
                            int64_t version, float *out, bt_island_fetched *got, bt_err *err) {
+    int tries = 0;
     do {
         BT_TRY(bt_island_client_fetch(client, kind, version, c->bytes,
                                       bt_hub_copy_cut(c, &c->plain), got, err));
-    } while (got->gone && !client->stranger);
-    if (got->gone) return BT_OK;
+    } while (got->gone && !client->stranger && ++tries < REFUSALS);
+    if (got->gone && client->stranger) return BT_OK;
+    if (got->gone) return bt_fail(err, BT_BUSY, "the hub refused this island: %s", client->refusal);
     if (bt_vector_decode(&c->plain, out, c->bytes, bt_vector_bytes(&c->plain)) &&
         bt_vector_finite(out, c->params->total))
         return BT_OK;

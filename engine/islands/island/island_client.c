@@ -388,7 +388,10 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
             memcpy((char *)out + at, in, head.bytes);
             note_version(fetched, (int64_t)head.version);
             got++;
+            if (wanted < got) wanted = got; /* a late answer to a question that was asked again */
         }
+        if (head.type == BT_ISLAND_REFUSED)
+            snprintf(c->refusal, sizeof c->refusal, "%.*s", (int)head.bytes, (const char *)in);
         if (head.type == BT_ISLAND_REFUSED || head.type == BT_ISLAND_STRANGER) {
             fetched->gone = true;
             c->stranger = head.type == BT_ISLAND_STRANGER;

@@ -46,7 +46,8 @@ typedef struct bt_island_client {
     bool had;          /* that was applied; only its go was lost */
     bool
         left_behind; /* a welcome between two steps did not ask for it: the next push is left out */
-    bool stranger;   /* a fetch found a hub that does not know this island: join again */
+    char refusal[512];       /* what the hub said to the newest fetch that it refused */
+    bool stranger;           /* a fetch found a hub that does not know this island: join again */
     bool between_steps;      /* nothing is waited for */
     bool given_up;           /* an error said that the hub has been silent for lost_s */
     bt_island_claim claim;   /* set by the caller */

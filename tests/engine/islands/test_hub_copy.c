@@ -13,6 +13,7 @@ typedef struct line { /* of island 0 to the hub and back, in this process */
     unsigned char *frames[QUEUE];
     size_t bytes[QUEUE], head, tail;
     int fetches;
+    const char *refuses; /* the hub's answer to all fetches; NULL: what they ask for */
     int late_at; /* before this fetch reaches the hub, island 1's next update does; 0: before none */
 } line;
 
@@ -38,6 +39,12 @@ static bt_port_state send_line(void *ctx, const void *frame, size_t bytes, int t
                      BT_OK);
     if (head.type == BT_ISLAND_FETCH && ++l->fetches == l->late_at)
         send_update(l->w, 1, BT_PUSH_GRADIENT, 0.002f, 10);
+    if (head.type == BT_ISLAND_FETCH && l->refuses) {
+        unsigned char out[BT_ISLAND_HEAD + 512];
+        head = (bt_island_head){.type = BT_ISLAND_REFUSED, .bytes = (uint32_t)strlen(l->refuses)};
+        assert_true(l->fetches < 10000); /* not for ever */
+        return to_line(l, &from, out, bt_island_write(out, &head, l->refuses));
+    }
     assert_int_equal(bt_hub_receive(l->w->hub, &from, frame, bytes, now_ns, &err), BT_OK);
     return BT_PORT_SENT;
 }
@@ -212,11 +219,27 @@ static void stale_chunks_are_passed_over(void **state) {
     end(&c);
 }
 
+/* A process of the hub at the wrong place of --hub refuses all that it is asked for. A refusal or two may be the
+ * answer to an earlier question */
+static void a_hub_that_refuses_all_is_told(void **state) {
+    copy_world c;
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    begin(&c, "model.vocab=64");
+    c.l.refuses = "this is process 2 of the hub's 2";
+    c.go.version = c.copy.version + 2;
+    assert_int_equal(bt_hub_copy_follow(&c.copy, &c.client, c.go.version, c.work, &c.fetched, &err),
+                     BT_BUSY);
+    assert_string_equal(err.msg, "the hub refused this island: this is process 2 of the hub's 2");
+    end(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(it_follows_by_updates),
                                        cmocka_unit_test(newer_weights_are_known_to_be_newer),
                                        cmocka_unit_test(chunks_of_two_versions_are_known),
-                                       cmocka_unit_test(stale_chunks_are_passed_over)};
+                                       cmocka_unit_test(stale_chunks_are_passed_over),
+                                       cmocka_unit_test(a_hub_that_refuses_all_is_told)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
