@@ -7,6 +7,8 @@
 
 #include "engine/islands/wire/island_message.h"
 
+enum { VALUE = 4097, WORD_END = 0x1f }; /* room for the longest text of options.def */
+
 /* a prefix that ends with '.' stands for all settings below it */
 static const char *const shared[] = {
     "model.",         "optim.",   "islands.",           "data.",
@@ -31,6 +33,12 @@ static bool is_shared(const char *key) {
            !listed(own, sizeof own / sizeof *own, key);
 }
 
+/* a list is a word a line (opt.h), and a setting is one line here: the words are put apart by a character that is
+ * in none */
+static void change_breaks(char *text, char from, char to) {
+    for (; *text; text++) *text = *text == from ? to : *text;
+}
+
 void bt_job_settings_put(bt_text *out, const bt_run_cfg *cfg, const bt_job_hashes *hashes) {
     const bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = (void *)(uintptr_t)cfg};
     bt_text_printf(out, "program=" BITRAIN_VERSION "\nmodel=%016" PRIx64 "\ndata=%016" PRIx64 "\n",
@@ -38,20 +46,23 @@ void bt_job_settings_put(bt_text *out, const bt_run_cfg *cfg, const bt_job_hashe
     for (size_t i = 0; i < o.n; i++) {
         if (!is_shared(o.table[i].key)) continue;
         bt_text_printf(out, "%s=", o.table[i].key);
+        const size_t begin = out->len;
         bt_opt_value(&o, i, out);
+        if (!out->failed) change_breaks(out->data + begin, '\n', WORD_END);
         bt_text_put(out, "\n");
     }
 }
 
 bt_code bt_job_settings_read(bt_run_cfg *out, const char *text, size_t n, bt_err *err) {
     bt_opts o;
-    char value[256];
+    char value[VALUE];
     BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, out, err));
     for (size_t i = 0; i < o.n; i++) {
         const char *key = o.table[i].key;
         if (!is_shared(key)) continue;
         if (!bt_island_line(text, n, key, value, sizeof value))
             return bt_fail(err, BT_ARG, "the island does not say its setting '%s'", key);
+        change_breaks(value, WORD_END, '\n');
         BT_TRY(bt_opts_set(&o, key, value, BT_FROM_FLAG, "island", err));
     }
     out->micro_batch = out->accum = 1;
@@ -62,7 +73,7 @@ bt_code bt_job_settings_read(bt_run_cfg *out, const char *text, size_t n, bt_err
 }
 
 bt_code bt_job_settings_compare(const char *job, const char *other, bt_err *err) {
-    char mine[256], theirs[256], key[64];
+    char mine[VALUE], theirs[VALUE], key[64];
     for (const char *line = job; *line;) {
         const char *end = strchr(line, '\n'), *equals = strchr(line, '=');
         if (!end || !equals || equals > end || (size_t)(equals - line) >= sizeof key) break;
@@ -74,6 +85,8 @@ bt_code bt_job_settings_compare(const char *job, const char *other, bt_err *err)
         if (!bt_island_line(job, strlen(job), key, mine, sizeof mine)) continue;
         if (!bt_island_line(other, strlen(other), key, theirs, sizeof theirs)) theirs[0] = 0;
         if (strcmp(mine, theirs) == 0) continue;
+        change_breaks(mine, WORD_END, ' ');
+        change_breaks(theirs, WORD_END, ' ');
         const char *what = strcmp(key, "model") == 0  ? "the model (by hash)"
                            : strcmp(key, "data") == 0 ? "the data or the tokenizer (by hash)"
                                                       : key;

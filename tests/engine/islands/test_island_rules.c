@@ -1,6 +1,7 @@
 /* test_island_rules.c - the rules between islands against plain loops: outer step, staleness, clocks, poison,
- * leases of data, encoded arrays, frames. */
+ * leases of data, encoded arrays, frames, settings. */
 #include "engine/islands/rules/data_lease.h"
+#include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
 #include "engine/islands/rules/vector_code.h"
 #include "engine/islands/wire/island_message.h"
@@ -249,6 +250,34 @@ static void frames(void **state) {
     assert_false(bt_island_line(text, sizeof text - 1, "b", value, sizeof value));
 }
 
+/* a setting of any length and of several lines is said, and compared to its end */
+static void long_settings(void **state) {
+    bt_run_cfg cfg, read;
+    bt_text mine, theirs;
+    bt_err err = BT_ERR_INIT;
+    size_t at = 0;
+    (void)state;
+    TINY(&cfg, NULL);
+    for (int i = 0; i < 50; i++)
+        at += (size_t)snprintf(cfg.labels + at, sizeof cfg.labels - at, "%sclass %03d",
+                               i ? "\n" : "", i);
+    bt_text_init(&mine);
+    bt_text_init(&theirs);
+    bt_job_settings_put(&mine, &cfg, &(bt_job_hashes){1, 2});
+    if (bt_job_settings_read(&read, bt_text_str(&mine), mine.len, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    assert_string_equal(read.labels, cfg.labels);
+    assert_int_equal(bt_run_cfg_classes(&read), 50);
+    cfg.labels[at - 1]++;
+    bt_job_settings_put(&theirs, &cfg, &(bt_job_hashes){1, 2});
+    assert_int_equal(bt_job_settings_compare(bt_text_str(&mine), bt_text_str(&mine), &err), BT_OK);
+    assert_int_equal(bt_job_settings_compare(bt_text_str(&mine), bt_text_str(&theirs), &err),
+                     BT_ARG);
+    assert_non_null(strstr(err.msg, "data.labels is 'class 000 class 001 "));
+    bt_text_release(&mine);
+    bt_text_release(&theirs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(outer_step),
                                        cmocka_unit_test(the_momentum_of_many_is_more),
@@ -258,6 +287,7 @@ int main(void) {
                                        cmocka_unit_test(leases_grow_together),
                                        cmocka_unit_test(encoded_arrays),
                                        cmocka_unit_test(fragments),
-                                       cmocka_unit_test(frames)};
+                                       cmocka_unit_test(frames),
+                                       cmocka_unit_test(long_settings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
