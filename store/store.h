@@ -98,6 +98,8 @@ typedef struct bt_db bt_db; /* a read-only connection */
 bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_db_close(bt_db *db);
 int64_t bt_db_version(bt_db *db); /* changes with every foreign commit */
+/* the file is no longer at its path: removed, or moved aside as damaged (a writer then makes another) */
+bool bt_db_moved(bt_db *db);
 /* "last" -> newest run; a name -> itself if it exists (BT_NOTFOUND names the nearest). run receives
  * the name. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;

@@ -131,6 +131,12 @@ int64_t bt_db_version(bt_db *d) {
     return version;
 }
 
+bool bt_db_moved(bt_db *d) {
+    int moved = 0;
+    return sqlite3_file_control(d->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved;
+}
+
 /* ---- queries ---- */
 
 static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_err *err) {

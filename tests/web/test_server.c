@@ -232,6 +232,36 @@ static void what_was_missed_is_one_event(void **state) {
     bt_api_close(api);
 }
 
+/* a store that a writer has moved aside because it was damaged, or that somebody has removed: the next one
+ * is another file of the same name */
+static void another_file_of_the_name_is_seen(void **state) {
+    const bt_tmp *t = *state;
+    static client c, list;
+    char command[300], next[100];
+    bt_synth s = bt_synth_default("live");
+    bt_web_runs(t->db);
+    bt_web *w = serve(t, 3600000000000, 0, false);
+    ask(&c, w, live, "");
+    hear(&c, 0, "\"newest_step\":59");
+    ask(&list, w, "/api/v1/runs", "Connection: close\r\n");
+    hear(&list, 0, "\"other\"");
+    hang_up(&list);
+    const size_t before = c.n;
+    snprintf(next, sizeof next, "%s/next.db", t->dir);
+    s.steps = 90;
+    OK(bt_synth_make(next, &s, err));
+    snprintf(command, sizeof command,
+             "cd '%s' && mkdir old && mv m.db* old && sleep 0.2 && mv next.db m.db", t->dir);
+    assert_int_equal(system(command), 0);
+    hear(&c, before, "id: 0.89.");
+    ask(&list, w, "/api/v1/runs", "Connection: close\r\n");
+    hear(&list, 0, "\"live\"");
+    assert_null(strstr(list.text, "\"other\""));
+    hang_up(&list);
+    hang_up(&c);
+    bt_web_stop(w);
+}
+
 static void streams_are_few(void **state) {
     enum { MOST = 32 };
     const bt_tmp *t = *state;
@@ -337,6 +367,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_was_missed_is_one_event, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(another_file_of_the_name_is_seen, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(streams_are_few, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_request_has_a_deadline_as_a_whole, bt_tmp_make,
                                         bt_tmp_drop),

@@ -14,6 +14,7 @@ enum { VIEWS = 64 };
 struct bt_api {
     char store[1024];
     bt_db *db;
+    int64_t files; /* that were opened */
     struct {
         char run[BT_NAME_MAX];
         bt_view *view;
@@ -35,15 +36,37 @@ bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows
 bt_api_allows bt_api_allowed(const bt_api *a) { return a->allows; }
 const char *bt_api_store(const bt_api *a) { return a->store; }
 
+static void let_go(bt_api *a) {
+    for (int i = 0; i < VIEWS; i++) {
+        bt_view_close(a->view[i].view);
+        a->view[i].view = NULL;
+    }
+    bt_db_close(a->db);
+    a->db = NULL;
+}
+
 void bt_api_close(bt_api *a) {
     if (!a) return;
-    for (int i = 0; i < VIEWS; i++) bt_view_close(a->view[i].view);
-    bt_db_close(a->db);
+    let_go(a);
     free(a);
 }
 
+void bt_api_refresh(bt_api *a) {
+    if (a->db && bt_db_moved(a->db)) let_go(a);
+}
+
+int64_t bt_api_version(bt_api *a) {
+    bt_err none = BT_ERR_INIT;
+    bt_db *db = bt_api_db(a, &none);
+    const int64_t version = db ? bt_db_version(db) : -1;
+    return version < 0 ? -1
+                       : version + (a->files << 32); /* each connection counts from the start */
+}
+
 bt_db *bt_api_db(bt_api *a, bt_err *err) {
-    if (!a->db && bt_db_open(&a->db, a->store, err) != BT_OK) a->db = NULL;
+    if (a->db) return a->db;
+    if (bt_db_open(&a->db, a->store, err) != BT_OK) return a->db = NULL;
+    a->files++;
     return a->db;
 }
 

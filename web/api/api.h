@@ -40,6 +40,9 @@ bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows
 void bt_api_close(bt_api *a);
 /* opens on first use: the file may appear later; NULL + err */
 bt_db *bt_api_db(bt_api *a, bt_err *err);
+/* Lets a file go that was removed or replaced, its views with it: before a request, not while one is answered */
+void bt_api_refresh(bt_api *a);
+int64_t bt_api_version(bt_api *a); /* changes with every commit and every file; -1: there is none */
 bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err); /* cached by run; NULL + err */
 
 typedef bt_code (*bt_api_fn)(bt_api *a, const bt_req *r, const char *run, bt_answer *out,

@@ -21,7 +21,10 @@ static ssize_t stream_read(void *ctx, uint64_t pos, char *buf, size_t max) {
         unsigned long long wakes = atomic_load(&w->wakes);
         bt_text_clear(&s->out);
         s->sent = 0;
-        if (bt_stream_since(w->api, s->run, &s->cursor, &s->out, &err) != BT_OK)
+        bt_api_refresh(w->api);
+        /* without a file, which another one may be about to replace, nothing is new */
+        if (bt_api_db(w->api, &err) &&
+            bt_stream_since(w->api, s->run, &s->cursor, &s->out, &err) != BT_OK)
             return MHD_CONTENT_READER_END_WITH_ERROR;
         if (s->out.len == 0 && now - s->last_ns >= w->cfg.heartbeat_ns)
             bt_text_put(&s->out, ": hb\n\n");
@@ -61,6 +64,7 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
                                    const char *last_id) {
     bt_err err = BT_ERR_INIT;
     char run[BT_NAME_MAX];
+    bt_api_refresh(w->api);
     bt_db *db = bt_api_db(w->api, &err);
     if (!db || bt_db_run(db, wanted, run, &err) != BT_OK)
         return bt_web_send_error(c, bt_status_of(err.code), "run_not_found", err.msg,
@@ -117,9 +121,14 @@ void *bt_web_publish(void *ctx) {
     bool pending = false;
     while (!atomic_load(&w->stop)) {
         bt_err err = BT_ERR_INIT;
+        const bool changed = db && bt_db_moved(db);
+        if (changed) {
+            bt_db_close(db);
+            db = NULL;
+        }
         if (!db && bt_db_open(&db, w->store, &err) != BT_OK) db = NULL;
         int64_t version = db ? bt_db_version(db) : -1, now = bt_now_ns();
-        pending |= version != seen;
+        pending |= version != seen || changed;
         seen = version;
         /* a run of 1000 steps a second still ticks calmly */
         if (pending && now - woken_ns >= (int64_t)TICK_MS * 1000000) {

@@ -65,15 +65,14 @@ bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, co
 
 static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_route *route,
                                  const bt_req *q, const char *run) {
-    bt_err err = BT_ERR_INIT;
     const bool keeps = route->guard == BT_ROUTE_TOKEN;
-    bt_db *db = keeps ? bt_api_db(w->api, &err) : NULL;
-    const int64_t now = bt_now_ns(), version = db ? bt_db_version(db) : -1;
-    const bt_answer *known = db ? bt_cache_find(w->cache, q, version, now) : NULL;
+    bt_api_refresh(w->api);
+    const int64_t now = bt_now_ns(), version = keeps ? bt_api_version(w->api) : -1;
+    const bt_answer *known = version >= 0 ? bt_cache_find(w->cache, q, version, now) : NULL;
     if (known) return send_answer_again(c, known);
     bt_answer a;
     bt_text_init(&a.body);
-    if (bt_web_make_answer(w, route, q, run, &a) == BT_OK && db)
+    if (bt_web_make_answer(w, route, q, run, &a) == BT_OK && version >= 0)
         bt_cache_keep(w->cache, q, version, now, &a);
     enum MHD_Result ok = bt_web_send_answer(c, &a);
     bt_text_release(&a.body);
