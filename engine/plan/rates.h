@@ -18,7 +18,7 @@
 #include "engine/parallel/grad/codec.h"
 
 enum {
-    BT_RATES_VERSION = 1,
+    BT_RATES_VERSION = 2,
     BT_RATES_MAX = 256,
     BT_RATES_LINKS = 64,
     BT_RATES_GROUPS = 32,
@@ -58,13 +58,18 @@ typedef struct bt_op_rate {
 } bt_op_rate;
 
 /* Messages in a group of n ranks of a job of `world`, `stride` apart, while all such groups send:
- * latency of a round, bytes a second a rank sends. Zero rates: not known. */
+ * latency of a round, bytes a second a rank sends. Zero rates: not known. And the exchange of gradients where
+ * that does not go in messages. */
 typedef struct bt_link_rate {
     int32_t world, n, stride;
     double latency_s, bytes_per_s;
     double agree_s; /* of a step's agreement among all ranks of the group */
     /* a tensor-parallel group's own exchange of rows (tp_group.h); 0 where it was not measured */
     double meet_s, rows_bytes_per_s;
+    /* gradients as they are, not encoded, through memory that the ranks of a host share (reducer.h), their digest
+     * included: processor seconds of a rank for an element of the array, until its owner has its sum, and then until
+     * all have it. 0: they do not share memory */
+    double grads_sum_s, grads_back_s;
     /* all ranks of a job, where they are more than their host's cores: processor time of all, in which those that
      * wait for the last one still have their core, over what they compute; of ranks that meet every 0.2 s, and
      * every 20 ms. 0: not measured */

@@ -110,6 +110,8 @@ static void put_links(bt_json *j, const bt_rates *r) {
         bt_json_num(j, "bytes_per_s", l->bytes_per_s);
         bt_json_num(j, "meet_s", l->meet_s);
         bt_json_num(j, "rows_bytes_per_s", l->rows_bytes_per_s);
+        bt_json_num(j, "grads_sum_s", l->grads_sum_s);
+        bt_json_num(j, "grads_back_s", l->grads_back_s);
         bt_json_num(j, "shared_x", l->shared_x);
         bt_json_num(j, "shared_often_x", l->shared_often_x);
         bt_json_end(j, '}');
@@ -241,6 +243,8 @@ static void take_links(bt_rates *r, const json_t *all) {
                                                 .bytes_per_s = number(x, "bytes_per_s"),
                                                 .meet_s = number(x, "meet_s"),
                                                 .rows_bytes_per_s = number(x, "rows_bytes_per_s"),
+                                                .grads_sum_s = number(x, "grads_sum_s"),
+                                                .grads_back_s = number(x, "grads_back_s"),
                                                 .shared_x = number(x, "shared_x"),
                                                 .shared_often_x = number(x, "shared_often_x")};
     }

@@ -230,15 +230,13 @@ static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s
 static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
     int n = (int)s->dp;
     if (n <= 1) return;
-    bt_exchange_cost cost = bt_wire_exchange(m->r, m->c, m->cfg, &m->shape);
     double elements = (double)s->params.total;
+    bt_exchange_cost cost = bt_wire_exchange(m->r, m->c, m->cfg, &m->shape, elements);
     double buckets = fmax(1, ceil(elements * sizeof(float) / (double)m->cfg->bucket_bytes));
     work->buckets = (int64_t)buckets;
     work->bucket_wire_s = elements * cost.wire_s / buckets;
     work->bucket_latency_s = cost.latency_s;
-    /* a digest of every bucket is taken before it leaves (reducer.c) */
-    double digest = elements * bt_rates_elem(&m->r->norm, elements);
-    work->bucket_cpu_s = (elements * cost.cpu_s + digest) / buckets;
+    work->bucket_cpu_s = elements * cost.cpu_s / buckets;
     if (s->me.pp == 0) m->out->grad_bytes = elements * cost.bytes;
 }
 
@@ -319,6 +317,15 @@ static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *w
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
+/* Values of the first layer in all others (model.value_residual), which layers that are measured do not have: passes
+ * over a layer's values, each as one array added to another; backward makes the layer's own gradient and the first
+ * one's. Of a layer. */
+static double values_s(const model *m) {
+    if (!(m->whole.value_residual > 0) || m->whole.L < 2) return 0;
+    const double heads = fmax(1, (double)m->whole.KV / m->shape.tp);
+    return m->tokens * heads * m->whole.D * m->r->add_s;
+}
+
 /* of a micro-batch through one of its chunks of layers */
 static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_stage_work *work) {
     const double layers = bt_slice_chunk(&m->whole, s->model.slice, chunk).n;
@@ -326,8 +333,8 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
      * weights are still here (weight_prefetch.h) */
     double back = fmax(layers - 1, 0),
            placing = (prefetches(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
-    *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
-                            .bwd_s = layers * m->layer.bwd_s + back * placing};
+    *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing + values_s(m)),
+                            .bwd_s = layers * (m->layer.bwd_s + 2 * values_s(m)) + back * placing};
     work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, s, m->layer.fwd_s));
     work->bwd_comm_s = layers * tp_layer_s(m, true) + back * gather_exposed_s(m, s, m->layer.bwd_s);
     if (bt_slice_is_last_stage(s->model.slice) && chunk == bt_slice_chunks(s->model.slice) - 1) {

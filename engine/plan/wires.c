@@ -22,9 +22,12 @@ static bt_wire measured(const bt_rates *r, int world, int n, int stride) {
              : (bt_wire){SHM_LATENCY_S, SHM_BYTES_PER_S, false};
 }
 
-/* Within a host of a simulated cluster links are this machine's. */
+/* Within a host of a simulated cluster links are this machine's: of a job that is one group. */
+static int world_of(const bt_cluster *c, int n) { return c->simulated ? n : c->ranks; }
+static int stride_of(const bt_cluster *c, int stride) { return c->simulated ? 1 : stride; }
+
 static bt_wire inside(const bt_rates *r, const bt_cluster *c, int n, int stride) {
-    bt_wire w = measured(r, c->simulated ? n : c->ranks, n, c->simulated ? 1 : stride);
+    bt_wire w = measured(r, world_of(c, n), n, stride_of(c, stride));
     w.copies = true;
     return w;
 }
@@ -74,25 +77,40 @@ static double wire_bytes_of(const coding *k, ways w) {
     return w.there * k->there.wire_bytes + w.back * k->back.wire_bytes;
 }
 
+/* Through memory that n ranks of a host share, seconds of an element; 0: it was not measured, or is not to be
+ * had. Another number of ranks sends another share of the elements. */
+static double memory_s(const bt_rates *r, const bt_cluster *c, int n, int stride, ways w) {
+    const bt_link_rate *l = bt_rates_link(r, world_of(c, n), n, stride_of(c, stride));
+    if (!l || !(l->grads_sum_s > 0)) return 0;
+    return (l->grads_sum_s * w.there + l->grads_back_s * fmax(0, w.back)) /
+           shares(l->n, l->n).there;
+}
+
+/* a digest of every bucket is taken before it leaves (reducer.c) */
+static double digest_s(const bt_rates *r, double elems) { return bt_rates_elem(&r->norm, elems); }
+
 /* every rank sends straight to the owners */
 static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
-                             const bt_mesh_shape *shape) {
+                             const bt_mesh_shape *shape, double elems) {
     int n = shape->dp_replicate * shape->dp_shard;
     bt_wire wire = bt_wire_of(r, c, n, shape->tp);
     coding k = coding_of(r, cfg->codec);
     if (!(k.there.wire_bytes > 0)) k.there.wire_bytes = k.back.wire_bytes = sizeof(float);
     bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
     ways w = shares(n, sharded ? shape->dp_replicate : n);
-    double bytes = wire_bytes_of(&k, w), sent_s = bt_wire_s(&wire, 0, bytes);
+    double bytes = wire_bytes_of(&k, w), sent_s = bt_wire_s(&wire, 0, bytes),
+           copied_s = wire.copies && !k.encodes ? memory_s(r, c, n, shape->tp, w) : 0;
+    if (copied_s > 0) return (bt_exchange_cost){.bytes = bytes, .cpu_s = copied_s};
     return (bt_exchange_cost){.bytes = bytes,
                               .wire_s = wire.copies ? 0 : sent_s,
-                              .cpu_s = (wire.copies ? sent_s : 0) + codec_s(&k, r->add_s, w),
+                              .cpu_s = (wire.copies ? sent_s : 0) + codec_s(&k, r->add_s, w) +
+                                       digest_s(r, elems),
                               .latency_s = wire.latency_s * (w.back > 0 ? 2 : 1)};
 }
 
 /* `here` neighbouring ranks of a host add first; one sum a host crosses the network */
 static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
-                                 const bt_mesh_shape *shape, int here) {
+                                 const bt_mesh_shape *shape, int here, double elems) {
     int n = shape->dp_replicate * shape->dp_shard, groups = n / here;
     bt_wire in = inside(r, c, here, shape->tp), across = bt_wire_of(r, c, n, shape->tp);
     const coding k = coding_of(r, cfg->codec);
@@ -107,20 +125,24 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
     /* each of the host's ranks relays its part */
     double wire_bytes = wire_bytes_of(&k, w) / here,
            in_bytes = (w_in.there + w_in.back) * sizeof(float),
-           coded = codec_s(&k, r->add_s, w) / here;
+           coded = codec_s(&k, r->add_s, w) / here,
+           copied_s = memory_s(r, c, here, shape->tp, w_in);
+    const bool copies = copied_s > 0; /* what leaves the host is encoded after that */
+    if (!copies)
+        copied_s = bt_wire_s(&in, 0, in_bytes) + w_in.there * r->add_s + digest_s(r, elems);
     return (bt_exchange_cost){.bytes = wire_bytes + in_bytes,
                               .wire_s = bt_wire_s(&across, 0, wire_bytes),
-                              .cpu_s = bt_wire_s(&in, 0, in_bytes) + w_in.there * r->add_s + coded,
+                              .cpu_s = copied_s + coded,
                               .latency_s = across.latency_s * (w.back > 0 ? 2 : 1) +
-                                           in.latency_s * (w_in.back > 0 ? 2 : 1)};
+                                           (copies ? 0 : in.latency_s) * (w_in.back > 0 ? 2 : 1)};
 }
 
 bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
-                                  const bt_mesh_shape *shape) {
+                                  const bt_mesh_shape *shape, double elems) {
     int n = shape->dp_replicate * shape->dp_shard, here = on_host(c, n, shape->tp);
     return hosts_of(c) > 1 && here > 1 && here < n && n % here == 0
-               ? by_hosts(r, c, cfg, shape, here)
-               : flat(r, c, cfg, shape);
+               ? by_hosts(r, c, cfg, shape, here, elems)
+               : flat(r, c, cfg, shape, elems);
 }
 
 /* ---- tensor parallelism, agreement ----------------------------------------------------------- */

@@ -1,14 +1,17 @@
-/* rates_links.c - messages in groups of ranks, as the axes of a mesh make them: neighbours (tensor
- * parallelism, data parallelism beside it) and ranks far apart (replicas of a tensor-parallel group,
- * stages). */
+/* rates_links.c - messages and exchanges in groups of ranks, as the axes of a mesh make them: neighbours
+ * (tensor parallelism, data parallelism beside it) and ranks far apart (replicas of a tensor-parallel
+ * group, stages). */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/parallel/grad/reducer.h"
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/probe/rates_probe.h"
@@ -23,10 +26,13 @@ enum {
     ROUNDS = 32,
     TP_MOST = 16,
     STEPS = 64,
+    GRAD_ROUNDS = 24,
+    GRAD_LEAST = 3,
+    GRAD_BUCKET = 4 << 20,
     SHARED_ELEMS = 1 << 14, /* which a core's first caches hold */
     SHARED_ROUNDS = 3
 };
-static const double SHARED_S = 0.2, OFTEN_S = 0.02;
+static const double SHARED_S = 0.2, OFTEN_S = 0.02, GRADS_S = 0.3;
 
 /* Of what is waited for: the shortest. In all others may be what other programs took. */
 static double shortest(double *samples, size_t n) {
@@ -88,6 +94,107 @@ static bt_code probe_agreement(bt_comm *group, double *out, bt_err *err) {
     }
     *out = shortest(took, STEPS);
     return BT_OK;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* of this thread, which alone exchanges: other programs lengthen it little, and who waits for long sleeps */
+static double processor_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* the exchange of training, in which nothing is computed beside it */
+typedef struct exchange {
+    bt_mesh mesh;
+    bt_shards shards;
+    bt_reducer *reducer;
+} exchange;
+
+/* gradients of zeros: of replicas, of which each gets the sums, or of shards, whose sums stay with their owners */
+static bt_code open_exchange(exchange *e, const bt_mesh_shape *shape, float *x, bt_err *err) {
+    const size_t n = LINK_MEMORY / sizeof *x;
+    *e = (exchange){0};
+    bt_shards_init(&e->shards, n, GRAD_BUCKET, shape->dp_replicate, shape->dp_shard);
+    BT_TRY(bt_mesh_create(&e->mesh, shape, bt_comm_world(), err));
+    const bt_reducer_cfg cfg = {.mesh = &e->mesh,
+                                .grads = x,
+                                .n = n,
+                                .bucket_bytes = GRAD_BUCKET,
+                                .shards = shape->dp_shard > 1 ? &e->shards : NULL};
+    return bt_reducer_create(&e->reducer, &cfg, err);
+}
+
+static void close_exchange(exchange *e) {
+    bt_reducer_destroy(e->reducer);
+    bt_mesh_release(&e->mesh);
+}
+
+static bt_code run_exchange(exchange *e, double *took_s, bt_err *err) {
+    bt_reduce_times times;
+    BT_TRY(bt_barrier(bt_comm_world(), err));
+    const double start = processor_s();
+    bt_reducer_begin(e->reducer);
+    bt_reducer_last(e->reducer);
+    BT_TRY(bt_reducer_finish(e->reducer, NULL, 0, &times, err));
+    *took_s = processor_s() - start;
+    return BT_OK;
+}
+
+/* Both in turn, after a round that is not counted; mean of the ranks. */
+static bt_code time_exchanges(exchange all[2], double out_s[2], bt_err *err) {
+    double took[2][GRAD_ROUNDS];
+    double first[] = {(double)bt_now_ns() / 1e9, 0};
+    for (int k = 0; k < 2; k++) BT_TRY(run_exchange(&all[k], &took[k][0], err));
+    first[1] = (double)bt_now_ns() / 1e9 - first[0];
+    BT_TRY(bt_all_reduce_f64(bt_comm_world(), &first[1], 1, BT_MAX, err));
+    const size_t n = (size_t)fmin(GRAD_ROUNDS, fmax(GRAD_LEAST, GRADS_S / first[1]));
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++) BT_TRY(run_exchange(&all[k], &took[k][i], err));
+    const double ranks = bt_comm_size(bt_comm_world());
+    for (int k = 0; k < 2; k++) out_s[k] = bt_probe_typical(took[k], n) / ranks;
+    return bt_all_reduce_f64(bt_comm_world(), out_s, 2, BT_SUM, err);
+}
+
+static bool on_one_host(const bt_mesh_shape *shape, int rank, int *hosts) {
+    bt_mesh_dp_hosts(shape, rank, hosts);
+    for (int i = 1; i < shape->dp_replicate; i++)
+        if (hosts[i] != hosts[0]) return false;
+    return true;
+}
+
+/* Where all groups lie on one host each, and the ranks of all share memory. */
+static bt_code probe_gradients(bt_link_rate *l, bt_err *err) {
+    bt_comm *world = bt_comm_world();
+    const bt_mesh_shape replicas = {l->world / (l->n * l->stride), l->n, 1, l->stride},
+                        owners = {replicas.pp, 1, l->n, l->stride};
+    float *x = malloc(LINK_MEMORY);
+    int *hosts = calloc((size_t)l->n, sizeof *hosts);
+    exchange both[2];
+    double took_s[2] = {0};
+    int64_t near = hosts && on_one_host(&replicas, bt_comm_rank(world), hosts);
+    bt_code code = x && hosts ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for gradients");
+    memset(both, 0, sizeof both);
+    if (x) memset(x, 0, LINK_MEMORY);
+    code = bt_agree(world, code, err);
+    if (code == BT_OK) code = bt_all_reduce_i64(world, &near, 1, BT_MIN, err);
+    if (code == BT_OK && near) {
+        code = open_exchange(&both[0], &replicas, x, err);
+        if (code == BT_OK) code = open_exchange(&both[1], &owners, x, err);
+        near = code == BT_OK && bt_reducer_shares_memory(both[0].reducer) &&
+               bt_reducer_shares_memory(both[1].reducer);
+        if (code == BT_OK) code = bt_all_reduce_i64(world, &near, 1, BT_MIN, err);
+        if (code == BT_OK && near) code = time_exchanges(both, took_s, err);
+        close_exchange(&both[0]);
+        close_exchange(&both[1]);
+    }
+    free(x);
+    free(hosts);
+    const double elems = (double)LINK_MEMORY / sizeof *x;
+    l->grads_sum_s = fmin(took_s[0], took_s[1]) / elems;
+    l->grads_back_s = took_s[0] / elems - l->grads_sum_s;
+    return code;
 }
 
 /* ---- ranks that share cores ------------------------------------------------------------------- */
@@ -155,6 +262,7 @@ static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
     if (code == BT_OK) code = bt_all_reduce_f64(world, &v[1], 1, BT_MIN, err);
     l.latency_s = v[0];
     l.bytes_per_s = v[1];
+    if (code == BT_OK) code = probe_gradients(&l, err);
     if (code == BT_OK && stride == 1 && n <= TP_MOST) code = probe_tp(&l, group, err);
     if (code == BT_OK && n == l.world && work.processor && bt_threads_count() == 1)
         code = probe_sharing(&l, err);

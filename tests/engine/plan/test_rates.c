@@ -48,7 +48,12 @@ static void fill(bt_rates *r) {
     r->add_s = 1e-9;
     r->update[1] = (bt_elem_rate){1e-9, 2e-9};
     r->codec[BT_CODEC_BF16] = (bt_codec_rate){2, 3e-10, 2e-10, 1e-10};
-    const bt_link_rate links[] = {{.world = 4, .n = 2, .stride = 1, .bytes_per_s = 3e9},
+    const bt_link_rate links[] = {{.world = 4,
+                                   .n = 2,
+                                   .stride = 1,
+                                   .bytes_per_s = 3e9,
+                                   .grads_sum_s = 5e-10,
+                                   .grads_back_s = 2e-10},
                                   {.world = 4, .n = 2, .stride = 2, .bytes_per_s = 1e9}};
     bt_rates_put_links(r, links, 2);
     bt_group_rate group = {
@@ -71,6 +76,8 @@ static void text_brings_back_everything(void **state) {
     assert_true(b.update[1].large_s == 2e-9);
     assert_true(b.codec[BT_CODEC_BF16].decode_s == 2e-10);
     assert_true(bt_rates_link(&b, 4, 2, 2)->bytes_per_s == 1e9);
+    assert_true(bt_rates_link(&b, 4, 2, 1)->grads_sum_s == 5e-10);
+    assert_true(bt_rates_link(&b, 4, 2, 1)->grads_back_s == 2e-10);
     assert_string_equal(b.machine, a.machine);
     bt_part_shape other = b.groups[0].shape;
     other.T *= 2; /* of other tokens: the same group still */
@@ -79,7 +86,10 @@ static void text_brings_back_everything(void **state) {
     assert_false(bt_rates_group_like(&b.groups[0], 2, &other));
     assert_true(bt_rates_trial(&b, "0123456789abcdef") == 0.25);
     assert_true(bt_rates_trial(&b, "another") == 0);
-    assert_int_equal(bt_rates_take_json(&b, "{\"version\":1,\"parts\":[{}]}", 26, &err), BT_FORMAT);
+    assert_int_equal(bt_rates_take_json(&b, "{\"version\":2,\"parts\":[{}]}", 26, &err), BT_FORMAT);
+    /* made before gradients went through memory */
+    assert_int_equal(bt_rates_take_json(&b, "{\"version\":1}", 13, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "format 1"));
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":7}", 13, &err), BT_FORMAT);
     assert_int_not_equal(bt_rates_take_json(&b, "{\"vers", 6, &err), BT_OK);
     bt_text_release(&out);

@@ -91,7 +91,7 @@ static void bytes_between_hosts_are_counted(void **state) {
     const bt_cluster c = {
         .ranks = 8, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
     const bt_mesh_shape all = {.pp = 1, .dp_replicate = 8, .dp_shard = 1, .tp = 1};
-    bt_exchange_cost cost = bt_wire_exchange(&r, &c, &cfg, &all);
+    bt_exchange_cost cost = bt_wire_exchange(&r, &c, &cfg, &all, 1e6);
     /* of an element: host to host 2 x 3/4 x 4 bytes, half by each of the two relays, each of which
      * has half of the link */
     assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / 2 / (1e9 / 2)) < 1e-18);
@@ -99,14 +99,14 @@ static void bytes_between_hosts_are_counted(void **state) {
     assert_true(cost.latency_s >= 2e-5);
     /* tensor-parallel pairs: each group has one rank a host, and nothing is added within it */
     const bt_mesh_shape pairs = {.pp = 1, .dp_replicate = 4, .dp_shard = 1, .tp = 2};
-    cost = bt_wire_exchange(&r, &c, &cfg, &pairs);
+    cost = bt_wire_exchange(&r, &c, &cfg, &pairs, 1e6);
     assert_true(fabs(cost.bytes - 2 * 0.75 * 4) < 1e-12);
     assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / (1e9 / 2)) < 1e-18);
     assert_true(fabs(cost.latency_s - 2e-5) < 1e-18);
     /* sums that stay with their owners go one way */
     cfg.zero = 1;
     const bt_mesh_shape shards = {.pp = 1, .dp_replicate = 1, .dp_shard = 4, .tp = 2};
-    cost = bt_wire_exchange(&r, &c, &cfg, &shards);
+    cost = bt_wire_exchange(&r, &c, &cfg, &shards, 1e6);
     assert_true(fabs(cost.bytes - 0.75 * 4) < 1e-12);
     assert_true(fabs(cost.latency_s - 1e-5) < 1e-18);
 }

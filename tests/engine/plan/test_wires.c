@@ -1,0 +1,114 @@
+/* test_wires.c - what gradients cost that stay within a host: through memory that its ranks share, where that was
+ * measured and they go that way, else in messages. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/plan/wires.h"
+
+static const double ELEMS = 1e6;
+static const bt_mesh_shape REPLICAS = {.pp = 1, .dp_replicate = 4, .dp_shard = 1, .tp = 1},
+                           SHARDS = {.pp = 1, .dp_replicate = 1, .dp_shard = 4, .tp = 1},
+                           BOTH = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 1};
+static bt_run_cfg cfg;
+static bt_rates r;
+
+static void near(double a, double b) { assert_true(fabs(a - b) <= 1e-9 * fabs(b)); }
+
+/* four ranks of this machine, and pairs of them; all but links, digests and sums for free */
+static int begin(void **state) {
+    (void)state;
+    memset(&cfg, 0, sizeof cfg);
+    memset(&r, 0, sizeof r);
+    r.add_s = 1e-9;
+    r.norm = (bt_elem_rate){2e-10, 2e-10};
+    r.codec[BT_CODEC_BF16] = (bt_codec_rate){.wire_bytes = 2};
+    const bt_link_rate links[] = {{.world = 4,
+                                   .n = 4,
+                                   .stride = 1,
+                                   .latency_s = 1e-6,
+                                   .bytes_per_s = 1e9,
+                                   .grads_sum_s = 3e-9,
+                                   .grads_back_s = 1e-9},
+                                  {.world = 4,
+                                   .n = 2,
+                                   .stride = 1,
+                                   .latency_s = 1e-6,
+                                   .bytes_per_s = 1e9,
+                                   .grads_sum_s = 2e-9,
+                                   .grads_back_s = 1e-9}};
+    bt_rates_put_links(&r, links, 2);
+    return 0;
+}
+
+static bt_exchange_cost of(const bt_cluster *c, const bt_mesh_shape *shape) {
+    return bt_wire_exchange(&r, c, &cfg, shape, ELEMS);
+}
+
+static void on_one_host_they_take_what_memory_takes(void **state) {
+    (void)state;
+    const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
+    bt_exchange_cost cost = of(&here, &REPLICAS);
+    near(cost.cpu_s, 3e-9 + 1e-9); /* sums and digest are in it */
+    assert_true(cost.wire_s == 0 && cost.latency_s == 0);
+    near(cost.bytes, 2 * 0.75 * 4); /* what is counted as sent stays */
+    cfg.zero = 1;
+    near(of(&here, &SHARDS).cpu_s, 3e-9);
+    /* each sum goes to one other rank instead of three */
+    near(of(&here, &BOTH).cpu_s, 3e-9 + 1e-9 / 3);
+}
+
+static void encoded_ones_are_messages(void **state) {
+    (void)state;
+    const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
+    cfg.codec = BT_CODEC_BF16;
+    bt_exchange_cost cost = of(&here, &REPLICAS);
+    near(cost.cpu_s, 2 * 0.75 * 2 / 1e9 + 2e-10);
+    near(cost.latency_s, 2e-6);
+}
+
+static void without_shared_memory_they_are_messages(void **state) {
+    (void)state;
+    const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
+    r.links[0].grads_sum_s = r.links[0].grads_back_s = 0;
+    bt_exchange_cost cost = of(&here, &REPLICAS);
+    near(cost.cpu_s, 2 * 0.75 * 4 / 1e9 + 0.75 * 1e-9 + 2e-10);
+    near(cost.latency_s, 2e-6);
+}
+
+/* two of a host add through memory before anything leaves it, whatever the codec beyond */
+static void hosts_add_through_memory_first(void **state) {
+    (void)state;
+    const bt_cluster two = {
+        .ranks = 4, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
+    bt_exchange_cost cost = of(&two, &REPLICAS);
+    near(cost.cpu_s, 2e-9 + 1e-9 + 0.5 * 1e-9 / 2); /* a relay has half of what its host gets */
+    near(cost.latency_s, 2e-5);
+    cfg.codec = BT_CODEC_BF16;
+    near(of(&two, &REPLICAS).cpu_s, 2e-9 + 1e-9);
+}
+
+/* eight ranks of a simulated host, of which the largest group measured has four: they send 7/8 of all, these 3/4 */
+static void larger_groups_are_scaled(void **state) {
+    (void)state;
+    const bt_cluster host = {
+        .ranks = 8, .ranks_per_host = 8, .simulated = true, .bytes_per_s = 1e9};
+    const bt_mesh_shape eight = {.pp = 1, .dp_replicate = 8, .dp_shard = 1, .tp = 1};
+    near(of(&host, &eight).cpu_s, 4e-9 * (7.0 / 8) / (3.0 / 4));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(on_one_host_they_take_what_memory_takes, begin),
+        cmocka_unit_test_setup(encoded_ones_are_messages, begin),
+        cmocka_unit_test_setup(without_shared_memory_they_are_messages, begin),
+        cmocka_unit_test_setup(hosts_add_through_memory_first, begin),
+        cmocka_unit_test_setup(larger_groups_are_scaled, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
