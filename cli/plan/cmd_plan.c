@@ -19,7 +19,7 @@ typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
     double stragglers, watts, price, trial;
     int64_t rows, islands;
-    bool measure, trial_given;
+    bool measure, trial_given, rows_given;
 } plan_cfg;
 
 #define FIELD(f) offsetof(plan_cfg, f), sizeof(((plan_cfg *)0)->f)
@@ -94,6 +94,15 @@ static bt_code split(words *w, int argc, char **argv, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code check_empty(const bt_opts *o, const plan_cfg *cfg, bt_err *err) {
+    for (size_t i = 0; i < N_OPTS; i++) {
+        const bt_opt *x = &plan_opts[i];
+        if (x->type == BT_OPT_TEXT && bt_opts_given(o, x->key) && !((const char *)cfg)[x->offset])
+            return bt_fail(err, BT_ARG, "%s is empty (leave it out, or: %s)", x->flag, x->help);
+    }
+    return BT_OK;
+}
+
 static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool *help,
                           bt_err *err) {
     bt_opts o;
@@ -101,7 +110,9 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
     size_t n = 0;
     BT_TRY(bt_opts_init(&o, plan_opts, N_OPTS, cfg, err));
     BT_TRY(bt_opts_argv(&o, w->n_own, w->own, &none, 0, &n, help, err));
+    BT_TRY(check_empty(&o, cfg, err));
     cfg->trial_given = bt_opts_given(&o, "trial");
+    cfg->rows_given = bt_opts_given(&o, "rows");
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, w->n_train, w->train, help, err));
     return bt_store_path(p->store, sizeof p->store, p->cfg.store, err);
 }
@@ -138,16 +149,23 @@ static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, bool json, 
     return code;
 }
 
-/* of a cluster that is simulated, and no other */
-static bt_code check_words(const plan_cfg *cfg, bt_err *err) {
-    const struct {
+/* and not by a configuration file, which is of other runs too */
+static bool by_flag(const bt_opts *o, const char *key) {
+    const size_t i = bt_opt_find(o->table, o->n, key);
+    return i < o->n && o->origin[i] == BT_FROM_FLAG;
+}
+
+/* of a cluster that is simulated, and no other; or of this machine */
+static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err *err) {
+    struct word {
         const char *flag;
         bool given;
-    } rows[] = {{"--link", cfg->link[0] != '\0'},
-                {"--memory", cfg->memory[0] != '\0'},
-                {"--mtbf", cfg->mtbf[0] != '\0'},
-                {"--stragglers", cfg->stragglers > 0},
-                {"--islands", cfg->islands > 0}};
+    };
+    const struct word rows[] = {{"--link", cfg->link[0] != '\0'},
+                                {"--memory", cfg->memory[0] != '\0'},
+                                {"--mtbf", cfg->mtbf[0] != '\0'},
+                                {"--stragglers", cfg->stragglers > 0},
+                                {"--islands", cfg->islands > 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given && !cfg->simulate[0])
             return bt_fail(err, BT_ARG,
@@ -156,16 +174,22 @@ static bt_code check_words(const plan_cfg *cfg, bt_err *err) {
                            rows[i].flag);
     if (cfg->hub_link[0] && cfg->islands == 0)
         return bt_fail(err, BT_ARG, "--hub-link is of a hub with islands (add --islands N)");
-    if (cfg->simulate[0] && cfg->write[0])
-        return bt_fail(err, BT_ARG,
-                       "--write is of a layout on this machine (leave --simulate out)");
+    const struct word here[] = {{"--write", cfg->write[0] != '\0'},
+                                {"--trial", cfg->trial_given},
+                                {"--rows", cfg->rows_given},
+                                {"--ranks", by_flag(settings, "launch.ranks")}};
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+        if (here[i].given && cfg->simulate[0])
+            return bt_fail(err, BT_ARG,
+                           "%s is of layouts on this machine (leave %s out, or --simulate)",
+                           here[i].flag, here[i].flag);
     return BT_OK;
 }
 
 static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
     bt_text told;
-    BT_TRY(check_words(cfg, err));
+    BT_TRY(check_words(cfg, &p->opts, err));
     bt_islands_words islands = {.n = cfg->islands};
     if (cfg->hub_link[0])
         BT_TRY(bt_sim_parse_link(cfg->hub_link, "--hub-link", &islands.hub_bytes_per_s,

@@ -17,6 +17,8 @@
 enum { POINTS_MOST = 24, SHAPES_MOST = 12, BAR = 24 };
 #define DEFAULT_LINK "100Gbit,3us"
 static const double PROBE_S = 3;
+/* useful time over all time, below which no job is let run */
+static const double HARDLY = 1e-3;
 
 typedef struct simulation {
     bt_train_plan *p;
@@ -225,7 +227,7 @@ static bt_bill bill(const simulation *s) {
 
 static void put_text(const simulation *s, bt_text *out) {
     const bt_sim_point *full = &s->points[s->n - 1];
-    char time[32];
+    char time[32], again[32];
     put_head(s, out);
     bt_text_printf(out, "%6s %6s %10s %7s %7s %7s %8s %10s %6s %-*s layout\n", "hosts", "ranks",
                    "step", "bubble%", "comm%", "wait%", "goodput%", "tokens/s", "kept%", BAR,
@@ -237,6 +239,14 @@ static void put_text(const simulation *s, bt_text *out) {
     const int64_t steps = steps_of(s);
     if (steps == 0) return;
     const bt_bill paid = bill(s);
+    if (full->goodput.frac < HARDLY) {
+        bt_text_printf(out,
+                       "time       %" PRId64 " steps would hardly ever be done: the job fails "
+                       "every %s, and going on takes %s each time (--mtbf, fewer hosts)\n",
+                       steps, bt_duration(time, sizeof time, full->mtbf_s),
+                       bt_duration(again, sizeof again, full->restart_s));
+        return;
+    }
     bt_text_printf(out, "time       %s for %" PRId64 " steps%s, simulated%s\n",
                    bt_duration(time, sizeof time, paid.seconds), steps,
                    s->islands.rows ? " of each island" : "",

@@ -17,6 +17,10 @@ typedef struct unit {
     double is;
 } unit;
 
+/* what is read is of something that there is: at the edges one is a thousand times off already */
+static const double LINK_LEAST = 125, LINK_MOST = 1.25e14, LATENCY_MOST = 60, BYTES_LEAST = 1048576,
+                    BYTES_MOST = 1152921504606846976.0, TIME_LEAST = 1, TIME_MOST = 3.2e10;
+
 /* a number and one of the units, which must end at `end` (NULL: at the end of the text) */
 static bool read_amount(const char *text, const char *end, const unit *units, size_t n,
                         double *out) {
@@ -63,8 +67,14 @@ bt_code bt_sim_parse_link(const char *text, const char *flag, double *bytes_per_
     static const unit times[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
     const char *comma = strchr(text, ',');
     if (comma && read_amount(text, comma, rates, sizeof rates / sizeof *rates, bytes_per_s) &&
-        read_amount(comma + 1, NULL, times, sizeof times / sizeof *times, latency_s))
-        return BT_OK;
+        read_amount(comma + 1, NULL, times, sizeof times / sizeof *times, latency_s)) {
+        if (*bytes_per_s >= LINK_LEAST && *bytes_per_s <= LINK_MOST && *latency_s <= LATENCY_MOST)
+            return BT_OK;
+        return bt_fail(err, BT_ARG,
+                       "%s '%.60s' is beyond any link (1 kbit to 1000 Tbit a second, a latency of "
+                       "60 s at most)",
+                       flag, text);
+    }
     return bt_fail(err, BT_ARG,
                    "%s '%.60s' is no link (rate of a host, latency: 25Gbit,5us or 3GB,1ms)", flag,
                    text);
@@ -74,14 +84,19 @@ bt_code bt_sim_parse_bytes(const char *text, const char *what, double *bytes, bt
     static const unit units[] = {
         {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
         {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12}};
-    if (read_amount(text, NULL, units, sizeof units / sizeof *units, bytes)) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s '%.60s' is no size (as 64GiB)", what, text);
+    if (!read_amount(text, NULL, units, sizeof units / sizeof *units, bytes))
+        return bt_fail(err, BT_ARG, "%s '%.60s' is no size (as 64GiB)", what, text);
+    if (*bytes >= BYTES_LEAST && *bytes <= BYTES_MOST) return BT_OK;
+    return bt_fail(err, BT_ARG, "%s '%.60s' is beyond any machine (1MiB to 1048576TiB)", what,
+                   text);
 }
 
 bt_code bt_sim_parse_time(const char *text, const char *what, double *seconds, bt_err *err) {
     static const unit units[] = {{"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}, {"d", 86400}};
-    if (read_amount(text, NULL, units, sizeof units / sizeof *units, seconds)) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s '%.60s' is no time (as 90s, 30m, 8h, 2d)", what, text);
+    if (!read_amount(text, NULL, units, sizeof units / sizeof *units, seconds))
+        return bt_fail(err, BT_ARG, "%s '%.60s' is no time (as 90s, 30m, 8h, 2d)", what, text);
+    if (*seconds >= TIME_LEAST && *seconds <= TIME_MOST) return BT_OK;
+    return bt_fail(err, BT_ARG, "%s '%.60s' is beyond any job (1s to 365000d)", what, text);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -68,5 +68,21 @@ one_line "is no size" 2 --simulate 4x2 --memory lots
 one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h
 one_line "--islands tells of a simulated cluster" 2 --islands 4
 one_line "--hub-link is of a hub with islands" 2 --simulate 4x2 --hub-link 1Gbit,1ms
-one_line "--write is of a layout on this machine" 2 --simulate 4x2 --write x.yaml
+one_line "--write is of layouts on this machine" 2 --simulate 4x2 --write x.yaml
+one_line "--ranks is of layouts on this machine" 2 --simulate 4x2 --ranks 3
+one_line "--trial is of layouts on this machine" 2 --simulate 4x2 --trial 3
+# nothing is not the same as left out
+for word in simulate link memory mtbf hub-link write; do one_line "--$word is empty (leave it out, or: " 2 --simulate 4x2 --islands 2 --$word=; done
+# units that are right, and numbers that are of no cluster
+one_line "is beyond any link (1 kbit to 1000 Tbit a second, a latency of 60 s at most)" 2 --simulate 4x2 --link 1e300Gbit,1us
+one_line "--hub-link '1Gbit,1e9s' is beyond any link" 2 --simulate 4x2 --islands 2 --hub-link 1Gbit,1e9s
+one_line "--memory '0.5kB' is no size" 2 --simulate 4x2 --memory 0.5kB
+one_line "is beyond any machine" 2 --simulate 4x2 --memory 1e300TiB
+one_line "--mtbf '1e-9s' is beyond any job" 2 --simulate 4x2 --mtbf 1e-9s
+one_line "--stragglers must be a number from 0 to 10, not 'nan'" 2 --simulate 4x2 --stragglers nan
+one_line "--price must be a number from 0 to 1000000, not '-3'" 2 --simulate 4x2 --price -3
+one_line "--islands must be a whole number from 0 to 4096" 2 --simulate 4x2 --islands 5000
+# a job that fails before it is past its start is told so instead of a time
+ok plan --preset small --simulate 4x2 --mtbf 2s
+says "5000 steps would hardly ever be done: the job fails every 2.0s"
 finish

@@ -30,17 +30,30 @@ static void words_are_read(void **state) {
     assert_true(rate == 25e9 / 8 && fabs(latency - 5e-6) < 1e-18);
     assert_int_equal(bt_sim_parse_link("1.5GB,2ms", "--link", &rate, &latency, &err), BT_OK);
     assert_true(rate == 1.5e9 && latency == 2e-3);
-    static const char *const links[] = {
-        "",          "25Gbit",      "25,5us",      "25Gbit,5",    "fast,5us",
-        "0Gbit,5us", "25Gbit,-5us", "nanGbit,5us", "25Gbit,5us,3"};
+    static const char *const links[] = {"",
+                                        "25Gbit",
+                                        "25,5us",
+                                        "25Gbit,5",
+                                        "fast,5us",
+                                        "0Gbit,5us",
+                                        "25Gbit,-5us",
+                                        "nanGbit,5us",
+                                        "25Gbit,5us,3",
+                                        "1e30Gbit,5us",
+                                        "1e-9kbit,5us",
+                                        "25Gbit,61s"};
     for (size_t i = 0; i < sizeof links / sizeof *links; i++)
         assert_int_equal(bt_sim_parse_link(links[i], "--link", &rate, &latency, &err), BT_ARG);
     assert_int_equal(bt_sim_parse_bytes("64GiB", "--memory", &x, &err), BT_OK);
     assert_true(x == 64.0 * 1073741824.0);
-    assert_int_equal(bt_sim_parse_bytes("64", "--memory", &x, &err), BT_ARG);
+    static const char *const sizes[] = {"64", "", "1e9TiB", "0.5MB"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        assert_int_equal(bt_sim_parse_bytes(sizes[i], "--memory", &x, &err), BT_ARG);
     assert_int_equal(bt_sim_parse_time("8h", "--mtbf", &x, &err), BT_OK);
     assert_true(x == 8 * 3600.0);
-    assert_int_equal(bt_sim_parse_time("8 h", "--mtbf", &x, &err), BT_ARG);
+    static const char *const times[] = {"8 h", "", "never", "0.5s", "1e9d", "infh"};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        assert_int_equal(bt_sim_parse_time(times[i], "--mtbf", &x, &err), BT_ARG);
 }
 
 static void intervals_are_youngs_and_dalys(void **state) {
