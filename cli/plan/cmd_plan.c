@@ -18,7 +18,7 @@
 typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
     double stragglers, watts, price, trial;
-    int64_t rows, islands;
+    int64_t rows, islands, shared_cores;
     bool measure, trial_given, rows_given;
 } plan_cfg;
 
@@ -41,6 +41,8 @@ static const bt_opt plan_opts[] = {
      "(0: none)"},
     {"hub_link", "--hub-link", BT_OPT_TEXT, FIELD(hub_link), "", 0, 0, NULL, NULL,
      "simulated: rate and latency of the hub's link (default: as --link)"},
+    {"shared_cores", "--shared-cores", BT_OPT_INT, FIELD(shared_cores), "0", 0, 65536, NULL, NULL,
+     "simulated: islands and hub share so many cores of one machine (0: each has its own)"},
     {"watts", "--watts", BT_OPT_REAL, FIELD(watts), "0", 0, 1e6, "W", NULL,
      "of a machine at work, for the run's energy (0: as its processors count it while they are "
      "measured)"},
@@ -174,6 +176,10 @@ static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err 
                            rows[i].flag);
     if (cfg->hub_link[0] && cfg->islands == 0)
         return bt_fail(err, BT_ARG, "--hub-link is of a hub with islands (add --islands N)");
+    if (cfg->shared_cores > 0 && cfg->islands == 0)
+        return bt_fail(
+            err, BT_ARG,
+            "--shared-cores is of a machine with islands and their hub (add --islands N)");
     const struct word here[] = {{"--write", cfg->write[0] != '\0'},
                                 {"--trial", cfg->trial_given},
                                 {"--rows", cfg->rows_given},
@@ -190,7 +196,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
     bt_text told;
     BT_TRY(check_words(cfg, &p->opts, err));
-    bt_islands_words islands = {.n = cfg->islands};
+    bt_islands_words islands = {.n = cfg->islands, .shared_cores = cfg->shared_cores};
     if (cfg->hub_link[0])
         BT_TRY(bt_sim_parse_link(cfg->hub_link, "--hub-link", &islands.hub_bytes_per_s,
                                  &islands.hub_latency_s, err));

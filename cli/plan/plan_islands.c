@@ -29,18 +29,30 @@ static bt_code take_bytes(bt_islands_sim *s, const bt_run_cfg *cfg, bt_err *err)
     return BT_OK;
 }
 
-/* the hub takes updates in, and makes the new weights, with one thread */
+/* frames of a message are copied by CURVE (island_message.h), and into or out of the socket */
+enum { FRAME_COPIES = 4 };
+
+/* The hub takes updates in, and makes the new weights, with one thread. Messages are in memory that is new each time;
+ * what comes is looked through for values that are none, and its norm is taken, as is that of the sum. */
 static void take_hub(bt_islands_sim *s, const bt_run_cfg *cfg, const bt_rates *r) {
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
-    const double n = (double)bt_model_count(&m).params;
+    const double n = (double)bt_model_count(&m).params, read_s = r->norm.large_s,
+                 up = s->up_bytes / sizeof(float), down = s->down_bytes / sizeof(float);
     const bt_codec_rate *codec = &r->codec[cfg->codec];
     const bool coded = bt_codec_at((bt_codec_id)cfg->codec)->encode != NULL;
     const double copy_s = r->triad_per_s > 0 ? 2 * sizeof(float) / r->triad_per_s : 0;
-    s->add_s = n * (coded ? codec->decode_s + r->add_s : copy_s + r->add_s);
+    s->add_s = n * (coded ? codec->decode_s + r->add_s : copy_s + r->add_s) + 2 * n * read_s +
+               up * (copy_s + r->fresh_s);
+    s->answer_s = down * (copy_s + r->fresh_s);
+    s->island_s = n * (coded ? codec->encode_s : copy_s) + n * read_s + up * copy_s +
+                  n * (coded && s->bound == 0 ? codec->decode_s : copy_s) +
+                  down * (copy_s + r->fresh_s);
+    s->coding_s = r->seal_s + FRAME_COPIES * copy_s / sizeof(float);
     s->update_s = n * (coded && s->bound == 0 ? codec->encode_s + codec->decode_s : copy_s);
-    s->update_s += n * (cfg->mode == BT_ISLANDS_DILOCO ? 2 * r->add_s
-                                                       : r->update[cfg->optimizer].large_s);
+    s->update_s += n * (cfg->mode == BT_ISLANDS_DILOCO
+                            ? 2 * r->add_s
+                            : r->update[cfg->optimizer].large_s + read_s);
     /* the mean goes into the log of updates, and now and then weights and two states into a checkpoint */
     if (r->disk_per_s > 0)
         s->keep_s = n * sizeof(float) * (1 + 3.0 / BT_HUB_LOG_MODELS) / r->disk_per_s;
@@ -62,6 +74,8 @@ static void take_rounds(bt_islands_sim *s, const bt_run_cfg *cfg) {
     s->add_s /= (double)parts;
     s->update_s /= (double)parts;
     s->keep_s /= (double)parts;
+    s->answer_s /= (double)parts;
+    s->island_s /= (double)parts;
 }
 
 bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, const bt_run_cfg *cfg,
@@ -81,6 +95,8 @@ bt_code bt_islands_plan_of(bt_islands_plan *out, const bt_islands_words *w, cons
                           .mtbf_s = island->mtbf_s,
                           .restart_s = island->restart_s,
                           .bound = cfg->mode == BT_ISLANDS_SYNC ? 0 : cfg->staleness,
+                          .cores = (int)w->shared_cores,
+                          .threads = cluster->ranks * (int)cfg->threads,
                           .seed = cluster->seed};
     if (w->hub_bytes_per_s > 0) s->hub_rate = w->hub_bytes_per_s;
     s->latency_s = fmax(s->latency_s, w->hub_latency_s);
@@ -131,6 +147,11 @@ void bt_islands_put_text(const bt_islands_plan *p, const bt_run_cfg *cfg, bt_tex
                    "loss is not simulated (engine/islands)\n",
                    bt_metric_format(rate, sizeof rate, s->hub_rate, BT_UNIT_BYTES),
                    1e6 * s->latency_s);
+    if (s->cores > 0)
+        bt_text_printf(out,
+                       "cores      all islands and the hub share %d of one machine "
+                       "(--shared-cores)\n",
+                       s->cores);
     if (s->warmup > 0 || s->ramp > 0)
         bt_text_printf(out,
                        "rounds     the first %" PRId64 " of %" PRId64
@@ -179,6 +200,10 @@ void bt_islands_put_json(const bt_islands_plan *p, bt_json *j) {
     bt_json_num(j, "hub_add_s", s->add_s);
     bt_json_num(j, "hub_update_s", s->update_s);
     bt_json_num(j, "hub_keep_s", s->keep_s);
+    bt_json_num(j, "hub_answer_s", s->answer_s);
+    bt_json_num(j, "island_exchange_s", s->island_s);
+    bt_json_num(j, "coding_s_per_byte", s->coding_s);
+    bt_json_int(j, "shared_cores", s->cores);
     bt_json_int(j, "warmup_steps", s->warmup);
     bt_json_num(j, "ramp", s->ramp);
     bt_json_array(j, "sizes");

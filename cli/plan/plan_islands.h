@@ -9,6 +9,7 @@
 typedef struct bt_islands_words {
     int64_t n;                             /* 0: no islands */
     double hub_bytes_per_s, hub_latency_s; /* of the hub's link; rate 0: as an island's */
+    int64_t shared_cores; /* of one machine, for all islands and the hub; 0: each has its own */
 } bt_islands_words;
 
 enum { BT_ISLANDS_ROWS = 16 };

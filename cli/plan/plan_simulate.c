@@ -72,7 +72,10 @@ static bt_code measure(simulation *s, bt_err *err) {
                                    : bt_fail(err, BT_NOMEM, "no memory for the shapes of layers");
     if (code == BT_OK) code = bt_layout_settings(&s->search, &l.at[0], first, err);
     if (code == BT_OK) {
-        int concurrent = bt_rates_concurrent(first, s->search.cluster.ranks_per_host);
+        /* of one machine the ranks of all islands that its cores can serve */
+        const int64_t together = s->w->islands.shared_cores > 0 ? s->w->islands.n : 1;
+        int concurrent = bt_rates_concurrent(first,
+                                             s->search.cluster.ranks_per_host * (int)together);
         size_t n = bt_layouts_shapes(&l, &s->search, shapes, SHAPES_MOST);
         const bt_rates_wanted wanted = {.cfg = first,
                                         .ranks = concurrent,

@@ -121,6 +121,7 @@ typedef struct bt_rates {
      * array whose pages were given back to the system, until they are there again */
     double tern_pack_s, tern_unpack_s, tern_panel_s, fresh_s;
     double disk_per_s; /* bytes written and synced */
+    double seal_s;     /* a byte encrypted or decrypted, as messages of islands are */
     bt_codec_rate codec[BT_CODEC_COUNT];
     bt_part_rate parts[BT_RATES_MAX];
     size_t n_parts;

@@ -10,33 +10,42 @@
 enum { ROUNDS_LEAST = 8, ROUNDS_MOST = 200, EVENTS_WANTED = 40000 };
 
 typedef enum {
-    BEGINS,  /* a round, or what is left of it */
-    SENDS,   /* its steps are done */
-    ARRIVED, /* the hub has the whole update */
-    WAITS,   /* for the others' updates: no time is known */
-    FETCHED, /* it has the hub's answer */
-    BLOCKED, /* too far ahead: no time is known */
-    FAILED   /* it comes back */
+    BEGINS,     /* a round, or what is left of it */
+    SENDS,      /* its steps are done */
+    ARRIVED,    /* the hub has the whole update */
+    WAITS,      /* for the others' updates: no time is known */
+    FETCHED,    /* it has the hub's answer */
+    CATCHES_UP, /* the answer was there before the steps ahead of it were done */
+    BLOCKED,    /* too far ahead: no time is known */
+    FAILED      /* it comes back */
 } stage;
 
 typedef struct island {
     stage stage;
-    double at; /* when the stage is due; INFINITY: another's event decides */
+    double at; /* when the stage is due; INFINITY: another's event decides; SENDS: with its work */
     double step_s;
     double fails_at;
     double began;      /* of the steps that were not sent yet */
-    double busy_until; /* the steps that it does ahead of the answer end */
+    double work_s;     /* left of its steps, or of those ahead of the answer */
+    double busy_until; /* when that was done last */
     double due;        /* BLOCKED: since when */
     int64_t round;     /* steps of it */
     int64_t ahead;     /* of these that are done already */
     int64_t clock, version;
 } island;
 
+/* when the last of several things that follow each other are done */
+typedef struct window {
+    double from, until;
+} window;
+
 typedef struct play {
     const bt_islands_sim *s;
     bt_islands_time *out;
     island *all;
+    double now;
     double in_free, out_free, hub_free; /* when each is */
+    window hub, coder;                  /* computing: the hub, the thread of its link */
     double in_busy, out_busy, disk_busy, held, lost, stale;
     int64_t version, taken, steps, draws, n_stale;
 } play;
@@ -48,13 +57,77 @@ static double next_failure(play *p, double now) {
 
 static bool living(const island *i) { return i->stage != FAILED; }
 
-/* through a queue of the hub's link, and the island's own */
-static double through(double *free_at, double *busy, double ready, double bytes,
-                      const bt_islands_sim *s) {
-    const double shared = bytes / s->hub_rate, begin = fmax(ready, *free_at);
+/* ---- cores ----------------------------------------------------------------------------------- */
+
+static bool computes(const island *i) { return living(i) && i->work_s > 0; }
+
+static bool busy(const window *w, double now) { return w->from <= now && now < w->until; }
+
+/* How many times as long work takes now; hub, coder: also what of the hub begins. Coding is at both ends. */
+static double crowd(const play *p, bool hub, bool coder) {
+    if (p->s->cores == 0) return 1;
+    int users = (hub || busy(&p->hub, p->now)) + 2 * (coder || busy(&p->coder, p->now));
+    for (int k = 0; k < p->s->n; k++)
+        if (computes(&p->all[k])) users += p->s->threads > 1 ? p->s->threads : 1;
+    return fmax(1, (double)users / p->s->cores);
+}
+
+/* When who computes is another: an island is done, the hub begins or ends something. */
+static double next_change(const play *p) {
+    const double slower = crowd(p, false, false),
+                 edges[] = {p->hub.from, p->hub.until, p->coder.from, p->coder.until};
+    double next = INFINITY;
+    for (int k = 0; k < 4 && p->s->cores > 0; k++)
+        if (edges[k] > p->now) next = fmin(next, edges[k]);
+    for (int k = 0; k < p->s->n; k++)
+        if (computes(&p->all[k])) next = fmin(next, p->now + p->all[k].work_s * slower);
+    return next;
+}
+
+/* not beyond the next change */
+static void advance(play *p, double then) {
+    const double slower = crowd(p, false, false);
+    for (int k = 0; k < p->s->n; k++) {
+        island *i = &p->all[k];
+        if (!computes(i)) continue;
+        /* what ends now has nothing left, whatever rounding says */
+        const bool ends = p->now + i->work_s * slower <= then;
+        i->work_s = ends ? 0 : fmax(0, i->work_s - (then - p->now) / slower);
+        i->busy_until = then;
+        if (i->work_s == 0 && (i->stage == SENDS || i->stage == CATCHES_UP)) i->at = then;
+    }
+    p->now = then;
+}
+
+/* ---- the hub --------------------------------------------------------------------------------- */
+
+static double take_turn(window *w, double ready, double seconds) {
+    if (ready >= w->until) *w = (window){ready, ready};
+    w->until += seconds;
+    return w->until;
+}
+
+static double hub_works(play *p, double ready, double seconds) {
+    take_turn(&p->hub, fmax(ready, p->hub_free), seconds * crowd(p, true, false));
+    return p->hub_free = p->hub.until;
+}
+
+static double hub_updates(play *p, double ready) {
+    hub_works(p, ready, p->s->update_s);
+    p->disk_busy += p->s->keep_s;
+    return p->hub_free += p->s->keep_s;
+}
+
+/* through a queue of the hub's link, the thread that codes for all of it, and the island's own */
+static double through(play *p, double *free_at, double *link_busy, double ready, double bytes) {
+    const bt_islands_sim *s = p->s;
+    const double shared = bytes / s->hub_rate, coding = bytes * s->coding_s * crowd(p, false, true),
+                 begin = fmax(ready, *free_at);
     *free_at = begin + shared;
-    *busy += shared;
-    return fmax(*free_at, ready + bytes / s->island_rate) + s->latency_s;
+    *link_busy += shared;
+    return fmax(fmax(*free_at, take_turn(&p->coder, ready, coding)),
+                ready + fmax(bytes / s->island_rate, coding)) +
+           s->latency_s;
 }
 
 static int64_t slowest(const play *p) {
@@ -85,19 +158,10 @@ static int64_t round_at(const bt_islands_sim *s, int64_t clock) {
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 static void fetch(play *p, island *i, double ready) {
-    i->at = through(&p->out_free, &p->out_busy, ready, p->s->down_bytes, p->s);
+    i->at = through(p, &p->out_free, &p->out_busy, hub_works(p, ready, p->s->answer_s),
+                    p->s->down_bytes);
     i->version = p->version;
     i->stage = FETCHED;
-}
-
-static double hub_works(play *p, double ready, double seconds) {
-    p->hub_free = fmax(p->hub_free, ready) + seconds;
-    return p->hub_free;
-}
-
-static double hub_updates(play *p, double ready) {
-    p->disk_busy += p->s->keep_s;
-    return hub_works(p, ready, p->s->update_s + p->s->keep_s);
 }
 
 /* the last update that a common step waits for may have come, or the island that had it has died */
@@ -134,16 +198,18 @@ static void begin(play *p, island *i) {
     if (i->ahead == 0) i->began = i->at;
     i->stage = SENDS;
     i->round = round_at(p->s, i->clock);
-    i->at += (double)(i->round - i->ahead) * i->step_s;
+    i->work_s = (double)(i->round - i->ahead) * i->step_s + p->s->island_s;
+    i->at = i->work_s > 0 ? INFINITY : p->now;
+    p->held += p->s->island_s;
 }
 
 static void send_update(play *p, island *i) {
     const int64_t next = round_at(p->s, i->clock + i->round),
                   ahead = p->s->overlap < next ? p->s->overlap : next;
-    i->busy_until = i->at + (double)ahead * i->step_s;
+    i->busy_until = i->began = i->at;
+    i->work_s = (double)ahead * i->step_s;
     i->ahead = ahead;
-    i->began = i->at;
-    i->at = through(&p->in_free, &p->in_busy, i->at, p->s->up_bytes, p->s);
+    i->at = through(p, &p->in_free, &p->in_busy, i->at, p->s->up_bytes);
     i->stage = ARRIVED;
 }
 
@@ -170,8 +236,12 @@ static void arrive(play *p, island *i) {
 }
 
 static void go_on(play *p, island *i) {
+    if (i->work_s > 0) {
+        i->stage = CATCHES_UP;
+        i->at = INFINITY;
+        return;
+    }
     p->held += fmax(0, i->at - i->busy_until);
-    i->at = fmax(i->at, i->busy_until);
     i->stage = BEGINS;
 }
 
@@ -187,6 +257,7 @@ static void fail(play *p, island *i) {
     i->at = now + p->s->restart_s;
     i->fails_at = next_failure(p, i->at);
     i->ahead = 0;
+    i->work_s = 0;
     answer_all(p, now);
     release_blocked(p, now);
 }
@@ -203,7 +274,8 @@ static void happen(play *p, island *i) {
     case BEGINS: begin(p, i); break;
     case SENDS: send_update(p, i); break;
     case ARRIVED: arrive(p, i); break;
-    case FETCHED: go_on(p, i); break;
+    case FETCHED:
+    case CATCHES_UP: go_on(p, i); break;
     case FAILED: come_back(p, i); break;
     case WAITS:
     case BLOCKED: break;
@@ -231,18 +303,19 @@ static island *next(const play *p, bool *failure) {
 /* so many updates of all islands, or all of a run */
 static double play_rounds(play *p, int64_t wanted) {
     const int64_t steps = p->s->n * p->s->steps;
-    double now = 0;
     while (p->taken < wanted && (steps == 0 || p->steps < steps)) {
         bool failure;
         island *i = next(p, &failure);
-        now = failure ? i->fails_at : i->at;
-        if (!isfinite(now)) break;
+        const double due = failure ? i->fails_at : i->at, change = next_change(p);
+        if (!isfinite(fmin(due, change))) break;
+        advance(p, fmin(due, change));
+        if (change < due) continue;
         if (failure)
             fail(p, i);
         else
             happen(p, i);
     }
-    return now;
+    return p->now;
 }
 
 static void start(play *p) {

@@ -8,6 +8,9 @@
  *     bound 0:   the hub answers when all living islands have sent (ps sync, diloco)
  *     bound > 0: at once; an island begins a round when the slowest has done at least its own steps - bound
  *     bound < 0: at once, and nobody waits for others
+ * Both ends of a transfer encrypt and copy its bytes, the hub's with one thread for all islands and both ways.
+ * Where islands and hub share the cores of one machine (`cores`), all that computes at a moment gets the same share
+ * of them: islands exactly, what the hub and its link do as it is when they begin.
  * An island that fails loses the steps that it has not sent, and comes back after restart_s; the others go
  * on without it. What is simulated is time; what staleness does to the loss is not.
  * Threads: none shared. Pure arithmetic: the same words give the same numbers. */
@@ -32,8 +35,13 @@ typedef struct bt_islands_sim {
     double spread;                           /* an island is slower by |normal| of this width */
     double up_bytes, down_bytes;             /* of an update and of its answer, over the wire */
     double island_rate, hub_rate, latency_s; /* bytes a second, each way; of a message */
-    /* of the hub: taking one update in; one outer step and its answer; writing it to the disk */
-    double add_s, update_s, keep_s;
+    double coding_s; /* of a byte at each end: encrypting or decrypting, copying */
+    /* of the hub: taking one update in; one outer step and its answer; writing it to the disk; handing an answer to
+     * one island */
+    double add_s, update_s, keep_s, answer_s;
+    double island_s; /* of an island: making an update, taking the answer in */
+    int cores;       /* that the islands and the hub share; 0: each has a machine of its own */
+    int threads;     /* of an island, all of its ranks; 0: one */
     double mtbf_s, restart_s; /* of an island; mtbf 0: it never fails */
     int64_t
         rounds; /* of an island on average; 0: all of a run that is not too long, else as many as are enough */

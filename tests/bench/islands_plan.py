@@ -28,7 +28,7 @@ QUIET = ["--eval-every", "1000000", "--set", "train.stats_every=0", "--set", "ck
 
 
 def predicted(a, words, mode, store):
-    done = subprocess.run([program, "plan", "--simulate", "1x1", "--link", a.link, "--islands", "2", "--json", "--store", store] + words + mode,
+    done = subprocess.run([program, "plan", "--simulate", "1x1", "--link", a.link, "--islands", "2", "--shared-cores", str(os.cpu_count()), "--json", "--store", store] + words + mode,
                           capture_output=True, text=True, check=True)
     got = json.loads(done.stdout)["islands"]["sizes"]
     return {x["n"]: x["tokens_per_s"] for x in got}, got[-1]["held_frac"]

@@ -1,6 +1,7 @@
 /* rates_machine.c - rates that no model's shape decides: memory, arrays, optimizers, codecs, the
  * disk. */
 #include <math.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ enum {
     TERN_ROWS = 1408,
     TERN_COLS = 1024,
     PAGE_ELEMS = 4 << 20,
-    DISK_BYTES = 32 << 20
+    DISK_BYTES = 32 << 20,
+    SEAL_BYTES = 256 << 10 /* of a frame */
 };
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -270,6 +272,30 @@ static bt_code probe_pages(bt_rates *r, bt_err *err) {
     return BT_OK;
 }
 
+/* ---- encryption ------------------------------------------------------------------------------ */
+
+/* what CURVE does with a frame of an island's message */
+static bt_code probe_sealing(bt_rates *r, bt_err *err) {
+    static const unsigned char key[crypto_box_BEFORENMBYTES] = {1},
+                               nonce[crypto_box_NONCEBYTES] = {2};
+    unsigned char *open = calloc(1, SEAL_BYTES),
+                  *sealed = calloc(1, SEAL_BYTES + crypto_box_MACBYTES);
+    double took[ROUNDS];
+    bool done = open && sealed && sodium_init() >= 0;
+    for (int i = -1; i < ROUNDS && done; i++) {
+        const double start = bt_probe_clock();
+        done = crypto_box_easy_afternm(sealed, open, SEAL_BYTES, nonce, key) == 0 &&
+               crypto_box_open_easy_afternm(open, sealed, SEAL_BYTES + crypto_box_MACBYTES, nonce,
+                                            key) == 0;
+        if (i >= 0) took[i] = seconds_since(start);
+    }
+    r->seal_s = done ? bt_probe_typical(took, ROUNDS) / (2.0 * SEAL_BYTES) : 0;
+    free(open);
+    free(sealed);
+    return bt_agree(bt_comm_world(),
+                    done ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to measure encryption"), err);
+}
+
 /* ---- codecs ---------------------------------------------------------------------------------- */
 
 typedef struct codec_memory {
@@ -353,7 +379,8 @@ static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
                               &r->matrix_op_s,   &r->norm.small_s,  &r->norm.large_s,
                               &r->zero.small_s,  &r->zero.large_s,  &r->tern_pack_s,
                               &r->tern_unpack_s, &r->tern_panel_s,  &r->fresh_s,
-                              &r->states_bf16_x, &r->states_log8_x, &r->weights_bf16_x};
+                              &r->states_bf16_x, &r->states_log8_x, &r->weights_bf16_x,
+                              &r->seal_s};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) at[n++] = single[i];
     for (int i = 0; i < BT_OPTIM_COUNT && n + 2 <= 64; i++) {
         at[n++] = &r->update[i].small_s;
@@ -379,6 +406,7 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(probe_muon(r, err));
     BT_TRY(probe_ternary(r, err));
     BT_TRY(probe_pages(r, err));
+    BT_TRY(probe_sealing(r, err));
     for (int i = 0; i < BT_CODEC_COUNT; i++)
         BT_TRY(bt_rates_probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
     BT_TRY(mean_of_ranks(r, err));

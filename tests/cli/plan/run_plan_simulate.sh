@@ -43,6 +43,10 @@ ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode di
 plain=$(number tokens_per_s | sort -g | tail -1)
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8 --json
 awk -v a="$plain" -v b="$(number tokens_per_s | sort -g | tail -1)" 'BEGIN {exit !(b > 1.2 * a)}' || fault "int8 gains nothing on a full link: $plain"
+# sixteen islands that share four cores do a quarter of their work at most
+ok plan --preset small --simulate 1x1 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8 --shared-cores 4
+says "cores      all islands and the hub share 4 of one machine (--shared-cores)"
+awk '$1 == 16 && NF == 7 {exit !($3 > 5 && $3 < 25)}' out || fault "islands that share cores: $(grep -A8 held out)"
 
 one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
@@ -67,6 +71,8 @@ one_line "--hub-link 'fast' is no link" 2 --simulate 4x2 --islands 4 --hub-link 
 one_line "is no size" 2 --simulate 4x2 --memory lots
 one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h
 one_line "--islands tells of a simulated cluster" 2 --islands 4
+one_line "--shared-cores is of a machine with islands" 2 --simulate 4x2 --shared-cores 2
+one_line "--shared-cores must be a whole number from 0 to 65536" 2 --simulate 4x2 --islands 2 --shared-cores -1
 one_line "--hub-link is of a hub with islands" 2 --simulate 4x2 --hub-link 1Gbit,1ms
 one_line "--write is of layouts on this machine" 2 --simulate 4x2 --write x.yaml
 one_line "--ranks is of layouts on this machine" 2 --simulate 4x2 --ranks 3

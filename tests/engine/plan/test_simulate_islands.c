@@ -162,6 +162,49 @@ static void the_disk_of_the_hub_holds_all_up(void **state) {
     assert_true(t.disk_frac > 0.95 && fabs(t.steps_per_s - 10 / 30.25) < 0.02);
 }
 
+/* one island by itself: both ends code at the same time; eight of them queue at the hub's one thread, each way */
+static void coding_is_one_threads_work_at_the_hub(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.hub_rate = s.island_rate = 1e15;
+    s.coding_s = 1e-8; /* 0.01 s a transfer */
+    s.n = 1;
+    s.island_s = 0.25;
+    assert_true(fabs(round_s(s) - (5 + 0.25 + 2 * 0.01)) < 1e-6);
+    s.n = 8; /* answers one after another; the last island's update then meets no queue */
+    assert_true(fabs(round_s(s) - (5 + 0.25 + (8 + 1) * 0.01)) < 1e-6);
+    s.answer_s = 0.1; /* so does what the hub does for each */
+    assert_true(fabs(round_s(s) - (5 + 0.25 + 8 * 0.1 + 0.01 + 0.01)) < 1e-6);
+}
+
+/* islands that share cores take as many times as long as they are more than these, whether they wait for each other
+ * or not; a hub that works beside them takes its share */
+static void cores_are_shared_by_all_that_compute(void **state) {
+    (void)state;
+    bt_islands_sim s = equal;
+    s.hub_rate = s.island_rate = 1e15;
+    s.cores = 8;
+    assert_true(fabs(round_s(s) - 5) < 1e-6);
+    s.cores = 2;
+    assert_true(fabs(round_s(s) - 4 * 5) < 1e-6);
+    s.bound = -1;
+    assert_true(fabs(round_s(s) - 4 * 5) < 1e-6);
+    s.threads = 2;
+    assert_true(fabs(round_s(s) - 8 * 5) < 1e-6);
+    /* one core: a round of two islands, and of the hub a second for each */
+    s = equal;
+    s.n = 2;
+    s.hub_rate = s.island_rate = 1e15;
+    s.bound = -1;
+    s.cores = 1;
+    s.update_s = 1;
+    const double took = round_s(s);
+    assert_true(took > 2 * 5 + 1 && took < 2 * 5 + 2 + 0.1);
+    s.update_s = 0; /* what the hub waits for its disk takes no core */
+    s.keep_s = 1;
+    assert_true(round_s(s) < 2 * 5 + 1 + 1e-6);
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     bt_islands_time t;
@@ -185,6 +228,8 @@ int main(void) {
         cmocka_unit_test(failures_lose_what_was_not_sent),
         cmocka_unit_test(rounds_grow_with_the_steps_before_them),
         cmocka_unit_test(the_disk_of_the_hub_holds_all_up),
+        cmocka_unit_test(coding_is_one_threads_work_at_the_hub),
+        cmocka_unit_test(cores_are_shared_by_all_that_compute),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
