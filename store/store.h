@@ -23,6 +23,13 @@ bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT
  * user finds the database `path` without it. */
 void bt_store_flag(bt_text *out, const char *path);
 
+/* Who is told how far a call is that may take long: what is done now ("checking"), and the share of that,
+ * 0..1; from the calling thread, now and then. fn NULL: nobody */
+typedef struct bt_store_progress {
+    void (*fn)(void *ctx, const char *what, double done);
+    void *ctx;
+} bt_store_progress;
+
 /* what the place of a database is like, for `bitrain doctor`; nothing is created */
 typedef struct bt_store_look {
     const char *sqlite; /* version of the library */

@@ -42,6 +42,10 @@ void bt_progress_show(bt_progress *p, const char *what, double done, const char 
             *eta ? "  left " : "", eta);
 }
 
+void bt_progress_of(void *ctx, const char *what, double done) {
+    bt_progress_show(ctx, what, done, "");
+}
+
 void bt_progress_tokenising(void *ctx, double done, uint64_t ids) {
     bt_progress *p = ctx;
     char count[32], note[64], rate[32];

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/common/database.h"
+#include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
@@ -117,7 +118,7 @@ static bt_code load_base(bt_trained *t, const bt_trained_how *how, const int64_t
                          bt_err *err) {
     char path[PATH_MAX];
     bt_text told = {0};
-    bt_base_weights base = {0};
+    bt_base_weights base = {.watch = t->file->watch};
     BT_TRY(base_folder(t, how, path, err));
     bt_code code = bt_base_weights_load(&base, t->model, path, &told, err);
     bt_text_release(&told);
@@ -164,6 +165,25 @@ static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
     return bt_adapter_sum_open(&t->file, parts, *n, 1, err);
 }
 
+static void show_loaded(void *ctx, double done) { bt_progress_show(ctx, "loading", done, ""); }
+
+/* weights into the model that was made for them, and of adapters their base */
+static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int64_t *hashes,
+                            size_t n_hashes, bt_err *err) {
+    bt_progress bar;
+    bt_progress_begin(&bar, how->quiet);
+    t->file->watch = (bt_model_watch){.told = show_loaded, .ctx = &bar};
+    bt_code code = bt_model_file_weights(t->file, bt_model_weights(t->model), err);
+    t->file->watch.elems = 0; /* the base is told from its beginning */
+    if (code == BT_OK && bt_model_base(t->model))
+        code = load_base(t, how, hashes, n_hashes, err);
+    else if (code == BT_OK)
+        bt_model_quantise(t->model);
+    t->file->watch.told = NULL;
+    bt_progress_end(&bar);
+    return code;
+}
+
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     int64_t hashes[BT_ADAPTER_PARTS];
     size_t n_hashes;
@@ -181,11 +201,7 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
-    BT_TRY(bt_model_file_weights(t->file, bt_model_weights(t->model), err));
-    if (bt_model_base(t->model))
-        BT_TRY(load_base(t, how, hashes, n_hashes, err));
-    else
-        bt_model_quantise(t->model);
+    BT_TRY(load_weights(t, how, hashes, n_hashes, err));
     bt_model_file_close(t->file);
     t->file = NULL;
     return BT_OK;

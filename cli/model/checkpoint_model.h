@@ -4,6 +4,7 @@
 #define BT_CLI_MODEL_CHECKPOINT_MODEL_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "engine/ckpt/ckpt.h"
@@ -33,6 +34,7 @@ typedef struct bt_trained_how {
     const char *add;
     int64_t threads; /* 0: all cores */
     int B;           /* sequences at once; 0: the run's micro-batch */
+    bool quiet;      /* no progress bar while it is loaded */
     int T;           /* their length where that is less than the model's; 0: the model's */
 } bt_trained_how;
 

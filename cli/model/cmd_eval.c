@@ -337,7 +337,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .base = cfg.base,
                                 .weight = cfg.weight,
                                 .add = cfg.add,
-                                .threads = cfg.threads};
+                                .threads = cfg.threads,
+                                .quiet = cfg.quiet || cfg.json};
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
     if (code == BT_OK) take_form(&t.cfg, &cfg);

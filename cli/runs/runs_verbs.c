@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/common/database.h"
+#include "cli/common/progress.h"
 #include "cli/common/run_folder.h"
 #include "cli/runs/import_curves.h"
 #include "engine/base/tables/metric.h"
@@ -155,12 +156,17 @@ static bt_code run_rename(const char *path, const char *const *words, size_t n,
 static bt_code run_gc(const char *path, const char *const *words, size_t n,
                       const bt_runs_verb_cfg *cfg, bt_err *err) {
     bt_gc_result r;
+    bt_progress bar;
     char a[32], b[32];
     if (n) return bt_fail(err, BT_ARG, "'bitrain runs gc' takes no word, not '%.60s'", words[0]);
-    BT_TRY(bt_store_gc(
-        path,
-        &(bt_gc_cfg){.keep_rank_steps = cfg->keep_steps, .rebuild = cfg->rebuild, .compact = true},
-        WAIT_S, &r, err));
+    const bt_gc_cfg gc = {.keep_rank_steps = cfg->keep_steps,
+                          .rebuild = cfg->rebuild,
+                          .compact = true,
+                          .progress = {bt_progress_of, &bar}};
+    bt_progress_begin(&bar, cfg->json);
+    bt_code code = bt_store_gc(path, &gc, WAIT_S, &r, err);
+    bt_progress_end(&bar);
+    if (code != BT_OK) return code;
     if (cfg->json) {
         printf("{\"version\":1,\"orphan_rows\":%lld,\"rank_rows\":%lld,\"bytes_before\":%lld,"
                "\"bytes_after\":%lld}\n",
@@ -178,9 +184,14 @@ static bt_code run_gc(const char *path, const char *const *words, size_t n,
 static bt_code run_repair(const char *path, const char *const *words, size_t n,
                           const bt_runs_verb_cfg *cfg, bt_err *err) {
     bt_repair_result r;
+    bt_progress bar;
+    const bt_store_progress progress = {bt_progress_of, &bar};
     if (n)
         return bt_fail(err, BT_ARG, "'bitrain runs repair' takes no word, not '%.60s'", words[0]);
-    BT_TRY(bt_store_repair(path, WAIT_S, &r, err));
+    bt_progress_begin(&bar, cfg->json);
+    bt_code code = bt_store_repair(path, WAIT_S, &progress, &r, err);
+    bt_progress_end(&bar);
+    if (code != BT_OK) return code;
     if (cfg->json) {
         bt_text text;
         bt_json j;

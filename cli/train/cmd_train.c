@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/progress.h"
 #include "cli/common/run_name.h"
 #include "cli/common/signals.h"
 #include "cli/train/live_line.h"
@@ -43,6 +44,8 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     bt_repair_result r;
+    bt_progress bar;
+    const bt_store_progress progress = {bt_progress_of, &bar};
     if (p->world || p->cfg.no_monitor || bt_train_only_prints(p)) return BT_OK;
     bt_code code = bt_db_open(&db, p->store, &why);
     double runs;
@@ -50,7 +53,10 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
         code = bt_db_value(db, "SELECT count(config) FROM runs WHERE run <> ?1", "", &runs, &why);
     bt_db_close(db);
     if (code != BT_FORMAT) return BT_OK; /* what is wrong is said where it is used */
-    if (bt_store_repair(p->store, 10, &r, err) != BT_OK) {
+    bt_progress_begin(&bar, p->cfg.quiet || p->cfg.json);
+    code = bt_store_repair(p->store, 10, &progress, &r, err);
+    bt_progress_end(&bar);
+    if (code != BT_OK) {
         if (err) *err = why;
         return why.code;
     }

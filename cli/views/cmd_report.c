@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/progress.h"
 #include "engine/base/tables/metric.h"
 #include "store/store.h"
 #include "web/api/report.h"
@@ -54,6 +55,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help;
     char store[1024];
     bt_text page;
+    bt_progress bar;
     BT_TRY(bt_opts_init(&o, report_opts, sizeof report_opts / sizeof report_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
     if (!word)
@@ -65,7 +67,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                        bt_name_ok(word) ? word : "report");
     BT_TRY(bt_store_path(store, sizeof store, cfg.store, err));
     bt_text_init(&page);
-    bt_code code = bt_report(&page, store, word, err);
+    bt_progress_begin(&bar, false);
+    bt_code code = bt_report(&page, store, word, &(bt_store_progress){bt_progress_of, &bar}, err);
+    bt_progress_end(&bar);
     if (code == BT_OK && cfg.out[0])
         code = write_file(cfg.out, &page, err);
     else if (code == BT_OK && fwrite(page.data, 1, page.len, stdout) != page.len)

@@ -507,13 +507,15 @@ bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint6
 }
 
 bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) {
-    for (size_t i = 0; i < s->params.n; i++)
-        BT_TRY(bt_model_file_read(s, i, 0, s->params.tensors[i].count,
-                                  weights + s->params.tensors[i].offset, err));
+    for (size_t i = 0; i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        BT_TRY(bt_model_file_read(s, i, 0, t->count, weights + t->offset, err));
+        bt_model_file_passed(s, t->count);
+    }
     return BT_OK;
 }
 
-void bt_model_file_written(bt_model_file *s, uint64_t elems) {
+void bt_model_file_passed(bt_model_file *s, uint64_t elems) {
     bt_model_watch *w = &s->watch;
     uint64_t all = 0;
     if (!w->told) return;

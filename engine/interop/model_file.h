@@ -43,11 +43,12 @@ typedef struct bt_model_view {
     void (*release)(void *ctx);
 } bt_model_view;
 
-/* who is told how far a conversion of the model is. told NULL: nobody */
+/* Who is told how far a conversion of the model is, or how much of it has been read into memory. told NULL:
+ * nobody */
 typedef struct bt_model_watch {
-    void (*told)(void *ctx, double done); /* 0..1, from the converting thread, once a MiB or so */
+    void (*told)(void *ctx, double done); /* 0..1, from the working thread, now and then */
     void *ctx;
-    uint64_t elems; /* written so far */
+    uint64_t elems; /* so far */
 } bt_model_watch;
 
 struct bt_model_file {
@@ -93,8 +94,8 @@ bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *dir
 /* all elements into the flat array of a model of this shape */
 bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_MUST_CHECK;
 
-/* ---- for the writers of formats: so many elements more are written ---- */
-void bt_model_file_written(bt_model_file *s, uint64_t elems);
+/* ---- for who writes a format, or reads all of a model: so many elements more are done ---- */
+void bt_model_file_passed(bt_model_file *s, uint64_t elems);
 
 /* ---- for the readers of formats: hf_read.c, gguf_read.c, native_read.c ---- */
 bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) BT_MUST_CHECK;

@@ -77,7 +77,7 @@ static bt_code produce(void *ctx, const bt_ckpt_slice *slice, uint64_t first, ui
     bt_model_file *s = ctx;
     const bt_tensor *t = bt_params_named(&s->params, slice->tensor);
     BT_TRY(bt_model_file_read(s, (size_t)(t - s->params.tensors), first, count, out, err));
-    bt_model_file_written(s, count);
+    bt_model_file_passed(s, count);
     return BT_OK;
 }
 

@@ -181,7 +181,7 @@ static bt_code put_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
         n = bt_min_size(j->step, quarter - row);
         bt_parallel_for(n * cols, 65536, pack_range, &p);
         BT_TRY(bt_out_put(j->f, j->bytes, n * cols, j->at + row * cols, err));
-        bt_model_file_written(s, 4 * n * cols);
+        bt_model_file_passed(s, 4 * n * cols);
     }
     return BT_OK;
 }
@@ -220,7 +220,7 @@ static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
         n = bt_min_size(j->step, t->rows - row);
         if (!j->codes) BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));
         BT_TRY(put_rows(j, row, n, err));
-        bt_model_file_written(s, n * t->cols);
+        bt_model_file_passed(s, n * t->cols);
     }
     return BT_OK;
 }

@@ -104,9 +104,11 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
     bt_code code = r.x && r.state
                        ? BT_OK
                        : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
-    for (size_t i = 0; code == BT_OK && i < p->n; i++)
+    for (size_t i = 0; code == BT_OK && i < p->n; i++) {
         code = read_tensor(&r, &p->tensors[i], bt_params_named(&file->params, p->tensors[i].name),
                            err);
+        bt_model_file_passed(file, p->tensors[i].count);
+    }
     (void)XXH3_freeState(r.state);
     free(r.x);
     if (code == BT_OK) b->hash = as_kept(r.h);
@@ -141,7 +143,10 @@ bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, 
     bt_model_file *file = NULL;
     if (!bt_model_base(m)) return BT_OK;
     bt_code code = bt_model_file_open(&file, path, err);
-    if (code == BT_OK) code = check(m, file, told, err);
+    if (code == BT_OK) {
+        file->watch = b->watch;
+        code = check(m, file, told, err);
+    }
     if (code == BT_OK) code = read_all(b, file, m, err);
     bt_model_file_close(file);
     if (code == BT_OK) bt_model_base_done(m);

@@ -17,6 +17,7 @@ typedef struct bt_base_weights {
     /* of every tensor of the base, and of that which the adapters were trained beside; 0: unknown.
      * 53 bits: checkpoints keep whole numbers as JSON */
     int64_t hash, trained_on;
+    bt_model_watch watch; /* of load */
 } bt_base_weights;
 
 /* hash of the weights in a file, in pieces */

@@ -35,6 +35,18 @@ bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt
 bt_code bt_sql_exec(sqlite3 *db, const char *path, const char *sql, bt_err *err) BT_MUST_CHECK;
 bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out,
                        bt_err *err) BT_MUST_CHECK;
+/* Tells `to` how much of the file the connection has read, until the end; statements that read every page
+ * about once. *r and *to stay until then. */
+typedef struct bt_sql_reading {
+    sqlite3 *db;
+    const bt_store_progress *to;
+    const char *what;
+    double pages;
+    int before; /* read when it began */
+} bt_sql_reading;
+void bt_sql_reading_begin(bt_sql_reading *r, sqlite3 *db, const bt_store_progress *to,
+                          const char *what);
+void bt_sql_reading_end(bt_sql_reading *r);
 /* first cell of the first row */
 int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
 /* name of a file system WAL cannot live on, or NULL */

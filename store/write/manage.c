@@ -2,6 +2,7 @@
 #include "store/write/manage.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -406,32 +407,61 @@ static bt_code retain_attempt(session *s, int64_t aid, int64_t newest, void *ctx
 
 typedef struct rebuilding {
     bt_roll *roll;
-    bool all;
+    bool all, inside; /* inside: an attempt is being made again */
+    const bt_store_progress *progress;
+    double steps, done; /* of all attempts, of those that are finished */
 } rebuilding;
+
+/* while SQLite works */
+static int tell_rebuilt(void *ctx) {
+    const rebuilding *x = ctx;
+    const double now = x->inside ? (double)(bt_roll_newest(x->roll) + 1) : 0;
+    x->progress->fn(x->progress->ctx, "making summaries",
+                    fmin(1, (x->done + now) / fmax(1, x->steps)));
+    return 0; /* goes on */
+}
+
+static bt_code count_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
+    (void)s, (void)aid, (void)err;
+    ((rebuilding *)ctx)->steps += (double)(newest + 1);
+    return BT_OK;
+}
 
 /* attempts of before there were summaries, or all; not those of which rows are gone, nor one that
  * is being written */
-static bt_code rebuild_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
-    const rebuilding *x = ctx;
+static bool wants_summaries(session *s, int64_t aid, bool all) {
     char sql[200];
-    (void)newest;
     snprintf(sql, sizeof sql,
              "SELECT raw_from > 0 OR ended_us IS NULL FROM attempt WHERE id = %lld",
              (long long)aid);
-    if (bt_sql_int(s->db, sql, 1)) return BT_OK;
+    if (bt_sql_int(s->db, sql, 1)) return false;
     snprintf(sql, sizeof sql,
              "SELECT count(*) FROM (SELECT 1 FROM roll WHERE key >= %lld AND key < %lld LIMIT 1)",
              (long long)bt_roll_key(aid, 0, 0, 0), (long long)bt_roll_key(aid + 1, 0, 0, 0));
-    if (!x->all && bt_sql_int(s->db, sql, 1) > 0) return BT_OK;
-    BT_TRY(begin(s, err));
-    bt_code code = bt_roll_rebuild(x->roll, aid, err);
-    return end(s, code, err);
+    return all || bt_sql_int(s->db, sql, 1) == 0;
 }
 
-static bt_code rebuild_all(session *s, bool all, bt_err *err) {
-    rebuilding x = {.all = all};
+static bt_code rebuild_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
+    rebuilding *x = ctx;
+    bt_code code = BT_OK;
+    if (wants_summaries(s, aid, x->all)) {
+        BT_TRY(begin(s, err));
+        x->inside = true;
+        code = end(s, bt_roll_rebuild(x->roll, aid, err), err);
+        x->inside = false;
+    }
+    x->done += (double)(newest + 1);
+    return code;
+}
+
+static bt_code rebuild_all(session *s, const bt_gc_cfg *cfg, bt_err *err) {
+    enum { OPS = 10000 }; /* of SQLite's machine between two looks */
+    rebuilding x = {.all = cfg->rebuild, .progress = &cfg->progress};
     BT_TRY(bt_roll_open(&x.roll, s->db, s->path, err));
-    bt_code code = each_attempt(s, rebuild_attempt, &x, err);
+    bt_code code = each_attempt(s, count_attempt, &x, err);
+    if (cfg->progress.fn) sqlite3_progress_handler(s->db, OPS, tell_rebuilt, &x);
+    if (code == BT_OK) code = each_attempt(s, rebuild_attempt, &x, err);
+    sqlite3_progress_handler(s->db, 0, NULL, NULL);
     bt_roll_close(x.roll);
     return code;
 }
@@ -455,7 +485,7 @@ static bt_code gc(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *e
         BT_TRY(end(s, run_text(s, sql, NULL, NULL, err), err));
     }
     BT_TRY(sweep(s, &out->orphan_rows, err));
-    BT_TRY(rebuild_all(s, cfg->rebuild, err));
+    BT_TRY(rebuild_all(s, cfg, err));
     BT_TRY(each_attempt(s, retain_attempt, out, err));
     return cfg->compact ? compact(s, err) : BT_OK;
 }

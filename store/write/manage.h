@@ -13,6 +13,7 @@ typedef struct bt_gc_cfg {
     int64_t keep_rank_steps;
     bool rebuild; /* make all summaries again from the rows */
     bool compact; /* give free pages back to the file system */
+    bt_store_progress progress;
 } bt_gc_cfg;
 
 typedef struct bt_gc_result {
@@ -51,9 +52,9 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
 bt_code bt_store_backup(const char *path, bt_err *err) BT_MUST_CHECK;
 /* A damaged or removed database is moved aside; what can be read of it, and what only its backups have,
  * begins a new one. A run that is being recorded goes on in it. BT_FORMAT: another program's file;
- * BT_NOTFOUND: no database ever stood there. */
-bt_code bt_store_repair(const char *path, double wait_s, bt_repair_result *out, bt_err *err)
-    BT_MUST_CHECK;
+ * BT_NOTFOUND: no database ever stood there. progress: may be NULL. */
+bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress *progress,
+                        bt_repair_result *out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out,
                     bt_err *err) BT_MUST_CHECK;
 

@@ -22,12 +22,15 @@ static bool stood_here(const char *path) {
 }
 
 /* BT_OK: nothing is wrong with every page; BT_FORMAT: damaged, or another program's (*foreign) */
-static bt_code examine(const char *path, bool *foreign, bt_err *err) {
+static bt_code examine(const char *path, const bt_store_progress *progress, bool *foreign,
+                       bt_err *err) {
+    bt_sql_reading reading = {0};
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;
     bool outdated = false;
     *foreign = false;
     bt_code code = bt_sql_open_ro(&db, path, err);
+    if (code == BT_OK) bt_sql_reading_begin(&reading, db, progress, "checking");
     if (code == BT_OK &&
         sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL) == SQLITE_OK &&
         sqlite3_step(st) == SQLITE_ROW) {
@@ -45,7 +48,8 @@ static bt_code examine(const char *path, bool *foreign, bt_err *err) {
     return code;
 }
 
-bt_code bt_store_repair(const char *path, double wait_s, bt_repair_result *out, bt_err *err) {
+bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress *progress,
+                        bt_repair_result *out, bt_err *err) {
     bt_lock lock = {.fd = -1};
     bt_rescue_result r = {0};
     bt_err why = BT_ERR_INIT;
@@ -54,7 +58,7 @@ bt_code bt_store_repair(const char *path, double wait_s, bt_repair_result *out, 
     *out = (bt_repair_result){0};
     const bool there = stat(path, &st) == 0;
     if (there && !S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a file", path);
-    bt_code found = there ? examine(path, &foreign, &why) : BT_FORMAT;
+    bt_code found = there ? examine(path, progress, &foreign, &why) : BT_FORMAT;
     out->sound = found == BT_OK;
     if (found == BT_OK) return BT_OK;
     if (foreign || (found != BT_FORMAT && found != BT_NOTFOUND)) {
@@ -69,12 +73,12 @@ bt_code bt_store_repair(const char *path, double wait_s, bt_repair_result *out, 
                                "no metrics database at '%s', and no backup of one", path);
     BT_TRY(bt_lock_open(&lock, path, err));
     bt_code code = bt_lock_take(&lock, wait_s, err);
-    if (code == BT_OK) code = bt_rescue(path, &r, err);
+    if (code == BT_OK) code = bt_rescue(path, progress, &r, err);
     for (size_t i = 0; code == BT_OK && i < sizeof backups / sizeof backups[0]; i++) {
         char name[BT_PATH_BYTES + 16];
         int64_t rows = 0;
         snprintf(name, sizeof name, "%s%s", path, backups[i]);
-        if (access(name, F_OK) == 0) code = bt_rescue_fill(path, name, &rows, err);
+        if (access(name, F_OK) == 0) code = bt_rescue_fill(path, name, progress, &rows, err);
         out->rows_of_backups += rows;
     }
     bt_lock_drop(&lock);

@@ -209,6 +209,7 @@ typedef struct copying {
     sqlite3 *from, *to;
     const char *path;
     bool fill; /* `to` has rows already: the ones it lacks, in one pass over all */
+    const bt_store_progress *progress;
     bt_rescue_result *out;
 } copying;
 
@@ -268,8 +269,14 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
 }
 
 static bt_code copy_all(const copying *c, bt_err *err) {
+    bt_sql_reading reading;
     BT_TRY(bt_sql_exec(c->to, c->path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
-    for (size_t t = 0; t < N_TABLES; t++) BT_TRY(copy_table(c, t, err));
+    bt_sql_reading_begin(&reading, c->from, c->progress,
+                         c->fill ? "looking into backups" : "saving rows");
+    bt_code code = BT_OK;
+    for (size_t t = 0; t < N_TABLES && code == BT_OK; t++) code = copy_table(c, t, err);
+    bt_sql_reading_end(&reading);
+    if (code != BT_OK) return code;
     return bt_sql_exec(c->to, c->path,
                        "DELETE FROM attempt WHERE run NOT IN (SELECT id FROM run);"
                        "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) + 1 FROM "
@@ -299,9 +306,10 @@ static bool same_history(sqlite3 *a, sqlite3 *b) {
     return same;
 }
 
-bt_code bt_rescue_fill(const char *path, const char *from, int64_t *rows, bt_err *err) {
+bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
+                       int64_t *rows, bt_err *err) {
     bt_rescue_result r = {0};
-    copying c = {.path = path, .fill = true, .out = &r};
+    copying c = {.path = path, .fill = true, .progress = progress, .out = &r};
     char name[BT_PATH_BYTES + 24];
     *rows = 0;
     if (sqlite3_open_v2(from, &c.from, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
@@ -324,8 +332,9 @@ bt_code bt_rescue_fill(const char *path, const char *from, int64_t *rows, bt_err
     return code;
 }
 
-bt_code bt_rescue(const char *path, bt_rescue_result *out, bt_err *err) {
-    copying c = {.path = path, .out = out};
+bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue_result *out,
+                  bt_err *err) {
+    copying c = {.path = path, .progress = progress, .out = out};
     *out = (bt_rescue_result){0};
     BT_TRY(move_aside(path, out, err));
     bt_code code = bt_sql_open_rw(&c.to, path, err);

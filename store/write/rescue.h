@@ -31,12 +31,13 @@ bool bt_rescue_snapshot(sqlite3 *db, const char *path);
  * is moved aside, its log removed. *kept: another run has begun a new database there, which stays */
 bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, bt_err *err)
     BT_MUST_CHECK;
-/* no connection of this process is open */
-bt_code bt_rescue(const char *path, bt_rescue_result *out, bt_err *err) BT_MUST_CHECK;
+/* no connection of this process is open. progress: may be NULL, here and below */
+bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue_result *out,
+                  bt_err *err) BT_MUST_CHECK;
 /* rows that `path` lacks and `from`, a copy of an earlier moment of it, has; none when the two number
  * other runs alike, or `from` cannot be read */
-bt_code bt_rescue_fill(const char *path, const char *from, int64_t *rows, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
+                       int64_t *rows, bt_err *err) BT_MUST_CHECK;
 bool bt_rescue_wanted(int rc); /* does this result code of SQLite mean damage? */
 
 #endif

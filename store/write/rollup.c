@@ -444,6 +444,8 @@ void bt_roll_start(bt_roll *r, int64_t aid) {
 
 void bt_roll_forget(bt_roll *r) { r->stale = true; }
 
+int64_t bt_roll_newest(const bt_roll *r) { return r->last; }
+
 int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     int rc = SQLITE_OK;
     if (r->stale || rec->step <= r->last) {

@@ -54,6 +54,8 @@ void bt_roll_start(bt_roll *r, int64_t aid);
 int bt_roll_add(bt_roll *r, const bt_step_record *rec);
 /* the transaction failed: what is open is read again from the file */
 void bt_roll_forget(bt_roll *r);
+/* the step that came last, -1: none of this attempt */
+int64_t bt_roll_newest(const bt_roll *r);
 /* deletes and makes again all blocks of an attempt; inside a transaction */
 bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) BT_MUST_CHECK;
 

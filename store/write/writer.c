@@ -132,7 +132,8 @@ static bt_code save_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool
     }
     *whole = false;
     /* else another run has made a new one already */
-    return what != BT_FILE_GONE || stat(w->path, &st) != 0 ? bt_rescue(w->path, r, err) : BT_OK;
+    return what != BT_FILE_GONE || stat(w->path, &st) != 0 ? bt_rescue(w->path, NULL, r, err)
+                                                           : BT_OK;
 }
 
 /* the file is damaged or gone: the run goes on in another one, which gets what could be saved.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes longer than a moment shows on a terminal how far it is, and writes nothing of it anywhere else: tokenising (data
-# prepare, and train before its ranks start), tokenizer train, eval, convert, export, plan.
+# prepare, and train before its ranks start), tokenizer train, loading a model, eval, convert, export, plan, report, runs gc
+# and repair.
 # timeout: 200
 . "$BT_SRC/tests/cli/train_lib.sh"
 if ! script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then skip "script cannot open a pseudo-terminal here"; fi
@@ -32,6 +33,8 @@ bar "trying layouts" plan "${tiny[@]}"
 quiet "measuring this machine|trying layouts" plan "${tiny[@]}" --measure
 ok train "${slow[@]}" --steps 3 --name done
 bar measuring eval done --tokens 2M --threads 1
+bar loading generate done --prompt x --tokens 4 --threads 1
+quiet loading generate done --prompt x --tokens 4 --threads 1
 quiet measuring eval done --tokens 100k --threads 1
 bar converting convert done -o copied
 bar comparing convert done --verify -o compared
@@ -42,4 +45,12 @@ quiet exporting export long --what rank_steps --out rows.csv
 bar exporting export long --format tensorboard --out tb
 quiet exporting export long --format tensorboard --out tb
 bar exporting export long --format trace --from 0 --to 2000 --out trace.json
+bar drawing report long -o long.html
+bar "making summaries" runs gc --rebuild
+bar checking runs repair
+quiet checking runs repair
+# pages of rows are overwritten: the rest is saved
+dd if=/dev/zero of="$BITRAIN_STORE" bs=4096 seek=300 count=2 conv=notrunc status=none
+bar "saving rows" runs repair
+grep -q "rows saved from the damaged file" tty || fault "nothing was damaged: $(cat tty)"
 finish

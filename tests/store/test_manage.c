@@ -264,6 +264,29 @@ static void a_long_run_keeps_its_newest(void **state) {
                           "a") == 2160 * 2);
 }
 
+static void heard(void *ctx, const char *what, double done) {
+    double *all = ctx;
+    assert_string_equal(what, "making summaries");
+    assert_true(done >= all[0] && done <= 1); /* it never goes back */
+    all[0] = done;
+    all[1]++;
+}
+
+static void it_is_told_how_far_summaries_are(void **state) {
+    const bt_tmp *t = *state;
+    bt_gc_result r;
+    double told[2] = {0};
+    const bt_gc_cfg cfg = {.keep_rank_steps = -1, .rebuild = true, .progress = {heard, told}};
+    static const char *const rolls = "SELECT count(*) FROM roll",
+                             *const bytes = "SELECT sum(length(data)) FROM roll";
+    make(t->db, "a", 3000);
+    const int64_t n = count(t->db, rolls), length = count(t->db, bytes);
+    OK(bt_store_gc(t->db, &cfg, 1, &r, err));
+    assert_int_equal(count(t->db, rolls), n);
+    assert_int_equal(count(t->db, bytes), length);
+    assert_true(told[0] > 0.9 && told[1] > 10);
+}
+
 /* also while another run writes: of one moment, whole, and the one before is kept */
 static void backups(void **state) {
     bt_tmp *t = *state;
@@ -310,6 +333,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_run_gets_another_name, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(old_rank_rows_go_and_their_means_stay, bt_tmp_make,
                                         bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(it_is_told_how_far_summaries_are, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_long_run_keeps_its_newest, bt_tmp_make, bt_tmp_drop),
     };

@@ -20,11 +20,13 @@ typedef struct keeper {
     bt_api *api;
     const char *run;
     bt_json *j;
+    const bt_store_progress *progress;
+    int kept, all; /* answers */
 } keeper;
 
 /* one answer under "runs/NAME/what?key", of no run (name does not begin so) under its own name;
  * args: key, value, ..., NULL */
-static bt_code keep(const keeper *k, bt_api_fn fn, const char *name, const char *const *args,
+static bt_code keep(keeper *k, bt_api_fn fn, const char *name, const char *const *args,
                     bt_err *err) {
     bt_answer a = {.status = 200};
     bt_req *r = calloc(1, sizeof *r);
@@ -37,13 +39,16 @@ static bt_code keep(const keeper *k, bt_api_fn fn, const char *name, const char 
     bool of_run = !name[0] || name[0] == '/';
     snprintf(key, sizeof key, "%s%s%s", of_run ? "runs/" : "", of_run ? k->run : "", name);
     if (code == BT_OK) bt_json_raw(k->j, key, bt_text_str(&a.body));
+    k->kept++;
+    if (k->progress && k->progress->fn)
+        k->progress->fn(k->progress->ctx, "drawing", (double)k->kept / k->all);
     bt_text_release(&a.body);
     free(r);
     return code;
 }
 
 /* step and value metrics of the run as a whole (rank NULL) or of one rank, on the axis of steps */
-static bt_code keep_series(const keeper *k, const char *rank, bt_err *err) {
+static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
     const char *args[2 * BT_VIEW_SERIES_MAX + 8], *columns = rank ? "240" : "600";
     char name[64];
     size_t n = 0;
@@ -67,7 +72,7 @@ static bt_code keep_series(const keeper *k, const char *rank, bt_err *err) {
     return keep(k, bt_api_series, name, args, err);
 }
 
-static bt_code keep_all(const keeper *k, bt_err *err) {
+static bt_code keep_all(keeper *k, bt_err *err) {
     static const struct {
         const char *name;
         bt_api_fn fn;
@@ -85,6 +90,8 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
                  {"/panel", bt_api_panel},
                  {"metrics", bt_api_metrics}};
     char name[64], number[16];
+    const int heats = (int)BT_HEAT_RSS + 1, axes = (int)BT_X_COUNT - 1;
+    k->all = 1 + (int)(sizeof plain / sizeof plain[0]) + heats + 1 + axes + RANKS;
     BT_TRY(keep(k, bt_api_events, "/events", (const char *const[]){"limit", "1000", NULL}, err));
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         BT_TRY(keep(k, plain[i].fn, plain[i].name, NULL, err));
@@ -94,7 +101,8 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
     /* worst first */
     for (size_t i = 0; i < v->ranks.n && n < RANKS; i++)
         ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;
-    for (int h = 0; h <= (int)BT_HEAT_RSS; h++) { /* those the page offers */
+    k->all -= RANKS - n;
+    for (int h = 0; h < heats; h++) { /* those the page offers */
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);
@@ -199,7 +207,8 @@ static void put_page(bt_text *out, const char *run, const char *data) {
     bt_text_put(out, "</script>\n</body>\n</html>\n");
 }
 
-bt_code bt_report(bt_text *out, const char *store, const char *wanted, bt_err *err) {
+bt_code bt_report(bt_text *out, const char *store, const char *wanted,
+                  const bt_store_progress *progress, bt_err *err) {
     char run[BT_NAME_MAX];
     bt_api *api = NULL;
     bt_text data;
@@ -215,7 +224,7 @@ bt_code bt_report(bt_text *out, const char *store, const char *wanted, bt_err *e
         bt_json_str(&j, "run", run);
         bt_json_num(&j, "made_s", floor((double)bt_wall_us() / 1e6));
         bt_json_object(&j, "answers");
-        code = keep_all(&(keeper){api, run, &j}, err);
+        code = keep_all(&(keeper){.api = api, .run = run, .j = &j, .progress = progress}, err);
         bt_json_end(&j, '}');
         bt_json_end(&j, '}');
     }

@@ -24,9 +24,11 @@ const char *bt_web_token(const bt_web *w) {
 
 void bt_web_stop(bt_web *w) { (void)w; }
 
-bt_code bt_report(bt_text *out, const char *store, const char *run, bt_err *err) {
+bt_code bt_report(bt_text *out, const char *store, const char *run,
+                  const bt_store_progress *progress, bt_err *err) {
     (void)out;
     (void)store;
+    (void)progress;
     return bt_fail(err, BT_UNSUPPORTED,
                    "cannot draw '%.64s': this program was built without the dashboard "
                    "(./bootstrap build makes it where there is a network)",
