@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sqlite3.h>
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
@@ -86,6 +87,14 @@ static inline bt_run_start bt_fake_run(const char *name) {
                           .world_size = 2,
                           .seed = 1,
                           .pid = (int)getpid()};
+}
+
+static inline void run_sql(const char *path, const char *sql) {
+    sqlite3 *db = NULL;
+    char *why = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
+    sqlite3_close(db);
 }
 
 static inline double bt_number(const char *path, const char *sql, const char *run) {

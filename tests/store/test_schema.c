@@ -7,14 +7,6 @@
 #include "store/sql/sql.h"
 #include "store_test.h"
 
-static void run_sql(const char *path, const char *sql) {
-    sqlite3 *db = NULL;
-    char *why = NULL;
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
-    sqlite3_close(db);
-}
-
 static int64_t one_int(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);

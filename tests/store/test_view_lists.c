@@ -6,13 +6,6 @@
 #include "store/write/manage.h"
 #include "view_test.h"
 
-static void run_sql(const char *path, const char *sql) {
-    sqlite3 *db = NULL;
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
-}
-
 /* the tensor that is asked for, else the first ternary one; samples up to the instant; shares of bins */
 static void distributions_of_a_tensor(void **state) {
     const bt_tmp *t = *state;

@@ -1,19 +1,8 @@
 /* timeout: 60
- * The first page: chips, progress, what happened to a run that does not train, its settings, what
- * the model wrote. */
-#include <sqlite3.h>
-
+ * The first page: chips, progress, what happened to a run that does not train. */
 #include "view_test.h"
 
 enum { STEPS = 120 };
-
-static void run_sql(const char *path, const char *sql) {
-    sqlite3 *db = NULL;
-    char *why = NULL;
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
-    sqlite3_close(db);
-}
 
 /* a run of 120 of 200 steps whose newest checkpoint holds 100 */
 static int64_t make(const char *path, const char *sql) {
@@ -494,54 +483,6 @@ static void the_first_step_is_progress(void **state) {
     bt_db_close(db);
 }
 
-static void settings_and_facts_are_listed(void **state) {
-    const bt_tmp *t = *state;
-    bt_db *db = NULL;
-    make(t->db, "SELECT 1");
-    bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
-    a.run = "s";
-    a.parts = BT_VIEW_SETTINGS;
-    OK(bt_view_load(v, &a, err));
-    assert_int_equal(v->settings.n, 7);
-    assert_string_equal(v->settings.row[0].key, "optim.lr");
-    assert_string_equal(v->settings.row[0].value, "0.002");
-    assert_string_equal(v->settings.row[0].from, "preset nano");
-    assert_string_equal(v->settings.row[5].key, "peak_flops");
-    assert_string_equal(v->settings.row[5].from, "fact");
-    assert_non_null(strstr(v->settings.row[5].value, " GFLOP/s")); /* in its unit */
-    bt_view_close(v);
-    bt_db_close(db);
-}
-
-/* the newest text and the one before; what is no text comes as characters that can be shown */
-static void samples_are_shown_newest_first(void **state) {
-    const bt_tmp *t = *state;
-    bt_db *db = NULL;
-    make(t->db, "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
-                "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
-                "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
-                "(1, 3, 99, 'sample', 0, 'two', '{\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
-                "(1, 4, 109, 'sample', 0, 'no JSON', 'x')");
-    bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
-    OK(bt_view_load(v, &a, err));
-    assert_int_equal(v->events.n_texts, 2);
-    assert_int_equal(v->events.text[0].step, 99);
-    assert_int_equal(v->events.text[1].step, 49);
-    assert_string_equal(v->events.text[1].text, "before");
-    assert_string_equal(v->events.text[1].prompt, "p");
-    assert_null(strchr(v->events.text[0].text, 27));
-    assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
-    a.at_step = 60;
-    OK(bt_view_load(v, &a, err));
-    assert_int_equal(v->events.n_texts, 2);
-    assert_int_equal(v->events.text[0].step, 49);
-    bt_view_close(v);
-    bt_db_close(db);
-}
-
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
@@ -566,8 +507,6 @@ int main(void) {
         TEST(virtual_stages_are_told_beside_the_pipeline),
         TEST(zero_is_told_where_parts_are_sharded),
         TEST(the_first_step_is_progress),
-        TEST(settings_and_facts_are_listed),
-        TEST(samples_are_shown_newest_first),
     };
     return cmocka_run_group_tests_name("view_summary", tests, NULL, NULL);
 }

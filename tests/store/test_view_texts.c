@@ -1,0 +1,118 @@
+/* timeout: 60
+ * A run's settings and facts, and what its model wrote at validations. */
+#include "view_test.h"
+
+/* a run of 120 steps */
+static void make(const char *path) {
+    bt_synth s = bt_synth_default("s");
+    s.steps = 120;
+    s.live = true;
+    OK(bt_synth_make(path, &s, err));
+}
+
+static void settings_and_facts_are_listed(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    a.parts = BT_VIEW_SETTINGS;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->settings.n, 7);
+    assert_string_equal(v->settings.row[0].key, "optim.lr");
+    assert_string_equal(v->settings.row[0].value, "0.002");
+    assert_string_equal(v->settings.row[0].from, "preset nano");
+    assert_string_equal(v->settings.row[5].key, "peak_flops");
+    assert_string_equal(v->settings.row[5].from, "fact");
+    assert_non_null(strstr(v->settings.row[5].value, " GFLOP/s")); /* in its unit */
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* the newest text and the one before; what is no text comes as characters that can be shown */
+static void samples_are_shown_newest_first(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db);
+    run_sql(t->db, "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
+                   "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
+                   "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
+                   "(1, 3, 99, 'sample', 0, 'two', '{\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
+                   "(1, 4, 109, 'sample', 0, 'no JSON', 'x')");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 2);
+    assert_int_equal(v->events.text[0].step, 99);
+    assert_int_equal(v->events.text[1].step, 49);
+    assert_string_equal(v->events.text[1].text, "before");
+    assert_string_equal(v->events.text[1].prompt, "p");
+    assert_null(strchr(v->events.text[0].text, 27));
+    assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
+    a.at_step = 60;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 2);
+    assert_int_equal(v->events.text[0].step, 49);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* the newest text of a run that has these two, the older one shown before */
+static const char *shown_after(const bt_tmp *t, const char *before, const char *text) {
+    static bt_view_text newest;
+    bt_db *db = NULL;
+    char *sql = sqlite3_mprintf(
+        "DELETE FROM event WHERE kind = 'sample'; INSERT INTO event(run, t_us, step, kind, level, "
+        "title, body) VALUES (1, 1, 9, 'sample', 0, 'one', json_object('text', %Q)), "
+        "(1, 2, 99, 'sample', 0, 'two', json_object('prompt', 'p', 'text', %Q))",
+        before, text);
+    run_sql(t->db, sql);
+    sqlite3_free(sql);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.at_step = 10;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 1);
+    assert_string_equal(v->events.text[0].text, before);
+    a.at_step = -1;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 2);
+    newest = v->events.text[0];
+    bt_view_close(v);
+    bt_db_close(db);
+    return newest.text;
+}
+
+/* nothing is left of the text that stood there before; lines stay, what is too long is cut */
+static void texts_of_any_length_are_shown(void **state) {
+    const bt_tmp *t = *state;
+    enum { ROOM = sizeof((bt_view_text *)0)->text };
+    char text[2 * ROOM + 8];
+    make(t->db);
+    static const char *const whole[] = {"", "x", "\n", "\n\n", "a\n", "\na", "a\n\nb\n"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        assert_string_equal(shown_after(t, "what stood there", whole[i]), whole[i]);
+    /* one line, many empty ones, lines of 99 letters: all about the room there is */
+    for (int kind = 0; kind < 3; kind++)
+        for (int n = ROOM - 4; n < ROOM + 4; n++) {
+            for (int i = 0; i < n; i++)
+                text[i] = kind == 1 || (kind == 2 && i % 100 == 99) ? '\n' : (char)('a' + i % 7);
+            text[n] = '\0';
+            const char *got = shown_after(t, "what stood there", text);
+            const size_t len = strlen(got);
+            assert_in_range(len, n < ROOM - 2 ? n : ROOM - 4, n < ROOM - 1 ? n : ROOM - 1);
+            assert_memory_equal(got, text, len);
+        }
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        TEST(settings_and_facts_are_listed),
+        TEST(samples_are_shown_newest_first),
+        TEST(texts_of_any_length_are_shown),
+    };
+    return cmocka_run_group_tests_name("view_texts", tests, NULL, NULL);
+}
