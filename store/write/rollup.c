@@ -351,6 +351,7 @@ static int replay(bt_roll *r, int64_t first, int64_t end) {
     }
     sqlite3_reset(s);
     sqlite3_reset(k);
+    if (failed == SQLITE_OK && rank_rc != SQLITE_DONE && rank_rc != SQLITE_ROW) failed = rank_rc;
     return failed != SQLITE_OK ? failed : rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
