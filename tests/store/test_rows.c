@@ -95,6 +95,13 @@ static void the_version_changes_with_a_commit_of_others(void **state) {
     assert_true(first > 0 && bt_db_version(db) == first);
     OK(bt_writer_begin(w, &(bt_run_start){.name = "r", .config_json = "{}"}, &attempt, err));
     assert_true(bt_db_version(db) != first && bt_db_version(db) > 0);
+    bt_db_close(db);
+    /* where it cannot be asked */
+    OK(bt_db_open(&db, t->db, err));
+    bt_db_limit_memory(1);
+    assert_int_equal(bt_db_version(db), -1);
+    bt_db_limit_memory(0);
+    assert_true(bt_db_version(db) > 0);
     bt_writer_close(w);
     bt_db_close(db);
 }

@@ -59,6 +59,45 @@ static void reserved_bytes_are_zero(void **state) {
     ckpt_manifest_release(&m);
 }
 
+/* two tensors of one file are damaged: the first is named, with its bytes */
+static void the_first_damage_is_named(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], file[PATH_MAX + 64], says[120];
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    ckpt_manifest m = {0};
+    ckpt_section *sections = NULL;
+    fill_meta(&meta, 1, 0);
+    check_ok(save_world(s, &meta, 1, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    strcpy(path, saved.path);
+    check_ok(ckpt_manifest_read(path, &m, &err), &err);
+    assert_true(m.n_files == 1 && m.files[0].n_sections == 4);
+    check_ok(ckpt_file_open(path, &m.files[0], m.generation, 1, NULL, &sections, &err), &err);
+    snprintf(file, sizeof file, "%s/%s", path, m.files[0].name);
+    for (int k = 3; k >= 0; k--) { /* from the last to the first */
+        FILE *f = fopen(file, "r+b");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, (long)sections[k].data_offset + 5, SEEK_SET), 0);
+        const int was = fgetc(f);
+        assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+        fputc(was ^ 1, f);
+        fclose(f);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_file_verify(path, &m.files[0], m.generation, 1, &err), BT_FORMAT);
+        const section_head *h = &sections[k].head;
+        snprintf(says, sizeof says, "': bytes %llu..%llu ('%s' %s) have hash ",
+                 (unsigned long long)sections[k].data_offset,
+                 (unsigned long long)(sections[k].data_offset + h->count * h->elem_bytes - 1),
+                 h->tensor, h->state);
+        if (!strstr(err.msg, says) || !strstr(err.msg, "(bits changed)"))
+            fail_msg("'%s' does not say '%s'", err.msg, says);
+    }
+    free(sections);
+    ckpt_manifest_release(&m);
+}
+
 static void a_folder_may_have_any_name(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -86,6 +125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_share_of_a_processor_is_kept),
         TEST(reserved_bytes_are_zero),
+        TEST(the_first_damage_is_named),
         TEST(a_folder_may_have_any_name),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -182,6 +182,59 @@ static void the_link_is_measured_seldom(void **state) {
     assert_false(bt_codec_dial_asks(&d, 0, 0, &held_up)); /* nothing is above */
 }
 
+/* What compute hides is learned upwards from any window, and downwards only where the link was asked for and
+ * needs longer than what was hidden, while steps were held up. */
+static void room_shrinks_only_where_the_link_needs_it(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    static const struct {
+        double busy, exposed, link, had, want;
+    } rows[] = {{0.4, 0.2, 0.35, 0.5, 0.2},  /* 0.35 s of link, 0.2 hidden: that is all there is */
+                {0.4, 0.2, 0.35, 0.1, 0.2},  /* more than was known */
+                {0.4, 0.2, 0, 0.5, 0.5},     /* not asked for: it may be a delay */
+                {0.4, 0.2, 0, 0.1, 0.2},     /* but what was hidden can be hidden */
+                {0.5, 0.2, 0.3, 0.5, 0.5},   /* the link needs no longer than was hidden: a delay */
+                {0.5, 0.2, 0.305, 0.5, 0.5}, /* by less than a hundredth of the compute */
+                {0.5, 0.2, 0.32, 0.5, 0.3},  /* by more */
+                {0.3, 0.005, 0.4, 0.5, 0.5}, /* hardly anything was exposed: nothing was held up */
+                {0.3, 0.02, 0.4, 0.5, 0.28}}; /* two hundredths */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double share;
+        bt_codec_dial d = {.room_s = rows[i].had};
+        const bt_dial_window w = {.steps = 8,
+                                  .step_s = 1 + rows[i].exposed,
+                                  .busy_s = rows[i].busy,
+                                  .exposed_s = rows[i].exposed,
+                                  .link_s = rows[i].link,
+                                  .bytes = 1e6};
+        (void)bt_codec_dial_turn(&d, &l, 0, 3, &w, &share);
+        if (!(fabs(d.room_s - rows[i].want) < 1e-12))
+            fail_msg("row %zu: room %g, not %g", i, d.room_s, rows[i].want);
+    }
+}
+
+/* a rung that is exactly at a limit meets it, by times and by a budget; what is more does not */
+static void a_limit_is_met_by_what_equals_it(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    double share;
+    assert_true(bt_codec_bits(l.at[1]) == 16);
+    for (int more = 0; more < 2; more++) {
+        /* bf16 takes 1 s of the wire, beside 19 s of compute: a twentieth of the step */
+        bt_codec_dial d = {0};
+        const double wire = more ? 2.01 : 2;
+        bt_dial_window w = {.steps = 1, .step_s = 19 + wire, .busy_s = wire, .exposed_s = wire};
+        assert_int_equal(bt_codec_dial_turn(&d, &l, 0, 3, &w, &share), 1 + more);
+        d = (bt_codec_dial){.budget = 1e6};
+        w = (bt_dial_window){.steps = 1, .step_s = 1, .bytes = more ? 2.1e6 : 2e6};
+        assert_int_equal(bt_codec_dial_turn(&d, &l, 0, 3, &w, &share), 1 + more);
+        assert_true(isnan(share));
+        /* what is within the budget stays */
+        w.bytes = more ? 1.1e6 : 1e6;
+        assert_int_equal(bt_codec_dial_turn(&d, &l, 0, 3, &w, &share), more);
+    }
+}
+
 static void a_link_that_cannot_be_told_decides_nothing(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
@@ -244,6 +297,8 @@ int main(void) {
         cmocka_unit_test(delays_of_a_busy_machine_are_not_the_network),
         cmocka_unit_test(a_busy_machine_gets_fp32_again),
         cmocka_unit_test(the_link_is_measured_seldom),
+        cmocka_unit_test(room_shrinks_only_where_the_link_needs_it),
+        cmocka_unit_test(a_limit_is_met_by_what_equals_it),
         cmocka_unit_test(a_link_that_cannot_be_told_decides_nothing),
         cmocka_unit_test(a_budget_is_kept),
         cmocka_unit_test(budgets_are_words_or_rates),

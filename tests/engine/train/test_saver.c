@@ -1,7 +1,10 @@
-/* test_saver.c - checkpoints as the record tells them, with the run's tokenizer; the newest is read again when it has lain for a while, seldom; a
- * run goes on from its state in memory, not with other data. */
+/* test_saver.c - checkpoints as the record tells them, with the run's tokenizer, those that fail and those that are
+ * passed over too; the newest is read again when it has lain for a while, seldom; a run goes on from its state in
+ * memory, not with other data. */
+#include <dirent.h>
 #include <limits.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
@@ -41,6 +44,29 @@ static double number_in(const char *body, const char *key) {
     return at ? strtod(at + strlen(key), NULL) : NAN;
 }
 
+/* text behind a format's words, NULL: the words are not there */
+static const char *behind(const char *text, const char *words) {
+    const char *at = strstr(text, words);
+    return at ? at + strlen(words) : NULL;
+}
+
+/* every checkpoint says how long training stood still, where that is less than what the save took */
+static void stalls_are_told(const fake_sink *f, size_t n) {
+    size_t told = 0;
+    for (size_t i = 0; i < f->n_events; i++) {
+        if (strcmp(f->events[i].kind, "checkpoint") != 0) continue;
+        const double stall_ms = number_in(f->events[i].body, "\"took_ms\":"),
+                     took_ms = number_in(f->events[i].body, "\"written_ms\":");
+        const char *stood = behind(f->events[i].title, "training stood still for ");
+        assert_true(stall_ms > 0 && took_ms > 0);
+        assert_int_equal(stood != NULL, took_ms > 1.5 * stall_ms);
+        if (stood) assert_true(fabs(strtod(stood, NULL) - stall_ms) < 0.06);
+        told++;
+    }
+    assert_int_equal(told, n);
+    assert_int_equal(fake_events_of(f, "checkpoint_failed"), 0);
+}
+
 /* the time of a checkpoint is the same in its row and in its event, also in a folder of one letter */
 static void the_record_has_the_time_of_the_event(void **state) {
     bt_run_cfg cfg;
@@ -60,6 +86,109 @@ static void the_record_has_the_time_of_the_event(void **state) {
     const double took_us = 1e3 * number_in(first.events[last].body, "\"took_ms\":");
     assert_true(first.last_checkpoint.took_us > 0);
     assert_true(fabs(took_us - (double)first.last_checkpoint.took_us) <= 1);
+    stalls_are_told(&first, 2);
+    TINY(&cfg, "--out", out_path, "--ckpt-every", "2", "--set", "ckpt.memory=off");
+    tiny_run(&cfg, &first, NULL, "");
+    stalls_are_told(&first, 5);
+}
+
+/* ---- saves that fail, checkpoints that are passed over ---------------------------------------- */
+
+/* at the third step the folder becomes a file */
+static void spoil_folder(void *arg, const bt_step_record *r) {
+    char command[300];
+    if (r->step != 2) return;
+    snprintf(command, sizeof command, "rm -rf '%s' && echo >'%s'", (const char *)arg,
+             (const char *)arg);
+    assert_int_equal(system(command), 0);
+}
+
+/* a save that fails costs the checkpoint and not the run; the event says after which step and why */
+static void a_failed_save_is_told(void **state) {
+    bt_run_cfg cfg;
+    char spoilt[160];
+    (void)state;
+    for (int beside = 0; beside < 2; beside++) {
+        snprintf(spoilt, sizeof spoilt, "%s/spoilt%d", dir, beside);
+        TINY(&cfg, "--out", spoilt, "--ckpt-every", "4", "--set", "ckpt.memory=off", "--set",
+             beside ? "ckpt.async=true" : "ckpt.async=false");
+        first.on_step = spoil_folder;
+        first.arg = spoilt;
+        const int64_t began_ns = bt_now_ns();
+        const bt_train_result r = tiny_run(&cfg, &first, NULL, "");
+        const double most_ms = (double)(bt_now_ns() - began_ns) / 1e6;
+        first.on_step = NULL;
+        assert_int_equal(first.n_steps, STEPS);
+        assert_int_equal(first.n_checkpoints, 0);
+        assert_int_equal(fake_events_of(&first, "checkpoint_failed"), 2);
+        for (size_t i = 0, step = 4; i < first.n_events; i++) {
+            if (strcmp(first.events[i].kind, "checkpoint_failed") != 0) continue;
+            const double took_ms = number_in(first.events[i].body, "\"took_ms\":");
+            char says[80];
+            snprintf(says, sizeof says,
+                     "checkpoint after step %zu failed, training goes on: ", step);
+            const char *why = behind(first.events[i].title, says);
+            assert_non_null(why);
+            assert_non_null(strstr(why, spoilt));
+            assert_int_equal(first.events[i].step, step - 1);
+            assert_true(took_ms > 0 && took_ms < most_ms);
+            step += 4;
+        }
+        assert_non_null(strstr(r.trouble, spoilt)); /* the newest one failed */
+    }
+}
+
+/* the end of the newest checkpoint's data is cut off */
+static void cut_newest(const char *out, const char *checkpoint) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", out, checkpoint);
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        struct stat st;
+        snprintf(path, sizeof path, "%s/%s/%s", out, checkpoint, e->d_name);
+        if (strncmp(e->d_name, "data-", 5) != 0) continue;
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(truncate(path, st.st_size - 1), 0);
+    }
+    closedir(d);
+}
+
+static void a_checkpoint_that_was_passed_over_is_a_warning(void **state) {
+    bt_run_cfg cfg;
+    char out[160];
+    (void)state;
+    snprintf(out, sizeof out, "%s/over", dir);
+    TINY(&cfg, "--out", out, "--ckpt-every", "3", "--set", "ckpt.memory=off");
+    tiny_run(&cfg, &first, NULL, "");
+    assert_int_equal(first.last_checkpoint.step, 9);
+    cut_newest(out, "step-000000000009");
+    tiny_run(&cfg, &second, NULL, out);
+    assert_int_equal(second.n_steps, STEPS - 6);
+    assert_int_equal(fake_events_of(&second, "warning"), 1);
+    for (size_t i = 0; i < second.n_events; i++) {
+        if (strcmp(second.events[i].kind, "warning") != 0) continue;
+        assert_non_null(strstr(second.events[i].title, "step-000000000009 passed over"));
+        assert_int_equal(second.events[i].step, -1); /* before the first one */
+    }
+}
+
+/* weights of a checkpoint of the same shapes without a word, of another's what fits, and what does not is told */
+static void a_start_from_other_weights_tells_what_differs(void **state) {
+    bt_run_cfg cfg;
+    char out[160];
+    (void)state;
+    snprintf(out, sizeof out, "%s/deep", dir);
+    TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--set", "ckpt.final=true", "--set",
+         "ckpt.memory=off");
+    tiny_run(&cfg, &first, NULL, "");
+    for (int layers = 2; layers > 0; layers--) {
+        TINY(&cfg, "--set", "model.vocab=256", "--init-from", out, "--steps", "2", "--set",
+             layers == 2 ? "model.layers=2" : "model.layers=1");
+        tiny_run(&cfg, &second, NULL, "");
+        assert_int_equal(second.n_steps, 2);
+        assert_int_equal(fake_events_of(&second, "warning") > 0, layers == 1);
+    }
 }
 
 static char words_path[128];
@@ -256,6 +385,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_has_the_time_of_the_event),
         cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
+        cmocka_unit_test(a_failed_save_is_told),
+        cmocka_unit_test(a_checkpoint_that_was_passed_over_is_a_warning),
+        cmocka_unit_test(a_start_from_other_weights_tells_what_differs),
         cmocka_unit_test(the_newest_is_read_again_when_it_has_lain),
         cmocka_unit_test(a_run_goes_on_from_its_state_in_memory),
         cmocka_unit_test(a_state_in_memory_of_another_run_is_refused),

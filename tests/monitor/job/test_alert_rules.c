@@ -116,6 +116,11 @@ static void disk_and_happenings(void **state) {
     bt_alert_disk(&r, 1 * gib, 100 * gib);
     assert_non_null(strstr(bt_text_str(&heard), "\ndisk < 2 GiB: 1.00 GiB (1.0 %)"));
     bt_text_clear(&heard);
+    r = rules_of("disk < 10 %\ndisk < 2 GiB");
+    bt_alert_disk(&r, 0, 0);              /* of a disk that tells no size nothing is known */
+    bt_alert_disk(&r, 2 * gib, 20 * gib); /* exactly at both limits */
+    assert_string_equal(bt_text_str(&heard), "");
+    r = rules_of("rank lost");
     bt_alert_happened(&r, BT_ALERT_STALLED, "no step for 40 s");
     bt_alert_happened(&r, BT_ALERT_RANK_LOST, "rank 1 was ended by signal 9 (Killed)");
     assert_string_equal(bt_text_str(&heard), "rank lost: rank 1 was ended by signal 9 (Killed)\n");

@@ -1,0 +1,188 @@
+/* mpi: 2
+ * Checkpoints on hosts whose folders are not shared: rank 0's list counts, all ranks take the newest one that each of
+ * them has whole and that is the same on all, and say alike why others were passed over. The folder's relative name
+ * is the same on both ranks, which work in folders of their own. */
+#include <sys/stat.h>
+
+#include "tests/engine/ckpt/ckpt_world.h"
+
+static char base[64];
+static bt_comm *alone;
+
+static int me(void) { return bt_comm_rank(bt_comm_world()); }
+
+static void meet(void) {
+    bt_err err = BT_ERR_INIT;
+    check_ok(bt_barrier(bt_comm_world(), &err), &err);
+}
+
+static void shell(const char *command) {
+    if (system(command) != 0) fail_msg("%s", command);
+}
+
+static void empty(void) {
+    meet();
+    shell("rm -rf out && mkdir out");
+    meet();
+}
+
+/* a checkpoint that this rank writes by itself */
+static void save(int64_t step) {
+    static float x[100];
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    bt_ckpt_slice slice = {"w", "weight", 100, 0, 100, x, 0, 0, BT_CKPT_F32, false};
+    for (int i = 0; i < 100; i++) x[i] = (float)(step + me() + i);
+    fill_meta(&meta, step, 0);
+    const bt_ckpt_job job = {.dir = "out", .meta = &meta, .slices = &slice, .n = 1, .keep = 9};
+    check_ok(bt_ckpt_save(alone, &job, NULL, &err), &err);
+    bt_ckpt_meta_release(&meta);
+}
+
+/* rank 1's folder gets what rank 0's has */
+static void copy_to_other(void) {
+    meet();
+    if (me() == 1) shell("rm -rf out && cp -r ../0/out out");
+    meet();
+}
+
+/* found by both ranks alike: the code, the path, why others were passed over, on rank 0 */
+static bt_code find_both(char *path, bt_text *why, bt_err *err) {
+    bt_ckpt_meta meta;
+    bt_err ignored = BT_ERR_INIT;
+    char seen[PATH_MAX] = "";
+    *err = (bt_err)BT_ERR_INIT;
+    path[0] = '\0';
+    bt_text_init(why);
+    bt_code code = bt_ckpt_find(bt_comm_world(), "out", path, PATH_MAX, &meta, why, err);
+    if (code == BT_OK) bt_ckpt_meta_release(&meta);
+    snprintf(seen, sizeof seen, "%d %.1000s %.200s", (int)code, path, err->msg);
+    check_ok(bt_broadcast(bt_comm_world(), seen, sizeof seen, 0, &ignored), &ignored);
+    char mine[PATH_MAX];
+    snprintf(mine, sizeof mine, "%d %.1000s %.200s", (int)code, path, err->msg);
+    assert_string_equal(mine, seen);
+    return code;
+}
+
+static void expect(const char *want, const char *reason) {
+    char path[PATH_MAX];
+    bt_text why;
+    bt_err err;
+    check_ok(find_both(path, &why, &err), &err);
+    assert_string_equal(path, want);
+    if (reason && !strstr(bt_text_str(&why), reason))
+        fail_msg("rank %d: '%s' does not say '%s'", me(), bt_text_str(&why), reason);
+    if (!reason) assert_string_equal(bt_text_str(&why), "");
+    bt_text_release(&why);
+}
+
+static void refuse(bt_code want, const char *says) {
+    char path[PATH_MAX];
+    bt_text why;
+    bt_err err;
+    assert_int_equal(find_both(path, &why, &err), want);
+    if (!strstr(err.msg, says)) fail_msg("rank %d: '%s' does not say '%s'", me(), err.msg, says);
+    bt_text_release(&why);
+}
+
+static void the_same_on_both_is_taken(void **state) {
+    (void)state;
+    empty();
+    if (me() == 0) save(10);
+    copy_to_other();
+    expect("out/step-000000000010", NULL);
+}
+
+/* of the same step and name, but of another save */
+static void another_one_of_the_same_name_is_not(void **state) {
+    (void)state;
+    empty();
+    if (me() == 0) save(10);
+    copy_to_other();
+    save(20);
+    expect("out/step-000000000010",
+           "step-000000000020 passed over (rank 1): 'out/step-000000000020' is another checkpoint "
+           "on this host than on rank 0's");
+    empty();
+    save(20);
+    refuse(BT_FORMAT, "is another checkpoint on this host than on rank 0's");
+}
+
+static void one_that_a_rank_lacks_is_passed_over(void **state) {
+    (void)state;
+    empty();
+    if (me() == 0) save(10);
+    copy_to_other();
+    if (me() == 0) save(20);
+    meet();
+    expect("out/step-000000000010", "step-000000000020 passed over (rank 1): ");
+    /* that only another rank has: rank 0's list counts */
+    if (me() == 0) shell("rm -rf out/step-000000000020");
+    if (me() == 1) save(30);
+    meet();
+    expect("out/step-000000000010", NULL);
+    if (me() == 0) shell("rm -rf out/step-*");
+    meet();
+    refuse(BT_NOTFOUND, "no checkpoint in 'out'");
+}
+
+/* damaged on the host of the rank that hashes the file: its only one is rank 0's part */
+static void one_that_is_damaged_on_a_rank_is_passed_over(void **state) {
+    (void)state;
+    empty();
+    if (me() == 0) save(10);
+    copy_to_other();
+    if (me() == 0) {
+        save(20);
+        shell("printf x | dd of=$(ls out/step-000000000020/data-*) bs=1 seek=400 conv=notrunc "
+              "status=none");
+    }
+    meet();
+    if (me() == 1) shell("rm -rf out && cp -r ../0/out out");
+    meet();
+    expect("out/step-000000000010", "step-000000000020 passed over (rank 0): ");
+}
+
+/* the other rank has no folder at all */
+static void a_rank_without_the_folder_says_so(void **state) {
+    (void)state;
+    empty();
+    if (me() == 0) save(10);
+    if (me() == 1) shell("rm -rf out");
+    meet();
+    refuse(BT_FORMAT, "no checkpoint in 'out' can be used");
+    if (me() == 0) shell("rm -rf out");
+    if (me() == 1) save(10);
+    meet();
+    refuse(BT_NOTFOUND, "cannot open checkpoint folder 'out'");
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    char own[80];
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    strcpy(base, "/tmp/bt-ckpt-hosts-XXXXXX");
+    if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
+    if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
+    snprintf(own, sizeof own, "%s/%d", base, me());
+    if (mkdir(own, 0700) != 0 || chdir(own) != 0 ||
+        bt_comm_split(&alone, bt_comm_world(), me(), 0, &err) != BT_OK)
+        bt_comm_abort(1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_on_both_is_taken),
+        cmocka_unit_test(another_one_of_the_same_name_is_not),
+        cmocka_unit_test(one_that_a_rank_lacks_is_passed_over),
+        cmocka_unit_test(one_that_is_damaged_on_a_rank_is_passed_over),
+        cmocka_unit_test(a_rank_without_the_folder_says_so),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    if (rc) bt_comm_abort(1); /* the other may wait for this one */
+    meet();
+    if (me() == 0) {
+        snprintf(own, sizeof own, "rm -rf '%s'", base);
+        rc = system(own);
+    }
+    bt_comm_free(alone);
+    bt_comm_finalize();
+    return rc;
+}
