@@ -4,7 +4,8 @@
 A mutant is compiled alone, with its file's own command and without debugging information. One whose object equals that of the
 unchanged file, or that of an earlier mutant, does the same by proof and is passed over. The object is then linked before the
 libraries into each test program in turn, so neither the tree nor the build folder is touched, and the first test that fails
-ends the matter. Unit tests look for leaks, too, as in a build of the preset asan.
+ends the matter. In unit tests the file is checked as in a build of the preset asan: accesses beyond what was allocated,
+undefined behaviour and leaks are faults that are noticed.
 
 A file's tests are those of its row in tests.txt; reach.py counts once which of them run which lines, and a mutant is asked of
 those that run its line, in the order of the columns, those named like the file first, then the quickest. A budget of seconds
@@ -34,7 +35,7 @@ COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|/\*.*?\*/|//
 TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 SAYS = re.compile(r"\b(bt_fail|bt_fail_errno|bt_sql_fail|bt_log|bt_run_note|tell|note|say)\s*\(")
 SKIPPED = 77
-LEAKS = ["-fsanitize=leak"]
+CHECKED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-w"]
 # a loop that steps by one from 0 ends where it ended; two factors of a size, or two texts that are compared, change places
 SAME = ((re.compile(r"(for \(\w+ (\w+) = 0; \2) (?:<|!=) (\w[^;&|]*; \2\+\+\))"), r"\1 < \3"),
         (re.compile(r"(calloc)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)"), lambda m: f"calloc({sorted((m[2], m[3]))})"),
@@ -177,23 +178,9 @@ class Judge:
                 self.baseline_file.write_text(json.dumps(self.baseline))
         return known["seconds"]
 
-    def sees_leaks(self, test):
-        """Whether the test passes under LeakSanitizer, which then judges as well. One of ranks or of a script is not asked."""
-        program = self.build.program(test)
-        if not program.name.startswith("t.") or "mpirun" in self.build.tests[test]["command"][0]:
-            return False
-        known = self.baseline[test]
-        if "leaks" not in known:
-            folder = self.folder()
-            looking = folder / program.name
-            words = list(self.build.link(program.name))
-            words[words.index("-o") + 1] = str(looking)
-            linked = subprocess.run(words + LEAKS, cwd=self.build.folder, capture_output=True)
-            known["leaks"] = linked.returncode == 0 and self.run(test, looking, folder, 20 + 5 * known["seconds"]) == 0
-            shutil.rmtree(folder)
-            with self.lock:
-                self.baseline_file.write_text(json.dumps(self.baseline))
-        return known["leaks"]
+    def is_unit(self, test):
+        """A test program of its own, without ranks: one that may be checked."""
+        return self.build.program(test).name.startswith("t.") and "mpirun" not in self.build.tests[test]["command"][0]
 
     def order(self, file, tiers, object_file):
         """The tests of a file, in the order in which they are run."""
@@ -213,8 +200,8 @@ class Judge:
             ordered += [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
         return ordered
 
-    def linked(self, test, own_object, folder, more=()):
-        """The program of a test with folder/mutant.o in the place of an object, made once in this folder; None: it does not link."""
+    def linked(self, test, own_object, folder, more=(), name="mutant.o"):
+        """The program of a test with folder/name in the place of an object, made once in this folder; None: it does not link."""
         program = self.build.program(test)
         mutated = folder / program.name
         if mutated.exists():
@@ -223,9 +210,9 @@ class Judge:
         at = words.index("-o")
         words[at + 1] = str(mutated)
         if own_object in words:
-            words[words.index(own_object)] = str(folder / "mutant.o")
+            words[words.index(own_object)] = str(folder / name)
         else:
-            words.insert(at + 2, str(folder / "mutant.o"))
+            words.insert(at + 2, str(folder / name))
         words += more
         return mutated if subprocess.run(words, cwd=self.build.folder, capture_output=True).returncode == 0 else None
 
@@ -305,8 +292,8 @@ def main():
         files += sample_files(path, o.f, o.s) if (ROOT / path).is_dir() else [path]
     totals = {}
 
-    def compile_to(file, text, folder, more=()):
-        source, result = folder / Path(file).name, folder / "mutant.o"
+    def compile_to(file, text, folder, more=(), name="mutant.o"):
+        source, result = folder / Path(file).name, folder / name
         source.write_text(text)
         words = list(build.compile[str(ROOT / file)])
         words[words.index("-o") + 1], words[-1] = str(result), str(source)
@@ -314,7 +301,20 @@ def main():
                               stderr=subprocess.DEVNULL)
         return result.read_bytes() if made.returncode == 0 else None
 
-    def judge_mutant(file, tests, folder):
+    passing = {}
+
+    def passes_checked(file, test, own_object):
+        """Whether a unit test passes with the unchanged file checked: then it is asked of a mutant in the same way."""
+        if (file, test) not in passing:
+            folder = judge.folder()
+            program = None
+            if judge.is_unit(test) and compile_to(file, (ROOT / file).read_text(), folder, CHECKED, "checked.o"):
+                program = judge.linked(test, own_object, folder, CHECKED, "checked.o")
+            passing[file, test] = bool(program) and judge.run(test, program, folder, 20 + 10 * judge.seconds(test)) == 0
+            shutil.rmtree(folder)
+        return passing[file, test]
+
+    def judge_mutant(file, text, tests, folder):
         """(the test that killed it, how many tests were left out); (None, ...) for a survivor."""
         command = build.compile[str(ROOT / file)]
         own_object = command[command.index("-o") + 1]
@@ -326,10 +326,13 @@ def main():
             if asked and spent + seconds > o.b:
                 return None, len(tests) - asked
             spent, asked = spent + seconds, asked + 1
-            mutated = judge.linked(test, own_object, folder, LEAKS if judge.sees_leaks(test) else ())
+            checked = passes_checked(file, test, own_object)
+            if checked and not (folder / "checked.o").exists():
+                checked = compile_to(file, text, folder, CHECKED, "checked.o") is not None
+            mutated = judge.linked(test, own_object, folder, *((CHECKED, "checked.o") if checked else ()))
             if not mutated:
                 return "does not link", 0
-            status = judge.run(test, mutated, folder, 20 + 5 * seconds)
+            status = judge.run(test, mutated, folder, 20 + (10 if checked else 5) * seconds)
             if status not in (0, SKIPPED):
                 return f"{test}{' (time)' if status is None else ''}", 0
         return None, 0
@@ -374,7 +377,7 @@ def main():
 
         folder = judge.folder()
         objects = {compile_to(file, plain, folder)}
-        if judge_mutant(file, tests[:1], folder)[0]:
+        if judge_mutant(file, plain, tests[:1], folder)[0]:
             sys.exit(f"{file}: {tests[0]} fails with the unchanged file linked as mutants are: nothing can be judged")
         shutil.rmtree(folder)
         same = broken = 0
@@ -391,12 +394,12 @@ def main():
                 shutil.rmtree(folder)
                 continue
             objects.add(made)
-            drawn.append((number, squeeze(old), squeeze(new), folder))
+            drawn.append((number, squeeze(old), squeeze(new), text, folder))
         killed = known = survived = 0
         begin = time.monotonic()
         with ThreadPoolExecutor(o.j) as pool:
-            judged = pool.map(lambda d: judge_mutant(file, tests_of(d[0]), d[3]), drawn)
-            for (number, old, new, folder), (by, left_out) in zip(drawn, judged):
+            judged = pool.map(lambda d: judge_mutant(file, d[3], tests_of(d[0]), d[4]), drawn)
+            for (number, old, new, _, folder), (by, left_out) in zip(drawn, judged):
                 shutil.rmtree(folder)
                 if by:
                     killed += 1
