@@ -60,8 +60,20 @@ static void hosts(void **state) {
             fail_msg("Host '%s'", rows[i].host);
     assert_false(bt_req_host_ok(NULL, "127.0.0.1", "", 1));
     assert_true(bt_req_host_ok("10.0.0.5:1", "10.0.0.5", "", 1));
+    /* an IPv6 address is bound without brackets, and named with them */
+    static const struct {
+        const char *host;
+        bool ok;
+    } v6[] = {{"[fd00::5]:1", true},  {"[FD00::5]", true},    {"[fd00::7]:1", true},
+              {"[fd00::5", false},    {"fd00::5", false},     {"[fd00::6]:1", false},
+              {"[fd00::5]x", false},  {"[fd00::5]:2", false}, {"[box]:1", false},
+              {"[localhost]", false}, {"[]:1", false},        {"[[::1]]", false}};
+    for (size_t i = 0; i < sizeof v6 / sizeof v6[0]; i++)
+        if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7", 1) != v6[i].ok)
+            fail_msg("Host '%s'", v6[i].host);
     /* a wildcard is an address to bind, not a name */
     assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));
+    assert_false(bt_req_host_ok("[::]:1", "::", "", 1));
     /* a Unix socket behind some forwarded port */
     assert_true(bt_req_host_ok("localhost:9999", "127.0.0.1", "", 0));
     assert_false(bt_req_host_ok("evil.example:9999", "127.0.0.1", "", 0));

@@ -50,17 +50,25 @@ bool bt_req_num(const bt_req *r, const char *key, double *out) {
     return true;
 }
 
+/* h (n bytes) names the host of `name` (k bytes): in a request an IPv6 address stands in brackets, where it
+ * is listened at without */
+static bool same_host(const char *h, size_t n, const char *name, size_t k) {
+    if (k > 0 && k == n && strncasecmp(name, h, n) == 0) return true;
+    return memchr(name, ':', k) && name[0] != '[' && n == k + 2 && h[0] == '[' && h[n - 1] == ']' &&
+           strncasecmp(name, h + 1, k) == 0;
+}
+
 /* "name", "name:port", "[v6]:port" -> is name (n bytes of h) in the list? */
 static bool host_listed(const char *h, size_t n, const char *bound, const char *extra) {
     static const char *const always[] = {"localhost", "127.0.0.1", "[::1]"};
     for (int i = 0; i < 3; i++) {
-        if (strlen(always[i]) == n && strncasecmp(always[i], h, n) == 0) return true;
+        if (same_host(h, n, always[i], strlen(always[i]))) return true;
     }
     bool any = strcmp(bound, "0.0.0.0") == 0 || strcmp(bound, "::") == 0;
-    if (!any && strlen(bound) == n && strncasecmp(bound, h, n) == 0) return true;
+    if (!any && same_host(h, n, bound, strlen(bound))) return true;
     while (*extra) {
         size_t k = strcspn(extra, ",");
-        if (k == n && k > 0 && strncasecmp(extra, h, n) == 0) return true;
+        if (same_host(h, n, extra, k)) return true;
         extra += k + (extra[k] == ',');
     }
     return false;
