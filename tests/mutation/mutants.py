@@ -8,8 +8,9 @@ ends the matter. In unit tests the file is checked as in a build of the preset a
 undefined behaviour and leaks are faults that are noticed.
 
 A file's tests are those of its row in tests.txt; reach.py counts once which of them run which lines, and a mutant is asked of
-those that run its line, in the order of the columns, those named like the file first, then the quickest. A budget of seconds
-limits that: a survivor says how many slower tests were left out, and whether no test runs its line at all.
+those that run its line, in the order of the columns, those named like the file first, then the quickest. A test is timed and
+counted when the first mutant comes to it. A budget of seconds limits what is asked: a survivor says how many tests were left
+out, and whether no test runs its line at all. One that is known to be equivalent is not asked.
 """
 import argparse
 import json
@@ -182,23 +183,20 @@ class Judge:
         """A test program of its own, without ranks: one that may be checked."""
         return self.build.program(test).name.startswith("t.") and "mpirun" not in self.build.tests[test]["command"][0]
 
-    def order(self, file, tiers, object_file):
-        """The tests of a file, in the order in which they are run."""
+    def order(self, file, tier, before, object_file):
+        """The tests of a column but those of columns `before`, in the order in which they are run."""
         words = set(re.split(r"[_.]", Path(file).stem))
-        ordered = []
-        for tier in tiers:
-            names = [t for t in self.build.tests if re.search(tier, t) and t not in ordered]
-            targets = sorted({self.build.program(t).name for t in names})
-            if targets:
-                made = subprocess.run(["cmake", "--build", self.build.folder, "--target", *targets], capture_output=True, text=True)
-                if made.returncode:
-                    sys.exit(made.stdout[-2000:])
-            own = self.build.defined(object_file)
-            names = [t for t in names if self.build.defined(str(self.build.program(t))) & own]
-            timed = [(t, self.seconds(t)) for t in names]
-            near = lambda t: -len(words & set(re.split(r"[_.]", t)))
-            ordered += [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
-        return ordered
+        names = [t for t in self.build.tests if re.search(tier, t) and t not in before]
+        targets = sorted({self.build.program(t).name for t in names})
+        if targets:
+            made = subprocess.run(["cmake", "--build", self.build.folder, "--target", *targets], capture_output=True, text=True)
+            if made.returncode:
+                sys.exit(made.stdout[-2000:])
+        own = self.build.defined(object_file)
+        names = [t for t in names if self.build.defined(str(self.build.program(t))) & own]
+        timed = [(t, self.seconds(t)) for t in names]
+        near = lambda t: -len(words & set(re.split(r"[_.]", t)))
+        return [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
 
     def linked(self, test, own_object, folder, more=(), name="mutant.o"):
         """The program of a test with folder/name in the place of an object, made once in this folder; None: it does not link."""
@@ -215,6 +213,25 @@ class Judge:
             words.insert(at + 2, str(folder / name))
         words += more
         return mutated if subprocess.run(words, cwd=self.build.folder, capture_output=True).returncode == 0 else None
+
+
+class Suite:
+    """The tests of a file, prepared when they are needed."""
+
+    def __init__(self, tiers, order, runs):
+        self.tiers, self.order, self.runs = list(tiers), order, runs   # runs(test, line): does it run this line?
+        self.ready, self.lock = [], threading.Lock()
+
+    def tests(self):
+        at = 0
+        while True:
+            with self.lock:
+                while at >= len(self.ready) and self.tiers:
+                    self.ready += self.order(self.tiers.pop(0), self.ready)
+                if at >= len(self.ready):
+                    return
+            yield self.ready[at]
+            at += 1
 
 
 def candidates(file, seed):
@@ -315,44 +332,44 @@ def main():
         return passing[file, test]
 
     def judge_mutant(file, text, tests, folder):
-        """(the test that killed it, how many tests were left out); (None, ...) for a survivor."""
+        """(the test that killed it, how many tests were left out, how many were asked); (None, ...) for a survivor."""
         command = build.compile[str(ROOT / file)]
         own_object = command[command.index("-o") + 1]
-        spent = asked = 0
+        spent = asked = left_out = 0
         for test in tests:
             seconds = judge.seconds(test)
-            if seconds is None:
-                continue
             if asked and spent + seconds > o.b:
-                return None, len(tests) - asked
+                left_out += 1
+                continue
             spent, asked = spent + seconds, asked + 1
             checked = passes_checked(file, test, own_object)
             if checked and not (folder / "checked.o").exists():
                 checked = compile_to(file, text, folder, CHECKED, "checked.o") is not None
             mutated = judge.linked(test, own_object, folder, *((CHECKED, "checked.o") if checked else ()))
             if not mutated:
-                return "does not link", 0
+                return "does not link", 0, asked
             status = judge.run(test, mutated, folder, 20 + (10 if checked else 5) * seconds)
             if status not in (0, SKIPPED):
-                return f"{test}{' (time)' if status is None else ''}", 0
-        return None, 0
+                return f"{test}{' (time)' if status is None else ''}", 0, asked
+        return None, left_out, asked
 
-    def count(file, text, tests, own_object):
-        """Runs the tests that were not counted yet with the file alone instrumented."""
-        folder = judge.folder()
-        compiled = compile_to(file, text, folder, ["--coverage"])
-        for test in tests:
+    counting = threading.Lock()
+
+    def count(file, text, test, own_object):
+        """Runs a test that was not counted yet with the file alone instrumented."""
+        with counting:
             stamp = build.program(test).stat().st_mtime
-            if compiled is None or reach.knows(file, text, test, stamp):
-                continue
+            if reach.knows(file, text, test, stamp):
+                return
+            folder = judge.folder()
             prefix = folder / "counted"
-            shutil.rmtree(prefix, ignore_errors=True)
             prefix.mkdir()
-            program = judge.linked(test, own_object, folder, ["--coverage"])
-            if program:
-                judge.run(test, program, folder, 20 + 5 * judge.seconds(test), {"GCOV_PREFIX": str(prefix)})
-                reach.add(file, text, test, stamp, counted(folder / "mutant.gcno", prefix, Path(file)))
-        shutil.rmtree(folder)
+            if compile_to(file, text, folder, ["--coverage"]) is not None:
+                program = judge.linked(test, own_object, folder, ["--coverage"])
+                if program:
+                    judge.run(test, program, folder, 20 + 5 * judge.seconds(test), {"GCOV_PREFIX": str(prefix)})
+                    reach.add(file, text, test, stamp, counted(folder / "mutant.gcno", prefix, Path(file)))
+            shutil.rmtree(folder)
 
     for file in files:
         row = next((r for r in rows if file.startswith(r[0])), None)
@@ -364,22 +381,30 @@ def main():
         library = subprocess.run(["cmake", "--build", build.folder, "--target", object_file], capture_output=True, text=True)
         if library.returncode:
             sys.exit(library.stdout[-2000:])
-        tests = judge.order(file, row[1:1 + o.t], object_file)
-        if not tests:
+        plain = (ROOT / file).read_text()
+
+        def runs(test, line):
+            if judge.seconds(test) > o.b:
+                return True
+            count(file, plain, test, object_file)
+            return test in reach.tests(file, plain, line)
+
+        suite = Suite(row[1:1 + o.t], lambda tier, before: judge.order(file, tier, before, object_file), runs)
+        first = next(suite.tests(), None)
+        if not first:
             print(f"{file}: none of the tests in its row uses it")
             continue
-        plain = (ROOT / file).read_text()
-        count(file, plain, [t for t in tests if judge.seconds(t) <= o.b], object_file)
-
-        def tests_of(line):
-            running = reach.tests(file, plain, line)
-            return [t for t in tests if t in running or judge.seconds(t) > o.b]
-
         folder = judge.folder()
         objects = {compile_to(file, plain, folder)}
-        if judge_mutant(file, plain, tests[:1], folder)[0]:
-            sys.exit(f"{file}: {tests[0]} fails with the unchanged file linked as mutants are: nothing can be judged")
+        if judge_mutant(file, plain, [first], folder)[0]:
+            sys.exit(f"{file}: {first} fails with the unchanged file linked as mutants are: nothing can be judged")
         shutil.rmtree(folder)
+
+        def judged_of(line, new, text, folder):
+            if f"{file} | {new}" in equivalent:
+                return None, 0, 0
+            return judge_mutant(file, text, (t for t in suite.tests() if suite.runs(t, line)), folder)
+
         same = broken = 0
         drawn = []
         for number, old, new, text in candidates(file, o.s):
@@ -398,8 +423,8 @@ def main():
         killed = known = survived = 0
         begin = time.monotonic()
         with ThreadPoolExecutor(o.j) as pool:
-            judged = pool.map(lambda d: judge_mutant(file, d[3], tests_of(d[0]), d[4]), drawn)
-            for (number, old, new, _, folder), (by, left_out) in zip(drawn, judged):
+            judged = pool.map(lambda d: judged_of(d[0], *d[2:]), drawn)
+            for (number, old, new, _, folder), (by, left_out, asked) in zip(drawn, judged):
                 shutil.rmtree(folder)
                 if by:
                     killed += 1
@@ -408,12 +433,12 @@ def main():
                 else:
                     survived += 1
                 verdict = f"killed by {by}" if by else "known" if f"{file} | {new}" in equivalent else "SURVIVED"
-                why = "" if by else "   [no test runs this line]" if not tests_of(number) else (
-                    f"   [{left_out} slower tests were not asked]" if left_out else "")
+                why = "" if by else "   [no test runs this line]" if not asked else (
+                    f"   [{left_out} tests were not asked]" if left_out else "")
                 if verdict == "SURVIVED" or o.v:
                     print(f"{verdict} {file}:{number}: {old}  ->  {new}{why}", flush=True)
         print(f"{file}: {killed} of {killed + survived} killed, {known} known to be equivalent; passed over: {same} with the same object, "
-              f"{broken} that do not compile; {len(tests)} tests, {time.monotonic() - begin:.0f} s", flush=True)
+              f"{broken} that do not compile; {len(suite.ready)} tests, {time.monotonic() - begin:.0f} s", flush=True)
         sums = totals.setdefault(row[0], [0, 0, 0])
         sums[0], sums[1], sums[2] = sums[0] + killed, sums[1] + survived, sums[2] + known
     print(f"seed {o.s}:")
