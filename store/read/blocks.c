@@ -106,14 +106,23 @@ static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
 
 /* ---- blocks ---- */
 
+static bt_code damaged_summary(const walk *w, bt_err *err) {
+    return bt_fail(err, BT_FORMAT,
+                   "metrics database '%s' has a damaged summary (mend it with `bitrain runs gc "
+                   "--rebuild`)",
+                   w->path);
+}
+
 static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, bt_err *err) {
     bt_rank_block b;
     bt_code code = BT_OK;
     *n_ranks = 0;
     sqlite3_bind_int64(w->one, 1, bt_roll_key(w->at->aid, BT_ROLL_RANKS, level, block));
     int rc = sqlite3_step(w->one);
-    if (rc == SQLITE_ROW && bt_roll_decode_ranks(sqlite3_column_blob(w->one, 0),
-                                                 (size_t)sqlite3_column_bytes(w->one, 0), &b)) {
+    if (rc == SQLITE_ROW && !bt_roll_decode_ranks(sqlite3_column_blob(w->one, 0),
+                                                  (size_t)sqlite3_column_bytes(w->one, 0), &b))
+        code = damaged_summary(w, err);
+    else if (rc == SQLITE_ROW) {
         code = room_for(w, b.n_ranks, err);
         for (int k = 0; code == BT_OK && k < b.n_ranks; k++) {
             for (int i = 0; i < BT_MR_COUNT; i++)
@@ -121,7 +130,7 @@ static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, 
                                    &w->ranks[(size_t)k * BT_MR_COUNT + (size_t)i]);
         }
         *n_ranks = b.n_ranks;
-    } else if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+    } else if (rc != SQLITE_DONE)
         code = trouble(w, rc, err);
     sqlite3_reset(w->one);
     return code;
@@ -132,10 +141,7 @@ static bt_code take_block(walk *w, int level, sqlite3_stmt *st, int64_t block, b
     int64_t size = (int64_t)1 << (BT_ROLL_SHIFT * level);
     if (!bt_roll_decode_steps(sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1),
                               w->decoded, w->slots.n_steps))
-        return bt_fail(err, BT_FORMAT,
-                       "metrics database '%s' has a damaged summary (mend it with `bitrain runs gc "
-                       "--rebuild`)",
-                       w->path);
+        return damaged_summary(w, err);
     for (int i = 0; i < BT_MS_COUNT; i++) w->steps[i] = w->decoded[w->slots.step[i]];
     if (w->ask->ranks) BT_TRY(take_rank_block(w, level, block, &n_ranks, err));
     deliver(w, block * size, (block + 1) * size - 1, w->decoded[0], n_ranks);
@@ -179,7 +185,8 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
                           " ORDER BY a.attempt",
                           &st, err));
     sqlite3_bind_text(st, 1, w->ask->run, -1, SQLITE_STATIC);
-    while (sqlite3_step(st) == SQLITE_ROW && *n < ATTEMPTS_MAX) {
+    int rc = SQLITE_DONE;
+    while (*n < ATTEMPTS_MAX && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         int64_t to = sqlite3_column_int64(st, 2);
         span s = {.aid = sqlite3_column_int64(st, 0),
                   .attempt = sqlite3_column_int(st, 1),
@@ -190,8 +197,9 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
         if (s.end > w->ask->step1 + 1) s.end = w->ask->step1 + 1;
         if (s.first < s.end) (*out)[(*n)++] = s;
     }
+    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK : trouble(w, rc, err);
     sqlite3_finalize(st);
-    return BT_OK;
+    return code;
 }
 
 static bt_code prepare(walk *w, bt_err *err) {

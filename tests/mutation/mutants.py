@@ -348,7 +348,7 @@ def main():
             mutated = judge.linked(test, own_object, folder, *((CHECKED, "checked.o") if checked else ()))
             if not mutated:
                 return "does not link", 0, asked
-            status = judge.run(test, mutated, folder, 20 + (10 if checked else 5) * seconds)
+            status = judge.run(test, mutated, folder, 60 + (20 if checked else 10) * seconds)
             if status not in (0, SKIPPED):
                 return f"{test}{' (time)' if status is None else ''}", 0, asked
         return None, left_out, asked

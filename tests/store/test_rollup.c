@@ -9,6 +9,7 @@
 
 #include "store/read/blocks.h"
 #include "store/view/view_impl.h"
+#include "store/write/manage.h"
 #include "store/write/rollup.h"
 #include "store_test.h"
 #include "synth_run.h"
@@ -340,6 +341,49 @@ static void damaged_blobs_are_refused(void **state) {
     }
 }
 
+static bool count_block(void *ctx, const bt_block *b) {
+    ++*(int *)ctx;
+    return b->step0 >= 0;
+}
+
+/* who asks is told, whatever level it is of, and it is mended from the rows; where nobody asks for ranks their
+ * summary is not read */
+static void a_damaged_summary_is_told(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    s.steps = 600;
+    OK(bt_synth_make(t->db, &s, err));
+    for (int kind = BT_ROLL_STEPS; kind <= BT_ROLL_RANKS; kind++)
+        for (int level = 1; level <= 2; level++) {
+            char sql[120];
+            bt_db *db = NULL;
+            int blocks = 0;
+            bt_err why = BT_ERR_INIT;
+            bt_gc_result r;
+            bt_blocks_ask ask = {.run = "s",
+                                 .step1 = 511,
+                                 .max_steps = (int64_t)1 << (BT_ROLL_SHIFT * level),
+                                 .ranks = true};
+            snprintf(sql, sizeof sql, "UPDATE roll SET data = x'01' WHERE key = %lld",
+                     (long long)bt_roll_key(1, kind, level, 1));
+            run_sql(t->db, sql);
+            OK(bt_db_open(&db, t->db, err));
+            assert_int_equal(bt_blocks_walk(db, &ask, count_block, &blocks, &why), BT_FORMAT);
+            assert_non_null(strstr(why.msg, "has a damaged summary"));
+            assert_int_equal(blocks, 1); /* the one before it */
+            ask.ranks = false;
+            assert_int_equal(bt_blocks_walk(db, &ask, count_block, &blocks, &why),
+                             kind == BT_ROLL_STEPS ? BT_FORMAT : BT_OK);
+            OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = true}, 1, &r,
+                           err));
+            ask.ranks = true;
+            blocks = 0;
+            OK(bt_blocks_walk(db, &ask, count_block, &blocks, err));
+            assert_int_equal(blocks, 512 >> (BT_ROLL_SHIFT * level));
+            bt_db_close(db);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_plain_run, bt_tmp_make, bt_tmp_drop),
@@ -350,6 +394,7 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_writer_killed_again_and_again, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(damaged_blobs_are_refused),
+        cmocka_unit_test_setup_teardown(a_damaged_summary_is_told, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
