@@ -327,7 +327,7 @@ def main():
             program = None
             if judge.is_unit(test) and compile_to(file, (ROOT / file).read_text(), folder, CHECKED, "checked.o"):
                 program = judge.linked(test, own_object, folder, CHECKED, "checked.o")
-            passing[file, test] = bool(program) and judge.run(test, program, folder, 20 + 10 * judge.seconds(test)) == 0
+            passing[file, test] = bool(program) and judge.run(test, program, folder, 60 + 20 * judge.seconds(test)) == 0
             shutil.rmtree(folder)
         return passing[file, test]
 
@@ -366,8 +366,8 @@ def main():
             prefix.mkdir()
             if compile_to(file, text, folder, ["--coverage"]) is not None:
                 program = judge.linked(test, own_object, folder, ["--coverage"])
-                if program:
-                    judge.run(test, program, folder, 20 + 5 * judge.seconds(test), {"GCOV_PREFIX": str(prefix)})
+                limit = 60 + 10 * judge.seconds(test)
+                if program and judge.run(test, program, folder, limit, {"GCOV_PREFIX": str(prefix)}) is not None:
                     reach.add(file, text, test, stamp, counted(folder / "mutant.gcno", prefix, Path(file)))
             shutil.rmtree(folder)
 
@@ -387,7 +387,8 @@ def main():
             if judge.seconds(test) > o.b:
                 return True
             count(file, plain, test, object_file)
-            return test in reach.tests(file, plain, line)
+            known = reach.knows(file, plain, test, build.program(test).stat().st_mtime)
+            return not known or test in reach.tests(file, plain, line)
 
         suite = Suite(row[1:1 + o.t], lambda tier, before: judge.order(file, tier, before, object_file), runs)
         first = next(suite.tests(), None)

@@ -129,6 +129,8 @@ static void tokens(void **state) {
         "bitrain_7=0123456789abcdef0123456789abcde",
         ";;;",
         "bitrain_7",
+        "a=b; ",
+        "\tbitrain_7=0123456789abcdef0123456789abcdef",
         "bitrain_7=wrong; bitrain_7=0123456789abcdef0123456789abcdef"};
     for (size_t i = 0; i < sizeof bad_cookie / sizeof bad_cookie[0]; i++)
         if (bt_req_token_ok(NULL, bad_cookie[i], t, 7)) fail_msg("Cookie '%s'", bad_cookie[i]);

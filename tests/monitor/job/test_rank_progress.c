@@ -213,6 +213,35 @@ static void what_cannot_be_made_is_told(void **state) {
     bt_rank_progress_close(&p);
 }
 
+/* what a dying rank has half written becomes a place, a step and a time that can be reckoned with */
+static void what_is_half_written_is_mended(void **state) {
+    (void)state;
+    static const struct {
+        int at, want_at;
+        int64_t step, want_step, since_ns, want_since_ns;
+    } rows[] = {{BT_AT_DATA, BT_AT_DATA, 7, 7, 5, 5},
+                {BT_AT_DATA, BT_AT_DATA, -1, -1, 0, 0},
+                {BT_AT_COUNT - 1, BT_AT_COUNT - 1, INT64_MAX - 1, INT64_MAX - 1, INT64_MAX,
+                 INT64_MAX},
+                {-1, BT_AT_NOWHERE, -2, -1, -1, 0},
+                {BT_AT_COUNT, BT_AT_NOWHERE, INT64_MAX, -1, INT64_MIN, 0},
+                {INT32_MIN, BT_AT_NOWHERE, INT64_MIN, -1, 1, 1},
+                {INT32_MAX, BT_AT_NOWHERE, 0, 0, 1, 1}};
+    bt_rank_progress p;
+    open_places(&p, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        atomic_store(&p.slot[0].at, rows[i].at);
+        atomic_store(&p.slot[0].step, rows[i].step);
+        atomic_store(&p.slot[0].since_ns, rows[i].since_ns);
+        const bt_rank_seen s = bt_rank_progress_look(&p, 0);
+        if (s.at != rows[i].want_at || s.step != rows[i].want_step ||
+            s.since_ns != rows[i].want_since_ns)
+            fail_msg("row %zu: at %d, step %lld, since %lld ns", i, s.at, (long long)s.step,
+                     (long long)s.since_ns);
+    }
+    bt_rank_progress_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_ends_by_itself, make, drop),
@@ -221,6 +250,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
         cmocka_unit_test_setup_teardown(what_cannot_be_made_is_told, make, drop),
+        cmocka_unit_test_setup_teardown(what_is_half_written_is_mended, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
