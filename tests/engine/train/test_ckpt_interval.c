@@ -79,6 +79,38 @@ static void failures_survive(void **state) {
     assert_int_equal(next.failures, 2);
 }
 
+/* of an older program, or damaged: what is there counts, what cannot be is left */
+static void rows_of_any_kind_are_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *row;
+        int64_t failures;
+        double before_s;
+    } rows[] = {{"{\"count\":3,\"trained_s\":100,\"closing\":true}", 3, 100},
+                {"{\"count\":3,\"trained_s\":100,\"closing\":false}", 4, 100},
+                {"{\"count\":3,\"trained_s\":100}", 3, 100},
+                {"{\"count\":3}", 3, 0},
+                {"{\"count\":0,\"trained_s\":0,\"closing\":false}", 1, 0},
+                {"{\"count\":-1,\"trained_s\":100}", 0, 0},
+                {"{\"trained_s\":100}", 0, 0},
+                {"{\"count\":3,\"trained_s\":-0.5}", 0, 0},
+                {"{\"count\":3,\"trained_s\":1e12}", 0, 0},
+                {"{\"count\":3,\"trained_s\":999999999999}", 3, 999999999999.0}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        bt_ckpt_interval i = {.most_s = 1800};
+        bt_state in = {0};
+        bt_text values;
+        bt_err err = BT_ERR_INIT;
+        bt_text_init(&values);
+        bt_text_printf(&values, "{\"failures\":%s}", rows[k].row);
+        bt_ckpt_interval_add_state(&i, &in);
+        assert_int_equal(bt_state_load_values(&in, &values, &err), BT_OK);
+        if (i.failures != rows[k].failures || i.before_s != rows[k].before_s)
+            fail_msg("%s: %lld failures, %g s", rows[k].row, (long long)i.failures, i.before_s);
+        bt_text_release(&values);
+    }
+}
+
 /* ---- the best by validation -------------------------------------------------------------------- */
 
 static char dir[64];
@@ -137,6 +169,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(by_the_formula),
                                        cmocka_unit_test(within_its_limits),
                                        cmocka_unit_test(failures_survive),
+                                       cmocka_unit_test(rows_of_any_kind_are_read),
                                        cmocka_unit_test(the_best_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

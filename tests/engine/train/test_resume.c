@@ -184,6 +184,7 @@ static void resumed_on_other_kernels_warns(void **state) {
     assert_int_equal(fake_events_of(&second, "warning"), 1);
     size_t i = 0;
     while (strcmp(second.events[i].kind, "warning") != 0) i++;
+    assert_int_equal(second.events[i].step, 4); /* the checkpoint's last one */
     assert_non_null(strstr(
         second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
 }
@@ -212,6 +213,9 @@ static void states_of_another_kind_are_converted(void **state) {
             /* weights are told apart from states */
             const int told = (from % 3 != to % 3) + ((from == 3) != (to == 3));
             assert_int_equal(fake_events_of(&second, "warning"), told);
+            for (size_t i = 0; i < second.n_events; i++)
+                if (strcmp(second.events[i].kind, "warning") == 0)
+                    assert_int_equal(second.events[i].step, 4);
             for (size_t i = 0; i < second.n_steps; i++) {
                 const double want = straight.steps[5 + i].v[BT_MS_LOSS],
                              got = second.steps[i].v[BT_MS_LOSS];
@@ -245,6 +249,9 @@ static void another_model_or_other_data_are_refused(void **state) {
     run(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 2);
     assert_true(fake_events_of(&second, "warning") >= 1);
+    for (size_t i = 0; i < second.n_events; i++)
+        if (strstr(second.events[i].title, "resumed on other data"))
+            assert_int_equal(second.events[i].step, STEPS - 1);
 }
 
 static void init_from_takes_the_weights_only(void **state) {

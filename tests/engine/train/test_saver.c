@@ -60,6 +60,9 @@ static void stalls_are_told(const fake_sink *f, size_t n) {
         const char *stood = behind(f->events[i].title, "training stood still for ");
         assert_true(stall_ms > 0 && took_ms > 0);
         assert_int_equal(stood != NULL, took_ms > 1.5 * stall_ms);
+        char says[48];
+        snprintf(says, sizeof says, "checkpoint after step %d: ", (int)f->events[i].step + 1);
+        assert_non_null(strstr(f->events[i].title, says));
         if (stood) assert_true(fabs(strtod(stood, NULL) - stall_ms) < 0.06);
         told++;
     }
@@ -90,6 +93,26 @@ static void the_record_has_the_time_of_the_event(void **state) {
     TINY(&cfg, "--out", out_path, "--ckpt-every", "2", "--set", "ckpt.memory=off");
     tiny_run(&cfg, &first, NULL, "");
     stalls_are_told(&first, 5);
+}
+
+/* what other versions of the program look for in a checkpoint, by name */
+static void rows_of_the_state_have_their_names(void **state) {
+    static const char *const names[] = {"progress", "best", "failures"};
+    bt_run_cfg cfg;
+    bt_ckpt_meta meta;
+    bt_err err = BT_ERR_INIT;
+    char path[1024], want[40];
+    (void)state;
+    TINY(&cfg, "--out", out_path, "--set", "ckpt.final=true", "--set", "ckpt.memory=off", "--steps",
+         "2");
+    tiny_run(&cfg, &first, NULL, "");
+    if (bt_ckpt_open_meta(out_path, path, sizeof path, &meta, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(want, sizeof want, "\"%s\":{", names[i]);
+        if (!strstr(bt_text_str(&meta.state), want)) fail_msg("no row '%s'", names[i]);
+    }
+    bt_ckpt_meta_release(&meta);
 }
 
 /* ---- saves that fail, checkpoints that are passed over ---------------------------------------- */
@@ -188,6 +211,9 @@ static void a_start_from_other_weights_tells_what_differs(void **state) {
         tiny_run(&cfg, &second, NULL, "");
         assert_int_equal(second.n_steps, 2);
         assert_int_equal(fake_events_of(&second, "warning") > 0, layers == 1);
+        for (size_t i = 0; i < second.n_events; i++)
+            if (strcmp(second.events[i].kind, "warning") == 0)
+                assert_int_equal(second.events[i].step, -1);
     }
 }
 
@@ -278,6 +304,8 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     const int64_t began = read_to_its_end(&s);
     assert_int_equal(second.n_events, 1);
     assert_string_equal(second.events[0].kind, "ckpt_verified");
+    assert_int_equal(second.events[0].step, 11); /* where training is now */
+    assert_true(number_in(second.events[0].body, "\"step\":") == STEPS);
     /* a hundredth of the time: the next one waits a hundred times as long as this one took */
     const double read_ns = 1e6 * number_in(second.events[0].body, "\"read_ms\":");
     assert_true(read_ns > 0 && (double)(s.next_check_ns - began) > 99 * read_ns);
@@ -293,6 +321,8 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     if (s.check) read_to_its_end(&s);
     assert_int_equal(second.n_events, 2);
     assert_string_equal(second.events[1].kind, "ckpt_damaged");
+    assert_int_equal(second.events[1].step, 12);
+    assert_true(number_in(second.events[1].body, "\"step\":") == 13);
     assert_true(s.damaged && bt_saver_due(&s));
     bt_telemetry_release(&t);
 }
@@ -385,6 +415,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_has_the_time_of_the_event),
         cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
+        cmocka_unit_test(rows_of_the_state_have_their_names),
         cmocka_unit_test(a_failed_save_is_told),
         cmocka_unit_test(a_checkpoint_that_was_passed_over_is_a_warning),
         cmocka_unit_test(a_start_from_other_weights_tells_what_differs),
