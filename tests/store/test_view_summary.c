@@ -386,6 +386,7 @@ static void check_chip(const char *path, const char *settings, const char *name,
     snprintf(sql, sizeof sql, "UPDATE run_doc SET config = '%s'", settings);
     bt_view *v = view_after(1, path, sql, &db);
     const char *text = "";
+    assert_true(isnan(v->head.progress)); /* of how many steps is not among them */
     for (int i = 0; i < v->head.n_chips; i++)
         if (strcmp(v->head.chip[i].name, name) == 0) text = v->head.chip[i].text;
     assert_string_equal(text, want);

@@ -131,9 +131,40 @@ static void the_budget_refills_with_new_steps(void **state) {
     for (int i = 0; i < 2; i++) assert_true(decide(&h, KILLED, 100 + i, 90, 3).again);
     bt_restart r = decide(&h, KILLED, 103, 90, 3);
     assert_false(r.again);
-    assert_non_null(strstr(r.why, "max_restarts"));
+    assert_string_equal(r.why, "3 restarts in a row brought no new step (launch.max_restarts)");
     h = (bt_restart_history){0};
-    assert_false(decide(&h, KILLED, 30, 5, 0).again);
+    r = decide(&h, KILLED, 30, 5, 0);
+    assert_false(r.again);
+    assert_string_equal(r.why, "0 restarts are allowed (launch.max_restarts)");
+}
+
+/* ranks that hang are ended by the supervisor's own SIGKILL: that is no signal of others */
+static void a_hang_that_comes_twice_ends_the_run(void **state) {
+    (void)state;
+    bt_restart_history h = {0};
+    bt_end_facts f = base(KILLED);
+    f.hung = true;
+    f.signal = 9;
+    const bt_end e = bt_end_classify(&f);
+    assert_int_equal(e.kind, BT_END_HUNG);
+    assert_true(bt_restart_decide(&h, &e, 0, 3).again);
+    const bt_restart r = bt_restart_decide(&h, &e, 0, 3);
+    assert_false(r.again);
+    assert_string_equal(r.why, "the same failure came twice at the same step");
+}
+
+/* on other machines it is tried at once, and as often as at the beginning */
+static void elsewhere_the_count_begins_again(void **state) {
+    (void)state;
+    bt_restart_history h = {0};
+    for (int i = 0; i < 3; i++) assert_true(decide(&h, KILLED, -1, 0, 3).again);
+    const bt_restart r = bt_restart_elsewhere(&h);
+    assert_true(r.again && r.delay_s == 0 && !r.why[0]);
+    for (int i = 0; i < 3; i++) {
+        const bt_restart more = decide(&h, KILLED, -1, 0, 3);
+        assert_true(more.again && more.delay_s == 1 << i);
+    }
+    assert_false(decide(&h, KILLED, -1, 0, 3).again);
 }
 
 static bt_end launch_failure(void) {
@@ -258,6 +289,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
                                        cmocka_unit_test(a_crash_that_comes_twice_ends_the_run),
                                        cmocka_unit_test(a_signal_of_others_may_come_twice),
+                                       cmocka_unit_test(a_hang_that_comes_twice_ends_the_run),
+                                       cmocka_unit_test(elsewhere_the_count_begins_again),
                                        cmocka_unit_test(waits_grow_without_a_new_step),
                                        cmocka_unit_test(the_budget_refills_with_new_steps),
                                        cmocka_unit_test(a_lost_machine_is_waited_for),

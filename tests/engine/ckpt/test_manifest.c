@@ -1,0 +1,190 @@
+/* test_manifest.c - a manifest that is whole and sealed but says what cannot be: each field that is missing, of another
+ * type, too long or out of its range is refused by name; what is just within is read. */
+#include "tests/engine/ckpt/ckpt_world.h"
+
+#include "engine/ckpt/format.h"
+
+static const char head[] = "{\"seal\":\"", middle[] = "\",\"manifest\":", tail[] = "}\n";
+
+typedef struct sealed {
+    char folder[PATH_MAX], file[PATH_MAX + 16];
+    char *body; /* of the manifest */
+} sealed;
+
+static void take(world *s, sealed *m) {
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    char *text = NULL;
+    size_t n = 0;
+    const size_t frame = strlen(head) + 32 + strlen(middle);
+    fill_meta(&meta, 100, 0);
+    check_ok(save_world(s, &meta, 1, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    snprintf(m->folder, sizeof m->folder, "%.4000s", saved.path);
+    snprintf(m->file, sizeof m->file, "%s/manifest.json", m->folder);
+    check_ok(ckpt_slurp(m->file, 1 << 20, &text, &n, &err), &err);
+    assert_true(n > frame + 2);
+    m->body = calloc(1, n);
+    memcpy(m->body, text + frame, n - frame - strlen(tail));
+    free(text);
+}
+
+static void put(const sealed *m, const char *body) {
+    char seal[33];
+    ckpt_hash_hex(seal, body, strlen(body));
+    FILE *f = fopen(m->file, "w");
+    assert_non_null(f);
+    fprintf(f, "%s%s%s%s%s", head, seal, middle, body, tail);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* the first line of the field has another value, or is not there (value NULL); the caller's */
+static char *edited(const char *body, const char *key, const char *value) {
+    char name[40];
+    snprintf(name, sizeof name, "\"%s\": ", key);
+    const char *at = strstr(body, name);
+    if (!at) fail_msg("no field '%s' in %s", key, body);
+    const char *end = strchr(at, '\n');
+    assert_non_null(end);
+    char *out = calloc(1, strlen(body) + 200);
+    const bool comma = end[-1] == ',';
+    if (value)
+        sprintf(out, "%.*s%s%s%s%s", (int)(at - body), body, name, value, comma ? "," : "", end);
+    else
+        sprintf(out, "%.*s%s", (int)(at - body), body, end);
+    return out;
+}
+
+#define TEN "0123456789"
+#define FIFTEEN "\"0123456789abcde\""
+#define SIXTEEN_UPPER "\"0123456789ABCDEF\""
+
+static void fields_are_judged(void **state) {
+    /* says NULL: it is read */
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"run", "\"other\"", NULL},
+        {"format", NULL, "is not a checkpoint manifest"},
+        {"format", "\"other\"", "is not a checkpoint manifest"},
+        {"format", "7", "is not a checkpoint manifest"},
+        {"format", "\"bitrain checkpoint, and more than fits\"", "is not a checkpoint manifest"},
+        {"version", NULL, "has version 0, this program reads 1 to 2"},
+        {"version", "0", "has version 0"},
+        {"version", "3", "has version 3"},
+        {"version", "\"2\"", "has version 0"},
+        {"run", NULL, "'run'"},
+        {"run", "7", "'run'"},
+        {"run", "\"" TEN TEN TEN TEN TEN TEN "012\"", NULL},
+        {"run", "\"" TEN TEN TEN TEN TEN TEN "0123\"", "'run'"},
+        {"step", NULL, "'step'"},
+        {"step", "\"7\"", "'step'"},
+        {"step", "7.5", "'step'"},
+        {"step", "-1", "'step'"},
+        {"step", "0", NULL},
+        {"tokens", NULL, "'tokens'"},
+        {"tokens", "-1", "'tokens'"},
+        {"tokens", "0", NULL},
+        {"attempt", NULL, "'attempt'"},
+        {"attempt", "-1", "'attempt'"},
+        {"attempt", "2147483648", "'attempt'"},
+        {"attempt", "2147483647", NULL},
+        {"world_size", NULL, "'world_size'"},
+        {"world_size", "0", "'world_size'"},
+        {"world_size", "2147483648", "'world_size'"},
+        {"world_size", "1", NULL},
+        {"generation", NULL, "'generation'"},
+        {"generation", FIFTEEN, "'generation'"},
+        {"generation", SIXTEEN_UPPER, "'generation'"},
+        {"generation", "7", "'generation'"},
+        {"params_hash", NULL, "'params_hash'"},
+        {"params_hash", FIFTEEN, "'params_hash'"},
+        {"data_hash", NULL, "'data_hash'"},
+        {"data_hash", SIXTEEN_UPPER, "'data_hash'"},
+        {"vocab_hash", NULL, "'vocab_hash'"},
+        {"vocab_hash", "\"0123456789abcdef0\"", "'vocab_hash'"},
+        {"isa", NULL, "'isa'"},
+        {"isa", "\"" TEN TEN TEN "0\"", NULL},
+        {"isa", "\"" TEN TEN TEN "01\"", "'isa'"},
+        {"build", NULL, "'build'"},
+        {"build", "\"" TEN TEN TEN TEN TEN TEN "0123\"", "'build'"},
+        {"tokenizer", NULL, "'tokenizer'"},
+        {"tokenizer", "7", "'tokenizer'"},
+        {"name", NULL, "file name '' is not allowed"},
+        {"name", "\"../data-00000-0123456789abcdef.btck\"", "is not allowed"},
+        {"rank", NULL, "row 0 of 'files'"},
+        {"rank", "-1", "row 0 of 'files'"},
+        {"rank", "2147483648", "row 0 of 'files'"},
+        {"rank", "2147483647", NULL},
+        {"bytes", "-1", "row 0 of 'files'"},
+        {"bytes", "\"7\"", "row 0 of 'files'"},
+        {"bytes", "0", NULL},
+        {"sections", "-1", "row 0 of 'files'"},
+        {"sections", "2251799813685248", "row 0 of 'files'"},
+        {"sections", "2251799813685247", NULL},
+        {"xxh3_128", "7", "row 0 of 'files'"},
+        {"xxh3_128", "\"0123456789abcdef0123456789abcde\"", "row 0 of 'files'"},
+        {"xxh3_128", "\"0123456789abcdef0123456789abcdef0\"", "row 0 of 'files'"},
+    };
+    sealed m;
+    take(*state, &m);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        ckpt_manifest got;
+        char *body = edited(m.body, rows[i].key, rows[i].value);
+        put(&m, body);
+        const bt_code code = ckpt_manifest_read(m.folder, &got, &err);
+        if (code != (rows[i].says ? BT_FORMAT : BT_OK) ||
+            (rows[i].says && !strstr(err.msg, rows[i].says)))
+            fail_msg("%s = %s: %s '%s'", rows[i].key, rows[i].value ? rows[i].value : "(missing)",
+                     bt_code_name(code), err.msg);
+        if (code == BT_OK) ckpt_manifest_release(&got);
+        free(body);
+    }
+    free(m.body);
+}
+
+/* objects, and the list of files */
+static void parts_are_judged(void **state) {
+    static const struct {
+        const char *from, *to, *says;
+    } rows[] = {{"\"config\": ", "\"konfig\": ", "'config'"},
+                {"\"state\": ", "\"status\": ", "'state'"},
+                {"\"files\": ", "\"folders\": ", "names no data files"},
+                {"\"files\": [", "\"files\": [], \"more\": [", "names no data files"},
+                {"\"files\": [", "\"files\": 7, \"more\": [", "names no data files"},
+                {"\"run\": ", "\"run\": \"twice\", \"run\": ", "is not JSON at byte"},
+                {"\"run\": ", "\"run\"; ", "is not JSON at byte"}};
+    sealed m;
+    bt_err err;
+    ckpt_manifest got;
+    take(*state, &m);
+    char *body = calloc(2, strlen(m.body) + 200);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *at = strstr(m.body, rows[i].from);
+        assert_non_null(at);
+        sprintf(body, "%.*s%s%s", (int)(at - m.body), m.body, rows[i].to,
+                at + strlen(rows[i].from));
+        put(&m, body);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_manifest_read(m.folder, &got, &err), BT_FORMAT);
+        if (!strstr(err.msg, rows[i].says))
+            fail_msg("'%s' does not say '%s'", err.msg, rows[i].says);
+    }
+    /* one file named twice */
+    const char *row = strchr(strstr(m.body, "\"files\": ["), '{'), *end = strchr(row, '}') + 1;
+    sprintf(body, "%.*s,%.*s%s", (int)(end - m.body), m.body, (int)(end - row), row, end);
+    put(&m, body);
+    err = (bt_err)BT_ERR_INIT;
+    assert_int_equal(ckpt_manifest_read(m.folder, &got, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "' twice"));
+    free(body);
+    free(m.body);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {TEST(fields_are_judged), TEST(parts_are_judged)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
