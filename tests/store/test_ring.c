@@ -143,6 +143,31 @@ static void other_files_are_not_read(void **state) {
         list = NULL;
         assert_int_equal(pwrite(fd, junk + at, 1, at), 1);
     }
+    /* positions are multiples of eight, in the circle, the oldest before the newest */
+    static const struct {
+        uint64_t at[2]; /* tail, head */
+        bool read;
+    } places[] = {{{0, 0}, true},
+                  {{64 << 10, 64 << 10}, true},
+                  {{8, 0}, false},
+                  {{4, 8}, false},
+                  {{1, 8}, false},
+                  {{7, 64}, false},
+                  {{0, 64 << 10}, true},
+                  {{0, (64 << 10) + 8}, false},
+                  {{8, (64 << 10) + 8}, true},
+                  {{2, 64 << 10}, false},
+                  {{1 << 20, 8}, false}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        enum { AT = 24 }; /* behind what identifies the file */
+        assert_int_equal(pwrite(fd, places[i].at, 16, AT), 16);
+        const bt_code code = bt_ring_read(path, &attempt, &list, &why);
+        if (code != (places[i].read ? BT_OK : BT_FORMAT))
+            fail_msg("tail %d, head %d: %s", (int)places[i].at[0], (int)places[i].at[1],
+                     bt_code_name(code));
+        bt_records_free(list);
+        list = NULL;
+    }
     close(fd);
     assert_int_equal(truncate(path, 5000), 0);
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);

@@ -1,4 +1,5 @@
 /* test_output.c - what ranks print: cleaned, bounded, the error picked out. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,10 +138,61 @@ static void test_log(void **state) {
     assert_non_null(strstr(text, "\nend\n"));
 }
 
+/* a log that is full says so once, and the run's lines are looked at as before */
+static void test_full_log(void **state) {
+    (void)state;
+    char path[] = "/tmp/bt-output-XXXXXX", text[4096] = "";
+    close(mkstemp(path));
+    bt_output o;
+    bt_output_open(&o, path, 0);
+    const int64_t before = o.logged_bytes;
+    assert_int_equal(before, strlen("--- attempt 0\n"));
+    feed(&o, "four\n");
+    assert_int_equal(o.logged_bytes, before + 5);
+    o.logged_bytes = (64 << 20) - 6;
+    feed(&o, "fits.\n"); /* exactly */
+    feed(&o, "too much\n");
+    feed(&o, "more\n");
+    feed(&o, "bitrain rank 2: error 3: said all the same\n");
+    assert_int_equal(o.rank, 2);
+    bt_output_close(&o);
+    assert_int_equal(o.log, -1); /* closed once */
+    FILE *f = fopen(path, "r");
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    unlink(path);
+    assert_string_equal(text,
+                        "--- attempt 0\nfour\nfits.\n(the log is full: nothing more is written)\n");
+}
+
+/* a pipe is read until it has nothing; its last line needs no end */
+static void test_drain(void **state) {
+    (void)state;
+    bt_output o;
+    int ends[2];
+    bt_output_open(&o, "/nonexistent/log", 0);
+    assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+    assert_true(bt_output_drain(&o, ends[0]));
+    assert_int_equal(write(ends[1], "first\nsec", 9), 9);
+    assert_true(bt_output_drain(&o, ends[0]));
+    assert_string_equal(o.last_line, "first");
+    assert_int_equal(write(ends[1], "ond\nlast", 8), 8);
+    assert_true(bt_output_drain(&o, ends[0]));
+    assert_string_equal(o.last_line, "second");
+    close(ends[1]);
+    assert_false(bt_output_drain(&o, ends[0]));
+    assert_string_equal(o.last_line, "last");
+    assert_false(bt_output_drain(&o, ends[0])); /* nothing is left of it */
+    assert_int_equal(o.n, 0);
+    close(ends[0]);
+    bt_output_close(&o);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_line),      cmocka_unit_test(test_mpirun_notice),
         cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_ssh_comes_first),
-        cmocka_unit_test(test_notes),           cmocka_unit_test(test_log)};
+        cmocka_unit_test(test_notes),           cmocka_unit_test(test_log),
+        cmocka_unit_test(test_full_log),        cmocka_unit_test(test_drain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
