@@ -143,6 +143,14 @@ static void other_files_are_not_read(void **state) {
         list = NULL;
         assert_int_equal(pwrite(fd, junk + at, 1, at), 1);
     }
+    /* what a record says of itself is summed, too: with another step or number of rows it is none */
+    for (int i = 8; i < 24; i++) {
+        const char other = (char)(junk[4096 + i] ^ 1);
+        assert_int_equal(pwrite(fd, &other, 1, 4096 + i), 1);
+        OK(bt_ring_read(path, &attempt, &list, err));
+        assert_null(list); /* it is the first one */
+        assert_int_equal(pwrite(fd, junk + 4096 + i, 1, 4096 + i), 1);
+    }
     /* positions are multiples of eight, in the circle, the oldest before the newest */
     static const struct {
         uint64_t at[2]; /* tail, head */

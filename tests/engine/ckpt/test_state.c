@@ -83,11 +83,89 @@ static void test_registry(void **state) {
     bt_text_release(&bad);
 }
 
+typedef struct seen { /* what a row was given */
+    int64_t ints[4], n_ints, whole;
+    double real;
+    bool yes;
+    char text[16];
+} seen;
+
+static void see(void *ctx, const bt_state_values *v) {
+    seen *s = ctx;
+    for (int i = 0; i < 4; i++) s->ints[i] = -9;
+    s->n_ints = (int64_t)bt_state_ints(v, "list", s->ints, 3);
+    s->whole = bt_state_int(v, "whole", 5);
+    s->real = bt_state_real(v, "real", 0.5);
+    s->yes = bt_state_bool(v, "yes", true);
+    snprintf(s->text, sizeof s->text, "%s",
+             bt_state_text(v, "text") ? bt_state_text(v, "text") : "none");
+}
+
+/* of each type; what is missing or of another type is what it is otherwise; of a long list the end */
+static void values_of_any_type(void **state) {
+    (void)state;
+    static const struct {
+        const char *row;
+        seen want;
+    } rows[] = {{"{}", {{-9, -9, -9, -9}, 0, 5, 0.5, true, "none"}},
+                {"{\"list\":[1,2],\"whole\":7,\"real\":2,\"yes\":false,\"text\":\"x\"}",
+                 {{1, 2, -9, -9}, 2, 7, 2, false, "x"}},
+                {"{\"list\":[1,2,3,4,5],\"whole\":7.5,\"real\":\"2\",\"yes\":0,\"text\":3}",
+                 {{3, 4, 5, -9}, 3, 5, 0.5, true, "none"}},
+                {"{\"list\":[1,\"2\"],\"whole\":\"7\",\"real\":-1e9,\"yes\":true,\"text\":\"\"}",
+                 {{1, -9, -9, -9}, 0, 5, -1e9, true, ""}},
+                {"{\"list\":7}", {{-9, -9, -9, -9}, 0, 5, 0.5, true, "none"}},
+                {"7", {{-9, -9, -9, -9}, 0, 5, 0.5, true, "none"}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        seen got = {.n_ints = -1};
+        bt_state s = {.n = 0};
+        bt_ckpt_meta meta = {.step = 0};
+        char text[16];
+        bt_text_printf(&meta.state, "{\"row\":%s}", rows[i].row);
+        bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = &got, .load = see});
+        check_ok(bt_state_load_values(&s, &meta.state, &err), &err);
+        const seen *want = &rows[i].want;
+        if (memcmp(got.ints, want->ints, sizeof got.ints) != 0 || got.n_ints != want->n_ints ||
+            got.whole != want->whole || got.real != want->real || got.yes != want->yes ||
+            strcmp(got.text, want->text) != 0)
+            fail_msg("%s", rows[i].row);
+        assert_true(bt_ckpt_state_real(&meta, "row", "real", 0.5) == want->real);
+        bt_ckpt_state_text(&meta, "row", "text", "none", text, sizeof text);
+        assert_string_equal(text, want->text);
+        bt_ckpt_meta_release(&meta);
+    }
+}
+
+static void one_and_none(void *ctx, bt_state_use use, bt_slices *out) {
+    (void)use;
+    for (uint64_t count = 0; count < 2; count++)
+        bt_slices_add(out, &(bt_ckpt_slice){.tensor = ctx, .state = "mine", .count = count});
+}
+
+/* what has no elements is no slice; the list begins anew, whatever it held */
+static void slices_without_elements_are_none(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    char name[] = "w";
+    bt_state s = {.n = 0};
+    bt_slices out;
+    bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = name, .slices = one_and_none});
+    memset(&out, 0, sizeof out);
+    out.failed = true; /* of an earlier use */
+    check_ok(bt_state_slices(&s, BT_STATE_SAVE, &out, &err), &err);
+    assert_int_equal(out.n, 1);
+    assert_true(out.at[0].count == 1);
+    bt_slices_release(&out);
+    assert_true(out.n == 0 && !out.at);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down)};
+        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
+        cmocka_unit_test(values_of_any_type), cmocka_unit_test(slices_without_elements_are_none)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return rc;
