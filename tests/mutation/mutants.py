@@ -437,7 +437,7 @@ def main():
                 else:
                     survived += 1
                 verdict = f"killed by {by}" if by else "known" if f"{file} | {new}" in equivalent else "SURVIVED"
-                why = "" if by else "   [no test runs this line]" if not asked else (
+                why = "" if verdict != "SURVIVED" else "   [no test runs this line]" if not asked else (
                     f"   [{left_out} tests were not asked]" if left_out else "")
                 if verdict == "SURVIVED" or o.v:
                     print(f"{verdict} {file}:{number}: {old}  ->  {new}{why}", flush=True)

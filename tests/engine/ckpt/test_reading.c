@@ -59,6 +59,36 @@ static void reserved_bytes_are_zero(void **state) {
     ckpt_manifest_release(&m);
 }
 
+/* a block of columns is cut into as few sections as its elements need, each of whole rows */
+static void blocks_of_columns_have_few_sections(void **state) {
+    world *s = *state;
+    static const struct {
+        uint32_t width, stride;
+        uint64_t rows, sections;
+    } rows[] = {{10, 20, 100, 1},
+                {1000, 1000, CKPT_SECTION_ELEMS / 1000, 1},
+                {1000, 1000, CKPT_SECTION_ELEMS / 1000 + 1, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        bt_ckpt_meta meta;
+        bt_ckpt_saved saved;
+        ckpt_manifest m = {0};
+        const uint64_t elems = rows[i].rows * rows[i].stride;
+        float *x = calloc(elems, sizeof *x);
+        const bt_ckpt_slice put = {
+            "embed", "weight",      elems,          0,           rows[i].rows * rows[i].width,
+            x,       rows[i].width, rows[i].stride, BT_CKPT_F32, false};
+        fill_meta(&meta, (int64_t)i, 0);
+        const bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = &put, .n = 1, .keep = 1};
+        check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+        check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
+        assert_int_equal(m.files[0].n_sections, rows[i].sections);
+        ckpt_manifest_release(&m);
+        bt_ckpt_meta_release(&meta);
+        free(x);
+    }
+}
+
 /* two tensors of one file are damaged: the first is named, with its bytes */
 static void the_first_damage_is_named(void **state) {
     world *s = *state;
@@ -123,9 +153,8 @@ int main(void) {
     }
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_share_of_a_processor_is_kept),
-        TEST(reserved_bytes_are_zero),
-        TEST(the_first_damage_is_named),
+        TEST(a_share_of_a_processor_is_kept), TEST(reserved_bytes_are_zero),
+        TEST(the_first_damage_is_named),      TEST(blocks_of_columns_have_few_sections),
         TEST(a_folder_may_have_any_name),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
