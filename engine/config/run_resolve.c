@@ -257,6 +257,11 @@ static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
+    if (c->outer_momentum < 0 && c->outer_momentum != -1)
+        return bt_fail(err, BT_ARG,
+                       "islands.outer_momentum %g is neither a momentum (0 to below 1) nor -1, "
+                       "which leaves it to the number of islands",
+                       c->outer_momentum);
     if (bt_loss_scale_is(c->loss_scale)) return BT_OK;
     double below = exp2(floor(log2(c->loss_scale)));
     return bt_fail(err, BT_ARG, "train.loss_scale %.17g is not a power of two (use %.0f or %.0f)",

@@ -139,6 +139,7 @@ rows=$(cat <<'END'
 6 | tokenizer inspect {junk}                    | junk
 2 | bench                                       | bench
 2 | bench nonsense                              | nonsense
+2 | train --set islands.outer_momentum=-0.5     | islands.outer_momentum -0.5 is neither a momentum (0 to below 1) nor -1
 2 | rank                                        | no MPI job
 2 | doctor --jsno                               | did you mean '--json'?
 2 | doctor now                                  | unexpected word 'now'
