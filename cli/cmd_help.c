@@ -3,8 +3,11 @@
 #include <string.h>
 
 #include "cli/common/command.h"
+#include "cli/common/verbs.h"
 #include "cli/help.h"
 #include "monitor/tui/draw/keys.h"
+
+enum { MAX_WORDS = 3 }; /* a command, its verb, and one too many for a clear refusal */
 
 typedef struct help_cfg {
     bool markdown, man;
@@ -25,7 +28,23 @@ static const bt_opt *options(size_t *n) {
     return help_opts;
 }
 
-static bt_code topic(const char *word, bt_text *out, bt_err *err) {
+/* of a command, or of one of its verbs (words behind the command) */
+static bt_code of_command(const bt_command *c, const char *const *words, size_t n, bt_err *err) {
+    char *argv[MAX_WORDS + 1] = {0};
+    bt_verb_help verb;
+    bool found = false;
+    int argc = 0;
+    if (n && c->verb_at) argv[argc++] = (char *)"RUN"; /* stands before the verb, not in help */
+    for (size_t i = 0; i < n; i++) argv[argc++] = (char *)words[i];
+    if (n > (c->verb ? 1 : 0))
+        return bt_fail(err, BT_ARG, "unexpected word '%s'", words[c->verb ? 1 : 0]);
+    BT_TRY(bt_command_verb(c, argc, argv, &verb, &found, err));
+    bt_help_command(c, found ? &verb : NULL, stdout);
+    return BT_OK;
+}
+
+static bt_code topic(const char *const *words, size_t n_words, bt_text *out, bt_err *err) {
+    const char *word = words[0];
     static const struct {
         const char *name;
         void (*print)(bt_text *out);
@@ -36,10 +55,8 @@ static bt_code topic(const char *word, bt_text *out, bt_err *err) {
                   {"exit-codes", bt_help_exit_codes}};
     enum { N_TOPICS = sizeof topics / sizeof topics[0] };
     const bt_command *c = bt_command_find(word);
-    if (c) {
-        bt_help_command(c, NULL, stdout);
-        return BT_OK;
-    }
+    if (c) return of_command(c, words + 1, n_words - 1, err);
+    if (n_words > 1) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[1]);
     const char *names[64 + N_TOPICS];
     size_t n = 0;
     for (size_t i = 0; i < N_TOPICS; i++) {
@@ -63,11 +80,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     help_cfg cfg;
     bt_opts o;
-    const char *word = NULL;
+    const char *words[MAX_WORDS];
     size_t n_words = 0;
     bool help;
     BT_TRY(bt_opts_init(&o, help_opts, sizeof help_opts / sizeof help_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n_words, &help, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, words, MAX_WORDS, &n_words, &help, err));
     bt_text out;
     bt_text_init(&out);
     bt_code code = BT_OK;
@@ -79,8 +96,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         bt_help_completion_bash(&out);
     else if (cfg.completion[0])
         code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg.completion);
-    else if (word)
-        code = topic(word, &out, err);
+    else if (n_words)
+        code = topic(words, n_words, &out, err);
     else
         bt_help_overview(stdout);
     if (code == BT_OK && out.failed) code = bt_fail(err, BT_NOMEM, "no memory for the help text");
@@ -91,15 +108,16 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_help = {
     .name = "help",
-    .summary = "help on commands, options, metrics and exit codes",
-    .args = "[COMMAND|options|presets|metrics|keys|exit-codes]",
+    .summary = "help on commands, settings, presets, metrics, keys and exit codes",
+    .args = "[COMMAND|options|presets|metrics|keys|exit-codes] [VERB]",
     .examples =
-        "bitrain help                       # the commands\n"
-        "bitrain help train                 # examples and options of one command\n"
-        "bitrain help options               # every setting of a run\n"
-        "bitrain help presets               # the models, with parameters and memory\n"
-        "bitrain help metrics               # every figure that is recorded\n"
-        "bitrain help keys                  # the keys of bitrain top\n"
+        "bitrain help # the commands\n"
+        "bitrain help train # examples and options of one command\n"
+        "bitrain help bench train # of one of its verbs\n"
+        "bitrain help options # every setting of a run\n"
+        "bitrain help presets # the models, with parameters and memory\n"
+        "bitrain help metrics # every figure that is recorded\n"
+        "bitrain help keys # the keys of bitrain top\n"
         "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
     .options = options,
     .run = run,

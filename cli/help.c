@@ -22,52 +22,105 @@ void bt_help_overview(FILE *to) {
           to);
 }
 
-static void indent_lines(bt_text *out, const char *lines) {
-    while (*lines) {
-        size_t n = strcspn(lines, "\n");
-        if (n) bt_text_put(out, "  ");
-        bt_text_putn(out, lines, n);
+/* ---- examples -------------------------------------------------------------------------------- */
+
+enum { REMARKS_MOST = 64 }; /* a command longer than this has its remark right behind it */
+
+/* the command of a line of examples: up to " # ", which begins a remark for the shell as well */
+static size_t command_width(const char *line, size_t n) {
+    for (size_t i = 1; i + 2 < n && line[0] != '#'; i++) {
+        if (memcmp(line + i, " # ", 3) != 0) continue;
+        while (i && line[i - 1] == ' ') i--;
+        return i;
+    }
+    return n;
+}
+
+static bool is_of_verb(const char *line, const char *command, const char *verb) {
+    char begin[80];
+    snprintf(begin, sizeof begin, "bitrain %s %s", command, verb);
+    const size_t n = strlen(begin);
+    return strncmp(line, begin, n) == 0 && (line[n] == ' ' || line[n] == '\n' || !line[n]);
+}
+
+void bt_help_examples(const bt_command *c, const char *verb, const char *indent, bt_text *out) {
+    size_t column = 0, n;
+    for (const char *l = c->examples; *l; l += n + (l[n] == '\n')) {
+        n = strcspn(l, "\n");
+        const size_t width = command_width(l, n);
+        if ((!verb || is_of_verb(l, c->name, verb)) && width < n && width <= REMARKS_MOST &&
+            width > column)
+            column = width;
+    }
+    for (const char *l = c->examples; *l; l += n + (l[n] == '\n')) {
+        n = strcspn(l, "\n");
+        if (verb && !is_of_verb(l, c->name, verb)) continue;
+        const size_t width = command_width(l, n), gap = width < n ? strspn(l + width, " ") : 0;
+        bt_text_printf(out, "%s%.*s", n ? indent : "", (int)width, l);
+        if (gap)
+            bt_text_printf(out, "%*s  %.*s", width < column ? (int)(column - width) : 0, "",
+                           (int)(n - width - gap), l + width + gap);
         bt_text_put(out, "\n");
-        lines += n;
-        lines += *lines == '\n';
     }
 }
 
-static void verb_options(const bt_command *c, const char *verb, bt_text *out) {
-    size_t n = 0;
-    const bt_opt *options = verb && verb[0] != '-' ? c->verb_options(verb, &n) : NULL;
-    if (!options) {
-        bt_text_printf(out, "\n'bitrain %s VERB --help' shows the options of a verb.\n", c->name);
-        return;
-    }
-    bt_text_printf(out, "\noptions of %s:\n", verb);
+/* ---- one command ----------------------------------------------------------------------------- */
+
+static void put_options(const bt_opt *options, size_t n, const char *of, bt_text *out) {
+    if (!n) return;
+    bt_text_printf(out, "\noptions%s%s:\n", *of ? " of " : "", of);
     if (options == bt_run_opts)
         bt_text_put(out, "  those of 'bitrain train'\n");
     else
         bt_opt_help(options, n, out);
 }
 
-void bt_help_command(const bt_command *c, const char *verb, FILE *to) {
+static void put_verbs(const bt_command *c, bt_text *out) {
+    enum { COLUMN = 22 };
+    bt_verb_help v;
+    size_t n_all = 0;
+    if (c->options) c->options(&n_all);
+    bool differ = false;
+    bt_text_put(out, "\nverbs:\n");
+    for (size_t i = 0; c->verb(i, &v); i++) {
+        const int width = (int)(strlen(v.name) + 1 + strlen(v.words));
+        bt_text_printf(out, "  %s %s%*s  %s\n", v.name, v.words,
+                       width < COLUMN ? COLUMN - width : 0, "", v.summary);
+        differ |= v.n_options != n_all;
+    }
+    if (differ)
+        bt_text_printf(out, "\n'bitrain %s VERB --help' shows the options of a verb.\n", c->name);
+}
+
+void bt_help_command(const bt_command *c, const bt_verb_help *verb, FILE *to) {
     bt_text out;
-    bt_text_init(&out);
-    bt_text_printf(&out, "bitrain %s - %s\n\nusage: bitrain %s%s%s [options]\n", c->name,
-                   c->summary, c->name, c->args && *c->args ? " " : "", c->args ? c->args : "");
-    if (c->examples && *c->examples) {
-        bt_text_put(&out, "\nexamples:\n");
-        indent_lines(&out, c->examples);
-    }
     size_t n = 0;
-    const bt_opt *options = c->options ? c->options(&n) : NULL;
-    if (options == bt_run_opts) {
+    bt_text_init(&out);
+    if (verb)
+        bt_text_printf(&out, "bitrain %s %s - %s\n\nusage: bitrain %s%s %s%s%s [options]\n",
+                       c->name, verb->name, verb->summary, c->name, c->verb_at ? " RUN" : "",
+                       verb->name, *verb->words ? " " : "", verb->words);
+    else
+        bt_text_printf(&out, "bitrain %s - %s\n\nusage: bitrain %s%s%s [options]\n", c->name,
+                       c->summary, c->name, c->args && *c->args ? " " : "", c->args ? c->args : "");
+    bt_text examples;
+    bt_text_init(&examples);
+    if (c->examples) bt_help_examples(c, verb && !c->verb_at ? verb->name : NULL, "  ", &examples);
+    if (examples.len) bt_text_printf(&out, "\nexamples:\n%s", bt_text_str(&examples));
+    bt_text_release(&examples);
+    if (c->verb && !verb) put_verbs(c, &out);
+    const bt_opt *options = verb ? verb->options : c->options ? c->options(&n) : NULL;
+    if (verb)
+        put_options(options, verb->n_options, verb->name, &out);
+    else if (options == bt_run_opts && n)
         bt_help_run_options(&out);
-    } else if (n) {
-        bt_text_put(&out, "\noptions:\n");
-        bt_opt_help(options, n, &out);
-    }
-    if (c->verb_options) verb_options(c, verb, &out);
+    else
+        put_options(options, n, "", &out);
     fputs(bt_text_str(&out), to);
     bt_text_release(&out);
 }
+
+/* ---- topics ---------------------------------------------------------------------------------- */
 
 static void option_row(const bt_opt *o, bt_text *out) {
     char range[80] = "";

@@ -9,8 +9,11 @@
 #include "engine/base/text.h"
 
 void bt_help_overview(FILE *to); /* the list of commands */
-/* examples first, then options; verb: the word behind the command's name, or NULL */
-void bt_help_command(const bt_command *command, const char *verb, FILE *to);
+/* examples first, then options; of one of its verbs alone, or of the whole command (NULL) */
+void bt_help_command(const bt_command *command, const bt_verb_help *verb, FILE *to);
+/* the examples, those of a verb alone where one is named; their remarks begin in one column */
+void bt_help_examples(const bt_command *command, const char *verb, const char *indent,
+                      bt_text *out);
 /* every setting of a run: key, flag, default, range */
 void bt_help_options(bt_text *out);
 /* those with a flag, in groups, the most used first, with the values they have here */

@@ -132,10 +132,17 @@ static void man_command(bt_text *out, const bt_command *c) {
     roff(out, c->summary);
     bt_text_put(out, "\n");
     if (c->examples && *c->examples) {
+        bt_text examples;
+        bt_text_init(&examples);
+        bt_help_examples(c, NULL, "", &examples);
         bt_text_put(out, ".PP\n.nf\n");
-        roff(out, c->examples);
-        bt_text_put(out, "\n.fi\n");
+        roff(out, bt_text_str(&examples));
+        bt_text_put(out, ".fi\n");
+        bt_text_release(&examples);
     }
+    bt_verb_help v;
+    for (size_t i = 0; c->verb && c->verb(i, &v); i++)
+        man_item(out, v.name, v.words, v.summary, "", NULL);
     size_t n = 0;
     const bt_opt *o = c->options ? c->options(&n) : NULL;
     for (size_t i = 0; i < n; i++) {

@@ -49,9 +49,10 @@ static void put_default(const bt_opts *o, size_t i, bt_text *out) {
     bt_text value;
     bt_text_init(&value);
     bt_opt_value(o, i, &value);
-    /* a 0 that the help does not explain means: not used */
+    /* a 0 that the help does not explain means: not used; some say their default themselves */
     const bool unused = strcmp(bt_text_str(&value), "0") == 0 && !strstr(opt->help, "(0:");
-    if (value.len && !unused && opt->type != BT_OPT_BOOL && opt->type != BT_OPT_LIST)
+    if (value.len && !unused && !strstr(opt->help, "default") && opt->type != BT_OPT_BOOL &&
+        opt->type != BT_OPT_LIST)
         bt_text_printf(out, " [%s%s%s%s]", bt_text_str(&value), opt->unit ? " " : "",
                        opt->unit ? opt->unit : "",
                        automatic ? ", automatic"
@@ -95,17 +96,24 @@ static void put_option(const bt_opts *o, size_t i, bt_text *out) {
     bt_text_release(&help);
 }
 
+/* `bitrain train` alone learns its tokens from the built-in text, for which a preset may have other steps */
+static bt_code words_of_builtin(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+    if (cfg->data[0] || strcmp(cfg->tokenizer, "auto") != 0) return BT_OK;
+    return bt_run_cfg_words(o, cfg, ranks, err);
+}
+
 void bt_help_run_options(bt_text *out) {
     bt_opts *o = calloc(1, sizeof *o);
     bt_run_cfg *cfg = calloc(1, sizeof *cfg);
     bt_err why = BT_ERR_INIT;
     bool help = false;
     bt_code code = o && cfg ? bt_run_cfg_read(o, cfg, 0, NULL, &help, &why) : BT_NOMEM;
-    if (code == BT_OK)
-        code = bt_run_cfg_settle(o, cfg, bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), &why);
+    const int ranks = code == BT_OK ? bt_run_cfg_ranks(cfg, bt_cpu_get()->cores) : 1;
+    if (code == BT_OK) code = words_of_builtin(o, cfg, ranks, &why);
+    if (code == BT_OK) code = bt_run_cfg_settle(o, cfg, ranks, &why);
     if (code != BT_OK && o && cfg) /* an environment that is refused: the table's own values */
         code = bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, &why);
-    bt_text_put(out, "\nmost used (in brackets: the value when none is given):\n");
+    bt_text_put(out, "\nmost used (in brackets: what 'bitrain train' alone takes here):\n");
     for (size_t k = 0; code == BT_OK && k < sizeof most_used / sizeof most_used[0]; k++)
         put_option(o, bt_opt_find(o->table, o->n, most_used[k]), out);
     for (size_t g = 0; code == BT_OK && g < sizeof groups / sizeof groups[0]; g++) {

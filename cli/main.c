@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/verbs.h"
 #include "cli/help.h"
 #include "engine/base/log.h"
 
@@ -57,6 +58,18 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
+static int show_help(const bt_command *command, int argc, char **argv) {
+    bt_err err = BT_ERR_INIT;
+    bt_verb_help verb;
+    bool found;
+    bt_code code = bt_command_verb(command, argc, argv, &verb, &found, &err);
+    if (code == BT_OK)
+        bt_help_command(command, found ? &verb : NULL, stdout);
+    else
+        show_error(command->name, code, &err);
+    return bt_exit_code(code);
+}
+
 static int unknown_command(const char *word) {
     const char *names[64];
     char plain[96];
@@ -93,11 +106,8 @@ static int run(int argc, char **argv) {
     }
     const bt_command *command = bt_command_find(word);
     if (!command) return unknown_command(word);
-    if (asks_for_help(argc - 2, argv + 2)) {
-        bt_help_command(command, argv[2], stdout);
-        return 0;
-    }
     bt_err err = BT_ERR_INIT;
+    if (asks_for_help(argc - 2, argv + 2)) return show_help(command, argc - 2, argv + 2);
     int status = -1;
     bt_code code = command->run(argc - 2, argv + 2, &status, &err);
     if (code != BT_OK && code != BT_STOPPED) show_error(command->name, code, &err);

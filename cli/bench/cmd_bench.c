@@ -1,9 +1,9 @@
 /* cmd_bench.c - `bitrain bench VERB`: measurements anyone can repeat. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/bench/bench.h"
 #include "cli/common/command.h"
+#include "cli/common/verbs.h"
 #include "engine/config/run_cfg.h"
 
 /* of the verbs that measure a run */
@@ -25,42 +25,27 @@ static const bt_bench_verb verbs[] = {
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
-static const bt_opt *options_of(const char *verb, size_t *n) {
-    for (size_t i = 0; i < N_VERBS; i++)
-        if (strcmp(verb, verbs[i].name) == 0) return verbs[i].options(n);
-    return NULL;
+extern const bt_command bt_cmd_bench;
+
+static bool verb_help(size_t i, bt_verb_help *out) {
+    if (i >= N_VERBS) return false;
+    *out = (bt_verb_help){.name = verbs[i].name, .words = "", .summary = verbs[i].summary};
+    out->options = verbs[i].options(&out->n_options);
+    return true;
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    const char *names[N_VERBS];
-    for (size_t i = 0; i < N_VERBS; i++) {
-        names[i] = verbs[i].name;
+    for (size_t i = 0; i < N_VERBS; i++)
         if (argc > 0 && strcmp(argv[0], verbs[i].name) == 0)
             return verbs[i].run(argc - 1, argv + 1, exit_status, err);
-    }
-    bt_text all;
-    bt_text_init(&all);
-    for (size_t i = 0; i < N_VERBS; i++) bt_text_printf(&all, "%s%s", i ? " | " : "", names[i]);
-    bt_code code;
-    if (argc == 0) {
-        code = bt_fail(err, BT_ARG, "what to measure is missing (%s)", bt_text_str(&all));
-    } else {
-        const char *near = bt_nearest(argv[0], names, N_VERBS);
-        code =
-            near
-                ? bt_fail(err, BT_ARG, "cannot measure '%.80s' (did you mean '%s'?)", argv[0], near)
-                : bt_fail(err, BT_ARG, "cannot measure '%.80s' (%s)", argv[0], bt_text_str(&all));
-    }
-    bt_text_release(&all);
-    return code;
+    return bt_no_verb(&bt_cmd_bench, argc ? argv[0] : NULL, err);
 }
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
     .summary =
-        "measure kernels, training, recipes, the link between ranks, generation, the metrics "
-        "database or the dashboard on this machine",
-    .args = "kernels|train|learn|comm|decode|store|http [OPTIONS]",
+        "measure this machine: kernels, training, recipes, links, generation, database, dashboard",
+    .args = "kernels|train|learn|comm|decode|store|http",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"
                 "bitrain bench learn --recipe default: 'muon: optim.name=muon' --goal 1.88 --with "
@@ -70,6 +55,6 @@ const bt_command bt_cmd_bench = {
                 "bitrain bench decode --preset base --threads 1\n"
                 "bitrain bench store --ranks 8 --steps 100000 --json\n"
                 "bitrain bench http --ranks 8 --steps 1000000\n",
-    .verb_options = options_of,
+    .verb = verb_help,
     .run = run,
 };

@@ -2,8 +2,18 @@
 #ifndef BT_CLI_COMMON_COMMAND_H
 #define BT_CLI_COMMON_COMMAND_H
 
+#include <stdbool.h>
+
 #include "engine/base/opt.h"
 #include "engine/base/status.h"
+
+/* a verb of a command (`bitrain data prepare`), as its help tells it */
+typedef struct bt_verb_help {
+    const char *name, *words; /* "prepare", "PATH..." */
+    const char *summary;      /* one line */
+    const bt_opt *options;    /* those it understands; bt_run_opts: the ones of `train` */
+    size_t n_options;
+} bt_verb_help;
 
 typedef struct bt_command {
     const char *name;
@@ -11,8 +21,10 @@ typedef struct bt_command {
     const char *args;                    /* "[CONFIG.yaml]", "RUN METRIC" */
     const char *examples;                /* lines, shown first in --help */
     const bt_opt *(*options)(size_t *n); /* its option table, or NULL */
-    /* of a command whose verbs have tables of their own: that of a verb, NULL where there is no such verb */
-    const bt_opt *(*verb_options)(const char *verb, size_t *n);
+    /* the i-th verb, false past the last one; NULL: the command has none. What *out points to is the
+     * command's, until the next call. */
+    bool (*verb)(size_t i, bt_verb_help *out);
+    int verb_at; /* words that stand before the verb (`ctl RUN VERB`: 1) */
     /* argv after the command word. Returns BT_OK or fills err; main prints err and turns the code
      * into the exit status. A command that must exit with another status (130, ...) sets
      * *exit_status. */

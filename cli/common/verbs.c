@@ -12,50 +12,82 @@
 
 enum { MAX_WORDS = 1024 };
 
-static bt_code no_verb(const char *command, const bt_verb *verbs, size_t n, const char *word,
-                       bt_err *err) {
-    const char *names[16];
-    char all[200] = "";
-    for (size_t i = 0; i < n && i < 16; i++) {
-        names[i] = verbs[i].name;
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+enum { MAX_VERBS = 16 };
+
+bt_code bt_no_verb(const bt_command *command, const char *word, bt_err *err) {
+    const char *names[MAX_VERBS];
+    bt_verb_help v;
+    char all[200] = "", plain[96];
+    size_t n = 0;
+    for (; n < MAX_VERBS && command->verb(n, &v); n++) {
+        names[n] = v.name;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n ? ", " : "", v.name);
     }
-    if (!word) return bt_fail(err, BT_ARG, "'bitrain %s' needs a verb: %s", command, all);
+    if (!word) return bt_fail(err, BT_ARG, "'bitrain %s' needs a verb: %s", command->name, all);
+    bt_text_plain(plain, sizeof plain, word);
     const char *near = bt_nearest(word, names, n);
     return near ? bt_fail(err, BT_ARG, "'bitrain %s' has no verb '%s' (did you mean '%s'?)",
-                          command, word, near)
-                : bt_fail(err, BT_ARG, "'bitrain %s' has no verb '%s' (%s)", command, word, all);
+                          command->name, plain, near)
+                : bt_fail(err, BT_ARG, "'bitrain %s' has no verb '%s' (%s)", command->name, plain,
+                          all);
 }
 
-static bt_code check_options(const char *command, const bt_verb *v, const bt_opts *o, bt_err *err) {
-    for (size_t i = 0; i < o->n; i++) {
-        char key[80];
-        snprintf(key, sizeof key, " %s ", o->table[i].key);
-        if (o->origin[i] != BT_FROM_DEFAULT && !strstr(v->options, key))
+bt_code bt_command_verb(const bt_command *command, int argc, char *const *argv, bt_verb_help *out,
+                        bool *found, bt_err *err) {
+    *found = false;
+    if (!command->verb || argc <= command->verb_at) return BT_OK;
+    for (int i = 0; i <= command->verb_at; i++)
+        if (argv[i][0] == '-') return BT_OK;
+    const char *word = argv[command->verb_at];
+    for (size_t i = 0; !*found && command->verb(i, out); i++) *found = strcmp(out->name, word) == 0;
+    return *found ? BT_OK : bt_no_verb(command, word, err);
+}
+
+static bool understands(const bt_cli_verb *v, const char *option) {
+    char key[80];
+    snprintf(key, sizeof key, " %s ", option);
+    return strstr(v->options, key) != NULL;
+}
+
+bool bt_verbs_help(const bt_cli_verb *verbs, size_t n_verbs, const bt_opt *table, size_t n,
+                   size_t i, bt_opt *kept, bt_verb_help *out) {
+    if (i >= n_verbs) return false;
+    *out = (bt_verb_help){.name = verbs[i].name,
+                          .words = verbs[i].words,
+                          .summary = verbs[i].summary,
+                          .options = kept};
+    for (size_t k = 0; k < n; k++)
+        if (understands(&verbs[i], table[k].key)) kept[out->n_options++] = table[k];
+    return true;
+}
+
+static bt_code check_options(const char *command, const bt_cli_verb *v, const bt_opts *o,
+                             bt_err *err) {
+    for (size_t i = 0; i < o->n; i++)
+        if (o->origin[i] != BT_FROM_DEFAULT && !understands(v, o->table[i].key))
             return bt_fail(err, BT_ARG, "'bitrain %s %s' has no option '%s'", command, v->name,
                            o->table[i].flag);
-    }
     return BT_OK;
 }
 
-bt_code bt_verbs_run(const char *command, const bt_verb *verbs, size_t n_verbs, const bt_opt *table,
-                     size_t n, void *cfg, int argc, char **argv, bt_err *err) {
+bt_code bt_verbs_run(const bt_command *command, const bt_cli_verb *verbs, size_t n_verbs,
+                     const bt_opt *table, size_t n, void *cfg, int argc, char **argv, bt_err *err) {
     static const char *words[MAX_WORDS];
     bt_opts o;
     size_t n_words = 0, i = 0;
     bool help;
     BT_TRY(bt_opts_init(&o, table, n, cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, MAX_WORDS, &n_words, &help, err));
-    if (!n_words) return no_verb(command, verbs, n_verbs, NULL, err);
+    if (!n_words) return bt_no_verb(command, NULL, err);
     while (i < n_verbs && strcmp(verbs[i].name, words[0]) != 0) i++;
-    if (i == n_verbs) return no_verb(command, verbs, n_verbs, words[0], err);
-    const bt_verb *v = &verbs[i];
-    BT_TRY(check_options(command, v, &o, err));
+    if (i == n_verbs) return bt_no_verb(command, words[0], err);
+    const bt_cli_verb *v = &verbs[i];
+    BT_TRY(check_options(command->name, v, &o, err));
     if (n_words - 1 > v->max_words)
         return bt_fail(err, BT_ARG, "unexpected word '%s' behind '%s %s %s'",
-                       words[1 + v->max_words], command, v->name, v->words);
+                       words[1 + v->max_words], command->name, v->name, v->words);
     if (n_words - 1 < v->min_words)
-        return bt_fail(err, BT_ARG, "'bitrain %s %s' needs %s", command, v->name, v->words);
+        return bt_fail(err, BT_ARG, "'bitrain %s %s' needs %s", command->name, v->name, v->words);
     return v->run(cfg, words + 1, n_words - 1, err);
 }
 

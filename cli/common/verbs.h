@@ -3,21 +3,33 @@
 #ifndef BT_CLI_COMMON_VERBS_H
 #define BT_CLI_COMMON_VERBS_H
 
+#include "cli/common/command.h"
 #include "engine/base/opt.h"
 
-typedef struct bt_verb {
+typedef struct bt_cli_verb {
     const char *name;
     /* keys it understands: " json out " with blanks around each */
     const char *options;
     size_t min_words, max_words; /* behind the verb */
     const char *words;           /* "PATH...", for messages */
+    const char *summary;         /* one line, for help */
     bt_code (*run)(void *cfg, const char *const *words, size_t n, bt_err *err);
-} bt_verb;
+} bt_cli_verb;
 
+/* Finds the verb among the words behind the command's name (argv; words that begin with a hyphen are
+ * none): *found false where the command has no verbs or none is given; a word that is no verb fails. */
+bt_code bt_command_verb(const bt_command *command, int argc, char *const *argv, bt_verb_help *out,
+                        bool *found, bt_err *err) BT_MUST_CHECK;
+/* the failure of a word that is none of the command's verbs; word NULL: that there is none */
+bt_code bt_no_verb(const bt_command *command, const char *word, bt_err *err) BT_MUST_CHECK;
+/* bt_command.verb of a table: the options that verb i understands go to kept, which has room for n */
+bool bt_verbs_help(const bt_cli_verb *verbs, size_t n_verbs, const bt_opt *table, size_t n,
+                   size_t i, bt_opt *kept, bt_verb_help *out);
 /* parses argv into cfg and runs the verb; wrong verbs, words and options of other verbs are
  * named */
-bt_code bt_verbs_run(const char *command, const bt_verb *verbs, size_t n_verbs, const bt_opt *table,
-                     size_t n, void *cfg, int argc, char **argv, bt_err *err) BT_MUST_CHECK;
+bt_code bt_verbs_run(const bt_command *command, const bt_cli_verb *verbs, size_t n_verbs,
+                     const bt_opt *table, size_t n, void *cfg, int argc, char **argv, bt_err *err)
+    BT_MUST_CHECK;
 /* '\n'-separated list of words, and the list of an option before it (may be ""); released by the
  * caller */
 bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words, size_t n,

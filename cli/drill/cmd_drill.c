@@ -485,9 +485,9 @@ const bt_command bt_cmd_drill = {
     .summary = "rehearse faults on this machine",
     .args = "",
     .examples =
-        "bitrain drill --quick                            every fault once, in about a minute\n"
-        "bitrain drill --repeat 20 --json                 medians of twenty\n"
-        "bitrain drill --elastic 1:4 --resizes 20 --kills 20   a run of 300 steps, and its weights "
+        "bitrain drill --quick # every fault once, in about a minute\n"
+        "bitrain drill --repeat 20 --json # medians of twenty\n"
+        "bitrain drill --elastic 1:4 --resizes 20 --kills 20 # a run of 300 steps, and its weights "
         "compared\n",
     .options = options,
     .run = run,

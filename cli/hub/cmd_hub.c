@@ -248,10 +248,10 @@ const bt_command bt_cmd_hub = {
     .name = "hub",
     .summary = "outer weights for islands: whole jobs that train one model together",
     .args = "[NAME...]",
-    .examples = "bitrain hub --keys keys a b c          makes keys of a hub and three islands\n"
+    .examples = "bitrain hub --keys keys a b c # makes the keys of a hub and three islands\n"
                 "bitrain hub --listen 127.0.0.1:8160 --keys keys --islands 3\n"
                 "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n"
-                "mpirun -n 3 bitrain hub --listen 127.0.0.1:8160 --keys keys    the model over "
+                "mpirun -n 3 bitrain hub --listen 127.0.0.1:8160 --keys keys # the model over "
                 "three processes\n",
     .options = options,
     .run = run,

@@ -307,17 +307,17 @@ const bt_command bt_cmd_convert = {
     .summary = "a model from one format to another",
     .args = "RUN|DIR|FILE",
     .examples =
-        "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3   a checkpoint of a folder of "
+        "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3 # a checkpoint of a folder of "
         "Hugging Face\n"
-        "bitrain convert last --to gguf -o model.gguf --verify       a file for llama.cpp\n"
-        "bitrain convert last --merge --to gguf                      adapters and their base as "
+        "bitrain convert last --to gguf -o model.gguf --verify # a file for llama.cpp\n"
+        "bitrain convert last --merge --to gguf # adapters and their base as "
         "NAME.gguf\n"
-        "bitrain convert A --merge dense --weight 0.5 --add B:0.5 -o both   two adapters and their "
+        "bitrain convert A --merge dense --weight 0.5 --add B:0.5 -o both # two adapters and their "
         "base\n"
-        "bitrain convert last --merge dense --to hf -o merged         adapters and their base as "
+        "bitrain convert last --merge dense --to hf -o merged # adapters and their base as "
         "one "
         "model\n"
-        "bitrain convert last --to hf --type bf16 -o model           a folder for transformers\n",
+        "bitrain convert last --to hf --type bf16 -o model # a folder for transformers\n",
     .options = options,
     .run = run,
 };

@@ -370,17 +370,25 @@ static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *er
     return code;
 }
 
+static const bt_cli_verb verbs[] = {
+    {"prepare", " data glob out force tokenizer field shard_tokens json quiet ", 0, 1000, "PATH...",
+     "text or JSONL to token shards", prepare},
+    {"inspect", " data glob tokenizer field sample verify json quiet ", 0, 1000, "PATH...",
+     "what files of data hold, and whether shards are sound", inspect},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+extern const bt_command bt_cmd_data;
+
+static bool verb_help(size_t i, bt_verb_help *out) {
+    static bt_opt kept[N_OPTS];
+    return bt_verbs_help(verbs, N_VERBS, data_opts, N_OPTS, i, kept, out);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    static const bt_verb verbs[] = {
-        {"prepare", " data glob out force tokenizer field shard_tokens json quiet ", 0, 1000,
-         "PATH...", prepare},
-        {"inspect", " data glob tokenizer field sample verify json quiet ", 0, 1000, "PATH...",
-         inspect},
-    };
     static data_cfg cfg;
     (void)exit_status;
-    return bt_verbs_run("data", verbs, sizeof verbs / sizeof *verbs, data_opts, N_OPTS, &cfg, argc,
-                        argv, err);
+    return bt_verbs_run(&bt_cmd_data, verbs, N_VERBS, data_opts, N_OPTS, &cfg, argc, argv, err);
 }
 
 const bt_command bt_cmd_data = {
@@ -393,5 +401,6 @@ const bt_command bt_cmd_data = {
         "bitrain data inspect books.bts --tokenizer books.json --sample 200\n"
         "bitrain data inspect builtin --json\n",
     .options = options,
+    .verb = verb_help,
     .run = run,
 };

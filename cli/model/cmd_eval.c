@@ -355,15 +355,14 @@ const bt_command bt_cmd_eval = {
     .name = "eval",
     .summary = "measure a trained model on text",
     .args = "[RUN|DIR]",
-    .examples =
-        "bitrain eval last                               the validation split of the newest run\n"
-        "bitrain eval abl-3 --data book.txt --json\n"
-        "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n"
-        "bitrain eval last --task arc --data arc_easy.jsonl      accuracy on questions with "
-        "choices\n"
-        "bitrain eval big --data chat.jsonl --logits big.btl    a file for tune.logits of "
-        "students\n"
-        "bitrain eval spam --data test.jsonl             a classifier: accuracy, and F1 by label\n",
+    .examples = "bitrain eval last # the validation split of the newest run\n"
+                "bitrain eval abl-3 --data book.txt --json\n"
+                "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n"
+                "bitrain eval last --task arc --data arc_easy.jsonl # accuracy on questions with "
+                "choices\n"
+                "bitrain eval big --data chat.jsonl --logits big.btl # a file for tune.logits of "
+                "students\n"
+                "bitrain eval spam --data test.jsonl # a classifier: accuracy, and F1 by label\n",
     .options = options,
     .run = run,
 };

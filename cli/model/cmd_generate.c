@@ -193,11 +193,11 @@ const bt_command bt_cmd_generate = {
     .args = "[RUN|DIR]",
     .examples = "bitrain generate last --prompt 'In the beginning'\n"
                 "bitrain generate abl-3 --tokens 400 --temperature 0.7 --top-k 40 --seed 7\n"
-                "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:'   one line of answer\n"
+                "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:' # one line of answer\n"
                 "bitrain generate last --chat --system 'Be brief.'\n"
-                "bitrain generate style --weight 0.5 --add facts:0.5   two adapters of one base\n"
+                "bitrain generate style --weight 0.5 --add facts:0.5 # two adapters of one base\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n"
-                "bitrain generate spam --prompt 'You have won'    of a classifier: the label\n",
+                "bitrain generate spam --prompt 'You have won' # of a classifier: the label\n",
     .options = options,
     .run = run,
 };

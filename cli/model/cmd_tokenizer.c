@@ -381,18 +381,30 @@ static bt_code decode(void *ctx, const char *const *words, size_t n, bt_err *err
     return code;
 }
 
+static const bt_cli_verb verbs[] = {
+    {"train", " data glob vocab out force field json quiet ", 0, 1000, "[PATH...]",
+     "learn a tokenizer from text", train},
+    {"inspect", " text top json ", 1, 1, "FILE", "what a tokenizer holds, and a text in its tokens",
+     inspect},
+    {"encode", " text json ", 1, 2, "FILE [TEXTFILE]", "text to token ids", encode},
+    {"decode", " ", 1, 1000, "FILE [ID...]", "token ids to text", decode},
+    {"import", " out force json ", 1, 1, "tokenizer.json", "a tokenizer of Hugging Face to ours",
+     import},
+};
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+extern const bt_command bt_cmd_tokenizer;
+
+static bool verb_help(size_t i, bt_verb_help *out) {
+    static bt_opt kept[N_OPTS];
+    return bt_verbs_help(verbs, N_VERBS, tokenizer_opts, N_OPTS, i, kept, out);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    static const bt_verb verbs[] = {
-        {"train", " data glob vocab out force field json quiet ", 0, 1000, "[PATH...]", train},
-        {"inspect", " text top json ", 1, 1, "FILE", inspect},
-        {"encode", " text json ", 1, 2, "FILE [TEXTFILE]", encode},
-        {"decode", " ", 1, 1000, "FILE [ID...]", decode},
-        {"import", " out force json ", 1, 1, "tokenizer.json", import},
-    };
     static tokenizer_cfg cfg;
     (void)exit_status;
-    return bt_verbs_run("tokenizer", verbs, sizeof verbs / sizeof *verbs, tokenizer_opts, N_OPTS,
-                        &cfg, argc, argv, err);
+    return bt_verbs_run(&bt_cmd_tokenizer, verbs, N_VERBS, tokenizer_opts, N_OPTS, &cfg, argc, argv,
+                        err);
 }
 
 const bt_command bt_cmd_tokenizer = {
@@ -403,8 +415,9 @@ const bt_command bt_cmd_tokenizer = {
         "bitrain tokenizer train books/ --vocab 8192 --out books.json\n"
         "bitrain tokenizer inspect books.json --text 'It is a truth universally acknowledged'\n"
         "bitrain tokenizer encode books.json < a.txt | bitrain tokenizer decode books.json\n"
-        "bitrain tokenizer import tokenizer.json --out llama3.json   # Hugging Face, byte-level "
+        "bitrain tokenizer import tokenizer.json --out llama3.json # Hugging Face, byte-level "
         "BPE\n",
     .options = options,
+    .verb = verb_help,
     .run = run,
 };

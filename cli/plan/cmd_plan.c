@@ -264,9 +264,10 @@ const bt_command bt_cmd_plan = {
     .summary = "ranks the layouts of a run by predicted time; simulates clusters",
     .args = "[CONFIG.yaml]",
     .examples =
-        "bitrain plan --preset base --ranks 4             takes every setting of 'train'\n"
-        "bitrain plan --preset small --ranks 2 --tp 2     of these only the ones that are open\n"
-        "bitrain plan conf.yaml --write best.yaml         then: bitrain train best.yaml\n"
+        "bitrain plan --preset base --ranks 4 # takes every setting of 'train'\n"
+        "bitrain plan --preset small --ranks 2 --tp 2 # only the layouts with these two ranks as "
+        "one tensor-parallel group\n"
+        "bitrain plan conf.yaml --write best.yaml # then: bitrain train best.yaml\n"
         "bitrain plan --preset base --measure --json\n"
         "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n"
         "bitrain plan --preset small --simulate 1x4 --link 100Mbit,20ms --islands 16 --mode diloco "

@@ -476,8 +476,8 @@ const bt_command bt_cmd_autopsy = {
     .name = "autopsy",
     .summary = "what ended a run, by which evidence, and what to do",
     .args = "RUN",
-    .examples = "bitrain autopsy last                    # the newest run\n"
-                "bitrain autopsy abl-3 --all             # the evidence of every attempt\n"
+    .examples = "bitrain autopsy last # the newest run\n"
+                "bitrain autopsy abl-3 --all # the evidence of every attempt\n"
                 "bitrain autopsy abl-3 --json | jq .why\n",
     .options = options,
     .run = run,

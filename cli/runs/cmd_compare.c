@@ -473,13 +473,12 @@ const bt_command bt_cmd_compare = {
     .name = "compare",
     .summary = "settings, results and speed of runs side by side",
     .args = "RUN RUN... | [RUN|FILTER...] --group-by KEY",
-    .examples =
-        "bitrain compare base-1 abl-3            # the first run is the base\n"
-        "bitrain compare base-1 abl-3 --at tokens=2M --metric loss --json\n"
-        "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < "
-        "-5%'   # exit 5\n"
-        "bitrain compare group=lr --group-by optim.lr     # mean and spread of the runs of a "
-        "sweep\n",
+    .examples = "bitrain compare base-1 abl-3 # the first run is the base\n"
+                "bitrain compare base-1 abl-3 --at tokens=2M --metric loss --json\n"
+                "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < "
+                "-5%'   # exit 5\n"
+                "bitrain compare group=lr --group-by optim.lr # mean and spread of the runs of a "
+                "sweep\n",
     .options = options,
     .run = run,
 };

@@ -9,6 +9,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/verbs.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
@@ -179,6 +180,16 @@ static bt_code wait_for_sample(const ctl_cfg *cfg, const char *run, double since
     return code;
 }
 
+static bool verb_help(size_t i, bt_verb_help *out) {
+    if (i >= BT_VERB_COUNT) return false;
+    *out = (bt_verb_help){
+        .name = bt_verbs[i].word, .words = bt_verbs[i].argument, .summary = bt_verbs[i].help};
+    out->options = options(&out->n_options);
+    return true;
+}
+
+extern const bt_command bt_cmd_ctl;
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     ctl_cfg cfg;
@@ -194,11 +205,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_fail(err, BT_ARG, "ctl wants a run and a verb: bitrain ctl RUN %s",
                        bt_verb_list(verbs, sizeof verbs, "|", true));
     bt_verb verb = bt_verb_find(words[1]);
-    const bt_verb_row *row = verb < BT_VERB_COUNT ? &bt_verbs[verb] : NULL;
-    if (row && n == 3 && !row->argument[0])
-        return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
-    if (row && n < 3 && row->argument[0])
-        return bt_fail(err, BT_ARG, "'%s' wants %s: it can %s", words[1], row->argument, row->help);
+    if (verb == BT_VERB_COUNT) return bt_no_verb(&bt_cmd_ctl, words[1], err);
+    const bt_verb_row *row = &bt_verbs[verb];
+    if (n == 3 && !row->argument[0]) return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
+    if (n < 3 && row->argument[0])
+        return bt_fail(err, BT_ARG, "'%s' wants %s, to %s", words[1], row->argument, row->help);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
     double since = 0;
     BT_TRY(
@@ -218,20 +229,19 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     return code;
 }
 
-/* clang-format off */
-#define BT_VERB(id, word, argument, who, offered, key, outcome, label, help) \
-    "bitrain ctl last " word " " argument ": " help "\n"
-/* clang-format on */
-static const char examples[] =
-#include "engine/base/tables/verbs.def"
-    "bitrain ctl abl-3 set lr=2e-4: the peak learning rate; lr_factor=0.5 halves the schedule\n";
-#undef BT_VERB
-
 const bt_command bt_cmd_ctl = {
     .name = "ctl",
     .summary = "control a live run",
     .args = "RUN VERB [VALUE]",
-    .examples = examples,
+    .examples = "bitrain ctl last pause\n"
+                "bitrain ctl last stop # its checkpoint is written when the prompt is back\n"
+                "bitrain ctl last set lr=2e-4 # the peak learning rate; lr_factor=0.5 halves the "
+                "schedule\n"
+                "bitrain ctl last sample 'In the beginning' # what the model writes behind it\n"
+                "bitrain ctl last mixture 3:1 # of two sources in data.path\n"
+                "bitrain ctl last resize 4,tp=2\n",
     .options = options,
+    .verb = verb_help,
+    .verb_at = 1,
     .run = run,
 };

@@ -209,7 +209,7 @@ const bt_command bt_cmd_export = {
     .examples = "bitrain export abl-3 > abl-3.csv\n"
                 "bitrain export abl-3 --format jsonl --what rank_steps --from 1000 --to 1999\n"
                 "bitrain export abl-3 --format tensorboard --out tb && tensorboard --logdir tb\n"
-                "bitrain export abl-3 --format trace --out trace.json     # chrome://tracing, "
+                "bitrain export abl-3 --format trace --out trace.json # chrome://tracing, "
                 "ui.perfetto.dev\n",
     .options = options,
     .run = run,

@@ -210,24 +210,25 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_runs = {
     .name = "runs",
-    .summary = "list, remove, tag and note the runs of the metrics database",
-    .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc | repair | import "
-            "FILE...",
+    .summary = "list, remove, rename, tag and note the runs of the metrics database",
+    .args =
+        "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | rename RUN NAME | gc | "
+        "repair | import FILE...",
     .examples =
-        "bitrain runs                            # the newest 30\n"
-        "bitrain runs abl state:done 'loss<2.5'  # name, tag or note has 'abl'; columns compared\n"
+        "bitrain runs # the newest 30\n"
+        "bitrain runs abl state:done 'loss<2.5' # name, tag or note has 'abl'; columns compared\n"
         "bitrain runs lr=3e-4 --sort loss --reverse\n"
         "bitrain runs --json | jq '.runs[].run'\n"
-        "bitrain runs tag abl-3 paper -draft     # then: bitrain runs tags:paper\n"
+        "bitrain runs tag abl-3 paper -draft # then: bitrain runs tags:paper\n"
         "bitrain runs note abl-3 no warm-up\n"
-        "bitrain runs rename abl-3 final         # an ended run; its folder stays where it is\n"
-        "bitrain runs rm abl-1 abl-2             # records; checkpoints if you agree\n"
-        "bitrain runs gc --keep-steps 20000      # drop old per-rank rows (their summaries stay), "
+        "bitrain runs rename abl-3 final # an ended run; its folder stays where it is\n"
+        "bitrain runs rm abl-1 abl-2 # records; checkpoints if you agree\n"
+        "bitrain runs gc --keep-steps 20000 # drop old per-rank rows (their summaries stay), "
         "give space back\n"
-        "bitrain runs repair                     # a damaged database: save what it and its "
+        "bitrain runs repair # a damaged database: save what it and its "
         "backups "
         "hold\n"
-        "bitrain runs import nano-150.tsv        # curves of 'bench learn --curves' as ended runs, "
+        "bitrain runs import nano-150.tsv # curves of 'bench learn --curves' as ended runs, "
         "which all views draw\n",
     .options = options,
     .run = run,

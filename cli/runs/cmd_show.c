@@ -496,8 +496,8 @@ const bt_command bt_cmd_show = {
     .name = "show",
     .summary = "everything about one run",
     .args = "RUN",
-    .examples = "bitrain show last                       # the newest run\n"
-                "bitrain show abl-3 --all                # every setting, event, fact and rank\n"
+    .examples = "bitrain show last # the newest run\n"
+                "bitrain show abl-3 --all # every setting, event, fact and rank\n"
                 "bitrain show abl-3 --json | jq .phases\n",
     .options = options,
     .run = run,

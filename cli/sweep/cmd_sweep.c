@@ -137,19 +137,18 @@ const bt_command bt_cmd_sweep = {
     .summary =
         "train many runs over settings: grid, random, successive halving; find a learning rate",
     .args = "[FILE.yaml]",
-    .examples =
-        "bitrain sweep lr.yaml --dry-run         # the runs it would train\n"
-        "bitrain sweep lr.yaml                   # again after Ctrl-C or a kill: it goes on\n"
-        "bitrain compare group=lr --group-by optim.lr\n"
-        "bitrain sweep --find-lr                 # one run, its rate rising from 1e-6 to 1: which "
-        "to use\n"
-        "bitrain sweep --find-lr base.yaml --from 1e-5 --to 0.3 --steps 300\n"
-        "\n"
-        "# lr.yaml (cli/REFERENCE.md has every key):\n"
-        "#   method: grid                        # or random, halving: with runs: 12\n"
-        "#   settings: {model.preset: nano, train.steps: 200}\n"
-        "#   space:\n"
-        "#     optim.lr: [1e-3, 2e-3, 4e-3]      # or: log 1e-4 .. 1e-2 in 5\n",
+    .examples = "bitrain sweep lr.yaml --dry-run # the runs it would train\n"
+                "bitrain sweep lr.yaml # again after Ctrl-C or a kill: it goes on\n"
+                "bitrain compare group=lr --group-by optim.lr\n"
+                "bitrain sweep --find-lr # one run, its rate rising from 1e-6 to 1: which "
+                "to use\n"
+                "bitrain sweep --find-lr base.yaml --from 1e-5 --to 0.3 --steps 300\n"
+                "\n"
+                "# lr.yaml (cli/REFERENCE.md has every key):\n"
+                "#   method: grid                        # or random, halving: with runs: 12\n"
+                "#   settings: {model.preset: nano, train.steps: 200}\n"
+                "#   space:\n"
+                "#     optim.lr: [1e-3, 2e-3, 4e-3]      # or: log 1e-4 .. 1e-2 in 5\n",
     .options = options,
     .run = run,
 };

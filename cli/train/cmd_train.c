@@ -393,16 +393,16 @@ const bt_command bt_cmd_train = {
     .summary = "train a model, or go on with a run",
     .args = "[CONFIG.yaml]",
     .examples =
-        "bitrain train                                   the built-in text and the nano preset on "
+        "bitrain train # the built-in text and the nano preset on "
         "this machine\n"
         "bitrain train --preset small --data books/ --ranks 4 --steps 2000\n"
         "bitrain train conf.yaml --set optim.lr=2e-4 --name abl-3\n"
-        "bitrain train --preset small --ranks 4 --layout auto    the layout that 'bitrain plan' "
+        "bitrain train --preset small --ranks 4 --layout auto # the layout that 'bitrain plan' "
         "ranks "
         "first\n"
         "bitrain train --resume last\n"
-        "bitrain train conf.yaml --print-config          every setting and where it came from\n"
-        "bitrain train conf.yaml --dry-run               memory, layout and command, then stop\n",
+        "bitrain train conf.yaml --print-config # every setting and where it came from\n"
+        "bitrain train conf.yaml --dry-run # memory, layout and time; trains nothing\n",
     .options = options,
     .run = run,
 };

@@ -185,10 +185,11 @@ const bt_command bt_cmd_dash = {
     .name = "dash",
     .summary = "browser dashboard on 127.0.0.1:8158",
     .args = "",
-    .examples = "bitrain dash                    prints an address with a token: open it\n"
-                "bitrain dash --port 0 --control any free port, with buttons that steer live runs\n"
-                "bitrain dash --socket ~/bt.sock a socket that only you can open: for machines "
-                "that others share\n",
+    .examples =
+        "bitrain dash # prints an address with a token: open it\n"
+        "bitrain dash --port 0 --control # any free port, with buttons that steer live runs\n"
+        "bitrain dash --socket ~/bt.sock # a socket that only you can open: for machines "
+        "that others share\n",
     .options = options,
     .run = run,
 };

@@ -82,7 +82,7 @@ const bt_command bt_cmd_report = {
     .name = "report",
     .summary = "a run as one HTML file with the dashboard's charts; opens offline",
     .args = "RUN",
-    .examples = "bitrain report demo -o demo.html    then open demo.html\n"
+    .examples = "bitrain report demo -o demo.html # then open demo.html\n"
                 "bitrain report last > newest.html\n",
     .options = options,
     .run = run,

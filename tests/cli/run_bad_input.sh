@@ -138,7 +138,16 @@ rows=$(cat <<'END'
 3 | tokenizer inspect {tmp}/none.json           | none.json
 6 | tokenizer inspect {junk}                    | junk
 2 | bench                                       | bench
-2 | bench nonsense                              | nonsense
+2 | bench nonsense                              | 'bitrain bench' has no verb 'nonsense' (kernels, train, learn, comm, decode, store, http)
+2 | bench trian --help                          | 'bitrain bench' has no verb 'trian' (did you mean 'train'?)
+2 | data prepair --help                         | did you mean 'prepare'?
+2 | tokenizer zebra -h                          | 'bitrain tokenizer' has no verb 'zebra' (train, inspect, encode, decode, import)
+2 | ctl last pasue --help                       | 'bitrain ctl' has no verb 'pasue' (did you mean 'pause'?)
+2 | ctl last pasue                              | did you mean 'pause'?
+2 | ctl last set                                | 'set' wants KEY=VALUE
+2 | help bench trian                            | did you mean 'train'?
+2 | help bench train comm                       | unexpected word 'comm'
+2 | help metrics zebra                          | unexpected word 'zebra'
 2 | train --set islands.outer_momentum=-0.5     | islands.outer_momentum -0.5 is neither a momentum (0 to below 1) nor -1
 2 | rank                                        | no MPI job
 2 | doctor --jsno                               | did you mean '--json'?

@@ -31,7 +31,13 @@ done
 listed() { grep -qE -- "^ *(-[a-zA-Z], )?$1( |$)" "${@:2}"; }
 n_examples=0
 for c in $commands; do
-    "$BITRAIN" "$c" --help | awk '/^examples:$/ {on = 1; next} on && !NF {exit} on' | sed -E 's/([^ ])   .*/\1/; s/ # .*//' >"$tmp/examples"
+    "$BITRAIN" "$c" --help | awk '/^examples:$/ {on = 1; next} on && !NF {exit} on' >"$tmp/printed"
+    sed -E 's/ +# .*//' "$tmp/printed" >"$tmp/examples"
+    # what is told about an example stands behind a '#', so that the line can be pasted whole
+    gaps=$(sed 's/^ *//' "$tmp/examples" | grep -n '   *[^ ]')
+    [ -z "$gaps" ] || fault "$c --help: words beside an example that a shell would take for its own: $gaps"
+    [ "$(sed -nE 's/^(  .*[^ ]) +# .*/\1/p' "$tmp/printed" | awk 'length <= 66' | wc -l)" -lt 2 ] ||
+        [ "$(grep -E '^  .{1,64} +# ' "$tmp/printed" | awk '{print index($0, " # ")}' | sort -u | wc -l)" -eq 1 ] || fault "$c --help: remarks that do not begin in one column: $(cat "$tmp/printed")"
     while read -r _ word first rest; do
         [ "$word" != bench ] || word="bench $first"
         n_examples=$((n_examples + 1))
@@ -52,14 +58,35 @@ ok "$BITRAIN" train --help
 for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
 [ "$(grep -c '^  --' "$tmp/out")" -ge 40 ] || fault "train --help shows only $(grep -c '^  --' "$tmp/out") flags"
 [ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
-tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[1000 steps, automatic]" || fault "train --help does not say nano's 1000 steps: $(grep -A2 -- --steps "$tmp/out")"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, the preset's]" || fault "train --help does not say the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
+if grep -qF "[bytes, automatic]" "$tmp/out"; then fault "train --help calls bytes the tokenizer of the built-in text"; fi
+"$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help tells: $(cat "$tmp/plan")"
 # every flag of every setting stands in one of its groups
 for flag in $(awk '$2 ~ /^--/ {print $2}' "$tmp/settings"); do listed "$flag" "$tmp/train" || fault "train --help does not list $flag"; done
 ok "$BITRAIN" bench learn --help
 listed --recipe "$tmp/out" || fault "bench learn --help does not list its own options: $(cat "$tmp/out")"
 ok "$BITRAIN" bench --help
 grep -q "'bitrain bench VERB --help' shows the options of a verb" "$tmp/out" || fault "bench --help does not say where its options are"
+grep -qE '^  comm +the link between ranks' "$tmp/out" || fault "bench --help does not say what its verbs are for: $(cat "$tmp/out")"
+# of a verb: its own options, words and examples alone, however it is asked
+ok "$BITRAIN" tokenizer inspect --help
+listed --text "$tmp/out" && listed --top "$tmp/out" && ! listed --vocab "$tmp/out" && ! grep -q 'tokenizer encode' "$tmp/out" &&
+    grep -q '^usage: bitrain tokenizer inspect FILE \[options\]$' "$tmp/out" || fault "tokenizer inspect --help: $(cat "$tmp/out")"
+for words in "tokenizer inspect" "bench train" "data prepare"; do
+    ok "$BITRAIN" $words --help
+    cp "$tmp/out" "$tmp/flag"
+    ok "$BITRAIN" help $words
+    cmp -s "$tmp/out" "$tmp/flag" || fault "'help $words' and '$words --help' differ"
+done
+ok "$BITRAIN" ctl last resize --help
+grep -q '^usage: bitrain ctl RUN resize RANKS ' "$tmp/out" || fault "ctl last resize --help: $(cat "$tmp/out")"
+ok "$BITRAIN" help ctl
+for verb in pause resume checkpoint stop eval sample mixture set resize status; do grep -qE "^  $verb .*[a-z]{3}" "$tmp/out" || fault "help ctl does not list $verb"; done
+# what the documents call a topic of help is one
+for topic in $(cat "$BT_SRC"/README.md "$BT_SRC"/*/README.md "$BT_SRC"/cli/*/README.md "$BT_SRC"/engine/*.md | tr '\n' ' ' | grep -oE '`bitrain help [a-z-]+' | awk '{print $3}' | sort -u); do
+    ok "$BITRAIN" help "$topic"
+done
 ok "$BITRAIN" help presets
 for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -q "^  $p .*[KMG]iB$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
