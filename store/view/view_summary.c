@@ -503,12 +503,14 @@ static bool on_text(void *ctx, const bt_row *r) {
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) {
     double until = until_step >= 0 ? (double)until_step : 1e15;
     v->events.n_texts = 0;
-    /* the body is {"prompt", "text"} */
-    return bt_vq_rows(v->impl,
-                      "SELECT step, json_extract(body, '$.prompt'), json_extract(body, '$.text') "
-                      "FROM events WHERE run = ?1 AND kind = 'sample' AND json_valid(body) AND "
-                      "coalesce(step, 0) <= ?2 ORDER BY seq DESC LIMIT 2",
-                      v->impl->run, &until, 1, on_text, &v->events, err);
+    /* the body is {"prompt", "text"}; what was written behind another prompt is nothing to compare with */
+    return bt_vq_rows(
+        v->impl,
+        "WITH texts AS (SELECT seq, step, json_extract(body, '$.prompt') AS prompt, "
+        "json_extract(body, '$.text') AS text FROM events WHERE run = ?1 AND kind = 'sample' AND "
+        "json_valid(body) AND coalesce(step, 0) <= ?2) SELECT step, prompt, text FROM texts WHERE "
+        "prompt IS (SELECT prompt FROM texts ORDER BY seq DESC LIMIT 1) ORDER BY seq DESC LIMIT 2",
+        v->impl->run, &until, 1, on_text, &v->events, err);
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */

@@ -31,7 +31,8 @@ static void settings_and_facts_are_listed(void **state) {
     bt_db_close(db);
 }
 
-/* the newest text and the one before; what is no text comes as characters that can be shown */
+/* the newest text and the one before it behind the same prompt; what is no text comes as characters
+ * that can be shown */
 static void samples_are_shown_newest_first(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -39,8 +40,11 @@ static void samples_are_shown_newest_first(void **state) {
     run_sql(t->db, "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
                    "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
                    "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
-                   "(1, 3, 99, 'sample', 0, 'two', '{\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
-                   "(1, 4, 109, 'sample', 0, 'no JSON', 'x')");
+                   "(1, 3, 60, 'sample', 0, 'asked', "
+                   "'{\"prompt\":\"q\",\"text\":\"another\",\"asked\":true}'), "
+                   "(1, 4, 99, 'sample', 0, 'two', "
+                   "'{\"prompt\":\"p\",\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
+                   "(1, 5, 109, 'sample', 0, 'no JSON', 'x')");
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("s");
     OK(bt_view_load(v, &a, err));
@@ -51,10 +55,14 @@ static void samples_are_shown_newest_first(void **state) {
     assert_string_equal(v->events.text[1].prompt, "p");
     assert_null(strchr(v->events.text[0].text, 27));
     assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
-    a.at_step = 60;
+    a.at_step = 60; /* nothing else was written behind q */
     OK(bt_view_load(v, &a, err));
-    assert_int_equal(v->events.n_texts, 2);
-    assert_int_equal(v->events.text[0].step, 49);
+    assert_int_equal(v->events.n_texts, 1);
+    assert_string_equal(v->events.text[0].text, "another");
+    a.at_step = 30; /* without a prompt, the first */
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 1);
+    assert_int_equal(v->events.text[0].step, 9);
     bt_view_close(v);
     bt_db_close(db);
 }
@@ -65,7 +73,8 @@ static const char *shown_after(const bt_tmp *t, const char *before, const char *
     bt_db *db = NULL;
     char *sql = sqlite3_mprintf(
         "DELETE FROM event WHERE kind = 'sample'; INSERT INTO event(run, t_us, step, kind, level, "
-        "title, body) VALUES (1, 1, 9, 'sample', 0, 'one', json_object('text', %Q)), "
+        "title, body) VALUES (1, 1, 9, 'sample', 0, 'one', json_object('prompt', 'p', 'text', "
+        "%Q)), "
         "(1, 2, 99, 'sample', 0, 'two', json_object('prompt', 'p', 'text', %Q))",
         before, text);
     run_sql(t->db, sql);
