@@ -30,6 +30,9 @@ typedef struct bt_store_progress {
     void *ctx;
 } bt_store_progress;
 
+/* whether the checkpoint that is recorded at `path` (NULL: none) is still in its place on this host */
+bool bt_checkpoint_there(const char *path);
+
 /* what the place of a database is like, for `bitrain doctor`; nothing is created */
 typedef struct bt_store_look {
     const char *sqlite; /* version of the library */

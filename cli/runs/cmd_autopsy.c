@@ -256,7 +256,7 @@ static bool print_event(void *ctx, const bt_row *r) {
     char title[400];
     (void)ctx;
     copy(title, sizeof title, r, 2);
-    printf("  %8.1f s  %-10s %s\n", r->nums[0], r->cells[1] ? r->cells[1] : "", title);
+    printf("  %8.1f s  %-13s %s\n", r->nums[0], r->cells[1] ? r->cells[1] : "", title);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* cmd_ctl.c - asks a live run for something. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,10 +38,34 @@ static const bt_opt *options(size_t *n) {
     return ctl_opts;
 }
 
+/* the answer to `status`, an object, as a sentence */
+static void print_status(const char *run, const char *answer) {
+    json_t *o = json_loads(answer, 0, NULL);
+    char since[32];
+    const json_int_t step = json_integer_value(json_object_get(o, "step")),
+                     ranks = json_integer_value(json_object_get(o, "ranks")),
+                     restarts = json_integer_value(json_object_get(o, "restarts"));
+    const char *state = json_string_value(json_object_get(o, "state"));
+    printf("%s: %s, %lld step%s done, %lld rank%s, %lld restart%s, newest word %s ago%s\n", run,
+           state ? state : "?", (long long)step + 1, step ? "s" : "", (long long)ranks,
+           ranks == 1 ? "" : "s", (long long)restarts, restarts == 1 ? "" : "s",
+           bt_duration(since, sizeof since, json_number_value(json_object_get(o, "silence_s"))),
+           json_is_true(json_object_get(o, "late")) ? ": longer than usual" : "");
+    json_decref(o);
+}
+
 static void print(const char *run, const char *verb, const char *answer, bool json) {
     const bool object = answer[0] == '{';
-    if (!json && !object) {
-        printf("%s: %s\n", run, answer);
+    if (!json && object) {
+        print_status(run, answer);
+        return;
+    }
+    if (!json) {
+        const bt_verb_row *row = &bt_verbs[bt_verb_find(verb)];
+        if (strcmp(answer, verb) == 0)
+            printf("%s: %s asked for, to %s\n", run, answer, row->help);
+        else
+            printf("%s: %s\n", run, answer);
         return;
     }
     bt_text out;
@@ -55,8 +80,24 @@ static void print(const char *run, const char *verb, const char *answer, bool js
     else
         bt_json_str(&j, "answer", answer);
     bt_json_end(&j, '}');
-    puts(object && !json ? answer : bt_text_str(&out));
+    puts(bt_text_str(&out));
     bt_text_release(&out);
+}
+
+/* ---- mixture --------------------------------------------------------------------------------- */
+
+/* the ranks would only tell it in an event */
+static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
+    double given = 1;
+    BT_TRY(bt_db_value(db,
+                       "SELECT count(*) FROM configs WHERE run = ?1 AND key = 'data.mixture' AND "
+                       "value <> ''",
+                       run, &given, err));
+    if (given > 0) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "run '%s' was begun without data.mixture: its sources come one after the other, "
+                   "and have no weights",
+                   run);
 }
 
 /* ---- stop ------------------------------------------------------------------------------------ */
@@ -219,6 +260,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK && verb == BT_VERB_SAMPLE)
         code = bt_db_value(db, "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?1", name,
                            &since, err);
+    if (code == BT_OK && verb == BT_VERB_MIXTURE) code = has_mixture(db, name, err);
     if (code == BT_OK) code = bt_control_request(db, name, request, answer, sizeof answer, err);
     bt_db_close(db);
     if (code == BT_OK && verb == BT_VERB_STOP && cfg.wait)

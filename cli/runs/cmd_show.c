@@ -10,6 +10,7 @@
 #include "engine/base/tables/fact.h"
 #include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
+#include "store/store.h"
 #include "store/view/view.h"
 
 typedef struct show_cfg {
@@ -222,6 +223,9 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
     char text[300];
     if (strcmp(row->names[i], "fact") == 0)
         bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
+    else if (strcmp(row->names[i], "path") == 0)
+        bt_table_cell(t,
+                      bt_checkpoint_there(row->cells[i]) ? row->cells[i] : "(not there any more)");
     else if (strcmp(row->names[i], "bytes") == 0)
         bt_table_cell(t, bt_metric_format(text, sizeof text, row->nums[i], BT_UNIT_BYTES));
     else
@@ -229,7 +233,7 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
 }
 
 static bool table_row(void *ctx, const bt_row *row) {
-    static const char *const named[] = {"fact", "bytes", "took"};
+    static const char *const named[] = {"fact", "bytes", "stood_still", "path"};
     bt_table *t = ctx;
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) bt_table_cell(t, row->names[i]);
     if (t->n_rows == 0) bt_table_end_row(t);
@@ -290,7 +294,8 @@ static const struct {
      "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM attempts "
      "WHERE run = ?1)"},
     {"checkpoints",
-     "SELECT step AS after_step, attempt, bytes, took_ms AS took, path FROM checkpoints WHERE run "
+     "SELECT step AS after_step, attempt, bytes, took_ms AS stood_still, path FROM checkpoints "
+     "WHERE run "
      "= ?1 ORDER BY step "
      "DESC",
      NULL, "SELECT count(*) FROM checkpoints WHERE run = ?1"},
@@ -299,7 +304,11 @@ static const struct {
      "ORDER BY seq "
      "DESC",
      NULL, "SELECT count(*) FROM events WHERE run = ?1"},
-    {"facts", "SELECT key, value AS fact FROM facts WHERE run = ?1 ORDER BY key", NULL,
+    {"facts",
+     "SELECT key, value AS fact FROM facts WHERE run = ?1 AND (key IN ('cpu', 'isa', 'params', "
+     "'data.tokens', 'data.bytes_per_token', 'flop_token', 'peak_flops', 'ckpt.interval_s') OR key "
+     "LIKE 'link.%') ORDER BY key",
+     "SELECT key, value AS fact FROM facts WHERE run = ?1 ORDER BY key",
      "SELECT count(*) FROM facts WHERE run = ?1"},
 };
 

@@ -305,8 +305,9 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
         print_line(&now, r);
     }
     if (alike)
-        printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "",
-               alike, replica);
+        printf("%11s the other %s: %s holds what the rank %d before it holds\n", "",
+               alike == 1 ? "one is a replica" : "ranks are replicas", alike == 1 ? "it" : "each",
+               replica);
     printf("%11s %s\n", "all ranks", bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
     if (cfg->hot_spare)
         printf("%11s %s at most, beside them\n", "hot spare",

@@ -1,8 +1,10 @@
 /* path.c - where the database is, and where it may not be. */
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/sql/sql.h"
 #include "store/store.h"
@@ -78,4 +80,11 @@ const char *bt_fs_refusal(long f_type) {
         if (refused[i].magic == f_type) return refused[i].name;
     }
     return NULL;
+}
+
+bool bt_checkpoint_there(const char *path) {
+    char manifest[PATH_MAX + 16];
+    if (!path || !path[0]) return false;
+    snprintf(manifest, sizeof manifest, "%.*s/manifest.json", PATH_MAX, path);
+    return access(manifest, F_OK) == 0;
 }

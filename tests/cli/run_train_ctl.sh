@@ -20,12 +20,14 @@ wait_event() {                                  # PATTERN [N]: until N such even
 newest() { q "SELECT max(step) FROM steps WHERE run='live'"; }
 
 ok ctl live status
-grep -q '"run":"live".*"state":"running"' out || fault "status: $(cat out)"
+grep -qE '^live: running, [0-9]+ steps? done, [0-9] ranks?, 0 restarts, newest word [0-9.]+ ?m?s ago$' out || fault "status: $(cat out)"
 ok ctl last status --json
 grep -q '^{"run":"live","verb":"status","answer":{' out || fault "status --json: $(cat out)"
 
 ok ctl live checkpoint
-[ "$(cat out)" = "live: checkpoint" ] || fault "answer: $(cat out)"
+[ "$(cat out)" = "live: checkpoint asked for, to write a checkpoint now" ] || fault "answer: $(cat out)"
+code 2 ctl live mixture 3:1
+says "run 'live' was begun without data.mixture"
 wait_event 'checkpoint asked for by ctl'
 wait_event 'checkpoint after step %'
 [ "$(q "SELECT count(*) FROM checkpoints WHERE run='live'")" -ge 1 ] || fault "no checkpoint is recorded"
@@ -40,7 +42,7 @@ wait_event 'paused after step %'
 at=$(newest); sleep 0.4
 [ "$(newest)" = "$at" ] || fault "steps go on during the pause"
 ok ctl live status
-says '"state":"paused"'
+says "live: paused, "
 code 4 ctl live pause
 says "paused already"
 ok ctl live eval                                # also in a pause
@@ -91,6 +93,16 @@ for verb in pause resume checkpoint eval stop; do
 done
 code 4 ctl live status
 code 4 ctl live sample 'x'
+
+# a checkpoint that was deleted is not offered as one that is there
+ok show live
+folder=$(q "SELECT path FROM checkpoints WHERE run='live' ORDER BY step DESC LIMIT 1")
+says "$folder"
+mv "$folder" "$folder.away"
+ok show live
+if grep -qF "$folder" out; then fault "show names a checkpoint that is not there: $(grep -F "$folder" out)"; fi
+says "(not there any more)"
+mv "$folder.away" "$folder"
 
 # a sample from a prompt, of text, in any layout: both ranks take part, and training goes on as without it
 words=(--preset nano --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=128

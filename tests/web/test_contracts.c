@@ -81,7 +81,7 @@ static const contract contracts[] = {
      "n:attempts.0.started_s n:attempts.0.ended_s s:attempts.0.reason n:attempts.0.world_size "
      "a:redone n:redone.0.from_step n:redone.0.to_step n:redone.0.from_s a:ranks a:checkpoints "
      "n:checkpoints.0.step n:checkpoints.0.bytes n:checkpoints.0.took_ms s:checkpoints.0.path "
-     "a:facts s:facts.0.key s:facts.0.value"},
+     "a:kept a:facts s:facts.0.key s:facts.0.value"},
     {"superseded", "base", "",
      "a:superseded n:superseded.0.attempt n:superseded.0.step n:superseded.0.loss"},
     {"head", "base", "",

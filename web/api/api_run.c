@@ -8,6 +8,7 @@
 #include "store/read/compare_runs.h"
 #include "store/read/lr_range.h"
 #include "store/read/run_log.h"
+#include "store/store.h"
 #include "web/api/api.h"
 #include "web/api/query_process.h"
 #include "web/api/row_limits.h"
@@ -42,6 +43,11 @@ static bool put_config(void *ctx, const bt_row *row) {
     bt_json_str(ctx, "tags", row->cells[2]);
     bt_json_str(ctx, "note", row->cells[3]);
     return false;
+}
+
+static bool put_kept(void *ctx, const bt_row *row) {
+    if (bt_checkpoint_there(row->cells[1])) bt_json_int(ctx, NULL, (int64_t)row->nums[0]);
+    return true;
 }
 
 /* an object that names its run */
@@ -96,6 +102,16 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
                                            .max_rows = BT_WEB_ROWS_MAX,
                                            .max_s = BT_WEB_QUERY_S},
                             err));
+    bt_json_array(&j, "kept"); /* after which steps there are checkpoints, here and now */
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){.sql = "SELECT DISTINCT step, path FROM checkpoints WHERE run = ?1 ORDER BY "
+                              "time_s DESC LIMIT 100",
+                       .params = &p,
+                       .n_params = 1,
+                       .max_s = BT_WEB_QUERY_S},
+        put_kept, &j, err));
+    bt_json_end(&j, ']');
     bt_json_array(&j, "facts");
     BT_TRY(bt_db_query(
         db,

@@ -32,7 +32,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
               2;
         /* the title says it too */
         if (row.w >= 96)
-            at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-11s",
+            at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-13s",
                                   e->kind) +
                   1;
         b[0] = 0;

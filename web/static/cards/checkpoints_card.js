@@ -10,13 +10,17 @@ function writtenAt(checkpoint, started) {
   return date(started + since, true);
 }
 
-function columnsOf(head) {
+function columnsOf({ head, info }) {
   return [
     number("after step", (checkpoint) => count(checkpoint.step)),
     number("size", (checkpoint) => bytes(checkpoint.bytes)),
-    number("took", (checkpoint) => seconds(checkpoint.took_ms / 1000)),
+    number("training stood still", (checkpoint) => seconds(checkpoint.took_ms / 1000)),
     text("at (UTC)", (checkpoint) => writtenAt(checkpoint, head.started_s)),
-    text("file", (checkpoint) => h("span", { class: "note" }, checkpoint.path || dash)),
+    text("file", (checkpoint) =>
+      info.kept.includes(checkpoint.step)
+        ? h("span", { class: "note" }, checkpoint.path || dash)
+        : h("span", { class: "note" }, "not there any more"),
+    ),
   ];
 }
 
@@ -30,7 +34,7 @@ export function checkpointsCard(load) {
     draw(body, { head, info }) {
       body.replaceChildren(
         info.checkpoints.length
-          ? tallTable(columnsOf(head), info.checkpoints, "checkpoints")
+          ? tallTable(columnsOf({ head, info }), info.checkpoints, "checkpoints")
           : empty("none written yet"),
       );
     },
