@@ -150,11 +150,13 @@ void bt_help_presets(bt_text *out) {
     static bt_opts o;
     static bt_run_cfg cfg;
     bt_err why = BT_ERR_INIT;
-    bt_text_put(out,
-                "Presets: 'bitrain train --preset NAME'. A model's vocabulary is its tokenizer's "
-                "unless model.vocab is given; the\n"
-                "parameters are told for both. Memory is that of one rank with the preset's own "
-                "vocabulary.\n\n");
+    bt_text_put(
+        out,
+        "Presets: 'bitrain train --preset NAME'. A model's vocabulary is its tokenizer's "
+        "unless model.vocab is given; the\n"
+        "parameters are told for both. Memory is what one rank with the preset's own vocabulary "
+        "needs; copies for\n"
+        "checkpoints and restarts take up to 36 bytes a parameter more where there is room.\n\n");
     bt_text_printf(out, "  %-12s %10s %11s %7s %6s %9s %11s %8s %10s\n", "", "parameters",
                    "with bytes", "layers", "width", "sequence", "vocabulary", "steps", "memory");
     const bool selected = bt_kernels_select("auto", &why) == BT_OK;

@@ -250,6 +250,16 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
     return buf;
 }
 
+/* without what a trainer does without where memory is short (engine/train/trainer.c) */
+static size_t needed_bytes(const rank_plan *r) {
+    size_t bytes = r->bytes;
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(r->rows[i].name, "checkpoint") == 0 ||
+            strcmp(r->rows[i].name, "memory states") == 0)
+            bytes -= r->rows[i].bytes;
+    return bytes;
+}
+
 static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
     char buf[32], text[64], of[32], shards[64] = "";
     shares s = shares_of(cfg, mesh);
@@ -273,6 +283,11 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
                formula(text, sizeof text, &s, r->rows[i].name), r->rows[i].why);
     printf("  %-14s %10s\n", "together",
            bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
+    const size_t needed = needed_bytes(r);
+    if (needed < r->bytes && !cfg->hot_spare)
+        printf("  %-14s %10s  %-30s  %s\n", "needed",
+               bt_metric_format(buf, sizeof buf, (double)needed, BT_UNIT_BYTES), "",
+               "without checkpoint and memory states, for which a run takes what is left");
 }
 
 static void print_line(const rank_plan *r, int rank) {
@@ -304,10 +319,12 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
         }
         print_line(&now, r);
     }
-    if (alike)
-        printf("%11s the other %s: %s holds what the rank %d before it holds\n", "",
-               alike == 1 ? "one is a replica" : "ranks are replicas", alike == 1 ? "it" : "each",
+    if (alike == 1)
+        printf("%11s the other one is a replica: it holds what the rank %d before it holds\n", "",
                replica);
+    else if (alike)
+        printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "",
+               alike, replica);
     printf("%11s %s\n", "all ranks", bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
     if (cfg->hot_spare)
         printf("%11s %s at most, beside them\n", "hot spare",

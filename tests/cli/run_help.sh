@@ -91,6 +91,11 @@ ok "$BITRAIN" help presets
 for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -q "^  $p .*[KMG]iB$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
 
+# what a preset needs is what its plan needs
+"$BITRAIN" train --ranks 1 --preset small --tokenizer bytes --set model.vocab=8192 --dry-run >"$tmp/plan" 2>&1
+needed=$(awk '$1 == "needed" {print $2, $3}' "$tmp/plan")
+[ -n "$needed" ] && grep -q "^  small .* $needed$" "$tmp/out" || fault "help presets tells $(grep '^  small' "$tmp/out"), the plan $(grep -E '^  (needed|together)' "$tmp/plan")"
+
 for topic in options presets metrics keys exit-codes; do
     ok "$BITRAIN" help $topic
     [ "$(wc -l <"$tmp/out")" -ge 2 ] || fault "'help $topic' says nothing"
