@@ -198,9 +198,10 @@ static span keys_of(const bt_attn_shape *s, size_t first, size_t last) {
     return (span){s->window && first + 1 > s->window ? first + 1 - s->window : 0, last + 1};
 }
 
-static void blas_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+static void blas_attn_fwd(float *o, float *lse, const void *q_, const void *k_, const void *v_,
                           const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
                           void *scratch) {
+    const float *q = q_, *k = k_, *v = v_;
     float *p = scratch; /* (TQ, keys) */
     (void)prec;
     for (size_t t = t0; t < t1; t += TQ) {
@@ -228,9 +229,10 @@ static void blas_attn_fwd(float *o, float *lse, const float *q, const float *k, 
     }
 }
 
-static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                          const float *lse, const float *q, const float *k, const float *v,
+static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o_,
+                          const float *lse, const void *q_, const void *k_, const void *v_,
                           const bt_attn_shape *s, bt_prec prec, void *scratch) {
+    const float *o = o_, *q = q_, *k = k_, *v = v_;
     float *p = scratch, *ds = p + TQ * s->T; /* (TQ, keys) each */
     (void)prec;
     for (size_t t = 0; t < s->T; t += TQ) {

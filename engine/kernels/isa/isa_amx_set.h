@@ -74,14 +74,14 @@ static void amx_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
     (prec == BT_PREC_BF16 ? prod_tern_dw : bt_kernels_avx512.tern_dw)(dw, dy, lddy, xq, dq, M, N, K,
                                                                       n0, n1, prec, scratch);
 }
-static void amx_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+static void amx_attn_fwd(float *o, float *lse, const void *q, const void *k, const void *v,
                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
                          void *scratch) {
     (prec == BT_PREC_BF16 ? attn_fwd : bt_kernels_avx512.attn_fwd)(o, lse, q, k, v, s, t0, t1, prec,
                                                                    scratch);
 }
-static void amx_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                         const float *lse, const float *q, const float *k, const float *v,
+static void amx_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o,
+                         const float *lse, const void *q, const void *k, const void *v,
                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
     (prec == BT_PREC_BF16 ? attn_bwd : bt_kernels_avx512.attn_bwd)(dq, dk, dv, dout, o, lse, q, k,
                                                                    v, s, prec, scratch);

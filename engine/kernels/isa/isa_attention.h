@@ -92,6 +92,54 @@ static void small_deep(const small_product *p, size_t diagonal) {
     }
 }
 
+/* rows of a head: (rows, D) of floats, or of what lies as bf16, `ld` apart */
+typedef struct head {
+    const void *x;
+    size_t ld;
+    bool bf16;
+} head;
+
+static const float *floats_at(const head *h, size_t t, size_t d) {
+    return (const float *)h->x + t * h->ld + d;
+}
+static const uint16_t *kept_at(const head *h, size_t t, size_t d) {
+    return (const uint16_t *)h->x + t * h->ld + d;
+}
+static void head_a_rows(const form *f, uint32_t *dst, size_t ld, const head *h, size_t t,
+                        size_t rows, size_t D) {
+    if (h->bf16)
+        f->a_rows_kept(dst, ld, kept_at(h, t, 0), h->ld, rows, D);
+    else
+        f->a_rows(dst, ld, floats_at(h, t, 0), h->ld, rows, D);
+}
+static void head_a_cols(const form *f, uint32_t *dst, size_t ld, const head *h, size_t D,
+                        size_t rows) {
+    if (h->bf16)
+        f->a_cols_kept(dst, ld, kept_at(h, 0, 0), h->ld, D, rows);
+    else
+        f->a_cols(dst, ld, floats_at(h, 0, 0), h->ld, NULL, D, rows);
+}
+static void head_b_rows(const form *f, uint32_t *dst, const head *h, size_t t, size_t d,
+                        size_t cols, size_t rows) {
+    if (h->bf16)
+        f->b_rows_kept(dst, kept_at(h, t, d), h->ld, cols, rows);
+    else
+        f->b_rows(dst, floats_at(h, t, d), h->ld, cols, rows);
+}
+static void head_b_cols(const form *f, uint32_t *dst, const head *h, size_t t, size_t rows,
+                        size_t D) {
+    if (h->bf16)
+        f->b_cols_kept(dst, kept_at(h, t, 0), h->ld, rows, D);
+    else
+        f->b_cols(dst, floats_at(h, t, 0), h->ld, rows, D);
+}
+/* row t with a row of floats; `some`: memory of D floats */
+static float head_dot(const float *y, const head *h, size_t t, size_t D, float *some) {
+    if (!h->bf16) return row_dot(y, floats_at(h, t, 0), D);
+    rows_from_bf16(some, kept_at(h, t, 0), D);
+    return row_dot(y, some, D);
+}
+
 /* lanes of vector [i, i + VL) inside [a, b), else zero */
 BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
     if (i >= a && i + VL <= b) return v;
@@ -210,9 +258,10 @@ static void score_put(const scores *k, bt_prec prec) {
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
-static void attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const void *v_,
                      const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch) {
     const form *f = form_of(prec);
+    const head q = {q_, s->ldq, s->bf16}, k = {k_, s->ldk, s->bf16}, v = {v_, s->ldv, s->bf16};
     size_t keys = up(t1, NR), g = f->group, dg = (s->D + g - 1) / g, kg = keys / g, ld_p = kg + PAD;
     pool mem = {scratch};
     uint32_t *kt = piece(&mem, keys * dg), *vb = piece(&mem, up(s->D, NR) * kg),
@@ -221,16 +270,15 @@ static void attn_fwd(float *o, float *lse, const float *q, const float *k, const
     if (t1 <= t0) return;
     size_t low = first_key(s, t0) / NR * NR;
     for (size_t j = low; j < t1; j += NR)
-        f->b_cols(kt + j * dg, k + j * s->ldk, s->ldk, least(NR, t1 - j), s->D);
+        head_b_cols(f, kt + j * dg, &k, j, least(NR, t1 - j), s->D);
     for (size_t d = 0; d < s->D; d += NR) {
-        f->b_rows(vb + d * kg + low / g * NR, v + low * s->ldv + d, s->ldv, least(NR, s->D - d),
-                  t1 - low);
+        head_b_rows(f, vb + d * kg + low / g * NR, &v, low, d, least(NR, s->D - d), t1 - low);
         for (size_t j = (t1 + g - 1) / g; j < kg; j++) memset(vb + d * kg + j * NR, 0, NR * 4);
     }
     for (size_t t = t0; t < t1; t += TQ) {
         size_t rows = least(TQ, t1 - t), from = first_key(s, t) / NR * NR,
                n = up(t + rows, NR) - from;
-        f->a_rows(qa, dg, q + t * s->ldq, s->ldq, rows, s->D);
+        head_a_rows(f, qa, dg, &q, t, rows, s->D);
         small_product qk = {f,  qa, kt + from * dg,           dg, dg * NR, rows, n,
                             dg, sc, s->scale * (float)LOG2_E, n,  0};
         small(&qk, t - from);
@@ -258,10 +306,12 @@ static void add_transposed(float *out, size_t ldo, const float *in, size_t D, si
     }
 }
 
-static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                     const float *lse, const float *q, const float *k, const float *v,
+static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o_,
+                     const float *lse, const void *q_, const void *k_, const void *v_,
                      const bt_attn_shape *s, bt_prec prec, void *scratch) {
     const form *f = form_of(prec);
+    const head o = {o_, s->ldo, s->bf16}, q = {q_, s->ldq, s->bf16}, k = {k_, s->ldk, s->bf16},
+               v = {v_, s->ldv, s->bf16};
     size_t T = s->T, D = s->D, g = f->group, dg = (D + g - 1) / g, ld_t = up(T, KB) / g + PAD,
            ld_s = KB / g + PAD;
     pool mem = {scratch};
@@ -275,22 +325,22 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
           *lse2 = piece(&mem, T + PAD);
     /* tiles that store what they summed have it done afterwards */
     const float alpha = IN_TILES ? 1 : s->scale;
-    f->a_rows(qa, dg, q, s->ldq, T, D);
+    head_a_rows(f, qa, dg, &q, 0, T, D);
     f->a_rows(ga, dg, dout, s->ldo, T, D);
-    f->a_cols(qt, ld_t, q, s->ldq, NULL, D, T);
+    head_a_cols(f, qt, ld_t, &q, D, T);
     f->a_cols(gt, ld_t, dout, s->ldo, NULL, D, T);
     for (size_t t = 0; t < T; t++) {
-        delta[t] = row_dot(dout + t * s->ldo, o + t * s->ldo, D);
+        delta[t] = head_dot(dout + t * s->ldo, &o, t, D, dkt);
         lse2[t] = lse[t] * (float)LOG2_E;
     }
     for (size_t j = 0; j < T; j += KB) {
         size_t keys = least(KB, T - j), last = s->window ? least(T, j + keys - 1 + s->window) : T;
         for (size_t c = 0; c < keys; c += NR) {
-            f->b_cols(kt + c * dg, k + (j + c) * s->ldk, s->ldk, least(NR, keys - c), D);
-            f->b_cols(vt + c * dg, v + (j + c) * s->ldv, s->ldv, least(NR, keys - c), D);
+            head_b_cols(f, kt + c * dg, &k, j + c, least(NR, keys - c), D);
+            head_b_cols(f, vt + c * dg, &v, j + c, least(NR, keys - c), D);
         }
         for (size_t d = 0; d < D; d += NR)
-            f->b_rows(kb + d * (KB / g), k + j * s->ldk + d, s->ldk, least(NR, D - d), keys);
+            head_b_rows(f, kb + d * (KB / g), &k, j, d, least(NR, D - d), keys);
         memset(dkt, 0, D * KB * sizeof *dkt);
         memset(dvt, 0, D * KB * sizeof *dvt);
         /* KB is a multiple of TQ: t >= j */

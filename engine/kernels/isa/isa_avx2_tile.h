@@ -321,10 +321,11 @@ static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
     }
 }
 
+#define NOT_KEPT NULL, NULL, NULL, NULL
 static const form form_f32 = {1,          BT_PREC_FP32, a_rows_f32,  a_cols_f32, b_rows_f32,
-                              b_cols_f32, b_i8_f32,     b_codes_f32, run_f32};
+                              b_cols_f32, b_i8_f32,     b_codes_f32, run_f32,    NOT_KEPT};
 static const form form_half = {1,           BT_PREC_FP16, a_rows_half, a_cols_half, b_rows_half,
-                               b_cols_half, b_i8_f32,     b_codes_f32, run_f32};
+                               b_cols_half, b_i8_f32,     b_codes_f32, run_f32,     NOT_KEPT};
 static const form *form_of(bt_prec prec) { return prec == BT_PREC_FP16 ? &form_half : &form_f32; }
 
 #endif

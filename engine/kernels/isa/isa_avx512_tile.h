@@ -564,12 +564,16 @@ static void b_codes_bf16(uint32_t *dst, const uint8_t *fours, size_t k) {
     }
 }
 
+#include "engine/kernels/isa/isa_avx512_kept.h"
+
+#define NOT_KEPT NULL, NULL, NULL, NULL
 static const form form_f32 = {1,          BT_PREC_FP32, a_rows_f32,  a_cols_f32, b_rows_f32,
-                              b_cols_f32, b_i8_f32,     b_codes_f32, TILE_F32};
+                              b_cols_f32, b_i8_f32,     b_codes_f32, TILE_F32,   NOT_KEPT};
 static const form form_bf16 = {2,           BT_PREC_BF16, a_rows_bf16,  a_cols_bf16, b_rows_bf16,
-                               b_cols_bf16, b_i8_bf16,    b_codes_bf16, TILE_BF16};
+                               b_cols_bf16, b_i8_bf16,    b_codes_bf16, TILE_BF16,   a_rows_kept,
+                               a_cols_kept, b_rows_kept,  b_cols_kept};
 static const form form_half = {1,           BT_PREC_FP16, a_rows_half, a_cols_half, b_rows_half,
-                               b_cols_half, b_i8_f32,     b_codes_f32, TILE_F32};
+                               b_cols_half, b_i8_f32,     b_codes_f32, TILE_F32,    NOT_KEPT};
 static const form *form_of(bt_prec prec) {
     if (prec == BT_PREC_FP16) return &form_half;
     return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32;

@@ -37,10 +37,10 @@ void bt_generic_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, 
 void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch);
-void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+void bt_generic_attn_fwd(float *o, float *lse, const void *q, const void *k, const void *v,
                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch);
-void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                         const float *lse, const float *q, const float *k, const float *v,
+void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o,
+                         const float *lse, const void *q, const void *k, const void *v,
                          const bt_attn_shape *s, bt_prec prec, void *scratch);
 void bt_generic_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, size_t M,
                           const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1,

@@ -203,9 +203,10 @@ static float dot_f32(const float *a, const float *b, size_t n) {
     return s;
 }
 
-void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+void bt_generic_attn_fwd(float *o, float *lse, const void *q_, const void *k_, const void *v_,
                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
                          void *scratch) {
+    const float *q = q_, *k = k_, *v = v_;
     float *p = scratch; /* (T) scores of one query */
     (void)prec;
     for (size_t t = t0; t < t1; t++) {
@@ -228,9 +229,10 @@ void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, c
 
 /* p = exp(s - lse); ds = p (dp - delta), delta = do . o (Dao et al., arXiv:2205.14135, appendix
  * B) */
-void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                         const float *lse, const float *q, const float *k, const float *v,
+void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o_,
+                         const float *lse, const void *q_, const void *k_, const void *v_,
                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
+    const float *o = o_, *q = q_, *k = k_, *v = v_;
     (void)prec;
     (void)scratch;
     for (size_t t = 0; t < s->T; t++) {

@@ -73,6 +73,13 @@ static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, siz
     enum { SOME = 64 }; /* a whole number of groups */
     _Alignas(64) float some[NR * SOME];
     const uint16_t *b = p->b;
+    if (p->f->b_rows_kept) {
+        if (p->b_kind == B_ROWS16)
+            p->f->b_rows_kept(dst, b + k * p->ldb + n, p->ldb, cols, depth);
+        else
+            p->f->b_cols_kept(dst, b + n * p->ldb + k, p->ldb, cols, depth);
+        return;
+    }
     for (size_t end = k + depth; k < end; k += SOME, dst += SOME / p->f->group * NR) {
         size_t now = end - k < SOME ? end - k : SOME;
         if (p->b_kind == B_ROWS16) {

@@ -68,6 +68,13 @@ typedef struct form { /* one operand type */
     void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
     void (*b_codes)(uint32_t *dst, const uint8_t *fours, size_t k);
     tile_fn tile;
+    /* of bf16: the first four from values that lie as bf16, without scale; NULL in other forms */
+    void (*a_rows_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
+                        size_t k);
+    void (*a_cols_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
+                        size_t k);
+    void (*b_rows_kept)(uint32_t *dst, const uint16_t *src, size_t lds, size_t cols, size_t k);
+    void (*b_cols_kept)(uint32_t *dst, const uint16_t *src, size_t lds, size_t cols, size_t k);
 } form;
 
 #if defined(__AVX2__)

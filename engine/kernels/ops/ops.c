@@ -111,6 +111,7 @@ void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range
 typedef struct rows_job {
     float *y, *dq, *rstd;
     int8_t *xq;
+    uint16_t *saved;
     const float *x, *dy, *gain, *rstd_in, *cosines, *sines;
     const int32_t *index;
     float eps;
@@ -141,10 +142,20 @@ static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
                        j->flag, b - a, j->C);
 }
 
+/* columns, by the same blocks of rows as bt_op_rmsnorm_bwd_saved: the same bits */
 static void do_rmsnorm_dgain(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
+    enum { STRIP = 64 };
     (void)thread;
-    bt_k()->rmsnorm_dgain(j->dq, j->dy, j->x, j->rstd_in, j->rows, j->C, a, b);
+    for (size_t c = a, n; c < b; c += n) {
+        n = bt_min_size(STRIP, b - c);
+        for (size_t r = 0; r < j->rows; r += BT_NORM_BLOCK) {
+            float sums[STRIP] = {0};
+            bt_k()->rmsnorm_dgain(sums, j->dy + r * j->C + c, j->x + r * j->C + c, j->rstd_in + r,
+                                  bt_min_size(BT_NORM_BLOCK, j->rows - r), j->C, 0, n);
+            bt_k()->add(j->dq + c, sums, n);
+        }
+    }
 }
 
 void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain,
@@ -163,6 +174,38 @@ void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x,
         bt_ops_timed("rmsnorm_dgain", 0, 4.0 * product(rows, C, 2), C, 64, do_rmsnorm_dgain, &j);
     bt_ops_timed("rmsnorm_dx", 0, 4.0 * product(rows, C, acc ? 4 : 3), rows, bt_ops_row_grain(C),
                  do_rmsnorm_dx, &j);
+}
+
+static void do_bwd_saved(void *ctx, int thread, size_t a, size_t b) { /* blocks of rows */
+    const bt_rmsnorm_bwd_saved *j = ctx;
+    const bt_kernels *k = bt_k();
+    (void)thread;
+    for (size_t block = a; block < b; block++) {
+        const size_t first = block * BT_NORM_BLOCK,
+                     end = bt_min_size(first + BT_NORM_BLOCK, j->rows);
+        float *sums = j->sums + block * 2 * j->C, *x = sums + j->C;
+        memset(sums, 0, j->C * sizeof *sums);
+        for (size_t r = first; r < end; r++) {
+            const size_t at = r * j->C;
+            k->from_bf16(x, j->x + at, j->C);
+            if (j->dgain) k->rmsnorm_dgain(sums, j->dy + at, x, j->rstd + r, 1, j->C, 0, j->C);
+            k->rmsnorm_dx(j->dx + at, j->dy + at, x, j->gain, j->rstd + r, j->acc, 1, j->C);
+        }
+    }
+}
+
+static void do_saved_sums(void *ctx, int thread, size_t a, size_t b) { /* columns */
+    const bt_rmsnorm_bwd_saved *j = ctx;
+    (void)thread;
+    for (size_t r = 0, block = 0; r < j->rows; r += BT_NORM_BLOCK, block++)
+        bt_k()->add(j->dgain + a, j->sums + block * 2 * j->C + a, b - a);
+}
+
+void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j) {
+    void *ctx = (void *)(uintptr_t)j;
+    bt_ops_timed("rmsnorm_bwd", 0, product(j->rows, j->C, j->acc ? 14 : 10),
+                 (j->rows + BT_NORM_BLOCK - 1) / BT_NORM_BLOCK, 1, do_bwd_saved, ctx);
+    if (j->dgain) bt_ops_timed("rmsnorm_bwd", 0, 0, j->C, 64, do_saved_sums, ctx);
 }
 
 static void do_quant(void *ctx, int thread, size_t a, size_t b) {
@@ -191,6 +234,24 @@ void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const flo
                  do_rmsnorm_quant, &j);
 }
 
+static void do_rmsnorm_quant_save(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    const size_t some = bt_max_size(1, 4096 / j->C); /* rows that stay in L1 */
+    for (size_t r = a; r < b; r += some) {
+        const size_t end = bt_min_size(b, r + some);
+        do_rmsnorm_quant(ctx, thread, r, end);
+        bt_k()->to_bf16(j->saved + r * j->C, j->x + r * j->C, (end - r) * j->C);
+    }
+}
+
+void bt_op_rmsnorm_quant_save(uint16_t *saved, int8_t *xq, float *dq, float *rstd, const float *x,
+                              const float *gain, float eps, size_t rows, size_t C) {
+    rows_job j = {
+        .saved = saved, .xq = xq, .dq = dq, .rstd = rstd, .x = x, .gain = gain, .eps = eps, .C = C};
+    bt_ops_timed("rmsnorm_quant", 0, product(rows, C, 7), rows, bt_ops_row_grain(C),
+                 do_rmsnorm_quant_save, &j);
+}
+
 static void do_rope(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
@@ -210,4 +271,28 @@ void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, c
                   .C = D};
     bt_ops_timed("rope", 0, 8.0 * product(rows, heads, D), rows, bt_ops_row_grain(heads * D),
                  do_rope, &j);
+}
+
+static void do_rope_save(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    for (size_t r = a; r < b; r++) {
+        float *x = j->y + r * j->ld;
+        bt_k()->rope(x, j->ld, j->cosines, j->sines, j->index + r, 0, 1, j->heads, j->C);
+        bt_k()->to_bf16(j->saved + r * j->ld, x, j->ld);
+    }
+}
+
+void bt_op_rope_save(uint16_t *saved, float *x, const bt_turned *by, size_t rows, size_t heads,
+                     size_t D) {
+    rows_job j = {.y = x,
+                  .saved = saved,
+                  .ld = heads * D,
+                  .cosines = by->cos,
+                  .sines = by->sin,
+                  .index = by->pos,
+                  .heads = heads,
+                  .C = D};
+    bt_ops_timed("rope", 0, 6.0 * product(rows, heads, D), rows, bt_ops_row_grain(heads * D),
+                 do_rope_save, &j);
 }

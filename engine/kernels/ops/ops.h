@@ -31,16 +31,37 @@ void bt_ops_profile(bool on); /* true: start from zero */
 void bt_ops_profile_hold(bool hold);
 size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max);
 
+enum { BT_NORM_BLOCK = 64 };
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows,
                    size_t C);
-/* dgain may be NULL (no gain); adds to dgain; acc != 0 adds to dx */
+/* dgain may be NULL (no gain): sums over blocks of BT_NORM_BLOCK rows are added to it in order; acc != 0
+ * adds to dx */
 void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain,
                        const float *rstd, int acc, size_t rows, size_t C);
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
 void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
                          const float *gain, float eps, size_t rows, size_t C);
+/* rmsnorm_quant of x, which also goes to `saved` as bf16 */
+void bt_op_rmsnorm_quant_save(uint16_t *saved, int8_t *xq, float *dq, float *rstd, const float *x,
+                              const float *gain, float eps, size_t rows, size_t C);
+/* rmsnorm_bwd, and its bits, in one pass over rows of x that lie as bf16; dx may be dy. sums: memory of
+ * bt_op_norm_sums(rows, C) floats */
+typedef struct bt_rmsnorm_bwd_saved {
+    float *dx, *dgain, *sums;
+    const float *dy, *gain, *rstd;
+    const uint16_t *x;
+    int acc; /* add to dx */
+    size_t rows, C;
+} bt_rmsnorm_bwd_saved;
+static inline size_t bt_op_norm_sums(size_t rows, size_t C) {
+    return (rows + BT_NORM_BLOCK - 1) / BT_NORM_BLOCK * 2 * C; /* of each block also one row of x */
+}
+void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j);
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
                 int inverse, size_t rows, size_t heads, size_t D);
+/* the same of (rows, heads D), whose turned values are wanted as bf16 alone: x is undefined afterwards */
+void bt_op_rope_save(uint16_t *saved, float *x, const bt_turned *by, size_t rows, size_t heads,
+                     size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
 /* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass: what glu makes is nobody
  * else's. gate_saved, up_saved (NULL: not wanted) receive gate and up as bf16. h: memory of (rows,
@@ -61,7 +82,7 @@ void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16
 /* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16:
  * act(gate) * up is made again. dgain (NULL: no gain) is added to by blocks of BT_GLU_BLOCK rows in
  * order. h, sums: memory of (rows, F), undefined afterwards */
-enum { BT_GLU_BLOCK = 64 };
+enum { BT_GLU_BLOCK = BT_NORM_BLOCK };
 typedef struct bt_glu_norm_bwd {
     float *dgate, *dup, *dgain, *h, *sums;
     const float *dy, *gain, *rstd;
@@ -157,12 +178,13 @@ void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at
  * column h*D; o (B*T, ldo), lse (B, H, T) */
-void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
-/* writes dq, dk, dv (same layout as q, k, v); with several runs, dk and dv of each run of a kv
- * head's queries by themselves, as arrays of B T rows on end; zeros where a head has fewer */
-void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                    const float *lse, const float *q, const float *k, const float *v,
+/* writes dq, dk, dv (same layout as q, k, v), dq and dk turned back by s->turned, which wants one run; with
+ * several runs, dk and dv of each run of a kv head's queries by themselves, as arrays of B T rows on end;
+ * zeros where a head has fewer */
+void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o,
+                    const float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs,
                     bt_prec prec);
 /* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in blocks of

@@ -5,7 +5,8 @@
 
 typedef struct attn_job {
     float *o, *lse_out, *dq, *dk, *dv;
-    const float *dout, *o_in, *lse, *q, *k, *v;
+    const float *dout, *lse;
+    const void *o_in, *q, *k, *v; /* floats, or bf16 */
     const bt_attn_shape *s;
     size_t H, KV, runs, rows;
     bt_prec prec;
@@ -40,6 +41,11 @@ static void zero_rows(float *x, size_t ld, size_t rows, size_t D) {
     for (size_t t = 0; t < rows; t++) memset(x + t * ld, 0, D * sizeof *x);
 }
 
+/* element i of o_in, q, k or v */
+static const void *element(const attn_job *j, const void *x, size_t i) {
+    return (const char *)x + i * (j->s->bf16 ? sizeof(uint16_t) : sizeof(float));
+}
+
 /* units: (range, head) */
 static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
@@ -52,18 +58,26 @@ static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
             zero_rows(o, s->ldo, s->T, s->D);
             continue;
         }
-        bt_k()->attn_fwd(o, j->lse_out + r.lse + h * j->s->T, j->q + row * s->ldq + h * s->D,
-                         j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s, 0,
-                         s->T, j->prec, bt_ops_scratch(thread));
+        bt_k()->attn_fwd(o, j->lse_out + r.lse + h * j->s->T,
+                         element(j, j->q, row * s->ldq + h * s->D),
+                         element(j, j->k, row * s->ldk + kv * s->D),
+                         element(j, j->v, row * s->ldv + kv * s->D), s, 0, s->T, j->prec,
+                         bt_ops_scratch(thread));
     }
 }
 
-void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec) {
     attn_job j = {
         .o = o, .lse_out = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
     bt_ops_timed("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0, ranges_of(s, B) * H, 1,
                  do_attn_fwd, &j);
+}
+
+/* a head's gradient as it lies in memory, near as it is now */
+static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
+    const bt_turned *t = s->turned;
+    if (t) bt_k()->rope(d, ld, t->cos, t->sin, t->pos + row, 1, s->T, 1, s->D);
 }
 
 /* units: (range, kv head, run of its query heads in order) */
@@ -85,18 +99,22 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
             size_t oq = row * s->ldq + h * s->D, oo = row * s->ldo + h * s->D;
             if (r.padding) {
                 zero_rows(j->dq + oq, s->ldq, s->T, s->D);
+                turn_back(s, j->dq + oq, s->ldq, row);
                 continue;
             }
-            bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, j->o_in + oo,
-                             j->lse + r.lse + h * j->s->T, j->q + oq,
-                             j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s,
-                             j->prec, bt_ops_scratch(thread));
+            bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, element(j, j->o_in, oo),
+                             j->lse + r.lse + h * j->s->T, element(j, j->q, oq),
+                             element(j, j->k, row * s->ldk + kv * s->D),
+                             element(j, j->v, row * s->ldv + kv * s->D), s, j->prec,
+                             bt_ops_scratch(thread));
+            turn_back(s, j->dq + oq, s->ldq, row);
         }
+        turn_back(s, dk, s->ldk, row);
     }
 }
 
-void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                    const float *lse, const float *q, const float *k, const float *v,
+void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o,
+                    const float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs,
                     bt_prec prec) {
     attn_job j = {.dq = dq,

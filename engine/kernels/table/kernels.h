@@ -57,6 +57,12 @@ typedef struct bt_attn_document {
     bool padding; /* no document: outputs and gradients are zeros */
 } bt_attn_document;
 
+/* how queries and keys were turned by their position: bt_op_rope's arguments */
+typedef struct bt_turned {
+    const float *cos, *sin;
+    const int32_t *pos; /* of each of the B T rows */
+} bt_turned;
+
 typedef struct bt_attn_shape {
     size_t T, D; /* sequence length, head size */
     /* elements between tokens in q/dq, k/dk, v/dv, o/do */
@@ -71,6 +77,10 @@ typedef struct bt_attn_shape {
      * those of each document by itself. NULL: each sequence is one */
     const bt_attn_document *documents;
     size_t n_documents;
+    /* q, k, v, and of the backward pass o, lie as bf16 (uint16_t): for sets with `multiplies_bf16`, in
+     * BT_PREC_BF16. The bits are those of the same values as floats */
+    bool bf16;
+    const bt_turned *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
 } bt_attn_shape;
 
 /* of some columns of a row: row_stats, row_lse */
@@ -273,14 +283,15 @@ typedef struct bt_kernels {
                  int flags, void *scratch);
 
     /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory ---- */
+    /* q, k, v, o of the backward pass: floats, or what shape->bf16 says */
     /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser
      * (natural log, of scaled scores); t0 is a multiple of BT_ATTN_ROWS */
-    void (*attn_fwd)(float *o, float *lse, const float *q, const float *k, const float *v,
+    void (*attn_fwd)(float *o, float *lse, const void *q, const void *k, const void *v,
                      const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch);
     /* dq written, dk and dv added to, for one query head against its kv head; delta[t] = sum_d do*o
      * is computed inside */
-    void (*attn_bwd)(float *dq, float *dk, float *dv, const float *dout, const float *o,
-                     const float *lse, const float *q, const float *k, const float *v,
+    void (*attn_bwd)(float *dq, float *dk, float *dv, const float *dout, const void *o,
+                     const float *lse, const void *q, const void *k, const void *v,
                      const bt_attn_shape *s, bt_prec prec, void *scratch);
 
     /* ---- decoding: few rows, bound by reading weights ------------------------------------------ */

@@ -83,7 +83,7 @@ static void fade_bwd(const bt_linear_input *in, float *dx, const float *dy, cons
     floats_of(in)->bwd(in, dx, dy, x, r0, rows);
 }
 
-static const bt_input_ops fading = {fade_fwd, fade_restore, fade_bwd};
+static const bt_input_ops fading = {.fwd = fade_fwd, .restore = fade_restore, .bwd = fade_bwd};
 
 /* ---- W' of one layer --------------------------------------------------------------------------- */
 

@@ -17,6 +17,25 @@ static void normed_int8_fwd(const bt_linear_input *in, const float *x, size_t r0
                         in->eps, rows, in->K);
 }
 
+static void normed_int8_fwd_saving(const bt_linear_input *in, uint16_t *saved, const float *x,
+                                   size_t r0, size_t rows) {
+    bt_op_rmsnorm_quant_save(saved, in->xq + r0 * in->K, in->dq + r0, in->rstd + r0, x, in->gain.w,
+                             in->eps, rows, in->K);
+}
+
+static void norm_bwd_saved(const bt_linear_input *in, float *dx, const float *dy, const uint16_t *x,
+                           float *sums, size_t r0, size_t rows) {
+    bt_op_rmsnorm_bwd_saved(&(bt_rmsnorm_bwd_saved){.dx = dx,
+                                                    .dgain = in->gain.dw,
+                                                    .sums = sums,
+                                                    .dy = dy,
+                                                    .gain = in->gain.w,
+                                                    .rstd = in->rstd + r0,
+                                                    .x = x,
+                                                    .rows = rows,
+                                                    .C = in->K});
+}
+
 static void int8_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     bt_op_quant(in->xq + r0 * in->K, in->dq + r0, x, rows, in->K);
 }
@@ -35,11 +54,13 @@ static void copy(const bt_linear_input *in, const float *x, size_t r0, size_t ro
 }
 
 /* int8 is kept for backward: nothing to restore */
-static const bt_input_ops normed_int8 = {normed_int8_fwd, nothing, norm_bwd},
-                          plain_int8 = {int8_fwd, nothing, NULL},
-                          normed_floats = {normed_floats_fwd, normed_floats_restore, norm_bwd},
-                          copied_floats = {copy, copy, NULL},
-                          borrowed_floats = {nothing, nothing, NULL};
+static const bt_input_ops normed_int8 = {normed_int8_fwd, nothing, norm_bwd, normed_int8_fwd_saving,
+                                         norm_bwd_saved},
+                          plain_int8 = {.fwd = int8_fwd, .restore = nothing},
+                          normed_floats = {normed_floats_fwd, normed_floats_restore, norm_bwd, NULL,
+                                           NULL},
+                          copied_floats = {.fwd = copy, .restore = copy},
+                          borrowed_floats = {.fwd = nothing, .restore = nothing};
 
 const bt_input_ops *bt_input_ops_of(const bt_linear_input *in) {
     if (in->tern) return in->normed ? &normed_int8 : &plain_int8;

@@ -94,6 +94,11 @@ typedef struct bt_input_ops {
      * nothing to call */
     void (*bwd)(const bt_linear_input *in, float *dx, const float *dy, const float *x, size_t r0,
                 size_t rows);
+    /* NULL: not both at once. fwd, and x as bf16 to `saved` (row r0's); and bwd from there */
+    void (*fwd_saving)(const bt_linear_input *in, uint16_t *saved, const float *x, size_t r0,
+                       size_t rows);
+    void (*bwd_saved)(const bt_linear_input *in, float *dx, const float *dy, const uint16_t *x,
+                      float *sums, size_t r0, size_t rows);
 } bt_input_ops;
 
 /* What a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats

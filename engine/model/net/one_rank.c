@@ -60,6 +60,19 @@ void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, s
 }
 
 static void norm_bwd(bt_model *m, const bt_norm_bwd *j) {
+    if (!j->x) {
+        bt_op_rmsnorm_bwd_saved(&(bt_rmsnorm_bwd_saved){.dx = j->dx,
+                                                        .dgain = j->gain->dw,
+                                                        .sums = j->sums,
+                                                        .dy = j->dy,
+                                                        .gain = j->gain->w,
+                                                        .rstd = j->rstd,
+                                                        .x = j->saved,
+                                                        .acc = j->add,
+                                                        .rows = j->M,
+                                                        .C = (size_t)m->setup.cfg.C});
+        return;
+    }
     bt_op_rmsnorm_bwd(j->dx, j->gain->dw, j->dy, j->x, j->gain->w, j->rstd, j->add, j->M,
                       (size_t)m->setup.cfg.C);
 }

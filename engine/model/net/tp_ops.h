@@ -32,6 +32,8 @@ typedef struct bt_norm_bwd {
     const struct bt_gain *gain;
     float *dx;
     const float *dy, *x, *rstd;
+    const uint16_t *saved; /* x as bf16, where x is NULL: one rank alone (sums: memory for it) */
+    float *sums;
     bool add; /* to dx */
     size_t M;
 } bt_norm_bwd;

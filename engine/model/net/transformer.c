@@ -35,10 +35,22 @@ static void load_residual(const bt_model *m, float *x, const uint16_t *saved, si
     if (bt_net_ternary(m)) bt_acts_load(&m->setup, x, saved, n);
 }
 
+/* rows of x -> of an input, and as bf16 to `saved`, if that is not NULL */
+static void read_saving(const bt_linear_input *in, uint16_t *saved, const float *x, size_t r0,
+                        size_t rows) {
+    if (saved && in->ops->fwd_saving) {
+        in->ops->fwd_saving(in, saved, x, r0, rows);
+        return;
+    }
+    bt_acts_save(saved, x, rows * in->K);
+    in->ops->fwd(in, x, r0, rows);
+}
+
 /* own rows of the residual x -> input rows of all tokens */
-static void read_residual(bt_model *m, const bt_linear_input *in, const float *x, size_t M) {
+static void read_residual(bt_model *m, const bt_linear_input *in, const float *x, uint16_t *saved,
+                          size_t M) {
     bt_rows own = m->tp->own_rows(m, M);
-    in->ops->fwd(in, x, own.first, own.n);
+    read_saving(in, saved, x, own.first, own.n);
     m->tp->gather_input(m, in, M);
 }
 
@@ -104,14 +116,15 @@ static size_t value_elems(const bt_model *m, size_t M) {
 
 /* model.value_residual: values of the first layer in all others (arXiv:2410.17897, with one fixed
  * share s). v <- (1 - s) v + s v_first, element by element: a rank that has some of the kv heads
- * needs nothing of the others */
-static void mix_values(const bt_model *m, const bt_layer *l, size_t M) {
+ * needs nothing of the others. a.v: rows from r0 on */
+static void mix_values(const bt_model *m, const bt_layer *l, size_t r0, size_t rows) {
     const bt_acts *a = &l->a;
     if (!a->v_first) return;
+    float *first = a->v_first + value_elems(m, r0);
     if (l == m->layers)
-        bt_net_copy(a->v_first, a->v, value_elems(m, M));
+        bt_net_copy(first, a->v, value_elems(m, rows));
     else
-        bt_op_mix(a->v, a->v_first, (float)m->setup.cfg.value_residual, value_elems(m, M));
+        bt_op_mix(a->v, first, (float)m->setup.cfg.value_residual, value_elems(m, rows));
 }
 
 /* dv of the mixed values -> of the layer's own; what the first layer is to get is kept until then */
@@ -126,21 +139,56 @@ static void unmix_values(const bt_model *m, const bt_layer *l, size_t M) {
                       value_elems(m, M));
 }
 
+/* the rounded residual alone is kept (acts.def, lean): a layer begins with it both times */
+static bool begins_rounded(const bt_model *m, const bt_acts *a) {
+    return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
+}
+
+/* Attention reads what is kept of q, k and v: products round them to bf16 in any case. Heads with a
+ * norm are kept as they were before it. */
+static bool attends_kept(const bt_model *m, const bt_acts *a) {
+    return a->q_saved && !m->setup.cfg.qk_norm && m->setup.prec == BT_PREC_BF16 &&
+           bt_kernels_multiply_bf16();
+}
+
+static bt_turned turned(const bt_model *m, size_t row) {
+    return (bt_turned){m->rope_cos, m->rope_sin, m->pos + row};
+}
+
+/* q, k, v as bf16 alone, by blocks of rows whose floats stay in cache */
+static void qkv_kept(bt_model *m, bt_layer *l, size_t M) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_acts *a = &l->a;
+    read_residual(m, &l->attn_in, a->x, begins_rounded(m, a) ? NULL : a->x_saved, M);
+    for (size_t r0 = 0; r0 < M; r0 += m->block) {
+        const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
+        const bt_turned by = turned(m, r0);
+        l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, r0, rows, 0);
+        bt_op_rope_save(a->q_saved + q, a->q, &by, rows, (size_t)c->H, (size_t)c->D);
+        l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, r0, rows, 0);
+        bt_op_rope_save(a->k_saved + k, a->k, &by, rows, (size_t)c->KV, (size_t)c->D);
+        l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, r0, rows, 0);
+        mix_values(m, l, r0, rows);
+        bt_acts_save(a->v_saved + k, a->v, rows * l->v.N);
+        poll(m);
+    }
+}
+
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    read_residual(m, &l->attn_in, a->x, M);
+    read_residual(m, &l->attn_in, a->x, begins_rounded(m, a) ? NULL : a->x_saved, M);
     l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, 0);
     l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, 0);
     l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, 0);
-    mix_values(m, l, M);
+    mix_values(m, l, 0, M);
     rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
     rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
 }
 
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
-    l->o_in.ops->fwd(&l->o_in, a->o, 0, M);
+    read_saving(&l->o_in, a->o_saved, a->o, 0, M);
     bt_net_copy(a->x_mid, a->x, m->tp->own_rows(m, M).n * l->o.N);
     m->tp->add_product(m, a->x_mid, &l->o, &l->o_in, a->o, 0, M);
     m->tp->finish_product(m, a->x_mid, &l->o, &l->o_in, M);
@@ -164,7 +212,7 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t C = (size_t)c->C;
-    read_residual(m, &l->ffn_in, a->x_mid, M);
+    read_residual(m, &l->ffn_in, a->x_mid, a->x_mid_saved, M);
     if (!x_out && m->again) return; /* as backward comes to it */
     if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
@@ -179,29 +227,31 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
-/* the rounded residual alone is kept (acts.def, lean): a layer begins with it both times */
-static bool begins_rounded(const bt_model *m, const bt_acts *a) {
-    return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
-}
-
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_attn_shape shape = attn_shape(m, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
-    if (x_out || !begins_rounded(m, a)) bt_acts_save(a->x_saved, a->x, own);
-    if (begins_rounded(m, a)) bt_acts_load(&m->setup, a->x, a->x_saved, own);
-    bt_net_qkv(m, l, M);
-    poll(m);
-    bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,
-                   (size_t)c->KV, m->setup.prec);
-    bt_acts_save(a->q_saved, a->q, M * shape.ldq);
-    bt_acts_save(a->k_saved, a->k, M * shape.ldk);
-    bt_acts_save(a->v_saved, a->v, M * shape.ldv);
-    bt_acts_save(a->o_saved, a->o, M * shape.ldo);
+    if (begins_rounded(m, a)) {
+        if (x_out) bt_acts_save(a->x_saved, a->x, own);
+        bt_acts_load(&m->setup, a->x, a->x_saved, own);
+    }
+    if (attends_kept(m, a)) {
+        shape.bf16 = true;
+        qkv_kept(m, l, M);
+        bt_op_attn_fwd(a->o, a->lse, a->q_saved, a->k_saved, a->v_saved, &shape, B, (size_t)c->H,
+                       (size_t)c->KV, m->setup.prec);
+    } else {
+        bt_net_qkv(m, l, M);
+        poll(m);
+        bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,
+                       (size_t)c->KV, m->setup.prec);
+        bt_acts_save(a->q_saved, a->q, M * shape.ldq);
+        bt_acts_save(a->k_saved, a->k, M * shape.ldk);
+        bt_acts_save(a->v_saved, a->v, M * shape.ldv);
+    }
     poll(m);
     bt_net_attn_out(m, l, M);
-    bt_acts_save(a->x_mid_saved, a->x_mid, own);
     ffn(m, l, x_out, M);
 }
 
@@ -269,13 +319,22 @@ static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_gate_and_
     l->glu.bwd(m, l, d, gate_up_at(m, l, r0), r0, rows);
 }
 
-static void norm_backward(const backward *p, const bt_linear_input *in, const float *x) {
+/* the norm of the residual reads what is kept of it */
+static bool norms_kept(const bt_model *m, const bt_linear_input *in, const uint16_t *saved) {
+    return saved && in->tern && m->tp == &bt_tp_one_rank && m->layers[0].a.norm_sums;
+}
+
+/* x as bf16 in `saved`, or, that being NULL, as floats */
+static void norm_backward(const backward *p, const bt_linear_input *in, const float *x,
+                          const uint16_t *saved) {
     bt_model *m = p->m;
     const bt_acts *a = &m->layers[0].a;
     m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &in->gain,
                                       .dx = a->dx,
                                       .dy = m->tp->reduce_grad(m, a->dxn, p->M),
-                                      .x = x,
+                                      .x = saved ? NULL : x,
+                                      .saved = saved,
+                                      .sums = a->norm_sums,
                                       .rstd = in->rstd,
                                       .add = true,
                                       .M = p->M});
@@ -290,7 +349,8 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     bt_rows own = m->tp->own_rows(m, p->M);
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
-    load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
+    const bool kept = norms_kept(m, &l->ffn_in, a->x_mid_saved);
+    if (!kept) load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
     reread_residual(m, &l->ffn_in, a->x_mid, p->M);
     /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
@@ -308,8 +368,12 @@ static void ffn_backward(const backward *p, bt_layer *l) {
         dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n);
     }
     linear_done(p, &l->gate);
-    norm_backward(p, &l->ffn_in, a->x_mid);
+    norm_backward(p, &l->ffn_in, a->x_mid, kept ? a->x_mid_saved : NULL);
 }
+
+/* attention's backward pass turns heads back while they are near: they are whole, unless leaves
+ * share them */
+static bool turns_back(const bt_model *m) { return m->tp->sum_kv == bt_one_rank_sum_kv; }
 
 /* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of
  * dy's size */
@@ -318,7 +382,8 @@ static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy,
     bt_model *m = p->m;
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
-    bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
+    if (!turns_back(m))
+        bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
     if (!gain->tensor) return dy;
     m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
     done(p, gain->tensor);
@@ -333,35 +398,50 @@ static void attn_backward(const backward *p, bt_layer *l) {
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
-    bt_acts_load(&m->setup, a->o, a->o_saved, p->M * shape.ldo);
-    bt_acts_load(&m->setup, a->q, a->q_saved, p->M * shape.ldq);
-    bt_acts_load(&m->setup, a->k, a->k_saved, p->M * shape.ldk);
-    bt_acts_load(&m->setup, a->v, a->v_saved, p->M * shape.ldv);
+    const bt_turned by = turned(m, 0);
+    if (turns_back(m)) shape.turned = &by;
+    shape.bf16 = attends_kept(m, a);
+    const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
+                        a->norm_sums;
+    if (!o_kept) bt_acts_load(&m->setup, a->o, a->o_saved, p->M * shape.ldo);
+    if (!shape.bf16) {
+        bt_acts_load(&m->setup, a->q, a->q_saved, p->M * shape.ldq);
+        bt_acts_load(&m->setup, a->k, a->k_saved, p->M * shape.ldk);
+        bt_acts_load(&m->setup, a->v, a->v_saved, p->M * shape.ldv);
+    }
     l->o_in.ops->restore(&l->o_in, a->o, 0, p->M);
     l->o.ops->dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
     poll(m);
-    if (l->o_in.normed) l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
+    if (o_kept)
+        l->o_in.ops->bwd_saved(&l->o_in, a->d_o, a->d_on, a->o_saved, a->norm_sums, 0, p->M);
+    else if (l->o_in.normed)
+        l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
     done(p, l->o_in.gain.tensor);
     if (c->qk_norm) { /* the rotated heads are not kept */
         rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
         rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
     }
-    bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v,
-                   &shape, p->B, H, KV, m->kv_runs, p->prec);
+    if (shape.bf16)
+        bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o_saved, a->lse, a->q_saved, a->k_saved,
+                       a->v_saved, &shape, p->B, H, KV, m->kv_runs, p->prec);
+    else
+        bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v,
+                       &shape, p->B, H, KV, m->kv_runs, p->prec);
     poll(m);
     m->tp->sum_kv(m, a->dk, p->M);
     m->tp->sum_kv(m, a->dv, p->M);
     unmix_values(m, l, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
-    load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
+    const bool kept = norms_kept(m, &l->attn_in, a->x_saved);
+    if (!kept) load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
     reread_residual(m, &l->attn_in, a->x, p->M);
     m->tp->dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);
-    norm_backward(p, &l->attn_in, a->x);
+    norm_backward(p, &l->attn_in, a->x, kept ? a->x_saved : NULL);
 }
 
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,

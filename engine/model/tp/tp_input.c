@@ -61,4 +61,5 @@ static void columns_restore(const bt_linear_input *in, const float *x, size_t r0
     if (in->fade > 0) bt_net_fade_rows(in, r0, rows);
 }
 
-const bt_input_ops bt_tp_input_ops = {columns_fwd, columns_restore, columns_bwd};
+const bt_input_ops bt_tp_input_ops = {
+    .fwd = columns_fwd, .restore = columns_restore, .bwd = columns_bwd};

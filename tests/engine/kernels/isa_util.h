@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
+#include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 
 enum { GUARD = 64, BUFFERS = 64 };
@@ -200,6 +201,35 @@ static inline void slots_owed(const bool *called, bool products) {
         if (is_product_slot(name) == products && !called[i])
             fail_msg("no case compares slot %s with generic's", name);
     }
+}
+
+static inline void *scratch_for(const bt_kernels *k, size_t M, size_t N, size_t K, size_t T,
+                                size_t D) {
+    /* 64-byte aligned, as ops.c gives it */
+    return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;
+}
+
+/* the AMX set's code on tiles in software, over the vector set it falls through to; false: not on this
+ * processor */
+static inline bool emulated_amx(bt_kernels *k) {
+#if defined(__x86_64__)
+    bt_err err = BT_ERR_INIT;
+    const bt_kernels *e = &bt_kernels_emulated_amx;
+    if (bt_kernels_select("avx512", &err) != BT_OK || !bt_cpu_get()->avx512_bf16) return false;
+    *k = *bt_k();
+#define BT_SLOT(slot) \
+    if (e->slot) k->slot = e->slot;
+#define BT_TERN_SLOT(slot) k->slot = e->slot;
+#include "engine/kernels/table/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+    k->scratch_bytes = e->scratch_bytes;
+    k->row_grain = e->row_grain;
+    return true;
+#else
+    (void)k;
+    return false;
+#endif
 }
 
 static const size_t awkward[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 127, 255, 513};

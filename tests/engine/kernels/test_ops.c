@@ -92,6 +92,48 @@ static void codes_of_bf16(void **state) {
         }
 }
 
+/* norms that keep their input as bf16 or read it from there: the bits of passes of their own, on any number
+ * of threads */
+static void norms_of_what_is_kept(void **state) {
+    (void)state;
+    enum { ROWS = 150, C = 72, ALL = ROWS * C };
+    static float x[ALL], g[C], gy[ALL], dx[ALL], wdx[ALL], sums[ALL], rstd[ROWS], wrstd[ROWS];
+    static float dq[ROWS], wdq[ROWS], dgain[C], wdgain[C];
+    static uint16_t saved[ALL], want[ALL];
+    static int8_t xq[ALL], wxq[ALL];
+    bt_err err = BT_ERR_INIT;
+    assert_true(bt_op_norm_sums(ROWS, C) <= ALL);
+    for (int threads = 1; threads < 4; threads++)
+        for (int acc = 0; acc < 2; acc++) {
+            assert_int_equal(bt_threads_init(threads, &err), BT_OK);
+            fill(x, ALL, 21), fill(g, C, 22), fill(gy, ALL, 23), fill(dx, ALL, 24);
+            fill(dgain, C, 25);
+            memcpy(wdx, dx, sizeof dx), memcpy(wdgain, dgain, sizeof dgain);
+            bt_op_rmsnorm_quant(wxq, wdq, wrstd, NULL, x, g, 1e-5f, ROWS, C);
+            bt_op_save_bf16(want, x, ALL);
+            bt_op_rmsnorm_quant_save(saved, xq, dq, rstd, x, g, 1e-5f, ROWS, C);
+            assert_memory_equal(xq, wxq, sizeof xq);
+            assert_memory_equal(dq, wdq, sizeof dq);
+            assert_memory_equal(rstd, wrstd, sizeof rstd);
+            assert_memory_equal(saved, want, sizeof saved);
+            bt_op_load_bf16(x, saved, ALL);
+            bt_op_rmsnorm_bwd(wdx, wdgain, gy, x, g, rstd, acc, ROWS, C);
+            bt_op_rmsnorm_bwd_saved(&(bt_rmsnorm_bwd_saved){.dx = dx,
+                                                            .dgain = dgain,
+                                                            .sums = sums,
+                                                            .dy = gy,
+                                                            .gain = g,
+                                                            .rstd = rstd,
+                                                            .x = saved,
+                                                            .acc = acc,
+                                                            .rows = ROWS,
+                                                            .C = C});
+            assert_memory_equal(dx, wdx, sizeof dx);
+            assert_memory_equal(dgain, wdgain, sizeof dgain);
+            bt_threads_release();
+        }
+}
+
 static void plan(void) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_ops_plan(M, N, K, T, D, NULL, &err), BT_OK);
@@ -359,11 +401,17 @@ static void test_profile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),   cmocka_unit_test(test_blas),
-        cmocka_unit_test(test_avx2),      cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_amx),       cmocka_unit_test(test_one_pass),
-        cmocka_unit_test(test_head_int8), cmocka_unit_test(test_meaning),
-        cmocka_unit_test(test_profile),   cmocka_unit_test(codes_of_bf16),
+        cmocka_unit_test(test_generic),
+        cmocka_unit_test(test_blas),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_one_pass),
+        cmocka_unit_test(test_head_int8),
+        cmocka_unit_test(test_meaning),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(codes_of_bf16),
+        cmocka_unit_test(norms_of_what_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
  *         fp16 the operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
 
-#include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/half.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
@@ -79,11 +78,6 @@ static size_t shapes(shape *out) {
     }
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) out[n++] = more[i];
     return n;
-}
-
-static void *scratch_for(const bt_kernels *k, size_t M, size_t N, size_t K, size_t T, size_t D) {
-    /* 64-byte aligned, as ops.c gives it */
-    return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;
 }
 
 static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
@@ -549,25 +543,12 @@ static void test_amx(void **state) {
     run_set("amx");
 }
 
-/* the AMX set's code on tiles in software, over the vector set it falls through to */
 static void test_emulated_amx(void **state) {
     (void)state;
-#if defined(__x86_64__)
-    bt_err err = BT_ERR_INIT;
-    if (bt_kernels_select("avx512", &err) != BT_OK || !bt_cpu_get()->avx512_bf16) skip();
-    const bt_kernels *e = &bt_kernels_emulated_amx;
-    bt_kernels k = *bt_k();
-#define BT_SLOT(slot) \
-    if (e->slot) k.slot = e->slot;
-#define BT_TERN_SLOT(slot) k.slot = e->slot;
-#include "engine/kernels/table/slots.def"
-#undef BT_SLOT
-#undef BT_TERN_SLOT
-    k.scratch_bytes = e->scratch_bytes;
-    k.row_grain = e->row_grain;
+    bt_kernels k;
+    if (!emulated_amx(&k)) skip();
     run_slots(&k);
     assert_true(k.peak_ops(BT_PEAK_INT8, 1) > 0 && k.peak_ops(BT_PEAK_BF16, 1) > 0);
-#endif
 }
 
 static int forget_oracle(void **state) {
