@@ -198,16 +198,58 @@ static void prod_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
             y, xq, dq, m0, m1, 128, scratch);
 }
 
-/* ---- noise (noise.h) ------------------------------------------------------------------------- */
+/* ---- noise (noise.h) -------------------------------------------------------------------------
+ * Four vectors share their words. In steps of 1/256 a value and its noise fit in 16 bits (|v| <= 127 *
+ * 256, u <= 255), so two vectors become one before the noise is added, and four one of bytes after it:
+ *     words   | u0 u1 u2 u3 of lane 0 | of lane 1 ...     a byte for each vector
+ *     rint    | v0 lanes 0-3, v1 lanes 0-3 |              16 bits, in each quarter of 128 bits
+ *     + u     | u0 of 0-3, u1 of 0-3 |                    one shuffle of the words
+ *     >> 8    | v0 of 0-3, v1 of 0-3, v2 of 0-3, v3 of 0-3 |
+ * What is not finite becomes some byte: its scale is not finite either. */
 /* x: key + lane * BT_NOISE_LANE */
 BT_INLINE vi noise_words(vi x) {
     x = vi_mul(vi_xor(x, vi_srl(x, 16)), vi_set(BT_NOISE_MUL1));
     x = vi_mul(vi_xor(x, vi_srl(x, 15)), vi_set(BT_NOISE_MUL2));
     return vi_xor(x, vi_srl(x, 16));
 }
-/* v: the value in steps of 1/256; byte `i` of the words decides */
-#define NOISE_ROUND(v, words, i) \
-    vi_sra(vi_add(vi_round(v), vi_and(vi_srl(words, 8 * (i)), vi_set(255))), 8)
+
+/* v: values in steps of 1/256, of which byte i of the words decides v[i] -> bytes as above */
+BT_INLINE vi noise_round(const vf v[4], vi words) {
+    const vi first = VI_QUARTERS(
+                 _mm_setr_epi8(0, -1, 4, -1, 8, -1, 12, -1, 1, -1, 5, -1, 9, -1, 13, -1)),
+             last = VI_QUARTERS(
+                 _mm_setr_epi8(2, -1, 6, -1, 10, -1, 14, -1, 3, -1, 7, -1, 11, -1, 15, -1));
+    vi a = VI_OP(packs_epi32)(vi_round(v[0]), vi_round(v[1])),
+       b = VI_OP(packs_epi32)(vi_round(v[2]), vi_round(v[3]));
+    a = VI_OP(add_epi16)(a, VI_OP(shuffle_epi8)(words, first));
+    b = VI_OP(add_epi16)(b, VI_OP(shuffle_epi8)(words, last));
+    return VI_OP(packs_epi16)(VI_OP(srai_epi16)(a, 8), VI_OP(srai_epi16)(b, 8));
+}
+
+/* dword i: byte i of v[0], v[1], v[2], v[3] */
+BT_INLINE vi noise_fours(vi bytes) {
+    return VI_OP(shuffle_epi8)(
+        bytes, VI_QUARTERS(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)));
+}
+
+/* the bytes of v[i] to `to` + 16 i */
+BT_INLINE void noise_store(int8_t *to, vi bytes) {
+#if defined(__AVX512F__)
+    const vi order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    vi_store(to, _mm512_permutexvar_epi32(order, bytes));
+#else
+    const vi order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    int8_t all[4 * VL];
+    vi_store(all, _mm256_permutevar8x32_epi32(bytes, order));
+    BT_UNROLL for (size_t i = 0; i < 4; i++) memcpy(to + 16 * i, all + i * VL, VL);
+#endif
+}
+
+/* adds the bytes of each dword */
+BT_INLINE vi noise_sum(vi sum, vi bytes) {
+    const vi pairs = VI_OP(maddubs_epi16)(VI_OP(set1_epi8)(1), bytes);
+    return vi_add(sum, VI_OP(madd_epi16)(pairs, VI_OP(set1_epi16)(1)));
+}
 
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
@@ -230,31 +272,28 @@ BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const f
     vi lane = vi_mul(vi_lanes(), vi_set(BT_NOISE_LANE));
     *scale = most_ / 127.0f;
     for (c = 0; c < n; c += 64) {
+        _Alignas(64) int8_t end[64];
+        int8_t *to = c + 64 <= n ? q + c : end;
         for (size_t h = 0; h < 16; h += VL) {
             vi words =
                 noise_words(vi_add(lane, vi_set(key + (uint32_t)(c / 4 + h) * BT_NOISE_LANE)));
-            if (c + 64 <= n) {
-                BT_UNROLL for (int i = 0; i < 4; i++) {
-                    vi r = NOISE_ROUND(v_mul(GRAD(c + 16 * (size_t)i + h), inv), words, i);
-                    sum = vi_add(sum, r);
-                    vi_store_i8_n(q + c + 16 * (size_t)i + h, r, VL);
-                }
-            } else {
-                BT_UNROLL for (int i = 0; i < 4; i++) {
-                    size_t at = c + 16 * (size_t)i + h;
-                    if (at < n) {
-                        vi r = NOISE_ROUND(v_mul(GRAD_TAIL(at), inv), words, i);
-                        sum = vi_add(sum, r);
-                        vi_store_i8_n(q + at, r, least(VL, n - at));
-                    }
-                }
+            vf v[4];
+            BT_UNROLL for (size_t i = 0; i < 4; i++) {
+                const size_t at = c + 16 * i + h;
+                v[i] = v_mul(c + 64 <= n ? GRAD(at) : at < n ? GRAD_TAIL(at) : v_set(0), inv);
             }
+            const vi bytes = noise_round(v, words);
+            sum = noise_sum(sum, bytes);
+            noise_store(to + h, bytes);
         }
+        if (to == end) memcpy(q + c, end, n - c);
     }
     return vi_hsum(sum);
 #undef GRAD
 #undef GRAD_TAIL
 }
+
+/* ---- dx8 ------------------------------------------------------------------------------------- */
 static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) {
     return quantise_row(q, scale, dy, NULL, n, key, 0);
 }
@@ -419,14 +458,11 @@ BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const floa
         size_t token = m + 4 * i;
         vi words = noise_words(
             vi_add(lane, vi_set((whole || token < s->tokens ? s->keys[token] : 0) ^ s->salt)));
-        t[i] = vi_set(0);
-        BT_UNROLL for (size_t r = 0; r < 4; r++) {
-            if (whole || token + r < s->tokens) {
-                vi q = NOISE_ROUND(v_mul(v_load(g + (token + r) * VL), inv), words, (int)r);
-                *sum = vi_add(*sum, q);
-                t[i] = vi_or(t[i], vi_sll(vi_and(q, vi_set(255)), 8 * (int)r));
-            }
-        }
+        vf v[4];
+        BT_UNROLL for (size_t r = 0; r < 4; r++) v[r] =
+            whole || token + r < s->tokens ? v_mul(v_load(g + (token + r) * VL), inv) : v_set(0);
+        t[i] = noise_fours(noise_round(v, words));
+        *sum = noise_sum(*sum, t[i]);
     }
     transpose(t);
     for (size_t i = 0; i < have; i++)

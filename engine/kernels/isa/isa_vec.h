@@ -84,6 +84,9 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
 }
 
 typedef __m512i vi; /* VL lanes of 32 bits */
+/* what both widths have by one name; sixteen bytes in each quarter, or half, of a vector */
+#define VI_OP(name) _mm512_##name
+#define VI_QUARTERS(q) _mm512_broadcast_i32x4(q)
 BT_INLINE vi vi_set(uint32_t a) { return _mm512_set1_epi32((int)a); }
 BT_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 BT_INLINE void vi_store(void *p, vi a) { _mm512_storeu_si512(p, a); }
@@ -197,6 +200,8 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
 }
 
 typedef __m256i vi; /* VL lanes of 32 bits */
+#define VI_OP(name) _mm256_##name
+#define VI_QUARTERS(q) _mm256_broadcastsi128_si256(q)
 BT_INLINE vi vi_set(uint32_t a) { return _mm256_set1_epi32((int)a); }
 BT_INLINE vi vi_load(const void *p) { return bytes32(p); }
 BT_INLINE void vi_store(void *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
