@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/system/reserve.h"
 #include "engine/ckpt/memory_format.h"
 
 void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes) {
@@ -33,7 +34,7 @@ bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) {
     int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", s->path);
     s->made = !there;
-    int rc = ftruncate(fd, (off_t)bytes) != 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+    int rc = ftruncate(fd, (off_t)bytes) != 0 ? errno : bt_file_reserve(fd, bytes);
     void *at = rc ? MAP_FAILED
                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (!rc && at == MAP_FAILED) rc = errno;

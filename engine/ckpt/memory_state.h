@@ -2,7 +2,7 @@
  * the same host goes on.
  *
  *     DIR/state-RANK-LAYOUT-0, -1      two segments a rank, written in turn
- *     segment = head (4 KiB) | table of sections (section_head each) | data, 64-byte aligned
+ *     segment = head (64 KiB) | table of sections (section_head each) | data, 64-byte aligned
  *
  * What a rank writes are the slices that it would write to a checkpoint (every element of a tensor by
  * exactly one rank), so any layout can read them. The head is written last and covers every byte

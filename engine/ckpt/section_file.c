@@ -2,6 +2,7 @@
  * verified byte by byte. */
 #include "engine/base/clock.h"
 #include "engine/base/hash.h"
+#include "engine/base/system/reserve.h"
 #include "engine/ckpt/format.h"
 
 #include <ctype.h>
@@ -222,7 +223,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
         goto done;
     }
     /* a full disk shows here, before any byte of data */
-    int e = posix_fallocate(fd, 0, (off_t)f->bytes);
+    int e = bt_file_reserve(fd, f->bytes);
     if (e != 0 && e != EOPNOTSUPP && e != EINVAL) {
         code = bt_fail_errno(err, BT_IO, e, "cannot reserve %llu bytes for '%s'",
                              (unsigned long long)f->bytes, tmp);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/small.h"
+#include "engine/base/system/reserve.h"
 #include "engine/base/threads.h"
 #include "engine/data/io/file_io.h"
 #include "engine/kernels/ops/ops.h"
@@ -35,7 +36,7 @@ bt_code bt_out_open(bt_out_file *f, const char *path, uint64_t bytes, bt_err *er
     snprintf(f->path, sizeof f->path, "%s", path);
     f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
-    const int e = bytes ? posix_fallocate(f->fd, 0, (off_t)bytes) : 0;
+    const int e = bytes ? bt_file_reserve(f->fd, bytes) : 0;
     if (e == 0 || e == EOPNOTSUPP || e == EINVAL) return BT_OK;
     close(f->fd);
     f->fd = -1;

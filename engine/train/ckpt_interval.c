@@ -40,7 +40,8 @@ double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns) {
 static void save(void *ctx, bt_json *j) {
     const bt_ckpt_interval *i = ctx;
     bt_json_int(j, "count", i->failures);
-    bt_json_num(j, "trained_s", trained_s(i, bt_now_ns()));
+    /* whole: of each rank by its own clock, and the text should be as long on all (memory_saver.c) */
+    bt_json_int(j, "trained_s", (int64_t)trained_s(i, bt_now_ns()));
     bt_json_bool(j, "closing", i->closing);
 }
 

@@ -119,7 +119,7 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
     const bt_code code = bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, &why);
     if (code == BT_MPI) return bt_fail(err, code, "%s", why.msg);
     if (code != BT_OK) {
-        /* the values are the same on all ranks: all end it here. Checkpoints go on as before. */
+        /* the values are as long on all ranks: all end it here. Checkpoints go on as before. */
         bt_telemetry_event(&t->telemetry, BT_EVENT_CHECKPOINT_FAILED, t->at.step - 1, NULL,
                            "no state in memory after step %" PRId64
                            " and later, training and checkpoints go on: %s",

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "engine/base/system/reserve.h"
 #include "store/sql/sql.h"
 
 /* "btR2" */
@@ -71,7 +72,7 @@ static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
     const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_refusal((long)fs.f_type) : NULL;
     if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
     /* a full disk shows here, not as SIGBUS in a step */
-    int rc = posix_fallocate(*fd, 0, (off_t)all);
+    int rc = bt_file_reserve(*fd, all);
     return rc == 0 ? BT_OK
                    : bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", all, path);
 }

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/system/reserve.h"
+
 /* order within a step; waits: may be for others */
 static const struct {
     const char *words;
@@ -195,7 +197,7 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     /* a page that is missing later would end the rank */
-    int rc = posix_fallocate(fd, 0, (off_t)bytes);
+    int rc = bt_file_reserve(fd, bytes);
     if (rc == 0 && !(p->slot = map(fd, bytes))) rc = errno;
     p->told = calloc((size_t)ranks, sizeof *p->told);
     close(fd);

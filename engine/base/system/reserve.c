@@ -1,0 +1,20 @@
+/* reserve.c - posix_fallocate with signals held back: Linux before 6.18 ends that of a file in memory (tmpfs) at
+ * any signal, gives its pages back, and would begin anew. */
+#include "engine/base/system/reserve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+
+int bt_file_reserve(int fd, uint64_t bytes) {
+    sigset_t all, before;
+    int e;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    do {
+        e = posix_fallocate(fd, 0, (off_t)bytes);
+    } while (e == EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e;
+}

@@ -1,0 +1,53 @@
+/* test_reserve.c - room for a file is taken although signals come meanwhile. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/system/reserve.h"
+
+static int calls, ends_at, others;
+
+static void note(int number) { others += number == SIGUSR1; }
+
+/* as Linux before 6.18 does in memory: EINTR, and nothing is kept. The engine calls this instead of libc's */
+int posix_fallocate(int fd, off_t at, off_t n) {
+    sigset_t held;
+    raise(SIGUSR1);
+    assert_int_equal(others, 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &held), 0);
+    assert_int_equal(sigismember(&held, SIGTERM), 1);
+    if (++calls < ends_at) return EINTR;
+    return n > 1 << 30 ? ENOSPC : ftruncate(fd, at + n) == 0 ? 0 : errno;
+}
+
+static void signals_wait(void **state) {
+    char path[] = "/tmp/bt-reserve-XXXXXX";
+    struct sigaction act = {.sa_handler = note}, before;
+    const int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    unlink(path);
+    assert_int_equal(sigaction(SIGUSR1, &act, &before), 0);
+    ends_at = 3;
+    assert_int_equal(bt_file_reserve(fd, 4096), 0);
+    assert_int_equal(calls, 3);
+    assert_int_equal(others, 1); /* it came, late */
+    assert_int_equal(lseek(fd, 0, SEEK_END), 4096);
+    others = 0;
+    assert_int_equal(bt_file_reserve(fd, (uint64_t)1 << 40), ENOSPC);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+    close(fd);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_wait)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
