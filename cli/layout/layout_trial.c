@@ -69,14 +69,16 @@ static bool of_the_work(const char *key) {
     return false;
 }
 
-static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg) {
+/* layers 0: as many as the model has */
+static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg, int64_t layers) {
     bt_text value;
-    char vocab[32];
+    char vocab[32], number[32];
     bt_text_init(&value);
     put(w, "--preset", "");
     put(w, cfg->preset, "");
     for (size_t i = 0; i < o->n; i++) {
         if (!of_the_work(o->table[i].key) || o->origin[i] <= BT_FROM_PRESET) continue;
+        if (layers > 0 && strcmp(o->table[i].key, "model.layers") == 0) continue;
         bt_text_clear(&value);
         bt_opt_value(o, i, &value);
         put_set(w, o->table[i].key, bt_text_str(&value));
@@ -84,6 +86,8 @@ static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg) {
     bt_text_release(&value);
     snprintf(vocab, sizeof vocab, "%" PRId64, (int64_t)cfg->vocab);
     put_set(w, "model.vocab", vocab);
+    snprintf(number, sizeof number, "%" PRId64, layers);
+    if (layers > 0) put_set(w, "model.layers", number);
     put(w, "--isa", "");
     put(w, cfg->isa, "");
     put_flag(w, "--threads", cfg->threads);
@@ -105,13 +109,13 @@ static void put_layout(words *w, const bt_layout *l) {
     if (l->zero == 3 && l->shape.pp == 1) put_set(w, "parallel.gather", bt_gather_name(l->gather));
 }
 
-/* as `bench train` would have them, a step of so many micro-batches */
+/* as `bench train` would have them, a step of so many micro-batches, of a model of so many layers (0: all) */
 static void put_run(words *w, const bt_layout_choice *c, const bt_layout_job *job,
-                    const bt_layout *l, int64_t micros) {
+                    const bt_layout *l, int64_t micros, int64_t layers) {
     put(w, "--data", "");
     put(w, "synth:chain", "");
     put_flag(w, "--ranks", job->ranks);
-    put_settings(w, job->opts, &c->settings);
+    put_settings(w, job->opts, &c->settings, layers);
     put_flag(w, "--batch-tokens", c->settings.batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
@@ -151,48 +155,61 @@ static bool alike(const bt_layout *a, const bt_layout *b) {
            a->recompute == b->recompute;
 }
 
+/* what making one takes */
+static double make_s(const bt_run_cfg *cfg) {
+    bt_model_cfg m;
+    bt_run_cfg_model(cfg, &m);
+    return MAKE_S + PARAM_S * (double)bt_model_count(&m).params;
+}
+
 /* a whole step. A pipeline is filled, and chunks of layers need a multiple of its stages */
-static bt_trial_length length_of(const bt_layout *l, double make_s) {
+static bt_trial_length length_of(const bt_layout_choice *c, const bt_layout *l) {
     return (bt_trial_length){.fewest = l->shape.pp,
                              .multiple = l->virtual_stages > 1 ? l->shape.pp : 1,
-                             .make_s = make_s,
+                             .chunks = l->shape.pp *
+                                       (l->virtual_stages > 1 ? l->virtual_stages : 1),
+                             .make_s = make_s(&c->settings),
                              .micros = l->accum,
+                             .layers = c->settings.n_layers,
                              .run_s = l->time.step.step_s};
 }
 
 /* Of the layouts that fit and are near the first one: the best of each kind. Returns how many */
-static size_t find_candidates(const bt_layouts *l, double make_s, candidate out[BT_TRIALS_MOST]) {
+static size_t find_candidates(const bt_layout_choice *c, candidate out[BT_TRIALS_MOST]) {
+    const bt_layouts *l = &c->layouts;
     size_t n = 0;
     for (size_t i = 0; i < l->n && n < BT_TRIALS_MOST; i++) {
         bt_layout *x = &l->at[i];
         bool seen = !x->fits ||
                     x->time.step.step_s > (1 + BT_TRIAL_NEAR) * l->at[0].time.step.step_s;
         for (size_t k = 0; k < n; k++) seen = seen || alike(out[k].layout, x);
-        if (!seen) out[n++] = (candidate){.layout = x, .length = length_of(x, make_s)};
+        if (!seen) out[n++] = (candidate){.layout = x, .length = length_of(c, x)};
     }
     return n;
 }
 
 /* ---- shorter steps ----------------------------------------------------------------------------- */
 
-/* the time of a step of fewer micro-batches; 0: there is no such step */
-static double shorter_step_s(const bt_layout_choice *c, const bt_layout *l, int64_t micros) {
-    double took_s = 0;
+/* the time of a step of fewer micro-batches, or of a model of fewer layers */
+static bool shorter_step(const bt_layout_choice *c, const bt_layout *l, bt_trial_length *x) {
+    bool there_is = false;
     bt_prediction time;
     bt_run_cfg *all = malloc(sizeof *all), *cfg = malloc(sizeof *cfg);
     if (all && cfg) {
         bt_layout_search s = c->search;
         *all = *c->search.cfg;
-        all->batch_tokens = c->settings.batch_tokens / l->accum * micros;
+        all->batch_tokens = c->settings.batch_tokens / l->accum * x->micros;
+        all->n_layers = x->layers;
         s.cfg = all;
         s.may.micro_batch = true;
-        if (bt_layout_settings(&s, l, cfg, NULL) == BT_OK && cfg->accum == micros &&
-            bt_time_predict(cfg, &c->rates, &s.cluster, &time, NULL) == BT_OK)
-            took_s = time.step.step_s;
+        there_is = bt_layout_settings(&s, l, cfg, NULL) == BT_OK && cfg->accum == x->micros &&
+                   bt_time_predict(cfg, &c->rates, &s.cluster, &time, NULL) == BT_OK;
+        if (there_is) x->run_s = time.step.step_s;
+        if (there_is) x->make_s = make_s(cfg);
     }
     free(all);
     free(cfg);
-    return took_s;
+    return there_is;
 }
 
 typedef struct prediction {
@@ -200,9 +217,9 @@ typedef struct prediction {
     const candidate *all;
 } prediction;
 
-static double predict(void *ctx, size_t i, int64_t micros) {
+static bool predict(void *ctx, size_t i, bt_trial_length *x) {
     const prediction *p = ctx;
-    return shorter_step_s(p->c, p->all[i].layout, micros);
+    return shorter_step(p->c, p->all[i].layout, x);
 }
 
 /* of the first how many there is time for */
@@ -248,17 +265,22 @@ static void put_race(trials *t, size_t k, double seconds) {
         put_real(w, (double)bt_trial_steps(&t->all[i].length));
         put_real(w, l->time.step.step_s);
         put_real(w, l->time.step.step_s / t->all[i].length.run_s);
-        put_run(w, t->c, t->job, l, t->all[i].length.micros);
+        const int64_t layers = t->all[i].length.layers;
+        put_run(w, t->c, t->job, l, t->all[i].length.micros,
+                layers < t->c->settings.n_layers ? layers : 0);
     }
 }
 
-static void tell(const candidate *tried, const json_t *x, bt_text *told) {
+static void tell(const candidate *tried, const json_t *x, int64_t layers, bt_text *told) {
     const bt_layout *l = tried->layout;
     char layout[160], a[32], b[32], of[64] = "";
     const long long runs = json_integer_value(json_object_get(x, "runs"));
     const int64_t micros = tried->length.micros;
     if (micros < l->accum)
         snprintf(of, sizeof of, " of %" PRId64 " micro-batch%s", micros, micros == 1 ? "" : "es");
+    if (tried->length.layers < layers)
+        snprintf(of + strlen(of), sizeof of - strlen(of), " of %" PRId64 " of %" PRId64 " layers",
+                 tried->length.layers, layers);
     bt_text_printf(told, "tried      %s: %s a step in %lld run%s%s (predicted %s)\n",
                    bt_layout_words(l, layout, sizeof layout),
                    bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), runs,
@@ -292,7 +314,7 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
         if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        if (told) tell(&t->all[i], x, told);
+        if (told) tell(&t->all[i], x, t->c->settings.n_layers, told);
     }
     if (told) tell_end(all, seconds, told);
     return BT_OK;
@@ -333,16 +355,12 @@ static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *tol
 /* *fresh: something was tried that was not known. Times are compared that were taken in turn: what was
  * tried alone before is tried again with the others. */
 static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told, bt_err *err) {
-    bt_model_cfg m;
-    bt_run_cfg_model(&t->c->settings, &m);
-    const double make_s = MAKE_S + PARAM_S * (double)bt_model_count(&m).params;
-    const size_t n = find_candidates(&t->c->layouts, make_s, t->all),
-                 k = take_lengths(t->c, t->all, n, seconds);
+    const size_t n = find_candidates(t->c, t->all), k = take_lengths(t->c, t->all, n, seconds);
     bool known = true;
     for (size_t i = 0; i < n; i++) {
         bt_trial_rate *found = &t->all[i].found;
         t->w->n = 0;
-        put_run(t->w, t->c, t->job, t->all[i].layout, t->all[i].layout->accum);
+        put_run(t->w, t->c, t->job, t->all[i].layout, t->all[i].layout->accum, 0);
         key_of(t->w, found->key, sizeof found->key);
         found->step_s = t->job->anew ? 0 : bt_rates_trial(&t->c->rates, found->key);
         if (i < k) known = known && found->step_s > 0;

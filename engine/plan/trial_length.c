@@ -1,8 +1,7 @@
-/* trial_length.c - whole steps, shorter ones, fewer rounds, fewer layouts. */
+/* trial_length.c - whole steps, shorter ones, smaller models, fewer rounds, fewer layouts. */
 #include "engine/plan/trial_length.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "engine/plan/trial_race.h"
 
@@ -22,17 +21,28 @@ double bt_trial_race_s(const bt_trial_length *all, size_t k, int rounds, double 
     return spent;
 }
 
-/* half as many micro-batches, where that is possible; false: of none of them */
-static bool shorten(bt_trial_length *all, size_t n, const bt_trial_time *t) {
+static bool fewer_micros(bt_trial_length *x) {
+    const int64_t half = x->micros / 2;
+    if (x->micros % 2 != 0 || half < x->fewest || half % x->multiple != 0) return false;
+    x->micros = half;
+    return true;
+}
+
+static bool fewer_layers(bt_trial_length *x) {
+    const int64_t half = x->chunks > 0 ? x->layers / 2 / x->chunks * x->chunks : 0;
+    if (half < 1) return false;
+    x->layers = half;
+    return true;
+}
+
+/* half as many, where that is possible; false: of none of them */
+static bool shorten(bt_trial_length *all, size_t n, const bt_trial_time *t,
+                    bool (*fewer)(bt_trial_length *x)) {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
-        bt_trial_length *x = &all[i];
-        const int64_t half = x->micros / 2;
-        if (x->micros % 2 != 0 || half < x->fewest || half % x->multiple != 0) continue;
-        const double run_s = t->predict(t->ctx, i, half);
-        if (!(run_s > 0)) continue;
-        x->micros = half;
-        x->run_s = run_s;
+        bt_trial_length x = all[i];
+        if (!fewer(&x) || !t->predict(t->ctx, i, &x) || !(x.run_s > 0)) continue;
+        all[i] = x;
         any = true;
     }
     return any;
@@ -41,7 +51,8 @@ static bool shorten(bt_trial_length *all, size_t n, const bt_trial_time *t) {
 size_t bt_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t) {
     int rounds = BT_RACE_ROUNDS_LEAST;
     if (n < 2) return 0;
-    while (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds && shorten(all, n, t)) {}
+    while (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds &&
+           (shorten(all, n, t, fewer_micros) || shorten(all, n, t, fewer_layers))) {}
     if (bt_trial_race_s(all, 2, rounds, t->start_s) > t->seconds) rounds = 1;
     size_t k = n;
     while (k > 1 && bt_trial_race_s(all, k, rounds, t->start_s) > t->seconds) k--;

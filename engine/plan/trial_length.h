@@ -2,27 +2,29 @@
  * a race takes about the seconds that there are.
  *
  * Whole steps where at least two rounds of two layouts fit; else steps of half as many micro-batches, and half
- * as many again, what they take multiplied by the predicted ratio; where even the shortest do not fit twice, one
- * round of them; where not even that, nothing.
+ * as many again; then models of half as many layers, and half as many again; what they take is multiplied by the predicted
+ * ratio. Where even the shortest do not fit twice, one round of them; where not even that, nothing.
  * Threads: none shared. Pure arithmetic but for `predict`. */
 #ifndef BT_ENGINE_PLAN_TRIAL_LENGTH_H
 #define BT_ENGINE_PLAN_TRIAL_LENGTH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct bt_trial_length { /* of one layout */
     int64_t fewest, multiple;    /* micro-batches of a step: at least, and a multiple of */
-    double make_s;               /* what making it takes */
-    /* given for a whole step; then of those that are run: micro-batches, predicted seconds */
-    int64_t micros;
-    double run_s;
+    int64_t chunks; /* of layers: a model has a multiple of so many. 0: it keeps all its layers */
+    /* given for a whole step of the model; then of those that are run: micro-batches, layers, predicted seconds of a
+     * step, and what making it takes */
+    int64_t micros, layers;
+    double run_s, make_s;
 } bt_trial_length;
 
 typedef struct bt_trial_time {
     double seconds, start_s; /* for all of it; of these, what starting ranks takes */
-    /* the step of layout i with so many micro-batches; 0: there is none */
-    double (*predict)(void *ctx, size_t i, int64_t micros);
+    /* x: of layout i, with fewer micro-batches or layers; fills its seconds. false: there is no such step */
+    bool (*predict)(void *ctx, size_t i, bt_trial_length *x);
     void *ctx;
 } bt_trial_time;
 

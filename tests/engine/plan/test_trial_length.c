@@ -8,11 +8,12 @@
 
 #include "engine/plan/trial_length.h"
 
-/* a second for each micro-batch, and one for the rest of a step */
-static double a_second_each(void *ctx, size_t i, int64_t micros) {
+/* a second for each micro-batch, and one for the rest of a step; half of each is the layers' */
+static bool a_second_each(void *ctx, size_t i, bt_trial_length *x) {
     (void)ctx;
     (void)i;
-    return (double)micros + 1;
+    x->run_s = ((double)x->micros + 1) * (x->chunks > 0 ? 0.5 + 0.5 * (double)x->layers / 32 : 1);
+    return true;
 }
 
 static size_t planned(bt_trial_length all[3], double seconds) {
@@ -53,6 +54,24 @@ static void a_step_has_its_fewest_micro_batches(void **state) {
     assert_int_equal(bt_trial_lengths(x, 1, &(bt_trial_time){.seconds = 1e9}), 0);
 }
 
+/* one micro-batch that takes seconds: of half as many layers, in as many equal chunks */
+static void a_long_micro_batch_has_fewer_layers(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bt_trial_length x[] = {
+            {.fewest = 1, .multiple = 1, .chunks = 1, .micros = 2, .layers = 32, .run_s = 3},
+            {.fewest = 1, .multiple = 1, .chunks = 12, .micros = 1, .layers = 32, .run_s = 2}};
+        /* halves of steps come first, then halves of the model as often as needed */
+        const double both = (0.5 + 0.25) * 2 + (0.5 + 0.5 * 12 / 32) * 2, wanted = 3 * both;
+        const bt_trial_time t = {.seconds = k ? wanted : 3 * (2 + 2), .predict = a_second_each};
+        assert_int_equal(bt_trial_lengths(x, 2, &t), 2);
+        assert_int_equal(x[0].micros, 1);
+        assert_int_equal(x[0].layers, k ? 16 : 32);
+        assert_int_equal(x[1].layers, k ? 12 : 32);
+        assert_true(x[0].run_s == (k ? 1.5 : 2));
+    }
+}
+
 static void short_steps_make_longer_runs(void **state) {
     (void)state;
     assert_int_equal(bt_trial_steps(&(bt_trial_length){.run_s = 0.125}), 2);
@@ -64,6 +83,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_as_long_as_they_may_be),
         cmocka_unit_test(a_step_has_its_fewest_micro_batches),
+        cmocka_unit_test(a_long_micro_batch_has_fewer_layers),
         cmocka_unit_test(short_steps_make_longer_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
