@@ -1,5 +1,5 @@
-/* test_links.c - accepted connections: whose request outlives its deadline is cut, idle ones after twice the time, those
- * whose answer may take its time never; of a crowd the oldest. */
+/* test_links.c - accepted connections: whose request outlives its deadline is cut, idle ones after twice the
+ * time, those whose answer may take its time never; of a crowd the oldest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
