@@ -42,7 +42,8 @@ CHECKED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-
 SAME = ((re.compile(r"(\bchar [^;=]*\w)\[\((\d+)\+1\)\]"), r"\1[\2]"),
         (re.compile(r"(for \(\w+ (\w+) = 0; \2) (?:<|!=) (\w[^;&|]*; \2\+\+\))"), r"\1 < \3"),
         (re.compile(r"(calloc)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)"), lambda m: f"calloc({sorted((m[2], m[3]))})"),
-        (re.compile(r"\bstrcmp\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)(?= [=!]= 0)"), lambda m: f"strcmp({sorted((m[1], m[2]))})"))
+        (re.compile(r"\b(strn?(?:case)?cmp|memcmp)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*((?:,[^,()]+)?)\)(?= [=!]= 0)"),
+         lambda m: f"{m[1]}({sorted((m[2], m[3]))}{squeeze(m[4])})"))
 
 
 def squeeze(text):

@@ -31,6 +31,7 @@ static void test_error_line(void **state) {
     assert_int_equal(o.rank, 2);
     bt_output_reset(&o, 1);
     assert_false(o.reported);
+    assert_int_equal(o.rank, -1);
     feed(&o, "bitrain rank 0: error 0: impossible\nbitrain rank 0: error 99: impossible\nbitrain "
              "rank x\n");
     assert_false(o.reported);

@@ -242,6 +242,22 @@ static void what_is_half_written_is_mended(void **state) {
     bt_rank_progress_close(&p);
 }
 
+/* within a step and from step to step */
+static void places_have_their_order(void **state) {
+    (void)state;
+    static const int order[] = {BT_AT_START,      BT_AT_DATA,       BT_AT_EXCHANGE,
+                                BT_AT_OPTIMIZER,  BT_AT_EVALUATION, BT_AT_RECORD,
+                                BT_AT_CHECKPOINT, BT_AT_PAUSE,      BT_AT_END};
+    enum { N = sizeof order / sizeof *order };
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++) {
+            const bt_rank_seen a = {.at = order[i], .step = 5}, b = {.at = order[k], .step = 5},
+                               later = {.at = order[k], .step = 6};
+            assert_int_equal(bt_rank_before(&a, &b), i < k);
+            assert_true(bt_rank_before(&a, &later) && !bt_rank_before(&later, &a));
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_ends_by_itself, make, drop),
@@ -250,6 +266,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
         cmocka_unit_test_setup_teardown(what_cannot_be_made_is_told, make, drop),
+        cmocka_unit_test(places_have_their_order),
         cmocka_unit_test_setup_teardown(what_is_half_written_is_mended, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -262,7 +262,8 @@ static void test_words(void **state) {
     } kinds[] = {{BT_END_DONE, "done"},
                  {BT_END_ERROR, "rank 3 failed after step 8: what mpirun said"},
                  {BT_END_OOM,
-                  "rank 3 was killed after step 8 because this machine ran out of memory"},
+                  "rank 3 was killed after step 8 because this machine ran out of memory (try a "
+                  "smaller --micro-batch or --recompute full)"},
                  {BT_END_NODE_LOST, "a node was lost after step 8"},
                  {BT_END_HUNG, "no progress after step 8"},
                  {BT_END_LAUNCH, "mpirun could not start the ranks (exit code 137)"},
@@ -278,6 +279,10 @@ static void test_words(void **state) {
         if (strncmp(buf, kinds[i].says, strlen(kinds[i].says)) != 0)
             fail_msg("kind %d is told as '%s'", (int)kinds[i].kind, buf);
     }
+    bt_end lost = e; /* of a host with a short name */
+    lost.kind = BT_END_NODE_LOST;
+    memcpy(lost.host, "n", 2);
+    assert_string_equal(bt_end_tell(&lost, buf, sizeof buf), "node n was lost after step 8");
     bt_end none = e;
     none.step = -1;
     none.rank = -1;
