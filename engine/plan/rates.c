@@ -88,6 +88,9 @@ bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
+/* more than a shape's own caches and forms make of its operations */
+static const double DOUBTFUL = 1.25;
+
 const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
     for (size_t i = r->n_parts; i-- > 0;)
         if (bt_part_same(&r->parts[i].shape, s)) return &r->parts[i];
@@ -152,6 +155,17 @@ bool bt_rates_part_near(const bt_rates *r, const bt_part_shape *s, bt_part_rate 
     }
     if (best) *out = bt_part_scaled(best, s);
     return best != NULL;
+}
+
+bool bt_rates_part_doubtful(const bt_rates *r, const bt_part_rate *p) {
+    for (size_t i = 0; i < r->n_parts; i++) {
+        bt_part_shape s = r->parts[i].shape;
+        s.B = p->shape.B;
+        if (!bt_part_same(&s, &p->shape)) continue;
+        const bt_part_rate expected = bt_part_scaled(&r->parts[i], &s);
+        if (p->fwd_s + p->bwd_s > DOUBTFUL * (expected.fwd_s + expected.bwd_s)) return true;
+    }
+    return false;
 }
 
 void bt_rates_put_part(bt_rates *r, const bt_part_rate *p) {

@@ -151,6 +151,9 @@ const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s);
 bool bt_rates_part_near(const bt_rates *r, const bt_part_shape *s, bt_part_rate *out);
 /* what `from` says of another shape of its kind, by operations and tokens */
 bt_part_rate bt_part_scaled(const bt_part_rate *from, const bt_part_shape *to);
+/* It was measured to take much longer than what the same with more or fewer sequences says: something else may have
+ * been at work. false where no such is known */
+bool bt_rates_part_doubtful(const bt_rates *r, const bt_part_rate *p);
 /* the latest is kept; a full list forgets its oldest */
 void bt_rates_put_part(bt_rates *r, const bt_part_rate *p);
 /* seconds an element in an array of n */

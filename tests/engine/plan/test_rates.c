@@ -148,6 +148,21 @@ static void shapes_scale_by_their_work(void **state) {
     assert_false(bt_rates_part_near(&a, &s, &out));
 }
 
+/* twice the tokens in a third more than twice the time, beside what one sequence took */
+static void what_takes_too_long_is_doubtful(void **state) {
+    (void)state;
+    static bt_rates none;
+    fill(&a);
+    bt_part_rate two = a.parts[0];
+    two.shape.B *= 2;
+    two.fwd_s *= 2.4;
+    two.bwd_s *= 2.4;
+    assert_false(bt_rates_part_doubtful(&a, &two));
+    two.bwd_s *= 1.2;
+    assert_true(bt_rates_part_doubtful(&a, &two));
+    assert_false(bt_rates_part_doubtful(&none, &two)); /* the first of its kind */
+}
+
 static void shapes_travel_as_words(void **state) {
     (void)state;
     settle(2);
@@ -202,6 +217,7 @@ int main(void) {
         cmocka_unit_test(text_brings_back_everything),
         cmocka_unit_test(other_builds_are_refused),
         cmocka_unit_test(shapes_scale_by_their_work),
+        cmocka_unit_test(what_takes_too_long_is_doubtful),
         cmocka_unit_test(shapes_travel_as_words),
         cmocka_unit_test(slices_have_their_share_of_the_work),
     };
