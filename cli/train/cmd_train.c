@@ -33,6 +33,7 @@
 static void keep_argv(bt_train_plan *p, int argc, char **argv) {
     bt_text_put(&p->argv, "bitrain train");
     for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--no-detach") == 0) continue; /* train_detach.c's, nobody's wish */
         const bool quote = argv[i][0] == '\0' || strpbrk(argv[i], " \t\n'\"\\$&;()<>|*?") != NULL;
         bt_text_printf(&p->argv, quote ? " '%s'" : " %s", argv[i]);
     }

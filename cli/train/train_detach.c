@@ -44,7 +44,9 @@ bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_
     /* before the words: those behind '--' are no options. The stronger --no-detach holds against a
      * configuration file and the environment */
     words[n++] = "--no-detach";
-    if (!p->cfg.resume[0]) { /* a made-up name is made up once */
+    const size_t name = bt_opt_find(p->opts.table, p->opts.n, "run.name");
+    const bool given = strcmp(p->opts.where[name], "auto") != 0;
+    if (!p->cfg.resume[0] && !given) { /* a made-up name is made up once */
         words[n++] = "--name";
         words[n++] = p->run;
     }

@@ -95,7 +95,8 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     char cache[PATH_MAX];
     if (!p->out[0]) BT_TRY(bt_train_out(p, p->run, p->out, err));
     BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
-    BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
+    if (strcmp(p->cfg.name, p->run) != 0) /* else it was given, and says where */
+        BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
     if (p->cfg.cache[0]) return BT_OK;
     BT_TRY(bt_train_cache(p, cache, err));
     return bt_opts_set(&p->opts, "data.cache", cache, BT_FROM_FLAG, "auto", err);

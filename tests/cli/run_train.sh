@@ -173,6 +173,9 @@ BITRAIN_DETACH=true code 0 train "${tiny[@]}" --steps 3 --name twice
 says "run twice trains in the background"
 for i in $(seq 100); do [ "$(q "SELECT state FROM runs WHERE run='twice'")" = done ] && break; sleep 0.1; done
 [ "$(q "SELECT state FROM runs WHERE run='twice'")" = done ] || fault "a run detached by the environment does not train"
+# what is recorded is what was typed, and the name says where it came from
+[ "$(q "SELECT argv FROM runs WHERE run='twice'" | grep -o -e '--no-detach' -e '--name' | tr '\n' ' ')" = "--name " ] || fault "the command of a detached run: $(q "SELECT argv FROM runs WHERE run='twice'")"
+[ "$(q "SELECT place FROM configs WHERE run='twice' AND key='run.name'")" = --name ] || fault "the name given is from '$(q "SELECT place FROM configs WHERE run='twice' AND key='run.name'")'"
 
 # --dash: the address is shown, the dashboard ends with the run; a port in use is news, not a failure
 if "$BITRAIN" doctor | grep -q 'libmicrohttpd: bitrain dash serves'; then
