@@ -264,6 +264,24 @@ static void the_numbers_are_those_of_the_run(void **state) {
     bt_api_close(api);
 }
 
+/* an argument holds 2047 bytes, and a hundred long names are more: it comes again */
+static void the_longest_names_are_drawn_together(void **state) {
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_text args;
+    bt_web_runs(t->db);
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = false}, err));
+    bt_text_init(&args);
+    bt_text_put(&args, "metric=loss&runs=base");
+    for (int i = 0; i < 99; i++) bt_text_printf(&args, "%s%060d", i % 30 ? "," : "&runs=", i);
+    json_t *j = bt_web_json(api, "/api/v1/curves", NULL, bt_text_str(&args));
+    assert_string_equal(json_string_value(at(j, "runs.0.run")), "base");
+    assert_int_equal(json_array_size(at(j, "missing")), 99);
+    json_decref(j);
+    bt_text_release(&args);
+    bt_api_close(api);
+}
+
 static void bad_questions_are_refused_with_a_reason(void **state) {
     static const struct {
         const char *route, *run, *args;
@@ -388,6 +406,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_route_keeps_its_names, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(the_numbers_are_those_of_the_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(the_longest_names_are_drawn_together, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(bad_questions_are_refused_with_a_reason, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test(the_documentation_names_the_routes),

@@ -56,7 +56,7 @@ static inline void bt_web_odd_run(const char *db) {
 static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run, const char *args,
                                  bt_answer *a, bt_err *err) {
     bt_req *r = calloc(1, sizeof *r);
-    char copy[1024], *next = copy;
+    char copy[8192], *next = copy;
     snprintf(copy, sizeof copy, "%s", args);
     for (char *word; (word = strsep(&next, "&")) && *word;) {
         char *eq = strchr(word, '=');

@@ -71,42 +71,56 @@ static bt_code read_ask(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer *out, bt_err *err) {
-    (void)unused;
-    bt_view_ask ask;
-    bt_json j;
-    bt_text missing;
-    int n = 0;
-    const char *list = bt_req_arg(r, "runs");
-    BT_TRY(read_ask(r, &ask, err));
-    if (!list || !*list) return bt_fail(err, BT_ARG, "query argument 'runs' is missing (runs=a,b)");
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "metric", bt_step_metrics[ask.series[0].metric].key);
-    bt_json_array(&j, "runs");
-    bt_text_init(&missing);
-    bt_code code = BT_OK;
-    for (; *list && code == BT_OK; list += strcspn(list, ","), list += *list == ',') {
+typedef struct curves { /* of an answer, while it is made */
+    int n;
+    bt_text missing; /* names, with commas between */
+} curves;
+
+/* list: names with commas between */
+static bt_code put_curves(bt_api *a, const char *list, bt_view_ask *ask, curves *c, bt_json *j,
+                          bt_err *err) {
+    for (; *list; list += strcspn(list, ","), list += *list == ',') {
         const size_t len = strcspn(list, ",");
         char name[BT_NAME_MAX];
         snprintf(name, sizeof name, "%.*s", (int)len, list);
         if (len >= sizeof name || !bt_name_ok(name))
-            code = bt_fail(err, BT_ARG, "'runs' must be run names separated by commas");
-        else if (++n > CURVES_MOST)
-            code = bt_fail(err, BT_ARG, "at most %d runs are drawn together", CURVES_MOST);
-        ask.run = name;
-        if (code == BT_OK) code = put_curve(a, name, &ask, &j, err);
-        if (code == BT_NOTFOUND) {
-            bt_text_printf(&missing, "%s%s", missing.len ? "," : "", name);
-            code = BT_OK;
-        }
+            return bt_fail(err, BT_ARG, "'runs' must be run names separated by commas");
+        if (++c->n > CURVES_MOST)
+            return bt_fail(err, BT_ARG, "at most %d runs are drawn together", CURVES_MOST);
+        ask->run = name;
+        const bt_code code = put_curve(a, name, ask, j, err);
+        if (code == BT_NOTFOUND)
+            bt_text_printf(&c->missing, "%s%s", c->missing.len ? "," : "", name);
+        else if (code != BT_OK)
+            return code;
     }
+    return BT_OK;
+}
+
+bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer *out, bt_err *err) {
+    (void)unused;
+    bt_view_ask ask;
+    bt_json j;
+    curves c = {.n = 0};
+    bt_code code = BT_OK;
+    BT_TRY(read_ask(r, &ask, err));
+    bt_text_init(&c.missing);
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "metric", bt_step_metrics[ask.series[0].metric].key);
+    bt_json_array(&j, "runs");
+    /* many long names are more than one argument may hold: it may come again */
+    for (int i = 0; i < r->n_args && code == BT_OK; i++)
+        if (strcmp(r->arg[i].key, "runs") == 0)
+            code = put_curves(a, r->arg[i].value, &ask, &c, &j, err);
+    if (code == BT_OK && c.n == 0)
+        code = bt_fail(err, BT_ARG, "query argument 'runs' is missing (runs=a,b)");
     bt_json_end(&j, ']');
     bt_json_array(&j, "missing");
-    for (char *rest = missing.data, *name; rest && (name = strsep(&rest, ",")) != NULL;)
+    for (char *rest = c.missing.data, *name; rest && (name = strsep(&rest, ",")) != NULL;)
         bt_json_str(&j, NULL, name);
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
-    bt_text_release(&missing);
+    bt_text_release(&c.missing);
     return code;
 }

@@ -79,6 +79,9 @@ static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_r
     return ok;
 }
 
+static const char most_args[] = "at most 24 of 2047 bytes";
+_Static_assert(BT_REQ_ARGS == 24 && BT_REQ_VALUE == 2048, "as most_args says");
+
 static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, exchange *x) {
     const bt_web_cfg *cfg = &w->cfg;
     bool get = strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0,
@@ -94,7 +97,7 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, 
                                  "start it with --control to allow control verbs");
     if (q->args_overflow)
         return bt_web_send_error(c, 400, "argument", "too many or too long query arguments",
-                                 "at most 24 of 511 bytes");
+                                 most_args);
     if (get) {
         const bt_asset *asset = bt_http_asset(bt_assets, bt_assets_n, q->path);
         if (asset) return bt_http_send_asset(c, q, asset);

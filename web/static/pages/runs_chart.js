@@ -16,6 +16,7 @@ import { planeMost, RunsPlane } from "./runs_plane.js";
 
 const colorCount = 12;
 const chosenMost = 100; // what the route `curves` takes
+const namesAtOnce = 30; // of the longest names so many fit one argument
 const filteredMost = 12; // without a choice
 const width = 200; // points of a curve
 const kinds = [
@@ -188,7 +189,10 @@ export class RunsChart {
   }
 
   askCurves(names) {
-    return get("curves", { runs: names.join(), metric: this.metric, x: state.x, width });
+    const runs = [];
+    for (let at = 0; at < names.length; at += namesAtOnce)
+      runs.push(names.slice(at, at + namesAtOnce).join());
+    return get("curves", { runs, metric: this.metric, x: state.x, width });
   }
 
   /** For curves of these runs, before the table knows them. */
