@@ -3,9 +3,9 @@
  * synthetic data, in turn in one job of ranks (layout_race.h), until what choosing the best may lose is about
  * 1 % (engine/plan/trial_race.h), or the seconds are over.
  *
- * Where the seconds do not suffice for whole steps a run is of steps of fewer micro-batches, then of a model of fewer
- * layers, and what it takes is multiplied by the predicted ratio of the whole step and this one; where they do not suffice for two runs of each,
- * it is one.
+ * Where the seconds do not suffice for whole steps a run is of steps of fewer micro-batches, then of a model of
+ * fewer layers, and what it takes is multiplied by the predicted ratio of the whole step and this one; where they
+ * do not suffice for two runs of each, it is one.
  * What was tried is kept beside the rates and not tried again. Nothing is tried where one layout stands
  * alone, where even these do not fit the seconds (which is told), or where the work is no plain training
  * from text (forms, adapters, distillation), which `bench train` does not do. */

@@ -2,8 +2,8 @@
  * a race takes about the seconds that there are.
  *
  * Whole steps where at least two rounds of two layouts fit; else steps of half as many micro-batches, and half
- * as many again; then models of half as many layers, and half as many again; what they take is multiplied by the predicted
- * ratio. Where even the shortest do not fit twice, one round of them; where not even that, nothing.
+ * as many again; then models of half as many layers, and half as many again; what they take is multiplied by the
+ * predicted ratio. Where even the shortest do not fit twice, one round of them; where not even that, nothing.
  * Threads: none shared. Pure arithmetic but for `predict`. */
 #ifndef BT_ENGINE_PLAN_TRIAL_LENGTH_H
 #define BT_ENGINE_PLAN_TRIAL_LENGTH_H
