@@ -239,6 +239,14 @@ async function largeCard({ page, url }) {
   await page.setViewportSize({ width: 1280, height: 900 });
   await page.goto(`${url}/#/run/base/overview`);
   await drawn(page, "overview");
+  await page.setViewportSize({ width: 1600, height: 900 });
+  const ends = await page.evaluate(() => {
+    const right = (one) => Math.round(one.getBoundingClientRect().right);
+    const cards = [...document.querySelectorAll(".grid > .card")].filter((one) => one.offsetWidth);
+    return [right(cards[0]), right(cards.at(-1))];
+  });
+  assert.equal(ends[1], ends[0], "the last card leaves the rest of its row empty");
+  await page.setViewportSize({ width: 1280, height: 900 });
   const card = figure(page, "Gradient norm");
   const large = card.locator("button", { hasText: /^Large$/ });
   const width = async (one) => Math.round((await one.boundingBox()).width);
