@@ -82,26 +82,29 @@ code 2 train --tokenizer bpe:300 --data synth:chain --dry-run
 says "cannot be learned: synthetic data is made of tokens"
 ok train --tokenizer bpe:300 --print-config
 grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
-# tokens that were learned, here or earlier, have smaller steps and projections that begin as zeros, wherever nothing else was said and
-# the ranks can share the steps out; bytes and synthetic data have what they had
-begins() {                                      # OUT STEPS TOKENS words
-    local out_is=$1 steps=$2 tokens=$3; shift 3
+# tokens that were learned, here or earlier, have smaller steps, projections that begin as zeros and (with AdamW) a faster embedding,
+# wherever nothing else was said and the ranks can share the steps out; bytes and synthetic data have what they had
+begins() {                                      # OUT EMBED STEPS TOKENS words
+    local out_is=$1 embed=$2 steps=$3 tokens=$4; shift 4
     b train "$@" --print-config >settings 2>err || fault "train $* --print-config: $(cat err)"
-    for want in "model.init_out: $out_is " "train.steps: $steps " "train.batch_tokens: $tokens "; do
-        grep -qE "^(# )?$want" settings || fault "train $*: $(grep -E "init_out|train.steps|batch_tokens" settings | tr -s ' ')"
+    for want in "model.init_out: $out_is " "train.steps: $steps " "train.batch_tokens: $tokens " "optim.embed_lr: $embed "; do
+        grep -qE "^(# )?$want" settings || fault "train $*: $(grep -E "init_out|train.steps|batch_tokens|embed_lr" settings | tr -s ' ')"
     done
 }
-begins zero 2000 2048
-begins zero 2000 2048 --data little.txt --tokenizer t.json --ranks 4
-begins zero 2000 2048 --ranks 2 --tp 2
-begins depth 1000 4096 --tokenizer bytes
-begins depth 1000 4096 --data synth:chain
-begins depth 5000 4096 --preset small
-begins depth 2000 2048 --set model.init_out=depth
-begins zero 300 4096 --steps 300
-begins zero 1000 4096 --ranks 16
-begins zero 1000 4096 --micro-batch 4
-begins zero 512 8192 --batch-tokens 8192 --tokens 4194304
+begins zero 6 2000 2048
+begins zero 6 2000 2048 --data little.txt --tokenizer t.json --ranks 4
+begins zero 6 2000 2048 --ranks 2 --tp 2
+begins depth 1 1000 4096 --tokenizer bytes
+begins depth 1 1000 4096 --data synth:chain
+begins depth 1 5000 4096 --preset small
+begins depth 6 2000 2048 --set model.init_out=depth
+begins zero 2 2000 2048 --set optim.embed_lr=2
+begins zero 1 2000 2048 --optimizer muon
+begins zero 1 2000 2048 --set model.tied=false
+begins zero 6 300 4096 --steps 300
+begins zero 6 1000 4096 --ranks 16
+begins zero 6 1000 4096 --micro-batch 4
+begins zero 6 512 8192 --batch-tokens 8192 --tokens 4194304
 # text that has fewer tokens than it is long for
 yes ab | head -c 1100000 >poor.txt
 learns "256 (preset nano)" --data poor.txt
