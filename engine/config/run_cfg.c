@@ -222,9 +222,11 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
     if (!said(o, "model.init_out"))
         BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
-    /* measured with AdamW and tied weights; a model that exists already is not moved so fast */
-    const bool from_nothing = !cfg->init_from[0] && cfg->optimizer == BT_OPTIM_ADAMW;
-    if (!said(o, "optim.embed_lr") && p->word_embed_lr > 0 && from_nothing && cfg->tied) {
+    /* Measured with AdamW and tied weights, on texts that are long enough for tokens to be learned unasked: a
+     * short one is learned by heart. A model that exists already is not moved so fast. */
+    const bool from_nothing = !cfg->init_from[0] && cfg->optimizer == BT_OPTIM_ADAMW && cfg->tied;
+    if (!said(o, "optim.embed_lr") && !said(o, "data.tokenizer") && p->word_embed_lr > 0 &&
+        from_nothing) {
         snprintf(text, sizeof text, "%g", p->word_embed_lr);
         BT_TRY(bt_opts_set(o, "optim.embed_lr", text, BT_FROM_PRESET, where, err));
     }

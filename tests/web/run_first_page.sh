@@ -17,7 +17,7 @@ INSERT INTO fact SELECT id, 'data.tokens', '409600', 0 FROM run WHERE name = 'fa
 INSERT INTO fact SELECT id, 'batch_tokens', '4096', 0 FROM run WHERE name = 'failed';
 UPDATE step SET loss = loss + 90 WHERE step < 3 AND aid IN (SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'failed');
 INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT id, last_us, 149, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed) <b id=hacked>' FROM run WHERE name = 'failed';
-INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 49, 'sample', 0, 'writes', '{"text":"the of of"}' FROM run WHERE name = 'failed';
+INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 49, 'sample', 0, 'writes', '{"prompt":"Now","text":"the of of"}' FROM run WHERE name = 'failed';
 INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 99, 'sample', 0, 'writes', '{"prompt":"Now","text":"In the beginning <img src=x onerror=hacked=1>\nGod"}' FROM run WHERE name = 'failed';
 DELETE FROM fact WHERE key LIKE 'link.%' AND run = (SELECT id FROM run WHERE name = 'many');
 INSERT INTO fact SELECT id, 'link.dp.measured', 'no: the machine was busy', 0 FROM run WHERE name = 'many';
