@@ -85,7 +85,8 @@ static void thread_1_is_slow(void *ctx, int thread, size_t begin, size_t end) {
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
-enum { UNITS = 64, HELD = UNITS / 2 / 8 };
+/* HELD: the most that a thread takes at a time, half of its span */
+enum { UNITS = 64, HELD = UNITS / 2 / 2, SLOW = 10 };
 static atomic_int done_units, held_up;
 
 /* thread 1 ends what it has begun when all the rest is done: with fixed shares, never */
@@ -101,7 +102,7 @@ static void a_thread_that_is_held_up_leaves_the_rest_to_others(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_threads_init(2, &err), BT_OK);
     atomic_int slow = 0; /* where thread 1 comes late, it is given nothing */
-    while (atomic_load(&slow) < 3) bt_parallel_for(2, 1, thread_1_is_slow, &slow);
+    while (atomic_load(&slow) < SLOW) bt_parallel_for(2, 1, thread_1_is_slow, &slow);
     atomic_store(&done_units, 0);
     bt_parallel_for(UNITS, 1, until_others_did_the_rest, NULL);
     assert_int_equal(atomic_load(&done_units), UNITS);
