@@ -110,6 +110,9 @@ void bt_db_close(bt_db *db);
 int64_t bt_db_version(bt_db *db); /* changes with every foreign commit */
 /* the file is no longer at its path: removed, or moved aside as damaged (a writer then makes another) */
 bool bt_db_moved(bt_db *db);
+/* Connects to what is at the path now; on failure (as bt_db_open) the old file stays open. A view
+ * over db goes on with the old file: close it, and open another. */
+bt_code bt_db_reopen(bt_db *db, bt_err *err) BT_MUST_CHECK;
 /* "last" -> newest run; a name -> itself if it exists (BT_NOTFOUND names the nearest). run receives
  * the name. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;

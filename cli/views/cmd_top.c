@@ -169,11 +169,11 @@ static bt_code print_frames(const top_cfg *cfg, const bt_top_cfg *view, bt_err *
     BT_TRY(frame_size(cfg->size, &w, &h, err));
     if (!cfg->json) BT_TRY(bt_term_open_text(&term, stdout, caps, w, h, false, err));
     bt_code code;
-    for (bool more = true;; more = false) {
+    for (;;) {
         code = cfg->json ? print_json(view, err) : bt_top_frame(view, term, err);
         if (code != BT_OK || cfg->watch <= 0) break;
-        (void)more;
         bt_sleep_ns((int64_t)(cfg->watch * 1e9));
+        if (bt_db_moved(view->db) && (code = bt_db_reopen(view->db, err)) != BT_OK) break;
     }
     bt_term_close(term);
     return code;

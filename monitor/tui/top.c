@@ -49,6 +49,10 @@ static int64_t load_interval_ns(const bt_top *t) {
 static void try_load(bt_top *t) {
     bt_err err = BT_ERR_INIT;
     char name[BT_NAME_MAX];
+    if (bt_db_moved(t->cfg.db) && bt_top_follow(t, &err) != BT_OK) {
+        bt_top_message(t, BT_C_BAD, "shown is what was read before: %s", err.msg);
+        err = (bt_err)BT_ERR_INIT;
+    }
     /* it has begun: watch it */
     if (t->pending[0] && bt_db_run(t->cfg.db, t->pending, name, &err) == BT_OK) {
         t->pending[0] = 0;
@@ -108,7 +112,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
         if (t->reload || (!t->frozen && now >= looked + load_interval_ns(t))) {
             int64_t version = bt_db_version(cfg->db);
             looks = t->reload || version != t->seen_version ||
-                    (tick && t->has_run && t->view->head.live);
+                    (tick && ((t->has_run && t->view->head.live) || bt_db_moved(cfg->db)));
             if (looks) {
                 t->seen_version = version;
                 try_load(t);

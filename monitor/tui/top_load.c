@@ -80,6 +80,35 @@ void bt_top_close(bt_top *t) {
     *t = (bt_top){0};
 }
 
+bt_code bt_top_follow(bt_top *t, bt_err *err) {
+    bt_view *view = NULL;
+    char name[BT_NAME_MAX];
+    bt_err none = BT_ERR_INIT;
+    BT_TRY(bt_view_open(&view, t->cfg.db, err));
+    bt_code code = bt_db_reopen(t->cfg.db, err);
+    if (code != BT_OK) {
+        bt_view_close(view);
+        return code;
+    }
+    bt_view_close(t->view);
+    t->view = view;
+    t->seen_version = -1;
+    t->comparing = false;
+    t->n_marked = 0;
+    t->sent.run[0] = t->range_of[0] = t->log.run[0] = 0;
+    if (t->baseline[0] && bt_db_run(t->cfg.db, t->baseline, name, &none) != BT_OK)
+        t->baseline[0] = 0;
+    if (!t->has_run || bt_db_run(t->cfg.db, t->run, name, &none) == BT_OK) {
+        bt_top_message(t, BT_C_WARN, "the database was replaced: this is the new one");
+        return BT_OK;
+    }
+    bt_top_message(t, BT_C_WARN, "the database was replaced, and %s is not in the new one", t->run);
+    t->has_run = false;
+    t->run[0] = 0;
+    t->screen = BT_SCREEN_RUNS;
+    return BT_OK;
+}
+
 static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     int w, h;
     bt_term_size(t->term, &w, &h);

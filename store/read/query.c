@@ -49,6 +49,16 @@ static bt_code check_soon(sqlite3 *db, const char *path, bool *outdated, bt_err 
     return code;
 }
 
+/* what a connection of a reader may do and take */
+static bt_code guard(bt_db *d, bt_err *err) {
+    sqlite3_limit(d->db, SQLITE_LIMIT_LENGTH, 64 << 20);
+    sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
+    sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_limit(d->db, SQLITE_LIMIT_COLUMN, MAX_COLUMNS);
+    sqlite3_progress_handler(d->db, 10000, on_progress, d);
+    return bt_query_gate_install(d->db, &d->snapping, d->path, err);
+}
+
 bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
     bool outdated = false;
     *out = NULL;
@@ -69,16 +79,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
         else
             code = bt_sql_open_ro(&d->db, path, err);
     }
-    if (code != BT_OK) {
-        bt_db_close(d);
-        return code;
-    }
-    sqlite3_limit(d->db, SQLITE_LIMIT_LENGTH, 64 << 20);
-    sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
-    sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
-    sqlite3_limit(d->db, SQLITE_LIMIT_COLUMN, MAX_COLUMNS);
-    sqlite3_progress_handler(d->db, 10000, on_progress, d);
-    code = bt_query_gate_install(d->db, &d->snapping, path, err);
+    if (code == BT_OK) code = guard(d, err);
     if (code != BT_OK) {
         bt_db_close(d);
         return code;
@@ -92,8 +93,19 @@ void bt_db_close(bt_db *d) {
     sqlite3_finalize(d->begin);
     sqlite3_finalize(d->end);
     sqlite3_finalize(d->version);
-    sqlite3_close(d->db);
+    sqlite3_close_v2(d->db); /* after the last statement of others, see bt_db_reopen */
     free(d);
+}
+
+bt_code bt_db_reopen(bt_db *d, bt_err *err) {
+    bt_db *other = NULL;
+    BT_TRY(bt_db_open(&other, d->path, err));
+    const bt_db old = *d;
+    *d = *other;
+    *other = old;
+    bt_code code = guard(d, err); /* its callbacks get d, not what `other` points to */
+    bt_db_close(other);
+    return code;
 }
 
 /* ---- snapshots ---- */

@@ -215,6 +215,8 @@ extern const double bt_top_smooth[BT_TOP_SMOOTHS];
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
 void bt_top_close(bt_top *t);
 bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
+/* The file at the database's path is another one: goes over to it. BT_NOTFOUND: there is none. */
+bt_code bt_top_follow(bt_top *t, bt_err *err) BT_MUST_CHECK;
 /* without charts and maps; false: reading those will not take long either */
 bool bt_top_load_numbers(bt_top *t);
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
