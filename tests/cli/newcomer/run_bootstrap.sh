@@ -31,7 +31,10 @@ case " $* " in
     touch "$FAKE/installed" ;;
 esac'
 stub cmake '
-if [ "$1" = --build ]; then printf "#!/bin/sh\necho typed\n" >build/bitrain; chmod +x build/bitrain
+if [ "$1" = --build ]; then
+    for i in $(seq 100); do echo "[$i/100] Building C object x$i.o"; [ $i != 35 ] || echo "x35.c:1: warning: odd"; done
+    printf "#!/bin/sh\necho typed\n" >build/bitrain; chmod +x build/bitrain
+    [ -z "${FAKE_BUILD-}" ] || exit 1
 elif [ -n "${FAKE_CHART-}" ]; then echo "-- dashboard: off, uPlot could not be fetched from x ($FAKE_CHART): is there a network?; BITRAIN_CHART"; fi'
 
 # fresh NAME=VALUE...: a bare machine with these settings; runs ./bootstrap build, output in out
@@ -53,6 +56,10 @@ says "12 MB to fetch, 6 MB on disk"
 says "fetching packages: 10 %"
 says "fetching packages: 80 %"
 says "installing packages: 100 %"
+says "building: 10 %"
+says "building: 100 %"
+says "x35.c:1: warning: odd"
+[ "$(grep -c Building "$tmp/out")" = 0 ] && [ "$(grep -c 'building: ' "$tmp/out")" = 10 ] || fault "not a line for every tenth of the build: $(cat "$tmp/out")"
 grep -q "Unpacking one" "$tmp/src/build/packages.log" || fault "the log lacks what apt-get says"
 # the line it prints works as printed: the program can be typed in this terminal and in the next
 line=$(sed -n 's/^    \(export PATH=.*\)/\1/p' "$tmp/out")
@@ -63,6 +70,8 @@ line=$(sed -n 's/^    \(export PATH=.*\)/\1/p' "$tmp/out")
 again PATH="$tmp/bin:/usr/bin:/bin:$tmp/home/.local/bin" || fault "exit $? of the second run"
 says "built; type 'bitrain'"
 [ ! -s "$tmp/fake/asked" ] || fault "the second run asks for packages: $(cat "$tmp/fake/asked")"
+again FAKE_BUILD=1 && fault "a build that fails passes"
+says "the build failed"
 # another program of that name is left alone
 rm "$tmp/home/.local/bin/bitrain"; echo other >"$tmp/home/.local/bin/bitrain"
 again
