@@ -4,6 +4,7 @@ import { button } from "../base/controls.js";
 import { announce, h, say } from "../base/dom.js";
 import { onAxis, tick } from "../base/format.js";
 import { choose, color, onPoint, point, state } from "../base/state.js";
+import { pointsAlong } from "./chart_labels.js";
 import {
   commonX,
   exponentialAverage,
@@ -385,7 +386,7 @@ export class Chart {
   }
 
   drawOver(plot) {
-    const area = this.area(plot);
+    const area = { ...this.area(plot), points: this.linePoints(plot) };
     const { min, max } = plot.scales.y;
     drawMarks(area, this.spec);
     if (this.spec.stacked) return;
@@ -393,6 +394,19 @@ export class Chart {
     markOutside(area, this.shown, min, max);
     for (const line of this.shown.filter((one) => one.best)) markBest(area, this.bestOf(line));
     area.canvas.restore();
+  }
+
+  /** Where the lines run, for labels to stay off them; without a label: none. */
+  linePoints(plot) {
+    const isLabelled = this.spec.rules?.length || this.shown.some((one) => one.best);
+    if (!isLabelled) return [];
+    const { xAt, yOf } = this.area(plot);
+    const line = (values) =>
+      values
+        .map((value, i) => [xAt(i), typeof value === "number" ? yOf(value) : NaN])
+        .filter(([, y]) => Number.isFinite(y));
+    const lines = this.shown.flatMap(({ values, smoothed }) => [values, smoothed || []]);
+    return pointsAlong(lines.map(line), 6 * devicePixelRatio);
   }
 
   bestOf({ best, color: tone, label }) {

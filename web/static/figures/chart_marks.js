@@ -1,8 +1,9 @@
 // chart_marks.js - what a chart draws around its lines: steps that were done again, the axis' name,
 // rules, flags of events. `area` is {canvas, left, top, width, height, steps, xAt(index),
-// xOf(step), yOf(value)}, in pixels of the canvas.
+// xOf(step), yOf(value), points: along the lines}, in pixels of the canvas.
 import { color } from "../base/state.js";
 import { axes, isRoutine } from "../base/vocabulary.js";
+import { clearest } from "./chart_labels.js";
 
 const font = () => `${12 * devicePixelRatio}px system-ui, sans-serif`;
 
@@ -12,6 +13,29 @@ function dashed(canvas, dashes, draw) {
   draw();
   canvas.stroke();
   canvas.setLineDash([]);
+}
+
+/**
+ * A text where it hides the least of the lines, over a rim of the ground. placesOf(width, height) are
+ * upper left corners, the best first; those outside the plot are passed over.
+ */
+function writeLabel({ canvas, left, top, width, height, points }, text, placesOf) {
+  canvas.font = font();
+  const [w, h] = [canvas.measureText(text).width, 14 * devicePixelRatio];
+  const inside = ({ x, y }) =>
+    x >= left && x + w <= left + width && y >= top && y + h <= top + height;
+  const places = placesOf(w, h);
+  const free = places.filter(inside);
+  const { x, y } = clearest(free.length ? free : places, w, h, points);
+  canvas.textAlign = "left";
+  canvas.textBaseline = "top";
+  canvas.setLineDash([]);
+  canvas.strokeStyle = color("--card");
+  canvas.lineWidth = 4 * devicePixelRatio;
+  canvas.lineJoin = "round";
+  canvas.strokeText(text, x, y);
+  canvas.fillText(text, x, y);
+  canvas.textBaseline = "alphabetic";
 }
 
 /** Behind the lines: a ground below steps that a restart did again, [{from, to}]. */
@@ -75,7 +99,6 @@ export function markBest(area, { index, value, text, color: tone }) {
   const [x, y] = [area.xAt(index), area.yOf(value)];
   if (!(x >= left && x <= left + width && y >= top && y <= top + height)) return;
   const ratio = devicePixelRatio;
-  const onRight = x + 90 * ratio < left + width;
   canvas.strokeStyle = color(tone);
   canvas.fillStyle = color(tone);
   canvas.lineWidth = 2 * ratio;
@@ -83,9 +106,13 @@ export function markBest(area, { index, value, text, color: tone }) {
   canvas.beginPath();
   canvas.arc(x, y, 5 * ratio, 0, 2 * Math.PI);
   canvas.stroke();
-  canvas.font = font();
-  canvas.textAlign = onRight ? "left" : "right";
-  canvas.fillText(text, x + (onRight ? 9 : -9) * ratio, y - 8 * ratio);
+  const rows = [-20, 6, -38, 24, -56, 42].map((dy) => y + dy * ratio);
+  writeLabel(area, text, (w) =>
+    rows.flatMap((row) => [
+      { x: x + 9 * ratio, y: row },
+      { x: x - 9 * ratio - w, y: row },
+    ]),
+  );
 }
 
 /** What the axis below counts, in the empty corner beside it. */
@@ -98,8 +125,9 @@ function drawAxisName({ canvas, left, top, height }, name) {
   canvas.textBaseline = "alphabetic";
 }
 
-function drawRule({ canvas, left, top, width, height, yOf }, rule) {
-  const y = Math.round(yOf(rule.y));
+function drawRule(area, rule) {
+  const { canvas, left, top, width, height } = area;
+  const y = Math.round(area.yOf(rule.y));
   if (!(y >= top && y <= top + height)) return;
   canvas.strokeStyle = color("--soft");
   canvas.fillStyle = color("--soft");
@@ -107,9 +135,15 @@ function drawRule({ canvas, left, top, width, height, yOf }, rule) {
     canvas.moveTo(left, y);
     canvas.lineTo(left + width, y);
   });
-  canvas.font = font();
-  canvas.textAlign = "right";
-  canvas.fillText(rule.label, left + width - 4, y - 5);
+  writeLabel(area, rule.label, (w, h) =>
+    [1, 0, 0.5].flatMap((share) => {
+      const x = left + 4 + share * (width - w - 8);
+      return [
+        { x, y: y - h - 3 },
+        { x, y: y + 4 },
+      ];
+    }),
+  );
 }
 
 /** An event stands at the first point that is not before its step. */
