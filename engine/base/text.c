@@ -302,7 +302,7 @@ const char *bt_duration(char *buf, size_t size, double seconds) {
     if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) {
         snprintf(buf, size, "-");
     } else if (seconds < 59.95) {
-        snprintf(buf, size, "%.1fs", seconds);
+        snprintf(buf, size, "%.1f s", seconds);
     } else {
         long long s = (long long)(seconds + 0.5);
         if (s < 3600)

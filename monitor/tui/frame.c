@@ -124,7 +124,9 @@ static void run_items(const bt_top *t, items *l) {
         progress_bar(b, h->progress);
         add(l, 1, BT_C_ACCENT, "", b);
     }
-    add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, h->elapsed_s < 10 ? 10 : h->elapsed_s));
+    add(l, 5, BT_C_TEXT, "",
+        h->live ? bt_fmt_age(b, sizeof b, floor(h->elapsed_s))
+                : bt_duration(b, sizeof b, h->elapsed_s));
     if (!isnan(h->eta_s)) {
         int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));
         if (h->eta_err_s >= 10)

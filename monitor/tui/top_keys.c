@@ -45,8 +45,12 @@ static void to_event(bt_top *t, int dir) {
         set_step(t, step);
 }
 
+/* spans longer than the run show what all of it shows: they are passed over */
 static void change_span(bt_top *t, int by) {
     int k = t->span + by;
+    while (k > 0 && k < bt_top_spans_n - 1 && t->view->head.elapsed_s > 0 &&
+           bt_top_spans[k] > t->view->head.elapsed_s)
+        k += by;
     t->span = k < 0 ? 0 : k >= bt_top_spans_n ? bt_top_spans_n - 1 : k;
     t->span_s = bt_top_spans[t->span];
     t->reload = true;

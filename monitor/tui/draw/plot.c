@@ -1,6 +1,7 @@
 /* plot.c - dots into cells: scales, ticks, lines, bands. */
 #include "monitor/tui/draw/plot.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -399,6 +400,31 @@ static void mark_outside(const dots *d, const scale *s, const bt_plot *p, const 
     }
 }
 
+static int cells_drawn(const bt_canvas *c, int x, int y, int w) {
+    int n = 0;
+    for (int i = 0; i < w; i++) {
+        uint32_t glyph = c->cells[(size_t)y * (size_t)c->w + (size_t)(x + i)].glyph;
+        n += glyph && glyph != ' ';
+    }
+    return n;
+}
+
+/* a label of w cells near the point (x, y): on either side, above or below it, where it hides least */
+static void place_label(const dots *d, int x, int y, int w, int *at, int *row) {
+    enum { AWAY = 3 }; /* rows */
+    const bt_rect *r = &d->r;
+    int least = INT_MAX;
+    for (int i = 0; i < 4 * AWAY; i++) {
+        const int tx = i & 1 ? x - w : x + 1, rows = i / 4 + 1, ty = i & 2 ? y + rows : y - rows;
+        if (tx < r->x || tx + w > r->x + r->w || ty < r->y || ty >= r->y + r->h) continue;
+        const int n = cells_drawn(d->c, tx, ty, w);
+        if (n >= least) continue;
+        least = n;
+        *at = tx;
+        *row = ty;
+    }
+}
+
 static void draw_points(const dots *d, const scale *s, const bt_plot *p) {
     for (size_t i = 0; i < p->n_points; i++) {
         const bt_plot_point *q = &p->points[i];
@@ -408,9 +434,8 @@ static void draw_points(const dots *d, const scale *s, const bt_plot *p) {
         const bt_style style = {.fg = q->color, .attr = BT_ATTR_BOLD};
         if (q->glyph) bt_canvas_put(d->c, x, y, q->glyph, style);
         if (!w) continue;
-        /* beside it, on the side that has room, one row up or down to leave the line free */
-        const int at = x + 2 + w <= d->r.x + d->r.w ? x + 1 : x - w,
-                  row = y > d->r.y ? y - 1 : y + 1;
+        int at = x + 2 + w <= d->r.x + d->r.w ? x + 1 : x - w, row = y > d->r.y ? y - 1 : y + 1;
+        place_label(d, x, y, w, &at, &row);
         bt_canvas_text(d->c, at, row, w, style, q->label);
     }
 }

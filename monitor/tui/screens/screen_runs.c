@@ -87,7 +87,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         s->fg = BT_C_LABEL;
         break;
     case C_DURATION:
-        bt_fmt_age(buf, size, floor(x->duration_s));
+        bt_duration(buf, size, x->duration_s);
         s->fg = BT_C_LABEL;
         break;
     case C_NOTE:
@@ -135,7 +135,7 @@ static void run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
     row = add_fact(t, r, row, "memory", bt_fmt(b, sizeof b, x->rss_mib, BT_UNIT_MIB));
     row = add_fact(t, r, row, "attempts", many);
     row = add_fact(t, r, row, "started", started);
-    row = add_fact(t, r, row, "took", bt_fmt_age(b, sizeof b, floor(x->duration_s)));
+    row = add_fact(t, r, row, "took", bt_duration(b, sizeof b, x->duration_s));
     row = add_fact(t, r, row, "tags", x->tags);
     add_fact(t, r, row, "note", x->note);
 }

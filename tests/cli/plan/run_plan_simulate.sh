@@ -90,5 +90,5 @@ one_line "--price must be a number from 0 to 1000000, not '-3'" 2 --simulate 4x2
 one_line "--islands must be a whole number from 0 to 4096" 2 --simulate 4x2 --islands 5000
 # a job that fails before it is past its start is told so instead of a time
 ok plan --preset small --simulate 4x2 --mtbf 2s
-says "5000 steps would hardly ever be done: the job fails every 2.0s"
+says "5000 steps would hardly ever be done: the job fails every 2.0 s"
 finish
