@@ -65,8 +65,11 @@ static void record_links(bt_trainer *t) {
 }
 
 static void record_memory_states(bt_trainer *t) {
+    char size[32];
     if (t->memory.to)
-        fact(t, "memory_states", "two, %zu bytes on rank 0%s", bt_memory_state_total(t->memory.to),
+        fact(t, "memory_states", "two, %s on rank 0%s",
+             bt_metric_format(size, sizeof size, (double)bt_memory_state_total(t->memory.to),
+                              BT_UNIT_BYTES),
              t->memory.spread ? ", each host's part copied to the next host" : "");
     else if (t->memory.why[0])
         fact(t, "memory_states", "none: %s", t->memory.why);

@@ -55,7 +55,7 @@ layout() {                                      # NAME WORDS...: a calm run, and
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='resumed' AND title LIKE '%from memory%'")" = 2 ] ||
         fault "$name did not go on from memory: $(q "SELECT title FROM events WHERE run='$name' AND kind IN ('resumed', 'started')" | tr '\n' ';')"
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$name' AND attempt > 0 AND from_step = 0")" = 0 ] || fault "$name began anew"
-    q "SELECT key || ' ' || value FROM facts WHERE run='$name' AND key='memory_states'" | grep -q "memory_states two, [0-9]* bytes" || fault "$name does not say that states are kept"
+    q "SELECT key || ' ' || value FROM facts WHERE run='$name' AND key='memory_states'" | grep -q "memory_states two, [0-9.]* [KMG]iB on rank 0" || fault "$name does not say that states are kept"
 }
 layout dp
 layout zero --zero 3
