@@ -46,10 +46,18 @@ bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_
         return BT_OK;
     }
     *out = bt_chat_of_tokenizer(t->tokenizer);
-    if (!quiet)
-        fprintf(stderr, "chat template '%s', %s; --template chooses another\n", (*out)->name,
-                (*out)->marks ? "by the tokenizer's special tokens"
-                              : "as the tokenizer has the special tokens of no other");
+    if (quiet) return BT_OK;
+    if ((*out)->marks)
+        fprintf(
+            stderr,
+            "chat template '%s', by the tokenizer's special tokens; --template chooses another\n",
+            (*out)->name);
+    else
+        fprintf(
+            stderr,
+            "chat template '%s': the tokenizer has no chat tokens (--template chooses another)\n"
+            "a model that was trained on plain text goes on with it rather than answer\n",
+            (*out)->name);
     return BT_OK;
 }
 
@@ -155,23 +163,39 @@ static bt_code answer(session *s, const char *question, size_t n, bt_err *err) {
     return code;
 }
 
+/* what a line of a conversation is that is no question */
+typedef enum { WORD_NONE, WORD_NEW, WORD_END, WORD_HELP } chat_word;
+
+static chat_word word_of(const char *line, bool terminal) {
+    if (strcmp(line, "/new") == 0) return WORD_NEW;
+    if (!terminal || line[0] != '/' || strpbrk(line, " \t")) return WORD_NONE;
+    for (const char *const *w = (const char *const[]){"/quit", "/exit", "/bye", NULL}; *w; w++)
+        if (strcmp(line, *w) == 0) return WORD_END;
+    return strchr(line + 1, '/') ? WORD_NONE : WORD_HELP; /* a path is a question */
+}
+
+static void tell_words(void) {
+    fprintf(stderr,
+            "a line is a question; /new begins another conversation, /quit or Ctrl-D ends\n");
+}
+
 static bt_code converse(session *s, bt_err *err) {
     const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     char *line = NULL;
     size_t cap = 0;
     bt_code code = BT_OK;
-    if (terminal)
-        fprintf(stderr, "a line is a question; /new begins another conversation, Ctrl-D ends\n");
+    if (terminal) tell_words();
     while (code == BT_OK) {
         if (terminal) fprintf(stderr, "> ");
         ssize_t n = getline(&line, &cap, stdin);
         if (n < 0) break;
         while (n && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = '\0';
         if (n == 0) continue;
-        if (strcmp(line, "/new") == 0) {
-            forget(s, after_system(s), s->n - after_system(s));
-            continue;
-        }
+        const chat_word word = word_of(line, terminal);
+        if (word == WORD_END) break;
+        if (word == WORD_HELP) tell_words();
+        if (word == WORD_NEW) forget(s, after_system(s), s->n - after_system(s));
+        if (word != WORD_NONE) continue;
         code = answer(s, line, (size_t)n, err);
     }
     if (terminal) fprintf(stderr, "\n");

@@ -23,9 +23,11 @@ void bt_show(const char *s, size_t n) {
 double bt_per_second(int64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : NAN; }
 
 void bt_show_speed(const bt_written *w) {
-    fprintf(stderr, "%lld tokens, %.1f tokens/s (prompt: %lld tokens, %.1f tokens/s)\n",
-            (long long)w->tokens, bt_per_second(w->tokens, w->seconds), (long long)w->prompt_tokens,
-            bt_per_second(w->prompt_tokens, w->prompt_seconds));
+    const double here = bt_per_second(w->tokens, w->seconds),
+                 prompt = bt_per_second(w->prompt_tokens, w->prompt_seconds);
+    fprintf(stderr, "%lld tokens, %.*f tokens/s (prompt: %lld tokens, %.*f tokens/s)\n",
+            (long long)w->tokens, here < 100, here, (long long)w->prompt_tokens, prompt < 100,
+            prompt);
 }
 
 bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,

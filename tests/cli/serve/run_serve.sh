@@ -22,6 +22,13 @@ tail -1 out | grep -qF one && fault "/new keeps what was said"
 ok generate m --chat --message three --system S --template chatml --temperature 0 --tokens 4 --json
 ok generate m --chat --message hi --tokens 8
 says "chat template 'plain'"
+says "a model that was trained on plain text goes on with it rather than answer"
+# on a terminal: a word that is none tells those that there are, a path is a question, /quit ends
+if script -qec true try >/dev/null 2>&1 </dev/null; then
+    printf '/help\n/etc/hosts\n/quit\nnot read\n' | script -qec "'$BITRAIN' generate m --chat --tokens 4" tty >/dev/null 2>&1
+    [ "$(grep -c "/quit or Ctrl-D ends" tty)" = 2 ] || fault "/help does not tell the words: $(cat -v tty)"
+    [ "$(grep -c "tokens/s (prompt" tty)" = 1 ] || fault "not one answer before /quit: $(cat -v tty)"
+fi
 code 2 generate m --chat --message hi --template chatmi
 says "chatml, llama3"
 # greedy, as a text: what the server must say as well. fp32, so that company changes no bit that matters
