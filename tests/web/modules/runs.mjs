@@ -1,0 +1,132 @@
+// runs.mjs - the filter of the table of runs, and the means of curves that share a setting
+// (web/static/pages/run_filter.js, run_means.js).
+import assert from "node:assert";
+
+const filter = await import(`${process.env.BT_PAGE}/pages/run_filter.js`);
+const { meanLines } = await import(`${process.env.BT_PAGE}/pages/run_means.js`);
+
+// ---- the filter
+
+const row = {
+  run: "Warm-1",
+  state: "done",
+  host: "alpha",
+  tags: "ab cd",
+  note: "a Note",
+  loss: 2.5,
+};
+const names = ["optim.lr", "train.steps", "data.steps", "lr", "model.name", "data.nothing"];
+const settings = { "optim.lr": 0.001, "train.steps": 200, lr: 3, "model.name": "BitNet" };
+const settingOf = (one, name) => {
+  assert.strictEqual(one, row);
+  return settings[name] ?? null;
+};
+const verdicts = {
+  "": true,
+  warm: true,
+  cold: false,
+  "warm cold": false,
+  "  warm   done  ": true,
+  ALPHA: true,
+  "ab cd note": true,
+  "loss<2.6": true,
+  "loss<2.5": false,
+  "loss<=2.5": true,
+  "loss<=2.4": false,
+  "loss>2.4": true,
+  "loss>2.5": false,
+  "loss>=2.5": true,
+  "loss>=2.6": false,
+  "loss=2.5": true,
+  "loss=2.50": true,
+  "loss=2": false,
+  "loss:2.": true,
+  "loss:3": false,
+  "state:on": true,
+  "state=done": true,
+  "state=DONE": true,
+  "state=don": false,
+  "lr=3": true, // the exact name goes before one that ends with it
+  "optim.lr<0.01": true,
+  "steps>100": true,
+  "steps>200": false,
+  "name:bit": true,
+  "name=bitnet": true,
+  "teps>100": false, // a part of a name is none: it is a word, and no run has it
+  "nothing<1": false, // of a setting that is not known no number is true,
+  "nothing>=0": false,
+  "nothing=null": false,
+  "nothing:null": true, // but what is shown can be looked for
+  "bad<": false,
+};
+for (const [words, wanted] of Object.entries(verdicts))
+  assert.strictEqual(filter.matches(row, words, names, settingOf), wanted, `'${words}'`);
+assert.deepStrictEqual(filter.settingsIn("lr<1 loss<2 steps>3 word teps<1 nothing:x", row, names), [
+  "lr",
+  "train.steps",
+  "data.nothing",
+]);
+assert.deepStrictEqual(filter.settingsIn("lr<1", null, names), []);
+
+// ---- means
+
+const range = (from, to) => Array.from({ length: (to - from) / 2 + 1 }, (_, i) => from + 2 * i);
+const straight = (label, from, to, slope, more) => {
+  const x = [];
+  for (let i = from; i <= to; i += 2) x.push(i);
+  const y = x.map((v) => slope * v);
+  return {
+    label,
+    unit: "nats",
+    x,
+    y,
+    step: x.map((v) => v * 10),
+    low: y[0],
+    high: y.at(-1),
+    ...more,
+  };
+};
+const curves = [
+  straight("a", 0, 320, 1),
+  straight("b", 160, 480, 3, { step: range(160, 480).map((v) => v * 20) }),
+  straight("c", 0, 10, 1, { low: NaN, high: NaN }),
+  straight("none", 2, 0, 1),
+  straight("d", 0, 10, 1),
+];
+const values = { a: 10, b: 10, c: 9, d: null };
+const lines = meanLines(curves, "optim.lr", (label) => values[label]);
+assert.deepStrictEqual(
+  lines.map((line) => line.label),
+  ["lr unknown (1)", "lr 9 (1)", "lr 10 (2)"],
+);
+assert.deepStrictEqual(
+  lines.map((line) => line.color),
+  ["--s0", "--s1", "--s2"],
+);
+const [, alone, mean] = lines;
+assert.strictEqual(mean.unit, "nats");
+assert.strictEqual(mean.smooth, false);
+assert.deepStrictEqual([mean.low, mean.high], [0, 1440]);
+assert.deepStrictEqual([mean.x.length, mean.x[0], mean.x.at(-1)], [161, 0, 480]);
+mean.x.forEach((x, i) => {
+  const known = [...(x <= 320 ? [x] : []), ...(x >= 160 ? [3 * x] : [])];
+  const middle = known.reduce((sum, one) => sum + one) / known.length;
+  assert.ok(Math.abs(mean.y[i] - middle) < 1e-9, `${x}: ${mean.y[i]}, not ${middle}`);
+  assert.deepStrictEqual([mean.lo[i], mean.hi[i]], [known[0], known.at(-1)]);
+  assert.strictEqual(mean.step[i], (x >= 160 ? 20 : 10) * x); // the furthest of its runs
+});
+assert.deepStrictEqual([alone.low, alone.high], [Infinity, -Infinity]);
+assert.deepStrictEqual([alone.x[0], alone.x.at(-1)], [0, 10]);
+// two points at one place, and text values in their order
+const twice = {
+  label: "t",
+  x: [0, 5, 5, 10],
+  y: [0, 1, 2, 3],
+  step: [0, 1, 2, 3],
+  low: 0,
+  high: 3,
+};
+assert.ok(meanLines([twice], "k", () => 1)[0].y.every(Number.isFinite));
+const named = ["b", "a", "c"].map((label) => ({ ...twice, label }));
+const words = meanLines(named, "k", (label) => label).map((line) => line.label);
+assert.deepStrictEqual(words, ["k a (1)", "k b (1)", "k c (1)"]);

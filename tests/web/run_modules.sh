@@ -1,0 +1,16 @@
+#!/bin/bash
+# The page's modules that compute and do not draw, under Node.js alone: numbers as text, lines of charts, scales, the filter of runs,
+# means of groups, the answers a report keeps. tests/mutation/run_page.sh changes them one by one and asks this test.
+# timeout: 60
+# labels: web
+set -u
+command -v node >/dev/null || { echo "SKIP: Node.js is missing"; exit 77; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cp -r "${BT_PAGE:-$BT_SRC/web/static}" "$dir/static" || exit 1
+echo '{"type": "module"}' >"$dir/package.json" # without it Node.js would take the page's files for scripts
+export BT_PAGE="$dir/static" TZ=UTC
+for one in "$BT_SRC"/tests/web/modules/*.mjs; do
+    timeout 30 node "$one" || { echo "FAIL: $(basename "$one")"; exit 1; }
+done
+echo "all modules hold"
