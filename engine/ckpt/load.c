@@ -110,11 +110,16 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         last = (bt_err)BT_ERR_INIT;
         /* ranks that are given one checkpoint: who chose it has read all of it, and they hash what they
          * load */
-        if (try_one(c, folder, c && plan.direct, m, &last) == BT_OK) {
+        const bt_code tried = try_one(c, folder, c && plan.direct, m, &last);
+        done = tried == BT_OK;
+        if (done) {
             snprintf(path, path_size, "%s", folder);
-            done = true;
-        } else
+        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* says nothing of the checkpoint */
+            if (err) *err = last;
+            code = tried;
+        } else {
             tell_why(why, folder, &last);
+        }
     }
     ckpt_list_release(&list);
     if (code != BT_OK || done) return code;

@@ -213,8 +213,10 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
     else if (version == 1 ? !state_of_version_1(body, &t->state)
                           : !get_object(body, "state", &t->state))
         bad = "state";
+    if (!bad) bt_text_putn(&t->tokenizer, json_string_value(tok), json_string_length(tok));
+    if (t->config.failed || t->state.failed || t->tokenizer.failed)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the texts of '%s'", path);
     if (bad) return bt_fail(err, BT_FORMAT, "'%s': field '%s' is missing or not valid", path, bad);
-    bt_text_putn(&t->tokenizer, json_string_value(tok), json_string_length(tok));
     t->attempt = (int)attempt;
     m->world_size = (int)world;
     return read_files(body, path, m, err);

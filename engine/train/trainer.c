@@ -229,6 +229,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     if (code == BT_OK) code = bt_trainer_open_data(t, err);
     if (code == BT_OK) code = open_validation(t, err);
     BT_TRY(bt_agree(world, code, err));
+    BT_TRY(bt_update_meet(&t->update, err));
     BT_TRY(agree_data(t, err));
     BT_TRY(make_sample_text(t, err));
     return bt_trainer_make_reducer(t, err);

@@ -82,6 +82,7 @@ static bt_code turn(bt_trainer *t, kept_state *k, bt_err *err) {
     bt_memory_saver_close(&t->memory);
     BT_TRY(bt_agree(world, keep(k, t, err), err));
     BT_TRY(bt_agree(world, rebuild(t, err), err));
+    BT_TRY(bt_update_meet(&t->update, err));
     BT_TRY(bt_agree(world, restore(k, err), err));
     t->micro.model = t->model;
     bt_trainer_meet_teacher(t);

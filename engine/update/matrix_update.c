@@ -81,8 +81,6 @@ static bt_code take_memory(bt_matrix_update *m, bt_err *err) {
 static bt_code create(bt_matrix_update *m, const bt_rank_setup *s, bt_err *err) {
     BT_TRY(bt_matrix_map_init(&m->map, s, err));
     m->rank = (s->replica * m->map.shards + s->shard) * m->map.tp + s->me.tp;
-    BT_TRY(bt_comm_split(&m->stage, m->cfg.mesh->world, s->me.pp, m->rank, err));
-    BT_TRY(bt_mailbox_create(&m->mailbox, m->stage, 2 * (size_t)m->map.ranks, err));
     return take_memory(m, err);
 }
 
@@ -105,6 +103,14 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
     else
         bt_matrix_update_destroy(m);
     return code;
+}
+
+bt_code bt_matrix_update_meet(bt_matrix_update *m, bt_err *err) {
+    if (!m) return BT_OK;
+    bt_comm *world = m->cfg.mesh->world;
+    BT_TRY(bt_comm_split(&m->stage, world, m->me.pp, m->rank, err));
+    return bt_agree(world, bt_mailbox_create(&m->mailbox, m->stage, 2 * (size_t)m->map.ranks, err),
+                    err);
 }
 
 void bt_matrix_update_destroy(bt_matrix_update *m) {

@@ -13,9 +13,9 @@
  * Bytes that all ranks of a stage together send a step, for E elements in matrices and R replicas of
  * D ranks each:     gather 2 E (1 - 1/D)     scatter 2 E (R - 1/D)
  *
- * Order:    create -> { (the rules' step: momentum) -> apply }* -> destroy.
- * Ranks:    create and apply are collective over the ranks of a stage.
- * Threads:  the training thread. No allocation after create. */
+ * Order:    create -> meet -> { (the rules' step: momentum) -> apply }* -> destroy.
+ * Ranks:    meet is collective over all ranks, which have created theirs; apply over those of a stage.
+ * Threads:  the training thread. No allocation after meet. */
 #ifndef BT_ENGINE_UPDATE_MATRIX_UPDATE_H
 #define BT_ENGINE_UPDATE_MATRIX_UPDATE_H
 
@@ -37,6 +37,8 @@ typedef struct bt_matrix_update_cfg {
 /* NULL where no rule needs whole matrices */
 bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_cfg *cfg,
                                 bt_err *err) BT_MUST_CHECK;
+/* accepts NULL; all ranks return the same */
+bt_code bt_matrix_update_meet(bt_matrix_update *m, bt_err *err) BT_MUST_CHECK;
 void bt_matrix_update_destroy(bt_matrix_update *m);    /* accepts NULL */
 size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* that create takes */
 bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt_err *err)

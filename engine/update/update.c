@@ -110,6 +110,10 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
     return bt_matrix_update_create(&u->matrices, &matrices, err);
 }
 
+bt_code bt_update_meet(bt_update *u, bt_err *err) {
+    return bt_matrix_update_meet(u->matrices, err);
+}
+
 void bt_update_release(bt_update *u) {
     for (size_t i = 0; i < u->n_pieces; i++) bt_optim_destroy(u->optims[i]);
     bt_weights_destroy(u->weights);

@@ -6,10 +6,10 @@
  * before travels to the ranks that need it (weights.h). Where the optimizer needs whole matrices,
  * all pieces are updated first (matrix_update.h) and travel then.
  *
- * Order:    create -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... ->
+ * Order:    create -> meet -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... ->
  *           norm -> apply }* -> destroy.
- * Ranks:    norm, apply, quantise and tensor_squares are collective.
- * Threads:  the training thread. No allocation after create. */
+ * Ranks:    meet (of ranks that have all created theirs), norm, apply, quantise and tensor_squares are collective.
+ * Threads:  the training thread. No allocation after meet. */
 #ifndef BT_ENGINE_UPDATE_UPDATE_H
 #define BT_ENGINE_UPDATE_UPDATE_H
 
@@ -51,7 +51,8 @@ typedef struct bt_update_cfg {
 } bt_update_cfg;
 
 bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_update_release(bt_update *u); /* accepts an all-zero struct */
+bt_code bt_update_meet(bt_update *u, bt_err *err) BT_MUST_CHECK; /* all ranks return the same */
+void bt_update_release(bt_update *u);                            /* accepts an all-zero struct */
 
 /* what a rank's optimizer states and weight exchange take, for the memory plan */
 typedef struct bt_update_sizes {

@@ -143,15 +143,19 @@ void bt_comm_expect_hosts(const int *slots, int n) {
     n_expected = n;
 }
 
-bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err) {
+bt_code bt_comm_split(bt_comm **out, bt_comm *parent, int color, int key, bt_err *err) {
     *out = NULL;
     bt_comm *c = calloc(1, sizeof *c);
-    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a communicator");
+    bt_code code = c ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a communicator");
+    code = bt_agree(parent, code, err);
+    if (code != BT_OK) {
+        free(c);
+        return code;
+    }
     *c = (bt_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
     if (parent->size > 1) {
         MPI_Comm mpi = MPI_COMM_NULL;
-        bt_code code = bt_mpi_check(MPI_Comm_split(parent->mpi, color, key, &mpi), "MPI_Comm_split",
-                                    err);
+        code = bt_mpi_check(MPI_Comm_split(parent->mpi, color, key, &mpi), "MPI_Comm_split", err);
         if (code == BT_OK) code = describe(c, mpi, err);
         if (code != BT_OK) {
             free(c);

@@ -32,7 +32,8 @@ int bt_comm_host(int rank);
 /* A process without MPI plans a job whose ranks fill hosts of so many slots one after the other, the last
  * host with all that are left. slots: (n) borrowed for good; n 0: one host */
 void bt_comm_expect_hosts(const int *slots, int n);
-bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err)
+/* collective over parent, whose ranks agree on a failure */
+bt_code bt_comm_split(bt_comm **out, bt_comm *parent, int color, int key, bt_err *err)
     BT_MUST_CHECK;
 /* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */
 void bt_comm_set_axis(bt_comm *c, bt_axis axis);
