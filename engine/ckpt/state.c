@@ -72,6 +72,10 @@ size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, si
     return n;
 }
 
+size_t bt_state_count(const bt_state_values *v, const char *key) {
+    return json_array_size(value_of(v, key));
+}
+
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,
                           double otherwise) {
     json_t *all = json_loads(bt_text_str(&m->state), 0, NULL);

@@ -33,6 +33,7 @@ bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise);
 /* the last `most` elements of an array, in order; how many there are. 0: there is no such array, or
  * an element of it is no number */
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
+size_t bt_state_count(const bt_state_values *v, const char *key); /* of an array's elements */
 /* NULL: there is no such text. Valid as long as the values */
 const char *bt_state_text(const bt_state_values *v, const char *key);
 

@@ -27,7 +27,7 @@ typedef enum {
 typedef struct order { /* the fields that its kind needs; the others are zero */
     order_kind kind;
     uint32_t member;
-    uint64_t seq, bytes;             /* bytes: of the text that follows */
+    uint64_t seq, job_bytes;         /* job_bytes: of the text that follows */
     int64_t push, version, fragment; /* fragment: that the member's delta is of */
     bt_hub_change change;
     /* MEMBER: of the member; KEEP: `applied` of all members */
@@ -40,14 +40,12 @@ typedef struct order { /* the fields that its kind needs; the others are zero */
 static bt_comm *all(void) { return bt_comm_world(); }
 
 /* to the others; nothing in a hub of one process */
-static bt_code give(bt_hub *h, order *o, const char *text, bt_err *err) {
+static bt_code give(bt_hub *h, order *o, bt_err *err) {
     if (h->parts == 1) return BT_OK;
     h->order = 1;
     BT_TRY(bt_all_reduce_i64_start(all(), &h->order, 1, BT_SUM, &h->ordered, err));
     BT_TRY(bt_request_wait(&h->ordered, err));
-    BT_TRY(bt_broadcast(all(), o, sizeof *o, 0, err));
-    if (!o->bytes) return BT_OK;
-    return bt_broadcast(all(), (void *)(uintptr_t)text, o->bytes, 0, err);
+    return bt_broadcast(all(), o, sizeof *o, 0, err);
 }
 
 static uint32_t index_of(const bt_hub *h, const bt_member *m) { return bt_hub_number(h, m) - 1; }
@@ -62,20 +60,29 @@ static bt_code begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     return code;
 }
 
+static bt_code no_memory(bt_err *err) {
+    return bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
+}
+
 bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
-    order o = {.kind = ORDER_JOB, .bytes = n};
-    BT_TRY(give(h, &o, text, err));
+    order o = {.kind = ORDER_JOB, .job_bytes = n};
+    BT_TRY(give(h, &o, err));
+    BT_TRY(bt_agree(all(), BT_OK, err)); /* all have room for it */
+    BT_TRY(bt_broadcast(all(), (void *)(uintptr_t)text, n, 0, err));
     return begin_job(h, text, n, err);
 }
 
+/* a refusal, also for want of memory, is the first process' to tell */
 static bt_code obey_job(bt_hub *h, const order *o, bt_err *err) {
     bt_err why = BT_ERR_INIT;
-    char *text = malloc(o->bytes + 1);
-    if (!text) return bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
-    bt_code code = bt_broadcast(all(), text, o->bytes, 0, err);
-    if (code == BT_OK) { /* a refusal is the first process' to tell */
-        text[o->bytes] = 0;
-        (void)!begin_job(h, text, o->bytes, &why);
+    bt_code code = BT_OK;
+    char *text = malloc(o->job_bytes + 1);
+    if (bt_agree(all(), text ? BT_OK : no_memory(&why), &why) == BT_OK) {
+        code = bt_broadcast(all(), text, o->job_bytes, 0, err);
+        if (code == BT_OK) {
+            text[o->job_bytes] = 0;
+            (void)!begin_job(h, text, o->job_bytes, &why);
+        }
     }
     free(text);
     return code;
@@ -90,7 +97,7 @@ bt_code bt_hub_all_member(bt_hub *h, const bt_member *m, bt_err *err) {
                .incarnation = m->incarnation,
                .seq = m->applied};
     snprintf(o.key, sizeof o.key, "%s", m->key);
-    return give(h, &o, NULL, err);
+    return give(h, &o, err);
 }
 
 static void obey_member(bt_hub *h, const order *o) {
@@ -106,8 +113,8 @@ static void obey_member(bt_hub *h, const order *o) {
 
 static bt_code have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out, bt_err *err) {
     const size_t own = bt_hub_update_bytes(h, m, kind, false);
-    const bool mine = own == 0 || (m->staging == seq && m->chunks == bt_hub_chunks(own) &&
-                                   m->arrived == m->chunks);
+    const bool mine = own == 0 ||
+                      (m->staging == seq && m->arrived == m->chunks && bt_hub_update_fits(m, own));
     int64_t sums[2] = {!mine, h->part ? m->bytes - m->told_bytes : 0};
     BT_TRY(bt_all_reduce_i64(all(), sums, 2, BT_SUM, err));
     *out = sums[0] == 0;
@@ -127,7 +134,7 @@ bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, boo
                .seq = seq,
                .push = kind,
                .fragment = m->go.fragment};
-    BT_TRY(give(h, &o, NULL, err));
+    BT_TRY(give(h, &o, err));
     return have(h, m, seq, kind, out, err);
 }
 
@@ -153,7 +160,7 @@ static bt_code norm(bt_hub *h, const bt_member *m, int64_t kind, double *out, bt
 
 bt_code bt_hub_all_norm(bt_hub *h, const bt_member *m, double *out, bt_err *err) {
     order o = {.kind = ORDER_NORM, .member = index_of(h, m), .push = m->push.kind};
-    BT_TRY(give(h, &o, NULL, err));
+    BT_TRY(give(h, &o, err));
     return norm(h, m, m->push.kind, out, err);
 }
 
@@ -167,7 +174,7 @@ static bt_code weights(bt_hub *h, const bt_member *m, bt_err *err) {
 
 bt_code bt_hub_all_weights(bt_hub *h, const bt_member *m, bt_err *err) {
     order o = {.kind = ORDER_WEIGHTS, .member = index_of(h, m)};
-    BT_TRY(give(h, &o, NULL, err));
+    BT_TRY(give(h, &o, err));
     return weights(h, m, err);
 }
 
@@ -194,7 +201,7 @@ static bt_code change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_e
 
 bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
     order o = {.kind = ORDER_CHANGE, .change = *c};
-    BT_TRY(give(h, &o, NULL, err));
+    BT_TRY(give(h, &o, err));
     return change(h, c, step, err);
 }
 
@@ -212,7 +219,7 @@ static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err 
 bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     order o = {.kind = ORDER_KEEP, .version = version, .change.how = *a};
     for (size_t i = 0; i < h->n; i++) o.applied[i] = h->members[i].applied;
-    BT_TRY(give(h, &o, NULL, err));
+    BT_TRY(give(h, &o, err));
     return keep(h, a, version, err);
 }
 
@@ -228,13 +235,13 @@ static bt_code obey_keep(bt_hub *h, const order *o, bt_err *err) {
 
 bt_code bt_hub_all_save(bt_hub *h, bt_err *err) {
     order o = {.kind = ORDER_SAVE};
-    BT_TRY(give(h, &o, NULL, err));
+    BT_TRY(give(h, &o, err));
     return bt_hub_state_save(h->state, err);
 }
 
 bt_code bt_hub_all_end(bt_hub *h, bt_err *err) {
     order o = {.kind = ORDER_END};
-    return give(h, &o, NULL, err);
+    return give(h, &o, err);
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */

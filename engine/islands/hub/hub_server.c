@@ -50,6 +50,11 @@ uint32_t bt_hub_chunks(size_t bytes) {
     return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
 }
 
+bool bt_hub_update_fits(const bt_member *m, size_t bytes) {
+    return bytes > 0 && m->chunks == bt_hub_chunks(bytes) &&
+           (size_t)(m->chunks - 1) * BT_ISLAND_CHUNK + m->end_bytes == bytes;
+}
+
 static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
     h->refused++;
     bt_hub_unstage(m);
@@ -84,6 +89,7 @@ static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, cons
     m->arrived += !m->have[head->chunk];
     m->have[head->chunk] = 1;
     m->bytes += head->bytes;
+    if (last) m->end_bytes = head->bytes;
 }
 
 static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, const void *payload,
@@ -110,7 +116,7 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         return BT_OK;
     }
     if (p.kind < BT_PUSH_WEIGHTS || p.kind > BT_PUSH_DELTA || p.bytes < 0 ||
-        (size_t)p.bytes != want || (want && m->chunks != bt_hub_chunks(own)) || p.tokens < 0 ||
+        (size_t)p.bytes != want || (own && !bt_hub_update_fits(m, own)) || p.tokens < 0 ||
         p.tokens > INT64_C(1) << 40 || p.sequences < 1 || p.sequences > 1 << 24 || p.base < 0 ||
         p.base > h->model->version ||
         (p.kind != BT_PUSH_WEIGHTS && (p.steps < 1 || p.steps != m->go.steps))) {

@@ -43,16 +43,16 @@ typedef struct bt_member { /* one island */
     char name[BT_ISLAND_NAME], host[BT_HOST_MAX], key[44];
     int pid;
     int64_t ranks;
-    int64_t clock;                /* steps done in the job */
-    int64_t base;                 /* version of the weights it was told to fetch last */
-    int64_t round;                /* that its next update is of */
-    uint64_t applied;             /* highest sequence number that is answered */
-    int64_t outcome;              /* bt_update_outcome of that */
-    uint64_t staging;             /* sequence number of the update in `staged` */
-    unsigned char *staged, *have; /* (chunks x BT_ISLAND_CHUNK), (chunks) */
-    uint32_t chunks, arrived;
-    bool pushed; /* all of it is there */
-    bool waits;  /* for its go */
+    int64_t clock;                       /* steps done in the job */
+    int64_t base;                        /* version of the weights it was told to fetch last */
+    int64_t round;                       /* that its next update is of */
+    uint64_t applied;                    /* highest sequence number that is answered */
+    int64_t outcome;                     /* bt_update_outcome of that */
+    uint64_t staging;                    /* sequence number of the update in `staged` */
+    unsigned char *staged, *have;        /* (chunks x BT_ISLAND_CHUNK), (chunks) */
+    uint32_t chunks, arrived, end_bytes; /* end_bytes: of the last chunk */
+    bool pushed;                         /* all of it is there */
+    bool waits;                          /* for its go */
     bt_island_push push;
     bt_island_go go;                     /* the newest */
     int64_t sequences;                   /* of a step */
@@ -120,6 +120,8 @@ size_t bt_hub_bytes(const bt_hub *h);
 /* bytes of an update of this kind: of this process' tensors, or of all */
 size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
 uint32_t bt_hub_chunks(size_t bytes);
+/* the member's chunks, whether all have come or not, are of an update of so many bytes */
+bool bt_hub_update_fits(const bt_member *m, size_t bytes);
 /* every 100 ms or so: pings, the dead */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* Sends parts that a connection had no room for when an island asked for them. true: some still wait, so the hub is

@@ -27,7 +27,8 @@ struct bt_hub_state {
     bt_hub *hub;
     char dir[1024];
     int attempt, log;
-    int64_t log_bytes;
+    int64_t log_bytes, passed_bytes; /* passed_bytes: behind them, of damaged records */
+    bool missing;                    /* a damaged one was of an update */
     bt_state rows;
     bt_code loaded; /* of the row's load, which returns nothing */
     bt_err why;
@@ -135,15 +136,18 @@ static void load_members(bt_hub *h, const bt_state_values *v) {
 }
 
 /* all that was out comes back: an island that joins again gets data anew */
-static void load_leases(bt_hub *h, const bt_state_values *v) {
-    enum { MOST = 4 * BT_HUB_ISLANDS };
-    int64_t pairs[2 * MOST];
-    bt_err ignored = BT_ERR_INIT;
-    const size_t n = bt_state_ints(v, "leases", pairs, 2 * MOST);
+static bt_code load_leases(bt_hub *h, const bt_state_values *v, bt_err *err) {
+    const size_t most = bt_state_count(v, "leases");
+    int64_t *ends = calloc(most + 1, sizeof *ends); /* begin, end; begin, end; ... */
+    if (!ends) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu leases of data", most / 2);
+    const size_t n = bt_state_ints(v, "leases", ends, most);
+    bt_code code = BT_OK;
     bt_leases_release(&h->leases);
-    for (size_t i = 0; i + 1 < n; i += 2)
-        if (bt_leases_return(&h->leases, pairs[i], pairs[i + 1], &ignored) != BT_OK) return;
+    for (size_t i = 0; i + 1 < n && code == BT_OK; i += 2)
+        code = bt_leases_return(&h->leases, ends[i], ends[i + 1], err);
     h->leases.next = h->round_begin = bt_state_int(v, "next", 0);
+    free(ends);
+    return code;
 }
 
 static void load_values(void *ctx, const bt_state_values *v) {
@@ -164,7 +168,7 @@ static void load_values(void *ctx, const bt_state_values *v) {
     if (bt_state_ints(v, "staleness", staleness, BT_HUB_STALENESS) == BT_HUB_STALENESS)
         for (size_t i = 0; i < BT_HUB_STALENESS; i++) h->staleness[i] = (uint64_t)staleness[i];
     load_members(h, v);
-    load_leases(h, v);
+    s->loaded = load_leases(h, v, &s->why);
 }
 
 static void model_slices(void *ctx, bt_state_use use, bt_slices *out) {
@@ -320,14 +324,20 @@ static bt_code read_whole(const bt_hub_state *s, void *to, size_t n, bool *whole
     return BT_OK;
 }
 
-/* this process' part of a record, the mean into the model's; *ok false: there is none, or its end is missing */
-static bt_code read_record(bt_hub_state *s, log_head *head, char **json, bool *ok, bt_err *err) {
+/* NONE: no record begins here, or its end is missing; DAMAGED: its bytes are there and wrong, the next follows */
+typedef enum { RECORD_NONE, RECORD_DAMAGED, RECORD_WHOLE } record_kind;
+
+/* this process' part of a record, the mean into the model's */
+static bt_code read_record(bt_hub_state *s, log_head *head, char **json, record_kind *kind,
+                           bt_err *err) {
     bt_hub_model *m = s->hub->model;
     float *mean = m->mean + m->own.begin;
-    BT_TRY(read_whole(s, head, sizeof *head, ok, err));
-    *ok = *ok && head->magic == log_magic && head->json_bytes <= 1 << 24 &&
-          head->mean_bytes <= m->n * sizeof *mean;
-    if (!*ok) return BT_OK;
+    bool ok;
+    *kind = RECORD_NONE;
+    BT_TRY(read_whole(s, head, sizeof *head, &ok, err));
+    if (!ok || head->magic != log_magic || head->json_bytes > 1 << 24 ||
+        head->mean_bytes > m->n * sizeof *mean)
+        return BT_OK;
     if (head->mean_bytes && head->mean_bytes != mean_bytes(m))
         return bt_fail(err, BT_ARG,
                        "the log of updates in '%s' was written by a hub of another number of "
@@ -335,28 +345,37 @@ static bt_code read_record(bt_hub_state *s, log_head *head, char **json, bool *o
                        s->dir, s->hub->parts);
     *json = malloc(head->json_bytes + 1);
     if (!*json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
-    BT_TRY(read_whole(s, *json, head->json_bytes, ok, err));
-    if (*ok) BT_TRY(read_whole(s, mean, head->mean_bytes, ok, err));
-    *ok = *ok && head->checksum == checksum(head, *json, mean);
+    BT_TRY(read_whole(s, *json, head->json_bytes, &ok, err));
+    if (ok) BT_TRY(read_whole(s, mean, head->mean_bytes, &ok, err));
+    if (ok) *kind = head->checksum == checksum(head, *json, mean) ? RECORD_WHOLE : RECORD_DAMAGED;
     (*json)[head->json_bytes] = 0;
     return BT_OK;
 }
 
-/* one record; *ok false: there is none that all processes have */
-static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err *err) {
+/* One record. A damaged one is passed over: of an update that was applied, the next says that it is missing;
+ * anything else is in the next as well. *more false: no further one that all processes have can be applied */
+static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_err *err) {
     bt_comm *all = bt_comm_world();
     log_head head = {.version = -1};
     char *json = NULL;
-    bt_code code = bt_agree(all, read_record(s, &head, &json, ok, err), err);
+    record_kind kind = RECORD_NONE;
+    bt_code code = bt_agree(all, read_record(s, &head, &json, &kind, err), err);
     /* that all have, and all have as the same */
-    int64_t same[3] = {code == BT_OK && *ok, head.version, -head.version};
+    int64_t same[3] = {kind, head.version, -head.version};
     if (code == BT_OK) code = bt_all_reduce_i64(all, same, 3, BT_MIN, err);
-    *ok = code == BT_OK && same[0] && same[1] == -same[2];
-    if (*ok && head.version == s->hub->model->version) { /* older ones are in the checkpoint */
-        code = bt_agree(all, replay(s, &head, json, err), err);
-        ++*replayed;
+    const bool whole = same[0] == RECORD_WHOLE && same[1] == -same[2];
+    const int64_t version = s->hub->model->version;
+    *more = code == BT_OK && (same[0] == RECORD_DAMAGED || (whole && head.version <= version));
+    if (*more) s->passed_bytes += (int64_t)(sizeof head + head.json_bytes + head.mean_bytes);
+    if (*more && whole) {
+        s->log_bytes += s->passed_bytes;
+        s->passed_bytes = 0;
+        if (head.version == version) { /* older ones are in the checkpoint */
+            code = bt_agree(all, replay(s, &head, json, err), err);
+            ++*replayed;
+        }
     }
-    if (*ok) s->log_bytes += (int64_t)(sizeof head + head.json_bytes + head.mean_bytes);
+    s->missing |= whole && head.version > version;
     free(json);
     return code;
 }
@@ -364,11 +383,12 @@ static bt_code next_record(bt_hub_state *s, bool *ok, int64_t *replayed, bt_err 
 /* what a death cut off was never acknowledged; more than that is a damaged disk's */
 static void tell_rest(const bt_hub_state *s) {
     struct stat info;
-    if (fstat(s->log, &info) == 0 && info.st_size > s->log_bytes)
-        bt_log(BT_LOG_WARN,
-               "the last %" PRId64
-               " bytes of the log of updates in '%s' are no whole record: they are dropped",
-               (int64_t)info.st_size - s->log_bytes, s->dir);
+    if (fstat(s->log, &info) != 0 || info.st_size <= s->log_bytes) return;
+    bt_log(BT_LOG_WARN, "the last %" PRId64 " bytes of the log of updates in '%s' %s",
+           (int64_t)info.st_size - s->log_bytes, s->dir,
+           s->missing ? "begin with a damaged update, without which those after it cannot be "
+                        "applied: they are dropped, and the job goes on from before"
+                      : "are no whole record: they are dropped");
 }
 
 /* ---- open ------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -372,6 +373,97 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+static void flip(const char *dir, int64_t at) {
+    char path[64], c;
+    snprintf(path, sizeof path, "%s/updates.log", dir);
+    FILE *f = fopen(path, "r+");
+    assert_true(f && fseek(f, (long)at, SEEK_SET) == 0 && fread(&c, 1, 1, f) == 1);
+    c ^= 1;
+    assert_true(fseek(f, (long)at, SEEK_SET) == 0 && fwrite(&c, 1, 1, f) == 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* the hub of before dies; another begins in its folder */
+static void begin_anew(world *w, const char *dir, int64_t replayed) {
+    const bt_hub_cfg cfg = w->hub->cfg;
+    bt_err err = BT_ERR_INIT;
+    bt_hub_state_close(w->hub->state);
+    bt_hub_destroy(w->hub);
+    warned[0] = 0;
+    bt_log_set(keep_warning, NULL, BT_LOG_WARN);
+    assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
+    keep_in(w, dir, replayed);
+    bt_log_set(NULL, NULL, BT_LOG_WARN);
+}
+
+static off_t log_bytes(const char *dir) {
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/updates.log", dir);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
+/* A record in the middle of the log is damaged. One of a skipped step is in the next one, too; an update
+ * is not, and those after it cannot be applied */
+static void a_damaged_record_costs_what_it_held(void **state) {
+    (void)state;
+    char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
+    assert_non_null(mkdtemp(dir));
+    for (int updates = 0; updates < 2; updates++) {
+        world *w = WORLD(1, "--steps", "20");
+        off_t begin[5];
+        keep_in(w, dir, 0);
+        join(w, 1);
+        for (int r = 0; r < 5; r++) { /* the second is a skipped step, or an update */
+            begin[r] = log_bytes(dir);
+            send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, r == 1 && !updates ? 0 : 10);
+        }
+        flip(dir, begin[2] - 2);
+        begin_anew(w, dir, updates ? 1 : 4);
+        assert_int_equal(w->hub->model->version, updates ? 1 : 4);
+        assert_int_equal(w->hub->tokens, updates ? 10 : 40);
+        if (updates)
+            assert_non_null(strstr(warned, "begin with a damaged update"));
+        else
+            assert_string_equal(warned, "");
+        bt_hub_state_close(w->hub->state);
+        w->hub->state = NULL;
+        close_world(w);
+        snprintf(command, sizeof command, "rm -rf %s/*", dir);
+        assert_int_equal(system(command), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* all stretches of data that were out come back, however many */
+static void leases_come_back(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(mkdtemp(dir));
+    world *w = WORLD(1, "--steps", "10");
+    keep_in(w, dir, 0);
+    join(w, 1);
+    bt_leases *l = &w->hub->leases;
+    for (int64_t i = 1; i <= N; i++)
+        assert_int_equal(bt_leases_return(l, 100 * i, 100 * i + 7, &err), BT_OK);
+    l->next = 1 << 20;
+    assert_int_equal(bt_hub_state_save(w->hub->state, &err), BT_OK);
+    begin_anew(w, dir, 0);
+    int64_t sum = 0;
+    l = &w->hub->leases;
+    for (size_t i = 0; i < l->n; i++) sum += l->at[i].end - l->at[i].begin;
+    assert_int_equal(sum, 7 * N + 4); /* and those of the island */
+    assert_int_equal(l->next, 1 << 20);
+    bt_hub_state_close(w->hub->state);
+    w->hub->state = NULL;
+    close_world(w);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
 static void refused(world *w, int i, const char *part) {
@@ -414,6 +506,22 @@ static void what_does_not_belong_is_refused(void **state) {
     post(w, 0, too_long, "abcd");
     refused(w, 0, "longer than the model");
     assert_int_equal(w->hub->model->version, 0);
+    /* too short by its last chunk: the rest would be whatever the memory held */
+    const uint32_t whole = (uint32_t)(w->elements * sizeof(float));
+    assert_true(whole <= BT_ISLAND_CHUNK);
+    w->at[0].seq++;
+    const bt_island_head short_chunk = {
+        .type = BT_ISLAND_CHUNK_MESSAGE, .seq = w->at[0].seq, .chunks = 1, .bytes = whole - 4};
+    const bt_island_push push = {
+        .kind = BT_PUSH_GRADIENT, .bytes = whole, .tokens = 10, .steps = 1, .sequences = 4};
+    unsigned char *zeros = calloc(whole, 1);
+    post(w, 0, short_chunk, zeros);
+    free(zeros);
+    post(w, 0,
+         (bt_island_head){.type = BT_ISLAND_PUSH, .seq = w->at[0].seq--, .bytes = sizeof push},
+         &push);
+    refused(w, 0, "does not fit");
+    assert_int_equal(w->hub->model->version, 0);
     send_update(w, 0, BT_PUSH_GRADIENT, NAN, 10);
     assert_int_equal(w->hub->model->version, 0); /* left out, and told; the island goes on */
     assert_int_equal(w->at[0].go.clock, 1);
@@ -436,6 +544,8 @@ int main(void) {
                                        cmocka_unit_test(deltas_take_an_outer_step),
                                        cmocka_unit_test(momentum_follows_the_islands),
                                        cmocka_unit_test(a_hub_that_dies_goes_on),
+                                       cmocka_unit_test(a_damaged_record_costs_what_it_held),
+                                       cmocka_unit_test(leases_come_back),
                                        cmocka_unit_test(what_does_not_belong_is_refused)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
