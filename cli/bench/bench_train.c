@@ -56,7 +56,7 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
         if (bt_rank_metrics[i].unit == BT_UNIT_MS)
             bt_json_num(&j, bt_rank_metrics[i].key, r->step_ms[i]);
     bt_json_num(&j, "bytes_wire", r->step_ms[BT_MR_BYTES_WIRE]);
-    bt_json_num(&j, "rss_mib", r->rss_mib);
+    bt_json_num(&j, "memory_mib", r->memory_mib);
     if (cost->known) {
         bt_json_num(&j, "reproducible_step_frac", cost->step_frac);
         bt_json_num(&j, "reproducible_cpu_frac", cost->cpu_frac);
@@ -117,7 +117,8 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
         bt_text_printf(out, "%s %s %s", i ? "," : " =", bt_phases[i].name,
                        bt_metric_format(ms, sizeof ms, r->step_ms[bt_phases[i].metric],
                                         BT_UNIT_MS));
-    bt_text_printf(out, "\n  %-14s %.0f MiB peak, all ranks\n", "memory", r->rss_mib);
+    bt_text_printf(out, "\n  %-14s %.0f MiB at most, all ranks, what they share once\n", "memory",
+                   r->memory_mib);
     if (cost->known)
         bt_text_printf(out,
                        "  %-14s costs %+.1f %% of a plain step, %+.1f %% of its processor time\n",

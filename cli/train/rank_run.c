@@ -138,7 +138,7 @@ void bt_result_put(bt_json *j, const bt_train_result *r) {
     bt_json_num(j, "val_bits_per_byte", r->val_bits_per_byte);
     bt_json_num(j, "tokens_per_s", r->tokens_per_s);
     bt_json_num(j, "mfu", r->mfu);
-    bt_json_num(j, "rss_mib", r->rss_mib);
+    bt_json_num(j, "memory_mib", r->memory_mib);
     bt_json_int(j, "params", (int64_t)r->params);
     if (isfinite(r->loss_scale)) bt_json_num(j, "loss_scale", r->loss_scale);
     bt_json_int(j, "skipped", r->skipped);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -41,10 +42,25 @@ double bt_machine_load(void) {
     return running > 0 && processors > 0 ? (double)running / (double)processors : NAN;
 }
 
-double bt_rss_peak_mib(void) {
+/* of a line "KEY:   123 kB"; NaN: there is none */
+static double kib_in(const char *path, const char *key) {
+    char line[256];
+    double kib = NAN;
+    FILE *f = fopen(path, "r");
+    const size_t n = strlen(key);
+    while (f && isnan(kib) && fgets(line, sizeof line, f))
+        if (strncmp(line, key, n) == 0 && line[n] == ':') kib = strtod(line + n + 1, NULL);
+    if (f) fclose(f);
+    return kib;
+}
+
+double bt_memory_peak_mib(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (double)u.ru_maxrss / 1024.0;
+    const double peak = (double)u.ru_maxrss,
+                 others = kib_in("/proc/self/status", "RssShmem") -
+                          kib_in("/proc/self/smaps_rollup", "Pss_Shmem");
+    return (others > 0 ? peak - others : peak) / 1024.0;
 }
 
 static void begin_window(bt_meter *m) {

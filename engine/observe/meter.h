@@ -29,7 +29,10 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
 /* the right-hand side of the law */
 double bt_meter_phases_ms(const double values[BT_MR_COUNT]);
 double bt_rss_mib(void); /* resident now */
-double bt_rss_peak_mib(void);
+/* Resident at most, where a page of memory that processes share, as they share it now, counts as its part of one
+ * in each of them: the sum over the ranks of a host is what they take together. Reads the page tables:
+ * milliseconds */
+double bt_memory_peak_mib(void);
 /* tasks of this machine that run or want to, over its processors; NaN: not known */
 double bt_machine_load(void);
 

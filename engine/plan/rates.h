@@ -57,6 +57,9 @@ typedef struct bt_op_rate {
     double rate;
 } bt_op_rate;
 
+#define BT_SHARED_S 0.2
+#define BT_SHARED_OFTEN_S 0.02
+
 /* Messages in a group of n ranks of a job of `world`, `stride` apart, while all such groups send:
  * latency of a round, bytes a second a rank sends. Zero rates: not known. And the exchange of gradients where
  * that does not go in messages. */
@@ -71,8 +74,8 @@ typedef struct bt_link_rate {
      * all have it. 0: they do not share memory */
     double grads_sum_s, grads_back_s;
     /* all ranks of a job, where they are more than their host's cores: processor time of all, in which those that
-     * wait for the last one still have their core, over what they compute; of ranks that meet every 0.2 s, and
-     * every 20 ms. 0: not measured */
+     * wait for the last one still have their core, over what they compute; of ranks that meet every BT_SHARED_S, and
+     * every BT_SHARED_OFTEN_S, of their processor time. 0: not measured */
     double shared_x, shared_often_x;
 } bt_link_rate;
 

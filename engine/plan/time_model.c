@@ -12,6 +12,7 @@
 #include "engine/model/net/stage.h"
 #include "engine/optim/muon.h"
 #include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/shard/weight_prefetch.h"
 #include "engine/plan/wires.h"
 
 /* beyond this a rank was held up by something else while it was measured */
@@ -487,15 +488,27 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     return code;
 }
 
-/* threads of a host over its cores, and what is lost where they cannot be shared out evenly */
-static double crowd_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c) {
-    const double crowd = bt_cluster_crowd(c, cfg);
+/* Processor time of a rank from one moment to the next at which it may have to wait for the slowest. Where other
+ * ranks' weights come for each layer, these are sent BT_PREFETCH_AHEAD visits of layers before the sender needs them,
+ * so ranks may be so many apart, and a step of fewer visits holds up nobody within it. */
+static double between_meetings_s(const model *m) {
+    const double visits = (double)m->cfg->accum * 2 * (m->whole.L - 1) + 1;
+    if (!prefetches(m) || visits <= BT_PREFETCH_AHEAD) return INFINITY;
+    return BT_PREFETCH_AHEAD * (m->layer.fwd_s + m->layer.bwd_s) / 2;
+}
+
+/* Threads of a host over its cores, and what is lost where they cannot be shared out evenly: a rank loses as much at
+ * each meeting, so of its time in inverse proportion to what is between two; as measured with two such times. */
+static double crowd_of(const model *m) {
+    const bt_cluster *c = m->c;
+    const double crowd = bt_cluster_crowd(c, m->cfg);
     const bt_link_rate *l = c->simulated || crowd <= 1 ? NULL
-                                                       : bt_rates_link(r, c->ranks, c->ranks, 1);
+                                                       : bt_rates_link(m->r, c->ranks, c->ranks, 1);
     if (!l || l->world != c->ranks || l->n != c->ranks) return crowd;
-    /* where other ranks' weights come for each layer, ranks keep together */
-    const bool often = bt_run_cfg_weight_source(cfg) == BT_WEIGHTS_PREFETCHED;
-    return crowd * fmax(1, often ? l->shared_often_x : l->shared_x);
+    const double apart_s = fmin(BT_SHARED_S, fmax(BT_SHARED_OFTEN_S, between_meetings_s(m))),
+                 often = (1 / apart_s - 1 / BT_SHARED_S) /
+                         (1 / BT_SHARED_OFTEN_S - 1 / BT_SHARED_S);
+    return crowd * fmax(1, l->shared_x + often * fmax(0, l->shared_often_x - l->shared_x));
 }
 
 static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
@@ -505,7 +518,6 @@ static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster
                .c = c,
                .chunks = cfg->pp > 1 && cfg->virtual_stages > 1 ? (int)cfg->virtual_stages : 1,
                .tokens = (double)(cfg->micro_batch * cfg->seq_len),
-               .crowd = crowd_of(cfg, r, c),
                .out = out};
     bt_run_cfg_mesh(cfg, &m.shape);
     bt_run_cfg_model(cfg, &m.whole);
@@ -527,7 +539,7 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     *out = (bt_prediction){0};
     model m = model_of(cfg, r, c, out);
     BT_TRY(find_rates(&m, err));
-    out->crowd = m.crowd;
+    out->crowd = m.crowd = crowd_of(&m);
     m.meet_frac = meeting_frac(&m);
     out->ckpt_s = checkpoint_s(&m);
     bt_stage_work *stages = calloc((size_t)(m.shape.pp * m.chunks), sizeof *stages);

@@ -60,7 +60,7 @@ typedef struct bt_train_result {
     double flop_token, peak_flops;   /* peak 0: not measured */
     double loss_scale;               /* that the next step would use; NaN unless fp16 */
     int64_t skipped;                 /* steps that were not applied, all attempts */
-    double rss_mib;                  /* peak, sum of all ranks */
+    double memory_mib; /* sum of all ranks' peaks, memory that they share counted once */
     uint64_t params;
     bool stopped;          /* asked to stop before the end */
     char checkpoint[1024]; /* newest, "" when none */

@@ -136,7 +136,7 @@ struct bt_trainer {
     bool ckpt_copy_too_large;  /* ckpt.async was asked for */
     bool ckpt_postponed;       /* a checkpoint was due at a bad step */
     bt_eval_result validation; /* newest; NaN: none yet */
-    double rss_peak_mib;       /* before a profile measured the machine; 0: not yet */
+    double memory_peak_mib;    /* before a profile measured the machine; 0: not yet */
 };
 
 /* values of train.on_bad_step */

@@ -40,7 +40,7 @@ static void announce(bt_trainer *t) {
 static bt_code record_profile(bt_trainer *t, bt_err *err) {
     bt_profile *p = &t->profile;
     char line[200];
-    t->rss_peak_mib = bt_rss_peak_mib();
+    t->memory_peak_mib = bt_memory_peak_mib();
     bt_profile_close(p, (bt_prec)t->cfg.precision);
     BT_TRY(bt_all_reduce_f64(t->mesh.world, p->processor_ms, BT_PHASE_COUNT, BT_SUM, err));
     for (int i = 0; i < BT_PHASE_COUNT; i++) p->processor_ms[i] /= bt_comm_size(t->mesh.world);
@@ -97,8 +97,8 @@ static bt_code leave(bt_trainer *t, bt_err *err) {
 
 static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     memset(out, 0, sizeof *out);
-    double rss = t->rss_peak_mib > 0 ? t->rss_peak_mib : bt_rss_peak_mib();
-    BT_TRY(bt_all_reduce_f64(t->mesh.world, &rss, 1, BT_SUM, err));
+    double memory = t->memory_peak_mib > 0 ? t->memory_peak_mib : bt_memory_peak_mib();
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, &memory, 1, BT_SUM, err));
     for (int m = 0; m < BT_MR_COUNT; m++)
         out->step_ms[m] = bt_telemetry_median(&t->telemetry, (bt_rank_metric)m);
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
@@ -112,7 +112,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     out->val_bits_per_byte = t->validation.bits_per_byte;
     out->tokens_per_s = per_s;
     out->mfu = bt_derived_mfu(t->telemetry.flop_token, per_s, t->telemetry.peak_flops);
-    out->rss_mib = rss;
+    out->memory_mib = memory;
     out->loss_scale = t->loss_scale.on ? t->loss_scale.value : NAN;
     out->skipped = t->at.step - t->at.updates;
     out->params = bt_model_count(bt_model_config(t->model)).params;

@@ -4,7 +4,7 @@
   tests/bench/memory.py --bitrain build/bitrain [--preset base] [--ranks 4] [--seq-len 1024] [--tp] [--pp] [--only WORDS]
 
 Every layout trains three steps of one sequence a rank. Planned: the mean over the ranks of `train --dry-run --json`. Measured:
-the mean over the ranks of their largest resident memory, as `bench train --json` reports it. Bytes: sent a step and rank.
+the mean over the ranks of their largest resident memory, what they share counted once, as `bench train --json` reports it. Bytes: sent a step and rank.
 """
 import argparse
 import json
@@ -49,7 +49,7 @@ def main():
         plan = run(a, ["train", "--dry-run", "--set", "ckpt.async=false", "--set", "ckpt.memory=off"], layout)["ranks"]
         got = run(a, ["bench", "train", "--steps", "1"], layout)
         planned = sum(r["bytes"] for r in plan) / len(plan) / 2**20
-        measured = got["rss_mib"] / a.ranks
+        measured = got["memory_mib"] / a.ranks
         worst = max(worst, abs(measured / planned - 1))
         print(f"| `{layout}` | {planned:.0f} | {measured:.0f} | {100 * (measured / planned - 1):+.1f} % | {got['bytes_wire'] / 2**20:.0f} |", flush=True)
     if worst > 0.05:

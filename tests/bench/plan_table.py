@@ -19,7 +19,7 @@ The reference runs before, between and after every two layouts, and stands in th
 A run beside which other programs take more than 3 % of the processors (/proc/stat less what the run's own processes took) is made
 again, up to twice, and the one that they disturbed least counts, whatever its result. Each line has the share of other programs
 (`others`), the last line how many runs were made again.
-Memory: planned over the peak that the kernel counts.
+Memory: planned over what the ranks took together at most (what they share counts once).
 The numbers of ranks come in turn, four layouts each, so that a table that time ends has layouts of all of them.
 The choice's regret: `bitrain plan`'s first layout and the fastest two that were measured run again in turn, at least twice each and as often
 as there is time, five times at most; by how much the choice's median is above the least. Probing: the wall time of `bitrain plan` with nothing
@@ -162,7 +162,7 @@ class Group:
         stretch = statistics.mean([before["step_ms"], after["step_ms"]]) / self.reference["step_ms"]
         planned, was = work(x["processor"]), work(got["processor"])
         busy = statistics.mean([work(before["processor"]), work(after["processor"])]) / work(self.reference["processor"])
-        row = {"ranks": self.ranks, "layout": name(x), "what": x, "planned_mib": x["all_bytes"] / 2**20, "peak_mib": got["rss_mib"],
+        row = {"ranks": self.ranks, "layout": name(x), "what": x, "planned_mib": x["all_bytes"] / 2**20, "peak_mib": got["memory_mib"],
                "predicted_ms": x["step_ms"], "measured_ms": got["step_ms"], "reference": x is self.reference,
                "wall": x["step_ms"] / got["step_ms"], "relative": x["step_ms"] / got["step_ms"] * stretch,
                "normal_ms": got["step_ms"] / stretch, "others": got["others"], "processor": planned / was * busy,

@@ -59,7 +59,7 @@ def ours(a, workload, dtype, shape, grad):
     if out.returncode:
         sys.exit(f"{' '.join(cmd)}: {out.stderr.strip()}")
     r = json.loads(out.stdout.strip().splitlines()[-1])
-    return dict(tok=r["tokens_per_s"], rss=r["rss_mib"], mfu=r["mfu"])
+    return dict(tok=r["tokens_per_s"], rss=r["memory_mib"], mfu=r["mfu"])
 
 
 def torch(a, workload, dtype, shape, compiled):

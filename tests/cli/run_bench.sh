@@ -12,11 +12,11 @@ tiny="--set model.layers=2 --set model.d_model=64 --set model.heads=4 --set mode
 value() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$tmp/out"; }
 check() {
     [ "$(wc -l <"$tmp/out")" -eq 1 ] || fault "$1: not one line: $(cat "$tmp/out")"
-    for key in tokens_per_s mfu step_ms data_ms fwd_ms bwd_ms comm_exposed_ms wait_ms optim_ms other_ms rss_mib loss params isa threads ranks batch_tokens; do
+    for key in tokens_per_s mfu step_ms data_ms fwd_ms bwd_ms comm_exposed_ms wait_ms optim_ms other_ms memory_mib loss params isa threads ranks batch_tokens; do
         grep -q "\"$key\":" "$tmp/out" || fault "$1: no $key in $(cat "$tmp/out")"
     done
     [ "$(value batch_tokens)" = 256 ] && [ "$(value threads)" = 1 ] && [ "$(value steps)" = 3 ] || fault "$1: wrong sizes: $(cat "$tmp/out")"
-    awk -v t="$(value tokens_per_s)" -v lo="$(value tokens_per_s_min)" -v hi="$(value tokens_per_s_max)" -v s="$(value step_ms)" -v l="$(value loss)" -v r="$(value rss_mib)" \
+    awk -v t="$(value tokens_per_s)" -v lo="$(value tokens_per_s_min)" -v hi="$(value tokens_per_s_max)" -v s="$(value step_ms)" -v l="$(value loss)" -v r="$(value memory_mib)" \
         'BEGIN {exit !(t > 0 && lo <= t && t <= hi && s > 0 && l > 1 && l < 6 && r > 1)}' || fault "$1: figures that cannot be: $(cat "$tmp/out")"
 }
 

@@ -118,7 +118,7 @@ if ! grep -q __asan_init "$BITRAIN"; then
         ok train "${words[@]}" --set ckpt.memory=off --set ckpt.async=false --dry-run --json     # bench saves nothing
         planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
         ok bench train "${words[@]}" --steps 2 --set train.stats_every=1 --json
-        measured=$(sed -n 's/.*"rss_mib":\([0-9.]*\).*/\1/p' out)
+        measured=$(sed -n 's/.*"memory_mib":\([0-9.]*\).*/\1/p' out)
         below=0.95; [ "$layout" = "--zero 3 --recompute full" ] && below=0.92
         awk -v p="$planned" -v m="$measured" -v b=$below 'BEGIN {exit !(m > b * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
     done

@@ -1,9 +1,9 @@
 /* weight_prefetch.c - messages of one part straight between each two shards; see weight_prefetch.h.
  *
  * Nobody deadlocks: before a rank waits for visit v it has sent what the others need up to v +
- *                   AHEAD, so whoever is at the least visit
- * finds everything on its way. What a message needs of its sender beyond that is MPI's progress,
- * and a rank that waits for something else (a tensor-parallel group) calls the idle hooks. */
+ * BT_PREFETCH_AHEAD, so whoever is at the least visit finds everything on its way. What a message needs of
+ * its sender beyond that is MPI's progress, and a rank that waits for something else (a tensor-parallel
+ * group) calls the idle hooks. */
 #include "engine/parallel/shard/weight_prefetch.h"
 
 #include <assert.h>
@@ -14,9 +14,9 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-/* SENDS: to one rank on their way; nobody gets more than AHEAD visits before another, so a rank
- *        that still visits never waits for room */
-enum { TAG = 30001, AHEAD = 8, RING = 2, SENDS = 4 * AHEAD, POLL_NS = 50000 };
+/* SENDS: to one rank on their way; nobody gets more than BT_PREFETCH_AHEAD visits before another, so a rank that
+ *        still visits never waits for room */
+enum { TAG = 30001, RING = 2, SENDS = 4 * BT_PREFETCH_AHEAD, POLL_NS = 50000 };
 
 struct bt_prefetch {
     bt_prefetch_cfg cfg;
@@ -198,13 +198,13 @@ bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, 
     }
     bt_threads_on_idle(bt_prefetch_poll, f);
     BT_TRY(ask_ahead(f, err));
-    return send_up_to(f, AHEAD, err);
+    return send_up_to(f, BT_PREFETCH_AHEAD, err);
 }
 
 bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) {
     assert(f->place < f->visits[f->rank] && part == part_of(f, f->place));
     (void)part;
-    BT_TRY(send_up_to(f, f->place + AHEAD, err));
+    BT_TRY(send_up_to(f, f->place + BT_PREFETCH_AHEAD, err));
     for (;;) {
         BT_TRY(progress(f, err));
         if (f->arrived > f->place) return BT_OK;

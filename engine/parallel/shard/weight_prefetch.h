@@ -3,7 +3,7 @@
  * room for two parts, not for all.
  *
  *     own bytes       | part 0 | 1 | 2 | ... | n-1 |     the same bytes in every visit; sent up to
- *                     AHEAD visits before this rank's own
+ *                     BT_PREFETCH_AHEAD visits before this rank's own
  *                                                        place in its walk, so that a rank that is
  *                                                        late does not stop the others
  *     others' bytes   | here | next |                    a ring: while one part is used, the next is on its way
@@ -25,6 +25,9 @@
 #define BT_ENGINE_PARALLEL_SHARD_WEIGHT_PREFETCH_H
 
 #include "engine/parallel/mpi/mesh.h"
+
+/* visits, of a rank's own walk, by which its bytes leave before it comes there itself */
+enum { BT_PREFETCH_AHEAD = 8 };
 
 typedef struct bt_prefetch bt_prefetch;
 typedef enum { BT_PASSES_FORWARD, BT_PASSES_FORWARD_BACKWARD } bt_passes;

@@ -32,7 +32,7 @@ enum {
     SHARED_ELEMS = 1 << 14, /* which a core's first caches hold */
     SHARED_ROUNDS = 3
 };
-static const double SHARED_S = 0.2, OFTEN_S = 0.02, GRADS_S = 0.3;
+static const double GRADS_S = 0.3;
 
 /* Of what is waited for: the shortest. In all others may be what other programs took. */
 static double shortest(double *samples, size_t n) {
@@ -232,8 +232,8 @@ static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
         compute(x, 64);
         pass_s = (bt_probe_clock() - pass_s) / 64;
         code = bt_all_reduce_f64(bt_comm_world(), &pass_s, 1, BT_MAX, err);
-        const int64_t often = (int64_t)(OFTEN_S / fmax(pass_s, 1e-7)) + 1,
-                      seldom = (int64_t)(SHARED_S / OFTEN_S + 0.5);
+        const int64_t often = (int64_t)(BT_SHARED_OFTEN_S / fmax(pass_s, 1e-7)) + 1,
+                      seldom = (int64_t)(BT_SHARED_S / BT_SHARED_OFTEN_S + 0.5);
         if (code == BT_OK) code = share(&l->shared_x, x, often * seldom, SHARED_ROUNDS, err);
         if (code == BT_OK) code = share(&l->shared_often_x, x, often, SHARED_ROUNDS * seldom, err);
     }

@@ -1,16 +1,19 @@
 /* test_time_update.c - the predicted time of what no measured layer knows: the update of weights and states that
- * are kept in fewer bytes than fp32, and values of the first layer in the others. */
+ * are kept in fewer bytes than fp32, and values of the first layer in the others; how much
+ * ranks lose that share cores. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "engine/config/run_cfg.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/shape/params.h"
+#include "engine/parallel/shard/weight_prefetch.h"
 #include "engine/plan/time_model.h"
 
 static bt_run_cfg cfg;
@@ -85,10 +88,62 @@ static void values_of_the_first_layer_are_mixed_in(void **state) {
     assert_true(fabs(fwd - values) < 1e-9 * values && fabs(bwd - 2 * values) < 1e-9 * values);
 }
 
+/* crowd of three ranks on two cores, of a model whose layer takes so long forward and back */
+static double crowd(double layer_s, const char *gather) {
+    static const bt_cluster here = {.ranks = 3, .ranks_per_host = 3, .cores = 2};
+    static bt_opts o;
+    static bt_rates r;
+    bt_err err = BT_ERR_INIT;
+    bt_prediction p;
+    bool help;
+    char way[64];
+    (void)snprintf(way, sizeof way, "parallel.gather=%s", gather);
+    char *words[] = {"--preset",  "nano", "--ranks",        "3",
+                     "--threads", "1",    "--data",         "synth:chain",
+                     "--zero",    "3",    "--batch-tokens", "3072",
+                     "--set",     way};
+    if (bt_run_cfg_read(&o, &cfg, sizeof words / sizeof *words, words, &help, &err) != BT_OK ||
+        bt_run_cfg_resolve(&cfg, 3, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
+    r = (bt_rates){.n_links = 1};
+    r.links[0] = (bt_link_rate){.world = 3,
+                                .n = 3,
+                                .stride = 1,
+                                .latency_s = 1e-6,
+                                .bytes_per_s = 1e9,
+                                .shared_x = 1.1,
+                                .shared_often_x = 2};
+    const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
+                                .fwd_s = layer_s / 2,
+                                .bwd_s = layer_s / 2},
+                       head = {.shape = bt_part_head(&cfg, 1), .fwd_s = 1e-6};
+    bt_rates_put_part(&r, &layer);
+    bt_rates_put_part(&r, &head);
+    if (bt_time_predict(&cfg, &r, &here, &p, &err) != BT_OK) fail_msg("%s", err.msg);
+    return p.crowd;
+}
+
+/* Ranks whose weights come for each layer may be as many layers apart as weights are sent ahead. */
+static void who_may_run_ahead_meets_seldom(void **state) {
+    (void)state;
+    const double visit = 2.0 /
+                         BT_PREFETCH_AHEAD; /* a layer's time whose visits are a second apart */
+    assert_true(is(crowd(visit * BT_SHARED_OFTEN_S, "layer"), 1.5 * 2));
+    assert_true(is(crowd(visit * BT_SHARED_OFTEN_S / 9, "layer"), 1.5 * 2));
+    assert_true(is(crowd(visit * BT_SHARED_S, "layer"), 1.5 * 1.1));
+    assert_true(is(crowd(visit * BT_SHARED_S * 9, "layer"), 1.5 * 1.1));
+    /* a loss at each meeting: half as many cost half as much */
+    const double half = (25.0 - 1 / BT_SHARED_S) / (1 / BT_SHARED_OFTEN_S - 1 / BT_SHARED_S);
+    assert_true(is(crowd(visit / 25, "layer"), 1.5 * (1.1 + 0.9 * half)));
+    assert_true(is(crowd(visit * BT_SHARED_OFTEN_S, "step"), 1.5 * 1.1));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_forms_take_their_time),
         cmocka_unit_test(values_of_the_first_layer_are_mixed_in),
+        cmocka_unit_test(who_may_run_ahead_meets_seldom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

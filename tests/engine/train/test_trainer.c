@@ -40,7 +40,7 @@ static void the_loss_falls_and_every_step_is_recorded(void **state) {
     assert_int_equal(r.steps, 80);
     assert_int_equal(r.tokens, 80 * 512);
     assert_false(r.stopped);
-    assert_true(r.tokens_per_s > 0 && r.rss_mib > 1);
+    assert_true(r.tokens_per_s > 0 && r.memory_mib > 1);
     assert_int_equal(fake_events_of(&sink, "started"), 1);
     assert_int_equal(fake_events_of(&sink, "stopped"), 1);
 }

@@ -1,0 +1,65 @@
+/* test_memory_peak.c - the memory of several processes together: what they share counts once, what each has, each
+ * time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/observe/meter.h"
+
+enum { MIB = 1 << 20, SHARED = 48, OWN = 24 };
+
+/* of a process that has touched all of `shared` and memory of its own, while the other one lives as well */
+static double touch(char *shared, int *turn) {
+    char *own = malloc((size_t)OWN * MIB);
+    char other;
+    if (!own) return -1;
+    memset(shared, 1, (size_t)SHARED * MIB);
+    memset(own, 1, (size_t)OWN * MIB);
+    if (write(turn[1], "x", 1) != 1 || read(turn[0], &other, 1) != 1) return -1;
+    const double peak = bt_memory_peak_mib();
+    if (write(turn[1], "x", 1) != 1 || read(turn[0], &other, 1) != 1) return -1;
+    free(own);
+    return peak;
+}
+
+static void shared_memory_counts_once(void **state) {
+    (void)state;
+    int there[2], back[2];
+    char *shared = mmap(NULL, (size_t)SHARED * MIB + 4096, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED && pipe(there) == 0 && pipe(back) == 0);
+    double *said = (double *)(void *)(shared + (size_t)SHARED * MIB);
+    const double before = bt_memory_peak_mib();
+    const pid_t child = fork();
+    if (child == 0) {
+        int turn[] = {there[0], back[1]};
+        *said = touch(shared, turn);
+        _exit(0);
+    }
+    int turn[] = {back[0], there[1]}, status;
+    const double peak = touch(shared, turn);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    const double together = peak + *said - 2 * before, want = SHARED + 2 * OWN;
+    if (!(together > want - 4 && together < want + 8))
+        fail_msg("%.1f and %.1f MiB, %.1f before: %.1f together, not %.1f", peak, *said, before,
+                 together, want);
+    assert_true(peak - before > OWN && peak - before < SHARED + OWN);
+    for (int i = 0; i < 2; i++) {
+        close(there[i]);
+        close(back[i]);
+    }
+    munmap(shared, (size_t)SHARED * MIB + 4096);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shared_memory_counts_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
