@@ -237,6 +237,18 @@ class Suite:
             at += 1
 
 
+def ends_its_turn(lines, number, new):
+    """Whether a line differs by a `continue` behind the last statement of a loop's body, which does nothing."""
+    old = lines[number - 1]
+    if squeeze(new) != squeeze(old) + " continue;" or number >= len(lines) or lines[number].strip() != "}":
+        return False
+    depth = len(lines[number]) - len(lines[number].lstrip())
+    for line in reversed(lines[:number - 1]):
+        if line.strip() and len(line) - len(line.lstrip()) == depth:
+            return bool(re.match(r"\s*(for|while) \(.*\{\s*$", line))
+    return False
+
+
 def candidates(file, seed):
     """All mutants of a file that could do something else: (line, new text of the line), in the order of the seed."""
     from universalmutator import mutator
@@ -253,7 +265,7 @@ def candidates(file, seed):
     for row in rows:
         number, new = row[0], row[1]
         old = lines[number - 1]
-        if plainly(new) == plainly(old):
+        if plainly(new) == plainly(old) or ends_its_turn(lines, number, new):
             continue
         if (number, squeeze(new)) in seen or "#include" in old or "_Static_assert" in old:
             continue

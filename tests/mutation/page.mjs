@@ -1,4 +1,4 @@
-// page.mjs - seeded mutants of the page's modules, each judged by tests/web/run_modules.sh; run_page.sh documents
+// page.mjs - seeded mutants of the page's modules, each judged by tests/web/modules/run_page.sh; run_page.sh documents
 // its use. A mutant changes one place of the code, never a comment; one that is no JavaScript, or the same text
 // without its blanks, is passed over.
 import { spawnSync } from "node:child_process";
@@ -91,7 +91,7 @@ cpSync(page, copy, { recursive: true });
 
 function passes() {
   const env = { ...process.env, BT_PAGE: copy, TMPDIR: folder };
-  const test = join(source, "tests/web/run_modules.sh");
+  const test = join(source, "tests/web/modules/run_page.sh");
   return spawnSync("bash", [test], { env, stdio: "ignore", timeout: 20000 }).status === 0;
 }
 

@@ -129,6 +129,8 @@ assert.deepStrictEqual([9999, 10000, -12345, 0.12345].map(short), [
   "-12.3 k",
   "0.123",
 ]);
+assert.deepStrictEqual(scaleOf([0, 5]).ticks, [0, 1, 2, 3, 4, 5]);
+assert.deepStrictEqual(scaleOf([0, 30]).ticks, [0, 10, 20, 30]);
 for (const [low, high] of [
   [0, 1],
   [-3, 7],
@@ -269,8 +271,13 @@ globalThis.Path2D = class {
 const area = (x, y, more) => {
   drawn = [];
   const spec = { x, y, from: 0, to: x.length - 1, left: 100, width: 3, half: 0.5 };
-  envelope({ ...spec, endOf: (column) => column + 1, toPixel: (value) => 50 - value, ...more });
-  assert.ok(drawn.every((one) => one.closed));
+  const path = envelope({
+    ...spec,
+    endOf: (column) => column + 1,
+    toPixel: (value) => 50 - value,
+    ...more,
+  });
+  assert.ok(path instanceof Path2D && drawn.every((one) => one.closed));
   return drawn.map((one) => [...one]);
 };
 // two columns: the greatest and the least of each, the second with the last of the first
@@ -316,3 +323,5 @@ assert.deepStrictEqual(area([0, 1, 2, 3], [9, 1, 2, 9], { from: 1, to: 2 }), [
   ],
 ]);
 assert.deepStrictEqual(area([], []), []);
+// a hole between two points of a column is not a zero
+assert.deepStrictEqual(area([0, 0.5, 0.7], [5, null, 6])[0].flat(), [100, 43.5, 100, 45.5]);

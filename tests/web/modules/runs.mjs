@@ -15,7 +15,15 @@ const row = {
   note: "a Note",
   loss: 2.5,
 };
-const names = ["optim.lr", "train.steps", "data.steps", "lr", "model.name", "data.nothing"];
+const names = [
+  "optim.lr",
+  "train.steps",
+  "data.steps",
+  "lr",
+  "model.name",
+  "data.nothing",
+  "a.loss",
+];
 const settings = { "optim.lr": 0.001, "train.steps": 200, lr: 3, "model.name": "BitNet" };
 const settingOf = (one, name) => {
   assert.strictEqual(one, row);
@@ -117,7 +125,6 @@ mean.x.forEach((x, i) => {
 });
 assert.deepStrictEqual([alone.low, alone.high], [Infinity, -Infinity]);
 assert.deepStrictEqual([alone.x[0], alone.x.at(-1)], [0, 10]);
-// two points at one place, and text values in their order
 const twice = {
   label: "t",
   x: [0, 5, 5, 10],
@@ -126,6 +133,24 @@ const twice = {
   low: 0,
   high: 3,
 };
+// between two points a curve is straight, and nowhere else
+const bent = {
+  ...twice,
+  x: [0, 1, 7, 8, 50, 160],
+  y: [3, -2, 9, 9, 1, 40],
+  step: [0, 1, 2, 3, 4, 5],
+};
+const [line] = meanLines([bent], "k", () => 1);
+line.x.forEach((x, i) => {
+  const k = Math.max(
+    1,
+    bent.x.findIndex((one) => one >= x),
+  );
+  const share = (x - bent.x[k - 1]) / (bent.x[k] - bent.x[k - 1]);
+  const wanted = bent.y[k - 1] + share * (bent.y[k] - bent.y[k - 1]);
+  assert.ok(Math.abs(line.y[i] - wanted) < 1e-9, `${x}: ${line.y[i]}, not ${wanted}`);
+});
+// two points at one place, and text values in their order
 assert.ok(meanLines([twice], "k", () => 1)[0].y.every(Number.isFinite));
 const named = ["b", "a", "c"].map((label) => ({ ...twice, label }));
 const words = meanLines(named, "k", (label) => label).map((line) => line.label);
