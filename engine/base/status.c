@@ -1,6 +1,7 @@
 /* status.c - filling and naming errors. */
 #include "engine/base/status.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ bt_code(bt_fail)(bt_err *err, bt_code code, const char *fmt, ...) {
 
 bt_code(bt_fail_errno)(bt_err *err, bt_code code, int errnum, const char *fmt, ...) {
     va_list ap;
+    if (errnum == ENOMEM) code = BT_NOMEM;
     va_start(ap, fmt);
     bt_failv(err, code, fmt, ap);
     va_end(ap);

@@ -45,7 +45,7 @@ typedef struct bt_err {
 /* err may be NULL; returns code */
 bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) BT_PRINTF(3, 4);
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap);
-/* "cannot open 'x': No such file or directory": appends ": strerror(errnum)" */
+/* "cannot open 'x': No such file": appends ": strerror(errnum)"; ENOMEM makes code BT_NOMEM */
 bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ...) BT_PRINTF(4, 5);
 int bt_exit_code(bt_code code); /* the public exit code of a failure */
 const char *bt_code_name(bt_code code);

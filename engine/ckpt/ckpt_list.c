@@ -57,12 +57,19 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
                            (int)sizeof path &&
                        stat(path, &st) == 0;
         ckpt_manifest m;
-        if (x->committed && snprintf(path, sizeof path, "%s/%s", dir, x->name) < (int)sizeof path &&
-            ckpt_manifest_read(path, &m, NULL) == BT_OK) {
-            x->readable = true;
-            x->attempt = m.meta.attempt;
-            ckpt_manifest_release(&m);
+        bt_err why = BT_ERR_INIT;
+        if (!x->committed || snprintf(path, sizeof path, "%s/%s", dir, x->name) >= (int)sizeof path)
+            continue;
+        const bt_code read = ckpt_manifest_read(path, &m, &why);
+        if (read == BT_NOMEM) { /* says nothing of the checkpoint */
+            code = read;
+            if (err) *err = why;
+            break;
         }
+        if (read != BT_OK) continue;
+        x->readable = true;
+        x->attempt = m.meta.attempt;
+        ckpt_manifest_release(&m);
     }
     closedir(d);
     if (code != BT_OK)

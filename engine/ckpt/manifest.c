@@ -3,6 +3,7 @@
  *     {"seal":"<XXH3-128 of BODY, hex>","manifest":BODY}\n
  *
  * The frame around BODY is compared literally, so a change of any byte of the file is found. */
+#include "engine/base/system/json_starved.h"
 #include "engine/ckpt/format.h"
 
 #include <inttypes.h>
@@ -44,7 +45,10 @@ static json_t *object_of(const bt_text *t, const char *what, bt_err *err) {
     if (t->len == 0) return json_object();
     json_error_t e;
     json_t *j = json_loads(bt_text_str(t), JSON_REJECT_DUPLICATES, &e);
-    if (!j) bt_fail(err, BT_ARG, "%s of the checkpoint is not JSON: %s", what, e.text);
+    if (!j && bt_json_starved(&e))
+        bt_fail(err, BT_NOMEM, "cannot take memory for the %s of the checkpoint", what);
+    else if (!j)
+        bt_fail(err, BT_ARG, "%s of the checkpoint is not JSON: %s", what, e.text);
     return j;
 }
 
@@ -55,7 +59,7 @@ bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int wo
     json_t *state = config ? object_of(&meta->state, "state", err) : NULL;
     if (!config || !state) {
         json_decref(config);
-        return BT_ARG;
+        return err ? err->code : BT_ARG;
     }
     json_t *list = json_array();
     for (size_t i = 0; i < n_files; i++)
@@ -118,9 +122,12 @@ static bool get_object(const json_t *o, const char *key, bt_text *out) {
     const json_t *v = json_object_get(o, key);
     if (!json_is_object(v)) return false;
     char *s = json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17));
-    if (s) bt_text_put(out, s);
+    if (s)
+        bt_text_put(out, s);
+    else
+        out->failed = true;
     free(s);
-    return s && !out->failed;
+    return !out->failed;
 }
 
 /* what version 1 kept in places of its own, as values of the state registry's rows */
@@ -136,9 +143,10 @@ static bool state_of_version_1(const json_t *body, bt_text *out) {
     char *text = state ? json_dumps(state,
                                     JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17))
                        : NULL;
-    json_decref(state);
     if (text) bt_text_put(out, text);
+    if (!text && state) out->failed = true;
     free(text);
+    json_decref(state);
     return text && !out->failed;
 }
 
@@ -251,7 +259,9 @@ bt_code ckpt_manifest_read(const char *folder, ckpt_manifest *m, bt_err *err) {
     }
     json_error_t e;
     body = json_loadb(from, n - frame, JSON_REJECT_DUPLICATES, &e);
-    if (!body)
+    if (!body && bt_json_starved(&e))
+        code = bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    else if (!body)
         code = bt_fail(err, BT_FORMAT, "'%s' is not JSON at byte %d: %s", path, e.position, e.text);
     else
         code = read_body(body, path, m, err);

@@ -158,13 +158,16 @@ static bt_code fence_before_rename(void *ctx, bt_err *err) {
     return BT_OK;
 }
 
-/* the manifest that is in place is the one with this seal */
-static bool manifest_is(const char *folder, const char *seal) {
+/* BT_OK: the manifest that is in place is the one with this seal; BT_NOMEM: it may be */
+static bt_code read_back(const char *folder, const char *seal, bt_err *err) {
     ckpt_manifest m;
-    if (ckpt_manifest_read(folder, &m, NULL) != BT_OK) return false;
-    const bool ours = strcmp(m.seal, seal) == 0;
-    ckpt_manifest_release(&m);
-    return ours;
+    const bt_code code = ckpt_manifest_read(folder, &m, err);
+    if (code == BT_NOMEM) return code;
+    const bool ours = code == BT_OK && strcmp(m.seal, seal) == 0;
+    if (code == BT_OK) ckpt_manifest_release(&m);
+    return ours ? BT_OK
+                : bt_fail(err, BT_IO, "'%s/manifest.json' reads back differently than written",
+                          folder);
 }
 
 /* A link by name inside the same folder, so that the folder may be moved. A failure here costs the
@@ -219,12 +222,16 @@ static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_e
     if (code == BT_OK)
         code = ckpt_replace_file(s->folder, "manifest.json", text.data, text.len,
                                  fence_before_rename, &fence, err);
-    s->renamed = fence.passed && manifest_is(s->folder, s->seal);
+    bt_err why = BT_ERR_INIT;
+    const bt_code back = read_back(s->folder, s->seal, &why);
+    /* what may be in place keeps its data */
+    s->renamed = fence.passed && (back == BT_OK || back == BT_NOMEM);
     if (fence.lock >= 0) close(fence.lock);
     if (code == BT_OK) code = ckpt_sync_folder(s->job.dir, err);
-    if (code == BT_OK && !s->renamed)
-        code = bt_fail(err, BT_IO, "'%s/manifest.json' reads back differently than written",
-                       s->folder);
+    if (code == BT_OK && back != BT_OK) {
+        code = back;
+        if (err) *err = why;
+    }
     bt_text_release(&text);
     return code;
 }

@@ -1,5 +1,6 @@
 /* state.c - rows of state to slices and JSON values, and back. */
 #include "engine/ckpt/state.h"
+#include "engine/base/system/json_starved.h"
 
 #include <assert.h>
 #include <jansson.h>
@@ -127,6 +128,8 @@ bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) {
 bt_code bt_state_load_values(const bt_state *s, const bt_text *values, bt_err *err) {
     json_error_t e;
     json_t *all = json_loads(bt_text_str(values), 0, &e);
+    if (!all && bt_json_starved(&e))
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's state");
     if (!json_is_object(all)) {
         json_decref(all);
         return bt_fail(err, BT_FORMAT, "the state in the checkpoint's manifest cannot be read: %s",

@@ -123,8 +123,10 @@ bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_e
     s->units = c->reproducible ? s->micros : 0;
     s->first_micro = s->micros * s->me.dp / s->dp;
     s->n_micro = s->micros * (s->me.dp + 1) / s->dp - s->first_micro;
-    BT_TRY(find_chunks(s, err));
-    return plan_payloads(s, err);
+    bt_code code = find_chunks(s, err);
+    if (code == BT_OK) code = plan_payloads(s, err);
+    if (code != BT_OK) bt_rank_setup_release(s);
+    return code;
 }
 
 void bt_rank_setup_release(bt_rank_setup *s) {

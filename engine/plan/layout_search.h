@@ -58,7 +58,7 @@ bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run
                            bt_err *err) BT_MUST_CHECK;
 /* The distinct shapes of layers and heads of all layouts, at most `most`: first one micro-batch for
  * every size of tensor-parallel groups, then another for each, so that a probe which runs out of time
- * has seen the slices of all. Returns their number */
+ * has seen the slices of all. Returns their number; 0: no memory */
 size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
                          size_t most);
 #define BT_LAYOUT_NEAR 0.02 /* of a step's time */

@@ -494,13 +494,14 @@ bt_code bt_ledger_store(bt_ledger *l, sqlite3 *db, const char *path, int64_t run
 bt_code bt_ledger_store_missing(sqlite3 *db, const char *path, bt_err *err) {
     bt_ledger l = {0};
     bt_code code = BT_OK;
-    for (int64_t id = 0; code == BT_OK;) {
+    for (int64_t id = 0, next; code == BT_OK; id = next) {
         char sql[96];
         snprintf(sql, sizeof sql, "SELECT min(id) FROM run WHERE id > %lld AND lost_us IS NULL",
                  (long long)id);
-        id = bt_sql_int(db, sql, 0);
-        if (id <= 0) break;
-        code = bt_ledger_store(&l, db, path, id, err);
+        next = 0;
+        code = bt_sql_get(db, path, sql, &next, err);
+        if (next <= 0) break;
+        if (code == BT_OK) code = bt_ledger_store(&l, db, path, next, err);
     }
     bt_ledger_release(&l);
     return code;

@@ -10,7 +10,7 @@
 
 bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt_err *err) {
     const char *why = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-    switch (rc & 0xff) {
+    switch (rc == SQLITE_IOERR_NOMEM ? SQLITE_NOMEM : rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return bt_fail(err, BT_BUSY,
@@ -52,12 +52,21 @@ bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_s
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(db, rc, path, "use", err);
 }
 
-int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise) {
+bt_code bt_sql_get(sqlite3 *db, const char *path, const char *sql, int64_t *value, bt_err *err) {
     sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
-        otherwise = sqlite3_column_int64(st, 0);
+    int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) *value = sqlite3_column_int64(st, 0);
+    const bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE
+                             ? BT_OK
+                             : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
-    return otherwise;
+    return code;
+}
+
+int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise) {
+    int64_t value = otherwise;
+    return bt_sql_get(db, "", sql, &value, NULL) == BT_OK ? value : otherwise;
 }
 
 static bt_code make_folders(const char *path, bt_err *err) {

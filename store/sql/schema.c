@@ -241,8 +241,10 @@ static bt_code identify(sqlite3 *db, const char *path, int64_t *version, bt_err 
     bt_code code = rc == SQLITE_ROW ? BT_OK : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
     if (code != BT_OK) return code;
-    int64_t id = bt_sql_int(db, "PRAGMA application_id", -1);
-    *version = bt_sql_int(db, "PRAGMA user_version", -1);
+    int64_t id = -1;
+    *version = -1;
+    BT_TRY(bt_sql_get(db, path, "PRAGMA application_id", &id, err));
+    BT_TRY(bt_sql_get(db, path, "PRAGMA user_version", version, err));
     if (things == 0 && id == 0 && *version == 0) return BT_OK;
     if (id != BT_APPLICATION_ID)
         return bt_fail(
@@ -268,8 +270,8 @@ bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *e
     if (version == 0)
         return bt_fail(err, BT_NOTFOUND, "no run is recorded in '%s' yet (an empty file)", path);
     if (version == BT_SCHEMA_VERSION) BT_TRY(add_rows(db, path, true, &missing, err));
-    *outdated = version < BT_SCHEMA_VERSION || missing > 0 || bt_views_differ(db);
-    return BT_OK;
+    *outdated = version < BT_SCHEMA_VERSION || missing > 0;
+    return *outdated ? BT_OK : bt_views_check(db, path, outdated, err);
 }
 
 static bt_code upgrade(sqlite3 *db, const char *path, int64_t version, bt_err *err) {
@@ -294,7 +296,9 @@ bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) {
     BT_TRY(bt_sql_exec(db, path, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", err));
     if (version == BT_SCHEMA_VERSION) {
         BT_TRY(add_rows(db, path, true, &missing, err));
-        if (missing == 0 && !bt_views_differ(db)) return BT_OK;
+        bool differ = false;
+        BT_TRY(bt_views_check(db, path, &differ, err));
+        if (missing == 0 && !differ) return BT_OK;
     }
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
     bt_code code = upgrade(db, path, version, err);

@@ -47,7 +47,10 @@ typedef struct bt_sql_reading {
 void bt_sql_reading_begin(bt_sql_reading *r, sqlite3 *db, const bt_store_progress *to,
                           const char *what);
 void bt_sql_reading_end(bt_sql_reading *r);
-/* first cell of the first row */
+/* first cell of the first row; without a row *value stays */
+bt_code bt_sql_get(sqlite3 *db, const char *path, const char *sql, int64_t *value, bt_err *err)
+    BT_MUST_CHECK;
+/* the same where a failure is as good as no row: never for a number that rows are written under */
 int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
 /* name of a file system WAL cannot live on, or NULL */
 const char *bt_fs_refusal(long f_type);
@@ -113,7 +116,7 @@ void bt_schema_keys(bt_scope scope, const char *end, bt_text *sql);
 /* views.c: dropped; made anew; are those in the file ours? */
 bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
-bool bt_views_differ(sqlite3 *db);
+bt_code bt_views_check(sqlite3 *db, const char *path, bool *differ, bt_err *err) BT_MUST_CHECK;
 /* caller holds the lock: creates, migrates, adds tables and columns of new scopes and metrics;
  * BT_FORMAT for a file that is not ours or newer */
 bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;

@@ -117,14 +117,16 @@ static bt_code metric_columns(sqlite3 *db, const char *path, int scope, bt_text 
     BT_TRY(bt_sql_prepare(
         db, path, "SELECT key, col, scale FROM metric WHERE scope = ? ORDER BY pos", &st, err));
     sqlite3_bind_text(st, 1, bt_scopes[scope].name, -1, SQLITE_STATIC);
-    while (sqlite3_step(st) == SQLITE_ROW) {
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         double scale = sqlite3_column_double(st, 2);
         bt_text_printf(sql, ", s.\"%s\"", (const char *)sqlite3_column_text(st, 1));
         if (scale > 1 || scale < 1) bt_text_printf(sql, " / %.1f", scale);
         bt_text_printf(sql, " AS \"%s\"", (const char *)sqlite3_column_text(st, 0));
     }
+    const bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
-    return BT_OK;
+    return code;
 }
 
 static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
@@ -134,7 +136,10 @@ static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
     bt_text_init(&head);
     bt_text_init(&tail);
     bt_code code = BT_OK;
-    if (texts(v, &w, &head, &tail)) {
+    const bool own = texts(v, &w, &head, &tail);
+    if (head.failed || tail.failed)
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for the views of the database");
+    if (own && code == BT_OK) {
         bt_text_printf(&sql, "CREATE VIEW %s AS SELECT ", w.name);
         code = bt_sql_expand(&sql, bt_text_str(&head), err);
         if (code == BT_OK) code = metric_columns(db, path, w.scope, &sql, err);
@@ -148,28 +153,36 @@ static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
 }
 
 /* a number for the views of this program; meta.views says which ones the file has */
-static int64_t mark(void) {
+static bt_code mark(int64_t *out, bt_err *err) {
     uint64_t h = 0;
-    for (size_t v = 0; v < N_VIEWS; v++) {
+    bt_code code = BT_OK;
+    for (size_t v = 0; v < N_VIEWS && code == BT_OK; v++) {
         bt_text head, tail, sql;
-        bt_err ignored;
         view w;
         bt_text_init(&head);
         bt_text_init(&tail);
         bt_text_init(&sql);
-        bool own = texts(v, &w, &head, &tail);
-        if (own && bt_sql_expand(&sql, bt_text_str(&head), &ignored) == BT_OK &&
-            bt_sql_expand(&sql, bt_text_str(&tail), &ignored) == BT_OK)
+        const bool own = texts(v, &w, &head, &tail);
+        if (head.failed || tail.failed)
+            code = bt_fail(err, BT_NOMEM, "cannot take memory for the views of the database");
+        if (own && code == BT_OK) code = bt_sql_expand(&sql, bt_text_str(&head), err);
+        if (own && code == BT_OK) code = bt_sql_expand(&sql, bt_text_str(&tail), err);
+        if (own && code == BT_OK)
             h = h * 31 + bt_hash_name(w.name) + 7 * bt_hash_name(bt_text_str(&sql));
         bt_text_release(&head);
         bt_text_release(&tail);
         bt_text_release(&sql);
     }
-    return (int64_t)(h >> 1);
+    *out = (int64_t)(h >> 1);
+    return code;
 }
 
-bool bt_views_differ(sqlite3 *db) {
-    return bt_sql_int(db, "SELECT value FROM meta WHERE key = 'views'", -1) != mark();
+bt_code bt_views_check(sqlite3 *db, const char *path, bool *differ, bt_err *err) {
+    int64_t theirs = -1, ours;
+    BT_TRY(bt_sql_get(db, path, "SELECT value FROM meta WHERE key = 'views'", &theirs, err));
+    BT_TRY(mark(&ours, err));
+    *differ = theirs != ours;
+    return BT_OK;
 }
 
 bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) {
@@ -184,12 +197,10 @@ bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) {
 
 bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) {
     for (size_t v = 0; v < N_VIEWS; v++) BT_TRY(create(db, path, v, err));
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_printf(&sql, "INSERT OR REPLACE INTO meta(key, value) VALUES ('views', %lld)",
-                   (long long)mark());
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build the views of '%s'", path)
-                              : bt_sql_exec(db, path, bt_text_str(&sql), err);
-    bt_text_release(&sql);
-    return code;
+    char sql[120];
+    int64_t ours;
+    BT_TRY(mark(&ours, err));
+    snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO meta(key, value) VALUES ('views', %lld)",
+             (long long)ours);
+    return bt_sql_exec(db, path, sql, err);
 }

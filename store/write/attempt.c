@@ -119,10 +119,11 @@ static bt_code continue_run(sqlite3 *db, const char *path, const bt_run_start *s
 
 static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
                               int64_t now, bt_err *err) {
-    a->aid = bt_sql_int(db,
-                        "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM attempt)) FROM "
-                        "meta WHERE key = 'next_aid'",
-                        1);
+    a->aid = 1;
+    BT_TRY(bt_sql_get(db, path,
+                      "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM attempt)) FROM "
+                      "meta WHERE key = 'next_aid'",
+                      &a->aid, err));
     BT_TRY(bt_put_row(db, path,
                       "INSERT INTO attempt(id, run, attempt, started_us, from_step, live_to, "
                       "world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?,?)",
@@ -171,7 +172,8 @@ bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s,
     if (!k.id) BT_TRY(insert_run(db, path, s, a->created_us, &a->run, err));
     snprintf(sql, sizeof sql, "SELECT id FROM attempt WHERE run = %lld AND attempt = %d",
              (long long)a->run, a->attempt);
-    a->aid = bt_sql_int(db, sql, 0);
+    a->aid = 0;
+    BT_TRY(bt_sql_get(db, path, sql, &a->aid, err));
     if (!a->aid) BT_TRY(insert_attempt(db, path, s, a, bt_wall_us(), err));
     return bt_put_row(db, path,
                       "UPDATE run SET n_attempts = max(n_attempts, ?), state = 'running', ended_us "

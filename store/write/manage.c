@@ -385,11 +385,13 @@ static bt_code each_attempt(session *s, attempt_fn fn, void *ctx, bt_err *err) {
     for (int64_t aid = 0;;) {
         char sql[160];
         snprintf(sql, sizeof sql, "SELECT min(id) FROM attempt WHERE id > %lld", (long long)aid);
-        aid = bt_sql_int(s->db, sql, 0);
-        if (aid == 0) return BT_OK;
+        int64_t next = 0, newest = -1;
+        BT_TRY(bt_sql_get(s->db, s->path, sql, &next, err));
+        if (next == 0) return BT_OK;
+        aid = next;
         snprintf(sql, sizeof sql, "SELECT coalesce(max(step), -1) FROM step WHERE aid = %lld",
                  (long long)aid);
-        int64_t newest = bt_sql_int(s->db, sql, -1);
+        BT_TRY(bt_sql_get(s->db, s->path, sql, &newest, err));
         if (newest >= 0) BT_TRY(fn(s, aid, newest, ctx, err));
     }
 }

@@ -1,0 +1,124 @@
+/* refuse_memory.c - malloc and its kin, which can be told to refuse. */
+#include "tests/memory/refuse_memory.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+
+bool refuse_memory_works(void) { return false; }
+void refuse_memory(const refusal *r) { (void)r; }
+bool grant_memory(void) { return false; }
+long memory_blocks(bool own) { return own ? 0 : 0; }
+void tell_refused(void) {}
+
+#else
+
+/* the C library's own, under the names by which a program that replaces malloc may still call it */
+extern void *__libc_malloc(size_t n);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t n);
+extern void *__libc_memalign(size_t align, size_t n);
+extern void __libc_free(void *p);
+extern const char __executable_start, etext; /* of the program's code, by the linker */
+
+enum { FRAMES = 24 };
+
+static _Thread_local struct {
+    refusal r;
+    long asked;
+    bool armed, refused;
+} now;
+static atomic_long blocks, own_blocks;
+static void *frames[FRAMES];
+static int n_frames;
+
+static bool is_own(const void *caller) {
+    const char *at = caller;
+    return at >= &__executable_start && at < &etext;
+}
+
+static bool refuses(const void *caller) {
+    if (!now.armed || (now.r.own && !is_own(caller))) return false;
+    const long k = now.asked++;
+    if (k < now.r.after || (k > now.r.after && !now.r.all)) return false;
+    if (!now.refused) {
+        now.armed = false; /* what looks at the stack may ask for memory */
+        n_frames = backtrace(frames, FRAMES);
+        now.armed = now.refused = true;
+    }
+    errno = ENOMEM;
+    return true;
+}
+
+static void count(long n, const void *caller) {
+    atomic_fetch_add(&blocks, n);
+    if (is_own(caller)) atomic_fetch_add(&own_blocks, n);
+}
+
+static void *counted(void *p, const void *caller) {
+    if (p) count(1, caller);
+    return p;
+}
+
+#define CALLER __builtin_return_address(0)
+
+void *malloc(size_t n) { return refuses(CALLER) ? NULL : counted(__libc_malloc(n), CALLER); }
+
+void *calloc(size_t n, size_t size) {
+    return refuses(CALLER) ? NULL : counted(__libc_calloc(n, size), CALLER);
+}
+
+void *realloc(void *p, size_t n) {
+    if (refuses(CALLER)) return NULL;
+    void *q = __libc_realloc(p, n);
+    if (!p) return counted(q, CALLER);
+    if (n == 0 && !q) count(-1, CALLER);
+    return q;
+}
+
+void *aligned_alloc(size_t align, size_t n) {
+    return refuses(CALLER) ? NULL : counted(__libc_memalign(align, n), CALLER);
+}
+
+int posix_memalign(void **out, size_t align, size_t n) {
+    void *p = refuses(CALLER) ? NULL : counted(__libc_memalign(align, n), CALLER);
+    if (p) *out = p;
+    return p ? 0 : ENOMEM;
+}
+
+void free(void *p) {
+    if (p) count(-1, CALLER);
+    __libc_free(p);
+}
+
+bool refuse_memory_works(void) {
+    void *here[1];
+    (void)backtrace(here, 1); /* loads what it needs, once */
+    return true;
+}
+
+void refuse_memory(const refusal *r) {
+    n_frames = 0;
+    now.r = *r;
+    now.asked = 0;
+    now.refused = false;
+    now.armed = true;
+}
+
+bool grant_memory(void) {
+    now.armed = false;
+    return now.refused;
+}
+
+long memory_blocks(bool own) { return atomic_load(own ? &own_blocks : &blocks); }
+
+void tell_refused(void) {
+    if (n_frames > 0) backtrace_symbols_fd(frames, n_frames, STDERR_FILENO);
+}
+
+#endif
