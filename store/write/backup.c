@@ -1,8 +1,9 @@
 /* backup.c - a copy of the whole file beside it, taken through SQLite so that it is one moment of
  * it; two are kept. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,20 +71,26 @@ static bool abandoned(const char *fresh) {
     return nobody;
 }
 
-/* FILE.backup-PID.tmp, and what belongs to it: SQLite's journal, the second name of take_places */
+/* NAME.backup-PID.tmp, and what belongs to it: SQLite's journal, the second name of take_places. Names are
+ * compared, because a path may hold what is special in a pattern */
 static void sweep(const char *path) {
-    char pattern[BT_PATH_BYTES + 32], fresh[BT_PATH_BYTES + 96];
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s.backup-*.tmp*", path);
-    if (glob(pattern, 0, NULL, &found) != 0) return;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        snprintf(fresh, sizeof fresh, "%s", found.gl_pathv[i]);
-        for (char *at = fresh + strlen(path), *end; (end = strstr(at, ".tmp")) != NULL;
-             at = end + 4)
-            end[4] = 0;
-        if (abandoned(fresh)) unlink(found.gl_pathv[i]);
+    static const char mark[] = ".backup-";
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t folder = (size_t)(name - path), n = strlen(name);
+    char file[BT_PATH_BYTES + NAME_MAX + 1], fresh[sizeof file];
+    snprintf(file, sizeof file, "%.*s", (int)folder, path);
+    DIR *d = opendir(folder ? file : ".");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, name, n) != 0 || strncmp(e->d_name + n, mark, strlen(mark)) != 0)
+            continue;
+        snprintf(file, sizeof file, "%.*s%s", (int)folder, path, e->d_name);
+        snprintf(fresh, sizeof fresh, "%s", file);
+        char *end = strstr(fresh + folder + n, ".tmp");
+        if (!end) continue;
+        end[4] = 0;
+        if (abandoned(fresh)) unlink(file);
     }
-    globfree(&found);
+    if (d) closedir(d);
 }
 
 /* The newest becomes the older one, the fresh one the newest; whenever we are killed, there is a

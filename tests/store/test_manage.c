@@ -2,6 +2,9 @@
  * runs are removed, tagged, noted; old rank rows go and their summaries answer. */
 #include <sqlite3.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "store/read/blocks.h"
 #include "store/sql/sql.h"
 #include "store/write/manage.h"
@@ -341,6 +344,28 @@ static void backups(void **state) {
     bt_writer_close(w);
 }
 
+/* what a killed backup left goes, whatever the folder is called; of no other file's */
+static void backups_left_behind(void **state) {
+    bt_tmp *t = *state;
+    static const char *const rests[] = {".tmp", ".tmp-journal", ".tmp.1", ".tmp.keep"};
+    char db[160], rest[4][200], other[200];
+    snprintf(db, sizeof db, "%s/of [a] run*", t->dir);
+    assert_int_equal(mkdir(db, 0700), 0);
+    snprintf(db, sizeof db, "%s/of [a] run*/m.db", t->dir);
+    make(db, "first", 4);
+    for (int i = 0; i < 4; i++) {
+        snprintf(rest[i], sizeof rest[i], "%s.backup-99999999%s", db, rests[i]);
+        fclose(fopen(rest[i], "w"));
+    }
+    snprintf(other, sizeof other, "%s2.backup-99999999.tmp", db);
+    fclose(fopen(other, "w"));
+    OK(bt_store_backup(db, err));
+    for (int i = 0; i < 4; i++) assert_int_not_equal(access(rest[i], F_OK), 0);
+    assert_int_equal(access(other, F_OK), 0);
+    snprintf(other, sizeof other, "%s.backup", db);
+    assert_int_equal(access(other, F_OK), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_removed_run_leaves_nothing, bt_tmp_make, bt_tmp_drop),
@@ -352,6 +377,7 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(damaged_rows_make_no_summaries, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(backups_left_behind, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_long_run_keeps_its_newest, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
