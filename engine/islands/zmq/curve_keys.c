@@ -18,16 +18,34 @@ void bt_curve_wipe(bt_curve_keys *k) { explicit_bzero(k, sizeof *k); }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* whole, or not at all */
 static bt_code write_file(const char *path, const char *text, mode_t mode, bt_err *err) {
-    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
+    char tmp[PATH_MAX];
+    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+        return bt_fail(err, BT_ARG, "the path '%s' is too long", path);
+    unlink(tmp); /* of a death */
+    const int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
     const size_t n = strlen(text);
-    const bool ok = write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
-    const int why = errno;
+    bool ok = write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
+    int why = errno;
     close(fd);
+    if (ok && rename(tmp, path) != 0) {
+        ok = false;
+        why = errno;
+    }
     if (ok) return BT_OK;
-    unlink(path);
+    unlink(tmp);
     return bt_fail_errno(err, BT_IO, why, "cannot write '%s'", path);
+}
+
+/* The public key first: a pair whose secret file is there is never made again */
+static bt_code write_pair(const char *public_path, const char *public_key, const char *path,
+                          const char *text, bt_err *err) {
+    char line[BT_CURVE_KEY + 16];
+    snprintf(line, sizeof line, "public = %s\n", public_key);
+    BT_TRY(write_file(public_path, line, 0644, err));
+    return write_file(path, text, 0600, err);
 }
 
 /* the value of a line 'word = key' */
@@ -77,38 +95,44 @@ static bt_code new_pair(bt_curve_keys *k, bt_err *err) {
     return bt_fail(err, BT_UNSUPPORTED, "libzmq was built without CURVE");
 }
 
-static bt_code make_hub(const char *dir, bt_curve_keys *hub, bool *made, bt_err *err) {
-    char path[PATH_MAX], text[FILE_MAX];
+static bt_code make_hub(const char *dir, bt_curve_keys *hub, bt_err *err) {
+    char path[PATH_MAX], pub[PATH_MAX], text[FILE_MAX];
     snprintf(path, sizeof path, "%s/hub.key", dir);
     if (access(path, F_OK) == 0) return bt_curve_read(hub, path, "hub", false, err);
     BT_TRY(new_pair(hub, err));
     snprintf(text, sizeof text, "# keys of a bitrain hub: secret\npublic = %s\nsecret = %s\n",
              hub->own_public, hub->own_secret);
-    bt_code code = write_file(path, text, 0600, err);
-    snprintf(path, sizeof path, "%s/hub.pub", dir);
-    snprintf(text, sizeof text, "public = %s\n", hub->own_public);
-    unlink(path);
-    if (code == BT_OK) code = write_file(path, text, 0644, err);
+    snprintf(pub, sizeof pub, "%s/hub.pub", dir);
+    const bt_code code = write_pair(pub, hub->own_public, path, text, err);
     explicit_bzero(text, sizeof text);
-    *made = true;
+    return code;
+}
+
+/* An island that is there must know this hub: keys of one that is gone would be refused without a word */
+static bt_code check_island(const char *path, const bt_curve_keys *hub, bt_err *err) {
+    bt_curve_keys k;
+    bt_code code = bt_curve_read(&k, path, "", true, err);
+    if (code == BT_OK && strcmp(k.hub, hub->own_public) != 0)
+        code = bt_fail(err, BT_ARG,
+                       "'%s' is of another hub than the hub.key beside it (remove it, and make it "
+                       "again)",
+                       path);
+    bt_curve_wipe(&k);
     return code;
 }
 
 static bt_code make_island(const char *dir, const char *name, const bt_curve_keys *hub, bool *made,
                            bt_err *err) {
-    char path[PATH_MAX], text[FILE_MAX];
+    char path[PATH_MAX], pub[PATH_MAX], text[FILE_MAX];
     bt_curve_keys k = {.hub = ""};
     snprintf(path, sizeof path, "%s/%s.key", dir, name);
-    if (access(path, F_OK) == 0) return BT_OK;
+    if (access(path, F_OK) == 0) return check_island(path, hub, err);
     BT_TRY(new_pair(&k, err));
     snprintf(text, sizeof text,
              "# keys of the bitrain island '%s': secret\npublic = %s\nsecret = %s\nhub = %s\n",
              name, k.own_public, k.own_secret, hub->own_public);
-    bt_code code = write_file(path, text, 0600, err);
-    snprintf(path, sizeof path, "%s/allowed/%s.pub", dir, name);
-    snprintf(text, sizeof text, "public = %s\n", k.own_public);
-    unlink(path);
-    if (code == BT_OK) code = write_file(path, text, 0644, err);
+    snprintf(pub, sizeof pub, "%s/allowed/%s.pub", dir, name);
+    const bt_code code = write_pair(pub, k.own_public, path, text, err);
     explicit_bzero(text, sizeof text);
     bt_curve_wipe(&k);
     *made = true;
@@ -126,7 +150,7 @@ bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *e
     if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
         (mkdir(allowed, 0755) != 0 && errno != EEXIST))
         return bt_fail_errno(err, BT_IO, errno, "cannot create the folder of keys '%s'", dir);
-    bt_code code = make_hub(dir, &hub, made, err);
+    bt_code code = make_hub(dir, &hub, err);
     if (code == BT_OK) code = make_island(dir, island, &hub, made, err);
     bt_curve_wipe(&hub);
     return code;

@@ -1,0 +1,93 @@
+/* test_curve_keys.c - keys of a hub and its islands are made in an order in which a failure half way costs
+ * nothing: they are made again, and fit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/islands/zmq/curve_keys.h"
+
+static char dir[] = "/tmp/bitrain-keys-XXXXXX";
+
+static const char *in_dir(const char *name) {
+    static char path[4][128];
+    static unsigned turn;
+    char *p = path[turn++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+static void must_make(const char *name, bool new) {
+    bt_err err = BT_ERR_INIT;
+    bool made;
+    if (bt_curve_make(dir, name, &made, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(made, new);
+}
+
+/* the hub accepts the key that the island has */
+static void fits(const char *name) {
+    bt_curve_keys hub, island;
+    char listed[64];
+    bt_err err = BT_ERR_INIT;
+    if (bt_curve_read(&hub, dir, "hub", false, &err) != BT_OK ||
+        bt_curve_read(&island, dir, name, true, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    assert_string_equal(island.hub, hub.own_public);
+    assert_true(bt_curve_allowed(in_dir("allowed"), island.own_public, listed, sizeof listed));
+    assert_string_equal(listed, name);
+}
+
+static void a_failure_half_way_is_made_good(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bool made;
+    must_make("first", true);
+    must_make("first", false);
+    fits("first");
+    /* its public key cannot be written: there is no secret one without it */
+    assert_int_equal(mkdir(in_dir("allowed/second.pub"), 0700), 0);
+    assert_int_equal(bt_curve_make(dir, "second", &made, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "allowed/second.pub"));
+    assert_int_equal(rmdir(in_dir("allowed/second.pub")), 0);
+    must_make("second", true);
+    fits("second");
+    /* a secret key that was cut off by a death */
+    FILE *f = fopen(in_dir("third.key.tmp"), "w");
+    assert_true(f && fputs("# keys of the bi", f) >= 0 && fclose(f) == 0);
+    must_make("third", true);
+    fits("third");
+    struct stat st;
+    assert_int_equal(stat(in_dir("third.key"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_not_equal(access(in_dir("third.key.tmp"), F_OK), 0);
+}
+
+static void keys_of_another_hub_are_told(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bool made;
+    must_make("old", true);
+    assert_int_equal(unlink(in_dir("hub.key")), 0);
+    assert_int_equal(bt_curve_make(dir, "old", &made, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "old.key' is of another hub"));
+    assert_int_equal(unlink(in_dir("old.key")), 0);
+    must_make("old", true);
+    fits("old");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_failure_half_way_is_made_good),
+                                       cmocka_unit_test(keys_of_another_hub_are_told)};
+    char command[64];
+    if (!mkdtemp(dir)) return 1;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    return system(command) == 0 ? failed : 1;
+}
