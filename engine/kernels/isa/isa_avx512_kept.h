@@ -12,14 +12,6 @@ BT_INLINE __m512i load16(const uint16_t *p, size_t have) {
     return have >= 32 ? _mm512_loadu_si512(p)
                       : _mm512_maskz_loadu_epi16(((__mmask32)1 << have) - 1, p);
 }
-/* lane i = (lo[i], hi[i]), of the first 16 values, or of the last */
-BT_INLINE __m512i pair16(__m512i lo, __m512i hi, const int last) {
-    const __m512i zip = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
-                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    return _mm512_permutex2var_epi16(lo, last ? _mm512_add_epi16(zip, _mm512_set1_epi16(16)) : zip,
-                                     hi);
-}
-
 /* A form [rows][ld] from a row-major (rows, k) matrix */
 static void a_rows_kept(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
                         size_t k) {

@@ -335,6 +335,14 @@ BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_pr
     }
 }
 
+/* lane i = (lo[i], hi[i]), of the first 16 values, or of the last */
+BT_INLINE __m512i pair16(__m512i lo, __m512i hi, const int last) {
+    const __m512i zip = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
+                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    return _mm512_permutex2var_epi16(lo, last ? _mm512_add_epi16(zip, _mm512_set1_epi16(16)) : zip,
+                                     hi);
+}
+
 /* the same values as both: rows of A `ld` apart (with bf16 two, else one) and a group of B */
 BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], const bt_prec prec) {
     if (prec != BT_PREC_BF16) {
@@ -342,14 +350,10 @@ BT_INLINE void ab_put(uint32_t *a, size_t ld, uint32_t *b, const vf x[2][2], con
         b_put(b, x[0], x[0], prec);
         return;
     }
-    const __m512i zip = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40,
-                                         8, 39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
     const __m512i row = x_pack_bf16(x[0][0], x[0][1]), next = x_pack_bf16(x[1][0], x[1][1]);
     _mm512_storeu_si512(a, row);
     _mm512_storeu_si512(a + ld, next);
-    _mm512_storeu_si512(b, _mm512_permutex2var_epi16(row, zip, next));
-    _mm512_storeu_si512(
-        b + VL, _mm512_permutex2var_epi16(row, _mm512_add_epi16(zip, _mm512_set1_epi16(16)), next));
+    BT_UNROLL for (int h = 0; h < 2; h++) _mm512_storeu_si512(b + h * VL, pair16(row, next, h));
 }
 
 /* A form [rows][ld] from a row-major (rows, k) matrix */

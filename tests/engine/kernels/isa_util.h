@@ -235,4 +235,16 @@ static inline bool emulated_amx(bt_kernels *k) {
 static const size_t awkward[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 127, 255, 513};
 enum { N_AWKWARD = sizeof awkward / sizeof *awkward };
 
+/* heads whose rows lie apart, by an odd number of elements too */
+static inline bt_attn_shape uneven_heads(size_t T, size_t D, size_t window) {
+    return (bt_attn_shape){.T = T,
+                           .D = D,
+                           .ldq = 2 * D + 1,
+                           .ldk = D + 2,
+                           .ldv = D,
+                           .ldo = D + 3,
+                           .scale = 1.0f / sqrtf((float)D),
+                           .window = window};
+}
+
 #endif

@@ -13,15 +13,8 @@ static uint16_t *bf16_of(float *x, size_t n) { /* x becomes the same values */
 }
 
 static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
-    bt_attn_shape s = {.T = T,
-                       .D = D,
-                       .ldq = 2 * D + 1,
-                       .ldk = D + 2,
-                       .ldv = D,
-                       .ldo = D + 3,
-                       .scale = 1.0f / sqrtf((float)D),
-                       .window = window},
-                  kept = s;
+    const bt_attn_shape s = uneven_heads(T, D, window);
+    bt_attn_shape kept = s;
     kept.bf16 = true;
     const size_t nq = T * s.ldq, nk = T * s.ldk, nv = T * s.ldv, no = T * s.ldo;
     float *q = floats(nq), *kk = floats(nk), *v = floats(nv), *go = floats(no), *o = filled(no, 9),

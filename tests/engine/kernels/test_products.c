@@ -355,14 +355,7 @@ static void gemv(const bt_kernels *k, shape s) {
 /* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06
  * with bf16 or fp16 (about 4 deviations of the sums' error, each operand rounded by 2^-9) */
 static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
-    bt_attn_shape s = {.T = T,
-                       .D = D,
-                       .ldq = 2 * D + 1,
-                       .ldk = D + 2,
-                       .ldv = D,
-                       .ldo = D + 3,
-                       .scale = 1.0f / sqrtf((float)D),
-                       .window = window};
+    bt_attn_shape s = uneven_heads(T, D, window);
     float *q = floats(T * s.ldq), *kk = floats(T * s.ldk), *v = floats(T * s.ldv),
           *o = filled(T * s.ldo, 9), *wo = filled(T * s.ldo, 9);
     float *lse = filled(T, 9), *wl = filled(T, 9), *go = floats(T * s.ldo);
