@@ -168,8 +168,11 @@ bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_e
                    : bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", dest);
     bt_code code = write_checkpoint(s, dest, bytes, err);
     if (code == BT_OK) return BT_OK;
-    snprintf(path, sizeof path, "%.4000s/tokenizer.json", dest);
-    unlink(path);
+    static const char *const made[] = {"tokenizer.json", "attempt.lock"};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        snprintf(path, sizeof path, "%.4000s/%s", dest, made[i]);
+        unlink(path);
+    }
     rmdir(dest);
     return code;
 }

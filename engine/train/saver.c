@@ -290,12 +290,18 @@ static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
                            "checkpoint after step %" PRId64
                            " read again from the disk: whole (%.1f MiB in %.2f s)",
                            s->check_step, (double)found->bytes / 1048576.0, found->took_s);
-    else if (s->step == s->check_step) { /* else it had to go for a newer one */
+    else if (found->code ==
+             BT_NOMEM) { /* says nothing of the checkpoint, which is read again later */
+        s->checked_step = -1;
+        bt_log(BT_LOG_INFO, "%s", found->err.msg);
+    } else if (s->step == s->check_step) { /* else it had to go for a newer one */
         s->damaged = true;
         bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_DAMAGED, s->at->step - 1, body,
-                           "checkpoint after step %" PRId64
-                           " has become damaged on the disk, another is written: %s",
-                           s->check_step, found->err.msg);
+                           "checkpoint after step %" PRId64 " %s, another is written: %s",
+                           s->check_step,
+                           found->code == BT_FORMAT ? "has become damaged on the disk"
+                                                    : "cannot be read again from the disk",
+                           found->err.msg);
     }
 }
 

@@ -273,6 +273,7 @@ bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *d
     BT_TRY(
         bt_db_value(db, "SELECT max(rank) + 1 FROM rank_steps WHERE run = ?1", run, &ranks, err));
     BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &w.steps, err));
+    if (isnan(ranks)) ranks = 0; /* such as a run that was imported */
     w.n_queries = 3 + (per_rank ? (int)ranks : 0);
     BT_TRY(make_folder(dir, err));
     BT_TRY(make_folder(folder, err));

@@ -321,6 +321,7 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     if (s.check) read_to_its_end(&s);
     assert_int_equal(second.n_events, 2);
     assert_string_equal(second.events[1].kind, "ckpt_damaged");
+    assert_non_null(strstr(second.events[1].title, "cannot be read again from the disk"));
     assert_int_equal(second.events[1].step, 12);
     assert_true(number_in(second.events[1].body, "\"step\":") == 13);
     assert_true(s.damaged && bt_saver_due(&s));
