@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/base/small.h"
+#include "engine/kernels/ops/ops.h"
 
 void bt_vector_scale(float *x, float by, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] *= by;
@@ -30,11 +31,7 @@ bool bt_vector_finite(const float *x, size_t n) {
     return worst < 0x7f800000u;
 }
 
-double bt_vector_norm(const float *x, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
-}
+double bt_vector_norm(const float *x, size_t n) { return sqrt(bt_op_sum_squares(x, n)); }
 
 void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, float eta,
                        float mu) {
