@@ -32,30 +32,35 @@ static bt_code take_bytes(bt_islands_sim *s, const bt_run_cfg *cfg, bt_err *err)
 /* frames of a message are copied by CURVE (island_message.h), and into or out of the socket */
 enum { FRAME_COPIES = 4 };
 
-/* The hub takes updates in, and makes the new weights, with one thread. Messages are in memory that is new each time;
- * what comes is looked through for values that are none, and its norm is taken, as is that of the sum. */
+/* The hub takes updates in, and makes the new weights, with one thread. Each frame has a checksum; messages are in memory
+ * that is new each time. What comes is decoded to take its norm (hub_rounds.c, is_poison), and again for the mean, in
+ * which an island's share is scaled and added; the mean's norm does not depend on the order of its elements. */
 static void take_hub(bt_islands_sim *s, const bt_run_cfg *cfg, const bt_rates *r) {
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
     const double n = (double)bt_model_count(&m).params, read_s = r->norm.large_s,
                  up = s->up_bytes / sizeof(float), down = s->down_bytes / sizeof(float);
     const bt_codec_rate *codec = &r->codec[cfg->codec];
-    const bool coded = bt_codec_at((bt_codec_id)cfg->codec)->encode != NULL;
-    const double copy_s = r->triad_per_s > 0 ? 2 * sizeof(float) / r->triad_per_s : 0;
-    s->add_s = n * (coded ? codec->decode_s + r->add_s : copy_s + r->add_s) + 2 * n * read_s +
-               up * (copy_s + r->fresh_s);
-    s->answer_s = down * (copy_s + r->fresh_s);
-    s->island_s = n * (coded ? codec->encode_s : copy_s) + n * read_s + up * copy_s +
-                  n * (coded && s->bound == 0 ? codec->decode_s : copy_s) +
-                  down * (copy_s + r->fresh_s);
+    const bool coded = bt_codec_at((bt_codec_id)cfg->codec)->encode != NULL,
+               gradients = cfg->mode != BT_ISLANDS_DILOCO;
+    const double copy_s = r->triad_per_s > 0 ? 2 * sizeof(float) / r->triad_per_s : 0,
+                 decode_s = coded ? codec->decode_s : copy_s, frame_s = sizeof(float) * r->hash_s,
+                 sum_s = s->bound == 0 ? copy_s + r->fresh_s + r->add_s : 0;
+    s->add_s = n * (2 * decode_s + read_s + sum_s) + up * (copy_s + r->fresh_s + frame_s);
+    s->answer_s = down * (2 * copy_s + r->fresh_s + frame_s);
+    s->island_s = n * (coded ? codec->encode_s : copy_s) +
+                  up * (2 * copy_s + r->fresh_s + frame_s) +
+                  n * (coded && s->bound == 0 ? codec->decode_s + r->add_s : copy_s) +
+                  down * (copy_s + r->fresh_s + frame_s) + n * (copy_s + read_s);
     s->coding_s = r->seal_s + FRAME_COPIES * copy_s / sizeof(float);
-    s->update_s = n * (coded && s->bound == 0 ? codec->encode_s + codec->decode_s : copy_s);
-    s->update_s += n * (cfg->mode == BT_ISLANDS_DILOCO
-                            ? 2 * r->add_s
-                            : r->update[cfg->optimizer].large_s + read_s);
-    /* the mean goes into the log of updates, and now and then weights and two states into a checkpoint */
-    if (r->disk_per_s > 0)
-        s->keep_s = n * sizeof(float) * (1 + 3.0 / BT_HUB_LOG_MODELS) / r->disk_per_s;
+    s->update_s = n * (gradients ? r->exact_s + r->update[cfg->optimizer].large_s : 2 * r->add_s);
+    s->update_s += n * (coded ? codec->encode_s + codec->decode_s + 2 * r->add_s : 0);
+    if (!coded || s->bound != 0) s->update_s += n * copy_s; /* the weights as they are sent */
+    /* The mean goes into the log of updates, and now and then weights and two states into a checkpoint. Writing is work;
+     * then the disk is waited for. */
+    const double kept = n * sizeof(float) * (1 + 3.0 / BT_HUB_LOG_MODELS);
+    s->update_s += kept * (r->hash_s + r->write_s);
+    if (r->disk_per_s > 0) s->keep_s = fmax(0, kept / r->disk_per_s - kept * r->write_s);
 }
 
 /* A fragment travels every inner / fragments steps: it is a round of its own here. */

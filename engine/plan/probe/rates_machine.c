@@ -8,11 +8,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #include "engine/base/arena.h"
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/exact.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 #include "engine/optim/muon.h"
@@ -272,6 +275,33 @@ static bt_code probe_pages(bt_rates *r, bt_err *err) {
     return BT_OK;
 }
 
+/* ---- checksums ------------------------------------------------------------------------------- */
+
+/* the two sums by which messages and logs of islands are known, and gradients of several processes clipped alike */
+static bt_code probe_sums(bt_rates *r, bt_err *err) {
+    float *x = malloc(PAGE_ELEMS * sizeof *x);
+    double hash[ROUNDS], exact[ROUNDS];
+    volatile uint64_t sink = 0;
+    for (size_t i = 0; x && i < PAGE_ELEMS; i++) x[i] = 0.001f * (float)(i % 89);
+    for (int i = 0; x && i < ROUNDS; i++) {
+        double start = bt_probe_clock(), sum[2] = {0, 0};
+        sink = sink + XXH3_64bits(x, PAGE_ELEMS * sizeof *x);
+        hash[i] = seconds_since(start);
+        start = bt_probe_clock();
+        const bt_exact units = bt_exact_units(1, PAGE_ELEMS);
+        sink = sink + bt_exact_most(x, PAGE_ELEMS);
+        bt_exact_add(sum, x, PAGE_ELEMS, BT_EXACT_SQUARE, &units);
+        exact[i] = seconds_since(start);
+        sink = sink + (uint64_t)sum[0];
+    }
+    r->hash_s = x ? bt_probe_typical(hash, ROUNDS) / (PAGE_ELEMS * sizeof *x) : 0;
+    r->exact_s = x ? bt_probe_typical(exact, ROUNDS) / PAGE_ELEMS : 0;
+    free(x);
+    return bt_agree(
+        bt_comm_world(),
+        r->hash_s > 0 ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to measure checksums"), err);
+}
+
 /* ---- encryption ------------------------------------------------------------------------------ */
 
 /* what CURVE does with a frame of an island's message */
@@ -352,17 +382,20 @@ bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err)
 
 /* ---- disk and all ranks ---------------------------------------------------------------------- */
 
-/* rank 0's; 0 where nothing can be written */
-static double disk_rate(const char *dir) {
+/* rank 0's; 0 where nothing can be written. write_s: processor time of a byte that is written */
+static double disk_rate(const char *dir, double *write_s) {
     char path[1100];
     double rate = 0;
+    *write_s = 0;
     snprintf(path, sizeof path, "%.1000s/.rates-XXXXXX", dir);
     char *block = calloc(1, DISK_BYTES);
     int fd = block ? mkstemp(path) : -1;
     if (fd >= 0) {
         int64_t start = bt_now_ns();
-        if (write(fd, block, DISK_BYTES) == DISK_BYTES && fsync(fd) == 0)
-            rate = DISK_BYTES * 1e9 / (double)(bt_now_ns() - start);
+        const int64_t worked = bt_thread_cpu_ns();
+        const bool written = write(fd, block, DISK_BYTES) == DISK_BYTES;
+        *write_s = (double)(bt_thread_cpu_ns() - worked) / 1e9 / DISK_BYTES;
+        if (written && fsync(fd) == 0) rate = DISK_BYTES * 1e9 / (double)(bt_now_ns() - start);
         close(fd);
         unlink(path);
     }
@@ -380,7 +413,7 @@ static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
                               &r->zero.small_s,  &r->zero.large_s,  &r->tern_pack_s,
                               &r->tern_unpack_s, &r->tern_panel_s,  &r->fresh_s,
                               &r->states_bf16_x, &r->states_log8_x, &r->weights_bf16_x,
-                              &r->seal_s};
+                              &r->seal_s,        &r->hash_s,        &r->exact_s};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) at[n++] = single[i];
     for (int i = 0; i < BT_OPTIM_COUNT && n + 2 <= 64; i++) {
         at[n++] = &r->update[i].small_s;
@@ -407,11 +440,14 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(probe_ternary(r, err));
     BT_TRY(probe_pages(r, err));
     BT_TRY(probe_sealing(r, err));
+    BT_TRY(probe_sums(r, err));
     for (int i = 0; i < BT_CODEC_COUNT; i++)
         BT_TRY(bt_rates_probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
     BT_TRY(mean_of_ranks(r, err));
-    double rate = bt_comm_rank(world) == 0 && disk_dir[0] ? disk_rate(disk_dir) : 0;
-    BT_TRY(bt_broadcast(world, &rate, sizeof rate, 0, err));
-    r->disk_per_s = rate;
+    double rate[2] = {0, 0};
+    if (bt_comm_rank(world) == 0 && disk_dir[0]) rate[0] = disk_rate(disk_dir, &rate[1]);
+    BT_TRY(bt_broadcast(world, rate, sizeof rate, 0, err));
+    r->disk_per_s = rate[0];
+    r->write_s = rate[0] > 0 ? rate[1] : 0;
     return BT_OK;
 }
