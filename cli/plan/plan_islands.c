@@ -32,9 +32,10 @@ static bt_code take_bytes(bt_islands_sim *s, const bt_run_cfg *cfg, bt_err *err)
 /* frames of a message are copied by CURVE (island_message.h), and into or out of the socket */
 enum { FRAME_COPIES = 4 };
 
-/* The hub takes updates in, and makes the new weights, with one thread. Each frame has a checksum; messages are in memory
- * that is new each time. What comes is decoded to take its norm (hub_rounds.c, is_poison), and again for the mean, in
- * which an island's share is scaled and added; the mean's norm does not depend on the order of its elements. */
+/* The hub takes updates in, and makes the new weights, with one thread. Each frame has a checksum;
+ * messages are in memory that is new each time. What comes is decoded to take its norm (hub_rounds.c,
+ * is_poison), and again for the mean, in which an island's share is scaled and added; the mean's norm
+ * does not depend on the order of its elements. */
 static void take_hub(bt_islands_sim *s, const bt_run_cfg *cfg, const bt_rates *r) {
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
@@ -56,8 +57,8 @@ static void take_hub(bt_islands_sim *s, const bt_run_cfg *cfg, const bt_rates *r
     s->update_s = n * (gradients ? r->exact_s + r->update[cfg->optimizer].large_s : 2 * r->add_s);
     s->update_s += n * (coded ? codec->encode_s + codec->decode_s + 2 * r->add_s : 0);
     if (!coded || s->bound != 0) s->update_s += n * copy_s; /* the weights as they are sent */
-    /* The mean goes into the log of updates, and now and then weights and two states into a checkpoint. Writing is work;
-     * then the disk is waited for. */
+    /* The mean goes into the log of updates, and now and then weights and two states into a
+     * checkpoint. Writing is work; then the disk is waited for. */
     const double kept = n * sizeof(float) * (1 + 3.0 / BT_HUB_LOG_MODELS);
     s->update_s += kept * (r->hash_s + r->write_s);
     if (r->disk_per_s > 0) s->keep_s = fmax(0, kept / r->disk_per_s - kept * r->write_s);

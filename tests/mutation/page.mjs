@@ -1,4 +1,4 @@
-// page.mjs - seeded mutants of the page's modules, each judged by tests/web/modules/run_page.sh; run_page.sh documents
+// page.mjs - seeded mutants of the page's modules, each judged by tests/web/modules/run_page.sh; page.sh documents
 // its use. A mutant changes one place of the code, never a comment; one that is no JavaScript, or the same text
 // without its blanks, is passed over.
 import { spawnSync } from "node:child_process";
