@@ -139,7 +139,7 @@ static void key_of(const words *w, char *out, size_t size) {
 static bool plain_training(const bt_layout_job *job) {
     const bt_run_cfg *c = job->cfg;
     return c->form == BT_FORMED_TEXT && c->tune == BT_TUNE_FULL && !c->teacher[0] &&
-           !c->logits[0] && !c->hub[0] && !c->batch_ramp[0] && !c->seq_ramp[0];
+           !c->logits[0] && !c->hub[0] && !c->batch_ramp[0];
 }
 
 typedef struct candidate {

@@ -208,6 +208,30 @@ static bool said_any(const bt_opts *o, const char *const *keys) {
     return false;
 }
 
+/* Measured with AdamW and tied weights, on texts that are long enough for tokens to be learned unasked: a
+ * short one is learned by heart. A model that exists already is not moved so fast. */
+static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, bt_err *err) {
+    char embed_lr[32], beta1[32], where[64];
+    snprintf(where, sizeof where, "preset %s, for tokens learned from long text", p->name);
+    snprintf(embed_lr, sizeof embed_lr, "%g", p->word_embed_lr);
+    snprintf(beta1, sizeof beta1, "%g", p->word_beta1);
+    const bool stream = cfg->form == BT_FORMED_TEXT && cfg->packing <= BT_PACKED_STREAM &&
+                        cfg->seq_len == p->model.T;
+    const struct {
+        const char *key, *value;
+        bool fits;
+    } better[] = {{"optim.embed_lr", embed_lr, true},
+                  {"optim.beta1", beta1, true},
+                  {"train.seq_ramp", p->word_seq_ramp, stream}};
+    if (said(o, "data.tokenizer") || cfg->init_from[0] || cfg->optimizer != BT_OPTIM_ADAMW ||
+        !cfg->tied)
+        return BT_OK;
+    for (size_t i = 0; i < sizeof better / sizeof better[0]; i++)
+        if (better[i].fits && !said(o, better[i].key))
+            BT_TRY(bt_opts_set(o, better[i].key, better[i].value, BT_FROM_PRESET, where, err));
+    return BT_OK;
+}
+
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
     static const char *const sizes[] = {"train.steps",
                                         "train.tokens",
@@ -222,14 +246,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
     if (!said(o, "model.init_out"))
         BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
-    /* Measured with AdamW and tied weights, on texts that are long enough for tokens to be learned unasked: a
-     * short one is learned by heart. A model that exists already is not moved so fast. */
-    const bool from_nothing = !cfg->init_from[0] && cfg->optimizer == BT_OPTIM_ADAMW && cfg->tied;
-    if (!said(o, "optim.embed_lr") && !said(o, "data.tokenizer") && p->word_embed_lr > 0 &&
-        from_nothing) {
-        snprintf(text, sizeof text, "%g", p->word_embed_lr);
-        BT_TRY(bt_opts_set(o, "optim.embed_lr", text, BT_FROM_PRESET, where, err));
-    }
+    BT_TRY(long_text(o, cfg, p, err));
     const int64_t inner = cfg->pp * cfg->tp, sequences = p->word_batch_tokens / cfg->seq_len,
                   dp = inner > 0 && ranks > inner ? ranks / inner : 1;
     if (said_any(o, sizes) || p->word_batch_tokens % cfg->seq_len || sequences % dp || cfg->pp > 1)

@@ -328,7 +328,7 @@ static bt_code run_memory(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 
 static bool due_prediction(const bt_trainer *t, const bt_step_outcome *o) {
     (void)o;
-    return t->cfg.predicted_ms > 0 && t->step_tokens == t->cfg.batch_tokens;
+    return t->cfg.predicted_ms > 0 && bt_trainer_full_size(t);
 }
 
 static bt_code run_prediction(bt_trainer *t, bt_step_outcome *o, bt_err *err) {

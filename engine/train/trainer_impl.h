@@ -176,6 +176,7 @@ bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUS
  * another size; collective. The number of the step's first sequence */
 bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ramp(bt_trainer *t, bool first, bt_err *err) BT_MUST_CHECK;
+bool bt_trainer_full_size(const bt_trainer *t); /* steps and sequences have all that they grow to */
 int64_t bt_trainer_first_sequence(const bt_trainer *t);
 
 /* trainer.c: a model that was made anew learns from the run's teacher too */

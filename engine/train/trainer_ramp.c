@@ -16,6 +16,11 @@ int64_t bt_trainer_first_sequence(const bt_trainer *t) {
     return bt_ramp_sum(&t->batch_ramp, t->cfg.batch_tokens / t->cfg.seq_len, t->at.step);
 }
 
+bool bt_trainer_full_size(const bt_trainer *t) {
+    return t->step_tokens == t->cfg.batch_tokens &&
+           (t->seq_ramp.n == 0 || t->micro.stretch == t->cfg.seq_len);
+}
+
 /* The optimizer's units are other ones, and so is who adds up which. */
 static bt_code resize(bt_trainer *t, int64_t tokens, bt_err *err) {
     const bt_micro_plan *p = &t->micro_plan;

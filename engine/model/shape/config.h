@@ -67,10 +67,13 @@ typedef struct bt_preset {
     double text_std;
     int64_t steps, warmup; /* of the preset's default run */
     int64_t batch_tokens;
-    /* where tokens are parts of words: the default run with smaller steps, projections to the
-     * residual that begin as zeros, and with AdamW a factor on the embedding's learning rate (0: as above) */
+    /* where tokens are parts of words: the default run with smaller steps and projections to the
+     * residual that begin as zeros (0: as above); and where they were learned unasked from long text, with
+     * AdamW, a factor on the embedding's learning rate, a decay of the first moment and, at the preset's
+     * length, sequences that grow (train.seq_ramp) */
     int64_t word_steps, word_batch_tokens;
-    double word_embed_lr;
+    double word_embed_lr, word_beta1;
+    const char *word_seq_ramp;
 } bt_preset;
 
 typedef struct bt_model_counts {
