@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/absolute.h"
 #include "cli/common/run_name.h"
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
@@ -70,6 +71,7 @@ bt_code bt_hub_name(bt_hub_settings *s, bt_err *err) {
 
 static bt_code choose_places(record *r, bt_err *err) {
     const bt_hub_settings *s = r->settings;
+    char given[PATH_MAX];
     BT_TRY(bt_store_path(r->store, sizeof r->store, s->store, err));
     snprintf(r->name, sizeof r->name, "%s", s->name);
     if (r->name[0] && !bt_name_ok(r->name))
@@ -80,7 +82,8 @@ static bt_code choose_places(record *r, bt_err *err) {
     else
         snprintf(r->out, sizeof r->out, "%.*sruns/%s", slash ? (int)(slash - r->store + 1) : 0,
                  r->store, r->name);
-    return BT_OK;
+    memcpy(given, r->out, sizeof given);
+    return bt_absolute_path(given, r->out, err); /* who reads the run's row may stand elsewhere */
 }
 
 /* a hub of this name ended before an island had joined, and has no state to go on from */

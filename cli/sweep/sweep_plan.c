@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/common/absolute.h"
 #include "cli/sweep/sweep.h"
 #include "engine/base/rng.h"
 #include "engine/kernels/table/cpu.h"
@@ -234,11 +235,10 @@ static void release_runs(bt_sweep_plan *p) {
     p->n = 0;
 }
 
+/* with room for the names of what lies in it */
 static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
-    char cwd[PATH_MAX] = "";
-    if (path[0] != '/' && !getcwd(cwd, sizeof cwd))
-        return bt_fail(err, BT_IO, "cannot find the current folder");
-    if (snprintf(out, PATH_MAX, "%s%s%s", cwd, cwd[0] ? "/" : "", path) >= PATH_MAX - 128)
+    BT_TRY(bt_absolute_path(path, out, err));
+    if (strlen(out) >= PATH_MAX - 128)
         return bt_fail(err, BT_ARG, "path '%.200s' is too long", path);
     return BT_OK;
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/absolute.h"
 #include "cli/common/command.h"
 #include "cli/common/progress.h"
 #include "cli/common/run_name.h"
@@ -89,7 +90,7 @@ static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
-    BT_TRY(bt_train_absolute(given, p->store, err));
+    BT_TRY(bt_absolute_path(given, p->store, err));
     BT_TRY(mend_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
     if (p->cfg.go_on) return bt_train_continue(p, err);
@@ -119,7 +120,7 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
                        "another --hosts FILE, or --hosts '' to go on here)",
                        p->cfg.hosts, p->run);
     BT_TRY(code);
-    BT_TRY(bt_train_absolute(p->cfg.hosts, path, err));
+    BT_TRY(bt_absolute_path(p->cfg.hosts, path, err));
     if (strlen(path) < sizeof p->cfg.hosts) memcpy(p->cfg.hosts, path, strlen(path) + 1);
     return BT_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/common/absolute.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
@@ -63,7 +64,7 @@ static bt_code find_folder(const bt_train_plan *p, const char *key, const char *
     if (code != BT_OK)
         return bt_fail(err, code, "%s: '%.80s' is neither a path nor a run: %s", key, given,
                        why.msg);
-    return bt_train_absolute(found, folder, err);
+    return bt_absolute_path(found, folder, err);
 }
 
 /* RUN, or a path, becomes a path that any rank finds */

@@ -110,7 +110,6 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it
  * is said before a job starts; data (may be NULL) says how much there is */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
-bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
 /* train_layout.c: --layout auto sets what the user left open to the planner's first choice. After the
  * ranks are known, before the settings are settled */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/common/absolute.h"
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
 #include "cli/train/train_parts.h"
@@ -17,19 +18,6 @@
 
 /* for ranks that save a large model before they leave */
 enum { LOCK_WAIT_S = 60 };
-
-bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) {
-    char cwd[PATH_MAX];
-    if (path[0] == '/') {
-        if (snprintf(out, PATH_MAX, "%s", path) < PATH_MAX) return BT_OK;
-    } else {
-        if (!getcwd(cwd, sizeof cwd))
-            return bt_fail_errno(err, BT_IO, errno, "cannot find the current folder");
-        if (snprintf(out, PATH_MAX, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, path) < PATH_MAX)
-            return BT_OK;
-    }
-    return bt_fail(err, BT_ARG, "path '%s' is too long", path);
-}
 
 /* The files a setting names are found again from any folder: each word that is a file or folder here
  * becomes its absolute path. Others ("builtin", "synth:chain", what is missing) stay as they are. */
@@ -49,7 +37,7 @@ static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
         if (word || access(w, F_OK) != 0)
             snprintf(path, sizeof path, "%s", w);
         else
-            code = bt_train_absolute(w, path, err);
+            code = bt_absolute_path(w, path, err);
         bt_text_printf(&now, "%s%s", now.len ? "\n" : "", path);
     }
     char where[sizeof p->opts.where[0]];
@@ -69,7 +57,7 @@ static void store_folder(const bt_train_plan *p, char out[PATH_MAX]) {
 
 bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) {
     char folder[PATH_MAX];
-    if (p->cfg.cache[0]) return bt_train_absolute(p->cfg.cache, out, err);
+    if (p->cfg.cache[0]) return bt_absolute_path(p->cfg.cache, out, err);
     store_folder(p, folder);
     if (snprintf(out, PATH_MAX, "%s/cache", folder) < (int)sizeof p->cfg.cache) return BT_OK;
     return bt_fail(err, BT_ARG, "folder '%.200s' is too long", folder);
@@ -77,7 +65,7 @@ bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) 
 
 bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err) {
     char folder[PATH_MAX], path[PATH_MAX + 96];
-    if (p->cfg.out[0]) return bt_train_absolute(p->cfg.out, out, err);
+    if (p->cfg.out[0]) return bt_absolute_path(p->cfg.out, out, err);
     store_folder(p, folder);
     snprintf(path, sizeof path, "%s/runs/%s", folder, run);
     if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out)

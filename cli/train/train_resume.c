@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/absolute.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
@@ -217,7 +218,7 @@ static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     BT_TRY(code);
     p->resume = true;
     snprintf(p->out, sizeof p->out, "%s", r.out);
-    if (p->cfg.out[0]) BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
+    if (p->cfg.out[0]) BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
     BT_TRY(bt_train_lock(p, err));
     code = bt_train_newest(p->out, &p->from, &p->why, err);
     if (code == BT_NOTFOUND) {
@@ -240,7 +241,7 @@ static bool same_place(const char *a, const char *b) {
 static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     char where[PATH_MAX], parent[PATH_MAX];
     bt_ckpt_meta meta;
-    BT_TRY(bt_train_absolute(p->cfg.resume, where, err));
+    BT_TRY(bt_absolute_path(p->cfg.resume, where, err));
     BT_TRY(bt_ckpt_find(NULL, where, p->from.dir, sizeof p->from.dir, &meta, &p->why, err));
     p->from.step = meta.step;
     p->from.lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
@@ -256,7 +257,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     const bool known = read_run(p->store, p->run, &r, &ignored) == BT_OK;
     bt_text_release(&r.config);
     if (p->cfg.out[0])
-        BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
+        BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
     else if (known)
         snprintf(p->out, sizeof p->out, "%s", r.out);
     if (known && !same_place(r.out, parent))
