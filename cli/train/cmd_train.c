@@ -94,6 +94,10 @@ static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help
     BT_TRY(mend_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
     if (p->cfg.go_on) return bt_train_continue(p, err);
+    if (p->cfg.resume[0] && p->cfg.init_from[0])
+        return bt_fail(
+            err, BT_ARG,
+            "--resume goes on with a run and model.init_from starts a new one: give one of them");
     if (p->cfg.resume[0])
         BT_TRY(bt_train_resume(p, err));
     else if (p->cfg.name[0])
@@ -136,7 +140,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     bt_code code = read_settings(p, argc, argv, help, err);
     if (world) code = agree_isa(p, code, err);
     if (code != BT_OK || *help) return code;
-    if (!p->resume && !p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
+    if (!p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
     BT_TRY(bt_train_tokenizer(p, err));
     BT_TRY(bt_train_vocab(p, err));
     BT_TRY(bt_train_template(p, err));

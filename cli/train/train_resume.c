@@ -12,12 +12,13 @@
 #include "engine/ckpt/state.h"
 #include "engine/config/setting_scope.h"
 
-/* a value of either form: plain text, or {"value": ..., "origin": ..., "where": "auto"} */
-static bool text_of(const json_t *v, bt_text *out) {
+/* A value of either form: plain text, or {"value": ..., "origin": ..., "where": "auto"}. False for one that was
+ * found automatically, unless `found` asks for it. */
+static bool text_of(const json_t *v, bool found, bt_text *out) {
     bt_text_clear(out);
     if (json_is_object(v)) {
         const char *where = json_string_value(json_object_get(v, "where"));
-        if (where && strcmp(where, "auto") == 0) return false;
+        if (where && strcmp(where, "auto") == 0 && !found) return false;
         v = json_object_get(v, "value");
     }
     if (json_is_string(v))
@@ -90,7 +91,7 @@ static bt_code take_place(bt_train_plan *p, const json_t *config, bt_err *err) {
     bt_code code = BT_OK;
     for (size_t i = 0; i < p->opts.n && code == BT_OK; i++) {
         const bt_opt *opt = &p->opts.table[i];
-        if (!take[i] || !text_of(json_object_get(config, opt->key), &value)) continue;
+        if (!take[i] || !text_of(json_object_get(config, opt->key), false, &value)) continue;
         if (same_value(bt_text_str(&value), opt->def)) continue;
         code = bt_opts_set(&p->opts, opt->key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
                            err);
@@ -112,7 +113,7 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         if (!v || resumes == BT_SETTING_ANEW || resumes == BT_SETTING_PLACED) continue;
         /* in a checkpoint's flat list every automatic value is final */
         if (all_final && resumes == BT_SETTING_FOUND) continue;
-        if (!text_of(v, &value)) continue;
+        if (!text_of(v, resumes == BT_SETTING_BEGUN, &value)) continue;
         code = check_fixed(p, i, bt_text_str(&value), err);
         if (code == BT_OK)
             code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
@@ -198,6 +199,42 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
     return code;
 }
 
+/* Weights of another model are where a run begins: with a checkpoint of its own it no longer needs them,
+ * without one it begins with them again. `config` may be NULL. */
+static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err) {
+    static const char *const key = "model.init_from";
+    if (p->from.dir[0] && p->cfg.init_from[0])
+        return bt_opts_set(&p->opts, key, "", BT_FROM_FLAG, "the run's record", err);
+    if (p->from.dir[0] || p->cfg.init_from[0] || !config) return BT_OK;
+    json_t *stored = json_loads(config, 0, NULL);
+    bt_text value;
+    bt_text_init(&value);
+    bt_code code = BT_OK;
+    if (text_of(json_object_get(stored, key), false, &value))
+        code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record", err);
+    bt_text_release(&value);
+    json_decref(stored);
+    return code;
+}
+
+/* where the run stands, by the newest checkpoint in `out` */
+static bt_code resume_place(bt_train_plan *p, const char *config, const char *out, bt_err *err) {
+    BT_TRY(apply_config(p, config, false, err));
+    p->resume = true;
+    snprintf(p->out, sizeof p->out, "%s", out);
+    if (p->cfg.out[0]) BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
+    BT_TRY(bt_train_lock(p, err));
+    bt_code code = bt_train_newest(p->out, &p->from, &p->why, err);
+    if (code == BT_NOTFOUND) {
+        p->from = (bt_resume_point){.lr_factor = 1};
+        snprintf(p->reason, sizeof p->reason, "resume: no checkpoint yet, from the beginning");
+    } else if (code != BT_OK)
+        return code;
+    else
+        snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from.step);
+    return take_beginning(p, config, err);
+}
+
 static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     bt_db *db = NULL;
     row r;
@@ -213,21 +250,8 @@ static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     code = read_run(p->store, p->run, &r, err);
     if (code == BT_OK && !r.config.len)
         code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
-    if (code == BT_OK) code = apply_config(p, bt_text_str(&r.config), false, err);
+    if (code == BT_OK) code = resume_place(p, bt_text_str(&r.config), r.out, err);
     bt_text_release(&r.config);
-    BT_TRY(code);
-    p->resume = true;
-    snprintf(p->out, sizeof p->out, "%s", r.out);
-    if (p->cfg.out[0]) BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
-    BT_TRY(bt_train_lock(p, err));
-    code = bt_train_newest(p->out, &p->from, &p->why, err);
-    if (code == BT_NOTFOUND) {
-        p->from = (bt_resume_point){.lr_factor = 1};
-        snprintf(p->reason, sizeof p->reason, "resume: no checkpoint yet, from the beginning");
-        return BT_OK;
-    }
-    if (code == BT_OK)
-        snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from.step);
     return code;
 }
 
@@ -268,7 +292,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     p->resume = known;
     snprintf(p->reason, sizeof p->reason, "resume from '%.100s' after step %lld", p->from.dir,
              (long long)p->from.step);
-    return BT_OK;
+    return take_beginning(p, NULL, err);
 }
 
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {

@@ -45,10 +45,6 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (" BT_ISA_WORDS ")", c->isa,
                        near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
-    if (c->resume[0] && c->init_from[0])
-        return bt_fail(
-            err, BT_ARG,
-            "--resume goes on with a run and model.init_from starts a new one: give one of them");
     return BT_OK;
 }
 

@@ -10,6 +10,7 @@ typedef enum {
     BT_SETTING_KEPT,
     BT_SETTING_ANEW,
     BT_SETTING_FOUND,
+    BT_SETTING_BEGUN,
     BT_SETTING_PLACED,
     BT_SETTING_FIXED
 } bt_setting_resumes;

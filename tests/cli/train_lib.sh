@@ -67,7 +67,7 @@ ours() { pgrep -f -- "bitrain rank .*$tmp|mpirun .*$tmp" 2>/dev/null; }
 killed() {
     local name=$1 job i
     shift
-    BITRAIN_TEST_HANG="0:3:asleep:$tmp/$name.hangs" "$BITRAIN" train "$@" --name "$name" --ckpt-every 2 --set ckpt.async=false >k.out 2>k.err &
+    BITRAIN_TEST_HANG="0:3:asleep:$tmp/$name.hangs" "$BITRAIN" train "$@" --name "$name" --ckpt-every "${KILLED_EVERY:-2}" --set ckpt.async=false >k.out 2>k.err &
     job=$!
     started+=($job)
     for i in $(seq 600); do [ -e "$tmp/$name.hangs" ] && break; sleep 0.05; done

@@ -30,6 +30,13 @@ counted=$(q "SELECT min(counted), max(counted) FROM steps WHERE run='one'")
 ok train "${sft[@]}" --ranks 1 --init-from base --stop-after 3 --name halves
 ok train --resume halves
 losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves | head -4)"
+# without a checkpoint of its own it begins with the base again; --continue is the same command for the first start and later ones
+KILLED_EVERY=1000 killed early "${sft[@]}" --ranks 1 --init-from base
+losses early | cmp -s - want || fault "a run resumed before its first checkpoint differs: $(losses early | head -4)"
+for _ in 1 2; do ok train "${sft[@]}" --ranks 1 --init-from base --name again --continue --stop-after 3; done
+losses again | cmp -s - want || fault "a continued run differs: $(losses again | head -4)"
+code 2 train "${sft[@]}" --init-from base --resume again
+says "--resume goes on with a run and model.init_from starts a new one"
 near() { paste -d, want <(losses "$1") | awk -F, '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4 * $2 || $4 == "") bad = 1 } END { exit bad }' || fault "$1: $(losses "$1" | head -3)"; }
 plain=("${shape[@]}" --data chat.jsonl --form messages --steps 6 --init-from base --set train.grad=float --precision fp32)
 ok train "${plain[@]}" --ranks 1 --micro-batch 2 --name plain1

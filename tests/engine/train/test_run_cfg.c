@@ -109,9 +109,15 @@ static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
     assert_int_equal(c.steps, 25); /* 4096 a step, rounded up */
-    /* a tenth where the preset's is longer */
-    assert_int_equal(c.warmup, 2);
+    /* a third of a short run, a tenth of a longer one and of one that begins with the weights of another, the preset's at most */
+    assert_int_equal(c.warmup, 8);
     assert_int_equal(c.eval_every, 25);
+    assert_int_equal(SETTLE(1, "--tokens", "100k", "--init-from", "base"), BT_OK);
+    assert_int_equal(c.warmup, 2);
+    assert_int_equal(SETTLE(1, "--preset", "small", "--steps", "300"), BT_OK);
+    assert_int_equal(c.warmup, 50);
+    assert_int_equal(SETTLE(1, "--preset", "small", "--steps", "1000"), BT_OK);
+    assert_int_equal(c.warmup, 100);
     assert_int_equal(SETTLE(1, "--steps", "100000"), BT_OK);
     assert_int_equal(c.warmup, bt_preset_find("nano")->warmup);
     assert_int_equal(c.eval_every, 10000);
@@ -245,7 +251,6 @@ static void test_refusals(void **state) {
     says(SETTLE(1, "--name", "My Run"), "run name 'My Run' is not allowed");
     says(SETTLE(1, "--name", "last"), "'last' means the newest run");
     says(SETTLE(1, "--isa", "avx513"), "unknown isa 'avx513': did you mean 'avx512'?");
-    says(SETTLE(1, "--resume", "x", "--set", "model.init_from=y"), "give one of them");
     says(SETTLE(2, "--dp-replicate", "3"), "= 3 ranks, but the job has 2");
     says(SETTLE(2, "--dp-shard", "2"), "--dp-shard 2 needs --zero");
     says(SETTLE(1, "--precision", "fp16", "--set", "train.loss_scale=100"),
