@@ -11,6 +11,7 @@
 #include "cli/model/chat_session.h"
 #include "cli/model/classify.h"
 #include "cli/serve/openai.h"
+#include "engine/base/system/hangup.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/decoder.h"
 #include "engine/plan/memory.h"
@@ -117,7 +118,7 @@ static void block_signals(sigset_t *ends) {
     sigemptyset(ends);
     sigaddset(ends, SIGINT);
     sigaddset(ends, SIGTERM);
-    sigaddset(ends, SIGHUP);
+    bt_hangup_add(ends);
     sigprocmask(SIG_BLOCK, ends, NULL);
     signal(SIGPIPE, SIG_IGN);
 }

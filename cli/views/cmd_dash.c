@@ -10,6 +10,7 @@
 #include "cli/common/run_folder.h"
 #include "cli/common/start_run.h"
 #include "cli/common/token_file.h"
+#include "engine/base/system/hangup.h"
 #include "monitor/job/launch/detach.h"
 #include "store/store.h"
 #include "web/web.h"
@@ -147,7 +148,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
+    bt_hangup_add(&ends);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
     bt_web *web = NULL;

@@ -19,6 +19,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/system/hangup.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 #include "monitor/job/launch/remote_cleanup.h"
@@ -35,9 +36,9 @@ static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_
 
 static void signal_set(sigset_t *set) {
     sigemptyset(set);
-    static const int taken[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
-                                SIGCHLD, SIGTSTP, SIGCONT, SIGUSR1};
+    static const int taken[] = {SIGTERM, SIGINT, SIGQUIT, SIGCHLD, SIGTSTP, SIGCONT, SIGUSR1};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(set, taken[i]);
+    bt_hangup_add(set);
 }
 
 void bt_job_block_signals(void) {

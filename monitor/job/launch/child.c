@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/system/hangup.h"
 #include "engine/base/text.h"
 
 static volatile sig_atomic_t seen;
@@ -24,7 +25,7 @@ int bt_child_signals(bool begin) {
         seen = 0;
         sigaction(SIGINT, &act, NULL);
         sigaction(SIGTERM, &act, NULL);
-        sigaction(SIGHUP, &act, NULL);
+        if (bt_hangup_heeded()) sigaction(SIGHUP, &act, NULL);
     }
     const int now = seen;
     seen = 0;

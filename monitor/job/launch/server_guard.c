@@ -1,5 +1,6 @@
 /* server_guard.c - fork, wait, and again. */
 #include "monitor/job/launch/server_guard.h"
+#include "engine/base/system/hangup.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,10 +24,11 @@ typedef struct guard {
 } guard;
 
 static void take_signals(guard *g) {
-    static const int all[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1};
+    static const int all[] = {SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGUSR1};
     signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would leave us nothing to wait for */
     sigemptyset(&g->taken);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) sigaddset(&g->taken, all[i]);
+    bt_hangup_add(&g->taken);
     sigprocmask(SIG_BLOCK, &g->taken, &g->before);
 }
 

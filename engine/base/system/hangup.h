@@ -1,0 +1,15 @@
+/* hangup.h - whether the end of the terminal is this process's business. */
+#ifndef BT_BASE_SYSTEM_HANGUP_H
+#define BT_BASE_SYSTEM_HANGUP_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* False when the parent made this process ignore SIGHUP, as nohup does. A blocked signal is queued even where it is ignored, so
+ * sigwait and signalfd would hand it out all the same: who waits for signals asks here first. Any thread. */
+bool bt_hangup_heeded(void);
+
+/* SIGHUP into a set of signals to wait for, unless it is not heeded. */
+void bt_hangup_add(sigset_t *set);
+
+#endif
