@@ -9,6 +9,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/out_file.h"
 #include "cli/common/progress.h"
 #include "store/export/export.h"
 
@@ -144,22 +145,13 @@ static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FI
     return code;
 }
 
-/* a file appears whole or not at all */
 static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
-    char part[1040];
-    FILE *to = stdout;
-    snprintf(part, sizeof part, "%s.part", cfg->out);
-    if (cfg->out[0] && !(to = fopen(part, "wb")))
-        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", part);
-    bt_code code = cfg->format == TRACE ? write_trace(db, run, cfg, to, err)
-                                        : write_sheet(db, run, cfg, to, err);
-    if (!cfg->out[0]) return code;
-    bool bad = ferror(to) != 0;
-    if (fclose(to) != 0) bad = true;
-    if (code == BT_OK && (bad || rename(part, cfg->out) != 0))
-        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", cfg->out);
-    if (code != BT_OK) remove(part);
-    return code;
+    bt_out_text out;
+    BT_TRY(bt_out_text_open(&out, cfg->out, err));
+    return bt_out_text_close(&out,
+                             cfg->format == TRACE ? write_trace(db, run, cfg, out.to, err)
+                                                  : write_sheet(db, run, cfg, out.to, err),
+                             err);
 }
 
 static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {

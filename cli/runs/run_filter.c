@@ -101,17 +101,35 @@ static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
 
 /* ---- words to SQL ---------------------------------------------------------------------------- */
 
-/* " AND (lhs OP ?n)" with the comparison of numbers where the value is one */
-static void compare(bt_run_filter *f, const char *lhs, const char *op, const char *value) {
-    const bool number = is_number(value);
-    f->params[f->n_params++] = value;
-    if (strcmp(op, ":") == 0 && !number)
+/* Whether a column's cell is to be compared as text: SQLite makes 0 of "abc" and 2 of "2-layers" where it is to compare numbers. */
+static void put_is_text(bt_text *out, const char *lhs, bool column) {
+    bt_text_printf(out, "typeof(%s) = 'text'", lhs);
+    /* settings and facts are all texts, and numbers where they look like one */
+    if (!column)
+        bt_text_printf(out, " AND (%s NOT GLOB '*[0-9]*' OR %s GLOB '*[^0-9.eE+-]*')", lhs, lhs);
+}
+
+static void compare_text(bt_run_filter *f, const char *lhs, const char *op) {
+    if (strcmp(op, ":") == 0)
         bt_text_printf(&f->where, "instr(lower(%s), lower(?%d)) > 0", lhs, f->n_params);
-    else if (number)
-        bt_text_printf(&f->where, "CAST(%s AS REAL) %s CAST(?%d AS REAL)", lhs,
-                       strcmp(op, ":") == 0 ? "=" : op, f->n_params);
     else
         bt_text_printf(&f->where, "%s %s ?%d", lhs, op, f->n_params);
+}
+
+/* "lhs OP ?n", as numbers where both sides are */
+static void compare(bt_run_filter *f, const char *lhs, const char *op, const char *value,
+                    bool column) {
+    f->params[f->n_params++] = value;
+    if (!is_number(value)) {
+        compare_text(f, lhs, op);
+        return;
+    }
+    bt_text_put(&f->where, "CASE WHEN ");
+    put_is_text(&f->where, lhs, column);
+    bt_text_put(&f->where, " THEN ");
+    compare_text(f, lhs, op);
+    bt_text_printf(&f->where, " ELSE CAST(%s AS REAL) %s CAST(?%d AS REAL) END", lhs,
+                   strcmp(op, ":") == 0 ? "=" : op, f->n_params);
 }
 
 static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, const char *word,
@@ -142,7 +160,7 @@ static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, con
         if (!known) return unknown_name(columns, key, word, err);
         if (strchr("<>", *op) && !is_number(value)) return not_a_number(value, op, word, err);
         if (column)
-            compare(f, key, op, value);
+            compare(f, key, op, value, true);
         else {
             f->params[f->n_params++] = key;
             bt_text_printf(&f->where,
@@ -150,7 +168,7 @@ static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, con
                            "ALL SELECT value, run, key FROM facts)"
                            " WHERE r = runs.run AND (key = ?%d OR key LIKE '%%.' || ?%d) AND ",
                            f->n_params, f->n_params);
-            compare(f, "value", op, value);
+            compare(f, "value", op, value, false);
             bt_text_put(&f->where, ")");
         }
     }

@@ -17,6 +17,17 @@
 enum { NAMES_MAX = 64 };
 #define WAIT_S 5.0
 
+/* Of a name that is there twice, "last" and the run's own for one, the first stays; returns how many do. */
+static size_t once_each(char names[][BT_NAME_MAX], size_t n) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < kept && strcmp(names[k], names[i]) != 0) k++;
+        if (k == kept) memmove(names[kept++], names[i], BT_NAME_MAX);
+    }
+    return kept;
+}
+
 /* words as names of runs that exist: "last" and misspelt ones are settled before anything
  * changes */
 static bt_code resolve(const char *path, const char *const *words, size_t n,
@@ -100,6 +111,7 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     const char *list[NAMES_MAX];
     bt_db *db = NULL;
     BT_TRY(resolve(path, words, n, names, err));
+    n = once_each(names, n);
     BT_TRY(confirm(n, cfg->yes, err));
     folders *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(err, BT_NOMEM, "no memory for the folders of %zu runs", n);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/out_file.h"
 #include "cli/common/progress.h"
 #include "engine/base/tables/metric.h"
 #include "store/store.h"
@@ -28,19 +29,12 @@ static const bt_opt *options(size_t *n) {
     return report_opts;
 }
 
-/* a file appears whole or not at all */
 static bt_code write_file(const char *path, const bt_text *page, bt_err *err) {
-    char part[1040], size[40];
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *to = fopen(part, "wb");
-    if (!to) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", part);
-    bool bad = fwrite(page->data, 1, page->len, to) != page->len;
-    if (fclose(to) != 0) bad = true;
-    if (bad || rename(part, path) != 0) {
-        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
-        remove(part);
-        return code;
-    }
+    char size[40];
+    bt_out_text out;
+    BT_TRY(bt_out_text_open(&out, path, err));
+    fwrite(page->data, 1, page->len, out.to); /* a fault shows when it is closed */
+    BT_TRY(bt_out_text_close(&out, BT_OK, err));
     fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n",
             bt_metric_format(size, sizeof size, (double)page->len, BT_UNIT_BYTES), path);
     return BT_OK;

@@ -36,6 +36,10 @@ expect 0 "1 of 3 runs" "$BITRAIN" runs --limit 1
 expect 0 '"total":1,"runs":\[\{"run":"slow","state":"done","ranks":2,"steps":100' "$BITRAIN" runs 'ranks<3' --json
 expect 0 "^abl-3 " "$BITRAIN" runs abl lr=0.002
 expect 0 "no run fits" "$BITRAIN" runs 'lr>1'
+# a number is no text: "base-1" is not 0, and "2-layers" not 2
+for f in run=0 run=1 tags=0 data.path=0 'run<0'; do expect 0 "no run fits" "$BITRAIN" runs "$f"; done
+expect 0 "^base-1 " "$BITRAIN" runs run:1
+expect 0 "^slow " "$BITRAIN" runs 'ranks=2.0'
 expect 2 "^bitrain runs: filter 'losss<2': runs have no column, setting or fact 'losss' \(did you mean 'loss'\?\)" "$BITRAIN" runs 'losss<2'
 expect 2 "did you mean 'weight_decay'" "$BITRAIN" runs 'weight_dcay=0'
 expect 2 "did you mean 'optim.lr'" "$BITRAIN" runs 'optm.lr<1'
@@ -104,6 +108,15 @@ expect 4 "took longer than 0.2 s" "$BITRAIN" query --timeout 0.2 "WITH RECURSIVE
 head -1 "$d/a.csv" | grep -q '^run,attempt,step,time_s,tokens,loss,' || fail "csv heading"
 [ "$("$BITRAIN" export abl-3 --format jsonl --what rank_steps --from 5 --to 6 | wc -l)" -eq 8 ] || fail "jsonl rows"
 [ "$("$BITRAIN" export abl-3 --format jsonl --what all_steps | wc -l)" -eq 220 ] || fail "all_steps rows"
+# what is no file is written into and stays what it is
+mkfifo "$d/pipe"
+for words in "export abl-3 --out" "report abl-3 --out"; do
+    cat "$d/pipe" > "$d/through" & reader=$!
+    timeout 20 "$BITRAIN" $words "$d/pipe" 2> "$d/err" || fail "$words a pipe: $(cat "$d/err")"
+    [ -p "$d/pipe" ] || { fail "$words put a file in the place of a pipe"; kill $reader 2>/dev/null; rm -f "$d/pipe"; mkfifo "$d/pipe"; }
+    wait $reader
+    [ -s "$d/through" ] || fail "$words wrote nothing into a pipe"
+done
 "$BITRAIN" export abl-3 --format trace --out "$d/t.json" || fail "export trace"
 [ "$(grep -c '"ph":"X"' "$d/t.json")" -eq $((20 * (4 + 4 * 6 - 1))) ] || fail "trace has $(grep -c '"ph":"X"' "$d/t.json") spans"
 [ "$("$BITRAIN" query "SELECT json_valid('$(tr -d "\n'" < "$d/t.json" | head -c 100000)')" --csv 2>/dev/null | tail -1)" = 1 ] || fail "trace is not JSON"

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,8 +75,28 @@ bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt
     return BT_OK;
 }
 
+/* a device, a pipe, a socket: root could put a file in its place */
+static bool is_device(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static bt_code write_into(const char *path, const char *data, size_t n, bt_err *err) {
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
+    size_t done = 0;
+    for (ssize_t k = 0; done < n && k >= 0; done += k > 0 ? (size_t)k : 0) {
+        k = write(fd, data + done, n - done);
+        if (k < 0 && errno == EINTR) k = 0;
+    }
+    const int e = errno;
+    close(fd);
+    return done == n ? BT_OK : bt_fail_errno(err, BT_IO, e, "cannot write '%s'", path);
+}
+
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) {
     char tmp[PATH_MAX];
+    if (is_device(path)) return write_into(path, data, n, err);
     if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)gettid()) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

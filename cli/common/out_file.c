@@ -1,0 +1,32 @@
+/* out_file.c - beside its place, then renamed. */
+#include "cli/common/out_file.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool stays(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) {
+    *o = (bt_out_text){.to = stdout, .path = path};
+    if (!path[0]) return BT_OK;
+    if (!stays(path) && snprintf(o->part, sizeof o->part, "%s.part", path) >= (int)sizeof o->part)
+        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
+    const char *at = o->part[0] ? o->part : path;
+    o->to = fopen(at, "wb");
+    return o->to ? BT_OK : bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", at);
+}
+
+bt_code bt_out_text_close(bt_out_text *o, bt_code code, bt_err *err) {
+    if (!o->path[0]) return code;
+    bool bad = ferror(o->to) != 0;
+    if (fclose(o->to) != 0) bad = true;
+    if (code == BT_OK && (bad || (o->part[0] && rename(o->part, o->path) != 0)))
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", o->path);
+    if (code != BT_OK && o->part[0]) remove(o->part);
+    return code;
+}

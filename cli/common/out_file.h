@@ -1,0 +1,23 @@
+/* out_file.h - a file that a command writes: whole or not at all, and never in place of a device. */
+#ifndef BT_CLI_COMMON_OUT_FILE_H
+#define BT_CLI_COMMON_OUT_FILE_H
+
+#include <stdio.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_out_text {
+    FILE *to;
+    const char *path; /* the caller's, until it is closed; "": standard output */
+    char part[1040];  /* what is written until then; "": the path itself */
+} bt_out_text;
+
+/* Opens `path`. A regular file, or one that does not exist yet, is written beside its place and moved there by
+ * bt_out_text_close; a device, a pipe or a socket is written into. BT_ARG, BT_IO. */
+bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) BT_MUST_CHECK;
+
+/* Closes, and puts the file into its place when `code`, the writer's, is BT_OK; removes what was written when it is not.
+ * Returns `code`, or BT_IO. Standard output stays open. */
+bt_code bt_out_text_close(bt_out_text *o, bt_code code, bt_err *err) BT_MUST_CHECK;
+
+#endif
