@@ -277,13 +277,14 @@ static bt_code look(const bench *b, run *r, bool *done, bt_err *err) {
     if (code == BT_NOTFOUND) return BT_OK;
     r->n = 0;
     if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT state, (SELECT value FROM facts f WHERE "
-                                                 "f.run = r.run AND f.key = 'data.bytes_per_token')"
-                                                 " + 0.0 FROM runs r WHERE run = ?1",
-                                          .params = name,
-                                          .n_params = 1},
-                           take_state, &x, err);
+        code = bt_db_query(
+            db,
+            &(bt_question){.sql = "SELECT state, (SELECT value FROM facts f WHERE "
+                                  "f.run = r.run AND f.key = 'data.val_bytes_per_token')"
+                                  " + 0.0 FROM runs r WHERE run = ?1",
+                           .params = name,
+                           .n_params = 1},
+            take_state, &x, err);
     if (code == BT_OK && x.done)
         code = bt_db_query(db,
                            &(bt_question){.sql = "SELECT tokens, step_ms, val_loss FROM steps "

@@ -306,7 +306,8 @@ static const struct {
      NULL, "SELECT count(*) FROM events WHERE run = ?1"},
     {"facts",
      "SELECT key, value AS fact FROM facts WHERE run = ?1 AND (key IN ('cpu', 'isa', 'params', "
-     "'data.tokens', 'data.bytes_per_token', 'flop_token', 'peak_flops', 'ckpt.interval_s') OR key "
+     "'data.tokens', 'data.bytes_per_token', 'data.val_bytes_per_token', 'flop_token', "
+     "'peak_flops', 'ckpt.interval_s') OR key "
      "LIKE 'link.%') ORDER BY key",
      "SELECT key, value AS fact FROM facts WHERE run = ?1 ORDER BY key",
      "SELECT count(*) FROM facts WHERE run = ?1"},

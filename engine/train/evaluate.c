@@ -226,6 +226,8 @@ const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n) {
     return e->inputs;
 }
 
+double bt_evaluator_bytes_per_token(const bt_evaluator *e) { return e->bytes_per_token; }
+
 size_t bt_evaluator_bytes(const bt_evaluator *e) {
     return e ? (e->positions ? 3 : 2) * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B *
                    (size_t)e->T

@@ -43,6 +43,8 @@ const double *bt_evaluator_confusion(const bt_evaluator *e);
 /* the first tokens of this rank's sequences; *n: how many */
 const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
+/* bytes of text a token of the validation data stands for: what makes bits per byte of nats per token */
+double bt_evaluator_bytes_per_token(const bt_evaluator *e);
 /* of the data it is made of, bt_loader_hash's; 0 for NULL */
 uint64_t bt_evaluator_hash(const bt_evaluator *e);
 void bt_evaluator_close(bt_evaluator *e); /* accepts NULL */

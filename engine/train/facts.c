@@ -44,6 +44,8 @@ static void record_work(bt_trainer *t) {
     fact(t, "accum", "%" PRId64, t->micro_plan.n);
     fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
     fact(t, "data.bytes_per_token", "%.17g", bt_loader_bytes_per_token(t->loader));
+    if (t->evaluator)
+        fact(t, "data.val_bytes_per_token", "%.17g", bt_evaluator_bytes_per_token(t->evaluator));
     fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
 }
 

@@ -35,6 +35,15 @@ awk -v a="$alone" -v b="$(value loss)" 'BEGIN {d = a - b; exit !(d < 1e-3 * a &&
 "$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 2>&1 || fault "text: exit $?"
 grep -q 'speed .*tokens' "$tmp/out" || fault "text: $(cat "$tmp/out")"
 
+# bench learn's bits per byte are those that the run itself says of its validation
+head -c 400000 /dev/urandom | base64 -w 60 >"$tmp/text.txt"
+cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"      # unlike the rest: a token of the end stands for more text than one of the beginning
+"$BITRAIN" bench learn --seeds 1 --corpus text="$tmp/text.txt" --recipe 'x: data.tokenizer=bpe:512' --store "$tmp/bytes.db" --with train.steps=3 train.batch_tokens=256 \
+    launch.ranks=1 launch.threads=1 model.layers=1 model.d_model=32 model.heads=2 model.kv_heads=2 model.d_ff=64 model.seq_len=32 --json >"$tmp/out" 2>"$tmp/err" ||
+    fault "learn: exit $?: $(cat "$tmp/err")"
+said=$("$BITRAIN" query --store "$tmp/bytes.db" "SELECT json_extract(body, '\$.bits_per_byte') FROM events WHERE kind = 'evaluation' ORDER BY seq DESC LIMIT 1" --csv | tail -n 1)
+awk -v a="$said" -v b="$(value bits_per_byte)" 'BEGIN {d = a - b; exit !(a > 1 && d < 1e-6 && -d < 1e-6)}' || fault "the run says $said bits per byte, bench learn $(value bits_per_byte)"
+
 # the profile's times are the step's: every operation once, the rest under "other"; measuring the peaks does not count as memory
 "$BITRAIN" bench train $tiny --steps 4 --profile >"$tmp/out" 2>&1 || fault "profile: exit $?"
 awk '/ of a step/ { n[$1]++; for (i = 1; i < NF; i++) { if ($(i + 1) == "%" && !($1 in share)) share[$1] = $i; if ($(i + 1) == "calls,") calls[$1] = $i } last = $1 }
