@@ -117,9 +117,13 @@ static void run_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, "%d", h->attempt);
         add(l, 4, BT_C_TEXT, "restarts", b);
     }
-    snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
-    add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT,
-        "ranks", b);
+    /* which of them report is a question of a run that goes on */
+    const bool lacks = h->live && h->ranks_reporting < h->world_size && h->ranks_reporting > 0;
+    if (h->live)
+        snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
+    else
+        snprintf(b, sizeof b, "%d", h->world_size);
+    add(l, 3, lacks ? BT_C_WARN : BT_C_TEXT, "ranks", b);
     if (!isnan(h->progress)) {
         progress_bar(b, h->progress);
         add(l, 1, BT_C_ACCENT, "", b);

@@ -120,7 +120,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->at_step = t->at_step;
     ask->span_s = t->span_s;
     ask->x = t->x;
-    ask->columns = w < 100 ? 128 : w < 200 ? 256 : 512;
+    ask->columns = 512; /* in every window: averages are of its buckets */
     ask->heat = t->heat;
     ask->max_runs = 2000;
     ask->heat_columns = w > 24 ? w - 12 : 12;

@@ -73,7 +73,9 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *er
     bt_view_distribution *d = &v->distribution;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_DISTRIBUTION, to, &newest, err));
-    const bool same = m->distribution_newest == newest && m->distribution_span == ask->span_s;
+    const bt_range_asked range = bt_view_range_asked(ask);
+    const bool same = m->distribution_newest == newest &&
+                      bt_view_range_same(&m->distribution_range, &range);
     if (same && d->n > 0 && choose(d, ask->layer, ask->tensor) == d->at) return BT_OK;
     m->distribution_newest = -2; /* until all of it is there */
     d->n = d->at = 0;
@@ -97,7 +99,7 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *er
     }
     d->samples = sample.n;
     m->distribution_newest = newest;
-    m->distribution_span = ask->span_s;
+    m->distribution_range = range;
     return BT_OK;
 }
 

@@ -119,6 +119,17 @@ static bool on_fact(void *ctx, const bt_row *r) {
     return true;
 }
 
+/* of the newest attempt: what it does again is another attempt's until then */
+static bt_code attempt_has_steps(bt_view *v, double steps, bool *has, bt_err *err) {
+    const double at = steps - 1;
+    double attempt = NAN;
+    if (steps > 0)
+        BT_TRY(bt_vq_row(v->impl, "SELECT attempt FROM steps WHERE run = ?1 AND step = ?2",
+                         v->head.run, &at, 1, &attempt, 1, err));
+    *has = !isnan(attempt) && (int)bt_whole(attempt, -1) == v->head.attempt;
+    return BT_OK;
+}
+
 /* they change with an attempt, not with a step; facts arrive a little after the attempt's row */
 static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     bt_view_impl *m = v->impl;
@@ -142,7 +153,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
                                    : s.tokens > 0 && s.batch_tokens > 0
                                        ? ceil(s.tokens / s.batch_tokens)
                                        : 0);
-        m->settings_whole = steps > 0;
+        BT_TRY(attempt_has_steps(v, steps, &m->settings_whole, err));
     }
     h->steps_total = m->steps_total;
     h->hub = m->hub;
@@ -389,6 +400,9 @@ static void keep_to(bt_view *v, const run_row *x) {
     snprintf(m->run, sizeof m->run, "%s", h->run);
     m->n_attempts = h->n_attempts;
     m->created_s = x->created_s;
+    for (size_t i = 0; i < m->n_streams; i++)
+        if (strcmp(m->stream[i].run, h->run) == 0) m->stream[i].n = 0;
+    m->heat.run[0] = 0;
     m->settings_whole = false;
     m->n_tail = m->tail_first = 0;
     m->n_rows = m->row_first = m->n_judged = m->judged_first = 0;

@@ -78,6 +78,12 @@ typedef struct bt_heat_cache {
     size_t cap_sum, cap_count;
 } bt_heat_cache;
 
+/* which part of a run was asked for: what is kept holds for the same only */
+typedef struct bt_range_asked {
+    double span_s;
+    int64_t step0, step1;
+} bt_range_asked;
+
 /* what bt_view_load_summary keeps: read anew with an event, an attempt or another run */
 typedef struct bt_summary {
     char run[BT_NAME_MAX], preset[32], data[200], schedule[24];
@@ -136,9 +142,9 @@ typedef struct bt_view_impl {
     int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
     int list_max;
     int64_t layer_newest; /* what v->layers holds, -2: nothing */
-    double layer_span;
+    bt_range_asked layer_range;
     int64_t distribution_newest; /* what v->distribution holds, -2: nothing */
-    double distribution_span;
+    bt_range_asked distribution_range;
     int64_t pair_newest; /* what v->comm.pair holds, -2: nothing */
     bt_summary summary;
     char settings_of[BT_NAME_MAX]; /* whose settings v->settings holds, and of which attempt */
@@ -195,6 +201,8 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MU
 /* the steps a range of the ask covers, up to the instant */
 bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err)
     BT_MUST_CHECK;
+bt_range_asked bt_view_range_asked(const bt_view_ask *ask);
+bool bt_view_range_same(const bt_range_asked *a, const bt_range_asked *b);
 /* newest step not after `to` at which the scope was sampled; -1: none */
 bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *out, bt_err *err)
     BT_MUST_CHECK;

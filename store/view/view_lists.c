@@ -82,10 +82,11 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_LAYER, to, &newest, err));
-    bool same = m->layer_newest == newest && m->layer_span == ask->span_s;
+    const bt_range_asked range = bt_view_range_asked(ask);
+    bool same = m->layer_newest == newest && bt_view_range_same(&m->layer_range, &range);
     if (same && v->layers.n > 0) return BT_OK; /* nothing new was sampled */
     m->layer_newest = newest;
-    m->layer_span = ask->span_s;
+    m->layer_range = range;
     v->layers.n = 0;
     v->layers.step = -1;
     v->layers.samples = 0;

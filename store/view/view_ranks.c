@@ -100,6 +100,7 @@ typedef struct naming {
     bt_view_impl *m;
     bt_err *err;
     bt_code code;
+    int attempt;
 } naming;
 
 static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank **out,
@@ -137,6 +138,7 @@ static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank
 static bool on_rank(void *ctx, const bt_row *row) {
     naming *x = ctx;
     bt_view_rank *k = NULL;
+    x->attempt = (int)bt_whole(row->nums[9], -1);
     x->code = rank_at(x->m, x->r, (int)bt_whole(row->nums[0], 0), &k, x->err);
     if (x->code != BT_OK) return false;
     bt_text_plain(k->host, sizeof k->host, row->cells[1] ? row->cells[1] : "");
@@ -162,14 +164,16 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
         r->n = m->n_named;
         return BT_OK;
     }
-    naming x = {r, m, err, BT_OK};
+    naming x = {r, m, err, BT_OK, -1};
     m->n_named = 0;
     BT_TRY(bt_vq_rows(m,
-                      "SELECT rank, host, isa, pid, threads, pp, dp_replicate, dp_shard, tp FROM "
+                      "SELECT rank, host, isa, pid, threads, pp, dp_replicate, dp_shard, tp, "
+                      "attempt FROM "
                       "ranks WHERE run = ?1 AND attempt = "
                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank",
                       run, NULL, 0, on_rank, &x, err));
-    if (x.code != BT_OK || r->n == 0) return x.code;
+    /* those of the attempt before, whose ranks had other processes, stay only until its own are there */
+    if (x.code != BT_OK || r->n == 0 || x.attempt != m->attempt) return x.code;
     BT_TRY(BT_GROW(m->named, m->cap_named, r->n, err));
     memcpy(m->named, r->rank, r->n * sizeof *r->rank);
     m->n_named = r->n;

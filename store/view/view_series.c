@@ -481,6 +481,14 @@ double bt_view_time_of(bt_view *v, const char *run, int64_t step) {
     return step >= 0 && time_from(v, run, step, step + 4096, x, &err) == BT_OK ? x[0] : NAN;
 }
 
+bt_range_asked bt_view_range_asked(const bt_view_ask *ask) {
+    return (bt_range_asked){ask->span_s, ask->step0, ask->step1};
+}
+
+bool bt_view_range_same(const bt_range_asked *a, const bt_range_asked *b) {
+    return a->span_s == b->span_s && a->step0 == b->step0 && a->step1 == b->step1;
+}
+
 bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err) {
     bt_view_impl *m = v->impl;
     *from = 0;

@@ -36,7 +36,7 @@ for p in '"schema":"bitrain.view/1"' '"state":"done"' '"phase":"bwd","phase_frac
 done
 [ "$(wc -l < "$d/out")" -eq 1 ] || fail "the JSON of top is not one line"
 expect 0 "without rank 5: 143 ms → 113 ms \(-21 %\)" "$BITRAIN" top demo --screen ranks
-expect 0 "^ demo  ○ DONE  restarts 1  ranks 8/8" "$BITRAIN" top demo --once
+expect 0 "^ demo  ○ DONE  restarts 1  ranks 8  " "$BITRAIN" top demo --once
 [ "$(wc -l < "$d/out")" -eq 30 ] || fail "the frame has not 30 lines"
 grep -q "$(printf '\033')" "$d/out" && fail "colour in a pipe"
 # README's figure is of this program: what its parts are called, they are called here

@@ -32,6 +32,14 @@ static void distributions_of_a_tensor(void **state) {
     NEAR(d->gradients[4][18], 0);
     NEAR(bt_view_share(d->weights[4], 14, 18), 2.0 / 3);
     assert_true(isnan(bt_view_share((const double[BT_HIST_BINS]){0}, 0, BT_HIST_BINS)));
+    /* another stretch with the same newest sample is read anew */
+    ask.step0 = 100;
+    ask.step1 = 199;
+    OK(bt_view_load(v, &ask, err));
+    assert_int_equal(d->samples, 2);
+    ask.step0 = ask.step1 = 0;
+    OK(bt_view_load(v, &ask, err));
+    assert_int_equal(d->samples, 5);
     ask.layer = 0;
     ask.tensor = "ffn_up";
     OK(bt_view_load(v, &ask, err));
@@ -81,6 +89,15 @@ static void layers_and_lists(void **state) {
     assert_int_equal(v->n_series, 6);
     assert_true(v->series[3].ghost);
     NEAR(v->series[3].last[v->series[3].n - 1], bt_synth_loss(199));
+    /* another stretch with the same newest sample is read anew */
+    a.step0 = 100;
+    a.step1 = 199;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->layers.step, 180);
+    assert_int_equal(v->layers.samples, 5);
+    a.step0 = a.step1 = 0;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->layers.samples, 10);
     a.max_events = 2;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n, 2);
@@ -153,6 +170,21 @@ static void another_run_of_the_same_name(void **state) {
     OK(bt_view_load(v, &a, err));
     NEAR(v->head.step_p50_ms, 2 * step_ms);
     NEAR(v->ranks.busy_median_ms, 2 * busy_ms);
+    /* nor its points, which are other ones though the number of steps is the same */
+    s.steps = 230;
+    s.start_us += 1000000;
+    OK(bt_runs_remove(t->db, &name, 1, 1, err));
+    a.x = BT_X_ACTIVE;
+    OK(bt_synth_make(t->db, &s, err));
+    OK(bt_view_load(v, &a, err));
+    const double long_ms = v->series[0].x[v->series[0].n - 1];
+    s.slow = 1;
+    s.steps = 240;
+    s.start_us += 1000000;
+    OK(bt_runs_remove(t->db, &name, 1, 1, err));
+    OK(bt_synth_make(t->db, &s, err));
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->series[0].x[v->series[0].n - 1] < 0.6 * long_ms);
     bt_view_close(v);
     bt_db_close(db);
 }

@@ -47,6 +47,40 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     bt_db_close(db);
 }
 
+/* A restart: until its ranks have said who they are those of the attempt before are shown, and not kept. */
+static void ranks_of_a_new_attempt_take_their_place(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    bt_db *db = NULL;
+    bt_writer *w = NULL;
+    int attempt;
+    s.ranks = 2;
+    s.live = true;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    bt_run_start again = bt_fake_run("s");
+    again.resume = true;
+    again.from_step = 200;
+    again.world_size = 2;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &again, &attempt, err));
+    OK(bt_view_load(v, &a, err));
+    const int before = v->ranks.rank[1].pid;
+    const bt_rank_info now[] = {{.rank = 0, .threads = 1, .pid = 70001, .host = "here"},
+                                {.rank = 1, .threads = 1, .pid = 70002, .host = "here"}};
+    const bt_sink *sink = bt_writer_sink(w);
+    sink->ranks(sink->ctx, now, 2);
+    OK(bt_writer_end(w, "done", "ok", 0, err));
+    bt_writer_close(w);
+    OK(bt_view_load(v, &a, err));
+    assert_int_not_equal(before, 70002);
+    assert_int_equal(v->ranks.rank[1].pid, 70002);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
 /* milliseconds of forward; the rest is zero */
@@ -229,7 +263,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase), T(verdicts_tell_patterns_apart),
         T(heat_map_shows_who_and_when),           T(heat_map_against_a_baseline),
-        T(late_now_comes_before_late_before),
+        T(late_now_comes_before_late_before),     T(ranks_of_a_new_attempt_take_their_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,21 @@ static bt_code load_settings(bt_top *t, int n, bt_err *err) {
     return code;
 }
 
+/* a marked run that was removed meanwhile is marked no more */
+static void forget_removed(bt_top *t) {
+    char name[BT_NAME_MAX];
+    int kept = 0;
+    for (int i = 0; i < t->n_marked; i++) {
+        bt_err none = BT_ERR_INIT;
+        if (bt_db_run(t->cfg.db, t->marked[i], name, &none) == BT_NOTFOUND) continue;
+        if (kept != i) memcpy(t->marked[kept], t->marked[i], sizeof t->marked[0]);
+        kept++;
+    }
+    t->n_marked = kept;
+}
+
 bt_code bt_compare_load(bt_top *t, bt_err *err) {
+    forget_removed(t);
     int n = t->n_marked < BT_COMPARE_MAX ? t->n_marked : BT_COMPARE_MAX;
     if (!t->compared) t->compared = calloc(BT_COMPARE_MAX, sizeof *t->compared);
     if (!t->setting) t->setting = calloc(BT_COMPARE_SETTINGS, sizeof *t->setting);
@@ -61,7 +75,7 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
         bt_view_ask_init(&ask);
         ask.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
         ask.run = t->marked[i];
-        ask.columns = 256;
+        ask.columns = BT_COMPARE_POINTS - 2;
         ask.x = BT_X_TOKENS;
         ask.n_series = 1;
         ask.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
