@@ -127,6 +127,9 @@ static bt_code take_range(bt_sweep_file *f, bt_sweep_axis *a, long points, bt_er
     if (a->opt->type != BT_OPT_INT && a->opt->type != BT_OPT_REAL)
         return bt_fail(err, BT_ARG, "%s: space.%s is no number: give its values as a list",
                        a->where, a->opt->key);
+    if (!isfinite(a->from) || !isfinite(a->to) || fabs(a->from) > 1e18 || fabs(a->to) > 1e18)
+        return bt_fail(err, BT_ARG, "%s: space.%s: the ends of the range are no usable numbers",
+                       a->where, a->opt->key);
     if (!(a->from < a->to) || (a->log && a->from <= 0))
         return bt_fail(err, BT_ARG, "%s: space.%s: the range must go upwards%s", a->where,
                        a->opt->key, a->log ? ", from a number above 0 where it is 'log'" : "");

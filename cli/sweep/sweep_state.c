@@ -52,8 +52,10 @@ static bt_code read_file(const char *path, bt_text *out, bt_err *err) {
     if (!f && errno == ENOENT) return BT_OK;
     if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot read '%s'", path);
     for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;) bt_text_putn(out, buf, n);
+    const bool bad = ferror(f) != 0;
+    const int e = errno;
     fclose(f);
-    return BT_OK;
+    return bad ? bt_fail_errno(err, BT_IO, e, "cannot read '%s'", path) : BT_OK;
 }
 
 /* the first line in which the two lists differ: a longer or shorter one alone is no difference, so
