@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/common/absolute.h"
+#include "cli/common/given_path.h"
 #include "cli/common/run_name.h"
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"

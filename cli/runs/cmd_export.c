@@ -9,7 +9,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
-#include "cli/common/out_file.h"
+#include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "store/export/export.h"
 

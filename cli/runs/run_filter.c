@@ -101,7 +101,8 @@ static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
 
 /* ---- words to SQL ---------------------------------------------------------------------------- */
 
-/* Whether a column's cell is to be compared as text: SQLite makes 0 of "abc" and 2 of "2-layers" where it is to compare numbers. */
+/* Whether a column's cell is to be compared as text: SQLite makes 0 of "abc" and 2 of "2-layers" where it is to
+ * compare numbers. */
 static void put_is_text(bt_text *out, const char *lhs, bool column) {
     bt_text_printf(out, "typeof(%s) = 'text'", lhs);
     /* settings and facts are all texts, and numbers where they look like one */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/common/absolute.h"
+#include "cli/common/given_path.h"
 #include "cli/sweep/sweep.h"
 #include "engine/base/rng.h"
 #include "engine/kernels/table/cpu.h"

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/common/absolute.h"
 #include "cli/common/command.h"
+#include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "cli/common/run_name.h"
 #include "cli/common/signals.h"

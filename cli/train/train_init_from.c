@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/common/absolute.h"
+#include "cli/common/given_path.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"

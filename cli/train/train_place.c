@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/common/absolute.h"
+#include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
 #include "cli/train/train_parts.h"

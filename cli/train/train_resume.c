@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/common/absolute.h"
+#include "cli/common/given_path.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
@@ -211,7 +211,8 @@ static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err)
     bt_text_init(&value);
     bt_code code = BT_OK;
     if (text_of(json_object_get(stored, key), false, &value))
-        code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record", err);
+        code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
+                           err);
     bt_text_release(&value);
     json_decref(stored);
     return code;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
-#include "cli/common/out_file.h"
+#include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "engine/base/tables/metric.h"
 #include "store/store.h"

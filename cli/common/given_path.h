@@ -1,10 +1,14 @@
-/* out_file.h - a file that a command writes: whole or not at all, and never in place of a device. */
-#ifndef BT_CLI_COMMON_OUT_FILE_H
-#define BT_CLI_COMMON_OUT_FILE_H
+/* given_path.h - a path that somebody gave to a command: as any folder sees it, and written to whole or not at all. */
+#ifndef BT_CLI_COMMON_GIVEN_PATH_H
+#define BT_CLI_COMMON_GIVEN_PATH_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "engine/base/status.h"
+
+/* `path` as seen from the current folder; it need not exist, and links in it stay. BT_ARG when it is too long. */
+bt_code bt_absolute_path(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_out_text {
     FILE *to;
@@ -16,8 +20,8 @@ typedef struct bt_out_text {
  * bt_out_text_close; a device, a pipe or a socket is written into. BT_ARG, BT_IO. */
 bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) BT_MUST_CHECK;
 
-/* Closes, and puts the file into its place when `code`, the writer's, is BT_OK; removes what was written when it is not.
- * Returns `code`, or BT_IO. Standard output stays open. */
+/* Closes, and puts the file into its place when `code`, the writer's, is BT_OK; removes what was written when it is
+ * not. Returns `code`, or BT_IO. Standard output stays open. */
 bt_code bt_out_text_close(bt_out_text *o, bt_code code, bt_err *err) BT_MUST_CHECK;
 
 #endif
