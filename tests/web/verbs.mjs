@@ -85,8 +85,13 @@ async function does(run, { press, dialog, says, events }) {
   for (let i = 0; i < 100 && !events.every(isThere); i++) await page.waitForTimeout(50);
   await page.waitForTimeout(150); // nothing more comes
   const got = kinds().filter(({ kind }) => events.includes(kind) || !onTheirOwn.includes(kind));
+  // of those that also come on their own, such as the checkpoint of every ten steps, one more may be there
+  const once = got.filter(
+    (one, i) =>
+      !onTheirOwn.includes(one.kind) || got.findIndex(({ kind }) => kind === one.kind) === i,
+  );
   assert.deepEqual(
-    got.map(({ kind }) => kind).sort(),
+    once.map(({ kind }) => kind).sort(),
     events.slice().sort(),
     `${press}: ${JSON.stringify(got)}`,
   );
