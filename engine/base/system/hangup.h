@@ -5,8 +5,9 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* False when the parent made this process ignore SIGHUP, as nohup does. A blocked signal is queued even where it is ignored, so
- * sigwait and signalfd would hand it out all the same: who waits for signals asks here first. Any thread. */
+/* False when the parent made this process ignore SIGHUP, as nohup does. A blocked signal is queued even where it is
+ * ignored, so sigwait and signalfd would hand it out all the same: who waits for signals asks here first. Threads:
+ * any. */
 bool bt_hangup_heeded(void);
 
 /* SIGHUP into a set of signals to wait for, unless it is not heeded. */

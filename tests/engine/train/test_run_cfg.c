@@ -109,7 +109,7 @@ static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
     assert_int_equal(c.steps, 25); /* 4096 a step, rounded up */
-    /* a third of a short run, a tenth of a longer one and of one that begins with the weights of another, the preset's at most */
+    /* a third of a short run, a tenth of a longer one or one that begins with other weights, at most the preset's */
     assert_int_equal(c.warmup, 8);
     assert_int_equal(c.eval_every, 25);
     assert_int_equal(SETTLE(1, "--tokens", "100k", "--init-from", "base"), BT_OK);
