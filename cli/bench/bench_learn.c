@@ -4,8 +4,9 @@
  * A recipe is a name and settings. Every one of them trains on every corpus with every seed, one run at a
  * time on all cores, the recipes in turn, so that a machine that slows down slows all alike. Minutes are
  * those of the steps, added up: validation, text samples and start are not in them. The goal is reached
- * where the straight line between two validations crosses it. With --store the runs stay, and those that
- * are done there are not done again. */
+ * where the straight line between two validations crosses it. With --minutes every recipe has as many steps
+ * as fill them, and so its whole schedule. With --store the runs stay, and those that are done there are not
+ * done again. */
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -17,8 +18,8 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/bench_run.h"
+#include "cli/bench/learn_result.h"
 #include "cli/common/command.h"
-#include "cli/common/curve_table.h"
 #include "cli/common/database.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
@@ -27,16 +28,9 @@
 #include "monitor/job/launch/child.h"
 #include "store/store.h"
 
-enum { RECIPES = 32, CORPORA = 16, SETTINGS = 64, CURVE = 512, POLL_MS = 50 };
+enum { SETTINGS = 64, POLL_MS = 50, TIMED = 20 /* steps */ };
 
-typedef struct learn_cfg {
-    char recipes[8192], corpora[4096], with[4096], store[1024], dir[512], curves[1024];
-    int64_t seeds;
-    double goal;
-    bool json;
-} learn_cfg;
-
-#define TEXT(f) offsetof(learn_cfg, f), sizeof(((learn_cfg *)0)->f)
+#define TEXT(f) offsetof(bt_learn_cfg, f), sizeof(((bt_learn_cfg *)0)->f)
 static const bt_opt learn_opts[] = {
     {"recipes", "--recipe", BT_OPT_LIST, TEXT(recipes), "default:", 0, 0, NULL, NULL,
      "'NAME: key=value key=value', what `train` is told besides; may be given several times, the "
@@ -45,6 +39,9 @@ static const bt_opt learn_opts[] = {
      "NAME=PATH, text, folder or shards to train on; 'builtin' is the built-in corpus"},
     {"with", "--with", BT_OPT_LIST, TEXT(with), "", 0, 0, NULL, NULL,
      "key=value, settings of all runs, such as model.preset=nano train.steps=1000"},
+    {"minutes", "--minutes", BT_OPT_REAL, TEXT(minutes), "0", 0, 1e5, NULL, "minutes",
+     "time of steps that every run is to have: each recipe does as many as fit, which a short run "
+     "measures (0: as many as its settings say)"},
     {"seeds", "--seeds", BT_OPT_INT, TEXT(seeds), "3", 1, 100, NULL, NULL,
      "runs of each, with the seeds 1, 2, ..."},
     {"goal", "--goal", BT_OPT_REAL, TEXT(goal), "1.88", 0.01, 100, NULL, "bits",
@@ -65,35 +62,10 @@ const bt_opt *bt_bench_learn_opts(size_t *n) {
     return learn_opts;
 }
 
-typedef struct named {
-    char name[32];
-    const char *rest; /* settings apart by blanks; a path */
-} named;
-
-typedef struct point {
-    double minutes, tokens, bits;
-} point;
-
-typedef struct run {
-    size_t recipe, corpus;
-    int64_t seed;
-    char name[BT_NAME_MAX];
-    point curve[CURVE];
-    size_t n;
-    double goal_minutes, goal_tokens; /* NaN: not reached */
-} run;
-
-typedef struct bench {
-    const learn_cfg *cfg;
-    named recipes[RECIPES], corpora[CORPORA];
-    size_t n_recipes, n_corpora, n_runs;
-    run *runs; /* (seeds, corpora, recipes) */
-    char folder[600], db[1024];
-} bench;
-
 /* ---- what was asked for ------------------------------------------------------------------------ */
 
-static bt_code take_name(named *out, const char *word, size_t n, const char *what, bt_err *err) {
+static bt_code take_name(bt_learn_word *out, const char *word, size_t n, const char *what,
+                         bt_err *err) {
     if (n >= sizeof out->name || n == 0)
         return bt_fail(err, BT_ARG, "%s '%.60s' has no name of up to %zu letters in front", what,
                        word, sizeof out->name - 1);
@@ -106,7 +78,7 @@ static bt_code take_name(named *out, const char *word, size_t n, const char *wha
     return BT_OK;
 }
 
-static bt_code take_words(named *out, size_t *n, size_t most, char *text, const char *what,
+static bt_code take_words(bt_learn_word *out, size_t *n, size_t most, char *text, const char *what,
                           char ends_name, bt_err *err) {
     for (char *at = text, *next; at && *at; at = next) {
         next = strchr(at, '\n');
@@ -124,12 +96,12 @@ static bt_code take_words(named *out, size_t *n, size_t most, char *text, const 
     return BT_OK;
 }
 
-static bt_code make_runs(bench *b, bt_err *err) {
+static bt_code make_runs(bt_learn *b, bt_err *err) {
     b->n_runs = (size_t)b->cfg->seeds * b->n_corpora * b->n_recipes;
     b->runs = calloc(b->n_runs, sizeof *b->runs);
     if (!b->runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", b->n_runs);
     for (size_t i = 0; i < b->n_runs; i++) {
-        run *r = &b->runs[i];
+        bt_learn_run *r = &b->runs[i];
         r->recipe = i % b->n_recipes;
         r->corpus = i / b->n_recipes % b->n_corpora;
         r->seed = (int64_t)(i / b->n_recipes / b->n_corpora) + 1;
@@ -175,7 +147,7 @@ static bt_code put_settings(words *w, const char *text, bt_err *err) {
 }
 
 /* before the first run, so that none is done in vain */
-static bt_code check_recipe(const bench *b, const named *recipe, bt_err *err) {
+static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_err *err) {
     static bt_opts o;
     static bt_run_cfg cfg;
     bt_err why = BT_ERR_INIT;
@@ -205,10 +177,12 @@ static bt_code wait_for(pid_t pid, const char *name, const char *log, bt_err *er
     return bt_fail(err, BT_IO, "run '%s' failed: %s", name, line[0] ? line : log);
 }
 
-static bt_code train(const bench *b, const run *r, words *w, bt_err *err) {
-    char out[700], log[700], seed[24];
+/* steps: of the run, 0: as its settings say */
+static bt_code train(const bt_learn *b, const bt_learn_run *r, int64_t steps, words *w,
+                     bt_err *err) {
+    char out[700], log[700], seed[24], length[40];
     pid_t pid;
-    const named *corpus = &b->corpora[r->corpus];
+    const bt_learn_word *corpus = &b->corpora[r->corpus];
     /* nothing but steps and validations; what a recipe says comes later and wins */
     static const char quiet[] = "ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false "
                                 "ckpt.memory=off train.sample_tokens=0 train.stats_every=0 "
@@ -223,6 +197,8 @@ static bt_code train(const bench *b, const run *r, words *w, bt_err *err) {
     BT_TRY(put_settings(w, quiet, err));
     BT_TRY(put_settings(w, b->cfg->with, err));
     BT_TRY(put_settings(w, b->recipes[r->recipe].rest, err));
+    snprintf(length, sizeof length, "train.steps=%" PRId64, steps);
+    if (steps) BT_TRY(put_settings(w, length, err));
     BT_TRY(bt_child_start(
         &pid, &(bt_child_cfg){.words = w->at, .n_words = w->n, .log = log, .part = 0, .parts = 1},
         err));
@@ -232,7 +208,7 @@ static bt_code train(const bench *b, const run *r, words *w, bt_err *err) {
 /* ---- what it recorded -------------------------------------------------------------------------- */
 
 typedef struct record {
-    run *r;
+    bt_learn_run *r;
     double ms, bytes_per_token;
     bool done;
 } record;
@@ -240,25 +216,25 @@ typedef struct record {
 static bool take_state(void *ctx, const bt_row *row) {
     record *x = ctx;
     x->done = row->cells[0] && strcmp(row->cells[0], "done") == 0;
-    x->bytes_per_token = row->cells[1] ? row->nums[1] : 1;
+    x->bytes_per_token = row->cells[1] ? row->nums[1] : NAN;
     return false;
 }
 
 static bool take_step(void *ctx, const bt_row *row) {
     record *x = ctx;
-    run *r = x->r;
+    bt_learn_run *r = x->r;
     if (isfinite(row->nums[1])) x->ms += row->nums[1];
-    if (!isfinite(row->nums[2]) || r->n == CURVE) return true;
-    r->curve[r->n++] = (point){.minutes = x->ms / 6e4,
-                               .tokens = row->nums[0],
-                               .bits = row->nums[2] / M_LN2 / x->bytes_per_token};
+    if (!isfinite(row->nums[2]) || r->n == BT_LEARN_POINTS) return true;
+    r->curve[r->n++] = (bt_learn_point){.minutes = x->ms / 6e4,
+                                        .tokens = row->nums[0],
+                                        .bits = row->nums[2] / M_LN2 / x->bytes_per_token};
     return true;
 }
 
-static void find_goal(run *r, double goal) {
+static void find_goal(bt_learn_run *r, double goal) {
     r->goal_minutes = r->goal_tokens = NAN;
     for (size_t i = 0; i < r->n; i++) {
-        const point *b = &r->curve[i], *a = i ? b - 1 : b;
+        const bt_learn_point *b = &r->curve[i], *a = i ? b - 1 : b;
         if (!(b->bits <= goal)) continue;
         const double to = a->bits > b->bits ? (a->bits - goal) / (a->bits - b->bits) : 1;
         r->goal_minutes = a->minutes + to * (b->minutes - a->minutes);
@@ -268,7 +244,7 @@ static void find_goal(run *r, double goal) {
 }
 
 /* done: false where there is no such run that came to its end */
-static bt_code look(const bench *b, run *r, bool *done, bt_err *err) {
+static bt_code look(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err) {
     bt_db *db = NULL;
     record x = {.r = r, .bytes_per_token = 1};
     const char *const name[] = {r->name};
@@ -285,6 +261,12 @@ static bt_code look(const bench *b, run *r, bool *done, bt_err *err) {
                            .params = name,
                            .n_params = 1},
             take_state, &x, err);
+    if (code == BT_OK && x.done && isnan(x.bytes_per_token))
+        code = bt_fail(
+            err, BT_FORMAT,
+            "run '%s' was recorded by a program that did not keep how many bytes a token of its "
+            "validation stands for (use another --store)",
+            r->name);
     if (code == BT_OK && x.done)
         code = bt_db_query(db,
                            &(bt_question){.sql = "SELECT tokens, step_ms, val_loss FROM steps "
@@ -299,17 +281,47 @@ static bt_code look(const bench *b, run *r, bool *done, bt_err *err) {
     return code;
 }
 
-static bt_code one_run(const bench *b, run *r, bt_err *err) {
+static bt_code trained(const bt_learn *b, bt_learn_run *r, int64_t steps, bool *done, bt_err *err) {
+    words *w = calloc(1, sizeof *w);
+    if (!w) return bt_fail(err, BT_NOMEM, "no memory for a run");
+    const bt_code code = train(b, r, steps, w, err);
+    free(w);
+    BT_TRY(code);
+    return look(b, r, done, err);
+}
+
+/* How many steps of r's recipe fill the minutes: by a short run, whose ramps are shares of its steps as those of the
+ * long one are. What it recorded goes with the folder. */
+static bt_code measure_steps(const bt_learn *b, const bt_learn_run *r, int64_t *steps,
+                             bt_err *err) {
+    bt_learn timed = *b;
+    bt_learn_run *run = calloc(1, sizeof *run);
+    bool done = false;
+    if (!run) return bt_fail(err, BT_NOMEM, "no memory for a run");
+    snprintf(timed.db, sizeof timed.db, "%s/timed.db", b->folder);
+    *run = (bt_learn_run){.recipe = r->recipe, .corpus = r->corpus, .seed = r->seed};
+    memcpy(run->name, r->name, sizeof run->name);
+    const bt_code code = trained(&timed, run, TIMED, &done, err);
+    const double minutes = done && run->n ? run->curve[run->n - 1].minutes / TIMED : 0;
+    free(run);
+    BT_TRY(code);
+    if (!(minutes > 0))
+        return bt_fail(err, BT_NOTFOUND,
+                       "the steps of recipe '%s' could not be measured: run '%s' recorded none",
+                       b->recipes[r->recipe].name, r->name);
+    *steps = llround(b->cfg->minutes / minutes);
+    if (*steps < TIMED) *steps = TIMED;
+    fprintf(stderr, "%s: %.4g ms a step, %" PRId64 " steps in %g minutes\n",
+            b->recipes[r->recipe].name, minutes * 6e4, *steps, b->cfg->minutes);
+    return BT_OK;
+}
+
+static bt_code one_run(bt_learn *b, bt_learn_run *r, bt_err *err) {
     bool done;
+    int64_t *steps = &b->steps[r->recipe];
     BT_TRY(look(b, r, &done, err));
-    if (!done) {
-        words *w = calloc(1, sizeof *w);
-        if (!w) return bt_fail(err, BT_NOMEM, "no memory for a run");
-        const bt_code code = train(b, r, w, err);
-        free(w);
-        BT_TRY(code);
-        BT_TRY(look(b, r, &done, err));
-    }
+    if (!done && b->cfg->minutes > 0 && !*steps) BT_TRY(measure_steps(b, r, steps, err));
+    if (!done) BT_TRY(trained(b, r, *steps, &done, err));
     if (!done || r->n == 0)
         return bt_fail(err, BT_NOTFOUND,
                        "run '%s' has no validation loss (give a corpus with validation data, and "
@@ -321,152 +333,6 @@ static bt_code one_run(const bench *b, run *r, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- result ------------------------------------------------------------------------------------ */
-
-typedef struct mean {
-    double value, error; /* error: the standard error of the mean, NaN of one */
-} mean;
-
-static mean mean_of(const double *x, size_t n) {
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) sum += x[i];
-    for (size_t i = 0; i < n; i++) squares += (x[i] - sum / (double)n) * (x[i] - sum / (double)n);
-    return (mean){sum / (double)n, n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : NAN};
-}
-
-typedef struct summary {
-    mean bits, minutes, goal_minutes, goal_tokens;
-} summary;
-
-static summary summary_of(const bench *b, size_t recipe, size_t corpus) {
-    double x[4][100];
-    size_t n = 0;
-    for (size_t i = 0; i < b->n_runs; i++) {
-        const run *r = &b->runs[i];
-        if (r->recipe != recipe || r->corpus != corpus) continue;
-        x[0][n] = r->curve[r->n - 1].bits;
-        x[1][n] = r->curve[r->n - 1].minutes;
-        x[2][n] = r->goal_minutes;
-        x[3][n++] = r->goal_tokens;
-    }
-    return (summary){mean_of(x[0], n), mean_of(x[1], n), mean_of(x[2], n), mean_of(x[3], n)};
-}
-
-static void put_mean(bt_json *j, const char *key, const char *error, mean m) {
-    bt_json_num(j, key, m.value);
-    bt_json_num(j, error, m.error);
-}
-
-static bt_code print_json(const bench *b, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_num(&j, "goal", b->cfg->goal);
-    bt_json_array(&j, "summary");
-    for (size_t k = 0; k < b->n_corpora; k++) {
-        for (size_t i = 0; i < b->n_recipes; i++) {
-            const summary s = summary_of(b, i, k), first = summary_of(b, 0, k);
-            bt_json_object(&j, NULL);
-            bt_json_str(&j, "recipe", b->recipes[i].name);
-            bt_json_str(&j, "settings", b->recipes[i].rest);
-            bt_json_str(&j, "corpus", b->corpora[k].name);
-            bt_json_int(&j, "seeds", b->cfg->seeds);
-            put_mean(&j, "bits_per_byte", "bits_per_byte_error", s.bits);
-            put_mean(&j, "minutes", "minutes_error", s.minutes);
-            put_mean(&j, "goal_minutes", "goal_minutes_error", s.goal_minutes);
-            put_mean(&j, "goal_tokens", "goal_tokens_error", s.goal_tokens);
-            bt_json_num(&j, "sooner", first.goal_minutes.value / s.goal_minutes.value);
-            bt_json_end(&j, '}');
-        }
-    }
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "runs");
-    for (size_t i = 0; i < b->n_runs; i++) {
-        const run *r = &b->runs[i];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "recipe", b->recipes[r->recipe].name);
-        bt_json_str(&j, "corpus", b->corpora[r->corpus].name);
-        bt_json_int(&j, "seed", r->seed);
-        bt_json_num(&j, "goal_minutes", r->goal_minutes);
-        bt_json_num(&j, "goal_tokens", r->goal_tokens);
-        bt_json_array(&j, "curve");
-        for (size_t k = 0; k < r->n; k++)
-            bt_curves_point_json(&j, r->curve[k].minutes, r->curve[k].tokens, r->curve[k].bits);
-        bt_json_end(&j, ']');
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
-}
-
-static const char *number(char *buf, size_t size, const char *format, double value) {
-    if (isfinite(value))
-        snprintf(buf, size, format, value);
-    else
-        snprintf(buf, size, "-");
-    return buf;
-}
-
-static void print_table(const bench *b) {
-    char t[6][32];
-    printf("%-16s %-12s %8s %8s %9s | to %.2f bits: %9s %9s %7s\n", "recipe", "corpus", "bits/byte",
-           "+-", "minutes", b->cfg->goal, "minutes", "M tokens", "sooner");
-    for (size_t k = 0; k < b->n_corpora; k++) {
-        const summary first = summary_of(b, 0, k);
-        for (size_t i = 0; i < b->n_recipes; i++) {
-            const summary s = summary_of(b, i, k);
-            printf("%-16s %-12s %8s %8s %9s | %13s %9s %9s %7s\n", b->recipes[i].name,
-                   b->corpora[k].name, number(t[0], sizeof t[0], "%.4f", s.bits.value),
-                   number(t[1], sizeof t[1], "%.4f", s.bits.error),
-                   number(t[2], sizeof t[2], "%.2f", s.minutes.value), "",
-                   number(t[3], sizeof t[3], "%.2f", s.goal_minutes.value),
-                   number(t[4], sizeof t[4], "%.2f", s.goal_tokens.value / 1e6),
-                   number(t[5], sizeof t[5], "%.2fx",
-                          first.goal_minutes.value / s.goal_minutes.value));
-        }
-    }
-}
-
-/* settings that blanks or ends of lines separate, on the rest of a line */
-static void put_words(FILE *f, const char *text) {
-    for (size_t n; *text; text += n) {
-        text += strspn(text, " \n\t");
-        n = strcspn(text, " \n\t");
-        if (n) fprintf(f, " %.*s", (int)n, text);
-    }
-    fputc('\n', f);
-}
-
-static bt_code write_curves(const bench *b, bt_err *err) {
-    if (!b->cfg->curves[0]) return BT_OK;
-    FILE *f = fopen(b->cfg->curves, "w");
-    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%.200s'", b->cfg->curves);
-    fprintf(f,
-            "# bitrain bench learn: bits per byte of validation over minutes of training steps\n"
-            "# %d cores; all runs:",
-            bt_cpu_get()->cores);
-    put_words(f, b->cfg->with);
-    for (size_t i = 0; i < b->n_recipes; i++) {
-        fprintf(f, "# %s:", b->recipes[i].name);
-        put_words(f, b->recipes[i].rest);
-    }
-    bt_curves_head(f);
-    for (size_t i = 0; i < b->n_runs; i++) {
-        const run *r = &b->runs[i];
-        for (size_t k = 0; k < r->n; k++)
-            bt_curves_put(f, b->recipes[r->recipe].name, b->corpora[r->corpus].name, r->seed,
-                          r->curve[k].minutes, r->curve[k].tokens, r->curve[k].bits);
-    }
-    const bool bad = ferror(f) != 0;
-    if (fclose(f) != 0 || bad)
-        return bt_fail_errno(err, BT_IO, errno, "cannot write '%.200s'", b->cfg->curves);
-    return BT_OK;
-}
-
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st, (void)type, (void)at;
     (void)remove(path); /* what is left lies in a folder for temporary files */
@@ -475,9 +341,11 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 /* ---- verb -------------------------------------------------------------------------------------- */
 
-static bt_code prepare(bench *b, learn_cfg *cfg, bt_err *err) {
-    BT_TRY(take_words(b->recipes, &b->n_recipes, RECIPES, cfg->recipes, "--recipe", ':', err));
-    BT_TRY(take_words(b->corpora, &b->n_corpora, CORPORA, cfg->corpora, "--corpus", '=', err));
+static bt_code prepare(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
+    BT_TRY(take_words(b->recipes, &b->n_recipes, BT_LEARN_RECIPES, cfg->recipes, "--recipe", ':',
+                      err));
+    BT_TRY(take_words(b->corpora, &b->n_corpora, BT_LEARN_CORPORA, cfg->corpora, "--corpus", '=',
+                      err));
     for (size_t i = 0; i < b->n_corpora; i++)
         if (!b->corpora[i].rest[0] && strcmp(b->corpora[i].name, "builtin") != 0)
             return bt_fail(err, BT_ARG, "--corpus '%s' is not NAME=PATH (or builtin)",
@@ -494,8 +362,8 @@ static bt_code prepare(bench *b, learn_cfg *cfg, bt_err *err) {
 
 bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
-    learn_cfg *cfg = calloc(1, sizeof *cfg);
-    bench *b = calloc(1, sizeof *b);
+    bt_learn_cfg *cfg = calloc(1, sizeof *cfg);
+    bt_learn *b = calloc(1, sizeof *b);
     static bt_opts o;
     size_t n = 0;
     bool help;
@@ -506,9 +374,9 @@ bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK) b->cfg = cfg, code = prepare(b, cfg, err);
     if (code == BT_OK) bt_child_signals(true);
     for (size_t i = 0; code == BT_OK && i < b->n_runs; i++) code = one_run(b, &b->runs[i], err);
-    if (code == BT_OK) code = write_curves(b, err);
-    if (code == BT_OK && cfg->json) code = print_json(b, err);
-    if (code == BT_OK && !cfg->json) print_table(b);
+    if (code == BT_OK) code = bt_learn_curves(b, err);
+    if (code == BT_OK && cfg->json) code = bt_learn_json(b, err);
+    if (code == BT_OK && !cfg->json) bt_learn_table(b);
     if (b && b->folder[0]) (void)nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (b) free(b->runs);
     free(b);

@@ -49,6 +49,7 @@ def parse():
     p.add_argument("--compile", action="store_true", help="the twin under torch.compile as well")
     p.add_argument("--dtype", default="bf16", choices=["fp32", "bf16"])
     p.add_argument("--json", default="", help="keeps every curve")
+    p.add_argument("--curves", default="", help="the same as a table, which `bitrain plot --curves FILE` draws")
     p.add_argument("--twin", default="", help=argparse.SUPPRESS)    # internal: one run of the twin, its settings as JSON
     return p.parse_args()
 
@@ -192,6 +193,23 @@ def ours(a):
     return json.loads(out.stdout)
 
 
+def write_curves(a, mine, everything):
+    with open(a.curves, "w") as f:
+        f.write(f"# minutes_to.py: bits per byte of validation over minutes of training steps, {a.workload}, {a.ranks} ranks x {a.threads} threads\n")
+        for corpus in everything:
+            f.write(f"# pytorch on {corpus['corpus']}: {words_of(corpus['peer']['recipe'])}, " +
+                    (f"{a.twin_tokens} learned tokens\n" if a.twin_tokens else "bytes\n"))
+        for s in mine["summary"]:
+            if s["corpus"] == mine["summary"][0]["corpus"]:
+                f.write(f"# {s['recipe']}:{s['settings']}\n")
+        f.write("recipe\tcorpus\tseed\tminutes\ttokens\tbits_per_byte\n")
+        rows = [(r["recipe"], r["corpus"], r["seed"], r["curve"]) for r in mine["runs"]]
+        rows += [("pytorch", c["corpus"], seed, curve) for c in everything for seed, curve in enumerate(c["peer"]["curves"], 1)]
+        for recipe, corpus, seed, curve in rows:
+            for at in curve:
+                f.write(f"{recipe}\t{corpus}\t{seed}\t{at['minutes']:.4f}\t{at['tokens']}\t{at['bits_per_byte']:.4f}\n")
+
+
 def told(minutes):
     if any(math.isinf(m) for m in minutes):
         return math.inf, f"{sum(math.isfinite(m) for m in minutes)} of {len(minutes)} runs"
@@ -219,6 +237,8 @@ def main():
             print(f"| {name} | bitrain, {s['recipe']} | {words} | {theirs / mean:.1f} |" if math.isfinite(mean) and math.isfinite(theirs) else
                   f"| {name} | bitrain, {s['recipe']} | {words} | - |", flush=True)
         everything.append(dict(corpus=name, peer=peer))
+    if a.curves:
+        write_curves(a, mine, everything)
     if a.json:
         with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(os.path.abspath(a.json)), delete=False) as f:
             json.dump(dict(goal=a.goal, bitrain=mine, peers=everything), f, indent=1)

@@ -101,7 +101,19 @@ learn 99 --json 2>"$tmp/err" | cmp -s - "$tmp/out" || fault "learn: another answ
 learn 0.5 --curves "$tmp/c.tsv" >"$tmp/out" 2>"$tmp/err" || fault "learn, a table: exit $?"
 grep -q '^# muon: optim.name=muon train.batch_ramp=0.5$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.768.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
     "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":768,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
-grep -Eq '^muon +words +[0-9.]+ +- +[0-9.]+ \|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
+grep -Eq '^muon +words +[0-9.]+ +- +[+-][0-9.]+ % +[0-9.]+ \|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
+# equal minutes: each recipe has the steps that fit, as its short run said, which is not recorded; against the first recipe, seed by seed
+learn 0.5 --seeds 2 --minutes 0.01 --store "$tmp/minutes.db" --json >"$tmp/out" 2>"$tmp/err" || fault "learn, minutes: exit $?: $(cat "$tmp/err")"
+sed -n 's/^\([a-z]*\): \([0-9.]*\) ms a step, \([0-9]*\) steps in 0.01 minutes$/\1 \2 \3/p' "$tmp/err" >"$tmp/steps"
+[ "$(wc -l <"$tmp/steps")" -eq 2 ] || fault "learn, minutes: $(cat "$tmp/err")"
+while read -r recipe ms steps; do
+    awk -v ms="$ms" -v n="$steps" 'BEGIN { want = 600 / ms; d = n - want; exit !(n == 20 && want <= 20.5 || d < 0.01 * want + 1 && -d < 0.01 * want + 1) }' || fault "learn, minutes: $recipe has $steps steps of $ms ms"
+    [ "$("$BITRAIN" query --store "$tmp/minutes.db" --csv "SELECT group_concat(steps, ' ') FROM runs WHERE run LIKE '$recipe.%'" | tail -n 1)" = "$steps $steps" ] || fault "learn, minutes: $recipe has not $steps steps"
+done <"$tmp/steps"
+sqlite3 :memory: "WITH r AS (SELECT value ->> 'recipe' AS recipe, value ->> 'seed' AS seed, value -> 'curve' ->> '\$[#-1].bits_per_byte' AS bits FROM json_each(readfile('$tmp/out'), '$.runs')),
+    d AS (SELECT b.bits / a.bits - 1 AS d FROM r a JOIN r b USING (seed) WHERE a.recipe = 'default' AND b.recipe = 'muon'), s AS (SELECT value FROM json_each(readfile('$tmp/out'), '$.summary') WHERE value ->> 'recipe' = 'muon')
+    SELECT count(*) = 2 AND abs(avg(d) - (s.value ->> 'against_first_frac')) < 1e-9 AND abs((max(d) - min(d)) / 2 - (s.value ->> 'against_first_frac_error')) < 1e-9 FROM d, s" | grep -qx 1 ||
+    fault "learn: against the first recipe: $(cat "$tmp/out")"
 refused() { [ "$1" -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "$2" "$tmp/err" || fault "learn, '$2': exit $1, $(cat "$tmp/err")"; }
 "$BITRAIN" bench learn --recipe muon 2>"$tmp/err"; refused $? "is not 'NAME: key=value"
 "$BITRAIN" bench learn --recipe 'a:' 'a: x=1' 2>"$tmp/err"; refused $? "'a' is there twice"

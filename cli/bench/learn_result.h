@@ -1,0 +1,56 @@
+/* learn_result.h - the runs of `bitrain bench learn`, and what is said of them: means over seeds, each recipe against
+ * the first one, a table of curves. */
+#ifndef BT_CLI_BENCH_LEARN_RESULT_H
+#define BT_CLI_BENCH_LEARN_RESULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+#include "store/store.h"
+
+enum { BT_LEARN_RECIPES = 32, BT_LEARN_CORPORA = 16, BT_LEARN_SEEDS = 100, BT_LEARN_POINTS = 512 };
+
+typedef struct bt_learn_cfg {
+    char recipes[8192], corpora[4096], with[4096], store[1024], dir[512], curves[1024];
+    int64_t seeds;
+    double goal,
+        minutes; /* minutes of steps that each run is to have; 0: as many steps as its settings say */
+    bool json;
+} bt_learn_cfg;
+
+typedef struct bt_learn_word {
+    char name[32];
+    const char *rest; /* settings apart by blanks; a path */
+} bt_learn_word;
+
+typedef struct bt_learn_point {
+    double minutes, tokens, bits; /* of training steps, of training, per byte of validation */
+} bt_learn_point;
+
+typedef struct bt_learn_run {
+    size_t recipe, corpus;
+    int64_t seed;
+    char name[BT_NAME_MAX];
+    bt_learn_point curve[BT_LEARN_POINTS];
+    size_t n;
+    double goal_minutes, goal_tokens; /* NaN: not reached */
+} bt_learn_run;
+
+typedef struct bt_learn {
+    const bt_learn_cfg *cfg;
+    bt_learn_word recipes[BT_LEARN_RECIPES], corpora[BT_LEARN_CORPORA];
+    int64_t steps[BT_LEARN_RECIPES]; /* that fill cfg->minutes, once they were measured; 0 */
+    size_t n_recipes, n_corpora, n_runs;
+    bt_learn_run *runs; /* (seeds, corpora, recipes) */
+    char folder[600], db[1024];
+} bt_learn;
+
+/* Every run has at least one point. */
+bt_code bt_learn_json(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
+void bt_learn_table(const bt_learn *b);
+/* the file of cfg->curves, curve_table.h's; nothing where it is "" */
+bt_code bt_learn_curves(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
+
+#endif
