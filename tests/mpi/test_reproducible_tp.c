@@ -79,6 +79,10 @@ static const shape shapes[] = {
       "train.dense_steps=6",
       "--set",
       "train.unit=2"}}, /* units for three replicas in the ramp's smallest step, too */
+    /* what the preset nano is where tokens are learned */
+    {"nano's recipe",
+     {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero", "--set",
+      "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set", "train.seq_ramp=0.4,0.7"}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -127,6 +131,9 @@ static const layout layouts[] = {
     {"zero 3", 2, {"--zero", "3"}},
     {"tp", 8, {"--tp", TP}},
     {"zero 3", 8, {"--zero", "3", "--recompute", "full"}},
+    {"replicas", 9, {NULL}},
+    {"tp", 9, {"--tp", TP}},
+    {"zero 3", 9, {"--zero", "3"}},
 #endif
 #endif
 };
