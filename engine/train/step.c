@@ -38,12 +38,13 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     t->micro.step = t->at.step;
     t->micro.counted = 0;
     bt_span_begin(BT_MR_BWD);
+    /* first, so that the first layer's weights are on their way while gradients are zeroed */
+    BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, plan->shares, 0, err));
     bt_update_zero_grads(&t->update);
     (void)bt_model_take_score(t->model);
     bt_trainer_codec_begin(t);
     bt_reducer_begin(t->reducer);
     put_test_nan(t);
-    BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, plan->shares, 0, err));
     bt_span_end();
 
     BT_TRY(t->schedule->run(t->schedule, &t->micro, scale, err));
