@@ -21,6 +21,7 @@
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/config/ramp.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/parallel/mpi/comm.h"
@@ -129,6 +130,28 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
     return BT_OK;
 }
 
+/* A place of a ramp that rounds to the beginning is none. Of a preset's ramp nobody asked for it. */
+static void tell_ramps(const bt_train_plan *p) {
+    const struct {
+        const char *key, *shares;
+    } ramps[] = {{"train.batch_ramp", p->cfg.batch_ramp}, {"train.seq_ramp", p->cfg.seq_ramp}};
+    for (size_t k = 0; k < sizeof ramps / sizeof ramps[0]; k++) {
+        const size_t i = bt_opt_find(p->opts.table, p->opts.n, ramps[k].key);
+        bt_ramp r;
+        bt_err ignored = BT_ERR_INIT;
+        if (p->opts.origin[i] <= BT_FROM_PRESET || p->from.step > 0 ||
+            bt_ramp_read(&r, ramps[k].key, ramps[k].shares, p->cfg.ramp_steps, &ignored) != BT_OK)
+            continue;
+        if (r.n > 0 && r.at[0] == 0)
+            bt_log(BT_LOG_WARN,
+                   "%s %s: %.*s of %" PRId64
+                   " steps is before the end of the first, so the run begins behind that place "
+                   "(%.2g is a step)",
+                   ramps[k].key, ramps[k].shares, (int)strcspn(ramps[k].shares, ","),
+                   ramps[k].shares, p->cfg.ramp_steps, 1 / (double)p->cfg.ramp_steps);
+    }
+}
+
 /* world: 0 when the ranks are ours to start */
 bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
                            bt_err *err) {
@@ -155,6 +178,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
+    if (!world) tell_ramps(p);
     if (p->from.step >= p->cfg.steps && p->cfg.go_on) {
         p->complete = true;
         return BT_OK;

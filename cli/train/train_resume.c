@@ -43,7 +43,8 @@ static bool same_value(const char *a, const char *b) {
     return strcmp(a, b) == 0 || (*a && *b && !*ea && !*eb && x == y);
 }
 
-/* The model's shape is in the weights: it may be said again, not changed. */
+/* The model's shape is in the weights, and the optimizer's rule in its states: they may be said again, not
+ * changed. */
 static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored, bt_err *err) {
     const bt_opt *opt = &p->opts.table[i];
     if (bt_setting_scope_of(opt->key).resumes != BT_SETTING_FIXED ||

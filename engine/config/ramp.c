@@ -47,18 +47,18 @@ int64_t bt_ramp_origin(const bt_ramp *r, int64_t whole, int64_t step) {
 }
 
 bt_code bt_ramp_steps(int64_t *out, const char *key, const char *text, int64_t whole, int64_t sum,
-                      bt_err *err) {
+                      int64_t of, bt_err *err) {
     bt_ramp r;
     int64_t few = 0, enough = (sum + whole - 1) / whole;
-    BT_TRY(bt_ramp_read(&r, key, text, enough, err));
+    BT_TRY(bt_ramp_read(&r, key, text, of ? of : enough, err));
     while (bt_ramp_sum(&r, whole, enough) < sum) {
         few = enough;
         enough *= 2;
-        BT_TRY(bt_ramp_read(&r, key, text, enough, err));
+        BT_TRY(bt_ramp_read(&r, key, text, of ? of : enough, err));
     }
     while (enough - few > 1) {
         const int64_t middle = few + (enough - few) / 2;
-        BT_TRY(bt_ramp_read(&r, key, text, middle, err));
+        BT_TRY(bt_ramp_read(&r, key, text, of ? of : middle, err));
         if (bt_ramp_sum(&r, whole, middle) < sum)
             few = middle;
         else

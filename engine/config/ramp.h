@@ -28,8 +28,9 @@ int64_t bt_ramp_sum(const bt_ramp *r, int64_t whole, int64_t step);
 /* The value's sum before `step` as if all earlier steps had had this step's value, taken from the true sum:
  * what is added to step * value for the true place */
 int64_t bt_ramp_origin(const bt_ramp *r, int64_t whole, int64_t step);
-/* the least number of steps whose sum is `sum` or more */
+/* The least number of steps whose sum is `sum` or more. `of`: the steps that the shares are of; 0: the
+ * number that is looked for */
 bt_code bt_ramp_steps(int64_t *out, const char *key, const char *text, int64_t whole, int64_t sum,
-                      bt_err *err) BT_MUST_CHECK;
+                      int64_t of, bt_err *err) BT_MUST_CHECK;
 
 #endif

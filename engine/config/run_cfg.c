@@ -262,7 +262,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
     bt_ramp r;
     bt_err ignored;
-    if (bt_ramp_read(&r, "", cfg->batch_ramp, cfg->steps, &ignored) != BT_OK) return 0;
+    if (bt_ramp_read(&r, "", cfg->batch_ramp, cfg->ramp_steps, &ignored) != BT_OK) return 0;
     return bt_ramp_sum(&r, cfg->batch_tokens, cfg->steps);
 }
 

@@ -15,6 +15,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
+#include "engine/optim/lr_schedule.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec_dial.h"
 #include "engine/train/bad_steps/loss_scale.h"
@@ -306,7 +307,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (c->tokens) {
         int64_t steps;
         BT_TRY(bt_ramp_steps(&steps, "train.batch_ramp", c->batch_ramp, c->batch_tokens, c->tokens,
-                             err));
+                             c->ramp_steps, err));
         if (c->steps && c->steps != steps)
             return bt_fail(err, BT_ARG,
                            "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64
@@ -315,8 +316,10 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         c->steps = steps;
     }
     if (!c->steps) c->steps = p ? p->steps : 1000;
+    if (!c->ramp_steps && (c->batch_ramp[0] || c->seq_ramp[0])) c->ramp_steps = c->steps;
     if (c->lr == 0) c->lr = c->tune == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
-    if (c->lr2 == 0) c->lr2 = c->lr * 2 / 3;
+    /* of other schedules it would be a difference between runs that makes none */
+    if (c->lr2 == 0 && c->schedule == BT_SCHED_BITNET) c->lr2 = c->lr * 2 / 3;
     if (c->warmup < 0) {
         c->warmup = auto_warmup(c->steps, !c->init_from[0]);
         if (p && p->warmup < c->warmup) c->warmup = p->warmup;

@@ -17,8 +17,7 @@ typedef enum {
 typedef enum { BT_SETTING_SAME, BT_SETTING_OWN } bt_setting_ranks;
 
 typedef struct bt_setting_scope {
-    bt_setting_resumes
-        resumes; /* FIXED: by the weights; the other words as in setting_scopes.def */
+    bt_setting_resumes resumes; /* the words of setting_scopes.def */
     bt_setting_ranks ranks;
     const char *why; /* NULL: kept and the same, as most are */
 } bt_setting_scope;

@@ -8,8 +8,8 @@
 bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) {
     const bt_run_cfg *c = &t->cfg;
     t->step_tokens = c->batch_tokens;
-    BT_TRY(bt_ramp_read(&t->batch_ramp, "train.batch_ramp", c->batch_ramp, c->steps, err));
-    return bt_ramp_read(&t->seq_ramp, "train.seq_ramp", c->seq_ramp, c->steps, err);
+    BT_TRY(bt_ramp_read(&t->batch_ramp, "train.batch_ramp", c->batch_ramp, c->ramp_steps, err));
+    return bt_ramp_read(&t->seq_ramp, "train.seq_ramp", c->seq_ramp, c->ramp_steps, err);
 }
 
 int64_t bt_trainer_first_sequence(const bt_trainer *t) {

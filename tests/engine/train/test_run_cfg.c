@@ -121,6 +121,8 @@ static void test_automatic_values(void **state) {
     assert_int_equal(SETTLE(1, "--steps", "100000"), BT_OK);
     assert_int_equal(c.warmup, bt_preset_find("nano")->warmup);
     assert_int_equal(c.eval_every, 10000);
+    assert_true(c.lr2 == 0); /* of another schedule: nothing that two runs differ in */
+    assert_int_equal(SETTLE(1, "--lr-schedule", "bitnet"), BT_OK);
     assert_true(c.lr2 == c.lr * 2 / 3);
     assert_int_equal(SETTLE(2, "--micro-batch", "3", "--accum", "5"), BT_OK);
     assert_int_equal(c.batch_tokens, 3 * 5 * 2 * 256);
@@ -370,10 +372,16 @@ static void test_ramps(void **state) {
                 sum += 64 >> halved;
             }
             assert_int_equal(bt_ramp_sum(&r, 64, steps), sum);
-            assert_int_equal(bt_ramp_steps(&need, "train.batch_ramp", texts[k], 64, sum, &err),
+            assert_int_equal(bt_ramp_steps(&need, "train.batch_ramp", texts[k], 64, sum, 0, &err),
                              BT_OK);
             assert_int_equal(bt_ramp_read(&r, "train.batch_ramp", texts[k], need, &err), BT_OK);
             assert_true(need <= steps && bt_ramp_sum(&r, 64, need) >= sum);
+            /* of a ramp that has its places, the steps that follow it are whole */
+            assert_int_equal(bt_ramp_read(&r, "train.batch_ramp", texts[k], steps, &err), BT_OK);
+            sum = bt_ramp_sum(&r, 64, steps + 100);
+            assert_int_equal(
+                bt_ramp_steps(&need, "train.batch_ramp", texts[k], 64, sum, steps, &err), BT_OK);
+            assert_int_equal(need, steps + 100);
         }
     }
     /* the layout is that of the smallest step */

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# What a resumed run keeps from how it began: the optimizer's rule, and the places of its ramps.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+tiny+=(--ranks 1)
+
+# the states of one optimizer are not those of another: refused before the run is begun again, which stays done, as is its checkpoint alone
+for pair in "adamw muon" "adamw lion" "muon adamw" "lion adamw"; do
+    read -r had wanted <<<"$pair"
+    ok train "${tiny[@]}" --steps 3 --optimizer "$had" --name "of-$had-$wanted"
+    code 4 train --resume "of-$had-$wanted" --optimizer "$wanted" --steps 6
+    says "optim.name is $had in run 'of-$had-$wanted' and cannot become $wanted when it is resumed"
+    code 4 train --resume "$tmp/runs/of-$had-$wanted" --optimizer "$wanted" --steps 6
+    [ "$(q "SELECT state, attempts FROM runs WHERE run='of-$had-$wanted'")" = done,1 ] || fault "a refused resumption changed the record"
+    ok train --resume "of-$had-$wanted" --optimizer "$had" --steps 4
+done
+# a run that is extended does not go back to small steps and short sequences: the places of a ramp stay those of its first steps
+tokens() { q "SELECT s.tokens - coalesce(b.tokens, 0) FROM steps s LEFT JOIN steps b ON b.run = s.run AND b.step = s.step - 1 WHERE s.run = '$1' ORDER BY s.step" | tr '\n' ' '; }
+ok train "${tiny[@]}" --ranks 1 --steps 10 --set train.batch_ramp=0.2,0.4 --set train.seq_ramp=0.5 --name ramp
+ok train --resume ramp --steps 30
+[ "$(tokens ramp)" = "64 64 128 128 $(printf '256 %.0s' $(seq 26))" ] || fault "an extended run has steps of $(tokens ramp)"
+q "SELECT title FROM events WHERE run='ramp' AND kind='ramp'" >ramps
+[ "$(tail -n 1 ramps)" = "from step 11 on a step has 256 tokens and attention sees stretches of 32" ] || fault "the ramp comes back: $(cat ramps)"
+ok train "${tiny[@]}" --ranks 1 --steps 20 --set train.batch_ramp=0.001 --dry-run
+says "train.batch_ramp 0.001: 0.001 of 20 steps is before the end of the first"
+finish
