@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -12,6 +14,7 @@
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
+#include "engine/kernels/table/cpu.h"
 #include "engine/train/trainer_impl.h"
 
 #define FILE_MAGIC "BTMEAS01"
@@ -76,14 +79,51 @@ static bt_code fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
     return code;
 }
 
+/* ---- the peak of all ranks ------------------------------------------------------------------- */
+
+/* cores of a group of ranks that its ranks' threads can use, over those that the ranks were measured on one at
+ * a time: the best burst of a rank is one in which the others of its cores happened to wait */
+static double usable(const bt_peak_part *all, size_t n, const bt_peak_part *of) {
+    double wanted = 0;
+    for (size_t i = 0; i < n; i++)
+        if (all[i].host == of->host && all[i].cpus == of->cpus)
+            wanted += all[i].threads < all[i].cores ? all[i].threads : all[i].cores;
+    return wanted > of->cores ? of->cores / wanted : 1;
+}
+
+double bt_measured_peak(const bt_peak_part *all, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += all[i].flops * usable(all, n, &all[i]);
+    return sum;
+}
+
+static bt_code peak_of_all(bt_comm *world, double *out, bt_err *err) {
+    cpu_set_t cpus;
+    const size_t n = (size_t)bt_comm_size(world);
+    CPU_ZERO(&cpus);
+    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) CPU_ZERO(&cpus);
+    bt_peak_part mine, *all = calloc(n, sizeof *all);
+    memset(&mine, 0, sizeof mine);
+    mine.flops = bt_peak_flops(bt_threads_count());
+    mine.cpus = XXH3_64bits(&cpus, sizeof cpus);
+    mine.host = bt_comm_host(bt_comm_rank(world));
+    mine.cores = bt_cpu_get()->cores;
+    mine.threads = bt_threads_count();
+    bt_code code = bt_agree(world, all ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to measure"),
+                            err);
+    if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
+    if (code == BT_OK) *out = bt_measured_peak(all, n);
+    free(all);
+    return code;
+}
+
 static bt_code measure(bt_trainer *t, bt_measured *m, bool peak, bt_err *err) {
     memset(m, 0, sizeof *m);
     m->attempt = t->number;
     BT_TRY(bt_observer_links(t->observer, err));
     for (int a = 0; a < BT_AXIS_COUNT; a++)
         m->links[a] = *bt_observer_link(t->observer, (bt_axis)a);
-    m->peak_flops = peak ? bt_peak_flops(bt_threads_count()) : 0;
-    return bt_all_reduce_f64(t->mesh.world, &m->peak_flops, 1, BT_SUM, err);
+    return peak ? peak_of_all(t->mesh.world, &m->peak_flops, err) : BT_OK;
 }
 
 bt_code bt_trainer_measure(bt_trainer *t, const char *dir, bool peak, bt_err *err) {

@@ -24,6 +24,17 @@ bool bt_measured_read(bt_measured *m, const char *dir, uint64_t place);
 /* a file that cannot be written costs the next attempt the time to measure */
 void bt_measured_write(const bt_measured *m, const char *dir, uint64_t place);
 
+/* what one rank measured on its own: host, a hash of the processors that it may run on, their cores, its
+ * threads */
+typedef struct bt_peak_part {
+    double flops;
+    uint64_t cpus;
+    int host, cores, threads;
+} bt_peak_part;
+
+/* the peak of ranks together: those that share cores count these cores once */
+double bt_measured_peak(const bt_peak_part *all, size_t n);
+
 /* fills the trainer's peak and links. dir: "" or NULL: nothing is kept */
 bt_code bt_trainer_measure(struct bt_trainer *t, const char *dir, bool peak, bt_err *err)
     BT_MUST_CHECK;

@@ -86,11 +86,30 @@ static void test_nowhere(void **state) {
     assert_false(bt_measured_read(&back, "/nonexistent/folder", 1));
 }
 
+/* four ranks on two cores have the peak of two */
+static void shared_cores_count_once(void **state) {
+    (void)state;
+    const bt_peak_part one = {.flops = 10, .cores = 2, .threads = 1, .cpus = 3};
+    bt_peak_part all[4] = {one, one, one, one};
+    assert_true(bt_measured_peak(all, 1) == 10 && bt_measured_peak(all, 2) == 20);
+    assert_true(bt_measured_peak(all, 4) == 20);
+    all[2].host = all[3].host = 1; /* two hosts of two ranks */
+    assert_true(bt_measured_peak(all, 4) == 40);
+    for (int i = 0; i < 4; i++) /* bound to a core each */
+        all[i] = (bt_peak_part){.flops = 10, .cores = 1, .threads = 1, .cpus = (uint64_t)i};
+    assert_true(bt_measured_peak(all, 4) == 40);
+    for (int i = 0; i < 2;
+         i++) /* more threads than cores: measured together they had what there is */
+        all[i] = (bt_peak_part){.flops = 20, .cores = 2, .threads = 4, .cpus = 3};
+    assert_true(bt_measured_peak(all, 1) == 20 && bt_measured_peak(all, 2) == 20);
+}
+
 int main(void) {
     strcpy(folder, "/tmp/bt-measured-XXXXXX");
     if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept), cmocka_unit_test(test_damaged),
-                                       cmocka_unit_test(test_nowhere)};
+                                       cmocka_unit_test(test_nowhere),
+                                       cmocka_unit_test(shared_cores_count_once)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
