@@ -19,6 +19,9 @@
 typedef struct bt_train_data {
     bool seen;
     int64_t tokens, val_tokens; /* -1: endless */
+    /* of them those that a loss is the mean of; -1: all, or it is of texts and preferences */
+    int64_t counted, val_counted;
+    int64_t epoch_tokens; /* of steps that read the data once: with padding of packed documents */
 } bt_train_data;
 
 /* how fast this machine has trained; run "": it has not, on as many ranks and threads */

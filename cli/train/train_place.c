@@ -115,10 +115,14 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
     return bt_builtin_make(path, err);
 }
 
+typedef struct split_size {
+    int64_t tokens, counted, epoch_tokens;
+} split_size;
+
 /* The data as rank 0 will see it. What is missing, binary or too short is said here in one line,
  * before a run is recorded and a job started; tokenised text is in the cache afterwards, where all
  * ranks find it. */
-static bt_code open_split(const bt_run_cfg *c, bt_split split, int64_t *tokens, bt_err *err) {
+static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, bt_err *err) {
     bt_loader *loader = NULL;
     bt_progress bar;
     const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
@@ -132,7 +136,12 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, int64_t *tokens, 
     bt_code code = bt_loader_open(&loader, &cfg, err);
     bt_progress_end(&bar);
     BT_TRY(code);
-    *tokens = bt_loader_tokens(loader);
+    const int64_t sequences = bt_loader_sequences(loader);
+    const bool of_tokens = c->form > BT_FORMED_TEXT && c->form < BT_FORMED_PREFERENCE;
+    *out = (split_size){
+        .tokens = bt_loader_tokens(loader),
+        .counted = of_tokens && sequences > 0 ? bt_loader_counted_in(loader, 0, sequences) : -1,
+        .epoch_tokens = sequences < 0 ? -1 : sequences * c->seq_len};
     bt_loader_close(loader);
     return BT_OK;
 }
@@ -164,10 +173,15 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     if (data) *data = all;
     if (c->hosts[0]) return BT_OK; /* the ranks' disks are not ours */
     BT_TRY(tell_skipped(c, err));
-    BT_TRY(open_split(c, BT_SPLIT_TRAIN, &all.tokens, err));
-    if (c->val_frac > 0 || c->val_data[0])
-        BT_TRY(open_split(c, BT_SPLIT_VAL, &all.val_tokens, err));
-    all.seen = true;
+    split_size train, val = {0};
+    BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
+    if (c->val_frac > 0 || c->val_data[0]) BT_TRY(open_split(c, BT_SPLIT_VAL, &val, err));
+    all = (bt_train_data){.seen = true,
+                          .tokens = train.tokens,
+                          .counted = train.counted,
+                          .epoch_tokens = train.epoch_tokens,
+                          .val_tokens = val.tokens,
+                          .val_counted = val.counted};
     if (data) *data = all;
     return BT_OK;
 }

@@ -40,24 +40,37 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
 /* ---- text ------------------------------------------------------------------------------------ */
 
 static double epochs(const bt_train_plan *p, const bt_train_data *data) {
-    return data->seen && data->tokens > 0
-               ? (double)bt_run_cfg_tokens(&p->cfg) / (double)data->tokens
+    return data->seen && data->epoch_tokens > 0
+               ? (double)bt_run_cfg_tokens(&p->cfg) / (double)data->epoch_tokens
                : NAN;
 }
 
+/* ", 1.20 k of them learned"; of a stream all are */
+static const char *part_of(char *buf, size_t size, int64_t counted, const char *what) {
+    char many[32];
+    buf[0] = '\0';
+    if (counted >= 0)
+        snprintf(buf, size, ", %s of them %s",
+                 bt_metric_format(many, sizeof many, (double)counted, BT_UNIT_COUNT), what);
+    return buf;
+}
+
 static void print_data(const bt_train_plan *p, const bt_train_data *data) {
-    char buf[32], val[32];
+    char buf[32], part[64];
     if (!data->seen)
         printf("data       on the hosts of '%s': not looked at\n", p->cfg.hosts);
     else if (data->tokens < 0)
         printf("data       endless\n");
     else {
-        printf("data       %s tokens to train on: %.3g epoch%s",
+        const double times = epochs(p, data);
+        printf("data       %s tokens to train on%s: %.3g epoch%s",
                bt_metric_format(buf, sizeof buf, (double)data->tokens, BT_UNIT_COUNT),
-               epochs(p, data), fabs(epochs(p, data) - 1) < 5e-4 ? "" : "s");
+               part_of(part, sizeof part, data->counted, "learned"), times,
+               fabs(times - 1) < 5e-4 ? "" : "s");
         if (data->val_tokens > 0)
-            printf("; %s to validate with",
-                   bt_metric_format(val, sizeof val, (double)data->val_tokens, BT_UNIT_COUNT));
+            printf("; %s to validate with%s",
+                   bt_metric_format(buf, sizeof buf, (double)data->val_tokens, BT_UNIT_COUNT),
+                   part_of(part, sizeof part, data->val_counted, "counted"));
         printf("\n");
     }
 }
@@ -120,7 +133,7 @@ static void print_time(const bt_train_plan *p) {
                "model, did here\n",
                time, rate, t.speed.run);
     else
-        printf("time       not known: no run on %d rank%s x %" PRId64
+        printf("time       not known yet: no run of such a size on %d rank%s x %" PRId64
                " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks "
                "%d\n",
                p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
@@ -141,13 +154,19 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     const bt_model_counts counts = bt_tune_count(&p->cfg);
     printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
     printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences "
-           "of %d, vocabulary %d (%s): %" PRIu64 " parameters\n",
+           "of %d, vocabulary %d (%s): %s parameters\n",
            p->cfg.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V,
-           bt_train_setting_where(p, "model.vocab"), counts.params);
+           bt_train_setting_where(p, "model.vocab"),
+           bt_metric_format(buf, sizeof buf, (double)counts.params, BT_UNIT_COUNT));
+    if (counts.adapters)
+        printf("training   %s parameters of adapters; those of the model stay as they are\n",
+               bt_metric_format(buf, sizeof buf, (double)counts.adapters, BT_UNIT_COUNT));
     printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps,
            p->cfg.batch_tokens,
            bt_metric_format(buf, sizeof buf, (double)bt_run_cfg_tokens(&p->cfg), BT_UNIT_COUNT));
-    printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)bt_run_cfg_tokens(&p->cfg));
+    bt_metric_format(buf, sizeof buf, counts.flop_token * (double)bt_run_cfg_tokens(&p->cfg),
+                     BT_UNIT_COUNT);
+    printf(" tokens, %sFLOP\n", buf);
     char chunks[32] = "";
     if (p->cfg.virtual_stages > 1)
         snprintf(chunks, sizeof chunks, " (%" PRId64 " virtual)", p->cfg.virtual_stages);

@@ -7,28 +7,38 @@
 #include "cli/train/train_parts.h"
 #include "engine/config/tune_cfg.h"
 
-/* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step: a run of the same
- * work first, then the newest on as many ranks and threads; its last hundred steps */
+/* How far another run's model and batch may be from these for its speed to say something: small models and
+ * steps reach a fraction of the operations a second that larger ones do. */
+#define NEAR "2.0"
+
+/* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step: the newest run of the same
+ * work, else of work near it, on as many ranks and threads; one that waited, as asked or not, only where
+ * there is no other of the same work. The speed is that of `runs` */
 static const char newest_alike[] =
-    "SELECT r.run, CAST(flop.value AS REAL), CAST(batch.value AS REAL), CAST(flop.value AS REAL) = "
-    "CAST(?4 AS REAL) AND CAST(batch.value AS INTEGER) = CAST(?5 AS INTEGER) AS same,"
-    " (SELECT avg(step_ms) FROM (SELECT step_ms FROM steps s WHERE s.run = r.run ORDER BY step "
-    "DESC LIMIT 100))"
+    "SELECT run, flop, same, tokens_per_s FROM (SELECT r.run AS run, r.started_s AS started_s, "
+    "r.tokens_per_s AS tokens_per_s, CAST(flop.value AS REAL) AS flop, CAST(batch.value AS REAL) "
+    "AS "
+    "tokens, CAST(flop.value AS REAL) = CAST(?4 AS REAL) AND CAST(batch.value AS INTEGER) = "
+    "CAST(?5 AS INTEGER) AS same, EXISTS (SELECT 1 FROM events e WHERE e.run = r.run AND e.kind IN "
+    "('paused', 'stalled', 'slow')) AS waited"
     " FROM runs r JOIN facts flop ON flop.run = r.run AND flop.key = 'flop_token'"
     " JOIN facts batch ON batch.run = r.run AND batch.key = 'batch_tokens'"
     " JOIN facts ranks ON ranks.run = r.run AND ranks.key = 'world_size'"
     " JOIN facts threads ON threads.run = r.run AND threads.key = 'threads'"
     " WHERE r.host = ?1 AND CAST(ranks.value AS INTEGER) = CAST(?2 AS INTEGER) AND "
-    "CAST(threads.value AS INTEGER) = CAST(?3 AS INTEGER) AND r.steps >= 5"
-    " ORDER BY same DESC, r.started_s DESC LIMIT 1";
+    "CAST(threads.value AS INTEGER) = CAST(?3 AS INTEGER) AND r.steps >= 5 AND r.tokens_per_s > 0)"
+    " WHERE same OR (NOT waited AND max(flop, CAST(?4 AS REAL)) <= " NEAR
+    " * min(flop, CAST(?4 AS REAL)) AND max(tokens, CAST(?5 AS REAL)) <= " NEAR
+    " * min(tokens, CAST(?5 AS REAL)))"
+    " ORDER BY same DESC, waited, started_s DESC LIMIT 1";
 
 static bool take(void *ctx, const bt_row *row) {
     bt_train_speed *s = ctx;
-    const double flop = row->nums[1] * row->nums[2], ms = row->nums[4];
-    if (!row->cells[0] || !(flop > 0) || !(ms > 0)) return false;
+    const double flop = row->nums[1], tokens_per_s = row->nums[3];
+    if (!row->cells[0] || !(flop > 0) || !(tokens_per_s > 0)) return false;
     snprintf(s->run, sizeof s->run, "%s", row->cells[0]);
-    s->same = row->nums[3] > 0;
-    s->flop_per_s = flop / (ms * 1e-3);
+    s->same = row->nums[2] > 0;
+    s->flop_per_s = flop * tokens_per_s;
     return false;
 }
 

@@ -43,6 +43,9 @@ static void record_work(bt_trainer *t) {
     fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
     fact(t, "accum", "%" PRId64, t->micro_plan.n);
     fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
+    if (bt_loader_sequences(t->loader) > 0)
+        fact(t, "data.epoch_tokens", "%" PRId64,
+             bt_loader_sequences(t->loader) * (int64_t)t->cfg.seq_len);
     fact(t, "data.bytes_per_token", "%.17g", bt_loader_bytes_per_token(t->loader));
     if (t->evaluator)
         fact(t, "data.val_bytes_per_token", "%.17g", bt_evaluator_bytes_per_token(t->evaluator));

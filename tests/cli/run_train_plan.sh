@@ -53,7 +53,7 @@ vocab_is() {
     says "vocabulary $want: "
 }
 vocab_is "256 (as data.tokenizer)"
-[ "$(sed -n 's/.*: \([0-9]*\) parameters$/\1/p' out)" = 23748096 ] || fault "not 23748096 parameters: $(grep parameters out)"
+says "vocabulary 256 (as data.tokenizer): 23.7 M parameters"
 ok tokenizer train book.txt --vocab 270 --out t.json
 says "bitrain train --tokenizer t.json --data book.txt"
 if grep -q "model.vocab" out; then fault "the tokenizer's next step names model.vocab, which follows"; fi

@@ -62,6 +62,15 @@ const char *bt_fact_format(char *buf, size_t size, const char *key, const char *
     return buf;
 }
 
+const char *bt_setting_format(char *buf, size_t size, const char *value) {
+    const double v = number(value);
+    if (isfinite(v) && strpbrk(value, ".eE"))
+        snprintf(buf, size, "%.6g", v);
+    else
+        snprintf(buf, size, "%s", value ? value : "-");
+    return buf;
+}
+
 double bt_fact_noise(const char *key) {
     const fact_row *row = row_of(key);
     return row ? row->noise : 0;

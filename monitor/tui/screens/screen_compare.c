@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/tables/fact.h"
 #include "monitor/tui/screens/screens.h"
 
 static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD,          BT_C_P_OPTIM,
@@ -15,8 +16,11 @@ static bool on_setting(void *ctx, const bt_row *row) {
     if (t->n_settings == BT_COMPARE_SETTINGS || !row->cells[0]) return false;
     bt_setting *s = &t->setting[t->n_settings++];
     bt_text_plain(s->key, sizeof s->key, row->cells[0]);
-    for (int i = 0; i < BT_COMPARE_MAX && i + 1 < row->n; i++)
-        bt_text_plain(s->value[i], sizeof s->value[i], row->cells[i + 1] ? row->cells[i + 1] : "-");
+    for (int i = 0; i < BT_COMPARE_MAX && i + 1 < row->n; i++) {
+        char text[300];
+        bt_setting_format(text, sizeof text, row->cells[i + 1]);
+        bt_text_plain(s->value[i], sizeof s->value[i], text);
+    }
     return true;
 }
 

@@ -32,6 +32,22 @@ static void numbers_have_their_unit(void **state) {
     assert_string_equal(bt_fact_format(text, sizeof text, "peak_flops", NULL), "-");
 }
 
+static void settings_have_one_form(void **state) {
+    static const char *const cases[][2] = {{"0.0013333333333333333", "0.00133333"},
+                                           {"1e-08", "1e-08"},
+                                           {"0.95", "0.95"},
+                                           {"65536.0", "65536"},
+                                           {"10000000", "10000000"},
+                                           {"0.4,0.7", "0.4,0.7"},
+                                           {"book.txt", "book.txt"},
+                                           {"", ""}};
+    char text[64];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(bt_setting_format(text, sizeof text, cases[i][0]), cases[i][1]);
+    assert_string_equal(bt_setting_format(text, sizeof text, NULL), "-");
+}
+
 static void noise_is_no_difference(void **state) {
     (void)state;
     assert_true(bt_fact_same("peak_flops", "1.00e12", "1.24e12"));
@@ -40,6 +56,9 @@ static void noise_is_no_difference(void **state) {
     assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", "9e9"));
     assert_false(bt_fact_same("link.dp.bytes_per_s", "1e9", "2e10"));
     assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", NULL)); /* one could not measure */
+    assert_true(bt_fact_same("ckpt.cost_s", "0.0246", "0.0223"));
+    assert_true(bt_fact_same("ckpt.interval_s", "12.1", "11"));
+    assert_false(bt_fact_same("ckpt.cost_s", "0.02", "0.4"));
     assert_true(bt_fact_same("params", "12", "12"));
     assert_false(bt_fact_same("params", "12", "13"));
     assert_false(bt_fact_same("params", "12", NULL));
@@ -50,6 +69,7 @@ static void noise_is_no_difference(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_have_their_unit),
+        cmocka_unit_test(settings_have_one_form),
         cmocka_unit_test(noise_is_no_difference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
