@@ -104,8 +104,8 @@ void bt_text_plain(char *out, size_t size, const char *s) {
         const char *from = s;
         s += n ? n : 1;
         if (n == 0) {
-            from = "?";
-            n = 1;
+            from = "\xEF\xBF\xBD"; /* U+FFFD, as in JSON */
+            n = 3;
         } else if (c == '\n' || c == '\t' || c == '\r') {
             from = " ";
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) {

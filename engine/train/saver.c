@@ -8,6 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/tables/metric.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/init_from.h"
 #include "engine/kernels/table/kernels.h"
@@ -176,7 +177,7 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     const bt_sink *sink = &s->telemetry->sink;
     const double took_s = (double)(bt_now_ns() - s->began_ns) / 1e9,
                  stall_ms = (double)s->stall_ns / 1e6;
-    char body[96], stood[64] = "";
+    char body[96], size[32], stood[64] = "";
     bt_ckpt_interval_measured(&s->interval, 1e-3 * stall_ms + (double)saved->cpu_ns / 1e9, took_s);
     tell_interval(s);
     s->step = s->pending_step;
@@ -196,9 +197,9 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     if (1e3 * took_s > 1.5 * stall_ms)
         snprintf(stood, sizeof stood, ", training stood still for %.1f ms", stall_ms);
     bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT, s->step - 1, body,
-                       "checkpoint after step %" PRId64 ": %.1f MiB in %.2f s%s%s", s->step,
-                       (double)saved->bytes / 1048576.0, took_s, stood,
-                       s->pending_best ? ", the best by validation so far" : "");
+                       "checkpoint after step %" PRId64 ": %s in %.2f s%s%s", s->step,
+                       bt_metric_format(size, sizeof size, (double)saved->bytes, BT_UNIT_BYTES),
+                       took_s, stood, s->pending_best ? ", the best by validation so far" : "");
 }
 
 /* What all ranks agreed on: a file system that fails costs the checkpoint, not the run. */
@@ -282,14 +283,16 @@ static void begin_check(bt_saver *s, bool idle) {
 }
 
 static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
-    char body[80];
+    char body[80], size[32];
     snprintf(body, sizeof body, "{\"step\":%" PRId64 ",\"read_ms\":%.3f}", s->check_step,
              1e3 * found->took_s);
     if (found->code == BT_OK)
         bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_VERIFIED, s->at->step - 1, body,
                            "checkpoint after step %" PRId64
-                           " read again from the disk: whole (%.1f MiB in %.2f s)",
-                           s->check_step, (double)found->bytes / 1048576.0, found->took_s);
+                           " read again from the disk: whole (%s in %.2f s)",
+                           s->check_step,
+                           bt_metric_format(size, sizeof size, (double)found->bytes, BT_UNIT_BYTES),
+                           found->took_s);
     else if (found->code ==
              BT_NOMEM) { /* says nothing of the checkpoint, which is read again later */
         s->checked_step = -1;

@@ -5,6 +5,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/tables/derived.h"
+#include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/train/data/run_data.h"
@@ -26,12 +27,19 @@ static void announce(bt_trainer *t) {
                            t->from_memory ? "memory" : "'", t->from_memory ? "" : t->saver.path,
                            t->from_memory ? "" : "'", n_ranks, n_ranks == 1 ? "" : "s");
     } else {
+        const bt_model_counts n = bt_model_count(bt_model_config(t->model));
+        char many[32], base[64] = "", of[32];
+        if (n.adapters)
+            snprintf(base, sizeof base, " of adapters, beside %s that stay as they are,",
+                     bt_metric_format(of, sizeof of, (double)n.params, BT_UNIT_COUNT));
+        bt_metric_format(many, sizeof many, (double)(n.adapters ? n.adapters : n.params),
+                         BT_UNIT_COUNT);
         bt_telemetry_event(&t->telemetry, BT_EVENT_STARTED, -1, NULL,
-                           "training %" PRIu64 " parameters for %" PRId64
+                           "training %s parameters%s for %" PRId64
                            " steps on %d rank%s x %d thread%s, %s kernels",
-                           bt_model_count(bt_model_config(t->model)).params, t->cfg.steps, n_ranks,
-                           n_ranks == 1 ? "" : "s", bt_threads_count(),
-                           bt_threads_count() == 1 ? "" : "s", bt_kernels_isa());
+                           many, base, t->cfg.steps, n_ranks, n_ranks == 1 ? "" : "s",
+                           bt_threads_count(), bt_threads_count() == 1 ? "" : "s",
+                           bt_kernels_isa());
     }
     bt_run_data_tell(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
 }

@@ -371,7 +371,7 @@ static bool wait_for_restart(bt_job *job, double delay_s) {
 /* The ranks found the state in memory damaged and dropped it: the next attempt begins from the disk. */
 static bool refused_memory(const bt_job *job, const bt_end *end) {
     return job->from.memory && end->kind == BT_END_ERROR && end->code == BT_FORMAT &&
-           job->last_step < 0;
+           job->last_step < job->from.step;
 }
 
 static bt_code attempts(bt_job *job, bt_err *err) {

@@ -211,8 +211,7 @@ static bt_code too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val,
                        "the data has %llu tokens for training; one sequence needs %d (give more "
                        "data, or a shorter model.seq_len)",
                        (unsigned long long)count, cfg->T + 1);
-    return bt_fail(err, BT_NOTFOUND,
-                   "the validation data has %llu tokens; one sequence needs %d (%s)",
+    return bt_fail(err, BT_ARG, "the validation data has %llu tokens; one sequence needs %d (%s)",
                    (unsigned long long)count, cfg->T + 1,
                    own_val ? "give more --val-data" : "raise data.val_frac or give --val-data");
 }

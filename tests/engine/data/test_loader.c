@@ -278,7 +278,7 @@ static void bad_data_is_named(void **state) {
     cfg = fixture_cfg(
         fixture_text("fine.txt", "this is long enough for the sequence of sixteen bytes"));
     cfg.split = BT_SPLIT_VAL;
-    expect(cfg, BT_NOTFOUND, "raise data.val_frac");
+    expect(cfg, BT_ARG, "raise data.val_frac");
     cfg.V = 100;
     expect(cfg, BT_ARG, "model.vocab=256");
     cfg = fixture_cfg("synth:chain");
