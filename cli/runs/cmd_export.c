@@ -19,7 +19,7 @@ enum { TRACE_STEPS = 20 };
 typedef struct export_cfg {
     char store[1024], out[1024];
     int format, what;
-    int64_t from, to;
+    int64_t from, to; /* given from 1; then as the store counts, from 0. -1: not given */
     bool per_rank;
 } export_cfg;
 
@@ -29,10 +29,12 @@ static const bt_opt export_opts[] = {
     {"what", "--what", BT_OPT_ENUM, offsetof(export_cfg, what), sizeof(int), "steps", 0, 0,
      "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs", NULL,
      "view to export as csv or jsonl"},
-    {"from", "--from", BT_OPT_INT, offsetof(export_cfg, from), sizeof(int64_t), "-1", -1, 1e15,
-     NULL, NULL, "first step (-1: the beginning; trace: the newest 20 steps)"},
-    {"to", "--to", BT_OPT_INT, offsetof(export_cfg, to), sizeof(int64_t), "-1", -1, 1e15, NULL,
-     NULL, "last step (-1: the end)"},
+    {"from", "--from", BT_OPT_INT, offsetof(export_cfg, from), sizeof(int64_t), "0", 0, 1e15, NULL,
+     NULL,
+     "first step, counted from 1, as column step is not (0: the beginning; trace: the newest 20 "
+     "steps)"},
+    {"to", "--to", BT_OPT_INT, offsetof(export_cfg, to), sizeof(int64_t), "0", 0, 1e15, NULL, NULL,
+     "last step (0: the end)"},
     {"out", "--out", BT_OPT_TEXT, offsetof(export_cfg, out), 1024, "", 0, 0, NULL, NULL,
      "file, or folder of event files (default: standard output; tensorboard: runs_tb)"},
     {"per_rank", "--per-rank", BT_OPT_BOOL, offsetof(export_cfg, per_rank), sizeof(bool), "false",
@@ -135,7 +137,7 @@ static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FI
     int64_t first = cfg->from >= 0 ? cfg->from : last - TRACE_STEPS + 1;
     if (first > last)
         return bt_fail(err, BT_NOTFOUND, "run '%s' has no step %" PRId64 ": its last is %" PRId64,
-                       run, first, last);
+                       run, first + 1, last + 1);
     bt_progress bar;
     bt_progress_begin(&bar, !cfg->out[0] && isatty(STDOUT_FILENO));
     bt_code code =
@@ -183,8 +185,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (!word)
         return bt_fail(err, BT_ARG,
                        "no run given (`bitrain runs` lists them, 'last' is the newest)");
-    if (cfg.from >= 0 && cfg.to >= 0 && cfg.from > cfg.to)
+    if (cfg.from > 0 && cfg.to > 0 && cfg.from > cfg.to)
         return bt_fail(err, BT_ARG, "--from %" PRId64 " is after --to %" PRId64, cfg.from, cfg.to);
+    cfg.from--;
+    cfg.to--;
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = bt_db_run(db, word, name, err);
     if (code == BT_OK)
@@ -199,7 +203,7 @@ const bt_command bt_cmd_export = {
     .summary = "a run as CSV, JSON lines, TensorBoard events or a Chrome trace",
     .args = "RUN",
     .examples = "bitrain export abl-3 > abl-3.csv\n"
-                "bitrain export abl-3 --format jsonl --what rank_steps --from 1000 --to 1999\n"
+                "bitrain export abl-3 --format jsonl --what rank_steps --from 1001 --to 2000\n"
                 "bitrain export abl-3 --format tensorboard --out tb && tensorboard --logdir tb\n"
                 "bitrain export abl-3 --format trace --out trace.json # chrome://tracing, "
                 "ui.perfetto.dev\n",

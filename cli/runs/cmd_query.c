@@ -264,7 +264,9 @@ const bt_command bt_cmd_query = {
         "bitrain query \"SELECT run, tokens, loss FROM runs ORDER BY loss\"\n"
         "bitrain query \"SELECT rank, avg(wait_ms) FROM rank_steps WHERE run = 'demo' GROUP BY "
         "rank\" --json\n"
-        "bitrain query \"SELECT step, loss FROM steps WHERE run = 'demo'\" --csv > demo.csv\n"
+        "bitrain query \"SELECT step + 1 AS step, loss FROM steps WHERE run = 'demo'\" --csv > "
+        "demo.csv "
+        "# column step counts from 0\n"
         "bitrain query --lens slow-ranks demo\n"
         "bitrain query \"SELECT view, key, unit, meaning FROM metrics\"\n"
         "bitrain query \"SELECT name FROM sqlite_schema WHERE type = 'view'\"\n",

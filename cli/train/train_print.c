@@ -148,7 +148,8 @@ static void print_next(const bt_train_plan *p, bool done) {
     if (done && adapters)
         printf("  bitrain convert %s%s --merge --to hf   (adapters and their base as one model)\n",
                run, in);
-    printf("  bitrain query%s \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER "
+    printf("  bitrain query%s \"SELECT step + 1 AS step, loss, tokens_per_s FROM steps WHERE "
+           "run='%s' ORDER "
            "BY step DESC LIMIT 5\"\n",
            in, run);
     bt_text_release(&store);

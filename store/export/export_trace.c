@@ -53,7 +53,7 @@ static bool rank_row(void *ctx, const bt_row *row) {
         t->cfg->progress(t->cfg->ctx, (double)(step - t->first) / (double)(t->last - t->first + 1));
     double at = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
     char name[40];
-    snprintf(name, sizeof name, "step %" PRId64, step);
+    snprintf(name, sizeof name, "step %" PRId64, step + 1);
     span(t, rank, 0, name, at, row->nums[4] * 1e3, step);
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         double us = row->nums[5 + i] * 1e3;
@@ -140,7 +140,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
         take_origin, &origin, err));
     if (isnan(origin))
         return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps %" PRId64 " to %" PRId64, run,
-                       first, last);
+                       first + 1, last + 1);
     t.origin_us = (int64_t)origin;
     bt_text sql;
     bt_text_init(&sql);
