@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/base/system/pid.h"
 #include "store/read/dead_runs.h"
 #include "store/write/manage.h"
 
@@ -95,13 +94,6 @@ const char *bt_cli_when(char buf[32], double epoch_s) {
         strftime(buf, 32, "%Y-%m-%d %H:%M", &tm) == 0)
         strcpy(buf, "-");
     return buf;
-}
-
-const char *bt_cli_state(const char *state, const char *host, double pid) {
-    char here[BT_HOST_MAX] = "";
-    if ((strcmp(state, "running") != 0 && strcmp(state, "paused") != 0) || !(pid > 0)) return state;
-    if (gethostname(here, sizeof here - 1) != 0 || strcmp(here, host) != 0) return state;
-    return bt_pid_lives((int64_t)pid) ? state : "lost";
 }
 
 void bt_cli_spark(char *out, size_t size, const char *json, int width) {

@@ -29,8 +29,6 @@ const char *bt_cli_cell(const bt_row *row, const char *column);
 double bt_cli_num(const bt_row *row, const char *column);
 /* "2025-03-01 14:02" in local time; "-" for NaN */
 const char *bt_cli_when(char buf[32], double epoch_s);
-/* "running" of a process that is gone is "lost" */
-const char *bt_cli_state(const char *state, const char *host, double pid);
 /* JSON array of losses -> blocks "▇▅▃▁", at most width characters; "" where the terminal has no
  * UTF-8 */
 void bt_cli_spark(char *out, size_t size, const char *json, int width);

@@ -223,8 +223,13 @@ static void read_folder(autopsy *a) {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static const char *ended_by(const attempt *t) {
-    return t->ended[0] ? t->ended : t->kind[0] ? t->kind : isnan(t->ended_s) ? "" : "in order";
+/* "": it goes on */
+static const char *ended_by(const autopsy *a, const attempt *t) {
+    const bool newest = t == &a->list[a->n - 1];
+    if (t->ended[0]) return t->ended;
+    if (t->kind[0]) return t->kind;
+    if (!isnan(t->ended_s)) return "in order";
+    return newest && a->view->head.live ? "" : bt_run_states[BT_STATE_LOST].name;
 }
 
 static void print_attempts(const autopsy *a) {
@@ -245,7 +250,7 @@ static void print_attempts(const autopsy *a) {
             bt_table_cell(&t, "-");
         else
             bt_table_cellf(&t, "%lld", (long long)at->last_step + 1);
-        bt_table_cell(&t, ended_by(at));
+        bt_table_cell(&t, ended_by(a, at));
         bt_table_end_row(&t);
     }
     bt_table_print(&t, stdout, "  ");
@@ -328,7 +333,7 @@ static void print_verdict(const autopsy *a) {
 }
 
 static bt_code print_evidence(autopsy *a, const attempt *t, bt_err *err) {
-    printf("\nattempt %d: %s\n", t->number, ended_by(t)[0] ? ended_by(t) : "still running");
+    printf("\nattempt %d: %s\n", t->number, ended_by(a, t)[0] ? ended_by(a, t) : "still running");
     BT_TRY(ranks(a, t, print_rank, NULL, err));
     if (t->places[0]) printf("  %s\n", t->places);
     BT_TRY(events(a, t, print_event, NULL, err));
@@ -392,7 +397,7 @@ static bt_code json_attempt(autopsy *a, const attempt *t, bool evidence, bt_json
     num_or_null(j, "ended_s", t->ended_s);
     bt_json_str(j, "reason", t->began);
     bt_json_str(j, "exit_kind", t->kind);
-    bt_json_str(j, "ended_by", ended_by(t));
+    bt_json_str(j, "ended_by", ended_by(a, t));
     if (t->rank >= 0) bt_json_int(j, "rank", t->rank);
     if (t->places[0]) bt_json_str(j, "places", t->places);
     if (evidence) {

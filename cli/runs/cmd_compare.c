@@ -73,9 +73,7 @@ typedef struct comparison {
 
 static bool take_summary(void *ctx, const bt_row *row) {
     result *r = ctx;
-    snprintf(r->state, sizeof r->state, "%s",
-             bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
-                          bt_cli_num(row, "pid")));
+    snprintf(r->state, sizeof r->state, "%s", bt_cli_cell(row, "state"));
     r->steps = bt_cli_num(row, "steps");
     r->tokens = bt_cli_num(row, "tokens");
     r->best_val = bt_cli_num(row, "best_val");
@@ -94,8 +92,6 @@ static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
         double end;
         char a[64], b[64];
         BT_TRY(bt_db_common_end(c->db, &c->names[i], 1, at.axis, &end, err));
-        /* of 29 steps the last has number 28 */
-        end += at.axis == BT_AT_STEP;
         if (end >= NEARLY * at.x) continue;
         return bt_fail(err, BT_ARG, "run '%s' has only %s %s: it cannot be compared at %s",
                        c->names[i], bt_metric_format(a, sizeof a, end, BT_UNIT_COUNT),
@@ -185,7 +181,10 @@ static void diff_sql(size_t n, const char *view, bt_text *sql) {
 
 static bool diff_cells(void *ctx, const bt_row *row) {
     bt_table *t = ctx;
-    for (int i = 0; i < row->n; i++) bt_table_cell(t, row->cells[i] ? row->cells[i] : "-");
+    char text[300];
+    bt_table_cell(t, row->cells[0]);
+    for (int i = 1; i < row->n; i++)
+        bt_table_cell(t, bt_setting_format(text, sizeof text, row->cells[i]));
     bt_table_end_row(t);
     return true;
 }

@@ -53,8 +53,7 @@ static bool list_row(void *ctx, const bt_row *row) {
     bt_table *t = ctx;
     char b[64], spark[64];
     bt_table_cell(t, bt_cli_cell(row, "run"));
-    bt_table_cell(t, bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
-                                  bt_cli_num(row, "pid")));
+    bt_table_cell(t, bt_cli_cell(row, "state"));
     bt_table_cell(t, bt_cli_cell(row, "ranks"));
     bt_table_cell(t, figure(b, sizeof b, row, "steps", BT_UNIT_COUNT));
     bt_table_cell(t, figure(b, sizeof b, row, "tokens", BT_UNIT_COUNT));
@@ -77,11 +76,7 @@ static bool json_run(void *ctx, const bt_row *row) {
         const char *name = row->names[i];
         bool json_text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) &&
                          row->cells[i] && strchr("{[", row->cells[i][0]);
-        if (strcmp(name, "state") == 0)
-            bt_json_str(j, name,
-                        bt_cli_state(row->cells[i], bt_cli_cell(row, "host"),
-                                     bt_cli_num(row, "pid")));
-        else if (json_text)
+        if (json_text)
             bt_json_raw(j, name, row->cells[i]);
         else
             bt_row_cell_json(j, name, row, i);
@@ -160,7 +155,7 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
     bt_text_clear(&sql);
     bt_text_printf(&sql, "SELECT %s FROM runs%s",
                    cfg->json ? "*"
-                             : "run, state, host, pid, ranks, steps, tokens, loss, best_val, "
+                             : "run, state, ranks, steps, tokens, loss, best_val, "
                                "tokens_per_s, started_s,"
                                " duration_s, spark, tags",
                    bt_text_str(&f.where));

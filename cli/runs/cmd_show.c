@@ -180,8 +180,7 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
 static bool head_row(void *ctx, const bt_row *row) {
     char a[64], b[64], c[64], d[64], spark[200];
     const shown *s = ctx;
-    const char *state = bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
-                                     bt_cli_num(row, "pid"));
+    const char *state = bt_cli_cell(row, "state");
     double attempts = bt_cli_num(row, "attempts"), ranks = bt_cli_num(row, "ranks");
     char note[300], host[80];
     bt_text_plain(note, sizeof note, bt_cli_cell(row, "note"));
@@ -223,6 +222,8 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
     char text[300];
     if (strcmp(row->names[i], "fact") == 0)
         bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
+    else if (strcmp(row->names[i], "setting") == 0)
+        bt_table_cell(t, bt_setting_format(text, sizeof text, row->cells[i]));
     else if (strcmp(row->names[i], "path") == 0)
         bt_table_cell(t,
                       bt_checkpoint_there(row->cells[i]) ? row->cells[i] : "(not there any more)");
@@ -233,7 +234,7 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
 }
 
 static bool table_row(void *ctx, const bt_row *row) {
-    static const char *const named[] = {"fact", "bytes", "stood_still", "path"};
+    static const char *const named[] = {"fact", "setting", "bytes", "stood_still", "path"};
     bt_table *t = ctx;
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) bt_table_cell(t, row->names[i]);
     if (t->n_rows == 0) bt_table_end_row(t);
@@ -276,9 +277,10 @@ static const struct {
     const char *title, *sql, *all_sql, *count;
 } lists[] = {
     {"settings (those given; --all shows every one)",
-     "SELECT key, value, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs WHERE run = "
+     "SELECT key, value AS setting, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs "
+     "WHERE run = "
      "?1 AND (coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
-     "SELECT key, value, origin, place AS \"where\" FROM configs WHERE run = ?1",
+     "SELECT key, value AS setting, origin, place AS \"where\" FROM configs WHERE run = ?1",
      "SELECT 0 WHERE ?1 <> ''"},
     {"attempts",
      "SELECT attempt, from_step + 1 AS first_step, started, round(ended_s - started_s, 1) AS "
@@ -397,11 +399,7 @@ static bool run_object(void *ctx, const bt_row *row) {
         const char *name = row->names[i];
         bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] &&
                     strchr("{[", row->cells[i][0]);
-        if (strcmp(name, "state") == 0)
-            bt_json_str(j, name,
-                        bt_cli_state(row->cells[i], bt_cli_cell(row, "host"),
-                                     bt_cli_num(row, "pid")));
-        else if (strcmp(name, "goodput") == 0)
+        if (strcmp(name, "goodput") == 0)
             bt_json_num(j, name, x->goodput);
         else if (text)
             bt_json_raw(j, name, row->cells[i]);

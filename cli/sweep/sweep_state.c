@@ -140,9 +140,7 @@ typedef struct seen {
 static bool take_run(void *ctx, const bt_row *row) {
     seen *s = ctx;
     s->there = true;
-    snprintf(s->state, sizeof s->state, "%s",
-             bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
-                          bt_cli_num(row, "pid")));
+    snprintf(s->state, sizeof s->state, "%s", bt_cli_cell(row, "state"));
     snprintf(s->out, sizeof s->out, "%s", bt_cli_cell(row, "out_dir"));
     s->steps = bt_cli_num(row, "steps");
     return false;
@@ -156,8 +154,7 @@ bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
     if (code == BT_OK)
         code = bt_db_query(
             db,
-            &(bt_question){.sql =
-                               "SELECT state, host, pid, steps, out_dir FROM runs WHERE run = ?1",
+            &(bt_question){.sql = "SELECT state, steps, out_dir FROM runs WHERE run = ?1",
                            .params = (const char *const[]){r->name},
                            .n_params = 1},
             take_run, &s, err);
@@ -185,7 +182,7 @@ bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, b
     r->level = (bt_level){.value = NAN, .noise = NAN};
     if (!r->state[0]) return BT_OK;
     BT_TRY(bt_db_open(&db, p->store, err));
-    bt_code code = bt_db_level(db, r->name, goal, &(bt_at){BT_AT_STEP, (double)(steps - 1)},
+    bt_code code = bt_db_level(db, r->name, goal, &(bt_at){BT_AT_STEP, (double)steps},
                                loss || strcmp(goal, "tokens_per_s") == 0 ? WINDOW : 1, &r->level,
                                err);
     bt_db_close(db);

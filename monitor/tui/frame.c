@@ -108,13 +108,13 @@ static void run_items(const bt_top *t, items *l) {
     add(l, 0, BT_C_BRIGHT, "", t->run);
     snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_states[h->state].id);
     add(l, 0, bt_state_color(h->state), "", b);
-    if (h->live) {
+    if (h->live || h->state == BT_STATE_LOST) {
         snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
         add(l, h->state == BT_STATE_RUNNING ? 6 : 1,
             h->state == BT_STATE_RUNNING ? BT_C_LABEL : BT_C_WARN, "", b);
     }
-    if (h->n_attempts > 1) {
-        snprintf(b, sizeof b, "%d", h->attempt);
+    if (h->restarts > 0) {
+        snprintf(b, sizeof b, "%d", h->restarts);
         add(l, 4, BT_C_TEXT, "restarts", b);
     }
     /* which of them report is a question of a run that goes on */

@@ -245,7 +245,7 @@ static void ask_record(bt_top *t, bt_action what) {
         t->input = BT_INPUT_TAGS, t->line[0] = 0;
     else if (what == BT_DO_TAGS || !t->cfg.actions.remove)
         bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
-    else if (t->view->head.live && t->view->head.state != BT_STATE_STALE)
+    else if (t->view->head.live)
         bt_top_message(t, BT_C_WARN, "%s is live: stop it first", t->run);
     else
         confirm(t, what);

@@ -12,7 +12,7 @@ enum { WINDOW_MAX = 1000 };
 static const struct {
     const char *name, *column;
 } axes[] = {[BT_AT_TOKENS] = {"tokens", "tokens"},
-            [BT_AT_STEP] = {"step", "step"},
+            [BT_AT_STEP] = {"step", "step + 1"} /* the store counts from 0 */,
             [BT_AT_TIME] = {"time", "time_s"}};
 
 /* ---- level ---- */
@@ -97,7 +97,7 @@ bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axi
     static const char newest_time[] = "SELECT max(time_s) FROM steps WHERE run = ?1 AND "
                                       "step = (SELECT steps - 1 FROM runs WHERE run = ?1)";
     static const char *const ends[] = {"SELECT tokens FROM runs WHERE run = ?1",
-                                       "SELECT steps - 1 FROM runs WHERE run = ?1", newest_time};
+                                       "SELECT steps FROM runs WHERE run = ?1", newest_time};
     *out = INFINITY;
     for (size_t i = 0; i < n; i++) {
         double end;

@@ -79,6 +79,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
         else
             code = bt_sql_open_ro(&d->db, path, err);
     }
+    if (code == BT_OK) code = bt_run_state_install(d->db, path, err);
     if (code == BT_OK) code = guard(d, err);
     if (code != BT_OK) {
         bt_db_close(d);

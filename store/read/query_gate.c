@@ -60,6 +60,7 @@ static const char *const functions[] = {
     "unlikely",
     "upper",
     "zeroblob",
+    "run_state", /* ours: store/sql/run_state.c */
     /* dates */
     "current_date",
     "current_time",

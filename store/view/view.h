@@ -154,6 +154,7 @@ typedef struct bt_view_head {
     int64_t skipped, dropped; /* steps not applied in the window; records the writer lost */
     int warnings, errors;     /* events of these levels, whole run */
     int alerts;               /* those of them that nobody has acknowledged */
+    int restarts;             /* by its supervisor; starts by hand are attempts, too */
     char params[32], isa[32], preset[32];
     double progress, epoch; /* share of the steps done; passes over the training data; NaN */
     int64_t best_val_step;  /* -1: none */

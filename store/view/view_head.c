@@ -1,11 +1,8 @@
 /* view_head.c - the head of the view: which instant, state, speed, time left, goodput. */
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/base/tables/derived.h"
 #include "store/read/run_ledger.h"
@@ -63,22 +60,11 @@ static bool on_run(void *ctx, const bt_row *r) {
     return false;
 }
 
-static bool process_alive(const char *host, int pid) {
-    char here[BT_HOST_MAX];
-    if (pid <= 0 || gethostname(here, sizeof here) != 0) return true; /* not ours to judge */
-    here[sizeof here - 1] = 0;
-    if (strcmp(here, host) != 0) return true;
-    return kill(pid, 0) == 0 || errno != ESRCH;
-}
-
-bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s,
-                           double step_s, bool attempt_ended) {
+bt_run_state bt_view_state(const char *state, double age_s, double step_s, bool attempt_ended) {
     for (int k = 0; k < BT_STATE_COUNT; k++)
         if (!bt_run_states[k].live && strcmp(state, bt_run_states[k].name) == 0)
             return (bt_run_state)k;
     double quiet = fmax(30, isnan(step_s) ? 30 : 10 * step_s);
-    if (!process_alive(host, pid))
-        return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
     if (attempt_ended) return BT_STATE_RESTARTING;
     if (strcmp(state, bt_run_states[BT_STATE_PAUSED].name) == 0) return BT_STATE_PAUSED;
     return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
@@ -361,7 +347,7 @@ static bt_code forget_late_validation(bt_view *v, bt_err *err) {
 static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_view_impl *m = v->impl;
-    double x[3];
+    double x[4];
     BT_TRY(bt_vq_row(m,
                      "SELECT attempt, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt DESC "
                      "LIMIT 1",
@@ -375,17 +361,20 @@ static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
         BT_TRY(bt_vq_row(m,
                          "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' "
                          "AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
-                         " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1",
-                         h->run, NULL, 0, x, 3, err));
+                         " kind = 'acknowledged'), 0)), sum(kind = 'restarted') FROM events WHERE "
+                         "run = ?1",
+                         h->run, NULL, 0, x, 4, err));
         m->warnings = (int)bt_whole(x[0], 0);
         m->errors = (int)bt_whole(x[1], 0);
         m->alerts = (int)bt_whole(x[2], 0);
+        m->restarts = (int)bt_whole(x[3], 0);
         BT_TRY(forget_late_validation(v, err));
         m->events_at = m->event_newest;
     }
     h->warnings = m->warnings;
     h->errors = m->errors;
     h->alerts = m->alerts;
+    h->restarts = m->restarts;
     h->attempt = last->number;
     return BT_OK;
 }
@@ -413,11 +402,12 @@ static void keep_to(bt_view *v, const run_row *x) {
 }
 
 bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us) {
-    bool alive = bt_run_states[state].live && state != BT_STATE_STALLED;
-    return (bt_ledger_until){.now_us = state == BT_STATE_STALE ? 0 : now_us, .alive = alive};
+    const bool lost = state == BT_STATE_LOST,
+               alive = lost || (bt_run_states[state].live && state != BT_STATE_STALLED);
+    return (bt_ledger_until){.now_us = lost ? 0 : now_us, .alive = alive};
 }
 
-/* nothing is known of a stale run's time after its newest record */
+/* nothing is known of a lost run's time after its newest record */
 static bt_code load_times(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_ledger *l = &v->impl->ledger;
@@ -480,10 +470,10 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->started_s = x.created_s;
     double now_s = (double)m->now_us / 1e6;
     h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
-    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, NAN, last.ended);
+    h->state = bt_view_state(x.state, h->age_s, NAN, last.ended);
     h->live = bt_run_states[h->state].live;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
-    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, last.ended);
+    h->state = bt_view_state(x.state, h->age_s, h->step_p95_ms / 1e3, last.ended);
     return load_times(v, err);
 }
 

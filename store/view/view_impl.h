@@ -90,7 +90,7 @@ typedef struct bt_summary {
     int n_attempts;
     bool whole; /* of settings and facts */
     double created_s;
-    double lr, data_tokens, batch_tokens, seq_len, zero, virtual_stages;
+    double lr, data_tokens, epoch_tokens, batch_tokens, seq_len, zero, virtual_stages;
     int64_t events_at, best_val_step, ckpt_step;
     char failure[320], stall[320], asked[320], reason[320];
     double failure_s;
@@ -136,7 +136,7 @@ typedef struct bt_view_impl {
     size_t n_named, cap_named;
     /* seq of the run's newest event; what follows was read when it was events_at (-1: nothing) */
     int64_t event_newest, events_at;
-    int warnings, errors, alerts;
+    int warnings, errors, alerts, restarts;
     bt_ledger ledger, other;    /* of the run in view; of one of the list */
     int64_t validated_at;       /* seq of the newest evaluation that was seen */
     int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
@@ -222,7 +222,7 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
                       size_t blocks);
 /* names machines with more busy tasks than processors: their late ranks become crowded */
-void bt_view_crowded(bt_view_ranks *r);
+void bt_view_crowded(bt_view_ranks *r, bool over); /* over: it is told of what was */
 /* the ends of the colour scale */
 bt_code bt_view_heat_scale(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_stream_release(bt_stream *s);
@@ -237,8 +237,7 @@ void bt_sort_doubles(double *v, size_t n);
 
 /* how its time since the newest record is judged */
 bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us);
-/* state of a run from its row: text of `state`, newest record, owner */
-bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s,
-                           double step_s, bool attempt_ended);
+/* state of a run from its row: text of `state`, newest record */
+bt_run_state bt_view_state(const char *state, double age_s, double step_s, bool attempt_ended);
 
 #endif

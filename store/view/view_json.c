@@ -77,7 +77,9 @@ static void head(const bt_view *v, bt_json *j) {
     bt_json_int(j, "dropped", h->dropped);
     bt_json_int(j, "warnings", h->warnings);
     bt_json_int(j, "errors", h->errors);
-    bt_json_int(j, "alerts", h->alerts);
+    bt_json_int(j, "unacknowledged", h->alerts);
+    bt_json_int(j, "alerts", h->alerts); /* name of before */
+    bt_json_int(j, "restarts", h->restarts);
     bt_json_num(j, "progress", h->progress);
     bt_json_num(j, "epoch", h->epoch);
     if (h->best_val_step >= 0)

@@ -374,18 +374,17 @@ static bool on_run(void *ctx, const bt_row *row) {
     bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
     double updated = v[15], now = (double)r->v->impl->now_us / 1e6;
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
-    x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s,
-                             x->step_ms / 1e3, false);
+    x->state = bt_view_state(c[1] ? c[1] : "", x->age_s, x->step_ms / 1e3, false);
     x->n_spark = read_spark(c[21], x->spark, 64);
     return true;
 }
 
-/* the row of a live run knows its time up to the newest record only */
+/* the row of a run that has not ended knows its time up to the newest record only */
 static bt_code judge_live(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t i = 0; i < v->runs.n; i++) {
         bt_view_run *x = &v->runs.run[i];
-        if (!bt_run_states[x->state].live) continue;
+        if (!bt_run_states[x->state].live && x->state != BT_STATE_LOST) continue;
         BT_TRY(bt_run_ledger(&m->other, m->db, x->run, bt_view_until(x->state, m->now_us), err));
         x->goodput = bt_ledger_goodput(&m->other);
         x->duration_s = (double)(m->other.end_us - m->other.begin_us) / 1e6;

@@ -515,7 +515,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
         compare_ranks(r, t, work);
         size_t blocks = block_medians(v, &g, median, block_step, work);
         bt_view_verdicts(r, median, block_step, blocks);
-        bt_view_crowded(r);
+        bt_view_crowded(r, !v->head.live || m->at_step < m->newest_step);
         qsort_r(r->order, r->n, sizeof *r->order, by_blame, r);
         for (size_t k = 0; k < r->n; k++) say(&r->rank[k]);
     }

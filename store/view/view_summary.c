@@ -35,6 +35,7 @@ static bool on_fact(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const char *key = r->cells[0] ? r->cells[0] : "";
     if (strcmp(key, "data.tokens") == 0) s->data_tokens = number_of(r, 1);
+    if (strcmp(key, "data.epoch_tokens") == 0) s->epoch_tokens = number_of(r, 1);
     if (strcmp(key, "batch_tokens") == 0) s->batch_tokens = number_of(r, 1);
     return true;
 }
@@ -70,7 +71,7 @@ static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
                       run, NULL, 0, on_setting, s, err));
     BT_TRY(bt_vq_rows(m,
                       "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('data.tokens', "
-                      "'batch_tokens')",
+                      "'data.epoch_tokens', 'batch_tokens')",
                       run, NULL, 0, on_fact, s, err));
     s->whole = m->newest_step >= 0;
     return BT_OK;
@@ -87,8 +88,8 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
     BT_TRY(bt_vq_rows(
         m,
         "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
-        "max(seq) FROM events WHERE run = ?1 AND kind IN ('failure', 'stalled', 'control') "
-        "GROUP BY kind)",
+        "max(seq) FROM events WHERE run = ?1 AND (kind IN ('failure', 'stalled') OR (kind = "
+        "'control' AND (title GLOB 'pause *' OR title GLOB 'stop *'))) GROUP BY kind)",
         run, NULL, 0, on_event, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
                       NULL, 0, on_attempt, s, err));
@@ -113,6 +114,7 @@ static bt_code refresh(bt_view *v, bt_summary *s, bt_err *err) {
                           .ckpt_step = -1,
                           .lr = NAN,
                           .data_tokens = NAN,
+                          .epoch_tokens = NAN,
                           .batch_tokens = NAN,
                           .seq_len = NAN,
                           .zero = NAN,
@@ -342,7 +344,7 @@ static void tell_stalled(bt_view *v, const bt_summary *s) {
     t->verb = BT_VERB_STOP;
 }
 
-/* "pause asked for by ctl": the newest request, if it is this one */
+/* "pause asked for by ctl": the newest request to pause or stop, if it is this one */
 static void tell_asked(bt_view_trouble *t, const bt_summary *s, const char *verb) {
     phrase(t->why, sizeof t->why,
            strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "it was asked to");
@@ -378,8 +380,8 @@ static void tell_restarted(bt_view *v, const bt_summary *s) {
         tell_what(v, "restarting", v->impl->last_s);
     } else {
         t->when_s = s->failure_s + h->started_s;
-        char times[24] = "once"; /* attempts count from 0 */
-        if (h->attempt > 1) snprintf(times, sizeof times, "%d times", h->attempt);
+        char times[24] = "once"; /* by hand at least */
+        if (h->restarts > 1) snprintf(times, sizeof times, "%d times", h->restarts);
         snprintf(t->what, sizeof t->what, "started again %s", times);
     }
     phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
@@ -394,7 +396,7 @@ static void tell(bt_view *v, const bt_summary *s) {
                                    .verb = BT_VERB_COUNT};
     switch (h->state) {
     case BT_STATE_FAILED: tell_failed(v, s); break;
-    case BT_STATE_STALE: tell_lost(v, s); break;
+    case BT_STATE_LOST: tell_lost(v, s); break;
     case BT_STATE_STALLED: tell_stalled(v, s); break;
     case BT_STATE_PAUSED: tell_paused(v, s); break;
     case BT_STATE_STOPPED: tell_stopped(v, s); break;
@@ -413,7 +415,9 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     h->progress = h->steps_total > 0 && h->step >= 0
                       ? fmin(1, (double)(h->step + 1) / (double)h->steps_total)
                       : NAN;
-    h->epoch = s->data_tokens > 0 ? h->tokens / s->data_tokens : NAN;
+    /* a record of before that fact has only the tokens, without padding */
+    const double once = s->epoch_tokens > 0 ? s->epoch_tokens : s->data_tokens;
+    h->epoch = once > 0 ? h->tokens / once : NAN;
     h->best_val_step = s->best_val_step;
     h->n_chips = 0;
     model_chip(h, s);
@@ -444,11 +448,12 @@ static bool on_row(void *ctx, const bt_row *r) {
     bt_text_plain(s->key, sizeof s->key, r->cells[0] ? r->cells[0] : "");
     bt_text_plain(s->value, sizeof s->value, r->cells[1] ? r->cells[1] : number);
     bt_text_plain(s->from, sizeof s->from, r->cells[2] ? r->cells[2] : "");
-    if (strcmp(s->from, "fact") == 0) {
-        char text[sizeof s->value];
+    char text[sizeof s->value];
+    if (strcmp(s->from, "fact") == 0)
         bt_fact_format(text, sizeof text, s->key, s->value);
-        memcpy(s->value, text, sizeof text);
-    }
+    else
+        bt_setting_format(text, sizeof text, s->value);
+    memcpy(s->value, text, sizeof text);
     return true;
 }
 

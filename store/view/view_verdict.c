@@ -70,7 +70,7 @@ static void node_wide(bt_view_ranks *r) {
 /* A machine with more busy tasks than processors makes its ranks late whoever they are: it is the
  * cause before any of them is. A task more than there are processors is nothing: this program's
  * monitors and the system take that much now and then. */
-void bt_view_crowded(bt_view_ranks *r) {
+void bt_view_crowded(bt_view_ranks *r, bool over) {
     const bt_view_rank *worst = NULL;
     r->crowded[0] = 0;
     for (size_t k = 0; k < r->n; k++) {
@@ -83,11 +83,11 @@ void bt_view_crowded(bt_view_ranks *r) {
             x->verdict = BT_VERDICT_CROWDED;
     }
     if (!worst) return;
-    snprintf(
-        r->crowded, sizeof r->crowded,
-        "%.60s: %.1f busy tasks for each processor make its ranks late (other programs, or too "
-        "many ranks x threads)",
-        worst->host[0] ? worst->host : "the machine", worst->mean[BT_MR_LOAD]);
+    snprintf(r->crowded, sizeof r->crowded,
+             "%.60s: %.1f busy tasks for each processor %s its ranks late (other programs, or too "
+             "many ranks x threads)",
+             worst->host[0] ? worst->host : "the machine", worst->mean[BT_MR_LOAD],
+             over ? "made" : "make");
 }
 
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,

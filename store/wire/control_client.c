@@ -107,7 +107,8 @@ static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *er
     bt_text_init(&store);
     bt_store_flag(&store, bt_db_path(db));
     const char *flag = bt_text_str(&store), *s = r->steps == 1 ? "" : "s";
-    const bool ended = strcmp(r->state, "running") != 0 && strcmp(r->state, "paused") != 0;
+    const bool ended = strcmp(r->state, "running") != 0 && strcmp(r->state, "paused") != 0 &&
+                       strcmp(r->state, "lost") != 0;
     gethostname(here, sizeof here - 1);
     if (strcmp(r->state, "done") == 0)
         bt_fail(err, BT_BUSY,

@@ -45,6 +45,22 @@ wait_gone || fault "the ranks outlive their supervisor"
 ls runs/alone/step-*/manifest.json >/dev/null 2>&1 || fault "the ranks saved nothing"
 [ "$("$BITRAIN" runs --json | grep -o '"run":"alone","state":"[a-z]*"')" = '"run":"alone","state":"lost"' ] || fault "a run whose supervisor died is not 'lost'"
 code 4 ctl alone status
+# one word everywhere, filters and SQL too
+[ "$(q "SELECT state FROM runs WHERE run='alone'")" = lost ] || fault "SQL says $(q "SELECT state FROM runs WHERE run='alone'")"
+ok runs state:lost
+says "alone"
+ok runs state:running
+if grep -q alone out; then fault "a lost run is listed as running"; fi
+ok show alone
+says "alone  lost"
+ok compare alone calm
+says "lost"
+ok autopsy alone
+says "attempt 0: lost"
+if grep -q "still running" out; then fault "autopsy: $(grep running out)"; fi
+ok top alone --once
+says "LOST"
+if grep -qE "ranks 2/2| now " out; then fault "top shows a lost run as live: $(grep -E "ranks|now" out)"; fi
 
 # a supervisor that hears nothing any more, then all killed at once: what the ranks trained and saved meanwhile has its rows
 "$BITRAIN" "${run[@]}" --steps 100000 --ckpt-every 5 --name wiped >w.out 2>w.err &

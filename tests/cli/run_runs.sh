@@ -68,7 +68,7 @@ expect 0 "^  world_size +4 +2" "$BITRAIN" compare base-1 slow
 expect 0 "the same losses to the last bit in all 200 common steps" "$BITRAIN" compare base-1 abl-3
 expect 0 "abl-3 +200 .* -4.24 % +118 ms" "$BITRAIN" compare base-1 abl-3
 expect 0 "mean of 20 records; " "$BITRAIN" compare base-1 abl-3
-expect 0 "mean of 1 record; " "$BITRAIN" compare base-1 abl-3 --at step=0
+expect 0 "mean of 1 record; " "$BITRAIN" compare base-1 abl-3 --at step=1
 expect 0 "newest 128 steps" "$BITRAIN" show base-1
 expect 5 "1 check failed" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -1%'
 expect 0 "passes" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -5%'
@@ -121,7 +121,13 @@ done
 [ "$(grep -c '"ph":"X"' "$d/t.json")" -eq $((20 * (4 + 4 * 6 - 1))) ] || fail "trace has $(grep -c '"ph":"X"' "$d/t.json") spans"
 [ "$("$BITRAIN" query "SELECT json_valid('$(tr -d "\n'" < "$d/t.json" | head -c 100000)')" --csv 2>/dev/null | tail -1)" = 1 ] || fail "trace is not JSON"
 expect 0 "points in" "$BITRAIN" export abl-3 --format tensorboard --out "$d/tb"
-expect 3 "has no step 900: its last is 199" "$BITRAIN" export abl-3 --format trace --from 900
+# steps are counted from 1, as by plot and on the screens; column step counts from 0
+"$BITRAIN" export abl-3 --from 100 --to 101 | tail -n +2 | cut -d, -f3 | tr '\n' ' ' > "$d/steps"
+[ "$(cat "$d/steps")" = "99 100 " ] || fail "export of steps 100 and 101 has rows $(cat "$d/steps")"
+[ "$("$BITRAIN" plot abl-3 loss --steps 100..101 --json | grep -o '"step":\[[0-9,]*\]')" = '"step":[99,100]' ] || fail "plot has other steps"
+[ "$("$BITRAIN" export abl-3 --from 0 | wc -l)" -eq 201 ] || fail "--from 0 is not the beginning"
+"$BITRAIN" export abl-3 --format trace --from 200 --to 200 | grep -q '"name":"step 200"' || fail "a trace names its steps otherwise"
+expect 3 "has no step 900: its last is 200" "$BITRAIN" export abl-3 --format trace --from 900
 expect 0 "^abl-3,0,20,0,1," "$BITRAIN" export abl-3 --what comm_pairs
 expect 0 '"op":"all_reduce","axis":"dp".*"model_ms":' "$BITRAIN" export abl-3 --what comm_ops --format jsonl
 expect 3 "has no steps 900 to 999" "$BITRAIN" export abl-3 --format trace --from 900 --to 999

@@ -134,7 +134,7 @@ static void a_crowded_machine_is_named_before_a_rank(void **state) {
     s.load = 3;
     load(t, &s, BT_HEAT_BUSY, &v, &db);
     assert_non_null(
-        strstr(v->ranks.crowded, "node0: 3.0 busy tasks for each processor make its ranks late"));
+        strstr(v->ranks.crowded, "node0: 3.0 busy tasks for each processor made its ranks late"));
     const bt_view_rank *worst = &v->ranks.rank[v->ranks.order[0]];
     assert_int_equal(worst->rank, 5);
     assert_int_equal(worst->verdict, BT_VERDICT_CROWDED);

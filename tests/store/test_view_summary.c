@@ -231,6 +231,15 @@ static void paused_and_stopped_runs_go_on_by_command(void **state) {
     snprintf(want, sizeof want, "bitrain ctl s resume --store %s", t->db);
     assert_string_equal(x.command, want);
     assert_int_equal(x.verb, BT_VERB_RESUME);
+    /* what was asked for during the pause is not why it waits */
+    snprintf(other, sizeof other, "%s/asked.db", t->dir);
+    x = trouble_of(other,
+                   "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
+                   "'control', 0, 'pause asked for by ctl' FROM run; INSERT INTO event(run, t_us, "
+                   "step, kind, level, title) SELECT 1, last_us, 119, 'paused', 0, 'paused' FROM "
+                   "run; INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, "
+                   "119, 'control', 0, 'eval asked for by ctl' FROM run");
+    assert_string_equal(x.why, "pause asked for by ctl");
     snprintf(other, sizeof other, "%s/o.db", t->dir);
     x = trouble_of(other, "UPDATE run SET state = 'stopped', exit_kind = 'stopped', ended_us = "
                           "last_us");
@@ -307,6 +316,39 @@ static void trouble_and_chips_as_json(void **state) {
         bt_view_close(v);
         bt_db_close(db);
     }
+}
+
+/* A run whose process is gone is lost, for screens, SQL and filters, and no more live. Of attempts those count
+ * as restarts that the supervisor began. */
+static void a_run_without_its_process_is_lost(void **state) {
+    const bt_tmp *t = *state;
+    static const char gone[] =
+        "UPDATE run SET pid = 2147483646, n_attempts = 3; INSERT INTO event(run, t_us, step, kind, "
+        "level, title) SELECT 1, last_us, 119, 'restarted', 1, 'attempt 1 goes on' FROM run";
+    bt_db *db = NULL;
+    double n = 0;
+    bt_view *v = view_after(1, t->db, gone, &db);
+    assert_int_equal(v->head.state, BT_STATE_LOST);
+    assert_false(v->head.live);
+    assert_int_equal(v->head.restarts, 1);
+    assert_string_equal(v->head.trouble.what, "lost after step 120 of 200");
+    OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "lost", &n, err));
+    assert_true(n == 1);
+    OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "running", &n, err));
+    assert_true(n == 0);
+    /* the columns are those of the file, in their order */
+    OK(bt_db_value(db,
+                   "SELECT (SELECT group_concat(name) FROM pragma_table_info('runs', 'main')) = "
+                   "(SELECT group_concat(name) FROM pragma_table_info('runs', ?1))",
+                   "temp", &n, err));
+    assert_true(n == 1);
+    bt_view_close(v);
+    bt_db_close(db);
+    run_sql(t->db, "UPDATE run SET host = 'another host'"); /* not ours to judge */
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "running", &n, err));
+    assert_true(n == 1);
+    bt_db_close(db);
 }
 
 /* a run that trains has no trouble; one that was started again says why */
@@ -498,6 +540,7 @@ int main(void) {
         TEST(steps_done_again_are_counted),
         TEST(each_kind_of_failure_has_its_remedy),
         TEST(a_run_that_never_made_a_step_says_so),
+        TEST(a_run_without_its_process_is_lost),
         TEST(paused_and_stopped_runs_go_on_by_command),
         TEST(time_is_left_of_a_run_that_trains),
         TEST(trouble_and_chips_as_json),

@@ -133,6 +133,16 @@ static void the_text_is_well_formed_and_true(void **state) {
     parse(text, &families);
     assert_true(families.n > 20);
     free(text);
+    /* nor is one whose process is gone */
+    char here[64] = "", sql[160];
+    gethostname(here, sizeof here - 1);
+    snprintf(sql, sizeof sql, "UPDATE run SET host = '%s', pid = 2147483646 WHERE name = 'live'",
+             here);
+    run_sql(t->db, sql);
+    text = metrics_of(t->db);
+    assert_true(value_of(text, "\nbitrain_live_runs ") == 0);
+    assert_null(strstr(text, "run=\"live\""));
+    free(text);
 }
 
 /* names in records may have any characters; units and what is told of a family are as documented */

@@ -265,7 +265,9 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
     bt_code code = bt_db_query(
         db,
         &(bt_question){
-            .sql = "SELECT run FROM runs WHERE ended_s IS NULL ORDER BY started_s DESC LIMIT 64",
+            .sql =
+                "SELECT run FROM runs WHERE ended_s IS NULL AND state <> 'lost' ORDER BY started_s "
+                "DESC LIMIT 64",
             .max_rows = LIVE_MAX,
             .max_s = 2},
         keep_name, &l, err);

@@ -23,6 +23,17 @@ for n in 2 4; do losses ranks$n | cmp -s - want || fault "the losses on $n ranks
 counted=$(q "SELECT min(counted), max(counted) FROM steps WHERE run='one'")
 [ "${counted%,*}" -gt 50 ] 2>/dev/null && [ "${counted#*,}" -lt 600 ] || fault "counted: $counted"
 
+# an epoch is every packed sequence once, padding and all: the plan, the screen and the sequences agree
+ok train "${sft[@]}" --ranks 1 --init-from base --dry-run --json
+planned=$(sed 's/.*"epochs":\([0-9.]*\).*/\1/' out)
+made=$(q "SELECT title FROM events WHERE run='one' AND kind='data'" | sed 's/.* in \([0-9]*\) sequences.*/\1/')
+awk -v e="$planned" -v s="$made" 'BEGIN { d = e - 6 * 8 / s; exit !(s > 0 && d < 0.01 && d > -0.01) }' || fault "$planned epochs of $made sequences"
+ok top one --once
+says "$(awk -v e="$planned" 'BEGIN { printf "epoch %.2f", e }')"
+ok train "${sft[@]}" --ranks 1 --init-from base --dry-run
+says "of them learned"
+says "of them counted"
+
 # a plain run counts every token of its batch
 [ "$(q "SELECT max(counted) FROM steps WHERE run='base'")" = 1536 ] || fault "plain: $(q "SELECT counted FROM steps WHERE run='base'")"
 

@@ -4,9 +4,9 @@
 
 #include "played_screens.h"
 
-/* running, paused: this process trains them; stale: one that is gone did; stopped: here, with steps to
+/* running, paused: this process trains them; lost: one that is gone did; stopped: here, with steps to
  * do; done: all of them */
-static const char *const states[] = {"running", "paused", "stale", "stopped", "done"};
+static const char *const states[] = {"running", "paused", "lost", "stopped", "done"};
 enum { STATES = sizeof states / sizeof states[0] };
 
 /* one text a state, in the order above; NULL: nothing of this key is shown but that the run is not live */
@@ -14,20 +14,16 @@ static const struct {
     const char *keys, *says[STATES];
 } table[] = {
     {"~P~",
-     {"running: pause?", "paused: resume?", "stale: resume the training?",
+     {"running: pause?", "paused: resume?", "lost: resume the training?",
       "stopped: resume the training?", NULL}},
     {"~C~",
-     {"running: write a checkpoint now?", "paused: write a checkpoint now?",
-      "stale is stale: it takes no 'checkpoint' now", NULL, NULL}},
-    {"~S~",
-     {"running: checkpoint and stop?", "paused: checkpoint and stop?",
-      "stale is stale: it takes no 'stop' now", NULL, NULL}},
+     {"running: write a checkpoint now?", "paused: write a checkpoint now?", NULL, NULL, NULL}},
+    {"~S~", {"running: checkpoint and stop?", "paused: checkpoint and stop?", NULL, NULL, NULL}},
     {"~E~",
-     {"running: evaluate the validation split?", "paused: evaluate the validation split?",
-      "stale is stale: it takes no 'eval' now", NULL, NULL}},
-    {"~L~",
-     {"peak learning rate: _", "peak learning rate: _", "it takes no 'set' now", NULL, NULL}},
-    {"~W~", {"write on from: _", "write on from: _", "it takes no 'sample' now", NULL, NULL}},
+     {"running: evaluate the validation split?", "paused: evaluate the validation split?", NULL,
+      NULL, NULL}},
+    {"~L~", {"peak learning rate: _", "peak learning rate: _", NULL, NULL, NULL}},
+    {"~W~", {"write on from: _", "write on from: _", NULL, NULL, NULL}},
     {"~m~", {"note: _", "note: _", "note: _", "note: _", "note: _"}},
     {"~M~",
      {"note of the run: _", "note of the run: _", "note of the run: _", "note of the run: _",
@@ -36,11 +32,11 @@ static const struct {
      {"tags (+add -drop): _", "tags (+add -drop): _", "tags (+add -drop): _",
       "tags (+add -drop): _", "tags (+add -drop): _"}},
     {"~U~",
-     {"running is live: it keeps its name", "paused is live: it keeps its name",
-      "stale is live: it keeps its name", "new name: stopped_", "new name: done_"}},
+     {"running is live: it keeps its name", "paused is live: it keeps its name", "new name: lost_",
+      "new name: stopped_", "new name: done_"}},
     {"~D~",
      {"running is live: stop it first", "paused is live: stop it first",
-      "stale: remove its records for good?", "stopped: remove its records for good?",
+      "lost: remove its records for good?", "stopped: remove its records for good?",
       "done: remove its records for good?"}},
 };
 
@@ -128,8 +124,8 @@ static int make_states(void **state) {
         "UPDATE run SET state = 'stopped', exit_kind = 'stopped', host = '%s' WHERE name = "
         "'stopped'; "
         "UPDATE run SET pid = 2147483646, host = '%s', last_us = last_us - 100000000 WHERE name = "
-        "'stale'; UPDATE attempt SET ended_us = NULL WHERE run IN (SELECT id FROM run WHERE name "
-        "= 'stale')",
+        "'lost'; UPDATE attempt SET ended_us = NULL WHERE run IN (SELECT id FROM run WHERE name "
+        "= 'lost')",
         here, here);
     store_sql(sql);
     return 0;

@@ -68,9 +68,8 @@ class ControlBar {
     for (const [verb, one] of this.buttons) one.hidden = !live || !offered(verb);
     this.rate.hidden = !live || !offered("set");
     this.sample.hidden = !live || !offered("sample");
-    const isAtWork = live && state !== "stale"; // a stale run is nobody's
-    this.resume.hidden = isAtWork || !head.trouble?.resumes;
-    this.removeButton.hidden = isAtWork;
+    this.resume.hidden = live || !head.trouble?.resumes;
+    this.removeButton.hidden = live;
     say(this.rate, head.lr === null ? "Learning rate" : `Learning rate ${digits(head.lr, 3)}`);
     if (this.waiting) this.lookForOutcome();
   }

@@ -46,7 +46,7 @@ function reveal(nav) {
 }
 
 function stateText({ state: word, live, age_s: age }) {
-  if (!live || age === null || age <= freshSeconds) return word;
+  if ((!live && word !== "lost") || age === null || age <= freshSeconds) return word;
   return `${word}, last record ${seconds(age)} ago`;
 }
 
