@@ -17,6 +17,12 @@ export function digits(value, n = 4) {
   return text.replace("e+", "e").replace(/\.?0+e/, "e");
 }
 
+/** A run's setting: a broken number with six digits, as in `bitrain show`; anything else as it is. */
+export function setting(value) {
+  const isBroken = /^-?\d*\.?\d+(e-?\d+)?$/i.test(value) && /[.e]/i.test(value);
+  return isBroken ? String(Number(Number(value).toPrecision(6))) : String(value);
+}
+
 const prefixes = [
   [1e12, "T"],
   [1e9, "G"],

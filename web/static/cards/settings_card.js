@@ -2,13 +2,13 @@
 // and data.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
-import { dash } from "../base/format.js";
+import { dash, setting } from "../base/format.js";
 import { table, text } from "../base/table.js";
 import { Card } from "./card.js";
 
 function shown(value) {
   if (value === null || value === undefined) return dash;
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
+  return typeof value === "object" ? JSON.stringify(value) : setting(value);
 }
 
 const settingColumns = [

@@ -2,7 +2,7 @@
 // differently.
 import { button, select } from "../base/controls.js";
 import { h, hiddenTitle } from "../base/dom.js";
-import { dash, digits, nth, onAxis, si, unit } from "../base/format.js";
+import { dash, digits, nth, onAxis, setting, si, unit } from "../base/format.js";
 import { state } from "../base/state.js";
 import { number, table, tallTable, text } from "../base/table.js";
 import { axes, comparedMetrics } from "../base/vocabulary.js";
@@ -133,11 +133,6 @@ function levelsSection(data, metric) {
   return section("At equal tokens", sub, false, levels);
 }
 
-/** A number of 17 digits as people would write it. */
-function shownSetting(text = dash) {
-  return /^-?\d*\.\d{9,}$/.test(text) ? digits(Number(text), 7) : text;
-}
-
 /**
  * Settings by name. Each is kept as {value, origin, where}, of which only the value makes a
  * difference.
@@ -175,7 +170,7 @@ function settingsSection(data) {
   const keys = differingKeys(settings);
   const columns = [
     text("setting", (key) => h("code", {}, key)),
-    ...data.configs.map((one, i) => text(one.run, (key) => shownSetting(settings[i][key]))),
+    ...data.configs.map((one, i) => text(one.run, (key) => setting(settings[i][key] ?? dash))),
   ];
   const content = keys.length
     ? tallTable(columns, keys, "settings that differ")

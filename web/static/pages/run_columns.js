@@ -1,6 +1,18 @@
 // run_columns.js - the columns of the table of runs: those of every run, and those of settings.
 import { h } from "../base/dom.js";
-import { count, dash, date, digits, ms, nats, percent, seconds, si, unit } from "../base/format.js";
+import {
+  count,
+  dash,
+  date,
+  digits,
+  ms,
+  nats,
+  percent,
+  seconds,
+  setting,
+  si,
+  unit,
+} from "../base/format.js";
 import { number, text } from "../base/table.js";
 import { figureHelp, stepMetric } from "../base/vocabulary.js";
 import { spark } from "../figures/small_figures.js";
@@ -47,7 +59,7 @@ export const runColumns = Object.entries(columns).map(([key, column]) => ({
 
 /** A column of what the runs were set to; settingOf(row, name) gives the value or null. */
 export function settingColumn(name, settingOf) {
-  const cell = (row) => String(settingOf(row, name) ?? dash);
+  const cell = (row) => setting(settingOf(row, name) ?? dash);
   return { key: name, setting: true, ...number(name, cell, "a setting") };
 }
 
