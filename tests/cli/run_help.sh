@@ -58,7 +58,7 @@ ok "$BITRAIN" train --help
 for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
 [ "$(grep -c '^  --' "$tmp/out")" -ge 40 ] || fault "train --help shows only $(grep -c '^  --' "$tmp/out") flags"
 [ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
-tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, the preset's]" || fault "train --help does not say the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in text]" || fault "train --help does not say the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
 if grep -qF "[bytes, automatic]" "$tmp/out"; then fault "train --help calls bytes the tokenizer of the built-in text"; fi
 "$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help tells: $(cat "$tmp/plan")"
@@ -88,13 +88,20 @@ for topic in $(cat "$BT_SRC"/README.md "$BT_SRC"/*/README.md "$BT_SRC"/cli/*/REA
     ok "$BITRAIN" help "$topic"
 done
 ok "$BITRAIN" help presets
-for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -q "^  $p .*[KMG]iB$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
+for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -qE "^  $p .*[KMG]iB  ([0-9]+ (minutes|hours)|a cluster)$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
+
+# README's table says the same of each, the time too
+while IFS='|' read -r _ name params bytes memory steps time _; do
+    row=$(sed 's/  */ /g' <<<"$(grep "^  $(tr -d ' `' <<<"$name") " "$tmp/out")")
+    for word in "$params" "$bytes" "$memory" "$time"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README says$word of$name, help presets:$row"; done
+    [[ $row == *" $(tr -d ' ,' <<<"$steps") "* ]] || fault "README says$steps steps of$name, help presets:$row"
+done < <(grep -E '^\| `[a-z0-9.-]+` \| [0-9.]+ [MG] \|' "$BT_SRC/README.md")
 
 # what a preset needs is what its plan needs
 "$BITRAIN" train --ranks 1 --preset small --tokenizer bytes --set model.vocab=8192 --dry-run >"$tmp/plan" 2>&1
 needed=$(awk '$1 == "needed" {print $2, $3}' "$tmp/plan")
-[ -n "$needed" ] && grep -q "^  small .* $needed$" "$tmp/out" || fault "help presets tells $(grep '^  small' "$tmp/out"), the plan $(grep -E '^  (needed|together)' "$tmp/plan")"
+[ -n "$needed" ] && grep -q "^  small .* $needed  " "$tmp/out" || fault "help presets tells $(grep '^  small' "$tmp/out"), the plan $(grep -E '^  (needed|together)' "$tmp/plan")"
 
 for topic in options presets metrics keys exit-codes; do
     ok "$BITRAIN" help $topic

@@ -36,19 +36,19 @@ for p in '"schema":"bitrain.view/1"' '"state":"done"' '"phase":"bwd","phase_frac
 done
 [ "$(wc -l < "$d/out")" -eq 1 ] || fail "the JSON of top is not one line"
 expect 0 "without rank 5: 143 ms → 113 ms \(-21 %\)" "$BITRAIN" top demo --screen ranks
-expect 0 "^ demo  ○ DONE  restarts 1  ranks 8  " "$BITRAIN" top demo --once
+expect 0 "^ demo  ○ DONE  ranks 8  " "$BITRAIN" top demo --once
 [ "$(wc -l < "$d/out")" -eq 30 ] || fail "the frame has not 30 lines"
 grep -q "$(printf '\033')" "$d/out" && fail "colour in a pipe"
-# README's figure is of this program: what its parts are called, they are called here
+# the figure of monitor/README.md is of this program: what its parts are called, they are called here
 if command -v sqlite3 > /dev/null; then
     cp "$BITRAIN_STORE" "$d/figure.db"
     sqlite3 "$d/figure.db" "INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 50 * v.column1, 'sample', 0, 'x', '{\"text\":\"x\"}' FROM run, (VALUES (1), (2)) v WHERE name = 'demo'"
     titles() { grep '──' | grep -oE '[[:alpha:]]{3,}' | sort -u; }
-    sed -n '/figure: live/,/end figure/p' "$BT_SRC/README.md" | titles | grep -vx now > "$d/figure"      # the run of the figure trains
+    sed -n '/figure: live/,/end figure/p' "$BT_SRC/monitor/README.md" | titles | grep -vx now > "$d/figure"      # the run of the figure trains
     for size in 80x24 80x30; do "$BITRAIN" top demo --once --size $size --store "$d/figure.db"; done | titles > "$d/shown"
-    [ "$(wc -l < "$d/figure")" -ge 8 ] || fail "no titles in README's figure"
+    [ "$(wc -l < "$d/figure")" -ge 8 ] || fail "no titles in the figure"
     old=$(comm -23 "$d/figure" "$d/shown")
-    [ -z "$old" ] || fail "README's figure has titles that the screen has not: $(echo $old); tests/README.md says how it is made"
+    [ -z "$old" ] || fail "the figure of monitor/README.md has titles that the screen has not: $(echo $old); tests/README.md says how it is made"
 fi
 expect 0 "step 51/200" "$BITRAIN" top demo --step 51 --once
 expect 0 "^base-1 ○ DONE" "$BITRAIN" top base-1 --once --size 60x10

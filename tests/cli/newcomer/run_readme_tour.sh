@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# README.md as a newcomer reads it: every command of its blocks, typed as printed, in its order, in one folder and one shell.
+# README.md, and what it sends to for fine-tuning and for more machines, as a newcomer reads them: every command of their
+# blocks, typed as printed, in its order, in one folder and one shell.
 # timeout: 600
 # mpi: 2
 # Quick (as ctest runs it): the program is the one of this build, a small model comes through the environment, and ssh, its keys
@@ -22,8 +23,9 @@ end() {
 trap end EXIT
 script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null || { echo "skipped: script cannot open a pseudo-terminal here"; exit 77; }
 
-# "SECTION<tab>COMMAND" of every line of a block marked sh
-commands() { awk '/^## /{section = substr($0, 4)} /^```sh$/{on = 1; next} /^```/{on = 0} on && NF {print section "\t" $0}' "$src/README.md"; }
+# "SECTION<tab>COMMAND" of every line of a block marked sh, in the order in which they lead to each other
+pages=("$src/README.md" "$src/engine/TUNING.md" "$src/cli/launch/README.md")
+commands() { awk '/^##? /{section = substr($0, index($0, " ") + 1)} /^```sh$/{on = 1; next} /^```/{on = 0} on && NF {print section "\t" $0}' "${pages[@]}"; }
 
 mkdir "$tmp/bin" "$tmp/home" "$tmp/work"
 export HOME=$tmp/home XDG_DATA_HOME=$tmp/home/.local/share TERM=xterm
@@ -70,7 +72,7 @@ while IFS=$'\t' read -r section line; do
     case $line in *curl*) grep -q '"object":"text_completion"' "$tmp/tty" || { fault "the served model gives no text"; tail -n 8 "$tmp/tty"; } ;; esac
     [ $got -eq 0 ] || { fault "exit $got of: $line"; tr -d '\r' <"$tmp/tty" | tail -n 8; }
 done < <(commands)
-[ $total -ge 15 ] || fault "only $total commands in README.md"
+[ $total -ge 24 ] || fault "only $total commands in ${pages[*]}"
 
 # what they leave: a run that was stopped once and is done, a report, the prompt carried on
 [ "$(bitrain query "SELECT state, steps FROM runs WHERE run='book'" --csv | tail -1)" = done,300 ] || fault "the run is $(bitrain runs)"
@@ -86,8 +88,8 @@ grep -q "as in training" "$tmp/said" || fault "the template is not that of train
 [ -s answers-hf/model.safetensors ] || fault "no merged model"
 
 # the commands inside sentences: each names a command that there is, with flags that it has
-inline=$(grep -oE '`(bitrain|\./bootstrap) [^`]*`' "$src/README.md" | tr -d '`' | sort -u)
-[ "$(wc -l <<<"$inline")" -ge 8 ] || fault "only $(wc -l <<<"$inline") commands inside sentences"
+inline=$(grep -oE '`(bitrain|\./bootstrap) [^`]*`' -h "${pages[@]}" | tr -d '`' | sort -u)
+[ "$(wc -l <<<"$inline")" -ge 12 ] || fault "only $(wc -l <<<"$inline") commands inside sentences"
 while read -r program word rest; do
     if [ "$program" = ./bootstrap ]; then
         grep -q "^$word)" "$src/bootstrap" || fault "'$program $word' is no command"
