@@ -7,12 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "cli/common/run_shown.h"
 #include "cli/layout/layout_race.h"
+#include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
+#include "engine/observe/meter.h"
 #include "engine/plan/trial_length.h"
 #include "engine/plan/trial_race.h"
 
@@ -241,7 +244,20 @@ typedef struct trials {
     const bt_layout_job *job;
     words *w;
     candidate all[BT_TRIALS_MOST];
+    double spent_s; /* what measuring has taken */
+    double load;    /* of the processors by other programs, before the trials; NaN: not known */
 } trials;
+
+/* tasks of other programs over processors: the mean of a few looks, at each of which this one runs too */
+static double load_of_others(void) {
+    enum { LOOKS = 10, EVERY_MS = 5 };
+    double sum = 0;
+    for (int i = 0; i < LOOKS; i++) {
+        sum += bt_machine_load();
+        bt_sleep_ns((int64_t)EVERY_MS * 1000000);
+    }
+    return fmax(0, sum / LOOKS - 1.0 / (double)sysconf(_SC_NPROCESSORS_ONLN));
+}
 
 /* the trainers of the first k of them at the same time */
 static bool all_fit(const trials *t, size_t k) {
@@ -271,8 +287,9 @@ static void put_race(trials *t, size_t k, double seconds) {
     }
 }
 
-static void tell(const candidate *tried, const json_t *x, int64_t layers, bt_text *told) {
+static void tell(const trials *t, const candidate *tried, const json_t *x, bt_text *told) {
     const bt_layout *l = tried->layout;
+    const int64_t layers = t->c->settings.n_layers;
     char layout[160], a[32], b[32], of[64] = "";
     const long long runs = json_integer_value(json_object_get(x, "runs"));
     const int64_t micros = tried->length.micros;
@@ -281,11 +298,13 @@ static void tell(const candidate *tried, const json_t *x, int64_t layers, bt_tex
     if (tried->length.layers < layers)
         snprintf(of + strlen(of), sizeof of - strlen(of), " of %" PRId64 " of %" PRId64 " layers",
                  tried->length.layers, layers);
-    bt_text_printf(told, "tried      %s: %s a step in %lld run%s%s (predicted %s)\n",
+    bt_text_printf(told, "tried      %s: %s a step in %lld run%s%s (predicted %s",
                    bt_layout_words(l, layout, sizeof layout),
                    bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), runs,
                    runs == 1 ? "" : "s", of,
                    bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
+    bt_layout_why_parted(l, t->c->rates.load, t->load, told);
+    bt_text_put(told, ")\n");
 }
 
 static void tell_end(const json_t *all, double seconds, bt_text *told) {
@@ -314,7 +333,7 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
         if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        if (told) tell(&t->all[i], x, t->c->settings.n_layers, told);
+        if (told) tell(t, &t->all[i], x, told);
     }
     if (told) tell_end(all, seconds, told);
     return BT_OK;
@@ -325,6 +344,7 @@ static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *
     bt_text result;
     json_error_t why;
     put_race(t, n, seconds);
+    t->load = load_of_others();
     const bt_run_once once = {.ranks = t->job->ranks,
                               .hosts = t->job->cfg->hosts,
                               .mpirun_args = t->job->cfg->mpirun_args,

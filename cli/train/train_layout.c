@@ -1,5 +1,6 @@
 /* train_layout.c - `train --layout auto`: the planner's choice among what the user left open, and the
  * time it predicts for any plan from rates that are known. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,11 @@ static void tell(bt_train_plan *p, const bt_layout_choice *c) {
     bt_text_printf(&p->layout, "%s, %s a step predicted",
                    bt_layout_words(best, words, sizeof words),
                    bt_metric_format(ms, sizeof ms, 1e3 * best->time.step.step_s, BT_UNIT_MS));
-    if (best->trial_s > 0)
+    if (best->trial_s > 0) {
         bt_text_printf(&p->layout, ", %s when it was tried",
                        bt_metric_format(ms, sizeof ms, 1e3 * best->trial_s, BT_UNIT_MS));
+        bt_layout_why_parted(best, c->rates.load, NAN, &p->layout);
+    }
     bt_text_put(&p->layout, ": ");
     bt_layout_why(&c->layouts, &p->layout);
     p->predicted = best->time.step;
