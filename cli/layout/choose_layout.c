@@ -10,6 +10,7 @@
 #include "cli/layout/layout_trial.h"
 #include "cli/layout/machine_rates.h"
 #include "engine/base/clock.h"
+#include "engine/base/numbers/predicted.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -75,6 +76,22 @@ static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char
     return bt_opts_set(o, key, text, BT_FROM_FLAG, where, err);
 }
 
+/* so that the run has it beside what its steps take */
+static bt_code set_prediction(bt_opts *o, const bt_layout *l, const char *where, bt_err *err) {
+    char ms[32];
+    const bt_predicted p = bt_predicted_of(l->time.step.step_s, l->time.step.phase_s, l->trial_s);
+    bt_text parts;
+    bt_text_init(&parts);
+    bt_predicted_put(&p, &parts);
+    snprintf(ms, sizeof ms, "%.6g", 1e3 * bt_layout_step_s(l));
+    bt_code code = bt_opts_set(o, "launch.predicted_ms", ms, BT_FROM_FLAG, where, err);
+    if (code == BT_OK)
+        code = bt_opts_set(o, "launch.predicted_parts", bt_text_str(&parts), BT_FROM_FLAG, where,
+                           err);
+    bt_text_release(&parts);
+    return code;
+}
+
 bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err) {
     static const char *const recompute[] = {"none", "selective", "full"};
     BT_TRY(set_number(o, "mesh.pp", l->shape.pp, where, err));
@@ -89,7 +106,8 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
     }
     BT_TRY(set_number(o, "train.micro_batch", l->micro_batch, where, err));
     BT_TRY(bt_opts_set(o, "train.recompute", recompute[l->recompute], BT_FROM_FLAG, where, err));
-    return bt_opts_set(o, "parallel.gather", bt_gather_name(l->gather), BT_FROM_FLAG, where, err);
+    BT_TRY(bt_opts_set(o, "parallel.gather", bt_gather_name(l->gather), BT_FROM_FLAG, where, err));
+    return set_prediction(o, l, where, err);
 }
 
 /* ---- the choice ------------------------------------------------------------------------------ */

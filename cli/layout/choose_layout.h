@@ -40,8 +40,8 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
                          bt_err *err) BT_MUST_CHECK;
 void bt_layout_choice_release(bt_layout_choice *c); /* accepts NULL */
 
-/* the settings of a layout into a table of options, as if they were given (`where` says by whom): what
- * follows from them by itself stays open */
+/* the settings of a layout and its prediction into a table of options, as if they were given (`where` says by whom):
+ * what follows from them by itself stays open */
 bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err)
     BT_MUST_CHECK;
 /* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */

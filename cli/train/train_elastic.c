@@ -94,6 +94,11 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
         else if (w->from_step > 0)
             cfg->stop_after = left;
     }
+    /* what was predicted was of the first layout */
+    if (code == BT_OK && !bt_elastic_same(cfg, &p->cfg)) {
+        cfg->predicted_ms = 0;
+        cfg->predicted_parts[0] = '\0';
+    }
     if (code == BT_OK) {
         *out = (bt_job_layout){.ranks = (int)cfg->ranks, .same = bt_elastic_same(cfg, &l->now)};
         bt_elastic_tell(cfg, out->told, sizeof out->told);

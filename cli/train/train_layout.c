@@ -28,12 +28,10 @@ static void tell(bt_train_plan *p, const bt_layout_choice *c) {
     }
     bt_text_put(&p->layout, ": ");
     bt_layout_why(&c->layouts, &p->layout);
-    p->predicted = best->time.step;
 }
 
 bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     bt_layout_choice *choice = NULL;
-    char ms[32];
     if (p->cfg.layout != BT_LAYOUT_AUTO || p->resume) return BT_OK;
     if (p->world)
         return bt_fail(err, BT_ARG,
@@ -60,9 +58,6 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     BT_TRY(code);
     tell(p, choice);
     code = bt_layout_apply(&p->opts, &choice->layouts.at[0], "--layout auto", err);
-    snprintf(ms, sizeof ms, "%.9g", 1e3 * bt_layout_step_s(&choice->layouts.at[0]));
-    if (code == BT_OK)
-        code = bt_opts_set(&p->opts, "launch.predicted_ms", ms, BT_FROM_FLAG, "--layout auto", err);
     bt_layout_choice_release(choice);
     return code;
 }
@@ -102,7 +97,6 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from)
 }
 
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink) {
-    char key[64], value[32];
     if (!p->layout.len) return;
     const bt_event e = {.kind = BT_EVENT_LAYOUT,
                         .step = -1,
@@ -110,12 +104,4 @@ void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink) {
                         .wall_us = bt_wall_us(),
                         .title = bt_text_str(&p->layout)};
     if (sink->event) sink->event(sink->ctx, &e);
-    if (!sink->fact) return;
-    snprintf(value, sizeof value, "%.9g", 1e3 * p->predicted.step_s);
-    sink->fact(sink->ctx, "plan.step_ms", value);
-    for (int i = 0; i < BT_PHASE_COUNT; i++) {
-        snprintf(key, sizeof key, "plan.%s", bt_rank_metrics[bt_phases[i].metric].key);
-        snprintf(value, sizeof value, "%.9g", 1e3 * p->predicted.phase_s[i]);
-        sink->fact(sink->ctx, key, value);
-    }
 }

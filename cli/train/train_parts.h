@@ -50,7 +50,6 @@ typedef struct bt_train_plan {
     bt_text place;    /* flags of the run's record that say where it trains, as they were taken */
     bt_text why;      /* checkpoints passed over, one line each */
     bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
-    bt_step_time predicted;       /* of that choice */
     bt_text config_json, argv;
     bt_alert_rules alerts;
     char curl[PATH_MAX]; /* the program that calls alert.webhook; "": none is wanted */
@@ -120,7 +119,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* The time of a settled plan, by rates that are known: nothing is measured. `from` takes the file of
  * the rates and when they were measured; false: why there are none, or nothing. */
 bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from);
-/* the choice as an event, its prediction as facts; nothing without --layout auto */
+/* the choice as an event; nothing without --layout auto */
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink);
 
 /* train_elastic.c */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/numbers/predicted.h"
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
@@ -39,6 +40,12 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
                        c->name);
     if (c->name[0] && strcmp(c->name, "last") == 0)
         return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
+    bt_predicted predicted;
+    if (!bt_predicted_read(c->predicted_parts, &predicted))
+        return bt_fail(
+            err, BT_ARG,
+            "launch.predicted_parts '%.60s' is no prediction (as 'step_ms=150 fwd_ms=40')",
+            c->predicted_parts);
     bool known = false;
     for (size_t i = 0; i < n_isas; i++) known |= strcmp(c->isa, isas[i]) == 0;
     if (!known) {

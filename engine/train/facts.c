@@ -1,10 +1,12 @@
 /* facts.c - what is true of the whole run, recorded before the first step. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/numbers/predicted.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -150,7 +152,20 @@ static bt_code record_ranks(bt_trainer *t, bt_err *err) {
     return code;
 }
 
-bt_code bt_record_facts(bt_trainer *t, bt_err *err) {
+/* An attempt of another layout has no prediction: the record of the attempt before does not stand for it. */
+static void record_plan(bt_trainer *t, bool goes_on) {
+    bt_predicted p;
+    char key[64];
+    (void)bt_predicted_read(t->cfg.predicted_parts, &p);
+    if (goes_on && isnan(p.step_ms)) fact(t, "plan.step_ms", "-");
+    for (int i = 0; i < BT_PREDICTED_PARTS; i++) {
+        const double ms = *bt_predicted_part(&p, i);
+        snprintf(key, sizeof key, "plan.%s", bt_predicted_key(i));
+        if (isfinite(ms)) fact(t, key, "%.9g", ms);
+    }
+}
+
+bt_code bt_record_facts(bt_trainer *t, bool goes_on, bt_err *err) {
     BT_TRY(record_ranks(t, err));
     if (!t->telemetry.sink.fact) return BT_OK;
     record_model(t);
@@ -159,5 +174,6 @@ bt_code bt_record_facts(bt_trainer *t, bt_err *err) {
     record_machine(t);
     record_arenas(t);
     record_memory_states(t);
+    record_plan(t, goes_on);
     return BT_OK;
 }

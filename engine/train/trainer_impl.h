@@ -210,6 +210,7 @@ void bt_trainer_data_state(bt_trainer *t, bt_state *s);
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 
 /* facts.c: what is true of the whole run, recorded before the first step; collective */
-bt_code bt_record_facts(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* goes_on: an attempt was recorded before this one */
+bt_code bt_record_facts(bt_trainer *t, bool goes_on, bt_err *err) BT_MUST_CHECK;
 
 #endif

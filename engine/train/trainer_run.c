@@ -135,7 +135,7 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     t->first_step = t->at.step;
     t->stop_at = t->cfg.stop_after > 0 ? t->first_step + t->cfg.stop_after : 0;
     BT_TRY(bt_saver_start(&t->saver, err));
-    BT_TRY(bt_record_facts(t, err));
+    BT_TRY(bt_record_facts(t, t->number > 1 || t->at.step > 0, err));
     announce(t);
     bt_code code = train(t, err);
     if (code == BT_OK) code = leave(t, err);
