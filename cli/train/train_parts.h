@@ -49,6 +49,7 @@ typedef struct bt_train_plan {
     char reason[160]; /* of the attempt */
     bt_text place;    /* flags of the run's record that say where it trains, as they were taken */
     bt_text why;      /* checkpoints passed over, one line each */
+    bt_text recorded; /* the settings of the run that goes on, as JSON */
     bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
     bt_text config_json, argv;
     bt_alert_rules alerts;
@@ -61,6 +62,9 @@ void bt_train_plan_release(bt_train_plan *p);
  * read, not yet settled); refuses what cannot change (BT_BUSY). Fills run, out, resume, from,
  * reason. */
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* A prediction that came from the record stays where the layout, ranks, threads and tokens of a step are the recorded
+ * ones. After the settings are settled */
+bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_continue.c: --continue as --resume, where the store has a run of this very name or its folder a
  * checkpoint; else as a new run */
 bt_code bt_train_continue(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;

@@ -17,6 +17,7 @@ void bt_train_plan_release(bt_train_plan *p) {
     if (p->run_lock >= 0) close(p->run_lock);
     bt_text_release(&p->place);
     bt_text_release(&p->why);
+    bt_text_release(&p->recorded);
     bt_text_release(&p->layout);
     bt_text_release(&p->layout_notes);
     bt_text_release(&p->config_json);

@@ -113,7 +113,7 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
         if (!v || resumes == BT_SETTING_ANEW || resumes == BT_SETTING_PLACED) continue;
         /* in a checkpoint's flat list every automatic value is final */
-        if (all_final && resumes == BT_SETTING_FOUND) continue;
+        if (all_final && (resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLANNED)) continue;
         if (!text_of(v, resumes == BT_SETTING_BEGUN, &value)) continue;
         code = check_fixed(p, i, bt_text_str(&value), err);
         if (code == BT_OK)
@@ -134,6 +134,48 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
     }
     bt_code code = all_final || p->world ? BT_OK : take_place(p, config, err);
     if (code == BT_OK) code = put_under(p, config, all_final, err);
+    if (!all_final) bt_text_put(&p->recorded, text);
+    json_decref(config);
+    return code;
+}
+
+/* ---- prediction ------------------------------------------------------------------------------ */
+
+/* what the time of a step was predicted for */
+static bool decides_time(const char *key) {
+    const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
+    return resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLACED ||
+           strcmp(key, "train.batch_tokens") == 0;
+}
+
+static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
+    bool same = true;
+    bt_text then, now;
+    bt_text_init(&then);
+    bt_text_init(&now);
+    for (size_t i = 0; i < p->opts.n && same; i++) {
+        const char *key = p->opts.table[i].key;
+        if (!decides_time(key) || !text_of(json_object_get(config, key), true, &then)) continue;
+        bt_text_clear(&now);
+        bt_opt_value(&p->opts, i, &now);
+        same = same_value(bt_text_str(&then), bt_text_str(&now));
+    }
+    bt_text_release(&then);
+    bt_text_release(&now);
+    return same;
+}
+
+bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) {
+    if (!p->recorded.len || p->world) return BT_OK;
+    json_t *config = json_loads(bt_text_str(&p->recorded), 0, NULL);
+    const bool same = placed_as_recorded(p, config);
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < p->opts.n && code == BT_OK && !same; i++) {
+        const bt_opt *opt = &p->opts.table[i];
+        if (bt_setting_scope_of(opt->key).resumes == BT_SETTING_PLANNED &&
+            strcmp(p->opts.where[i], "the run's record") == 0)
+            code = bt_opts_set(&p->opts, opt->key, opt->def, BT_FROM_ENV, "the run's record", err);
+    }
     json_decref(config);
     return code;
 }

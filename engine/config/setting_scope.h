@@ -12,6 +12,7 @@ typedef enum {
     BT_SETTING_FOUND,
     BT_SETTING_BEGUN,
     BT_SETTING_PLACED,
+    BT_SETTING_PLANNED,
     BT_SETTING_FIXED
 } bt_setting_resumes;
 typedef enum { BT_SETTING_SAME, BT_SETTING_OWN } bt_setting_ranks;

@@ -28,11 +28,28 @@ grep -q "^layout     pp [12] x dp [12].*predicted" out err || fault "no line tel
 [ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout' AND title LIKE '%predicted%'")" = 1 ] || fault "no event tells the layout"
 [ "$(q "SELECT count(*) FROM facts WHERE run='auto' AND key LIKE 'plan.%_ms' AND CAST(value AS REAL) >= 0")" -ge 8 ] || fault "no facts of the prediction"
 [ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 60 ] || fault "steps have no plan_ratio"
+# the time that plan_ratio is over: what trying the layout took, where it was tried, else the prediction
+expected=$(q "SELECT coalesce(max(CASE key WHEN 'plan.tried_ms' THEN value END), max(CASE key WHEN 'plan.step_ms' THEN value END)) FROM facts WHERE run='auto'")
+same_ratio() {                          # run
+    q "SELECT abs(plan_ratio * $expected / step_ms - 1) < 0.01 FROM steps WHERE run='$1' ORDER BY step DESC LIMIT 1"
+}
+[ "$(same_ratio auto)" = 1 ] || fault "plan_ratio is not over $expected ms: $(q "SELECT step_ms, plan_ratio FROM steps WHERE run='auto' LIMIT 1")"
+# a run that goes on with the same layout keeps its prediction; with another batch it has none
+ok train --resume auto --steps 62
+[ "$(same_ratio auto)" = 1 ] || fault "resumed without its prediction"
+ok train --resume auto --steps 64 --ranks 1
+[ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 62 ] || fault "a prediction of 2 ranks is held against 1"
+ok train "${tiny[@]}" --layout auto --steps 60 --name auto2 --set train.stats_every=0
+# a written plan brings its prediction along
+ok plan "${tiny[@]}" --write planned.yaml
+ok train planned.yaml --steps 3 --name planned
+[ "$(q "SELECT count(*) FROM steps WHERE run='planned' AND plan_ratio > 0")" = 3 ] || fault "a written plan has no prediction"
+[ "$(q "SELECT count(*) FROM facts WHERE run='planned' AND key IN ('plan.step_ms', 'plan.fwd_ms')")" = 2 ] || fault "a written plan has no facts of it"
 # what was predicted stands beside what was measured, phase by phase
-ok show auto
+ok show auto2
 grep -qE '^ +PHASE +MEAN +PREDICTED +SHARE' out || fault "no phases predicted: $(grep PHASE out)"
 awk '$1 == "forward" {n += $4 > 0} $1 == "step" {n += NF == 5 && $4 > 0} END {exit n != 2}' out || fault "phases: $(grep -A12 PHASE out)"
-ok show auto --json
+ok show auto2 --json
 grep -qE '"predicted_step_ms":[0-9.]+.*"fwd_ms":\{"mean_ms":[0-9.]+,"predicted_ms":[0-9.]+' out || fault "no phases predicted in JSON"
 ok train "${tiny[@]}" --dry-run --steps 70 --batch-tokens 512
 says "a prediction, by this machine's"          # the run that is recorded did other work
