@@ -40,13 +40,12 @@ typedef struct shown {
     bool all;
     bt_table table;
     double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT];
-    /* as the planner predicted them when it chose the layout; NaN: it did not */
-    double planned_ms[BT_PHASE_COUNT], planned_step_ms;
     int worst_rank[BT_PHASE_COUNT], n_ranks;
     double phase_steps; /* that the means of the phases are of: those of the rank that has most */
     double steps;       /* of the run */
     double recent;      /* of those that figures of span RECENT are of */
     double goodput;     /* up to now */
+    bt_predicted predicted;
 } shown;
 
 /* "all 36 steps", "newest 128 steps"; of a run that records only some of its steps "12 recorded steps" */
@@ -102,32 +101,10 @@ static bt_code load_phases(shown *s, bt_err *err) {
     return code;
 }
 
-/* "plan.KEY" of a phase, or of the step (train_layout.c) */
-static bool planned_row(void *ctx, const bt_row *row) {
-    shown *s = ctx;
-    const char *key = row->cells[0] + strlen("plan.");
-    if (strcmp(key, "step_ms") == 0) s->planned_step_ms = row->nums[1];
-    for (int i = 0; i < BT_PHASE_COUNT; i++)
-        if (strcmp(key, bt_rank_metrics[bt_phases[i].metric].key) == 0)
-            s->planned_ms[i] = row->nums[1];
-    return true;
-}
-
-static bt_code load_planned(shown *s, bt_err *err) {
-    s->planned_step_ms = NAN;
-    for (int i = 0; i < BT_PHASE_COUNT; i++) s->planned_ms[i] = NAN;
-    return bt_db_query(s->db,
-                       &(bt_question){.sql = "SELECT key, CAST(value AS REAL) FROM facts WHERE run "
-                                             "= ?1 AND key LIKE 'plan.%_ms'",
-                                      .params = &s->run,
-                                      .n_params = 1},
-                       planned_row, s, err);
-}
-
 static void print_phases(const shown *s) {
     bt_table t;
     char b[32];
-    const bool planned = isfinite(s->planned_step_ms);
+    const bool planned = isfinite(s->predicted.step_ms);
     bt_table_init(&t);
     static const char *const heads[] = {"PHASE", "MEAN",    "PREDICTED",
                                         "SHARE", "LONGEST", "ON RANK"};
@@ -137,7 +114,8 @@ static void print_phases(const shown *s) {
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         bt_table_cell(&t, bt_phases[i].title);
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->ms[i], BT_UNIT_MS));
-        if (planned) bt_table_cell(&t, bt_metric_format(b, sizeof b, s->planned_ms[i], BT_UNIT_MS));
+        if (planned)
+            bt_table_cell(&t, bt_metric_format(b, sizeof b, s->predicted.phase_ms[i], BT_UNIT_MS));
         bt_table_cell(&t,
                       bt_metric_format(b, sizeof b, s->step_ms > 0 ? s->ms[i] / s->step_ms : NAN,
                                        BT_UNIT_FRAC));
@@ -147,12 +125,17 @@ static void print_phases(const shown *s) {
     }
     bt_table_cell(&t, "step");
     bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms, BT_UNIT_MS));
-    if (planned) bt_table_cell(&t, bt_metric_format(b, sizeof b, s->planned_step_ms, BT_UNIT_MS));
+    if (planned) bt_table_cell(&t, bt_metric_format(b, sizeof b, s->predicted.step_ms, BT_UNIT_MS));
     bt_table_end_row(&t);
     printf("\nwhere a step goes (mean of %s and of %d rank%s)\n",
            which_steps(b, sizeof b, s->phase_steps, s), s->n_ranks, s->n_ranks == 1 ? "" : "s");
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
+    if (isfinite(s->predicted.tried_ms))
+        printf("  tried before the run: %s a step, which plan_ratio compares with\n",
+               bt_metric_format(b, sizeof b, s->predicted.tried_ms, BT_UNIT_MS));
+    else if (planned)
+        printf("  not tried before the run: plan_ratio compares with the prediction\n");
 }
 
 /* ---- the head ---- */
@@ -330,7 +313,7 @@ static bt_code load_trouble(const shown *s, bt_view_trouble *out, bt_err *err) {
 }
 
 /* the row of a live run knows its time up to the newest record; its head does up to now */
-static bt_code load_goodput(shown *s, bt_err *err) {
+static bt_code load_head(shown *s, bt_err *err) {
     bt_view *v = NULL;
     bt_view_ask ask;
     bt_view_ask_init(&ask);
@@ -339,6 +322,7 @@ static bt_code load_goodput(shown *s, bt_err *err) {
     bt_code code = bt_view_open(&v, s->db, err);
     if (code == BT_OK) code = bt_view_load(v, &ask, err);
     if (code == BT_OK) s->goodput = v->head.goodput;
+    if (code == BT_OK) s->predicted = v->head.predicted;
     bt_view_close(v);
     return code;
 }
@@ -357,7 +341,7 @@ static bt_code print_trouble(const shown *s, bt_err *err) {
 
 static bt_code print_text(shown *s, bt_err *err) {
     char recent[120];
-    BT_TRY(load_goodput(s, err));
+    BT_TRY(load_head(s, err));
     BT_TRY(bt_db_value(s->db, "SELECT steps FROM runs WHERE run = ?1", s->run, &s->steps, err));
     snprintf(recent, sizeof recent,
              "SELECT count(*) FROM (SELECT 1 FROM steps WHERE run = ?1 AND step_ms IS NOT NULL "
@@ -371,7 +355,6 @@ static bt_code print_text(shown *s, bt_err *err) {
                        head_row, s, err));
     BT_TRY(print_trouble(s, err));
     BT_TRY(load_phases(s, err));
-    BT_TRY(load_planned(s, err));
     if (s->n_ranks) print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
@@ -423,7 +406,7 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         {"checkpoints", "SELECT * FROM checkpoints WHERE run = ?1 ORDER BY step"},
         {"events", "SELECT * FROM events WHERE run = ?1 ORDER BY seq"},
     };
-    BT_TRY(load_goodput(s, err));
+    BT_TRY(load_head(s, err));
     run_json object = {j, s->goodput};
     BT_TRY(bt_db_query(s->db,
                        &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
@@ -442,14 +425,14 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         fact_member, j, err));
     bt_json_end(j, '}');
     BT_TRY(load_phases(s, err));
-    BT_TRY(load_planned(s, err));
     bt_json_object(j, "phases");
     bt_json_num(j, "step_ms", s->n_ranks ? s->step_ms : NAN);
-    bt_json_num(j, "predicted_step_ms", s->planned_step_ms);
+    bt_json_num(j, "predicted_step_ms", s->predicted.step_ms);
+    bt_json_num(j, "tried_step_ms", s->predicted.tried_ms);
     for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) {
         bt_json_object(j, bt_rank_metrics[bt_phases[i].metric].key);
         bt_json_num(j, "mean_ms", s->ms[i]);
-        bt_json_num(j, "predicted_ms", s->planned_ms[i]);
+        bt_json_num(j, "predicted_ms", s->predicted.phase_ms[i]);
         bt_json_num(j, "share", s->ms[i] / s->step_ms);
         bt_json_num(j, "longest_ms", s->worst[i]);
         bt_json_int(j, "longest_rank", s->worst_rank[i]);

@@ -30,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/numbers/predicted.h"
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
 #include "engine/base/tables/derived.h"
@@ -162,6 +163,8 @@ typedef struct bt_view_head {
     bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
     int n_chips;
     bool hub; /* the run is a hub's, and its ranks are islands */
+    /* of a step and its phases, by the planner, for the newest attempt's layout; step_ms NaN: nothing was predicted */
+    bt_predicted predicted;
 } bt_view_head;
 
 typedef struct bt_view_series {

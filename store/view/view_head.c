@@ -91,6 +91,15 @@ static bool on_config(void *ctx, const bt_row *r) {
     return true;
 }
 
+/* "-": an attempt of another layout, of which nothing was predicted */
+static void take_predicted(bt_predicted *p, const char *key, const char *value) {
+    char *end = NULL;
+    const double ms = value ? strtod(value, &end) : NAN;
+    for (int i = 0; i < BT_PREDICTED_PARTS; i++)
+        if (strcmp(key, bt_predicted_key(i)) == 0)
+            *bt_predicted_part(p, i) = end && end != value && *end == '\0' ? ms : (double)NAN;
+}
+
 static bool on_fact(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
@@ -98,6 +107,8 @@ static bool on_fact(void *ctx, const bt_row *r) {
         s->fact_steps = number(r, 1);
     else if (strcmp(r->cells[0], "islands.settings") == 0)
         s->m->hub = true;
+    else if (strncmp(r->cells[0], "plan.", 5) == 0)
+        take_predicted(&s->m->predicted, r->cells[0] + 5, r->cells[1]);
     else if (strcmp(r->cells[0], "isa") == 0)
         copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
     else
@@ -125,6 +136,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     if (!m->settings_whole) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
         m->hub = false;
+        (void)bt_predicted_read("", &m->predicted);
         BT_TRY(bt_vq_rows(m,
                           "SELECT key, value FROM configs WHERE run = ?1 AND key IN "
                           "('train.steps', 'train.tokens', 'train.batch_tokens', "
@@ -132,8 +144,10 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
                           run, NULL, 0, on_config, &s, err));
         BT_TRY(bt_vq_rows(m,
                           "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
-                          "'params', 'isa', 'islands.settings')",
+                          "'params', 'isa', 'islands.settings') OR run = ?1 AND key BETWEEN "
+                          "'plan.' AND 'plan.~'",
                           run, NULL, 0, on_fact, &s, err));
+        if (isnan(m->predicted.step_ms)) (void)bt_predicted_read("", &m->predicted);
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps
                                    : s.steps > 0    ? s.steps
                                    : s.tokens > 0 && s.batch_tokens > 0
@@ -146,6 +160,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     snprintf(h->params, sizeof h->params, "%s", m->params);
     snprintf(h->preset, sizeof h->preset, "%s", m->preset);
     snprintf(h->isa, sizeof h->isa, "%s", m->isa);
+    h->predicted = m->predicted;
     return BT_OK;
 }
 

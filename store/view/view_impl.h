@@ -114,6 +114,7 @@ typedef struct bt_view_impl {
     double created_s, last_s, ended_s;
     /* of the run's settings */
     char params[32], preset[32], isa[32];
+    bt_predicted predicted;
     bool settings_whole; /* there was a step already: facts come before */
     bool hub;
     int64_t steps_total;

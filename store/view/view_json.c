@@ -148,7 +148,21 @@ static void phases(bt_json *j, const char *key, const double *mean) {
     bt_json_end(j, '}');
 }
 
-static void breakdown(const bt_view_ranks *r, bt_json *j) {
+/* null: nothing was predicted */
+static void predicted(const bt_predicted *p, bt_json *j) {
+    bt_predicted all = *p;
+    if (isnan(p->step_ms)) {
+        bt_json_null(j, "predicted");
+        return;
+    }
+    bt_json_object(j, "predicted");
+    for (int i = 0; i < BT_PREDICTED_PARTS; i++)
+        bt_json_num(j, bt_predicted_key(i), *bt_predicted_part(&all, i));
+    bt_json_end(j, '}');
+}
+
+static void breakdown(const bt_view *v, bt_json *j) {
+    const bt_view_ranks *r = &v->ranks;
     bt_json_object(j, "breakdown");
     bt_json_int(j, "step0", r->step0);
     bt_json_int(j, "step1", r->step1);
@@ -159,6 +173,7 @@ static void breakdown(const bt_view_ranks *r, bt_json *j) {
     bt_json_num(j, "skew_p95_ms", r->skew_p95_ms);
     bt_json_str(j, "crowded", r->crowded[0] ? r->crowded : NULL);
     phases(j, "median", r->median);
+    predicted(&v->head.predicted, j);
     bt_json_array(j, "ranks");
     for (size_t k = 0; k < r->n; k++) {
         const bt_view_rank *x = &r->rank[k];
@@ -480,7 +495,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_RANKS) {
         stragglers(&v->ranks, j);
         what_if_worst(v, j);
-        breakdown(&v->ranks, j);
+        breakdown(v, j);
         system_part(&v->ranks, j);
     }
     if (parts & BT_VIEW_SERIES) series(v, j);

@@ -34,6 +34,7 @@ typedef struct bt_synth {
     double down_s;
     int64_t start_us;
     int64_t layers_every; /* 0: no ternary statistics */
+    bool planned;         /* the planner predicted its steps */
     /* the run does not end: as one that is being trained, or whose process was killed */
     bool live;
     /* > 0: written live, a step every so often, by the clock; says "step N MICROSECONDS" at each
@@ -276,6 +277,12 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     /* as a machine with something else to do would measure it */
     snprintf(number, sizeof number, "%.17g", 1e12 / 3 * (1 + 0.02 * s->ranks));
     sink->fact(sink->ctx, "peak_flops", number);
+    /* what the planner would say of steps without a wait */
+    static const char *const plan[][2] = {{"plan.step_ms", "120"},        {"plan.fwd_ms", "30"},
+                                          {"plan.bwd_ms", "60"},          {"plan.optim_ms", "5"},
+                                          {"plan.comm_exposed_ms", "20"}, {"plan.wait_ms", "5"}};
+    for (size_t i = 0; s->planned && i < sizeof plan / sizeof *plan; i++)
+        sink->fact(sink->ctx, plan[i][0], plan[i][1]);
     sink->fact(sink->ctx, "link.dp.latency_s", "2e-05");
     sink->fact(sink->ctx, "link.dp.bytes_per_s", "80000000");
     sink->event(sink->ctx, &(bt_event){.kind = from ? BT_EVENT_RESUMED : BT_EVENT_STARTED,

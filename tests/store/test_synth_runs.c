@@ -2,7 +2,7 @@
  * truth of synthetic runs through the views; with arguments it makes databases for the tests of
  *   commands and screens: t.store.synth_runs FILE NAME [ranks=4] [steps=200] [straggler=1]
  *   [phase=data_ms] [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0]
- *   [pace_ms=0] */
+ *   [pace_ms=0] [planned=0] */
 #include "store_test.h"
 #include "synth_run.h"
 
@@ -97,6 +97,8 @@ static int make(int argc, char **argv) {
             s.jitter = v;
         else if (strncmp(argv[i], "load", n) == 0)
             s.load = v;
+        else if (strncmp(argv[i], "planned", n) == 0)
+            s.planned = v > 0;
         else if (strncmp(argv[i], "live", n) == 0)
             s.live = v > 0;
         else if (strncmp(argv[i], "pace_ms", n) == 0)

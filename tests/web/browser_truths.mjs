@@ -123,6 +123,11 @@ async function steps(page) {
       [String(mean.rank), ms(mean.step), ms(mean.data), ms(mean.wait)],
     ),
   );
+  assert.deepEqual(
+    [table[4][0], table[4][1], table[4][6], table[4][7], table[4][9]],
+    ["plan", "120 ms", "30.0 ms", "60.0 ms", "5.00 ms"],
+    "what was predicted stands below the ranks",
+  );
   const area = figure(page, "Phases over time");
   const says = (text) =>
     page.waitForFunction((wanted) => {

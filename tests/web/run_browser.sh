@@ -5,7 +5,7 @@
 # timeout: 240
 # labels: web browser
 . "$(dirname "$0")/browser_lib.sh"
-"$BT_SYNTH" "$BITRAIN_STORE" base ranks=4 steps=300 straggler=2 excess=4 fail_at=200 resume_from=180 down_s=4 || exit 1
+"$BT_SYNTH" "$BITRAIN_STORE" base planned=1 ranks=4 steps=300 straggler=2 excess=4 fail_at=200 resume_from=180 down_s=4 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" other ranks=4 steps=200 slow=0.9 || exit 1
 "$BITRAIN" runs tag other warm cold >/dev/null 2>&1
 evil='</script><img src=x onerror=hacked=1><b id=hacked>&"'

@@ -118,7 +118,8 @@ static const contract contracts[] = {
      "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms "
      "n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.comm_hidden_ms "
      "n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms "
-     "n:breakdown.skew_p95_ms"},
+     "n:breakdown.skew_p95_ms n:breakdown.predicted.step_ms n:breakdown.predicted.fwd_ms "
+     "?:breakdown.predicted.tried_ms"},
     {"stragglers", "base", "",
      "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms "
      "n:stragglers.0.wait_p50_ms n:stragglers.0.late_p50_ms n:stragglers.0.late_p95_ms "

@@ -14,6 +14,7 @@
 static inline void bt_web_runs(const char *db) {
     bt_err err = BT_ERR_INIT;
     bt_synth s = bt_synth_default("base");
+    s.planned = true;
     s.straggler = 2;
     s.excess = 4;
     s.steps = 300;

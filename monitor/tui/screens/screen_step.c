@@ -76,6 +76,31 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     if (col == C_MAX && v > 2 * x->step_p50_ms) s->fg = BT_C_WARN;
 }
 
+/* the phases that were measured; where the planner predicted some, these below them */
+static void put_phases(bt_top *t, bt_rect r) {
+    enum { LABEL = 6 };
+    const bt_view_ranks *k = &t->view->ranks;
+    const bt_predicted *p = &t->view->head.predicted;
+    double planned[BT_MR_COUNT] = {0};
+    char total[64], ms[32];
+    if (r.h < 2 || isnan(p->step_ms)) {
+        bt_top_phase_legend(t, r, k->median, k->step_ms);
+        return;
+    }
+    const bt_style label = {.fg = BT_C_LABEL};
+    for (int i = 0; i < BT_PHASE_COUNT; i++) planned[bt_phases[i].metric] = p->phase_ms[i];
+    bt_canvas_text(&t->canvas, r.x, r.y, LABEL, label, "now");
+    bt_top_phase_legend(t, (bt_rect){r.x + LABEL, r.y, r.w - LABEL, 1}, k->median, k->step_ms);
+    bt_canvas_text(&t->canvas, r.x, r.y + 1, LABEL, label, "plan");
+    bt_top_phase_legend(t, (bt_rect){r.x + LABEL, r.y + 1, r.w - LABEL, 1}, planned, p->step_ms);
+    if (r.h < 3) return;
+    bt_fmt(ms, sizeof ms, p->step_ms, BT_UNIT_MS);
+    int n = snprintf(total, sizeof total, "predicted %s a step", ms);
+    bt_fmt(ms, sizeof ms, p->tried_ms, BT_UNIT_MS);
+    if (isfinite(p->tried_ms)) snprintf(total + n, sizeof total - (size_t)n, ", tried %s", ms);
+    bt_canvas_text(&t->canvas, r.x + LABEL, r.y + 2, r.w - LABEL, label, total);
+}
+
 void bt_screen_step(bt_top *t, bt_rect r) {
     static const char *const modes[] = {"milliseconds", "percent of the step",
                                         "excess over the median rank"};
@@ -85,7 +110,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     if (!l->touched && k->n > 0) l->selected = k->order[0];
     bt_top_rows(t, k->n, row_text, row_number, true);
     bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0},
-                      {.min = 1, .rank = 1},
+                      {.min = isnan(t->view->head.predicted.step_ms) ? 1 : 3, .rank = 1},
                       {.min = 6, .weight = 3, .rank = 3},
                       {.min = r.w < 120 ? 2 : 1, .rank = 2}};
     int need = (int)t->n_rows + 2;
@@ -104,7 +129,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     const bt_list_table table = {
         .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
     bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
-    bt_top_phase_legend(t, out[1], k->median, k->step_ms);
+    put_phases(t, out[1]);
     if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", false, false);
     if (out[3].h > 0 && t->n_rows > 0) bt_what_if_line(t, out[3], &k->rank[t->rows[l->selected]]);
 }

@@ -39,6 +39,8 @@ ok train --resume auto --steps 62
 [ "$(same_ratio auto)" = 1 ] || fault "resumed without its prediction"
 ok train --resume auto --steps 64 --ranks 1
 [ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 62 ] || fault "a prediction of 2 ranks is held against 1"
+ok show auto
+grep -q PREDICTED out && fault "shows a prediction of another layout: $(grep -A3 PHASE out)"
 ok train "${tiny[@]}" --layout auto --steps 60 --name auto2 --set train.stats_every=0
 # a written plan brings its prediction along
 ok plan "${tiny[@]}" --write planned.yaml

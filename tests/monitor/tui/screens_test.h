@@ -18,6 +18,7 @@ static inline int make_store(void **state) {
     if (!mkdtemp(dir)) return -1;
     snprintf(db_path, sizeof db_path, "%s/m.db", dir);
     bt_synth base = bt_synth_default("base-1"), s = bt_synth_default("demo");
+    base.planned = true;
     s.ranks = 8;
     s.straggler = 5;
     s.excess = 2;

@@ -32,7 +32,19 @@ static void screens_as_text(void **state) {
     frame(1, 20, 5, BT_CHARS_BRAILLE, true, "screen_small_20x5");
 }
 
+/* of a run with a plan the predicted phases stand below the measured ones */
+static void a_plan_stands_beside_the_steps(void **state) {
+    (void)state;
+    bt_top_cfg cfg = config(NULL);
+    cfg.screen = 3;
+    cfg.run = "base-1";
+    char *text = frame_text(&cfg, (bt_term_caps){BT_CHARS_BRAILLE, BT_DEPTH_MONO, true}, 80, 24);
+    bt_golden("screen_3_step_planned_80x24", text);
+    free(text);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(screens_as_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(screens_as_text),
+                                       cmocka_unit_test(a_plan_stands_beside_the_steps)};
     return cmocka_run_group_tests(tests, make_store, drop_store);
 }

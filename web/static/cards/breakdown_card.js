@@ -29,8 +29,17 @@ function excess(times, median) {
   return Object.fromEntries(phases.map((phase) => [phase.key, over(phase)]));
 }
 
-/** The phases of each rank as bars, in one of the modes. */
-function phaseBars({ ranks, median }, mode) {
+/** What the planner predicted of a step, as a row after those of the ranks; none where it predicted nothing. */
+function predictedRow({ predicted }) {
+  if (!predicted) return [];
+  return [{ rank: "plan", step_ms: predicted.step_ms, phases: predicted }];
+}
+
+/** The phases of each rank as bars, in one of the modes; a prediction is below them. */
+function phaseBars(breakdown, mode) {
+  const { median } = breakdown;
+  const plan = mode === "excess" ? [] : predictedRow(breakdown);
+  const ranks = [...breakdown.ranks, ...plan];
   const shown = (rank) => (mode === "excess" ? excess(rank.phases, median) : rank.phases);
   const longest = Math.max(...ranks.map((rank) => totalMs(shown(rank))), 1e-9);
   const parts = (rank) => {
@@ -55,17 +64,19 @@ function phaseBars({ ranks, median }, mode) {
  * "A step takes 150 ms; on the median rank forward 50 ms, backward 40 ms, data 10 ms. Steps 171 to
  * 300."
  */
-function breakdownSentence({ ranks, median, step_ms, step0, step1 }) {
+function breakdownSentence({ ranks, median, predicted, step_ms, step0, step1 }) {
   if (!ranks.length) return "";
   const times = phases.map((phase) => [phase.label, median[phase.key] || 0]);
   const largest = times.sort((a, b) => b[1] - a[1]).slice(0, 3);
   const texts = largest.map(([label, time]) => `${label} ${ms(time)}`).join(", ");
+  const plan = predicted ? `; ${ms(predicted.step_ms)} predicted` : "";
+  const tried = predicted?.tried_ms ? `, ${ms(predicted.tried_ms)} tried before the run` : "";
   const steps = step0 === step1 ? `Step ${nth(step0)}` : `Steps ${stepRange(step0, step1)}`;
-  return `A step takes ${ms(step_ms)}; on the median rank ${texts}. ${steps}.`;
+  return `A step takes ${ms(step_ms)}${plan}${tried}; on the median rank ${texts}. ${steps}.`;
 }
 
 const breakdownColumns = () => [
-  number("rank", (rank) => String(rank.rank)),
+  number("rank", (rank) => String(rank.rank)), // "plan": what was predicted
   number("step", (rank) => ms(rank.step_ms)),
   number("p50", (rank) => ms(rank.step_p50_ms)),
   number("p95", (rank) => ms(rank.step_p95_ms)),
@@ -102,7 +113,10 @@ export function breakdownCard(ctx, onranks) {
       else body.replaceChildren(empty("no step of a rank recorded yet"));
     },
     sentence: ({ breakdown }) => breakdownSentence(breakdown),
-    table: ({ breakdown }) => ({ columns: breakdownColumns(), rows: breakdown.ranks }),
+    table: ({ breakdown }) => ({
+      columns: breakdownColumns(),
+      rows: [...breakdown.ranks, ...predictedRow(breakdown)],
+    }),
   });
   card.see = (wanted) => {
     step = wanted;

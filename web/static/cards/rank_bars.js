@@ -8,12 +8,21 @@ function busy(rank) {
   return rank.step_ms - rank.phases.wait_ms;
 }
 
+function isRank(row) {
+  return typeof row.rank === "number";
+}
+
+/** "rank 3"; of a row that is no rank its name */
+function name(row) {
+  return isRank(row) ? `rank ${row.rank}` : row.rank;
+}
+
 /** A box of bars. parts(rank): [{share, color, label}]; end(rank): the text at the right. */
 export function rankBars(ranks, parts, end) {
   const rows = (list) =>
     list.flatMap((rank) => [
-      h("span", {}, `rank ${rank.rank}`),
-      bar(parts(rank), `rank ${rank.rank}: ${end(rank)}`),
+      h("span", {}, name(rank)),
+      bar(parts(rank), `${name(rank)}: ${end(rank)}`),
       h("span", {}, end(rank)),
     ]);
   if (ranks.length <= few) return h("div", {}, h("div", { class: "bars" }, rows(ranks)));
@@ -22,7 +31,7 @@ export function rankBars(ranks, parts, end) {
   return h(
     "div",
     {},
-    h("p", { class: "note" }, `${ranks.length} ranks, the busiest first`),
+    h("p", { class: "note" }, `${ranks.filter(isRank).length} ranks, the busiest first`),
     h(
       "div",
       { class: "bars long", tabindex: "0", role: "region", "aria-label": label },
