@@ -7,35 +7,104 @@
 /* tasks over processors: beyond it others have taken what the ranks wanted */
 static const double CROWDED = 1.2, MUCH = 0.25;
 
-const char *bt_prediction_cause(double ratio, double load, double comm_ms, double wait_ms,
-                                double step_ms) {
-    if (ratio < 1) return "the machine is quieter than when its rates were measured";
-    if (load > CROWDED) return "the machine is busy with other work (machine_load)";
-    if (wait_ms > MUCH * step_ms) return "ranks wait for a slower one (wait_ms)";
-    if (comm_ms > MUCH * step_ms)
-        return "messages take longer than the links allow (comm_exposed_ms)";
-    return "computing is slower than when rates were measured ('bitrain plan --measure' does it "
-           "anew)";
+bt_phase bt_prediction_phase(const bt_prediction_seen *s, const bt_predicted *p) {
+    bt_phase found = BT_PHASE_COUNT;
+    double most = 0;
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
+        const double more = s->phase_ms[i] - p->phase_ms[i], d = s->ratio < 1 ? -more : more;
+        if (d > most) most = d, found = (bt_phase)i; /* never by NaN */
+    }
+    return found;
+}
+
+static const char *slow_phase(bt_phase phase) {
+    switch (phase) {
+    case BT_PH_FWD:
+    case BT_PH_BWD:
+    case BT_PH_OPTIM:
+        return "computing is slower than when rates were measured ('bitrain plan --measure' does "
+               "it anew)";
+    case BT_PH_COMM_EXPOSED: return "messages take longer than their links were measured to need";
+    case BT_PH_WAIT: return "ranks wait for a slower one, beyond what was predicted";
+    case BT_PH_DATA: return "batches are not read in time";
+    case BT_PH_CKPT: return "checkpoints take longer than the disk was measured to need";
+    default: return "time passes outside of what is predicted";
+    }
+}
+
+/* without predicted phases */
+static bt_phase guess(const bt_prediction_seen *s) {
+    if (s->phase_ms[BT_PH_WAIT] > MUCH * s->step_ms) return BT_PH_WAIT;
+    if (s->phase_ms[BT_PH_COMM_EXPOSED] > MUCH * s->step_ms) return BT_PH_COMM_EXPOSED;
+    return BT_PH_FWD;
+}
+
+const char *bt_prediction_cause(const bt_prediction_seen *s, const bt_predicted *p, bt_phase phase,
+                                char *buf, size_t size) {
+    char most[96] = "";
+    if (phase < BT_PHASE_COUNT)
+        snprintf(most, sizeof most, "; most of it in %s: %.3g ms, %.3g predicted",
+                 bt_phases[phase].title, s->phase_ms[phase], p->phase_ms[phase]);
+    if (s->ratio < 1)
+        snprintf(buf, size, "the machine is quieter than when its rates were measured%s", most);
+    else if (s->load > CROWDED)
+        snprintf(buf, size, "the machine is busy with other work, load %.2g%s", s->load, most);
+    else
+        snprintf(buf, size, "%s%s", slow_phase(phase < BT_PHASE_COUNT ? phase : guess(s)), most);
+    return buf;
+}
+
+static bt_prediction_seen seen(const bt_telemetry *t) {
+    const double ms = bt_telemetry_median(t, BT_MR_STEP_TIME);
+    bt_prediction_seen s = {
+        .ratio = ms / t->predicted_ms, .step_ms = ms, .load = bt_telemetry_median(t, BT_MR_LOAD)};
+    for (int i = 0; i < BT_PHASE_COUNT; i++)
+        s.phase_ms[i] = bt_telemetry_median(t, bt_phases[i].metric);
+    return s;
+}
+
+/* the event's body */
+static void put_body(const bt_prediction_check *c, const bt_telemetry *t,
+                     const bt_prediction_seen *s, bt_phase phase, bt_text *out) {
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_num(&j, "predicted_ms", t->predicted_ms);
+    bt_json_num(&j, "tried_ms", c->predicted.tried_ms);
+    bt_json_num(&j, "step_ms", s->step_ms);
+    bt_json_num(&j, "machine_load", s->load);
+    if (phase < BT_PHASE_COUNT) {
+        bt_json_str(&j, "phase", bt_rank_metrics[bt_phases[phase].metric].key);
+        bt_json_num(&j, "phase_ms", s->phase_ms[phase]);
+        bt_json_num(&j, "phase_predicted_ms", c->predicted.phase_ms[phase]);
+    }
+    bt_json_end(&j, '}');
 }
 
 void bt_prediction_check_step(bt_prediction_check *c, const bt_telemetry *t, int64_t step) {
-    char body[160];
+    char cause[240];
     if (++c->steps % BT_PREDICTION_EVERY != 0) return;
-    double ms = bt_telemetry_median(t, BT_MR_STEP_TIME), ratio = ms / t->predicted_ms;
-    if (!isfinite(ratio)) return;
-    bool parted = fabs(ratio - 1) > BT_PREDICTION_PART;
+    const bt_prediction_seen s = seen(t);
+    if (!isfinite(s.ratio)) return;
+    const bool parted = fabs(s.ratio - 1) > BT_PREDICTION_PART;
     if (parted == c->parted) return;
     c->parted = parted;
-    snprintf(body, sizeof body, "{\"predicted_ms\":%.9g,\"step_ms\":%.9g,\"machine_load\":%.3g}",
-             t->predicted_ms, ms, bt_telemetry_median(t, BT_MR_LOAD));
+    /* where the layout was tried, what that took is known better than what the model says */
+    const char *source = isfinite(c->predicted.tried_ms) ? "of the trial before the run"
+                                                         : "predicted";
+    const bt_phase phase = bt_prediction_phase(&s, &c->predicted);
+    bt_text body;
+    bt_text_init(&body);
+    put_body(c, t, &s, phase, &body);
     if (parted)
-        bt_telemetry_event(t, BT_EVENT_PREDICTION, step, body,
-                           "steps take %.3g ms, %.0f %% %s than the %.3g ms predicted: %s", ms,
-                           100 * fabs(ratio - 1), ratio > 1 ? "longer" : "less", t->predicted_ms,
-                           bt_prediction_cause(ratio, bt_telemetry_median(t, BT_MR_LOAD),
-                                               bt_telemetry_median(t, BT_MR_COMM_EXPOSED),
-                                               bt_telemetry_median(t, BT_MR_WAIT), ms));
+        bt_telemetry_event(t, BT_EVENT_PREDICTION, step, bt_text_str(&body),
+                           "steps take %.3g ms, %.0f %% %s than the %.3g ms %s: %s", s.step_ms,
+                           100 * fabs(s.ratio - 1), s.ratio > 1 ? "longer" : "less",
+                           t->predicted_ms, source,
+                           bt_prediction_cause(&s, &c->predicted, phase, cause, sizeof cause));
     else
-        bt_telemetry_event(t, BT_EVENT_LAYOUT, step, body,
-                           "steps take %.3g ms, as predicted (%.3g ms)", ms, t->predicted_ms);
+        bt_telemetry_event(t, BT_EVENT_LAYOUT, step, bt_text_str(&body),
+                           "steps take %.3g ms, as expected (the %.3g ms %s)", s.step_ms,
+                           t->predicted_ms, source);
+    bt_text_release(&body);
 }

@@ -243,6 +243,7 @@ static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
     t->telemetry.predicted_ms = t->cfg.predicted_ms;
+    (void)bt_predicted_read(t->cfg.predicted_parts, &t->prediction.predicted);
     bt_energy_open(&t->energy, bt_testing_powercap(), why, sizeof why);
     return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }

@@ -1,0 +1,151 @@
+/* test_prediction_check.c - why steps take another time than predicted: the phase that grew most beyond its prediction,
+ * and each cause. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/train/prediction_check.h"
+
+/* forward 40, backward 80, wait 50, exchange 10, the rest 1 each */
+static void fill(double *ms) {
+    for (int i = 0; i < BT_PHASE_COUNT; i++) ms[i] = 1;
+    ms[BT_PH_FWD] = 40;
+    ms[BT_PH_BWD] = 80;
+    ms[BT_PH_WAIT] = 50;
+    ms[BT_PH_COMM_EXPOSED] = 10;
+}
+
+static double sum(const double *ms) {
+    double all = 0;
+    for (int i = 0; i < BT_PHASE_COUNT; i++) all += ms[i];
+    return all;
+}
+
+/* one phase takes another time than predicted */
+static void says(bt_phase phase, double ms, double load, bool predicted, const char *cause) {
+    char buf[240];
+    bt_predicted p;
+    (void)bt_predicted_read("", &p);
+    bt_prediction_seen s = {.load = load};
+    fill(s.phase_ms);
+    const double planned_ms = sum(s.phase_ms);
+    if (predicted) fill(p.phase_ms);
+    s.phase_ms[phase] = ms;
+    s.step_ms = sum(s.phase_ms);
+    s.ratio = s.step_ms / planned_ms;
+    const bt_phase found = bt_prediction_phase(&s, &p);
+    assert_int_equal(found, predicted ? phase : BT_PHASE_COUNT);
+    assert_string_equal(bt_prediction_cause(&s, &p, found, buf, sizeof buf), cause);
+}
+
+static void every_phase_has_its_cause(void **state) {
+    (void)state;
+    /* the pipeline waits 50 ms, as predicted: that is no cause */
+    says(BT_PH_BWD, 160, 0.9, true,
+         "computing is slower than when rates were measured ('bitrain plan --measure' does it "
+         "anew); most of it in backward: 160 ms, 80 predicted");
+    says(BT_PH_WAIT, 120, 0.9, true,
+         "ranks wait for a slower one, beyond what was predicted; most of it in wait: 120 ms, 50 "
+         "predicted");
+    says(BT_PH_COMM_EXPOSED, 80, 0.9, true,
+         "messages take longer than their links were measured to need; most of it in "
+         "communication: 80 ms, 10 predicted");
+    says(BT_PH_DATA, 60, 0.9, true,
+         "batches are not read in time; most of it in data: 60 ms, 1 predicted");
+    says(BT_PH_CKPT, 60, 0.9, true,
+         "checkpoints take longer than the disk was measured to need; most of it in checkpoint: "
+         "60 ms, 1 predicted");
+    says(BT_PH_OTHER, 60, 0.9, true,
+         "time passes outside of what is predicted; most of it in other: 60 ms, 1 predicted");
+}
+
+static void other_work_comes_first_and_the_phase_is_named_all_the_same(void **state) {
+    (void)state;
+    says(BT_PH_FWD, 120, 2.5, true,
+         "the machine is busy with other work, load 2.5; most of it in forward: 120 ms, 40 "
+         "predicted");
+    says(BT_PH_BWD, 20, 0.9, true,
+         "the machine is quieter than when its rates were measured; most of it in backward: 20 "
+         "ms, 80 predicted");
+}
+
+static void without_predicted_phases_it_is_guessed(void **state) {
+    (void)state;
+    says(BT_PH_WAIT, 120, 0.9, false, "ranks wait for a slower one, beyond what was predicted");
+    says(BT_PH_COMM_EXPOSED, 150, NAN, false,
+         "messages take longer than their links were measured to need");
+    says(BT_PH_BWD, 400, 0.9, false,
+         "computing is slower than when rates were measured ('bitrain plan --measure' does it "
+         "anew)");
+    says(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
+}
+
+/* ---- the event ------------------------------------------------------------------------------- */
+
+typedef struct told {
+    int n;
+    bt_event_kind kind;
+    char title[512], body[512];
+} told;
+
+static void on_event(void *ctx, const bt_event *e) {
+    told *x = ctx;
+    x->n++;
+    x->kind = e->kind;
+    snprintf(x->title, sizeof x->title, "%s", e->title);
+    snprintf(x->body, sizeof x->body, "%s", e->body);
+}
+
+static void look(bt_prediction_check *c, bt_telemetry *t) {
+    for (int i = 0; i < BT_PREDICTION_EVERY; i++) bt_prediction_check_step(c, t, i);
+}
+
+static void the_event_has_both_numbers_of_the_phase(void **state) {
+    (void)state;
+    told x = {0};
+    bt_prediction_check c = {0};
+    bt_telemetry t = {.sink = {.ctx = &x, .event = on_event}, .predicted_ms = 100, .seen = 1};
+    double(*history)[BT_MR_COUNT] = calloc(BT_HISTORY, sizeof *history);
+    assert_non_null(history);
+    t.history = history;
+    for (int m = 0; m < BT_MR_COUNT; m++) history[0][m] = NAN;
+    history[0][BT_MR_STEP_TIME] = 150;
+    history[0][BT_MR_WAIT] = 75;
+    history[0][BT_MR_BWD] = 60;
+    assert_true(bt_predicted_read("step_ms=90 tried_ms=100 wait_ms=30 bwd_ms=55", &c.predicted));
+    look(&c, &t);
+    assert_true(x.n == 1 && x.kind == BT_EVENT_PREDICTION);
+    if (!strstr(x.title, "steps take 150 ms, 50 % longer than the 100 ms of the trial before the "
+                         "run: ranks wait for a slower one"))
+        fail_msg("%s", x.title);
+    if (!strstr(x.body, "\"phase\":\"wait_ms\",\"phase_ms\":75,\"phase_predicted_ms\":30"))
+        fail_msg("%s", x.body);
+    look(&c, &t);
+    assert_int_equal(x.n, 1); /* told once */
+    history[0][BT_MR_STEP_TIME] = 105;
+    look(&c, &t);
+    assert_true(x.n == 2 && x.kind == BT_EVENT_LAYOUT);
+    /* without a trial it is the prediction that steps are compared with */
+    assert_true(bt_predicted_read("step_ms=100", &c.predicted));
+    history[0][BT_MR_STEP_TIME] = 150;
+    look(&c, &t);
+    if (!strstr(x.title, "longer than the 100 ms predicted: ")) fail_msg("%s", x.title);
+    free(history);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_phase_has_its_cause),
+        cmocka_unit_test(other_work_comes_first_and_the_phase_is_named_all_the_same),
+        cmocka_unit_test(without_predicted_phases_it_is_guessed),
+        cmocka_unit_test(the_event_has_both_numbers_of_the_phase),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
