@@ -17,6 +17,29 @@ static const bt_phase shown[] = {BT_PH_FWD,  BT_PH_BWD,   BT_PH_COMM_EXPOSED,
                                  BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT};
 enum { N_SHOWN = sizeof shown / sizeof shown[0] };
 
+/* tasks over processors */
+static const double CROWDED = 1.5;
+
+const char *bt_plan_words(const bt_layout *l, char *buf, size_t size) {
+    bt_layout_words(l, buf, size);
+    const size_t n = strlen(buf);
+    if (l->time.scaled) snprintf(buf + n, size - n, " (scaled rates)");
+    return buf;
+}
+
+void bt_plan_put_load(const bt_rates *r, bt_text *out) {
+    if (r->load > CROWDED)
+        bt_text_printf(out,
+                       "warning    the rates were measured at a machine load of %.1f: other "
+                       "programs make times and waits too long (--measure, when it is free)\n",
+                       r->load);
+}
+
+void bt_plan_load_json(const bt_rates *r, bt_json *j) {
+    bt_json_num(j, "probe_s", r->probe_s);
+    bt_json_num(j, "probe_load", r->load);
+}
+
 void bt_plan_put_header(bt_text *out) {
     bt_text_printf(out, "%4s %10s %10s", "", "step", "tokens/s");
     for (int i = 0; i < N_SHOWN; i++) bt_text_printf(out, " %9s", bt_phases[shown[i]].name);
@@ -35,7 +58,7 @@ void bt_plan_put_row(const bt_layout *l, int number, bt_text *out) {
                                         BT_UNIT_MS));
     bt_text_printf(out, " %10s",
                    bt_metric_format(buf, sizeof buf, (double)l->rank_bytes, BT_UNIT_BYTES));
-    bt_text_printf(out, "  %s%s", bt_layout_words(l, words, sizeof words),
+    bt_text_printf(out, "  %s%s", bt_plan_words(l, words, sizeof words),
                    l->fits ? "" : " (does not fit)");
     if (l->trial_s > 0)
         bt_text_printf(out, " (tried: %s)",
@@ -258,8 +281,7 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked,
     bt_json_num(&j, "ckpt_bytes", ckpt_bytes(c));
     bt_json_num(&j, "ckpt_interval_s", interval_s(c) > 0 ? interval_s(c) : NAN);
     bt_json_num(&j, "disk_frac", disk_frac(c));
-    bt_json_num(&j, "probe_s", c->rates.probe_s);
-    bt_json_num(&j, "probe_load", c->rates.load);
+    bt_plan_load_json(&c->rates, &j);
     bt_json_array(&j, "layouts");
     for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)
         bt_plan_layout_json(&j, NULL, &c->layouts.at[i]);

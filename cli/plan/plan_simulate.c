@@ -156,9 +156,10 @@ static void put_head(const simulation *s, bt_text *out) {
     bt_text_printf(out, "; stragglers %.3g\n", c->straggler_frac);
     bt_text_printf(out,
                    "taken      every rank computes as one of %d here, on %d thread%s of %s (%s "
-                   "kernels); all hosts alike\n",
+                   "kernels), measured at a machine load of %.2f; all hosts alike\n",
                    s->rates->ranks, s->rates->threads, s->rates->threads == 1 ? "" : "s",
-                   s->rates->machine, bt_kernels_isa());
+                   s->rates->machine, bt_kernels_isa(), s->rates->load);
+    bt_plan_put_load(s->rates, out);
 }
 
 static void put_point(const simulation *s, const bt_sim_point *p, bt_text *out) {
@@ -176,7 +177,7 @@ static void put_point(const simulation *s, const bt_sim_point *p, bt_text *out) 
                    100 * t->bubble_frac, 100 * t->phase_s[BT_PH_COMM_EXPOSED] / t->step_s,
                    100 * t->phase_s[BT_PH_WAIT] / t->step_s, 100 * p->goodput.frac,
                    bt_metric_format(rate, sizeof rate, p->tokens_per_s, BT_UNIT_COUNT), 100 * kept,
-                   BAR, bar, bt_layout_words(&p->layout, words, sizeof words));
+                   BAR, bar, bt_plan_words(&p->layout, words, sizeof words));
 }
 
 static void put_failures(const bt_sim_point *p, bt_text *out) {
@@ -302,6 +303,7 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "memory_bytes", c->memory_bytes > 0 ? c->memory_bytes : NAN);
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);
+    bt_plan_load_json(s->rates, &j);
     if (s->islands.rows) bt_islands_put_json(&s->islands, &j);
     const bt_bill paid = bill(s);
     bt_json_num(&j, "seconds", paid.seconds);

@@ -12,6 +12,27 @@ says "simulated"
 says "Daly"
 says "why        "
 [ "$(grep -cE '^ *[0-9]+ +[0-9]+ ' out)" = 7 ] || fault "not 1, 2, 4 .. 64 hosts: $(cat out)"
+# what the rates are worth: the load at which they were measured, and that too much of it makes times too long
+grep -qE "^taken .*measured at a machine load of [0-9.]+; all hosts alike" out || fault "not at which load: $(grep ^taken out)"
+# a busy machine measures in several goes, and between two of them other rates are scaled
+for _ in 1 2 3 4; do
+    ok plan --preset small --simulate 64x8
+    marked=$(grep -c "(scaled rates)" out)
+    ok plan --preset small --simulate 64x8 --json
+    scaled=$(grep -o '"scaled_rates":true' out | wc -l)
+    [ "$scaled" = "$marked" ] && break
+done
+[ "$scaled" = "$marked" ] || fault "$marked layouts are marked as of scaled rates, not $scaled"
+ok plan --preset small --simulate 1x1 --quiet
+for f in "$tmp"/rates/*.json; do cp "$f" "$f.kept"; sed -i 's/"load":[0-9.e+-]*/"load":3.5/' "$f"; done
+ok plan --preset small --simulate 1x1 --json
+[ "$(number probe_load)" = 3.5 ] || fault "no load in JSON: $(number probe_load)"
+ok plan --preset small --simulate 1x1
+says "warning    the rates were measured at a machine load of 3.5: other programs make times and waits too long"
+for f in "$tmp"/rates/*.json; do sed -i 's/"load":[0-9.e+-]*/"load":0.2/' "$f"; done
+ok plan --preset small --simulate 1x1
+grep -q "^warning" out && fault "warns at a load of 0.2: $(grep ^warning out)"
+for f in "$tmp"/rates/*.json.kept; do mv "$f" "${f%.kept}"; done
 ok plan --preset small --simulate 16x4 --link 1Gbit,50us --json
 grep -q '"simulation":true' out || fault "not labelled: $(cut -c1-200 out)"
 slow=$(number tokens_per_s | sort -g | tail -1)
