@@ -1,7 +1,6 @@
 /* choose_layout.c - rates, layouts, and what speaks for the first of them. */
 #include "cli/layout/choose_layout.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/plan/layout_remedy.h"
 #include "engine/plan/memory.h"
 
 enum { SHAPES_MOST = 48 };
@@ -50,6 +50,7 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
 
 bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) {
     char need[32], have[32], least[32], more[32];
+    bt_text would;
     if (l->fitting > 0) return BT_OK;
     const bt_cluster *c = &s->cluster;
     int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
@@ -58,13 +59,15 @@ bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *e
     bt_metric_format(have, sizeof have, c->memory_bytes, BT_UNIT_BYTES);
     bt_metric_format(least, sizeof least, host, BT_UNIT_BYTES);
     bt_metric_format(more, sizeof more, lacks, BT_UNIT_BYTES);
-    return bt_fail(err, BT_NOMEM,
-                   "the model fits under no layout of %d ranks: the least is %s a rank, %s on a "
-                   "host of %d ranks, which has %s: %s too little (more hosts, %d rank%s a host, "
-                   "or hosts with %s)",
-                   c->ranks, need, least, here, have, more,
-                   (int)fmax(1, floor(c->memory_bytes / (double)l->least_bytes)),
-                   floor(c->memory_bytes / (double)l->least_bytes) >= 2 ? "s" : "", least);
+    bt_text_init(&would);
+    bt_layout_remedies(s, &would);
+    bt_code code = bt_fail(err, BT_NOMEM,
+                           "the model fits under no layout of %d rank%s: the least is %s a rank, "
+                           "%s on a host of %d rank%s, which has %s: %s too little (would fit: %s)",
+                           c->ranks, c->ranks == 1 ? "" : "s", need, least, here,
+                           here == 1 ? "" : "s", have, more, bt_text_str(&would));
+    bt_text_release(&would);
+    return code;
 }
 
 /* ---- as settings ----------------------------------------------------------------------------- */

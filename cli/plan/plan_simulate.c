@@ -12,6 +12,7 @@
 #include "cli/plan/plan_print.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/plan/layout_remedy.h"
 #include "engine/plan/simulate.h"
 
 enum { POINTS_MOST = 24, SHAPES_MOST = 12, BAR = 24 };
@@ -63,6 +64,26 @@ static void read_batch(simulation *s) {
     s->batch_made_up = true;
 }
 
+/* the full size has no layout: nothing to show */
+static bt_code check_full_size(const bt_layout_search *search, const bt_sim_point *full,
+                               bt_err *err) {
+    if (!full->refused[0]) return BT_OK;
+    if (!strstr(full->refused, "fits")) return bt_fail(err, BT_ARG, "%s", full->refused);
+    bt_text would;
+    bt_text_init(&would);
+    bt_layout_remedies(search, &would);
+    bt_code code = bt_fail(err, BT_NOMEM, "%s; would fit: %s", full->refused, bt_text_str(&would));
+    bt_text_release(&would);
+    return code;
+}
+
+/* That nothing fits is known without rates: it is told before any are measured. */
+static bt_code refuse(const simulation *s, bt_err *err) {
+    bt_sim_point full;
+    BT_TRY(bt_sim_point_of(&full, &s->search, s->rates, err));
+    return check_full_size(&s->search, &full, err);
+}
+
 static bt_code measure(simulation *s, bt_err *err) {
     bt_text told;
     bt_layouts l = {0};
@@ -70,6 +91,7 @@ static bt_code measure(simulation *s, bt_err *err) {
     bt_run_cfg *first = malloc(sizeof *first);
     bt_code code = shapes && first ? bt_layouts_find(&l, &s->search, err)
                                    : bt_fail(err, BT_NOMEM, "no memory for the shapes of layers");
+    if (code == BT_OK && l.fitting == 0) code = refuse(s, err);
     if (code == BT_OK) code = bt_layout_settings(&s->search, &l.at[0], first, err);
     if (code == BT_OK) {
         /* of one machine the ranks of all islands that its cores can serve */
@@ -330,16 +352,6 @@ static bt_code print(const simulation *s, bt_err *err) {
     return code;
 }
 
-/* the full size has no layout: nothing to show */
-static bt_code check_full_size(const simulation *s, bt_err *err) {
-    const bt_sim_point *full = &s->points[s->n - 1];
-    if (!full->refused[0]) return BT_OK;
-    return bt_fail(err, strstr(full->refused, "fits") ? BT_NOMEM : BT_ARG, "%s%s", full->refused,
-                   strstr(full->refused, "fits")
-                       ? ": more hosts, fewer ranks a host or a larger --memory"
-                       : "");
-}
-
 bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err *err) {
     simulation s = {
         .p = p, .w = w, .search = {.cfg = &p->cfg, .one_micro_batch = true, .choice_only = true}};
@@ -367,7 +379,7 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
     bt_code code = s.rates && s.points ? measure(&s, err)
                                        : bt_fail(err, BT_NOMEM, "no memory for the simulation");
     if (code == BT_OK) code = walk_sizes(&s, err);
-    if (code == BT_OK) code = check_full_size(&s, err);
+    if (code == BT_OK) code = check_full_size(&s.search, &s.points[s.n - 1], err);
     if (code == BT_OK && w->islands.n > 0)
         code = bt_islands_plan_of(&s.islands, &w->islands, &p->cfg, &s.search.cluster,
                                   &s.points[s.n - 1], s.rates, err);

@@ -131,9 +131,10 @@ static void why_not(bt_sim_point *out, const bt_layouts *l, const bt_cluster *c)
     int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
     double need = (double)l->least_bytes * here;
     snprintf(out->refused, sizeof out->refused,
-             "no layout of %d ranks fits: the least is %s a rank, %s a host, which has %s (%s too "
+             "no layout of %d rank%s fits: the least is %s a rank, %s a host, which has %s (%s too "
              "little)",
-             c->ranks, bt_metric_format(rank, sizeof rank, (double)l->least_bytes, BT_UNIT_BYTES),
+             c->ranks, c->ranks == 1 ? "" : "s",
+             bt_metric_format(rank, sizeof rank, (double)l->least_bytes, BT_UNIT_BYTES),
              bt_metric_format(host, sizeof host, need, BT_UNIT_BYTES),
              bt_metric_format(have, sizeof have, c->memory_bytes, BT_UNIT_BYTES),
              bt_metric_format(lacks, sizeof lacks, need - c->memory_bytes, BT_UNIT_BYTES));

@@ -72,7 +72,7 @@ awk '$1 == 16 && NF == 7 {exit !($3 > 5 && $3 < 25)}' out || fault "islands that
 one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
-one_line "too little): more hosts" 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
+one_line "too little); would fit: " 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
 # by how much, and what would: the least that a rank and a host need, beside what a host has
 grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ GiB a host, which has 2(\.0*)? GiB \([0-9.]+ [MG]iB too little\)" err ||
     fault "not by how much: $(cat err)"

@@ -1,0 +1,83 @@
+/* layout_remedy.c - larger clusters and fewer ranks a host, each searched for a layout that fits. */
+#include "engine/plan/layout_remedy.h"
+
+#include <stdlib.h>
+
+#include "engine/base/tables/metric.h"
+#include "engine/model/net/model.h"
+#include "engine/plan/simulate.h"
+
+/* of what a rank needs at least, the share that twice as many hosts must leave for a further search to be worth it */
+static const double HELPS = 0.97;
+
+/* The same search among the layouts that take least memory alone: one sequence a micro-batch, everything recomputed,
+ * one chunk of layers a stage, as far as that is open. */
+static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
+    *cfg = *s->cfg;
+    if (s->may.micro_batch) cfg->micro_batch = 1;
+    if (s->may.recompute) cfg->recompute = BT_RECOMPUTE_FULL;
+    if (s->may.virtual_stages) cfg->virtual_stages = 1;
+    s->may.micro_batch = s->may.recompute = s->may.virtual_stages = false;
+    s->cfg = cfg;
+}
+
+/* some layout of this many hosts and ranks of each fits; least: bytes of a rank, 0 where nothing is legal */
+static bool fits(const bt_layout_search *s, int hosts, int ranks_per_host, double *least) {
+    bt_err why = BT_ERR_INIT;
+    bt_layouts l = {0};
+    bt_layout_search other = *s;
+    other.cluster.ranks = hosts * ranks_per_host;
+    other.cluster.ranks_per_host = ranks_per_host;
+    const bool found = bt_layouts_find(&l, &other, &why) == BT_OK && l.fitting > 0;
+    *least = (double)l.least_bytes;
+    bt_layouts_release(&l);
+    return found;
+}
+
+static void put_remedies(const bt_layout_search *s, bt_text *out) {
+    const bt_cluster *c = &s->cluster;
+    const int each = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host,
+              hosts = (c->ranks + c->ranks_per_host - 1) / c->ranks_per_host;
+    double least = 0, ignored = 0;
+    char bytes[32];
+    const char *between = "";
+    (void)fits(s, hosts, each, &least);
+    int more = hosts;
+    bool found = false;
+    double before = least * 2;
+    for (double now = least; !found && now > 0 && now < HELPS * before;) {
+        more *= 2;
+        before = now;
+        if (more > BT_SIM_RANKS_MOST / each) break;
+        found = fits(s, more, each, &now);
+    }
+    if (found) {
+        bt_text_printf(out, "%d hosts of %d rank%s", more, each, each == 1 ? "" : "s");
+        between = ", ";
+    }
+    int fewer = each;
+    for (found = false; fewer > 1 && !found;) {
+        fewer /= 2;
+        found = fits(s, hosts, fewer, &ignored);
+    }
+    if (found) {
+        bt_text_printf(out, "%s%d rank%s on %s%d host%s", between, fewer, fewer == 1 ? "" : "s",
+                       hosts == 1 ? "the " : "each of the ", hosts, hosts == 1 ? "" : "s");
+        between = ", ";
+    }
+    if (least > 0)
+        bt_text_printf(out, "%s%shosts with %s", between, between[0] ? "or " : "",
+                       bt_metric_format(bytes, sizeof bytes, least * each, BT_UNIT_BYTES));
+}
+
+void bt_layout_remedies(const bt_layout_search *s, bt_text *out) {
+    bt_layout_search least = *s;
+    bt_run_cfg *cfg = malloc(sizeof *cfg);
+    if (!cfg) {
+        out->failed = true;
+        return;
+    }
+    search_least(&least, cfg);
+    put_remedies(&least, out);
+    free(cfg);
+}
