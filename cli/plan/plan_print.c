@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "cli/plan/plan_advice.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
 
@@ -127,52 +127,7 @@ static void put_head(const bt_layout_choice *c, bt_text *out) {
                    "layouts    %zu legal (%zu fit the memory, %zu combinations refused); the "
                    "times are predictions\n",
                    c->layouts.n, c->layouts.fitting, c->layouts.refused);
-}
-
-/* What is faster but does not fit, and what a codec would do: nothing that the planner may choose by
- * itself. */
-static void put_else(const bt_layout_choice *c, bt_text *out) {
-    char words[160], bytes[32], ms[32];
-    const bt_layout *best = &c->layouts.at[0];
-    for (size_t i = 0; i < c->layouts.n; i++) {
-        const bt_layout *l = &c->layouts.at[i];
-        if (l->fits || l->time.step.step_s >= best->time.step.step_s) continue;
-        bt_text_printf(out, "otherwise  with %s a rank: %s, ",
-                       bt_metric_format(bytes, sizeof bytes, (double)l->rank_bytes, BT_UNIT_BYTES),
-                       bt_layout_words(l, words, sizeof words));
-        bt_text_printf(out, "%s a step\n",
-                       bt_metric_format(ms, sizeof ms, 1e3 * l->time.step.step_s, BT_UNIT_MS));
-        break;
-    }
-    for (int k = 0; k < BT_CODEC_COUNT; k++) {
-        bt_layout other = *best;
-        bt_run_cfg *cfg = malloc(sizeof *cfg);
-        bt_err why = BT_ERR_INIT;
-        other.codec = k;
-        bool faster =
-            cfg && k != best->codec && bt_layout_settings(&c->search, &other, cfg, &why) == BT_OK &&
-            bt_time_predict(cfg, &c->rates, &c->search.cluster, &other.time, &why) == BT_OK &&
-            other.time.step.step_s < 0.99 * best->time.step.step_s;
-        free(cfg);
-        if (faster)
-            bt_text_printf(out, "otherwise  with --codec %s, which rounds gradients: %s a step\n",
-                           bt_codec_at((bt_codec_id)k)->name,
-                           bt_metric_format(ms, sizeof ms, 1e3 * other.time.step.step_s,
-                                            BT_UNIT_MS));
-    }
-}
-
-static void put_advice(const bt_layout_choice *c, bt_text *out) {
-    const bt_run_cfg *cfg = &c->settings;
-    int64_t dp = cfg->dp_replicate * cfg->dp_shard, mine = cfg->batch_tokens / dp;
-    double share = c->layouts.at[0].time.step.exchange_s / c->layouts.at[0].time.step.step_s;
-    if (dp < 2) return;
-    bt_text_printf(out,
-                   "batch      %" PRId64
-                   " tokens a rank, then an exchange of gradients that takes %.0f %% of a step%s; "
-                   "of a batch k times as large it takes less, and AdamW's learning rate then "
-                   "grows by sqrt(k) (Malladi et al. 2022, arXiv:2205.10287)\n",
-                   mine, 100 * share, share < 0.1 ? ": a larger batch gains little" : "");
+    bt_plan_put_load(&c->rates, out);
 }
 
 /* ---- storage --------------------------------------------------------------------------------- */
@@ -241,8 +196,7 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked,
     bt_text_put(out, "why        ");
     bt_layout_why(&c->layouts, out);
     bt_text_put(out, "\n");
-    put_else(c, out);
-    put_advice(c, out);
+    bt_plan_put_advice(c, out);
     put_storage(c, out);
     bt_text_printf(out, "time       about %s for %" PRId64 " steps\n",
                    bt_duration(time, sizeof time, to_the_end_s(c)), c->settings.steps);
@@ -277,6 +231,7 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked,
     bt_json_num(&j, "seconds", to_the_end_s(c));
     const bt_bill paid = bill(c, asked);
     bt_bill_put_json(&paid, &j);
+    bt_plan_advice_json(c, &j);
     bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);
     bt_json_num(&j, "ckpt_bytes", ckpt_bytes(c));
     bt_json_num(&j, "ckpt_interval_s", interval_s(c) > 0 ? interval_s(c) : NAN);

@@ -1,0 +1,14 @@
+/* plan_advice.h - what the planner does not choose by itself, beside the layout that it did choose: layouts that need
+ * more memory, codecs, a larger batch and its learning rate. */
+#ifndef BT_CLI_PLAN_PLAN_ADVICE_H
+#define BT_CLI_PLAN_PLAN_ADVICE_H
+
+#include "cli/layout/choose_layout.h"
+
+/* lines "otherwise", "codec" and "batch" */
+void bt_plan_put_advice(const bt_layout_choice *c, bt_text *out);
+/* the fields "codecs" and "larger_batches" with the rule of the learning rate and its source, null where none is
+ * known */
+void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j);
+
+#endif
