@@ -27,12 +27,16 @@ static bool stays(const char *path) {
 
 bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) {
     *o = (bt_out_text){.to = stdout, .path = path};
+    struct stat st;
     if (!path[0]) return BT_OK;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return bt_fail(err, BT_IO, "cannot write '%.200s': it is a folder (name a file in it)",
+                       path);
     if (!stays(path) && snprintf(o->part, sizeof o->part, "%s.part", path) >= (int)sizeof o->part)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     const char *at = o->part[0] ? o->part : path;
     o->to = fopen(at, "wb");
-    return o->to ? BT_OK : bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", at);
+    return o->to ? BT_OK : bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
 }
 
 bt_code bt_out_text_close(bt_out_text *o, bt_code code, bt_err *err) {

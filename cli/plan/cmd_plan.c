@@ -1,5 +1,4 @@
 /* cmd_plan.c - `bitrain plan`: the layouts that a run could have, their times and memory. */
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +6,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/given_path.h"
 #include "cli/layout/layout_race.h"
 #include "cli/layout/machine_rates.h"
 #include "cli/plan/plan_print.h"
@@ -122,18 +122,13 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
 /* ---- the result ------------------------------------------------------------------------------ */
 
 /* The layout's settings join those that were given; what follows from them stays out. */
-static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, const char *path,
+static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, FILE *to,
                               bt_err *err) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%d", n_ranks);
     BT_TRY(bt_opts_set(o, "launch.ranks", ranks, BT_FROM_FLAG, "plan", err));
     BT_TRY(bt_layout_apply(o, best, "plan", err));
-    FILE *f = fopen(path, "we");
-    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
-    bt_code code = bt_print_config(o, false, f, err);
-    if (fclose(f) != 0 && code == BT_OK)
-        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
-    return code;
+    return bt_print_config(o, false, to, err);
 }
 
 static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, bool json, bt_err *err) {
@@ -226,13 +221,16 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                .trial_s = cfg->trial,
                                .trial_given = cfg->trial_given,
                                .quiet = p->cfg.quiet};
+    bt_out_text file; /* that it cannot be written is known before the machine is measured */
+    BT_TRY(bt_out_text_open(&file, cfg->write, err));
     bt_text_init(&told);
     bt_code code = bt_layout_choose(&choice, &job, &told, err);
     fputs(bt_text_str(&told), stderr);
     bt_text_release(&told);
     if (code == BT_OK) code = print(choice, cfg, p->cfg.json, err);
     if (code == BT_OK && cfg->write[0])
-        code = write_settings(&p->opts, &choice->layouts.at[0], ranks, cfg->write, err);
+        code = write_settings(&p->opts, &choice->layouts.at[0], ranks, file.to, err);
+    code = bt_out_text_close(&file, code, err);
     bt_layout_choice_release(choice);
     return code;
 }

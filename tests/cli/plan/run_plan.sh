@@ -6,6 +6,12 @@
 # train is refused.
 . "$(dirname "$0")/../train_lib.sh"
 
+# a file that cannot be written is told before anything is measured
+for path in "$tmp/no/such/plan.yaml" "$tmp"; do
+    b plan "${tiny[@]}" --write "$path" >out 2>err && fault "wrote $path"
+    grep -qF "cannot write '$path'" err || fault "says: $(cat err)"
+    [ ! -e "$tmp/rates" ] || fault "measured before it was told that $path cannot be written"
+done
 ok plan "${tiny[@]}" --rows 100 --trial 20
 says "why "
 says "pp 1 x dp 2"
