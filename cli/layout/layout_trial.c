@@ -366,6 +366,14 @@ static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *tol
     if (n < 2 || t->job->never || !(t->job->trial_s > 0) || !told) return;
     const bt_trial_length first[] = {t->all[0].length, t->all[1].length};
     const double least_s = bt_trial_race_s(first, 2, 1, START_S);
+    if (!t->job->trial_given && seconds < fmin(t->job->trial_s, least_s)) {
+        bt_text_printf(told,
+                       "tried      nothing: measuring took %.0f of the %.0f s that there are for "
+                       "both, and a short step of two layouts that are about as fast would take "
+                       "%.0f s (--trial gives trying its own)\n",
+                       ceil(t->spent_s), BT_PROBING_S, ceil(least_s));
+        return;
+    }
     bt_text_printf(told,
                    "tried      nothing: a short step of two layouts that are about as fast would "
                    "take %.0f s, and there are %.0f (--trial)\n",
@@ -411,7 +419,7 @@ bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double sp
     words w = {.text = plain_training(job) ? calloc(WORDS_MOST, sizeof *w.text) : NULL};
     if (!w.text) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
-    trials t = {.c = c, .job = job, .w = &w};
+    trials t = {.c = c, .job = job, .w = &w, .spent_s = spent_s};
     bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, told, &why);
     free(w.text);
     if (code == BT_STOPPED) return bt_fail(err, BT_STOPPED, "%s", why.msg);

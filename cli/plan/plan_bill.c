@@ -20,7 +20,10 @@ static double token_joules(const bt_bill *b) {
 void bt_bill_put_text(const bt_bill *b, bt_text *out) {
     const double joules = bt_bill_joules(b), cost = bt_bill_cost(b);
     char token[32], watts[32];
-    if (!isnan(joules))
+    if (isnan(joules))
+        bt_text_put(out, "energy     not known: no counter of the processors can be read here "
+                         "(--watts)\n");
+    else
         bt_text_printf(out, "energy     %.3g %s, %s a token (%s W a machine, %s)\n",
                        joules < 3.6e6 ? joules / 3600 : joules / 3.6e6,
                        joules < 3.6e6 ? "Wh" : "kWh",

@@ -136,6 +136,19 @@ static const char *mode_name(const bt_run_cfg *cfg) {
     return names[cfg->mode];
 }
 
+static void put_rounds(const bt_islands_sim *s, bt_text *out) {
+    if (s->warmup == 0 && !(s->ramp > 0)) return;
+    bt_text_put(out, "rounds     ");
+    if (s->warmup > 0)
+        bt_text_printf(out,
+                       "the first %" PRId64 " of %" PRId64
+                       " steps all together, one a round (islands.warmup)%s",
+                       s->warmup, s->steps, s->ramp > 0 ? "; then " : "\n");
+    if (s->ramp > 0)
+        bt_text_printf(out, "of %.3g times the steps before, at most %" PRId64 " (islands.ramp)\n",
+                       s->ramp, s->inner);
+}
+
 void bt_islands_put_text(const bt_islands_plan *p, const bt_run_cfg *cfg, bt_text *out) {
     const bt_islands_sim *s = &p->asked;
     char up[32], down[32], rate[32], tokens[32];
@@ -158,12 +171,7 @@ void bt_islands_put_text(const bt_islands_plan *p, const bt_run_cfg *cfg, bt_tex
                        "cores      all islands and the hub share %d of one machine "
                        "(--shared-cores)\n",
                        s->cores);
-    if (s->warmup > 0 || s->ramp > 0)
-        bt_text_printf(out,
-                       "rounds     the first %" PRId64 " of %" PRId64
-                       " steps all together, one a round (islands.warmup); then of %.3g times the "
-                       "steps before, at most %" PRId64 " (islands.ramp)\n",
-                       s->warmup, s->steps, s->ramp, s->inner);
+    put_rounds(s, out);
     bt_text_printf(out, "%8s %10s %6s %9s %7s %11s %15s %10s\n", "islands", "tokens/s", "kept%",
                    "held up%", "lost%", "hub in/out%", "staleness mean", "most");
     for (size_t i = 0; i < p->rows; i++) {

@@ -155,13 +155,15 @@ static void put_head(const simulation *s, bt_text *out) {
     char params[32], rate[32], ram[32], mtbf[32];
     const bt_run_cfg *cfg = &s->p->cfg;
     const bt_cluster *c = &s->search.cluster;
+    const int hosts = c->ranks / c->ranks_per_host;
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
     bt_text_printf(
         out,
-        "SIMULATION %d hosts x %d ranks: %s, %s parameters, vocabulary %d, %" PRId64
+        "SIMULATION %d host%s x %d rank%s: %s, %s parameters, vocabulary %d, %" PRId64
         " tokens a step%s\n",
-        c->ranks / c->ranks_per_host, c->ranks_per_host, cfg->preset,
+        hosts, hosts == 1 ? "" : "s", c->ranks_per_host, c->ranks_per_host == 1 ? "" : "s",
+        cfg->preset,
         bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params, BT_UNIT_COUNT),
         m.V, cfg->batch_tokens, s->batch_made_up ? " (chosen: a sequence for four ranks)" : "");
     bt_text_printf(out, "given      link of a host %s/s and %.3g us%s; memory of a host %s; ",
@@ -225,8 +227,7 @@ static void put_failures(const bt_sim_point *p, bt_text *out) {
                    bt_duration(restart, sizeof restart, p->restart_s), 100 * p->goodput.frac);
 }
 
-static int64_t steps_of(const simulation *s) {
-    const bt_run_cfg *cfg = &s->p->cfg;
+static int64_t steps_of(const bt_run_cfg *cfg) {
     const bt_preset *preset = bt_preset_find(cfg->preset);
     if (cfg->tokens) return (cfg->tokens + cfg->batch_tokens - 1) / cfg->batch_tokens;
     return cfg->steps ? cfg->steps : preset ? preset->steps : 0;
@@ -242,7 +243,7 @@ static bt_bill bill(const simulation *s) {
                  .given = given,
                  .host_price = s->w->price,
                  .hosts = (double)c->ranks / c->ranks_per_host,
-                 .tokens = (double)steps_of(s) * (double)s->p->cfg.batch_tokens};
+                 .tokens = (double)steps_of(&s->p->cfg) * (double)s->p->cfg.batch_tokens};
     b.seconds = b.tokens / full->tokens_per_s / full->goodput.frac;
     if (s->islands.rows == 0) return b;
     b.hosts *= s->islands.asked.n;
@@ -262,7 +263,7 @@ static void put_text(const simulation *s, bt_text *out) {
     if (!full->refused[0]) bt_text_printf(out, "why        %s\n", full->why);
     put_failures(full, out);
     if (s->islands.rows) bt_islands_put_text(&s->islands, &s->p->cfg, out);
-    const int64_t steps = steps_of(s);
+    const int64_t steps = steps_of(&s->p->cfg);
     if (steps == 0) return;
     const bt_bill paid = bill(s);
     if (full->goodput.frac < HARDLY) {
@@ -380,9 +381,11 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
                                        : bt_fail(err, BT_NOMEM, "no memory for the simulation");
     if (code == BT_OK) code = walk_sizes(&s, err);
     if (code == BT_OK) code = check_full_size(&s.search, &s.points[s.n - 1], err);
-    if (code == BT_OK && w->islands.n > 0)
+    if (code == BT_OK && w->islands.n > 0) {
+        p->cfg.steps = steps_of(&p->cfg); /* a share of them are rounds of one step */
         code = bt_islands_plan_of(&s.islands, &w->islands, &p->cfg, &s.search.cluster,
                                   &s.points[s.n - 1], s.rates, err);
+    }
     if (code == BT_OK) code = print(&s, err);
     free(s.rates);
     free(s.points);

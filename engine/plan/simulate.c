@@ -1,6 +1,7 @@
 /* simulate.c - words about a cluster, checkpoint arithmetic, and one size of a cluster. */
 #include "engine/plan/simulate.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ static bool read_amount(const char *text, const char *end, const unit *units, si
 
 bt_code bt_sim_parse_hosts(const char *text, int *hosts, int *ranks_per_host, bt_err *err) {
     char *after;
+    errno = 0;
     long h = strtol(text, &after, 10), r = 0;
     bool read = after != text && *after == 'x';
     if (read) {
@@ -48,11 +50,12 @@ bt_code bt_sim_parse_hosts(const char *text, int *hosts, int *ranks_per_host, bt
     if (!read)
         return bt_fail(err, BT_ARG,
                        "--simulate '%.60s' is no cluster (hosts x ranks of each, as 64x8)", text);
-    if (r > BT_SIM_HOST_RANKS_MOST || h > BT_SIM_RANKS_MOST || h * r > BT_SIM_RANKS_MOST)
+    if (errno == ERANGE || r > BT_SIM_HOST_RANKS_MOST || h > BT_SIM_RANKS_MOST ||
+        h * r > BT_SIM_RANKS_MOST)
         return bt_fail(err, BT_ARG,
-                       "--simulate %ldx%ld is beyond what a job can be: at most %d ranks, %d on a "
+                       "--simulate %.60s is beyond what a job can be: at most %d ranks, %d on a "
                        "host (use %ldx%ld)",
-                       h, r, BT_SIM_RANKS_MOST, BT_SIM_HOST_RANKS_MOST,
+                       text, BT_SIM_RANKS_MOST, BT_SIM_HOST_RANKS_MOST,
                        BT_SIM_RANKS_MOST / (r > BT_SIM_HOST_RANKS_MOST ? 8 : r),
                        r > BT_SIM_HOST_RANKS_MOST ? 8 : r);
     *hosts = (int)h;

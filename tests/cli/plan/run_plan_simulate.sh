@@ -28,7 +28,9 @@ for f in "$tmp"/rates/*.json; do cp "$f" "$f.kept"; sed -i 's/"load":[0-9.e+-]*/
 ok plan --preset small --simulate 1x1 --json
 [ "$(number probe_load)" = 3.5 ] || fault "no load in JSON: $(number probe_load)"
 ok plan --preset small --simulate 1x1
+says "SIMULATION 1 host x 1 rank: "
 says "warning    the rates were measured at a machine load of 3.5: other programs make times and waits too long"
+says "energy     "
 for f in "$tmp"/rates/*.json; do sed -i 's/"load":[0-9.e+-]*/"load":0.2/' "$f"; done
 ok plan --preset small --simulate 1x1
 grep -q "^warning" out && fault "warns at a load of 0.2: $(grep ^warning out)"
@@ -59,6 +61,7 @@ one_line() {                            # words, code, text
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8
 says "steps of each island, simulated"
 says "SIMULATION up to 16 such islands around a hub, mode diloco, 50 steps a round, all together"
+grep -qE "^rounds     the first [1-9][0-9]* of [1-9][0-9]* steps all together" out || fault "rounds: $(grep ^rounds out)"
 says "steps all together, one a round (islands.warmup); then of 0.05 times the steps before, at most 50 (islands.ramp)"
 ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --json
 plain=$(number tokens_per_s | sort -g | tail -1)
@@ -72,6 +75,7 @@ awk '$1 == 16 && NF == 7 {exit !($3 > 5 && $3 < 25)}' out || fault "islands that
 one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
+one_line "--simulate 99999999999999999999x8 is beyond" 2 --simulate 99999999999999999999x8
 one_line "too little); would fit: " 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
 # by how much, and what would: the least that a rank and a host need, beside what a host has
 grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ GiB a host, which has 2(\.0*)? GiB \([0-9.]+ [MG]iB too little\)" err ||

@@ -26,6 +26,9 @@ static void words_are_read(void **state) {
                                         "0x8", "-1x4", "512x9000", "70000x1", "4000000000x8"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(bt_sim_parse_hosts(wrong[i], &hosts, &ranks, &err), BT_ARG);
+    /* a number that no integer holds is shown as it was typed */
+    assert_int_equal(bt_sim_parse_hosts("99999999999999999999x8", &hosts, &ranks, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "--simulate 99999999999999999999x8 is beyond what a job can"));
     assert_int_equal(bt_sim_parse_link("25Gbit,5us", "--link", &rate, &latency, &err), BT_OK);
     assert_true(rate == 25e9 / 8 && fabs(latency - 5e-6) < 1e-18);
     assert_int_equal(bt_sim_parse_link("1.5GB,2ms", "--link", &rate, &latency, &err), BT_OK);
