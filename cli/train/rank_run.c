@@ -1,6 +1,7 @@
 /* rank_run.c - cores, kernels, data and trainer of one rank, in this order, then the run. */
 #include "cli/train/rank_run.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@ static void take_cores(const bt_run_cfg *cfg, int threads) {
                               .threads = threads,
                               .group = (int)(cfg->tp > 1 ? cfg->tp : 1)};
     if (!bt_place_bind(&job))
-        bt_log(BT_LOG_DEBUG, "rank %d could not be bound to its cores",
-               bt_comm_rank(bt_comm_world()));
+        bt_log(BT_LOG_INFO, "rank %d could not be bound to its cores (%s): the system places it",
+               bt_comm_rank(bt_comm_world()), strerror(errno));
 }
 
 bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
