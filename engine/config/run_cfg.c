@@ -112,6 +112,28 @@ static void choice_text(const bt_opts *o, const char *key, int index, char *buf,
     snprintf(buf, size, "%.*s", (int)strcspn(c, "|"), c);
 }
 
+/* A model narrower or shallower than the preset's takes AdamW's rate in inverse proportion to width times layers,
+ * twice the preset's at most; a larger one keeps it (engine/README.md, "The learning rate of another shape"). Weights
+ * that exist already, adapters, and the stream for comparisons with other trainers keep the preset's as well. */
+static double rate_factor(const bt_run_cfg *cfg, const bt_preset *p) {
+    const double most = 2, factor = (double)p->model.C / (double)cfg->d_model *
+                                    ((double)p->model.L / (double)cfg->n_layers);
+    if (cfg->optimizer != BT_OPTIM_ADAMW || cfg->init_from[0] || cfg->tune == BT_TUNE_LORA ||
+        strncmp(cfg->data, "synth:", 6) == 0)
+        return 1;
+    return factor < 1 ? 1 : factor > most ? most : factor;
+}
+
+static bt_code preset_rate(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, bt_err *err) {
+    const double factor = rate_factor(cfg, p);
+    char text[64], where[64];
+    snprintf(text, sizeof text, "%.17g",
+             p->lr * bt_optim_info_of((bt_optim_id)cfg->optimizer)->lr_factor * factor);
+    snprintf(where, sizeof where, "preset %s%s", p->name,
+             factor > 1 ? ", for a smaller model" : "");
+    return bt_opts_set(o, "optim.lr", text, BT_FROM_PRESET, where, err);
+}
+
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     const bt_preset *p = bt_preset_find(cfg->preset);
     if (!p) {
@@ -151,7 +173,6 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         {"model.rope_theta", m->rope_theta},
         {"model.norm_eps", m->norm_eps},
         {"model.init_std", std},
-        {"optim.lr", p->lr * bt_optim_info_of((bt_optim_id)cfg->optimizer)->lr_factor},
     };
     const struct {
         const char *key;
@@ -174,6 +195,7 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         snprintf(text, sizeof text, "%.17g", real[i].value);
         BT_TRY(bt_opts_set(o, real[i].key, text, BT_FROM_PRESET, where, err));
     }
+    BT_TRY(preset_rate(o, cfg, p, err));
     for (size_t i = 0; i < sizeof word / sizeof word[0]; i++) {
         choice_text(o, word[i].key, word[i].value, text, sizeof text);
         BT_TRY(bt_opts_set(o, word[i].key, text, BT_FROM_PRESET, where, err));

@@ -141,6 +141,41 @@ static void test_automatic_values(void **state) {
     assert_int_equal(c.threads, 3);
 }
 
+static bool close_to(double a, double b) { return a - b < 1e-12 && b - a < 1e-12; }
+
+/* the rate of a smaller model is in inverse proportion to width times layers, up to twice the preset's */
+static void test_rate_of_shape(void **state) {
+    (void)state;
+    const double own = bt_preset_find("nano")->lr;
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=192"), BT_OK);
+    assert_true(c.lr == own);
+    assert_string_equal(where("optim.lr"), "preset nano");
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=120"), BT_OK);
+    assert_true(close_to(c.lr, own * 192 / 120));
+    assert_true(close_to(c.lr2, c.lr * 2 / 3));
+    assert_string_equal(where("optim.lr"), "preset nano, for a smaller model");
+    assert_int_equal(SETTLE(1, "--set", "model.layers=4"), BT_OK);
+    assert_true(close_to(c.lr, own * 1.5));
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=24"), BT_OK);
+    assert_true(c.lr == 2 * own);
+    /* wider, deeper, narrower and deeper, other steps */
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=384"), BT_OK);
+    assert_true(c.lr == own);
+    assert_int_equal(SETTLE(1, "--set", "model.layers=12", "--batch-tokens", "8192"), BT_OK);
+    assert_true(c.lr == own);
+    assert_int_equal(SETTLE(1, "--set", "model.layers=12", "--set", "model.d_model=96"), BT_OK);
+    assert_true(c.lr == own);
+    /* given; other optimizers; weights that exist; comparisons */
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--lr", "0.003"), BT_OK);
+    assert_true(c.lr == 0.003);
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--optimizer", "muon"), BT_OK);
+    assert_true(c.lr == own);
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--init-from", "base"), BT_OK);
+    assert_true(c.lr == own);
+    assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--data", "synth:chain"), BT_OK);
+    assert_true(c.lr == own);
+}
+
 /* int8 gradients where they pay; never for a precision that somebody chose, or layers without
  * codes */
 static void test_gradients(void **state) {
@@ -505,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_defaults_are_nano),
         cmocka_unit_test(test_stronger_than_preset),
         cmocka_unit_test(test_automatic_values),
+        cmocka_unit_test(test_rate_of_shape),
         cmocka_unit_test(test_synth_is_for_comparison),
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_ranks),
