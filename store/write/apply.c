@@ -360,8 +360,9 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     run(a, st);
 }
 
-/* The newest recorded steps before the attempt, so that figures of span RECENT do not begin anew with
- * it. Of a run with train.log_every they may be fewer: the look back is bounded. */
+/* The newest recorded steps, so that figures of span RECENT do not begin anew with an attempt, nor where
+ * one is taken up again: those of the attempt itself, and of earlier ones up to where it begins. Of a
+ * run with train.log_every they may be fewer: the look back is bounded. */
 static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
     enum { BACK = 32 * BT_RECENT_STEPS };
     static const int metric[RECENT] = {BT_MS_STEP_TIME, BT_MS_TOKENS_PER_S, BT_MS_MFU,
@@ -372,11 +373,12 @@ static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) 
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT * FROM (SELECT s.step");
     for (int i = 0; i < RECENT; i++) bt_text_printf(&sql, ", s.\"%s\"", cols[metric[i]].name);
-    bt_text_printf(&sql,
-                   " FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to WHERE a.run "
-                   "= ?1 AND a.id <> ?2 AND s.step >= ?3 - %d AND s.step < ?3 ORDER BY s.step DESC "
-                   "LIMIT %d) ORDER BY step",
-                   BACK, BT_RECENT_STEPS);
+    bt_text_printf(
+        &sql,
+        " FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to WHERE a.run "
+        "= ?1 AND (a.id = ?2 OR s.step < ?3) AND s.step >= coalesce((SELECT max(step) FROM "
+        "step WHERE aid = ?2) + 1, ?3) - %d ORDER BY s.step DESC LIMIT %d) ORDER BY step",
+        BACK, BT_RECENT_STEPS);
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
                               : bt_sql_prepare(a->db, a->path, bt_text_str(&sql), &st, err);
     bt_text_release(&sql);

@@ -224,6 +224,11 @@ static void check_rows(const bt_tmp *t, const char *run) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM facts WHERE run = ?1", run) == 0);
     assert_true(bt_number(t->db, "SELECT steps FROM runs WHERE run = ?1", run) == 60);
     assert_true(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", run) == 0);
+    /* of all its steps, those that were committed before as well as those of the ring */
+    assert_true(bt_number(t->db, "SELECT tokens_per_s FROM runs WHERE run = ?1", run) ==
+                (bt_truth(29, BT_MS_TOKENS_PER_S) + bt_truth(30, BT_MS_TOKENS_PER_S)) / 2);
+    assert_true(bt_number(t->db, "SELECT step_ms FROM runs WHERE run = ?1", run) ==
+                (bt_truth(29, BT_MS_STEP_TIME) + bt_truth(30, BT_MS_STEP_TIME)) / 2);
     for (int64_t s = 0; s < 60; s += 7) {
         char sql[128];
         snprintf(sql, sizeof sql, "SELECT loss FROM steps WHERE run = ?1 AND step = %lld",
