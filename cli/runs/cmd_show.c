@@ -38,14 +38,9 @@ typedef struct shown {
     bt_db *db;
     const char *run;
     bool all;
-    bt_table table;
-    double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT];
-    int worst_rank[BT_PHASE_COUNT], n_ranks;
-    double phase_steps; /* that the means of the phases are of: those of the rank that has most */
-    double steps;       /* of the run */
-    double recent;      /* of those that figures of span RECENT are of */
-    double goodput;     /* up to now */
-    bt_predicted predicted;
+    bt_view *view; /* its head, and where its steps go */
+    double steps;  /* of the run */
+    double recent; /* of those that figures of span RECENT are of */
 } shown;
 
 /* "all 36 steps", "newest 128 steps"; of a run that records only some of its steps "12 recorded steps" */
@@ -62,49 +57,25 @@ static const char *which_steps(char *buf, size_t size, double n, const shown *s)
 
 /* ---- phases ---- */
 
-/* rank, step_ms, one column a phase, steps */
-static bool phase_row(void *ctx, const bt_row *row) {
-    shown *s = ctx;
-    s->phase_steps = fmax(s->phase_steps, row->nums[2 + BT_PHASE_COUNT]);
-    for (int i = 0; i < BT_PHASE_COUNT; i++) {
-        double ms = row->nums[i + 2];
-        if (isnan(ms)) ms = 0;
-        s->ms[i] += ms;
-        if (s->n_ranks == 0 || ms > s->worst[i]) {
-            s->worst[i] = ms;
-            s->worst_rank[i] = (int)row->nums[0];
-        }
-    }
-    s->step_ms += row->nums[1];
-    s->n_ranks++;
-    return true;
+/* the rank that took longest over a phase, mean of its steps */
+static const bt_view_rank *longest_rank(const bt_view_ranks *r, int phase) {
+    const bt_rank_metric m = bt_phases[phase].metric;
+    const bt_view_rank *worst = NULL;
+    for (size_t k = 0; k < r->n; k++)
+        if (r->rank[k].n > 0 && (!worst || r->rank[k].mean[m] > worst->mean[m]))
+            worst = &r->rank[k];
+    return worst;
 }
 
-/* means of the newest steps, over all ranks */
-static bt_code load_phases(shown *s, bt_err *err) {
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_put(&sql, "SELECT rank, avg(step_ms)");
-    for (int i = 0; i < BT_PHASE_COUNT; i++)
-        bt_text_printf(&sql, ", avg(%s)", bt_rank_metrics[bt_phases[i].metric].key);
-    bt_text_printf(
-        &sql,
-        ", count(*) FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE "
-        "run = ?1) - %d GROUP BY rank",
-        BT_RECENT_STEPS + 1);
-    bt_code code = bt_db_query(
-        s->db, &(bt_question){.sql = bt_text_str(&sql), .params = &s->run, .n_params = 1},
-        phase_row, s, err);
-    bt_text_release(&sql);
-    for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) s->ms[i] /= s->n_ranks;
-    if (s->n_ranks) s->step_ms /= s->n_ranks;
-    return code;
+static double share_of_step(const bt_view_ranks *r, int phase) {
+    return r->mean_ms > 0 ? r->phase_ms[phase] / r->mean_ms : NAN;
 }
 
 static void print_phases(const shown *s) {
+    const bt_view_ranks *r = &s->view->ranks;
     bt_table t;
-    char b[32];
-    const bool planned = isfinite(s->predicted.step_ms);
+    char b[32], of[40];
+    const bool planned = isfinite(s->view->head.predicted.step_ms);
     bt_table_init(&t);
     static const char *const heads[] = {"PHASE", "MEAN",    "PREDICTED",
                                         "SHARE", "LONGEST", "ON RANK"};
@@ -113,27 +84,34 @@ static void print_phases(const shown *s) {
     bt_table_end_row(&t);
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         bt_table_cell(&t, bt_phases[i].title);
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, s->ms[i], BT_UNIT_MS));
+        const bt_view_rank *longest = longest_rank(r, i);
+        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->phase_ms[i], BT_UNIT_MS));
         if (planned)
-            bt_table_cell(&t, bt_metric_format(b, sizeof b, s->predicted.phase_ms[i], BT_UNIT_MS));
-        bt_table_cell(&t,
-                      bt_metric_format(b, sizeof b, s->step_ms > 0 ? s->ms[i] / s->step_ms : NAN,
-                                       BT_UNIT_FRAC));
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, s->worst[i], BT_UNIT_MS));
-        bt_table_cellf(&t, "%d", s->worst_rank[i]);
+            bt_table_cell(&t, bt_metric_format(b, sizeof b, s->view->head.predicted.phase_ms[i],
+                                               BT_UNIT_MS));
+        bt_table_cell(&t, bt_metric_format(b, sizeof b, share_of_step(r, i), BT_UNIT_FRAC));
+        bt_table_cell(&t, bt_metric_format(b, sizeof b, longest->mean[bt_phases[i].metric],
+                                           BT_UNIT_MS));
+        bt_table_cellf(&t, "%d", longest->rank);
         bt_table_end_row(&t);
     }
     bt_table_cell(&t, "step");
-    bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms, BT_UNIT_MS));
-    if (planned) bt_table_cell(&t, bt_metric_format(b, sizeof b, s->predicted.step_ms, BT_UNIT_MS));
+    bt_table_cell(&t, bt_metric_format(b, sizeof b, r->mean_ms, BT_UNIT_MS));
+    if (planned)
+        bt_table_cell(&t,
+                      bt_metric_format(b, sizeof b, s->view->head.predicted.step_ms, BT_UNIT_MS));
     bt_table_end_row(&t);
-    printf("\nwhere a step goes (mean of %s and of %d rank%s)\n",
-           which_steps(b, sizeof b, s->phase_steps, s), s->n_ranks, s->n_ranks == 1 ? "" : "s");
+    if (r->ranks_least < r->ranks_most)
+        snprintf(of, sizeof of, "%d to %d ranks", r->ranks_least, r->ranks_most);
+    else
+        snprintf(of, sizeof of, "%d rank%s", r->ranks_most, r->ranks_most == 1 ? "" : "s");
+    printf("\nwhere a step goes (mean of %s and of %s)\n",
+           which_steps(b, sizeof b, (double)r->steps, s), of);
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
-    if (isfinite(s->predicted.tried_ms))
+    if (isfinite(s->view->head.predicted.tried_ms))
         printf("  tried before the run: %s a step, which plan_ratio compares with\n",
-               bt_metric_format(b, sizeof b, s->predicted.tried_ms, BT_UNIT_MS));
+               bt_metric_format(b, sizeof b, s->view->head.predicted.tried_ms, BT_UNIT_MS));
     else if (planned)
         printf("  not tried before the run: plan_ratio compares with the prediction\n");
 }
@@ -148,7 +126,7 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
     printf("  %-9s ", word);
     for (int i = 0; i < BT_FIGURES; i++) {
         const bt_figure_row *f = &bt_figures[i];
-        double v = i == BT_FIGURE_GOODPUT ? s->goodput : bt_cli_num(row, f->key);
+        double v = i == BT_FIGURE_GOODPUT ? s->view->head.goodput : bt_cli_num(row, f->key);
         bool told = i == BT_FIGURE_BEST_VAL || i == BT_FIGURE_TOKENS; /* in the line of progress */
         if (f->span != span || told || isnan(v)) continue;
         /* "tokens/s 2.80 k": the label has the unit */
@@ -300,48 +278,18 @@ static const struct {
 
 /* ---- what happened, in the words of every view ---- */
 
-static bt_code load_trouble(const shown *s, bt_view_trouble *out, bt_err *err) {
-    bt_view *v = NULL;
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
-    ask.run = s->run;
-    BT_TRY(bt_view_open(&v, s->db, err));
-    bt_code code = bt_view_load(v, &ask, err);
-    if (code == BT_OK) *out = v->head.trouble;
-    bt_view_close(v);
-    return code;
-}
-
-/* the row of a live run knows its time up to the newest record; its head does up to now */
-static bt_code load_head(shown *s, bt_err *err) {
-    bt_view *v = NULL;
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
-    ask.parts = BT_VIEW_HEAD;
-    ask.run = s->run;
-    bt_code code = bt_view_open(&v, s->db, err);
-    if (code == BT_OK) code = bt_view_load(v, &ask, err);
-    if (code == BT_OK) s->goodput = v->head.goodput;
-    if (code == BT_OK) s->predicted = v->head.predicted;
-    bt_view_close(v);
-    return code;
-}
-
-static bt_code print_trouble(const shown *s, bt_err *err) {
-    bt_view_trouble t;
+static void print_trouble(const shown *s) {
+    const bt_view_trouble *t = &s->view->head.trouble;
     char line[200];
-    BT_TRY(load_trouble(s, &t, err));
-    if (!t.any) return BT_OK;
-    printf("\n%s\n", bt_view_trouble_line(&t, line, sizeof line));
-    if (t.why[0]) printf("  why       %s\n", t.why);
-    if (t.advice[0]) printf("  to do     %s\n", t.advice);
-    if (t.command[0]) printf("            %s\n", t.command);
-    return BT_OK;
+    if (!t->any) return;
+    printf("\n%s\n", bt_view_trouble_line(t, line, sizeof line));
+    if (t->why[0]) printf("  why       %s\n", t->why);
+    if (t->advice[0]) printf("  to do     %s\n", t->advice);
+    if (t->command[0]) printf("            %s\n", t->command);
 }
 
 static bt_code print_text(shown *s, bt_err *err) {
     char recent[120];
-    BT_TRY(load_head(s, err));
     BT_TRY(bt_db_value(s->db, "SELECT steps FROM runs WHERE run = ?1", s->run, &s->steps, err));
     snprintf(recent, sizeof recent,
              "SELECT count(*) FROM (SELECT 1 FROM steps WHERE run = ?1 AND step_ms IS NOT NULL "
@@ -353,9 +301,8 @@ static bt_code print_text(shown *s, bt_err *err) {
                                       .params = &s->run,
                                       .n_params = 1},
                        head_row, s, err));
-    BT_TRY(print_trouble(s, err));
-    BT_TRY(load_phases(s, err));
-    if (s->n_ranks) print_phases(s);
+    print_trouble(s);
+    if (s->view->ranks.steps > 0) print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
         bool every = s->all;
@@ -406,16 +353,14 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         {"checkpoints", "SELECT * FROM checkpoints WHERE run = ?1 ORDER BY step"},
         {"events", "SELECT * FROM events WHERE run = ?1 ORDER BY seq"},
     };
-    BT_TRY(load_head(s, err));
-    run_json object = {j, s->goodput};
+    const bt_view_ranks *r = &s->view->ranks;
+    run_json object = {j, s->view->head.goodput};
     BT_TRY(bt_db_query(s->db,
                        &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
                                       .params = &s->run,
                                       .n_params = 1},
                        run_object, &object, err));
-    bt_view_trouble t;
-    BT_TRY(load_trouble(s, &t, err));
-    bt_view_trouble_json(&t, j);
+    bt_view_trouble_json(&s->view->head.trouble, j);
     bt_json_object(j, "facts");
     BT_TRY(bt_db_query(
         s->db,
@@ -424,18 +369,18 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
                        .n_params = 1},
         fact_member, j, err));
     bt_json_end(j, '}');
-    BT_TRY(load_phases(s, err));
     bt_json_object(j, "phases");
-    bt_json_num(j, "step_ms", s->n_ranks ? s->step_ms : NAN);
-    bt_json_num(j, "predicted_step_ms", s->predicted.step_ms);
-    bt_json_num(j, "tried_step_ms", s->predicted.tried_ms);
-    for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) {
+    bt_json_num(j, "step_ms", r->mean_ms);
+    bt_json_num(j, "predicted_step_ms", s->view->head.predicted.step_ms);
+    bt_json_num(j, "tried_step_ms", s->view->head.predicted.tried_ms);
+    for (int i = 0; i < BT_PHASE_COUNT && r->steps > 0; i++) {
+        const bt_view_rank *longest = longest_rank(r, i);
         bt_json_object(j, bt_rank_metrics[bt_phases[i].metric].key);
-        bt_json_num(j, "mean_ms", s->ms[i]);
-        bt_json_num(j, "predicted_ms", s->predicted.phase_ms[i]);
-        bt_json_num(j, "share", s->ms[i] / s->step_ms);
-        bt_json_num(j, "longest_ms", s->worst[i]);
-        bt_json_int(j, "longest_rank", s->worst_rank[i]);
+        bt_json_num(j, "mean_ms", r->phase_ms[i]);
+        bt_json_num(j, "predicted_ms", s->view->head.predicted.phase_ms[i]);
+        bt_json_num(j, "share", share_of_step(r, i));
+        bt_json_num(j, "longest_ms", longest->mean[bt_phases[i].metric]);
+        bt_json_int(j, "longest_rank", longest->rank);
         bt_json_end(j, '}');
     }
     bt_json_end(j, '}');
@@ -444,6 +389,15 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
                             &(bt_question){.sql = arrays[i].sql, .params = &s->run, .n_params = 1},
                             err));
     return BT_OK;
+}
+
+static bt_code load_view(shown *s, bt_err *err) {
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS;
+    ask.run = s->run;
+    BT_TRY(bt_view_open(&s->view, s->db, err));
+    return bt_view_load(s->view, &ask, err);
 }
 
 static bt_code print_json(shown *s, bt_err *err) {
@@ -478,7 +432,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_cli_open(&s.db, cfg.store, err));
     bt_code code = bt_db_run(s.db, word, name, err);
     s.run = name;
+    if (code == BT_OK) code = load_view(&s, err);
     if (code == BT_OK) code = cfg.json ? print_json(&s, err) : print_text(&s, err);
+    bt_view_close(s.view);
     bt_db_close(s.db);
     return code;
 }

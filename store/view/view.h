@@ -217,9 +217,13 @@ typedef struct bt_view_ranks {
     bt_view_rank *rank; /* by rank number */
     /* n indices, worst first: those late now, then blame, then excess */
     int *order;
-    int64_t step0, step1;            /* the window */
-    size_t steps;                    /* sampled steps in it */
-    double median[BT_MR_COUNT];      /* lower median over the ranks of their means */
+    int64_t step0, step1;       /* the window */
+    size_t steps;               /* sampled steps in it */
+    double median[BT_MR_COUNT]; /* lower median over the ranks of their means, each by itself */
+    /* where a step goes: of each step the mean over its ranks, of these the mean over the steps. The
+     * phases add up to mean_ms */
+    double mean_ms, phase_ms[BT_PHASE_COUNT];
+    int ranks_least, ranks_most;     /* that a step is of */
     double step_ms;                  /* mean step time, slowest rank */
     double busy_median_ms;           /* lower median of the ranks' busy medians */
     double tokens_per_s;             /* mean over the window */

@@ -56,7 +56,8 @@ typedef struct bt_judged { /* a step of the rank window */
     size_t rows;
     int blamed; /* rank; -1: nobody */
     bt_phase fault;
-    double amount, slowest, skew, wait_sum, step_sum;
+    double amount, slowest, skew;
+    double mean_ms, phase_ms[BT_PHASE_COUNT]; /* over its ranks */
 } bt_judged;
 
 typedef struct bt_tail_row {

@@ -168,6 +168,11 @@ static void breakdown(const bt_view *v, bt_json *j) {
     bt_json_int(j, "step1", r->step1);
     bt_json_int(j, "steps", (int64_t)r->steps);
     bt_json_num(j, "step_ms", r->step_ms);
+    bt_json_num(j, "mean_ms", r->mean_ms);
+    bt_json_object(j, "mean");
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, r->phase_ms[p]);
+    bt_json_end(j, '}');
     bt_json_num(j, "busy_median_ms", r->busy_median_ms);
     bt_json_num(j, "skew_p50_ms", r->skew_p50_ms);
     bt_json_num(j, "skew_p95_ms", r->skew_p95_ms);

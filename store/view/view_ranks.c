@@ -255,8 +255,9 @@ static void judge_step(bt_judged *j, bt_rank_row *rows, size_t n, double *work) 
         rows[i].busy = busy_of(&rows[i]);
         j->slowest = fmax(j->slowest, step);
         j->skew = fmax(j->skew, wait);
-        j->wait_sum += wait;
-        j->step_sum += step;
+        j->mean_ms += step / (double)n;
+        for (int p = 0; p < BT_PHASE_COUNT; p++)
+            j->phase_ms[p] += known(rows[i].v[bt_phases[p].metric]) / (double)n;
     }
     for (size_t i = 0; i < n; i++) rows[i].late = j->skew - known(rows[i].v[BT_MR_WAIT]);
     blame_step(j, rows, n, work);
@@ -482,19 +483,25 @@ static void say(bt_view_rank *x) {
 static void sum_up(bt_view *v, tally *t) {
     const bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
-    double step_sum = 0, wait = 0, step_all = 0;
+    double step_sum = 0;
+    const double steps = (double)r->steps;
+    r->mean_ms = 0;
+    memset(r->phase_ms, 0, sizeof r->phase_ms);
+    r->ranks_least = r->ranks_most = (int)m->judged[m->judged_first].rows;
     for (size_t i = m->judged_first; i < m->n_judged; i++) {
         const bt_judged *j = &m->judged[i];
         step_sum += j->slowest;
-        wait += j->wait_sum;
-        step_all += j->step_sum;
+        r->mean_ms += j->mean_ms / steps;
+        for (int p = 0; p < BT_PHASE_COUNT; p++) r->phase_ms[p] += j->phase_ms[p] / steps;
+        if ((int)j->rows < r->ranks_least) r->ranks_least = (int)j->rows;
+        if ((int)j->rows > r->ranks_most) r->ranks_most = (int)j->rows;
         if (j->blamed < 0) continue;
         t[j->blamed].blame += j->amount;
         if (j->fault < BT_PHASE_COUNT) t[j->blamed].fault[j->fault] += j->amount;
     }
     for (size_t i = m->row_first; i < m->n_rows; i++) t[m->row[i].rank].saved += m->row[i].saved;
-    r->step_ms = r->steps ? step_sum / (double)r->steps : NAN;
-    v->head.wait_frac = step_all > 0 ? wait / step_all : NAN;
+    r->step_ms = step_sum / steps;
+    v->head.wait_frac = r->mean_ms > 0 ? r->phase_ms[BT_PH_WAIT] / r->mean_ms : NAN;
 }
 
 static bt_code statistics(bt_view *v, bt_err *err) {
@@ -531,11 +538,13 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (v->head.world_size > 0 && window * v->head.world_size > ROWS_MAX)
         window = ROWS_MAX / v->head.world_size > 8 ? ROWS_MAX / v->head.world_size : 8;
     r->n = r->steps = 0;
+    r->ranks_least = r->ranks_most = 0;
     r->crowded[0] = 0;
     r->step0 = r->step1 = -1;
-    r->step_ms = r->busy_median_ms = r->skew_p50_ms = r->skew_p95_ms = NAN;
+    r->step_ms = r->mean_ms = r->busy_median_ms = r->skew_p50_ms = r->skew_p95_ms = NAN;
     r->tokens_per_s = v->head.tokens_per_s;
     for (int i = 0; i < BT_MR_COUNT; i++) r->median[i] = NAN;
+    for (int p = 0; p < BT_PHASE_COUNT; p++) r->phase_ms[p] = NAN;
     BT_TRY(name_ranks(v, err));
     if (m->at_step < 0)
         forget(m);

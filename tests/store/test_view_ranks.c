@@ -47,6 +47,63 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     bt_db_close(db);
 }
 
+/* Two ranks of which each is slow in its own phase, then one rank alone: where a step goes is the mean
+ * of each step over its ranks and then of the steps, so that the phases add up to it. */
+static void where_a_step_goes_adds_up(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    double values[BT_MS_COUNT], rv[2 * BT_MR_COUNT] = {0};
+    OK(bt_writer_open(&w, t->db, 1, err));
+    int64_t clock_us = bt_wall_us();
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    for (int attempt = 0, step = 0; attempt < 2; attempt++) {
+        int number;
+        bt_run_start s = bt_fake_run("a");
+        s.resume = attempt > 0;
+        s.from_step = step;
+        s.world_size = 2 - attempt;
+        OK(bt_writer_begin(w, &s, &number, err));
+        const bt_sink *sink = bt_writer_sink(w);
+        for (int n = 0; n < (attempt ? 32 : 96); n++, step++) {
+            double *v = rv;
+            v[BT_MR_FWD] = attempt ? 4 : 1;
+            v[BT_MR_BWD] = attempt ? 0 : 59;
+            v[BT_MR_WAIT] = 0;
+            v[BT_MR_STEP_TIME] = values[BT_MS_STEP_TIME] = attempt ? 4 : 60;
+            v += BT_MR_COUNT;
+            v[BT_MR_FWD] = 3;
+            v[BT_MR_WAIT] = 55;
+            v[BT_MR_STEP_TIME] = 58;
+            clock_us += (int64_t)(values[BT_MS_STEP_TIME] * 1e3);
+            sink->step(sink->ctx, &(bt_step_record){.step = step,
+                                                    .wall_us = clock_us,
+                                                    .values = values,
+                                                    .n_ranks = s.world_size,
+                                                    .rank_values = rv});
+        }
+        OK(bt_writer_end(w, "stopped", "x", 0, err));
+    }
+    bt_writer_close(w);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("a");
+    OK(bt_view_load(v, &a, err));
+    const bt_view_ranks *r = &v->ranks;
+    assert_int_equal(r->steps, 128);
+    assert_int_equal(r->ranks_least, 1);
+    assert_int_equal(r->ranks_most, 2);
+    NEAR(r->mean_ms, (96 * 59 + 32 * 4) / 128.0);
+    NEAR(r->phase_ms[BT_PH_FWD], (96 * 2 + 32 * 4) / 128.0);
+    NEAR(r->phase_ms[BT_PH_BWD], 96 * 29.5 / 128.0);
+    NEAR(r->phase_ms[BT_PH_WAIT], 96 * 27.5 / 128.0);
+    double sum = 0;
+    for (int p = 0; p < BT_PHASE_COUNT; p++) sum += r->phase_ms[p];
+    NEAR(sum, r->mean_ms);
+    NEAR(v->head.wait_frac, r->phase_ms[BT_PH_WAIT] / r->mean_ms);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 /* A restart: until its ranks have said who they are those of the attempt before are shown, and not kept. */
 static void ranks_of_a_new_attempt_take_their_place(void **state) {
     const bt_tmp *t = *state;
@@ -261,9 +318,13 @@ static void heat_map_against_a_baseline(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(the_slow_rank_is_named_with_its_phase), T(verdicts_tell_patterns_apart),
-        T(heat_map_shows_who_and_when),           T(heat_map_against_a_baseline),
-        T(late_now_comes_before_late_before),     T(ranks_of_a_new_attempt_take_their_place),
+        T(the_slow_rank_is_named_with_its_phase),
+        T(verdicts_tell_patterns_apart),
+        T(heat_map_shows_who_and_when),
+        T(heat_map_against_a_baseline),
+        T(late_now_comes_before_late_before),
+        T(ranks_of_a_new_attempt_take_their_place),
+        T(where_a_step_goes_adds_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

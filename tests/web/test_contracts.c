@@ -114,7 +114,8 @@ static const contract contracts[] = {
      "a:heatmap.time_s a:heatmap.cells a:heatmap.cells.0"},
     {"breakdown", "base", "",
      "n:breakdown.step0 n:breakdown.step1 n:breakdown.steps n:breakdown.step_ms "
-     "n:breakdown.busy_median_ms o:breakdown.median a:breakdown.ranks n:breakdown.ranks.0.rank "
+     "n:breakdown.busy_median_ms o:breakdown.median n:breakdown.mean_ms o:breakdown.mean "
+     "a:breakdown.ranks n:breakdown.ranks.0.rank "
      "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms "
      "n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.comm_hidden_ms "
      "n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms "

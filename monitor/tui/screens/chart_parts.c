@@ -230,19 +230,19 @@ static int legend_item(char *item, size_t size, int p, double v, bool with_unit)
     return bt_canvas_text_width(item) + (with_unit ? 4 : 3);
 }
 
-void bt_top_phase_legend(bt_top *t, bt_rect row, const double *mean, double total) {
+void bt_top_phase_legend(bt_top *t, bt_rect row, const double *phase_ms, double total_ms) {
     int x = row.x, end = row.x + row.w, need = 0;
     char item[64];
     bool shown[BT_PHASE_COUNT];
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
-        double v = mean[bt_phases[p].metric];
-        shown[p] = !isnan(v) && v >= total * 0.0005 && v > 0;
+        double v = phase_ms[p];
+        shown[p] = v >= total_ms * 0.0005 && v > 0;
         if (shown[p]) need += legend_item(item, sizeof item, p, v, true);
     }
     bool units = need - 2 <= row.w;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         if (!shown[p]) continue;
-        int w = legend_item(item, sizeof item, p, mean[bt_phases[p].metric], units);
+        int w = legend_item(item, sizeof item, p, phase_ms[p], units);
         if (x + w - 1 > end) break;
         bt_canvas_put(&t->canvas, x, row.y,
                       bt_top_letters(t) ? (uint32_t)(unsigned char)bt_phases[p].letter : 0x25A0,

@@ -30,11 +30,11 @@ void bt_step_bar(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
     char right[96], a[40], b[40], c[40];
     if (r.h < 2) return;
-    bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS);
+    bt_fmt(a, sizeof a, k->mean_ms, BT_UNIT_MS);
     snprintf(right, sizeof right, "%s · steps %s-%s", a, bt_fmt_int(b, sizeof b, k->step0 + 1),
              bt_fmt_int(c, sizeof c, k->step1 + 1));
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 1),
-                   k->n > 1 ? "where the median rank's step goes" : "where the step goes",
+                   k->ranks_most > 1 ? "where a step goes, mean of the ranks" : "where a step goes",
                    k->steps ? right : "");
     if (k->steps == 0) {
         bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL},
@@ -42,16 +42,14 @@ void bt_step_bar(bt_top *t, bt_rect r) {
         return;
     }
     bt_segment seg[BT_PHASE_COUNT];
-    double total = 0;
-    for (int p = 0; p < BT_PHASE_COUNT; p++) {
-        double v = k->median[bt_phases[p].metric];
-        seg[p] = (bt_segment){isnan(v) ? 0 : v, bt_phase_color((bt_phase)p), bt_phases[p].letter};
-        total += seg[p].value > 0 ? seg[p].value : 0;
-    }
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        seg[p] = (bt_segment){k->phase_ms[p], bt_phase_color((bt_phase)p), bt_phases[p].letter};
     for (int y = 1; y < (r.h > 3 ? 3 : 2); y++)
-        bt_stack_draw(&t->canvas, r.x, r.y + y, r.w, total, seg, BT_PHASE_COUNT, bt_top_letters(t));
+        bt_stack_draw(&t->canvas, r.x, r.y + y, r.w, k->mean_ms, seg, BT_PHASE_COUNT,
+                      bt_top_letters(t));
     if (r.h >= 3)
-        bt_top_phase_legend(t, (bt_rect){r.x, r.y + (r.h > 3 ? 3 : 2), r.w, 1}, k->median, total);
+        bt_top_phase_legend(t, (bt_rect){r.x, r.y + (r.h > 3 ? 3 : 2), r.w, 1}, k->phase_ms,
+                            k->mean_ms);
 }
 
 static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {

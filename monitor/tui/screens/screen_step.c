@@ -81,18 +81,17 @@ static void put_phases(bt_top *t, bt_rect r) {
     enum { LABEL = 6 };
     const bt_view_ranks *k = &t->view->ranks;
     const bt_predicted *p = &t->view->head.predicted;
-    double planned[BT_MR_COUNT] = {0};
     char total[64], ms[32];
     if (r.h < 2 || isnan(p->step_ms)) {
-        bt_top_phase_legend(t, r, k->median, k->step_ms);
+        bt_top_phase_legend(t, r, k->phase_ms, k->mean_ms);
         return;
     }
     const bt_style label = {.fg = BT_C_LABEL};
-    for (int i = 0; i < BT_PHASE_COUNT; i++) planned[bt_phases[i].metric] = p->phase_ms[i];
     bt_canvas_text(&t->canvas, r.x, r.y, LABEL, label, "now");
-    bt_top_phase_legend(t, (bt_rect){r.x + LABEL, r.y, r.w - LABEL, 1}, k->median, k->step_ms);
+    bt_top_phase_legend(t, (bt_rect){r.x + LABEL, r.y, r.w - LABEL, 1}, k->phase_ms, k->mean_ms);
     bt_canvas_text(&t->canvas, r.x, r.y + 1, LABEL, label, "plan");
-    bt_top_phase_legend(t, (bt_rect){r.x + LABEL, r.y + 1, r.w - LABEL, 1}, planned, p->step_ms);
+    bt_top_phase_legend(t, (bt_rect){r.x + LABEL, r.y + 1, r.w - LABEL, 1}, p->phase_ms,
+                        p->step_ms);
     if (r.h < 3) return;
     bt_fmt(ms, sizeof ms, p->step_ms, BT_UNIT_MS);
     int n = snprintf(total, sizeof total, "predicted %s a step", ms);
@@ -103,7 +102,7 @@ static void put_phases(bt_top *t, bt_rect r) {
 
 void bt_screen_step(bt_top *t, bt_rect r) {
     static const char *const modes[] = {"milliseconds", "percent of the step",
-                                        "excess over the median rank"};
+                                        "excess over the ranks' median"};
     bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_STEP];
     /* the slowest, until the user chooses */

@@ -292,7 +292,8 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, bool
                   bool pane_active);
 /* heading with newest value and a sparkline below */
 void bt_top_spark(bt_top *t, bt_rect r, bt_top_series s, const char *title, uint8_t color);
-void bt_top_phase_legend(bt_top *t, bt_rect row, const double *mean, double total);
+/* where a step goes: (BT_PHASE_COUNT) times and what they add up to */
+void bt_top_phase_legend(bt_top *t, bt_rect row, const double *phase_ms, double total_ms);
 bool bt_top_letters(const bt_top *t); /* stacked bars need letters: no colour or no blocks */
 void bt_top_empty(bt_top *t, bt_rect r, const char *why);
 bt_style bt_top_title(const bt_top *t, int pane);

@@ -201,7 +201,7 @@ static void panes_modes_and_values(void **state) {
     }
     shows("~3~", "milliseconds");
     shows("~3t~", "percent of the step");
-    shows("~3tt~", "excess over the median rank");
+    shows("~3tt~", "excess over the ranks' median");
     shows("~6t~", "warnings and errors");
     shows("~6tt~", "· errors");
     shows("~4~", "arrival skew p95");

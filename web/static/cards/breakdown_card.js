@@ -12,7 +12,7 @@ import { rankBars } from "./rank_bars.js";
 const modes = [
   ["ms", "milliseconds"],
   ["share", "share of the step"],
-  ["excess", "excess over the median rank"],
+  ["excess", "excess over the ranks' median"],
 ];
 
 function phaseMs(times, phase) {
@@ -23,7 +23,7 @@ function totalMs(times) {
   return phases.reduce((sum, phase) => sum + phaseMs(times, phase), 0);
 }
 
-/** How much more time a rank spends in each phase than the median rank. */
+/** How much more time a rank spends in each phase than the ranks' median of that phase. */
 function excess(times, median) {
   const over = (phase) => Math.max(0, (times[phase.key] || 0) - (median[phase.key] || 0));
   return Object.fromEntries(phases.map((phase) => [phase.key, over(phase)]));
@@ -61,18 +61,19 @@ function phaseBars(breakdown, mode) {
 }
 
 /**
- * "A step takes 150 ms; on the median rank forward 50 ms, backward 40 ms, data 10 ms. Steps 171 to
+ * "A step takes 150 ms, mean of the ranks: forward 50 ms, backward 40 ms, data 10 ms. Steps 171 to
  * 300."
  */
-function breakdownSentence({ ranks, median, predicted, step_ms, step0, step1 }) {
+function breakdownSentence({ ranks, mean, mean_ms, predicted, step0, step1 }) {
   if (!ranks.length) return "";
-  const times = phases.map((phase) => [phase.label, median[phase.key] || 0]);
+  const times = phases.map((phase) => [phase.label, mean[phase.key] || 0]);
   const largest = times.sort((a, b) => b[1] - a[1]).slice(0, 3);
   const texts = largest.map(([label, time]) => `${label} ${ms(time)}`).join(", ");
   const plan = predicted ? `; ${ms(predicted.step_ms)} predicted` : "";
   const tried = predicted?.tried_ms ? `, ${ms(predicted.tried_ms)} tried before the run` : "";
   const steps = step0 === step1 ? `Step ${nth(step0)}` : `Steps ${stepRange(step0, step1)}`;
-  return `A step takes ${ms(step_ms)}${plan}${tried}; on the median rank ${texts}. ${steps}.`;
+  const who = ranks.length > 1 ? ", mean of the ranks" : "";
+  return `A step takes ${ms(mean_ms)}${who}${plan}${tried}: ${texts}. ${steps}.`;
 }
 
 const breakdownColumns = () => [
