@@ -37,8 +37,8 @@ void bt_telemetry_release(bt_telemetry *t) {
 
 static void combine(bt_telemetry *t, double *step, double *mean) {
     int n = bt_comm_size(t->comm), overlapping = 0;
-    double loss = 0, share = 0, slowest = 0, overhead = 0, overlap = 0, logical = 0, wire = 0,
-           largest = 0, energy = NAN;
+    double loss = 0, share = 0, slowest = 0, lost = 0, spent = 0, overlap = 0, logical = 0,
+           wire = 0, largest = 0, energy = NAN;
     memset(mean, 0, BT_MR_COUNT * sizeof *mean);
     for (int r = 0; r < n; r++) {
         const double *v = t->all + (size_t)r * BT_MR_COUNT;
@@ -46,8 +46,8 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
         loss += v[BT_MR_LOSS] * weight;
         share += weight;
         slowest = fmax(slowest, v[BT_MR_STEP_TIME]);
-        overhead += bt_derived_comm_overhead(v[BT_MR_COMM_EXPOSED], v[BT_MR_WAIT],
-                                             v[BT_MR_STEP_TIME]);
+        lost += bt_derived_lost(v[BT_MR_COMM_EXPOSED], v[BT_MR_WAIT]);
+        spent += v[BT_MR_STEP_TIME];
         double hidden = bt_derived_overlap(v[BT_MR_COMM_EXPOSED], v[BT_MR_COMM_BUSY]);
         if (!isnan(hidden)) {
             overlap += hidden;
@@ -62,10 +62,11 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     mean[BT_MR_STEP_TIME] = slowest;
     if (isnan(step[BT_MS_LOSS])) step[BT_MS_LOSS] = loss / share;
     step[BT_MS_STEP_TIME] = slowest;
+    step[BT_MS_STEP_MEAN] = spent / n;
     step[BT_MS_TOKENS_PER_S] = bt_derived_tokens_per_s((double)t->step_tokens, slowest);
     step[BT_MS_PLAN_RATIO] = t->predicted_ms > 0 ? slowest / t->predicted_ms : NAN;
     step[BT_MS_MFU] = bt_derived_mfu(t->flop_token, step[BT_MS_TOKENS_PER_S], t->peak_flops);
-    step[BT_MS_COMM_OVERHEAD] = overhead / n;
+    step[BT_MS_COMM_OVERHEAD] = bt_derived_comm_overhead(lost, 0, spent);
     step[BT_MS_OVERLAP] = overlapping ? overlap / overlapping : NAN;
     step[BT_MS_BYTES_LOGICAL] = logical;
     step[BT_MS_BYTES_WIRE] = wire;

@@ -254,7 +254,8 @@ static double recent_overhead(const tail *t) {
     const tail now = recent_rows(t);
     for (size_t i = 0; i < now.n; i++) {
         share[i] = now.row[i].v[BT_MS_COMM_OVERHEAD];
-        time[i] = now.row[i].v[BT_MS_STEP_TIME];
+        time[i] = bt_derived_rank_time(now.row[i].v[BT_MS_STEP_MEAN],
+                                       now.row[i].v[BT_MS_STEP_TIME]);
     }
     return bt_share_of_time(share, time, now.n);
 }

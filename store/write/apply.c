@@ -17,7 +17,7 @@
 static const int64_t LEDGER_PACE_NS = 1000000000;
 
 /* of the newest steps: what the figures of span RECENT are made of, as in store/view/view_head.c */
-enum { TOOK_US, SPEED, MFU, OVERHEAD, RECENT };
+enum { TOOK_US, RANK_MS, SPEED, MFU, OVERHEAD, RECENT };
 
 typedef struct summary {
     int64_t last_step, last_us, tokens, bytes_wire, rss_kib, best_val_step;
@@ -154,14 +154,19 @@ static void note_validation(summary *s, int64_t step, double val_loss) {
     s->best_val_step = step;
 }
 
+static void add_recent(summary *s, const double now[RECENT]) {
+    for (int i = 0; i < RECENT; i++) s->recent[i][s->n_recent % BT_RECENT_STEPS] = now[i];
+    s->n_recent++;
+}
+
 static void summarise(summary *s, const bt_step_record *r) {
     const double *v = r->values;
     double took = v[BT_MS_STEP_TIME] * 1e3;
     if (isfinite(took) && took >= 0 && took < 1e15) {
-        const double now[RECENT] = {took, v[BT_MS_TOKENS_PER_S], v[BT_MS_MFU],
-                                    v[BT_MS_COMM_OVERHEAD]};
-        for (int i = 0; i < RECENT; i++) s->recent[i][s->n_recent % BT_RECENT_STEPS] = now[i];
-        s->n_recent++;
+        const double now[RECENT] = {took,
+                                    bt_derived_rank_time(v[BT_MS_STEP_MEAN], v[BT_MS_STEP_TIME]),
+                                    v[BT_MS_TOKENS_PER_S], v[BT_MS_MFU], v[BT_MS_COMM_OVERHEAD]};
+        add_recent(s, now);
     }
     if (s->first_step < 0 || r->step < s->first_step) s->first_step = r->step;
     s->attempt_step = s->last_step = r->step;
@@ -328,7 +333,7 @@ static double recent_median(const summary *s, int figure) {
 
 static double recent_overhead(const summary *s) {
     size_t n = s->n_recent < BT_RECENT_STEPS ? s->n_recent : BT_RECENT_STEPS;
-    return bt_share_of_time(s->recent[OVERHEAD], s->recent[TOOK_US], n);
+    return bt_share_of_time(s->recent[OVERHEAD], s->recent[RANK_MS], n);
 }
 
 static void write_summary(bt_apply *a, uint64_t dropped) {
@@ -365,8 +370,8 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
  * run with train.log_every they may be fewer: the look back is bounded. */
 static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
     enum { BACK = 32 * BT_RECENT_STEPS };
-    static const int metric[RECENT] = {BT_MS_STEP_TIME, BT_MS_TOKENS_PER_S, BT_MS_MFU,
-                                       BT_MS_COMM_OVERHEAD};
+    static const int metric[RECENT] = {BT_MS_STEP_TIME, BT_MS_STEP_MEAN, BT_MS_TOKENS_PER_S,
+                                       BT_MS_MFU, BT_MS_COMM_OVERHEAD};
     const bt_column *cols = a->columns[BT_SCOPE_STEP];
     sqlite3_stmt *st = NULL;
     bt_text sql;
@@ -388,11 +393,11 @@ static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) 
     sqlite3_bind_int64(st, 3, t->from_step);
     summary *s = &a->now;
     while (sqlite3_step(st) == SQLITE_ROW) {
-        for (int i = 0; i < RECENT; i++) {
-            double v = bt_sql_number(st, 1 + i) / cols[metric[i]].scale;
-            s->recent[i][s->n_recent % BT_RECENT_STEPS] = i == TOOK_US ? v * 1e3 : v;
-        }
-        s->n_recent++;
+        double now[RECENT];
+        for (int i = 0; i < RECENT; i++) now[i] = bt_sql_number(st, 1 + i) / cols[metric[i]].scale;
+        now[RANK_MS] = bt_derived_rank_time(now[RANK_MS], now[TOOK_US]);
+        now[TOOK_US] *= 1e3;
+        add_recent(s, now);
     }
     sqlite3_finalize(st);
     return BT_OK;

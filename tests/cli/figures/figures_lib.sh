@@ -1,0 +1,37 @@
+# figures_lib.sh - a run's figures computed a second time in SQL from its raw rows. Sourced after train_lib.sh, not run.
+run=a                                           # whose figures they are
+# microseconds are rounded where they become seconds and milliseconds: at most two of each piece
+exact=0.002
+near() {                                        # WHAT SAID TRUTH [TOLERANCE]
+    awk "BEGIN { d = $2 - $3; exit !(d < ${4:-0.01} && d > -${4:-0.01}) }" || fault "$1 of $run is $2, the rows say $3"
+}
+row() { q "SELECT $1 FROM runs WHERE run='$run'"; }
+percent() { awk "BEGIN { printf \"%.1f %%\", 100 * $1 }"; }
+# speed and communication are of the newest 128 steps, across restarts
+recent() { echo "SELECT * FROM steps WHERE run='$run' ORDER BY step DESC LIMIT 128"; }
+median_of() { q "SELECT avg(v) FROM (SELECT $1 AS v, row_number() OVER (ORDER BY $1) AS at, count(*) OVER () AS n
+  FROM ($(recent)) WHERE $1 IS NOT NULL) WHERE at IN ((n + 1) / 2, n / 2 + 1)"; }
+# of each step the mean over its ranks, of these the mean over the steps
+mean_of() { q "SELECT avg(v) FROM (SELECT avg($1) AS v FROM rank_steps r JOIN ($(recent)) s USING (run, attempt, step) GROUP BY step)"; }
+head_of() { grep -o "\"$1\":[^,}]*" top.json | head -n 1 | cut -d: -f2; }
+# the row, `show` and `top` say the same of speed, step time, and where a step goes
+figures_agree() {
+    local lost
+    b top "$run" --once --json >top.json
+    near "tokens/s" "$(row tokens_per_s)" "$(median_of tokens_per_s)" 0.1
+    near "tokens/s of top" "$(head_of tokens_per_s)" "$(row tokens_per_s)" 0.1
+    near "step time" "$(row step_ms)" "$(median_of step_ms)" 0.002
+    near "step time of top" "$(head_of step_p50_ms)" "$(row step_ms)" 0.002
+    lost=$(mean_of "r.comm_exposed_ms + r.wait_ms")
+    near communication "$(row comm_overhead)" "$(awk "BEGIN { print $lost / $(mean_of r.step_ms) }")" 0.0005
+    near "communication of top" "$(head_of comm_overhead)" "$(row comm_overhead)" 1e-6
+    ok show "$run"
+    says "communication and wait $(percent "$(row comm_overhead)")"
+    b show "$run" --json >shown.json
+    near "mean step of show" "$(grep -o '"phases":{"step_ms":[^,]*' shown.json | cut -d: -f3)" "$(mean_of r.step_ms)" 0.002
+    near "the phases' shares" "$(grep -o '"share":[^,]*' shown.json | awk -F: '{ sum += $2 } END { print sum }')" 1 0.0001
+    near "mean step of top" "$(head_of mean_ms)" "$(mean_of r.step_ms)" 0.002
+    # every share is printed to 0.1 %
+    near "communication and waiting in the table of phases" "$(awk '$1 == "communication" || $1 == "wait" { sum += $4 } END { print sum / 100 }' out)" \
+        "$(row comm_overhead)" 0.0016
+}
