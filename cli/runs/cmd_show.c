@@ -126,7 +126,7 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
     printf("  %-9s ", word);
     for (int i = 0; i < BT_FIGURES; i++) {
         const bt_figure_row *f = &bt_figures[i];
-        double v = i == BT_FIGURE_GOODPUT ? s->view->head.goodput : bt_cli_num(row, f->key);
+        double v = bt_cli_num(row, f->key);
         bool told = i == BT_FIGURE_BEST_VAL || i == BT_FIGURE_TOKENS; /* in the line of progress */
         if (f->span != span || told || isnan(v)) continue;
         /* "tokens/s 2.80 k": the label has the unit */
@@ -317,21 +317,13 @@ static bt_code print_text(shown *s, bt_err *err) {
 
 /* ---- JSON ---- */
 
-typedef struct run_json {
-    bt_json *j;
-    double goodput; /* up to now */
-} run_json;
-
 static bool run_object(void *ctx, const bt_row *row) {
-    const run_json *x = ctx;
-    bt_json *j = x->j;
+    bt_json *j = ctx;
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
         bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] &&
                     strchr("{[", row->cells[i][0]);
-        if (strcmp(name, "goodput") == 0)
-            bt_json_num(j, name, x->goodput);
-        else if (text)
+        if (text)
             bt_json_raw(j, name, row->cells[i]);
         else
             bt_row_cell_json(j, name, row, i);
@@ -354,12 +346,11 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         {"events", "SELECT * FROM events WHERE run = ?1 ORDER BY seq"},
     };
     const bt_view_ranks *r = &s->view->ranks;
-    run_json object = {j, s->view->head.goodput};
     BT_TRY(bt_db_query(s->db,
                        &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
                                       .params = &s->run,
                                       .n_params = 1},
-                       run_object, &object, err));
+                       run_object, j, err));
     bt_view_trouble_json(&s->view->head.trouble, j);
     bt_json_object(j, "facts");
     BT_TRY(bt_db_query(

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "store/read/live_runs.h"
 #include "store/read/query_gate.h"
 #include "store/sql/sql.h"
 
@@ -79,7 +80,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
         else
             code = bt_sql_open_ro(&d->db, path, err);
     }
-    if (code == BT_OK) code = bt_run_state_install(d->db, path, err);
+    if (code == BT_OK) code = bt_live_runs_install(d->db, path, err);
     if (code == BT_OK) code = guard(d, err);
     if (code != BT_OK) {
         bt_db_close(d);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "store/read/live_runs.h"
 #include "store/sql/sql.h"
 
 /* those that describe; `user_version` also sets */
@@ -60,7 +61,8 @@ static const char *const functions[] = {
     "unlikely",
     "upper",
     "zeroblob",
-    "run_state", /* ours: store/sql/run_state.c */
+    BT_STATE_FUNCTION,
+    BT_LIVE_FUNCTION,
     /* dates */
     "current_date",
     "current_time",

@@ -68,9 +68,6 @@ const char *bt_db_path(const bt_db *db);
 bt_code bt_db_snapshot(bt_db *db, bt_err *err) BT_MUST_CHECK;
 void bt_db_snapshot_end(bt_db *db); /* also without a snapshot */
 
-/* run_state.c: on a reader's connection, before its gate: in the view `runs` a run whose process is gone is `lost` */
-bt_code bt_run_state_install(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
-
 /* ---- lock ---- */
 typedef struct bt_lock {
     int fd;

@@ -49,7 +49,7 @@ static const view fixed[] = {
      " {times, |r.@_us / 1e6 AS @_s}, r.n_attempts AS attempts,"
      " " ISO("r.created_us") " AS started, r.created_us / 1e6 AS started_s,"
      " " ISO("r.ended_us") " AS ended, r.ended_us / 1e6 AS ended_s,"
-     " (coalesce(r.ended_us, r.last_us, r.created_us) - r.created_us) / 1e6 AS duration_s,"
+     " coalesce({times + |r.@_us}, coalesce(r.ended_us, r.last_us, r.created_us) - r.created_us) / 1e6 AS duration_s,"
      " r.last_us / 1e6 AS updated_s, r.exit_kind AS exit_kind, r.exit_code AS exit_code, r.seed AS seed,"
      " r.host AS host, r.user AS user, r.pid AS pid, r.build AS build, r.mpi AS mpi, r.note AS note,"
      " r.tags AS tags, r.out_dir AS out_dir, r.spark AS spark,"

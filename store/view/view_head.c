@@ -6,6 +6,7 @@
 
 #include "engine/base/tables/derived.h"
 #include "store/read/run_ledger.h"
+#include "store/read/run_state.h"
 #include "store/view/view_impl.h"
 
 /* newest steps that EMA and time left look at */
@@ -58,16 +59,6 @@ static bool on_run(void *ctx, const bt_row *r) {
     h->dropped = bt_whole(r->nums[11], 0);
     h->best_val = r->nums[12];
     return false;
-}
-
-bt_run_state bt_view_state(const char *state, double age_s, double step_s, bool attempt_ended) {
-    for (int k = 0; k < BT_STATE_COUNT; k++)
-        if (!bt_run_states[k].live && strcmp(state, bt_run_states[k].name) == 0)
-            return (bt_run_state)k;
-    double quiet = fmax(30, isnan(step_s) ? 30 : 10 * step_s);
-    if (attempt_ended) return BT_STATE_RESTARTING;
-    if (strcmp(state, bt_run_states[BT_STATE_PAUSED].name) == 0) return BT_STATE_PAUSED;
-    return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
 }
 
 /* ---- how many steps it will be --------------------------------------------------------------- */
@@ -417,17 +408,10 @@ static void keep_to(bt_view *v, const run_row *x) {
     m->layer_newest = m->pair_newest = m->distribution_newest = -2;
 }
 
-bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us) {
-    const bool lost = state == BT_STATE_LOST,
-               alive = lost || (bt_run_states[state].live && state != BT_STATE_STALLED);
-    return (bt_ledger_until){.now_us = lost ? 0 : now_us, .alive = alive};
-}
-
-/* nothing is known of a lost run's time after its newest record */
 static bt_code load_times(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_ledger *l = &v->impl->ledger;
-    BT_TRY(bt_run_ledger(l, v->impl->db, h->run, bt_view_until(h->state, v->impl->now_us), err));
+    BT_TRY(bt_run_ledger(l, v->impl->db, h->run, bt_run_until(h->state, v->impl->now_us), err));
     for (int p = 0; p < BT_TIME_PARTS; p++) h->time_s[p] = bt_ledger_s(l, (bt_time_part)p);
     h->elapsed_s = (double)(l->end_us - l->begin_us) / 1e6;
     h->goodput = bt_ledger_goodput(l);
@@ -486,10 +470,10 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->started_s = x.created_s;
     double now_s = (double)m->now_us / 1e6;
     h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
-    h->state = bt_view_state(x.state, h->age_s, NAN, last.ended);
+    h->state = bt_run_state_of(x.state, h->age_s, NAN, last.ended);
     h->live = bt_run_states[h->state].live;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
-    h->state = bt_view_state(x.state, h->age_s, h->step_p95_ms / 1e3, last.ended);
+    h->state = bt_run_state_of(x.state, h->age_s, h->step_p95_ms / 1e3, last.ended);
     return load_times(v, err);
 }
 

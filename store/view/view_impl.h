@@ -237,9 +237,4 @@ double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when 
 double bt_quantile(double *sorted, size_t n, double q); /* nearest rank */
 void bt_sort_doubles(double *v, size_t n);
 
-/* how its time since the newest record is judged */
-bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us);
-/* state of a run from its row: text of `state`, newest record */
-bt_run_state bt_view_state(const char *state, double age_s, double step_s, bool attempt_ended);
-
 #endif

@@ -6,6 +6,7 @@
 
 #include "engine/base/tables/derived.h"
 #include "store/read/run_ledger.h"
+#include "store/read/run_state.h"
 #include "store/sql/expand.h"
 #include "store/view/view_impl.h"
 
@@ -374,18 +375,20 @@ static bool on_run(void *ctx, const bt_row *row) {
     bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
     double updated = v[15], now = (double)r->v->impl->now_us / 1e6;
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
-    x->state = bt_view_state(c[1] ? c[1] : "", x->age_s, x->step_ms / 1e3, false);
+    x->state =
+        bt_run_state_of(bt_run_state_word(c[1] ? c[1] : "", x->host, (int64_t)bt_whole(v[17], 0)),
+                        x->age_s, x->step_ms / 1e3, false);
     x->n_spark = read_spark(c[21], x->spark, 64);
     return true;
 }
 
-/* the row of a run that has not ended knows its time up to the newest record only */
+/* by the clock of the view, as its head */
 static bt_code judge_live(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t i = 0; i < v->runs.n; i++) {
         bt_view_run *x = &v->runs.run[i];
         if (!bt_run_states[x->state].live && x->state != BT_STATE_LOST) continue;
-        BT_TRY(bt_run_ledger(&m->other, m->db, x->run, bt_view_until(x->state, m->now_us), err));
+        BT_TRY(bt_run_ledger(&m->other, m->db, x->run, bt_run_until(x->state, m->now_us), err));
         x->goodput = bt_ledger_goodput(&m->other);
         x->duration_s = (double)(m->other.end_us - m->other.begin_us) / 1e6;
     }
@@ -399,11 +402,12 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     BT_TRY(bt_vq_row(v->impl, "SELECT count(*) FROM runs", NULL, NULL, 0, &x, 1, err));
     v->runs.total = isnan(x) ? 0 : (int64_t)x;
     double limit = ask->max_runs > 0 ? ask->max_runs : 500;
-    BT_TRY(bt_vq_rows(v->impl,
-                      "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
-                      "step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
-                      "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs "
-                      "ORDER BY started_s DESC, run LIMIT ?2",
-                      NULL, &limit, 1, on_run, &r, err));
+    BT_TRY(
+        bt_vq_rows(v->impl,
+                   "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
+                   "step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
+                   "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM main.runs "
+                   "ORDER BY started_s DESC, run LIMIT ?2",
+                   NULL, &limit, 1, on_run, &r, err));
     return r.code == BT_OK ? judge_live(v, err) : r.code;
 }
