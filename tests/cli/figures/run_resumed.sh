@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The figures of runs that did not simply end, computed a second time in SQL from their raw rows: killed with all its processes,
+# so that its last steps are read from what rank 0 left behind; and resumed with fewer ranks.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+. "$BT_SRC/tests/cli/figures/figures_lib.sh"
+
+run=lost
+BITRAIN_TEST_SLOW=0:100 b train "${tiny[@]}" --steps 3000 --name lost --ckpt-every 20 >lost.out 2>lost.err &
+started+=($!)
+wait_step lost 60
+kill -9 "$(q "SELECT pid FROM runs WHERE run='lost'")"
+wait_gone || fault "ranks of a killed supervisor are left"
+b runs >/dev/null
+[ "$(q "SELECT count(*) >= 60 FROM ($(recent))")" = 1 ] || fault "too few steps to tell the newest from all"
+figures_agree
+
+run=fewer
+BITRAIN_TEST_SLOW=0:100 b train "${tiny[@]}" --steps 300 --name fewer >fewer.out 2>fewer.err &
+started+=($!)
+wait_step fewer 60
+ok ctl fewer stop
+wait $!
+ok train --resume fewer --ranks 1 --steps $(($(row steps) + 30))
+[ "$(q "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM rank_steps WHERE run='fewer' GROUP BY step)")" = 2 ] || fault "no steps of 1 and of 2 ranks"
+figures_agree
+says "of 1 to 2 ranks)"
+
+finish
