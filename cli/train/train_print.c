@@ -156,6 +156,25 @@ static void print_next(const bt_train_plan *p, bool done) {
     bt_text_release(&store);
 }
 
+/* The run's tokens/s as every view tells it, of its newest steps, also those of earlier attempts; without
+ * a database that of the attempt. */
+static void print_speed(const bt_train_plan *p, double of_attempt) {
+    bt_db *db = NULL;
+    bt_err ignored;
+    char text[32];
+    double v = NAN;
+    if (!p->cfg.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
+        bt_db_value(db, "SELECT tokens_per_s FROM runs WHERE run = ?1", p->run, &v, &ignored) !=
+            BT_OK)
+        v = NAN;
+    bt_db_close(db);
+    const bool known = isfinite(v);
+    if (!known && !isfinite(of_attempt)) return;
+    printf(", %s tokens/s%s",
+           bt_metric_format(text, sizeof text, known ? v : of_attempt, BT_UNIT_COUNT),
+           known ? "" : " in this attempt");
+}
+
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
                       const char *result_json) {
     json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
@@ -169,7 +188,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
         json_decref(r);
         return;
     }
-    char a[32], b[32];
+    char a[32];
     const double steps = number(r, "steps"), loss = number(r, "loss"), val = number(r, "val_loss"),
                  bpb = number(r, "val_bits_per_byte"), speed = number(r, "tokens_per_s");
     const char *ckpt = json_string_value(json_object_get(r, "checkpoint")),
@@ -179,8 +198,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
     if (isfinite(number(r, "tokens")))
         printf(", %s tokens", bt_metric_format(a, sizeof a, number(r, "tokens"), BT_UNIT_COUNT));
     if (isfinite(loss)) printf(", loss %.4f", loss);
-    if (isfinite(speed))
-        printf(", %s tokens/s", bt_metric_format(b, sizeof b, speed, BT_UNIT_COUNT));
+    print_speed(p, speed);
     printf("\n");
     if (isfinite(bpb)) printf("validation: %.4f bits per byte (%.4f nats per token)\n", bpb, val);
     if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);

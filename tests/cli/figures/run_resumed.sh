@@ -23,7 +23,11 @@ ok ctl fewer stop
 wait $!
 ok train --resume fewer --ranks 1 --steps $(($(row steps) + 30))
 [ "$(q "SELECT count(DISTINCT n) FROM (SELECT count(*) AS n FROM rank_steps WHERE run='fewer' GROUP BY step)")" = 2 ] || fault "no steps of 1 and of 2 ranks"
+cp out closing
 figures_agree
 says "of 1 to 2 ranks)"
+# the last line of `train` and `show` tell one speed
+grep -oE '[0-9.]+ k? ?tokens/s' closing | head -n 1 | grep -qF "$(grep -oE 'tokens/s [0-9.]+ k?' out | sed 's,tokens/s ,,')" ||
+    fault "the closing line says $(grep tokens/s closing), show $(grep tokens/s out)"
 
 finish
