@@ -335,7 +335,7 @@ static void print_verdict(const autopsy *a) {
 static bt_code print_evidence(autopsy *a, const attempt *t, bt_err *err) {
     printf("\nattempt %d: %s\n", t->number, ended_by(a, t)[0] ? ended_by(a, t) : "still running");
     BT_TRY(ranks(a, t, print_rank, NULL, err));
-    if (t->places[0]) printf("  %s\n", t->places);
+    if (t->places[0]) printf("  when it ended %s\n", t->places);
     BT_TRY(events(a, t, print_event, NULL, err));
     return BT_OK;
 }

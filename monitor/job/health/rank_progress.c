@@ -122,28 +122,29 @@ bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out,
                            int *rank) {
     seen last, first;
     int n_last, who, known;
-    char here[80], there[80];
+    char here[80], there[80], since[32] = "";
     out[0] = '\0';
     *rank = -1;
     if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known)) return false;
     bt_rank_progress_say(here, sizeof here, &last);
     bt_rank_progress_say(there, sizeof there, &first);
-    double s = (double)(now_ns - last.since_ns) / 1e9;
+    const bool together = !bt_rank_before(&last, &first);
+    double s = (double)(now_ns - (together ? latest(p) : last.since_ns)) / 1e9;
+    if (s >= 1) snprintf(since, sizeof since, " since %.1f s", s);
     if (waits_for_unseen(p, &last, &first, known)) {
         char who_not[64];
         *rank = say_unseen(p, who_not, sizeof who_not);
-        snprintf(out, size, "the ranks of this host are %s since %.1f s; rank%s %s %s not", here, s,
+        snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not", here, since,
                  *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
-    } else if (!bt_rank_before(&last, &first))
-        snprintf(out, size, "%s %s since %.1f s", known == 1 ? "the rank is" : "all ranks are",
-                 here, s);
+    } else if (together)
+        snprintf(out, size, "%s %s%s", known == 1 ? "the rank is" : "all ranks are", here, since);
     else if (n_last == 1) {
         *rank = who;
-        snprintf(out, size, "rank %d is %s since %.1f s; %s %s", who, here, s,
+        snprintf(out, size, "rank %d is %s%s; %s %s", who, here, since,
                  known == 2 ? "the other" : "others wait", there);
     } else
-        snprintf(out, size, "%d ranks (first of them rank %d) are %s since %.1f s; others wait %s",
-                 n_last, who, here, s, there);
+        snprintf(out, size, "%d ranks (first of them rank %d) are %s%s; others wait %s", n_last,
+                 who, here, since, there);
     return true;
 }
 

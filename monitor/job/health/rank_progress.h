@@ -44,7 +44,8 @@ bt_place *bt_rank_progress_map(const char *path, int rank);
 
 /* "rank 1 is in data of step 18 since 41 s; the others in the exchange of step 18"; where all of
  * this host wait and others are elsewhere: "the ranks of this host are in the exchange of step 18
- * since 41 s; rank 3 is not". rank: the only one behind, or -1. false: nothing known */
+ * since 41 s; rank 3 is not"; a stay of less than a second has no "since".
+ * rank: the only one behind, or -1. false: nothing known */
 bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
                            int *rank);
 /* a rank that is alone behind and has been where it is for longer than limit_s; once a stay. false:

@@ -25,9 +25,10 @@ says "rank 1 was ended by signal 9 (Killed) after step"
 grep -qE "^  do +resume it: it goes on after the checkpoint of step [0-9]+" out || fault "advice: $(sed -n 3p out)"
 grep -qE "^  command  bitrain train --resume killed" out || fault "command: $(sed -n 4p out)"
 grep -qE "^  rank 1: .*, pid [0-9]+, last recorded step [0-9]+" out || fault "who: $(grep 'rank 1' out)"
-grep -qE "^  (rank [01] is|all ranks are|the rank is|[0-9]+ ranks) .*since" out || fault "places: $(cat out)"
+grep -qE "^  when it ended (rank [01] is|all ranks are|the rank is|[0-9]+ ranks) " out || fault "places: $(cat out)"
 grep -qE "^ +0  .+ 2 +1 +[0-9]+  rank 1 was ended" out || fault "steps count from 1: $(grep -A1 'from step' out)"
 says "process rank 1"
+! grep -q "since 0" out || fault "a stay of no time: $(grep since out)"
 # the command it gives works
 $(sed -n 's/^  command  bitrain/timeout 60 "$BITRAIN"/p' out | sed "s,\"\$BITRAIN\",$BITRAIN,") --steps 2000 --stop-after 3 >o2 2>e2 || fault "the command it gives: $(tail -n 2 e2)"
 
