@@ -106,7 +106,9 @@ static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n,
     if (log_y) low = log(low), high = log(high);
     if (!isnan(floor)) low = fmin(low, floor);
     double room = (high - low) * 0.03;
-    if (!(room > 0)) room = fmax(fabs(high) * 0.05, 1e-12);
+    /* of values that are all zero the axis goes to one of their unit: 1 %, 1 ms */
+    if (!(room > 0))
+        room = fabs(high) > 0 ? fabs(high) * 0.05 : p->y_unit == BT_UNIT_FRAC ? 0.01 : 1;
     if (isnan(floor) || low < floor) low -= room;
     high += room;
     if (!isnan(p->y1)) high = p->y1;

@@ -203,6 +203,18 @@ static void system_lists_every_setting(void **state) {
     free(x);
 }
 
+/* one rank exchanges nothing: its share of communication is 0.0 % everywhere, and the axis says so */
+static void an_axis_of_zeros_is_of_readable_values(void **state) {
+    bt_synth s = bt_synth_default("alone");
+    (void)state;
+    s.ranks = 1;
+    make("alone", &s, "UPDATE step SET comm_overhead = 0, overlap = NULL, bytes_wire = 0");
+    char *x = frame("alone", bt_top_screen_by_name("comm"), 120, 40, BT_DEPTH_MONO);
+    has(x, "0.5 %");
+    lacks(x, "e-");
+    free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_failed_run_at_80_columns),
@@ -212,6 +224,7 @@ int main(void) {
         cmocka_unit_test(without_colour_no_band_is_drawn),
         cmocka_unit_test(a_link_is_told_or_is_said_not_to_be_known),
         cmocka_unit_test(system_lists_every_setting),
+        cmocka_unit_test(an_axis_of_zeros_is_of_readable_values),
     };
     return cmocka_run_group_tests(tests, make_store, drop_store);
 }
