@@ -132,7 +132,7 @@ enum {
 };
 static const bt_list_col columns[C_COUNT] = {
     {"run", 16, false, true, 0},      {"loss at", 8, true, false, 0},
-    {"delta", 8, true, false, 0},     {"avg loss", 8, true, false, 3},
+    {"delta", 8, true, false, 0},     {"10-step loss", 12, true, false, 3},
     {"best val", 8, true, false, 3},  {"tokens", 8, true, false, 2},
     {"tok/s", 8, true, false, 1},     {"step", 8, true, false, 2},
     {"comm+wait", 9, true, false, 4}, {"state", 10, false, false, 1}};

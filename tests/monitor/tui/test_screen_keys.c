@@ -389,7 +389,7 @@ static void the_mouse_chooses_tabs_and_rows(void **state) {
     snprintf(keys, sizeof keys, "~7~" CLICK "%%%c~", row);
 
     snprintf(keys, sizeof keys, "~7~" CLICK "%%%c~" CLICK "%%%c~", row, row);
-    shows(keys, "avg loss");
+    shows(keys, "10-step loss");
     shows(keys, " base-1 ");
     shows("~7~" WHEEL_DOWN "\r~", " base-1 ");
 }
