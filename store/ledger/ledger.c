@@ -24,6 +24,7 @@ typedef struct attempt {
     int64_t newest_us;                 /* of all its records */
     int number;
     bool in_order; /* it ended, and was meant to */
+    bool done;     /* and all steps with it */
 } attempt;
 
 /* an interval that lies over the parts of an attempt; `level` says over which others too */
@@ -94,17 +95,19 @@ static bt_code on_attempt(reading *r, sqlite3_stmt *st, bt_err *err) {
                    .ended_us = sqlite3_column_int64(st, 3),
                    .in_order = sqlite3_column_type(st, 4) != SQLITE_NULL &&
                                sqlite3_column_int(st, 4) == 0,
+                   .done = sqlite3_column_int(st, 5) != 0,
                    .last_step = -1};
     a->newest_us = a->started_us;
-    if (sqlite3_column_type(st, 5) == SQLITE_NULL) return BT_OK;
-    a->last_step = sqlite3_column_int64(st, 5);
-    a->last_us = sqlite3_column_int64(st, 6);
+    if (sqlite3_column_type(st, 6) == SQLITE_NULL) return BT_OK;
+    a->last_step = sqlite3_column_int64(st, 6);
+    a->last_us = sqlite3_column_int64(st, 7);
     if (a->last_us > a->newest_us) a->newest_us = a->last_us;
     return BT_OK;
 }
 
 static const char attempts_sql[] =
-    "SELECT a.id, a.attempt, a.started_us, a.ended_us, a.exit_code, s.step, s.wall_us"
+    "SELECT a.id, a.attempt, a.started_us, a.ended_us, a.exit_code, a.exit_kind = 'done', s.step, "
+    "s.wall_us"
     " FROM attempt a LEFT JOIN step s ON s.aid = a.id AND s.step = (SELECT max(step) FROM step"
     " WHERE aid = a.id) WHERE a.run = ?1 ORDER BY a.attempt";
 
@@ -273,13 +276,17 @@ static bt_code put_attempt(reading *r, const attempt *a, bool newest, int64_t re
                     a->in_order ? BT_TIME_STARTUP : BT_TIME_LOST, a->number, err);
 }
 
+/* the time until the next attempt */
+static bt_time_part between(const attempt *before) {
+    if (!before->in_order) return BT_TIME_LOST;
+    return before->done ? BT_TIME_FINISHED : BT_TIME_PAUSED;
+}
+
 static bt_code put_attempts(reading *r, bt_err *err) {
     int64_t reach = -1;
     for (size_t i = 0; i < r->n_attempts; i++) {
         const attempt *a = &r->attempt[i], *before = i > 0 ? a - 1 : NULL;
-        if (before)
-            BT_TRY(put_base(r, a->started_us, before->in_order ? BT_TIME_PAUSED : BT_TIME_LOST,
-                            before->number, err));
+        if (before) BT_TRY(put_base(r, a->started_us, between(before), before->number, err));
         BT_TRY(put_attempt(r, a, i + 1 == r->n_attempts, reach, err));
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
         if (a->last_step > reach) reach = a->last_step;
@@ -467,7 +474,8 @@ void bt_ledger_release(bt_ledger *l) {
 double bt_ledger_s(const bt_ledger *l, bt_time_part part) { return (double)l->us[part] / 1e6; }
 
 double bt_ledger_goodput(const bt_ledger *l) {
-    return bt_derived_goodput((double)l->us[BT_TIME_PRODUCTIVE], (double)(l->end_us - l->begin_us));
+    return bt_derived_goodput((double)l->us[BT_TIME_PRODUCTIVE],
+                              (double)(l->end_us - l->begin_us - l->us[BT_TIME_FINISHED]));
 }
 
 bt_code bt_ledger_store(bt_ledger *l, sqlite3 *db, const char *path, int64_t run, bt_err *err) {

@@ -6,7 +6,8 @@
  *   .. end of the last step                          steps: done again up to the last step that any
  *                                                    attempt before recorded, productive after it
  *   .. the attempt ends                              end, when in order; lost when it failed
- *   .. the next attempt begins                       paused after an end in order; lost otherwise
+ *   .. the next attempt begins                       ended when all steps were done; paused after
+ *                                                    another end in order; lost otherwise
  * and on top of these, latest in this list first to count:
  *   `stalled`, and the silence before it, .. `recovered`     lost
  *   `paused` .. `continued`                                  paused
@@ -58,7 +59,7 @@ void bt_ledger_forget(bt_ledger *l);
 void bt_ledger_release(bt_ledger *l);
 
 double bt_ledger_s(const bt_ledger *l, bt_time_part part);
-/* productive share of the time elapsed; NaN: none has */
+/* productive share of the time elapsed, less that in which the run had ended; NaN: none has */
 double bt_ledger_goodput(const bt_ledger *l);
 
 /* The parts up to the newest record, into the row of the run: columns PART_us, from which SQL

@@ -98,6 +98,10 @@ static const char *const tables_v7 =
 /* what a run took of its machines' energy */
 static const char *const tables_v8 = "ALTER TABLE run ADD COLUMN energy_j REAL;";
 
+/* between the end of all steps and the run's extension it was not paused: the parts are made anew */
+static const char *const tables_v9 = "ALTER TABLE run ADD COLUMN finished_us INTEGER;"
+                                     "UPDATE run SET lost_us = NULL;";
+
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v1, err);
 }
@@ -114,6 +118,10 @@ static bt_code run_tables_v7(sqlite3 *db, const char *path, bt_err *err) {
 
 static bt_code run_tables_v8(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v8, err);
+}
+
+static bt_code run_tables_v9(sqlite3 *db, const char *path, bt_err *err) {
+    return bt_sql_exec(db, path, tables_v9, err);
 }
 
 /* rank_step by one packed key (sql.h); its metric columns are those the file has */
@@ -151,10 +159,9 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
 /* forward only: entry i brings a file from version i to i + 1. The tables of sampled scopes, which
  * versions 4 and 5 were about, are made from the scope table */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
-static const migration migrations[BT_SCHEMA_VERSION] = {run_tables_v1,  run_tables_v2,
-                                                        pack_rank_keys, NULL,
-                                                        NULL,           run_tables_v6,
-                                                        run_tables_v7,  run_tables_v8};
+static const migration migrations[BT_SCHEMA_VERSION] = {
+    run_tables_v1, run_tables_v2, pack_rank_keys, NULL,         NULL,
+    run_tables_v6, run_tables_v7, run_tables_v8,  run_tables_v9};
 
 /* ---- scopes and metrics that the file does not know yet ---- */
 

@@ -45,7 +45,7 @@ static const view fixed[] = {
      " r.tokens_per_s AS tokens_per_s, r.step_us / 1e3 AS step_ms, r.mfu AS mfu, r.comm_overhead AS comm_overhead,"
      " r.bytes_wire AS bytes_wire, r.rss_kib / 1024.0 AS rss_mib,"
      " r.energy_j AS energy_j, r.energy_j / nullif(r.tokens, 0) AS token_j,"
-     " {goodput(r.productive_us, {times + |r.@_us})} AS goodput,"
+     " {goodput(r.productive_us, {times + |r.@_us} - r.finished_us)} AS goodput,"
      " {times, |r.@_us / 1e6 AS @_s}, r.n_attempts AS attempts,"
      " " ISO("r.created_us") " AS started, r.created_us / 1e6 AS started_s,"
      " " ISO("r.ended_us") " AS ended, r.ended_us / 1e6 AS ended_s,"

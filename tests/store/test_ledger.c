@@ -97,7 +97,7 @@ static story begin(const bt_tmp *t) {
 
 /* seconds of the parts in the order of times.def; they must be all the time there is */
 typedef struct seconds {
-    double productive, redone, validation, checkpoint, paused, startup, lost;
+    double productive, redone, validation, checkpoint, paused, finished, startup, lost;
 } seconds;
 
 static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *want) {
@@ -116,7 +116,7 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
             sum += w[p];
         }
         assert_true(fabs((double)(l.end_us - l.begin_us) / 1e6 - sum) < 1e-5);
-        assert_true(fabs(bt_ledger_goodput(&l) - want->productive / sum) < 1e-7);
+        assert_true(fabs(bt_ledger_goodput(&l) - want->productive / (sum - want->finished)) < 1e-7);
         at = l.begin_us;
         for (size_t i = 0; i < l.n; i++) { /* the intervals say the same, without a gap */
             assert_true(l.span[i].begin_us == at && l.span[i].end_us > at);
@@ -148,7 +148,7 @@ static void check_row(const bt_tmp *t, const seconds *want) {
         sum += w[p];
     }
     assert_true(fabs(bt_number(t->db, "SELECT goodput FROM runs WHERE run = ?1", "a") -
-                     want->productive / sum) < 1e-7);
+                     want->productive / (sum - want->finished)) < 1e-7);
 }
 
 /* validated often, paused twice, with an evaluation and a checkpoint during a pause */
@@ -247,6 +247,31 @@ static void steps_without_a_record_are_told_apart(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
+/* a run that was done and is extended was not paused meanwhile, and its goodput is of the rest */
+static void an_extended_run_had_ended(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    happens(&y, BT_EVENT_STOPPED, 9, NULL);
+    attempt_ends(&y, "done", 0);
+    waits(&y, 300);
+    attempt_begins(&y, "resume");
+    training_begins(&y, 1, 10);
+    steps(&y, 10, 19, 1, 1);
+    happens(&y, BT_EVENT_STOPPED, 19, NULL);
+    attempt_ends(&y, "stopped", 0);
+    waits(&y, 60);
+    attempt_begins(&y, "resume");
+    training_begins(&y, 1, 20);
+    steps(&y, 20, 29, 1, 1);
+    happens(&y, BT_EVENT_STOPPED, 29, NULL);
+    attempt_ends(&y, "done", 0);
+    bt_writer_close(y.w);
+    const seconds want = {.productive = 30, .startup = 3, .finished = 300, .paused = 60};
+    check_ledger(*state, (bt_ledger_until){0}, &want);
+    check_row(*state, &want);
+}
+
 static void a_stall_is_lost_with_its_silence(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
@@ -290,6 +315,7 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(steps_without_a_record_are_told_apart, bt_tmp_make,
                                         bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(an_extended_run_had_ended, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_live_run_is_judged_to_the_instant, bt_tmp_make,
                                         bt_tmp_drop),

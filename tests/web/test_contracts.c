@@ -90,8 +90,9 @@ static const contract contracts[] = {
      "n:head.grad_norm n:head.lr n:head.tokens_per_s ?:head.mfu n:head.step_p50_ms "
      "n:head.step_p95_ms n:head.overlap n:head.comm_overhead n:head.rss_mib n:head.elapsed_s "
      "n:head.goodput "
-     "n:head.productive_s n:head.redone_s n:head.validation_s n:head.paused_s n:head.startup_s "
-     "n:head.lost_s n:head.down_s n:head.other_s n:head.checkpoint_s "
+     "n:head.productive_s n:head.redone_s n:head.validation_s n:head.paused_s "
+     "n:head.finished_s n:head.startup_s n:head.lost_s n:head.down_s n:head.other_s "
+     "n:head.checkpoint_s "
      "n:head.warnings n:head.errors n:head.unacknowledged n:head.restarts ?:head.eta_s"},
     {"series", "base", "metric=loss&metric=val_loss&x=tokens&width=50",
      "a:series s:series.0.metric s:series.0.unit s:series.0.x_axis b:series.0.exact "

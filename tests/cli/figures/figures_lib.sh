@@ -14,13 +14,14 @@ median_of() { q "SELECT avg(v) FROM (SELECT $1 AS v, row_number() OVER (ORDER BY
 # of each step the mean over its ranks, of these the mean over the steps
 mean_of() { q "SELECT avg(v) FROM (SELECT avg($1) AS v FROM rank_steps r JOIN ($(recent)) s USING (run, attempt, step) GROUP BY step)"; }
 number_of() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2; }       # FILE KEY: of JSON
-parts='productive redone validation checkpoint paused startup lost'
+parts='productive redone validation checkpoint paused finished startup lost'
 parts_add_up() {                                # FILE KEY: the parts of a run's time are all of it
     local left part
     left=$(number_of "$1" "$2")
     for part in $parts; do left=$(awk "BEGIN { print $left - $(number_of "$1" "${part}_s") }"); done
     awk "BEGIN { exit !($left < 1e-4 && $left > -1e-4) }" || fault "in $1 the parts of the time of $run differ from $2 by $left s"
-    near "goodput in $1" "$(number_of "$1" goodput)" "$(awk "BEGIN { print $(number_of "$1" productive_s) / $(number_of "$1" "$2") }")" 0.0001
+    near "goodput in $1" "$(number_of "$1" goodput)" \
+        "$(awk "BEGIN { print $(number_of "$1" productive_s) / ($(number_of "$1" "$2") - $(number_of "$1" finished_s)) }")" 0.0001
 }
 head_of() { number_of top.json "$1"; }
 # the row, `show` and `top` say the same of speed, step time, and where a step goes

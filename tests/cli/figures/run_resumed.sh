@@ -30,4 +30,13 @@ says "of 1 to 2 ranks)"
 grep -oE '[0-9.]+ k? ?tokens/s' closing | head -n 1 | grep -qF "$(grep -oE 'tokens/s [0-9.]+ k?' out | sed 's,tokens/s ,,')" ||
     fault "the closing line says $(grep tokens/s closing), show $(grep tokens/s out)"
 
+# a run that was done and is extended had ended meanwhile; one that was stopped was paused
+waited=$(row paused_s)
+sleep 1
+ok train --resume fewer --ranks 1 --steps $(($(row steps) + 10))
+near "time in which it was stopped" "$(row paused_s)" "$waited" 0.001
+awk "BEGIN { exit !($(row finished_s) > 1 && $waited > 0) }" || fault "ended for $(row finished_s) s, stopped for $waited s"
+b runs fewer --json >runs.json
+parts_add_up runs.json duration_s
+
 finish

@@ -41,7 +41,7 @@ function progressBar() {
 
 // fields of a run's head: name, text, small text
 const tiles = [
-  ["loss", (head) => nats(head.loss), (head) => `average ${nats(head.loss_ema)}`],
+  ["loss", (head) => nats(head.loss), (head) => `of ten steps ${nats(head.loss_ema)}`],
   [
     "validation",
     (head) => nats(head.val_loss ?? head.best_val_loss),
@@ -49,8 +49,12 @@ const tiles = [
   ],
   ["step", (head) => nth(head.newest_step), progress],
   ["tokens", (head) => si(head.tokens), epochs],
-  ["step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],
-  ["goodput", (head) => percent(head.goodput), (head) => `of ${seconds(head.elapsed_s)}`],
+  ["median step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],
+  [
+    "goodput",
+    (head) => percent(head.goodput),
+    (head) => `of ${seconds(head.elapsed_s - head.finished_s)}`,
+  ],
   [
     "communication",
     (head) => percent(head.comm_overhead),
@@ -68,7 +72,7 @@ const tileFigures = {
   loss: ["loss", "loss_ema"],
   validation: ["val_loss", "best_val"],
   tokens: ["tokens", "tokens_per_s"],
-  "step time": ["step_ms", "step_p95_ms"],
+  "median step time": ["step_ms", "step_p95_ms"],
   goodput: ["goodput"],
   communication: ["comm_overhead", "overlap"],
 };
