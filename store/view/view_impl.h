@@ -11,7 +11,7 @@
 #include "store/ledger/ledger.h"
 #include "store/view/view.h"
 
-enum { BT_VQ_STATEMENTS = 80, BT_VQ_COLUMNS = 256 };
+enum { BT_VQ_STATEMENTS = 80, BT_VQ_COLUMNS = 320 };
 
 typedef struct bt_bucket {
     int64_t key, step, rows;                /* key = step / size; step: last one in it */
