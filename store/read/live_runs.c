@@ -117,11 +117,18 @@ static bt_code put_view(sqlite3 *db, const char *path, bt_text *sql, bt_err *err
         bt_sql_prepare(db, path, "SELECT name FROM pragma_table_info('runs', 'main')", &st, err));
     /* a reader writes nothing but this, in memory */
     bt_text_put(sql, "PRAGMA query_only=OFF; CREATE TEMP VIEW runs AS SELECT ");
-    while (sqlite3_step(st) == SQLITE_ROW) {
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         if (n++) bt_text_put(sql, ", ");
         put_column(sql, (const char *)sqlite3_column_text(st, 0));
     }
+    bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
+    BT_TRY(code);
+    if (n == 0) { /* a file that holds nothing yet */
+        bt_text_clear(sql);
+        return BT_OK;
+    }
     bt_text_put(sql, " FROM main.runs; PRAGMA query_only=ON");
     return sql->failed ? bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory") : BT_OK;
 }

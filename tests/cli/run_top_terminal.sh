@@ -30,7 +30,7 @@ $T new-session -d -s s -x 80 -y 24 "PS1='ready> ' TERM=screen-256color bash --no
 $T set -g default-terminal screen-256color 2> /dev/null
 sees 'ready>'
 keys "'$BITRAIN' top demo; echo STATUS=\$?" Enter
-sees 'demo +○ DONE +restarts 1'
+sees 'demo +○ DONE +ranks 8 '
 
 i=0
 for p in 'slowest ranks' 'stragglers' 'where each rank' 'per rank and step' 'ternary weights' 'goodput' '▸demo' 'processors and memory'; do
