@@ -8,8 +8,8 @@
 
 #include "cli/common/command.h"
 #include "cli/common/curve_table.h"
-#include "cli/common/given_path.h"
 #include "cli/common/database.h"
+#include "cli/common/given_path.h"
 #include "engine/base/text.h"
 #include "engine/kernels/table/cpu.h"
 

@@ -5,7 +5,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 golden=$BT_SRC/tests/engine/interop/golden
 shape=(--set model.layers=2 --set model.d_model=256 --set model.heads=4 --set model.kv_heads=2 --set model.d_ff=256 --set model.act=silu
-       --set model.seq_len=64 --batch-tokens 256 --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2 --quiet)
+       --set model.seq_len=64 --batch-tokens 256 --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2 --lr 2e-3 --quiet)
 has() { grep -q -- "$1" "$2" || { fault "no '$1' in $2:"; tail -n 5 "$2"; }; }
 below() { # FILE KEY BOUND: the number of a JSON object
     local x

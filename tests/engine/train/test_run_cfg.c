@@ -152,7 +152,6 @@ static void test_rate_of_shape(void **state) {
     assert_string_equal(where("optim.lr"), "preset nano");
     assert_int_equal(SETTLE(1, "--set", "model.d_model=120"), BT_OK);
     assert_true(close_to(c.lr, own * 192 / 120));
-    assert_true(close_to(c.lr2, c.lr * 2 / 3));
     assert_string_equal(where("optim.lr"), "preset nano, for a smaller model");
     assert_int_equal(SETTLE(1, "--set", "model.layers=4"), BT_OK);
     assert_true(close_to(c.lr, own * 1.5));
