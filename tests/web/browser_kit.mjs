@@ -204,6 +204,12 @@ export async function drawn(page, what) {
 }
 
 export async function accessible(page, what) {
+  // a message that fades has no contrast
+  const isStill = () => {
+    const toast = document.getElementById("toast");
+    return !toast || /^[01]?$/.test(getComputedStyle(toast).opacity);
+  };
+  await page.waitForFunction(isStill);
   await page.evaluate(axe);
   const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
   for (const { id, impact, help, nodes } of found.violations) {
