@@ -40,8 +40,8 @@ static const bt_opt learn_opts[] = {
     {"with", "--with", BT_OPT_LIST, TEXT(with), "", 0, 0, NULL, NULL,
      "key=value, settings of all runs, such as model.preset=nano train.steps=1000"},
     {"minutes", "--minutes", BT_OPT_REAL, TEXT(minutes), "0", 0, 1e5, NULL, "minutes",
-     "time of steps that every run is to have: each recipe does as many as fit, which a short run "
-     "measures (0: as many as its settings say)"},
+     "minutes of training steps for every run: a short run measures how many steps of each recipe "
+     "fit (0: train.steps decides)"},
     {"seeds", "--seeds", BT_OPT_INT, TEXT(seeds), "3", 1, 100, NULL, NULL,
      "runs of each, with the seeds 1, 2, ..."},
     {"goal", "--goal", BT_OPT_REAL, TEXT(goal), "1.88", 0.01, 100, NULL, "bits",

@@ -27,7 +27,7 @@ static mean mean_of(const double *x, size_t n) {
 typedef struct summary {
     mean bits, minutes, goal_minutes, goal_tokens;
     mean
-        apart; /* bits of the first recipe's run of the same seed to those of this one's, in shares of the former */
+        apart; /* bits at the end over those of the first recipe's run with the same seed, less 1 */
 } summary;
 
 static const bt_learn_run *run_of(const bt_learn *b, size_t recipe, size_t corpus, size_t seed) {

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/data/io/file_io.h"
+
 bt_code bt_absolute_path(const char *path, char out[PATH_MAX], bt_err *err) {
     char cwd[PATH_MAX];
     if (path[0] == '/') {
@@ -20,11 +22,6 @@ bt_code bt_absolute_path(const char *path, char out[PATH_MAX], bt_err *err) {
     return bt_fail(err, BT_ARG, "path '%s' is too long", path);
 }
 
-static bool stays(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-}
-
 bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) {
     *o = (bt_out_text){.to = stdout, .path = path};
     struct stat st;
@@ -32,7 +29,8 @@ bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) {
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return bt_fail(err, BT_IO, "cannot write '%.200s': it is a folder (name a file in it)",
                        path);
-    if (!stays(path) && snprintf(o->part, sizeof o->part, "%s.part", path) >= (int)sizeof o->part)
+    if (!bt_file_is_device(path) &&
+        snprintf(o->part, sizeof o->part, "%s.part", path) >= (int)sizeof o->part)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     const char *at = o->part[0] ? o->part : path;
     o->to = fopen(at, "wb");

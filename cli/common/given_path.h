@@ -1,4 +1,4 @@
-/* given_path.h - a path that somebody gave to a command: as any folder sees it, and written to whole or not at all. */
+/* given_path.h - paths that a command was given: made absolute, and files written there, completely or not at all. */
 #ifndef BT_CLI_COMMON_GIVEN_PATH_H
 #define BT_CLI_COMMON_GIVEN_PATH_H
 

@@ -75,8 +75,7 @@ bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt
     return BT_OK;
 }
 
-/* a device, a pipe, a socket: root could put a file in its place */
-static bool is_device(const char *path) {
+bool bt_file_is_device(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
@@ -96,7 +95,7 @@ static bt_code write_into(const char *path, const char *data, size_t n, bt_err *
 
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) {
     char tmp[PATH_MAX];
-    if (is_device(path)) return write_into(path, data, n, err);
+    if (bt_file_is_device(path)) return write_into(path, data, n, err);
     if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)gettid()) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

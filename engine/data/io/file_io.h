@@ -3,6 +3,7 @@
 #ifndef BT_ENGINE_DATA_IO_FILE_IO_H
 #define BT_ENGINE_DATA_IO_FILE_IO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +17,9 @@ bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint
 /* a file of at most `limit` bytes into malloc'ed memory with a NUL behind it */
 bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
     BT_MUST_CHECK;
-/* writes beside, fsyncs, renames: the old file or the whole new one */
+/* a device, a pipe or a socket: it is written into, because a rename would put a file in its place */
+bool bt_file_is_device(const char *path);
+/* writes beside, fsyncs, renames: the old file or the whole new one; into a device (bt_file_is_device) it writes */
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
 bt_code bt_file_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK; /* like mkdir -p */
 /* makes a rename durable; best effort */
