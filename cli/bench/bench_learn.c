@@ -4,9 +4,9 @@
  * A recipe is a name and settings. Every one of them trains on every corpus with every seed, one run at a
  * time on all cores, the recipes in turn, so that a machine that slows down slows all alike. Minutes are
  * those of the steps, added up: validation, text samples and start are not in them. The goal is reached
- * where the straight line between two validations crosses it. With --minutes every recipe has as many steps
- * as fill them, and so its whole schedule. With --store the runs stay, and those that are done there are not
- * done again. */
+ * where the straight line between two validations crosses it. With --minutes every recipe trains as many
+ * steps as fit into that time, with its whole schedule. With --store the runs stay, and those that are done
+ * there are not done again. */
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -177,7 +177,7 @@ static bt_code wait_for(pid_t pid, const char *name, const char *log, bt_err *er
     return bt_fail(err, BT_IO, "run '%s' failed: %s", name, line[0] ? line : log);
 }
 
-/* steps: of the run, 0: as its settings say */
+/* steps: the length of the run; 0: train.steps decides */
 static bt_code train(const bt_learn *b, const bt_learn_run *r, int64_t steps, words *w,
                      bt_err *err) {
     char out[700], log[700], seed[24], length[40];
@@ -290,8 +290,8 @@ static bt_code trained(const bt_learn *b, bt_learn_run *r, int64_t steps, bool *
     return look(b, r, done, err);
 }
 
-/* How many steps of r's recipe fill the minutes: by a short run, whose ramps are shares of its steps as those of the
- * long one are. What it recorded goes with the folder. */
+/* Measures with a short run how many steps of r's recipe take cfg->minutes. Ramps are shares of a run's steps, so the
+ * short run has the long one's mix of step sizes. Its database is removed with the folder. */
 static bt_code measure_steps(const bt_learn *b, const bt_learn_run *r, int64_t *steps,
                              bt_err *err) {
     bt_learn timed = *b;

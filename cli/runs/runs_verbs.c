@@ -17,7 +17,7 @@
 enum { NAMES_MAX = 64 };
 #define WAIT_S 5.0
 
-/* Of a name that is there twice, "last" and the run's own for one, the first stays; returns how many do. */
+/* Removes repeated names, such as "last" beside the run's own, keeping the first; returns how many remain. */
 static size_t once_each(char names[][BT_NAME_MAX], size_t n) {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {

@@ -130,7 +130,7 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-/* A place of a ramp that rounds to the beginning is none. Of a preset's ramp nobody asked for it. */
+/* Warns of a ramp with a place that rounds to the first step, which has no effect; not of a preset's own ramp. */
 static void tell_ramps(const bt_train_plan *p) {
     const struct {
         const char *key, *shares;

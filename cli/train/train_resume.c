@@ -242,8 +242,8 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
     return code;
 }
 
-/* Weights of another model are where a run begins: with a checkpoint of its own it no longer needs them,
- * without one it begins with them again. `config` may be NULL. */
+/* model.init_from names the weights that a run starts from. A resumed run needs them only while it has no
+ * checkpoint of its own. `config` may be NULL. */
 static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err) {
     static const char *const key = "model.init_from";
     if (p->from.dir[0] && p->cfg.init_from[0])
@@ -261,7 +261,7 @@ static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err)
     return code;
 }
 
-/* where the run stands, by the newest checkpoint in `out` */
+/* finds the newest checkpoint in `out`, from which the run is resumed */
 static bt_code resume_place(bt_train_plan *p, const char *config, const char *out, bt_err *err) {
     BT_TRY(apply_config(p, config, false, err));
     p->resume = true;

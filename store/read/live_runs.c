@@ -1,4 +1,5 @@
-/* live_runs.c - the state by the process; one ledger a row, read when SQL asks for the first of its figures. */
+/* live_runs.c - the SQL functions behind the view `runs`: the state by the owning process, and times from one ledger
+ * per run, which is read at the first call. */
 #include "store/read/live_runs.h"
 
 #include <math.h>
@@ -49,7 +50,7 @@ static double figure(const live_run *x, const char *word) {
     return NAN;
 }
 
-/* the views of a crafted file may call it, also from what it reads itself: then it knows nothing */
+/* A view of a crafted file may call this function, even while it reads a ledger: a nested call returns NULL. */
 static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     live_run *x = sqlite3_user_data(ctx);
     const char *run = (const char *)sqlite3_value_text(arg[0]),
@@ -115,7 +116,7 @@ static bt_code put_view(sqlite3 *db, const char *path, bt_text *sql, bt_err *err
     int n = 0;
     BT_TRY(
         bt_sql_prepare(db, path, "SELECT name FROM pragma_table_info('runs', 'main')", &st, err));
-    /* a reader writes nothing but this, in memory */
+    /* the only thing that a reader's connection writes, and in memory */
     bt_text_put(sql, "PRAGMA query_only=OFF; CREATE TEMP VIEW runs AS SELECT ");
     int rc;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {

@@ -1,4 +1,4 @@
-/* predicted.c - pairs of a key and milliseconds. */
+/* predicted.c - reads and writes pairs of a key and milliseconds. */
 #include "engine/base/numbers/predicted.h"
 
 #include <math.h>

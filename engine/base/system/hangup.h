@@ -1,4 +1,4 @@
-/* hangup.h - whether the end of the terminal is this process's business. */
+/* hangup.h - whether SIGHUP, which the end of a terminal sends, is to end this process. */
 #ifndef BT_BASE_SYSTEM_HANGUP_H
 #define BT_BASE_SYSTEM_HANGUP_H
 
@@ -10,7 +10,7 @@
  * any. */
 bool bt_hangup_heeded(void);
 
-/* SIGHUP into a set of signals to wait for, unless it is not heeded. */
+/* Adds SIGHUP to a set of signals to wait for, unless the process ignores it. */
 void bt_hangup_add(sigset_t *set);
 
 #endif

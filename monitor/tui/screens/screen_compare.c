@@ -52,7 +52,7 @@ static bt_code load_settings(bt_top *t, int n, bt_err *err) {
     return code;
 }
 
-/* a marked run that was removed meanwhile is marked no more */
+/* unmarks runs that have been removed */
 static void forget_removed(bt_top *t) {
     char name[BT_NAME_MAX];
     int kept = 0;
