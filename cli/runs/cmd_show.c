@@ -238,9 +238,10 @@ static const struct {
     const char *title, *sql, *all_sql, *count;
 } lists[] = {
     {"settings (those given; --all shows every one)",
+     /* what was predicted stands in the table of phases */
      "SELECT key, value AS setting, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs "
-     "WHERE run = "
-     "?1 AND (coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
+     "WHERE run = ?1 AND key NOT LIKE 'launch.predicted%' AND "
+     "(coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
      "SELECT key, value AS setting, origin, place AS \"where\" FROM configs WHERE run = ?1",
      "SELECT 0 WHERE ?1 <> ''"},
     {"attempts",
