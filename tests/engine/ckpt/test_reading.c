@@ -89,6 +89,17 @@ static void blocks_of_columns_have_few_sections(void **state) {
     }
 }
 
+/* another bit of the byte `at` of a file */
+static void flip(const char *file, uint64_t at) {
+    FILE *f = fopen(file, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, (long)at, SEEK_SET), 0);
+    const int was = fgetc(f);
+    assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+    fputc(was ^ 1, f);
+    fclose(f);
+}
+
 /* two tensors of one file are damaged: the first is named, with its bytes */
 static void the_first_damage_is_named(void **state) {
     world *s = *state;
@@ -107,13 +118,7 @@ static void the_first_damage_is_named(void **state) {
     check_ok(ckpt_file_open(path, &m.files[0], m.generation, 1, NULL, &sections, &err), &err);
     snprintf(file, sizeof file, "%s/%s", path, m.files[0].name);
     for (int k = 3; k >= 0; k--) { /* from the last to the first */
-        FILE *f = fopen(file, "r+b");
-        assert_non_null(f);
-        assert_int_equal(fseek(f, (long)sections[k].data_offset + 5, SEEK_SET), 0);
-        const int was = fgetc(f);
-        assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
-        fputc(was ^ 1, f);
-        fclose(f);
+        flip(file, sections[k].data_offset + 5);
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_verify(path, &m.files[0], m.generation, 1, &err), BT_FORMAT);
         const section_head *h = &sections[k].head;
@@ -125,6 +130,126 @@ static void the_first_damage_is_named(void **state) {
             fail_msg("'%s' does not say '%s'", err.msg, says);
     }
     free(sections);
+    ckpt_manifest_release(&m);
+}
+
+/* head, heads of sections, index, and foot: each is named with its first and its last byte, whichever of its bytes is
+ * another */
+static void every_damaged_part_is_named(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], file[PATH_MAX + 64];
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    ckpt_manifest m = {0};
+    ckpt_section *sections = NULL;
+    struct {
+        uint64_t begin, end;
+        char says[64];
+    } parts[8];
+    size_t n = 0;
+    fill_meta(&meta, 1, 0);
+    check_ok(save_world(s, &meta, 1, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    strcpy(path, saved.path);
+    check_ok(ckpt_manifest_read(path, &m, &err), &err);
+    const ckpt_file *f = &m.files[0];
+    check_ok(ckpt_file_open(path, f, m.generation, 1, NULL, &sections, &err), &err);
+    snprintf(file, sizeof file, "%s/%s", path, f->name);
+    parts[n].begin = 8, parts[n].end = 64;
+    snprintf(parts[n++].says, 64, "bytes 0..63 (head) are damaged");
+    for (uint64_t i = 0; i < f->n_sections; i++) {
+        parts[n].end = sections[i].data_offset, parts[n].begin = parts[n].end - 144;
+        snprintf(parts[n].says, 64, "bytes %llu..%llu (head of section %llu) are damaged",
+                 (unsigned long long)parts[n].begin, (unsigned long long)(parts[n].end - 1),
+                 (unsigned long long)i);
+        n++;
+    }
+    const uint64_t foot = f->bytes - 48;
+    parts[n].begin = foot - 8 * f->n_sections, parts[n].end = foot;
+    snprintf(parts[n].says, 64, "bytes %llu..%llu (index) are damaged",
+             (unsigned long long)parts[n].begin, (unsigned long long)(foot - 1));
+    n++;
+    parts[n].begin = foot, parts[n].end = f->bytes;
+    snprintf(parts[n++].says, 64, "its last 48 bytes (foot) are damaged");
+    for (size_t i = 0; i < n; i++)
+        for (uint64_t at = parts[i].begin; at < parts[i].end; at++) {
+            flip(file, at);
+            err = (bt_err)BT_ERR_INIT;
+            assert_int_equal(ckpt_file_verify(path, f, m.generation, 1, &err), BT_FORMAT);
+            if (!strstr(err.msg, parts[i].says))
+                fail_msg("byte %llu: '%s' does not say '%s'", (unsigned long long)at, err.msg,
+                         parts[i].says);
+            flip(file, at);
+        }
+    check_ok(ckpt_file_verify(path, f, m.generation, 1, &err), &err);
+    /* another file than the manifest's, whole as it is */
+    err = (bt_err)BT_ERR_INIT;
+    assert_int_equal(ckpt_file_verify(path, f, m.generation + 1, 1, &err), BT_FORMAT);
+    assert_int_equal(ckpt_file_verify(path, f, m.generation, 2, &err), BT_FORMAT);
+    ckpt_file other = *f;
+    other.rank++;
+    assert_int_equal(ckpt_file_verify(path, &other, m.generation, 1, &err), BT_FORMAT);
+    other = *f;
+    other.n_sections--;
+    assert_int_equal(ckpt_file_verify(path, &other, m.generation, 1, &err), BT_FORMAT);
+    other = *f;
+    other.hash[31] ^= 1;
+    err = (bt_err)BT_ERR_INIT;
+    assert_int_equal(ckpt_file_verify(path, &other, m.generation, 1, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "the manifest says"));
+    for (int more = -1; more < 2; more += 2) {
+        other = *f;
+        other.bytes = (uint64_t)((int64_t)other.bytes + more);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_file_verify(path, &other, m.generation, 1, &err), BT_FORMAT);
+        assert_non_null(strstr(err.msg, more > 0 ? "(truncated)" : "(something was appended)"));
+    }
+    free(sections);
+    ckpt_manifest_release(&m);
+}
+
+/* whole blocks of zeros, which a file system leaves behind, are told as such; fewer zeros are not */
+static void zeros_in_the_data_are_told(void **state) {
+    world *s = *state;
+    static float x[3 << 18];
+    enum { N = sizeof x / sizeof *x };
+    bt_err err = BT_ERR_INIT;
+    char file[PATH_MAX + 64], says[80];
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    ckpt_manifest m = {0};
+    bt_rng_normal(x, N, 0, 1, 3, 3);
+    x[0] = 0;
+    const bt_ckpt_slice put = {"embed", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false};
+    fill_meta(&meta, 1, 0);
+    const bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = &put, .n = 1, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
+    snprintf(file, sizeof file, "%s/%s", saved.path, m.files[0].name);
+    static const struct {
+        size_t at, n; /* floats */
+        size_t block; /* of the data, in bytes */
+    } rows[] = {{2 << 18, 1023, 0}, {(2 << 18) + 2048, 1024, (2 << 20) + 8192}, {0, 1024, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static const float zeros[1024];
+        FILE *f = fopen(file, "r+b");
+        assert_non_null(f);
+        const long data = sizeof(file_head) + sizeof(section_head);
+        assert_int_equal(fseek(f, data + (long)(4 * rows[i].at), SEEK_SET), 0);
+        assert_int_equal(fwrite(zeros, 4, rows[i].n, f), rows[i].n);
+        fclose(f);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_file_verify(saved.path, &m.files[0], m.generation, 1, &err),
+                         BT_FORMAT);
+        if (i == 0)
+            snprintf(says, sizeof says, "(bits changed)");
+        else
+            snprintf(says, sizeof says, "(perhaps the zeros from byte %ld)",
+                     data + (long)rows[i].block);
+        if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
+    }
     ckpt_manifest_release(&m);
 }
 
@@ -155,6 +280,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_share_of_a_processor_is_kept), TEST(reserved_bytes_are_zero),
         TEST(the_first_damage_is_named),      TEST(blocks_of_columns_have_few_sections),
+        TEST(every_damaged_part_is_named),    TEST(zeros_in_the_data_are_told),
         TEST(a_folder_may_have_any_name),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);

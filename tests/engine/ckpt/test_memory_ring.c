@@ -1,0 +1,85 @@
+/* test_memory_ring.c - who keeps whose part, for every way in which up to seven ranks lie on up to seven hosts: against
+ * plain searches. Hosts are numbered by their lowest rank, as bt_comm_host does; a host's ranks need not be
+ * neighbours. */
+#include "engine/ckpt/memory_ring.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/parallel/mpi/comm.h"
+
+enum { MOST = 7 };
+static int host[MOST], size;
+
+/* in the place of the program's, which asks MPI */
+int bt_comm_host(int rank) {
+    assert_in_range(rank, 0, size - 1);
+    return host[rank];
+}
+
+static int ranks_of(int h, int out[MOST]) {
+    int n = 0;
+    for (int r = 0; r < size; r++)
+        if (host[r] == h) out[n++] = r;
+    return n;
+}
+
+/* the numbers of all hosts, ascending, as each is the lowest rank of its host */
+static int hosts(int out[MOST]) {
+    int n = 0;
+    for (int r = 0; r < size; r++)
+        if (host[r] == r) out[n++] = r;
+    return n;
+}
+
+static void neighbours_are_in_turn(const int *all, int n) {
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(bt_memory_neighbour(all[i], 1, size), all[(i + 1) % n]);
+        assert_int_equal(bt_memory_neighbour(all[i], -1, size), all[(i + n - 1) % n]);
+    }
+}
+
+/* the k-th rank of a host gives its part to the k-th of the next one, from the first on again */
+static void parts_go_to_the_next_host(const int *all, int n) {
+    int kept[MOST] = {0};
+    for (int i = 0; i < n; i++) {
+        int from[MOST], to[MOST];
+        const int n_from = ranks_of(all[i], from), n_to = ranks_of(all[(i + 1) % n], to);
+        for (int k = 0; k < n_from; k++) {
+            const int keeper = i == 0 ? -1 : to[k % n_to];
+            assert_int_equal(bt_memory_keeper(from[k], size), keeper);
+            if (keeper >= 0) kept[keeper]++;
+        }
+    }
+    for (int r = 0; r < size; r++) assert_int_equal(bt_memory_kept(r, size), kept[r]);
+}
+
+/* ranks from `at` on lie on each host before them or on one of their own */
+static void all_layouts(int at) {
+    int all[MOST];
+    if (at == size) {
+        const int n = hosts(all);
+        neighbours_are_in_turn(all, n);
+        parts_go_to_the_next_host(all, n);
+        return;
+    }
+    for (int h = 0; h <= at; h++)
+        if (h == at || host[h] == h) {
+            host[at] = h;
+            all_layouts(at + 1);
+        }
+}
+
+static void parts_are_kept_by_the_next_host(void **state) {
+    (void)state;
+    for (size = 1; size <= MOST; size++) all_layouts(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_are_kept_by_the_next_host)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
