@@ -250,15 +250,24 @@ static bool maps_memory_of_others(void) {
     return found;
 }
 
+/* what this rank has received from each rank since the pairs were reset */
+static void received(int64_t bytes[RANKS], int64_t messages[RANKS]) {
+    for (int d = 0; d < size; d++) {
+        bytes[d] = bt_pair_get(d)->bytes;
+        messages[d] = bt_pair_get(d)->messages;
+    }
+}
+
 /* Through messages, and through shared memory in one and in several pieces a part: the same bits, and the same
- * bytes counted. Of several steps, as memory is used again. */
+ * bytes counted, sent and received from each rank. Of several steps, as memory is used again. */
 static void shared_memory_changes_no_bit(void **state) {
     (void)state;
     static const char *const groups[] = {NULL, "4,2", "2,1,3"};
     const size_t whole = bt_exchange_piece_bytes, sizes[] = {0, whole, 1088};
     for (size_t k = 0; k < N_JOBS * 3; k++) {
         const job j = job_at(k / 3, groups[k % 3]);
-        uint64_t bytes = 0;
+        uint64_t bytes = 0, logical = 0;
+        int64_t came[RANKS], messages[RANKS], came_here[RANKS], messages_here[RANKS];
         const size_t ways = j.hosts ? 2 : 3; /* several hosts: no pieces */
         for (size_t i = 0; i < ways; i++) {
             setup s;
@@ -269,9 +278,20 @@ static void shared_memory_changes_no_bit(void **state) {
                          host_of(j.hosts, rank) != host_of(j.hosts, (rank + size - 1) % size);
             assert_int_equal(maps_memory_of_others(), i > 0 && !alone);
             for (int again = 0; again < 2; again++) {
+                bt_pairs_reset();
                 step(&s, &j, i ? several : one_host);
-                if (i == 0) bytes = of_step.wire;
+                if (i == 0) bytes = of_step.wire, logical = of_step.logical;
                 assert_int_equal(of_step.wire, bytes);
+                assert_int_equal(of_step.logical, logical);
+                received(came_here, messages_here);
+                if (i == 0) received(came, messages);
+                for (int d = 0; d < size; d++)
+                    if (came[d] != came_here[d] || (i < 2 && messages[d] != messages_here[d]))
+                        fail_msg(
+                            "job %zu, way %zu: %lld bytes in %lld messages from rank %d, not %lld "
+                            "in %lld",
+                            k, i, (long long)came_here[d], (long long)messages_here[d], d,
+                            (long long)came[d], (long long)messages[d]);
             }
             end(&s);
             if (i > 0) assert_memory_equal(one_host, several, N * sizeof *several);

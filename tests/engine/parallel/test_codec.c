@@ -213,6 +213,52 @@ static void what_is_no_payload_is_refused(void **state) {
     }
 }
 
+/* a place behind the end of its block would be written behind the gradients, or into another block */
+static void places_lie_in_their_blocks(void **state) {
+    (void)state;
+    enum { N = 512 + 88, SENT = 16 + 3 };
+    static float x[N], y[N], owed[N];
+    uint16_t payload[SENT][2];
+    const bt_codec *c = bt_codec_at(BT_CODEC_TOPK);
+    bt_rng_normal(x, N, 0, 1, 5, 1);
+    assert_int_equal(c->encode(payload, x, N, owed), sizeof payload);
+    static const struct {
+        size_t sent;
+        uint16_t place;
+        bool good;
+    } rows[] = {{15, 511, true}, {15, 512, false}, {18, 87, true},
+                {18, 88, false}, {16, 511, false}, {0, UINT16_MAX, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint16_t *place = &payload[rows[i].sent][0], was = *place;
+        *place = rows[i].place;
+        assert_int_equal(c->decode(y, N, payload, sizeof payload), rows[i].good);
+        assert_int_equal(c->decode_add(y, N, payload, sizeof payload), rows[i].good);
+        *place = was;
+    }
+}
+
+/* The drawing at the head of each codec's file: `head` bytes of each block of `block` values, and `bytes` of every
+ * `per` values in it or what is left of them. */
+static void payloads_have_the_bytes_of_the_drawing(void **state) {
+    (void)state;
+    static const struct {
+        bt_codec_id id;
+        size_t block, head, per, bytes;
+    } rows[] = {{BT_CODEC_BF16, 1, 0, 1, 2},      {BT_CODEC_INT8, 256, 4, 1, 1},
+                {BT_CODEC_INT4, 128, 4, 2, 1},    {BT_CODEC_SIGN, 256, 4, 8, 1},
+                {BT_CODEC_TERNARY, 256, 4, 5, 1}, {BT_CODEC_TOPK, 512, 0, 32, 4}};
+    assert_int_equal(sizeof rows / sizeof *rows, BT_CODEC_COUNT - 1); /* all but none */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t n = 0; n <= 1100; n++) {
+            size_t want = 0;
+            for (size_t at = 0; at < n; at += rows[i].block) {
+                const size_t m = n - at < rows[i].block ? n - at : rows[i].block;
+                want += rows[i].head + (m + rows[i].per - 1) / rows[i].per * rows[i].bytes;
+            }
+            assert_int_equal(bt_codec_at(rows[i].id)->bound(n), want);
+        }
+}
+
 static void bf16_keeps_every_kind_of_number(void **state) {
     (void)state;
     const bt_codec *c = bt_codec_at(BT_CODEC_BF16);
@@ -276,6 +322,8 @@ int main(void) {
         cmocka_unit_test(payloads_are_those_of_plain_loops),
         cmocka_unit_test(what_is_not_finite_spoils_no_residual),
         cmocka_unit_test(what_is_no_payload_is_refused),
+        cmocka_unit_test(places_lie_in_their_blocks),
+        cmocka_unit_test(payloads_have_the_bytes_of_the_drawing),
         cmocka_unit_test(bf16_keeps_every_kind_of_number),
         cmocka_unit_test(the_words_of_the_setting_are_the_table),
     };

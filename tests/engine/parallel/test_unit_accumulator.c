@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -12,10 +13,12 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/unit_accumulator.h"
+#include "engine/parallel/grad/unit_rounding.h"
 
 enum { N = 41, MOST_UNITS = 13, MOST_FIRST = 9 };
 
-static float leaves[MOST_FIRST + MOST_UNITS][N];
+/* leaves: of the trees; given: gradients of units, other than their leaves where units are rounded */
+static float leaves[MOST_FIRST + MOST_UNITS][N], given[MOST_FIRST + MOST_UNITS][N];
 
 /* the drawing in tree_sum.h, for a node whose units are all there */
 static void tree(float out[N], int64_t index, int level) {
@@ -35,7 +38,7 @@ static void is_zero(const float *x) {
 
 /* a backward pass adds to what it is given, so it must be zeros */
 static void backward(float *into, int64_t unit, bt_range r) {
-    for (size_t i = r.begin; i < r.end; i++) into[i] += leaves[unit][i];
+    for (size_t i = r.begin; i < r.end; i++) into[i] += given[unit][i];
 }
 
 static void nodes_are_the_trees(const bt_unit_accumulator *p, const float *grads, int64_t first,
@@ -72,12 +75,31 @@ static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t 
     nodes_are_the_trees(p, grads, first, count);
 }
 
+/* of one tensor of one group, whose quantum is 1/16 */
+static void make_rounding(bt_unit_rounding *r) {
+    bt_err err = BT_ERR_INIT;
+    bt_rounding_tensor *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    *t = (bt_rounding_tensor){.rows = 1, .cols = N, .whole_rows = 1, .name = 7};
+    assert_int_equal(bt_rounding_create(r, t, 1, 1, 42, &err), BT_OK);
+    r->exponents[0] = -4;
+    bt_rounding_begin(r, 3, 1);
+}
+
+/* r: NULL, or the rounding of units on their way into a tree */
+static void make_leaves(bt_unit_rounding *r) {
+    for (int u = 0; u < MOST_FIRST + MOST_UNITS; u++) {
+        bt_rng_normal(given[u], N, 0, 1, 11, (uint64_t)u);
+        memcpy(leaves[u], given[u], sizeof leaves[u]);
+        if (r) bt_rounding_range(r, leaves[u], (bt_range){0, N}, u);
+    }
+}
+
 static void units_leave_the_sums_of_the_tree(void **state) {
     (void)state;
     float grads[N];
     bt_err err = BT_ERR_INIT;
-    for (int u = 0; u < MOST_FIRST + MOST_UNITS; u++)
-        bt_rng_normal(leaves[u], N, 0, 1, 11, (uint64_t)u);
+    make_leaves(NULL);
     for (int64_t first = 0; first < MOST_FIRST; first++) {
         for (int64_t count = 1; count <= MOST_UNITS; count++) {
             bt_unit_accumulator *p;
@@ -90,6 +112,29 @@ static void units_leave_the_sums_of_the_tree(void **state) {
         }
     }
     bt_accumulator_destroy(NULL);
+}
+
+/* each unit is rounded once, as itself, before it is added */
+static void units_are_rounded_before_they_are_added(void **state) {
+    (void)state;
+    float grads[N];
+    bt_err err = BT_ERR_INIT;
+    bt_unit_rounding r;
+    make_rounding(&r);
+    make_leaves(&r);
+    assert_memory_not_equal(leaves, given, sizeof leaves);
+    for (int64_t first = 0; first < MOST_FIRST; first++) {
+        for (int64_t count = 1; count <= MOST_UNITS; count++) {
+            bt_unit_accumulator *p;
+            const bt_accumulator_cfg cfg = {
+                .grads = grads, .n = N, .first_unit = first, .n_units = count, .rounding = &r};
+            assert_int_equal(bt_accumulator_create(&p, &cfg, &err), BT_OK);
+            step(p, grads, first, count);
+            bt_accumulator_destroy(p);
+        }
+    }
+    bt_rounding_release(&r);
+    make_leaves(NULL);
 }
 
 /* Two lanes, of which one is some units behind the other: the sums are the same, in the same arrays. */
@@ -148,6 +193,7 @@ static int setup(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_leave_the_sums_of_the_tree),
+        cmocka_unit_test(units_are_rounded_before_they_are_added),
         cmocka_unit_test(lanes_come_at_different_times),
         cmocka_unit_test(memory_is_that_of_the_nodes_that_wait),
     };
