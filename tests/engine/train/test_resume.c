@@ -284,6 +284,9 @@ static void version_1_goes_on(void **state) {
          "--lr", "2e-3", "--lr-schedule", "constant");
     tiny_run(&cfg, &first, NULL, from);
     assert_int_equal(first.n_steps, 3);
+    /* it knew fp32 alone, as what it wrote is now */
+    for (size_t i = 0; i < first.n_events; i++)
+        if (strstr(first.events[i].title, " and become ")) fail_msg("%s", first.events[i].title);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(first.steps[i].step, 3 + i);
         assert_true(first.steps[i].v[BT_MS_LOSS_SCALE] == 65536);

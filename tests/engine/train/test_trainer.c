@@ -12,6 +12,7 @@
 #include "engine/base/span.h"
 #include "engine/model/net/model.h"
 #include "engine/observe/meter.h"
+#include "engine/plan/plan.h"
 
 static bt_run_cfg cfg;
 static fake_sink sink, other;
@@ -63,6 +64,87 @@ static void facts_and_ranks_are_told_once(void **state) {
     assert_int_equal(sink.n_ranks, 1);
     assert_int_equal(sink.ranks[0].pid, getpid());
     assert_string_equal(sink.ranks[0].isa, "generic");
+}
+
+/* facts of a key that begins like this */
+static size_t facts_like(const char *begin) {
+    size_t n = 0;
+    for (size_t i = 0; i < sink.n_facts; i++)
+        n += strncmp(sink.facts[i].key, begin, strlen(begin)) == 0;
+    return n;
+}
+
+/* of a run on one rank, without a prediction, that measures nothing and saves nothing: these and no others */
+static void facts_are_complete(void **state) {
+    (void)state;
+    static const char *const want[][2] = {{"params", NULL},
+                                          {"params.linear", "18432"},
+                                          {"params.embedding", "2048"},
+                                          {"flop_token", NULL},
+                                          {"world_size", "1"},
+                                          {"codec", "none"},
+                                          {"comm.budget", "off"},
+                                          {"dp_size", "1"},
+                                          {"steps_total", "3"},
+                                          {"batch_tokens", "512"},
+                                          {"micro_batch", "4"},
+                                          {"accum", "4"},
+                                          {"data.tokens", "-1"},
+                                          {"data.bytes_per_token", "1"},
+                                          {"data.val_bytes_per_token", "1"},
+                                          {"data.hash", NULL},
+                                          {"cpu", NULL},
+                                          {"isa", "generic"},
+                                          {"threads", "1"}};
+    enum { N_WANT = sizeof want / sizeof *want };
+    bt_arena_row rows[BT_PLAN_MAX];
+    char key[80], bytes[32];
+    TINY(&cfg, "--steps", "3", "--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64",
+         "--set", "ckpt.memory=off");
+    tiny_run(&cfg, &sink, NULL, "");
+    for (size_t i = 0; i < N_WANT; i++) {
+        assert_string_equal(sink.facts[i].key, want[i][0]);
+        if (want[i][1]) assert_string_equal(sink.facts[i].value, want[i][1]);
+    }
+    const size_t slots = bt_kernels_slots(), arenas = bt_plan_memory(&cfg, 0, rows);
+    assert_int_equal(facts_like("kernel."), slots);
+    for (size_t i = 0; i < slots; i++) {
+        snprintf(key, sizeof key, "kernel.%s", bt_kernels_slot_name(i));
+        assert_string_equal(sink.facts[N_WANT + i].key, key);
+        assert_string_equal(sink.facts[N_WANT + i].value, bt_kernels_slot_winner(i));
+    }
+    assert_true(arenas > 4);
+    for (size_t i = 0; i < arenas; i++) {
+        snprintf(key, sizeof key, "arena.%s", rows[i].name);
+        snprintf(bytes, sizeof bytes, "%zu", rows[i].bytes);
+        assert_string_equal(fake_fact(&sink, key), bytes);
+    }
+    assert_true(atof(fake_fact(&sink, "arena.validation")) > 0);
+    assert_int_equal(facts_like("arena."), arenas + 1);
+    assert_int_equal(sink.n_facts, N_WANT + slots + arenas + 1);
+    assert_int_equal(sink.ranks[0].threads, 1);
+    assert_int_equal(sink.ranks[0].rank, 0);
+    assert_true(sink.ranks[0].host[0] != 0);
+}
+
+/* who does not listen for facts, ranks, rows or checkpoints is told the rest */
+static void a_sink_may_take_events_alone(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_trainer *t = NULL;
+    bt_train_result r;
+    TINY(&cfg, "--steps", "2", "--set", "train.stats_every=1");
+    memset(&sink, 0, sizeof sink);
+    const bt_sink all = fake_sink_of(&sink), some = {.ctx = &sink, .event = all.event};
+    assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+    assert_int_equal(bt_threads_init(1, &err), BT_OK);
+    const bt_trainer_setup s = {.cfg = &cfg, .sink = &some, .resume_dir = "", .attempt = 1};
+    assert_int_equal(bt_trainer_create(&t, &s, &err), BT_OK);
+    assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    assert_true(fake_events_of(&sink, "started") == 1 && fake_events_of(&sink, "stopped") == 1);
+    assert_int_equal(sink.n_facts + sink.n_steps + sink.n_layer_calls, 0);
 }
 
 static void same_seed_same_bits_other_seed_other_bits(void **state) {
@@ -329,7 +411,9 @@ static void a_learning_rate_factor_scales_the_schedule(void **state) {
     assert_true(fabs(sink.steps[2].v[BT_MS_LR] - 3e-3) < 1e-12);
     assert_true(fabs(sink.steps[3].v[BT_MS_LR] - 1.5e-3) < 1e-12);
     assert_int_equal(fake_events_of(&sink, "control"), 1);
-    assert_non_null(strstr(sink.events[1].body, "\"lr_factor\":0.5"));
+    assert_string_equal(sink.events[1].body, "{\"lr_factor\":0.5}");
+    assert_string_equal(sink.events[1].title, "learning rate times 0.5 from now on");
+    assert_int_equal(sink.events[1].step, 2); /* obeyed in the step after the one that asked */
 }
 
 static void *resume_when_paused(void *arg) {
@@ -372,6 +456,16 @@ static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
     assert_int_equal(fake_events_of(&sink, "paused"), 1);
     assert_int_equal(fake_events_of(&sink, "control"), 0);
     assert_int_equal(fake_events_of(&sink, "continued"), 1);
+    for (size_t i = 0; i < sink.n_events; i++) {
+        double pause_s;
+        const char *title = sink.events[i].title;
+        if (strcmp(sink.events[i].kind, "paused") == 0)
+            assert_string_equal(title, "paused after step 3");
+        if (strcmp(sink.events[i].kind, "continued") != 0) continue;
+        assert_int_equal(sscanf(title, "going on after a pause of %lf s", &pause_s), 1);
+        assert_true(pause_s >= 0.1 && 1e3 * pause_s <= whole_ms + 50);
+        assert_int_equal(sink.events[i].step, 2);
+    }
 }
 
 /* ---- evaluating ------------------------------------------------------------------------------ */
@@ -388,13 +482,29 @@ static void validation_repeats_and_ends_the_run(void **state) {
     assert_true(a == b && b == c && a == r.val_loss);
     assert_true(fabs(r.val_bits_per_byte - a / log(2)) < 1e-12);
     /* whole sequences of 32 */
-    assert_non_null(strstr(sink.events[1].body, "\"tokens\":288"));
+    for (size_t i = 0, n = 0; i < sink.n_events; i++) {
+        static const int64_t steps[] = {2, 5, 6};
+        char begin[120];
+        if (strcmp(sink.events[i].kind, "evaluation") != 0) continue;
+        snprintf(begin, sizeof begin,
+                 "{\"val_loss\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":288,\"took_ms\":", a,
+                 r.val_bits_per_byte);
+        assert_memory_equal(sink.events[i].body, begin, strlen(begin));
+        assert_true(atof(sink.events[i].body + strlen(begin)) > 0);
+        snprintf(begin, sizeof begin,
+                 "validation %.4f nats per token, %.4f bits per byte (288 tokens)", a,
+                 r.val_bits_per_byte);
+        assert_string_equal(sink.events[i].title, begin);
+        assert_int_equal(sink.events[i].step, steps[n++]);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_every_step_is_recorded),
         cmocka_unit_test(facts_and_ranks_are_told_once),
+        cmocka_unit_test(facts_are_complete),
+        cmocka_unit_test(a_sink_may_take_events_alone),
         cmocka_unit_test(same_seed_same_bits_other_seed_other_bits),
         cmocka_unit_test(accumulation_equals_one_large_batch),
         cmocka_unit_test(threads_do_not_change_a_bit),

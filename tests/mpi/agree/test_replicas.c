@@ -127,6 +127,25 @@ static void without_the_comparison_nobody_notices(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
+/* Without a number: after the first step, after ten more, and at the end. */
+static void weights_are_compared_of_themselves(void **state) {
+    (void)state;
+    static const char *const by_cost[] = {"--check-weights", "-1", NULL}, *const longer[] = {
+                                                                              "--check-weights",
+                                                                              "-1", "--steps", "13",
+                                                                              NULL};
+    bt_err err;
+    flip(2, 1, "layers.0.attn_q");
+    assert_int_equal(train(&layouts[0], by_cost, &err), BT_DAMAGED);
+    assert_non_null(strstr(err.msg, "after step 1: 'layers.0.attn_q' on rank 2"));
+    flip(2, 2, "layers.0.attn_q");
+    assert_int_equal(train(&layouts[0], by_cost, &err), BT_DAMAGED);
+    assert_non_null(strstr(err.msg, "after step 6: 'layers.0.attn_q' on rank 2"));
+    assert_int_equal(train(&layouts[0], longer, &err), BT_DAMAGED);
+    assert_non_null(strstr(err.msg, "after step 11: 'layers.0.attn_q' on rank 2"));
+    assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
+}
+
 /* The comparison before a checkpoint keeps one that is worth resuming from. */
 static void no_checkpoint_is_made_of_unequal_weights(void **state) {
     (void)state;
@@ -158,6 +177,7 @@ int main(void) {
         cmocka_unit_test(a_flipped_bit_ends_the_training_by_name),
         cmocka_unit_test(the_odd_rank_is_named),
         cmocka_unit_test(without_the_comparison_nobody_notices),
+        cmocka_unit_test(weights_are_compared_of_themselves),
         cmocka_unit_test(no_checkpoint_is_made_of_unequal_weights),
     };
     bt_err err = BT_ERR_INIT;

@@ -1,0 +1,256 @@
+/* test_requests.c - what a training does when it is asked for something: evaluations, samples, checkpoints, pauses, a
+ * stop, alone and together, with the steps and the words of their events. Requests are put into the box from the sink,
+ * so each comes between two known steps. */
+#include "tests/tiny_run.h"
+
+#include <unistd.h>
+
+#include "engine/train/run_control.h"
+
+enum { ASKED = 1, STEPS = 8 }; /* asked when this step is recorded, obeyed after the next one */
+
+static char dir[64], out_path[128], text_path[128];
+static bt_request_box box;
+static fake_sink sink;
+static bt_run_cfg cfg;
+static bt_train_result result;
+
+static struct {
+    uint32_t verbs;
+    const char *prompt, *mixture; /* NULL: no sample, no other mixture */
+    /* while it pauses: asked for first, and when that is done */
+    uint32_t paused, then;
+} ask;
+
+static void on_step(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step != ASKED) return;
+    if (ask.prompt) assert_true(bt_control_ask_sample(&box, ask.prompt));
+    if (ask.mixture) assert_true(bt_control_ask_mixture(&box, ask.mixture));
+    atomic_fetch_or(&box.bits, ask.verbs);
+}
+
+static void on_event(void *arg, const bt_event *e) {
+    (void)arg;
+    if (e->kind == BT_EVENT_PAUSED)
+        atomic_fetch_or(&box.bits, ask.paused);
+    else if (ask.then && (e->kind == BT_EVENT_CHECKPOINT || e->kind == BT_EVENT_EVALUATION)) {
+        atomic_fetch_or(&box.bits, ask.then);
+        ask.then = 0;
+    }
+}
+
+/* a run of STEPS steps that is asked for what `ask` says; its first event is "started" */
+static void run(void) {
+    memset(&box, 0, sizeof box);
+    memset(&sink, 0, sizeof sink);
+    sink.on_step = on_step;
+    sink.on_event = on_event;
+    result = tiny_run(&cfg, &sink, &box, "");
+    memset(&ask, 0, sizeof ask);
+    assert_string_equal(sink.events[0].kind, "started");
+    assert_string_equal(sink.events[sink.n_events - 1].kind, "stopped");
+}
+
+#define TINY_STEPS(...) TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", __VA_ARGS__)
+
+static void on_text(const char *more) {
+    TINY_STEPS("--set", "model.vocab=256", "--set", "train.sample_tokens=8", "--set", more);
+    snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
+}
+
+/* the i-th event is this one, and its title begins so */
+static void event_is(size_t i, const char *kind, int64_t step, const char *begins) {
+    assert_true(i < sink.n_events);
+    assert_string_equal(sink.events[i].kind, kind);
+    assert_int_equal(sink.events[i].step, step);
+    if (strncmp(sink.events[i].title, begins, strlen(begins)) != 0)
+        fail_msg("'%s' does not begin with '%s'", sink.events[i].title, begins);
+}
+
+/* ---- evaluation and samples ----------------------------------------------------------------------- */
+
+static void an_evaluation_needs_data(void **state) {
+    (void)state;
+    TINY_STEPS("--set", "train.log_every=1");
+    ask.verbs = BT_REQ_EVAL;
+    run();
+    assert_int_equal(sink.n_events, 3);
+    event_is(1, "warning", 2, "no validation data: data.val_frac is 0");
+    assert_int_equal(result.steps, STEPS);
+}
+
+/* once, of the weights after the step; the step's record has it, whatever the others are */
+static void an_evaluation_belongs_to_its_step(void **state) {
+    (void)state;
+    TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set",
+               "train.eval_every=1000", "--set", "train.log_every=1");
+    ask.verbs = BT_REQ_EVAL;
+    run();
+    assert_int_equal(sink.n_events, 4);
+    event_is(1, "evaluation", 2, "validation ");
+    event_is(2, "evaluation", STEPS - 1, "validation ");
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(sink.steps[i].v[BT_MS_VAL_LOSS] > 0, i == 2 || i == STEPS - 1);
+    assert_true(result.val_loss == sink.steps[STEPS - 1].v[BT_MS_VAL_LOSS]);
+}
+
+static void a_sample_is_written_from_the_prompt(void **state) {
+    (void)state;
+    on_text("train.log_every=1");
+    ask.prompt = "line 1";
+    run();
+    assert_int_equal(sink.n_events, 3);
+    event_is(1, "sample", 2, "writes, as asked: ");
+    const char *body = sink.events[1].body;
+    assert_non_null(strstr(body, "\"prompt\":\"line 1\""));
+    assert_non_null(strstr(body, "\"asked\":true"));
+    const char *took = strstr(body, "\"took_ms\":");
+    assert_true(took && atof(took + 10) > 0 && atof(took + 10) < 1e5);
+    assert_int_equal(result.steps, STEPS);
+}
+
+static void a_sample_that_cannot_be_is_refused(void **state) {
+    (void)state;
+    on_text("train.log_every=1");
+    ask.prompt = "";
+    run();
+    assert_int_equal(sink.n_events, 3);
+    event_is(1, "refused", 2, "no sample: the prompt is empty");
+    TINY_STEPS("--set", "train.log_every=1");
+    ask.prompt = "line 1";
+    run();
+    assert_int_equal(sink.n_events, 3);
+    event_is(1, "refused", 2, "no sample: the data 'synth:chain' are no text");
+    assert_int_equal(result.steps, STEPS);
+}
+
+static void a_run_without_a_mixture_keeps_its_data(void **state) {
+    (void)state;
+    TINY_STEPS("--set", "train.log_every=1");
+    ask.mixture = "3:1";
+    run();
+    assert_int_equal(sink.n_events, 3);
+    event_is(1, "refused", 2, "the mixture stays: the run has no data.mixture");
+    assert_int_equal(result.steps, STEPS);
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------ */
+
+static void a_checkpoint_is_of_the_step(void **state) {
+    (void)state;
+    for (int beside = 0; beside < 2; beside++) {
+        TINY_STEPS("--out", out_path, "--ckpt-every", "1000", "--set",
+                   beside ? "ckpt.async=true" : "ckpt.async=false");
+        ask.verbs = BT_REQ_CHECKPOINT;
+        run();
+        assert_int_equal(sink.n_checkpoints, 1);
+        assert_int_equal(sink.last_checkpoint.step, 3);
+        event_is(1, "checkpoint", 2, "checkpoint after step 3: ");
+    }
+    TINY_STEPS("--set", "train.log_every=1"); /* without a folder there is none */
+    ask.verbs = BT_REQ_CHECKPOINT;
+    run();
+    assert_int_equal(sink.n_checkpoints, 0);
+    assert_int_equal(sink.n_events, 2);
+}
+
+static void a_stop_is_saved(void **state) {
+    (void)state;
+    TINY_STEPS("--out", out_path, "--ckpt-every", "1000");
+    ask.verbs = BT_REQ_STOP;
+    run();
+    assert_true(result.stopped);
+    assert_int_equal(result.steps, 3);
+    assert_int_equal(sink.n_checkpoints, 1);
+    assert_int_equal(sink.last_checkpoint.step, 3);
+    assert_int_equal(sink.n_steps, 3);
+}
+
+/* ---- pauses ----------------------------------------------------------------------------------------- */
+
+/* a step that pauses is recorded, whatever the others are */
+static void a_pause_that_is_taken_back_is_none(void **state) {
+    (void)state;
+    TINY_STEPS("--set", "train.log_every=100");
+    ask.verbs = 0;
+    run();
+    assert_int_equal(sink.n_steps, 2);
+    assert_true(sink.steps[0].step == 0 && sink.steps[1].step == STEPS - 1);
+    TINY_STEPS("--set", "train.log_every=1");
+    ask.verbs = BT_REQ_PAUSE | BT_REQ_RESUME;
+    run();
+    assert_int_equal(sink.n_events, 2);
+    ask.verbs = BT_REQ_PAUSE | BT_REQ_STOP;
+    run();
+    assert_int_equal(sink.n_events, 2);
+    assert_true(result.stopped && result.steps == 3);
+}
+
+static void a_pause_obeys(void **state) {
+    (void)state;
+    TINY_STEPS("--out", out_path, "--ckpt-every", "1000", "--set", "train.log_every=1");
+    ask.verbs = BT_REQ_PAUSE;
+    ask.paused = BT_REQ_CHECKPOINT;
+    ask.then = BT_REQ_RESUME;
+    run();
+    assert_int_equal(sink.n_events, 5);
+    event_is(1, "paused", 2, "paused after step 3");
+    event_is(2, "checkpoint", 2, "checkpoint after step 3: ");
+    event_is(3, "continued", 2, "going on after a pause of ");
+    assert_int_equal(sink.last_checkpoint.step, 3);
+    assert_int_equal(result.steps, STEPS);
+    assert_false(result.stopped);
+}
+
+/* a run that is stopped while it pauses trains no other step */
+static void a_pause_may_end_the_run(void **state) {
+    (void)state;
+    TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set",
+               "train.eval_every=1000", "--set", "train.log_every=1");
+    ask.verbs = BT_REQ_PAUSE;
+    ask.paused = BT_REQ_EVAL;
+    ask.then = BT_REQ_STOP;
+    run();
+    assert_int_equal(sink.n_events, 5);
+    event_is(1, "paused", 2, "paused after step 3");
+    event_is(2, "evaluation", 2, "validation ");
+    event_is(3, "continued", 2, "stopping after a pause of ");
+    assert_true(result.stopped);
+    assert_int_equal(result.steps, 3);
+}
+
+static int make_dirs(void **state) {
+    (void)state;
+    strcpy(dir, "/tmp/bt-requests-XXXXXX");
+    if (!mkdtemp(dir)) return 1;
+    snprintf(out_path, sizeof out_path, "%s/out", dir);
+    snprintf(text_path, sizeof text_path, "%s/text.txt", dir);
+    FILE *f = fopen(text_path, "w");
+    if (!f) return 1;
+    for (int i = 0; i < 1500; i++) fprintf(f, "line %d is not line %d.\n", i, i * i);
+    return fclose(f);
+}
+
+static int remove_dirs(void **state) {
+    char command[100];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_evaluation_needs_data),
+        cmocka_unit_test(an_evaluation_belongs_to_its_step),
+        cmocka_unit_test(a_sample_is_written_from_the_prompt),
+        cmocka_unit_test(a_sample_that_cannot_be_is_refused),
+        cmocka_unit_test(a_run_without_a_mixture_keeps_its_data),
+        cmocka_unit_test(a_checkpoint_is_of_the_step),
+        cmocka_unit_test(a_stop_is_saved),
+        cmocka_unit_test(a_pause_that_is_taken_back_is_none),
+        cmocka_unit_test(a_pause_obeys),
+        cmocka_unit_test(a_pause_may_end_the_run),
+    };
+    return cmocka_run_group_tests(tests, make_dirs, remove_dirs);
+}
