@@ -249,8 +249,22 @@ def ends_its_turn(lines, number, new):
     return False
 
 
+def statement_begin(lines, number):
+    """The index of the first line of the statement that line `number` ends or is part of: of its `if`, where it has one."""
+    begin = number - 1
+    while begin > 0 and not re.search(r"[;{}]\s*(/\*.*\*/\s*)?$", lines[begin - 1]):
+        begin -= 1
+    return begin
+
+
+def jumps(old, new):
+    """Whether a line differs by a `break` or `continue` at its end, which runs where a return before it does not."""
+    return squeeze(new) in (squeeze(old) + " break;", squeeze(old) + " continue;")
+
+
 def candidates(file, seed):
-    """All mutants of a file that could do something else: (line, new text of the line), in the order of the seed."""
+    """All mutants of a file that could do something else, in the order of the seed: the line, the line whose tests are asked,
+    the old and the new text of the line, and that of the file."""
     from universalmutator import mutator
     quiet, sys.stdout = sys.stdout, open(os.devnull, "w")
     try:
@@ -270,18 +284,19 @@ def candidates(file, seed):
         if (number, squeeze(new)) in seen or "#include" in old or "_Static_assert" in old:
             continue
         seen.add((number, squeeze(new)))
-        if TEXT.sub('""', new) == TEXT.sub('""', old):   # another text: of an error or a report it is for the eye only
-            begin = number - 1
-            while begin > 0 and not re.search(r"[;{}]\s*(/\*.*\*/\s*)?$", lines[begin - 1]):
-                begin -= 1
-            if SAYS.search("".join(lines[begin:number])):
-                continue
+        statement = "".join(lines[statement_begin(lines, number):number])
+        if TEXT.sub('""', new) == TEXT.sub('""', old) and SAYS.search(statement):
+            continue   # another text of an error or a report: for the eye only
         found.append((number, new))
     random.Random(f"{seed}:{file}").shuffle(found)
     for number, new in found:
+        begin = statement_begin(lines, number)
+        if lines[begin].lstrip().startswith("bt_log(") and not jumps(lines[number - 1], new):
+            continue   # another line of the log, or none
         changed = "".join(lines[:number - 1]) + new + "".join(lines[number:])
         if without_comments(changed) != plain:
-            yield number, lines[number - 1], new, changed
+            asked = begin + 1 if jumps(lines[number - 1], new) else number
+            yield number, asked, lines[number - 1], new, changed
 
 
 def sample_files(room, count, seed):
@@ -424,7 +439,7 @@ def main():
 
         same = broken = 0
         drawn = []
-        for number, old, new, text in candidates(file, o.s):
+        for number, asked_line, old, new, text in candidates(file, o.s):
             if len(drawn) == o.n:
                 break
             if o.r and (file, squeeze(old), squeeze(new)) not in again:
@@ -436,12 +451,12 @@ def main():
                 shutil.rmtree(folder)
                 continue
             objects.add(made)
-            drawn.append((number, squeeze(old), squeeze(new), text, folder))
+            drawn.append((number, asked_line, squeeze(old), squeeze(new), text, folder))
         killed = known = survived = 0
         begin = time.monotonic()
         with ThreadPoolExecutor(o.j) as pool:
-            judged = pool.map(lambda d: judged_of(d[0], *d[2:]), drawn)
-            for (number, old, new, _, folder), (by, left_out, asked) in zip(drawn, judged):
+            judged = pool.map(lambda d: judged_of(d[1], *d[3:]), drawn)
+            for (number, _, old, new, _, folder), (by, left_out, asked) in zip(drawn, judged):
                 shutil.rmtree(folder)
                 if by:
                     killed += 1
