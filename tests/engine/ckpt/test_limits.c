@@ -4,7 +4,9 @@
 
 #include <sys/stat.h>
 
+#include "engine/base/clock.h"
 #include "engine/ckpt/format.h"
+#include "engine/ckpt/save_async.h"
 
 /* ---- sections and slices ------------------------------------------------------------------------ */
 
@@ -171,6 +173,57 @@ static void data_are_made_where_they_are_written(void **state) {
     assert_int_equal(save_slice(s, &job, &slice, NULL, &err), BT_ARG);
 }
 
+/* ---- beside training -------------------------------------------------------------------------- */
+
+static bt_code start_beside(bt_ckpt_async *a, const char *dir, const bt_ckpt_slice *slice,
+                            bt_err *err) {
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 8, 0);
+    const bt_ckpt_job job = {.dir = dir, .meta = &meta, .slices = slice, .n = 1, .keep = 1};
+    *err = (bt_err)BT_ERR_INIT;
+    const bt_code code = bt_ckpt_async_start(a, bt_comm_world(), &job, &meta, err);
+    bt_ckpt_meta_release(&meta);
+    return code;
+}
+
+/* a save that cannot begin leaves room for the next one, of an array that is copied in several pieces */
+static void a_save_that_cannot_begin_is_over(void **state) {
+    world *s = *state;
+    enum { N = (9 << 20) / 4 + 3 };
+    bt_err err;
+    bt_ckpt_async *a;
+    bt_ckpt_saved saved = {.path = ""};
+    bool finished = false;
+    char longest[PATH_MAX];
+    float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    assert_true(x && y);
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    bt_ckpt_slice one = {"w", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false}, more = one;
+    check_ok(bt_ckpt_async_create(&a, bt_ckpt_copy_bytes(&one, 1), &err), &err);
+    more.tensor_elems = more.count = N + 1000;
+    assert_int_equal(start_beside(a, s->dir, &more, &err), BT_NOMEM);
+    assert_non_null(strstr(err.msg, "the copy of the state needs "));
+    assert_false(bt_ckpt_async_pending(a) || bt_ckpt_async_busy(a));
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_int_equal(start_beside(a, longest, &one, &err), BT_ARG);
+    assert_false(bt_ckpt_async_pending(a) || bt_ckpt_async_busy(a));
+    check_ok(start_beside(a, s->dir, &one, &err), &err);
+    x[0] = x[N - 1] = -1; /* training goes on */
+    while (!finished) {
+        assert_true(bt_ckpt_async_pending(a));
+        while (bt_ckpt_async_busy(a)) bt_sleep_ns(100000);
+        check_ok(bt_ckpt_async_advance(a, &finished, &saved, &err), &err);
+    }
+    assert_false(bt_ckpt_async_pending(a));
+    one.data = y;
+    check_ok(bt_ckpt_load(saved.path, &one, 1, &err), &err);
+    for (int i = 0; i < N; i++) assert_true(y[i] == (float)i);
+    bt_ckpt_async_destroy(a);
+    free(x);
+    free(y);
+}
+
 /* ---- folders, files, attempts --------------------------------------------------------------------- */
 
 static void folders_are_made_as_deep_as_asked(void **state) {
@@ -277,6 +330,7 @@ int main(void) {
                                        TEST(slices_end_with_their_tensor),
                                        TEST(names_fit_their_fields),
                                        TEST(data_are_made_where_they_are_written),
+                                       TEST(a_save_that_cannot_begin_is_over),
                                        TEST(folders_are_made_as_deep_as_asked),
                                        TEST(files_are_read_up_to_a_limit),
                                        TEST(attempts_count_up),

@@ -1,0 +1,278 @@
+/* test_memory_parts.c - parts of states in memory, written here byte by byte: which are whole, which state is the newest
+ * that is complete, whose elements are loaded, which are dropped, and who has made the files. */
+#include "tests/engine/ckpt/ckpt_world.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "engine/base/hash.h"
+#include "engine/ckpt/memory_format.h"
+
+enum { EACH = 8, MOST = 4 }; /* elements of a part; ranks */
+
+typedef struct part {
+    uint32_t rank, world;
+    int64_t attempt, number, step;
+} part;
+
+typedef struct segment {
+    size_t bytes;
+    unsigned char *at;
+} segment;
+
+static memory_head *head_of(segment *s) { return (memory_head *)s->at; }
+static section_head *table_of(segment *s) { return (section_head *)(s->at + sizeof(memory_head)); }
+
+static void seal(segment *s) {
+    memory_head *h = head_of(s);
+    h->table_hash = XXH3_64bits(table_of(s), h->n_sections * sizeof(section_head));
+    h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
+}
+
+/* what an element of a part is: of each part another number */
+static float value_of(const part *p) {
+    return (float)(1000 * p->attempt + 100 * p->number + 10 * p->step + p->rank);
+}
+
+static segment make(const part *p) {
+    segment s = {.bytes = memory_data_begin(1) + 64};
+    s.at = calloc(1, s.bytes);
+    assert_non_null(s.at);
+    memory_head *h = head_of(&s);
+    memcpy(h->magic, MEMORY_MAGIC, sizeof h->magic);
+    h->version = 1, h->rank = p->rank, h->world_size = p->world;
+    h->attempt = p->attempt, h->number = p->number, h->step = p->step;
+    h->n_sections = 1, h->bytes = s.bytes;
+    float *data = (float *)(void *)(s.at + memory_data_begin(1));
+    for (int i = 0; i < EACH; i++) data[i] = value_of(p);
+    *table_of(&s) = (section_head){.magic = CKPT_SECTION_MAGIC,
+                                   .elem_bytes = 4,
+                                   .tensor = "w",
+                                   .state = "weight",
+                                   .tensor_elems = (uint64_t)EACH * MOST,
+                                   .first = (uint64_t)EACH * p->rank,
+                                   .count = EACH,
+                                   .data_hash = XXH3_64bits(data, EACH * sizeof *data)};
+    seal(&s);
+    return s;
+}
+
+static void put(world *w, int file, const segment *s) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "%d", w->dir, file);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, s->at, s->bytes), s->bytes);
+    close(fd);
+}
+
+static void put_part(world *w, int file, const part *p) {
+    segment s = make(p);
+    put(w, file, &s);
+    free(s.at);
+}
+
+static bool is_there(const world *w, int file) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "%d", w->dir, file);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- whole ------------------------------------------------------------------------------------ */
+
+static void spoil(segment *s, int how) {
+    memory_head *h = head_of(s);
+    switch (how) {
+    case 0: h->magic[7] ^= 1; break;
+    case 1: h->version = 2; break;
+    case 2: h->bytes++; break;
+    case 3: h->bytes--; break;
+    case 4: h->values_bytes = MEMORY_VALUES; break;
+    case 5: h->n_sections = s->bytes / sizeof(section_head) + 1; break;
+    case 6: h->n_sections = UINT64_MAX / sizeof(section_head) + 1; break;
+    case 7: table_of(s)->count = EACH * 2 + 1; break; /* 16 elements have room */
+    case 8: table_of(s)->type = BT_CKPT_TYPES; break;
+    case 9: table_of(s)->first = EACH * MOST - EACH + 1; break;
+    default: s->bytes = sizeof(memory_head) - 1; break;
+    }
+}
+
+static void only_whole_parts_are_taken(void **state) {
+    (void)state;
+    const part p = {1, 4, 3, 2, 1};
+    segment s = make(&p);
+    memory_mapped m = {s.at, s.bytes};
+    assert_true(ckpt_memory_is_whole(&m));
+    head_of(&s)->values_bytes = MEMORY_VALUES - 1;
+    table_of(&s)->count = 2 * EACH; /* to the last byte */
+    seal(&s);
+    assert_true(ckpt_memory_is_whole(&m));
+    free(s.at);
+    for (int how = 0; how <= 10; how++) {
+        s = make(&p);
+        spoil(&s, how);
+        m = (memory_mapped){s.at, s.bytes};
+        if (how < 5 || how > 6) { /* with as many sections the table is not there */
+            if (how <= 9) seal(&s);
+        } else {
+            memory_head *h = head_of(&s);
+            h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
+        }
+        if (ckpt_memory_is_whole(&m)) fail_msg("case %d", how);
+        free(s.at);
+    }
+    s = make(&p);
+    m = (memory_mapped){s.at, s.bytes};
+    table_of(&s)->data_hash ^= 1; /* not sealed */
+    assert_false(ckpt_memory_is_whole(&m));
+    table_of(&s)->data_hash ^= 1;
+    head_of(&s)->self_hash = 0; /* being written */
+    assert_false(ckpt_memory_is_whole(&m));
+    free(s.at);
+}
+
+static void a_part_is_of_one_state(void **state) {
+    (void)state;
+    memory_head h = {.attempt = 5, .number = 6, .step = 7};
+    for (int64_t a = 4; a <= 6; a++)
+        for (int64_t n = 5; n <= 7; n++)
+            for (int64_t t = 6; t <= 8; t++) {
+                const bt_memory_id id = {a, n, t, 0};
+                assert_int_equal(ckpt_memory_is_of(&h, &id), a == 5 && n == 6 && t == 7);
+            }
+}
+
+/* ---- states ------------------------------------------------------------------------------------- */
+
+/* the attempt first, then the number; whatever is not complete is older than all */
+static void the_newest_that_is_complete_is_found(void **state) {
+    world *w = *state;
+    bt_memory_id id;
+    static const part parts[] = {
+        {0, 2, 1, 9, 30}, {1, 2, 1, 9, 30},                  /* complete, of an older attempt */
+        {0, 2, 2, 4, 12}, {1, 2, 2, 4, 12},                  /* complete */
+        {0, 2, 2, 5, 14}, {1, 2, 2, 5, 15},                  /* of two steps */
+        {0, 2, 3, 1, 1},  {1, 3, 3, 1, 1},                   /* of two worlds */
+        {0, 2, 4, 1, 1},  {0, 2, 4, 1, 1},  {2, 2, 4, 1, 1}, /* rank 0 twice, rank 1 never */
+        {1, 1, 5, 1, 1},                                     /* not of its world */
+    };
+    enum { N = sizeof parts / sizeof *parts };
+    assert_false(bt_memory_state_find(w->dir, &id, NULL));
+    for (int i = 0; i < N; i++) put_part(w, i, &parts[i]);
+    assert_true(bt_memory_state_find(w->dir, &id, NULL));
+    assert_true(id.attempt == 2 && id.number == 4 && id.step == 12);
+    put_part(w, N, &(part){1, 2, 2, 5, 14}); /* now that one is */
+    assert_true(bt_memory_state_find(w->dir, &id, NULL));
+    assert_true(id.attempt == 2 && id.number == 5 && id.step == 14);
+    segment spread = make(&(part){0, 9, 2, 6, 16}); /* the others lie on other hosts */
+    head_of(&spread)->spread = 1;
+    seal(&spread);
+    put(w, N + 1, &spread);
+    free(spread.at);
+    assert_true(bt_memory_state_find(w->dir, &id, NULL));
+    assert_true(id.number == 6 && id.step == 16);
+}
+
+static void parts_of_one_state_are_loaded(void **state) {
+    world *w = *state;
+    float x[EACH * MOST];
+    bt_err err = BT_ERR_INIT;
+    const bt_memory_id id = {2, 4, 12, 0};
+    const bt_ckpt_slice all = {"w", "weight", EACH * MOST, 0,           EACH * MOST,
+                               x,   0,        0,           BT_CKPT_F32, false};
+    /* the same ranks' parts of other states, one of them twice */
+    for (uint32_t r = 0; r < MOST; r++) {
+        put_part(w, (int)r, &(part){r, MOST, 2, 3, 12});
+        put_part(w, 10 + (int)r, &(part){r, MOST, 2, 4, 12});
+        put_part(w, 20 + (int)r, &(part){r, MOST, 2, 4, 13});
+    }
+    put_part(w, 30, &(part){1, MOST, 2, 4, 12});
+    check_ok(bt_memory_state_load(w->dir, &id, &all, 1, &err), &err);
+    for (uint32_t i = 0; i < EACH * MOST; i++)
+        assert_true(x[i] == value_of(&(part){i / EACH, MOST, 2, 4, 12}));
+    char path[128];
+    for (int file = 12; file <= 13; file++) {
+        snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "%d", w->dir, file);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(bt_memory_state_load(w->dir, &id, &all, 1, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "has 2 of 4 ranks' parts of step 12"));
+}
+
+static void older_attempts_are_dropped(void **state) {
+    world *w = *state;
+    for (int i = 0; i < 4; i++) put_part(w, i, &(part){0, 1, 3 + i, 9 - i, 1});
+    segment torn = make(&(part){0, 1, 5, 1, 1}); /* being written */
+    head_of(&torn)->self_hash = 0;
+    put(w, 4, &torn);
+    free(torn.at);
+    ckpt_memory_drop_older(w->dir, 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(is_there(w, i), i >= 2);
+    bt_memory_state_drop(w->dir);
+    for (int i = 0; i < 5; i++) assert_false(is_there(w, i));
+}
+
+/* ---- pairs -------------------------------------------------------------------------------------- */
+
+/* what is there in its length is taken over, and stays when those that were made go */
+static void files_that_were_there_stay(void **state) {
+    world *w = *state;
+    bt_err err = BT_ERR_INIT;
+    memory_pair p;
+    const memory_pair_name name = {w->dir, 3, 4, 0xabcdef, ""};
+    const uint64_t bytes = memory_data_begin(1);
+    ckpt_pair_init(&p, &name, bytes);
+    assert_string_not_equal(p.seg[0].path, p.seg[1].path);
+    assert_true(ckpt_pair_missing(&p) == 2 * bytes);
+    check_ok(ckpt_pair_take(&p, NULL, &err), &err);
+    assert_true(p.seg[0].made && p.seg[1].made && p.next == 0);
+    assert_true(ckpt_pair_missing(&p) == 0);
+    /* the state that this attempt begins from is not written over first */
+    *(memory_head *)p.seg[0].at = (memory_head){.attempt = 2, .number = 3, .self_hash = 1};
+    ckpt_pair_close(&p);
+    for (int64_t attempt = 1; attempt <= 3; attempt++)
+        for (int64_t number = 2; number <= 4; number++) {
+            const bt_memory_id from = {attempt, number, 0, 0};
+            ckpt_pair_init(&p, &name, bytes);
+            check_ok(ckpt_pair_take(&p, &from, &err), &err);
+            assert_false(p.seg[0].made || p.seg[1].made);
+            assert_int_equal(p.next, attempt == 2 && number == 3);
+            assert_ptr_equal(ckpt_pair_head(&p), p.seg[p.next].at);
+            ckpt_pair_close(&p);
+        }
+    ckpt_pair_remove(&p);
+    assert_true(access(p.seg[0].path, F_OK) == 0 && access(p.seg[1].path, F_OK) == 0);
+    ckpt_pair_init(&p, &name, bytes + 64); /* of another length they are made anew */
+    assert_true(ckpt_pair_missing(&p) == 2 * (bytes + 64));
+    check_ok(ckpt_pair_take(&p, NULL, &err), &err);
+    assert_true(p.seg[0].made && p.seg[1].made);
+    ckpt_pair_close(&p);
+    ckpt_pair_remove(&p);
+    assert_true(access(p.seg[0].path, F_OK) != 0 && access(p.seg[1].path, F_OK) != 0);
+}
+
+static void a_file_that_cannot_be_is_told(void **state) {
+    world *w = *state;
+    bt_err err = BT_ERR_INIT;
+    memory_segment s = {.at = NULL};
+    snprintf(s.path, sizeof s.path, "%s/none/" MEMORY_PREFIX "0", w->dir);
+    assert_int_equal(ckpt_segment_take(&s, 64, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot create '"));
+    assert_null(s.at);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {cmocka_unit_test(only_whole_parts_are_taken),
+                                       cmocka_unit_test(a_part_is_of_one_state),
+                                       TEST(the_newest_that_is_complete_is_found),
+                                       TEST(parts_of_one_state_are_loaded),
+                                       TEST(older_attempts_are_dropped),
+                                       TEST(files_that_were_there_stay),
+                                       TEST(a_file_that_cannot_be_is_told)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return failed;
+}
