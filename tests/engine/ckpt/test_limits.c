@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/clock.h"
+#include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/save_async.h"
 
@@ -322,6 +323,32 @@ static void a_fresh_folder_holds_no_checkpoint(void **state) {
     assert_non_null(strstr(err.msg, "holds checkpoints already"));
 }
 
+/* what is not there needs no removal, and what somebody else has put there stays */
+static void a_folder_goes_with_its_checkpoint_alone(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/none", s->dir);
+    ckpt_remove(path, &err);
+    assert_int_equal(err.code, BT_IO);
+    ckpt_remove(path, NULL);
+    ckpt_remove_other_generations(path, 1);
+    fill_meta(&meta, 10, 0);
+    for (int mine = 0; mine < 2; mine++) {
+        check_ok(save_world(s, &meta, 1, &saved, &err), &err);
+        snprintf(path, sizeof path, "%s/notes", saved.path);
+        if (mine) fclose(fopen(path, "w"));
+        err = (bt_err)BT_ERR_INIT;
+        ckpt_remove(saved.path, &err);
+        assert_int_equal(err.code, mine ? BT_IO : BT_OK);
+        assert_int_equal(access(path, F_OK), mine ? 0 : -1);
+        assert_int_equal(access(saved.path, F_OK), mine ? 0 : -1);
+    }
+    bt_ckpt_meta_release(&meta);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
@@ -333,6 +360,7 @@ int main(void) {
                                        TEST(a_save_that_cannot_begin_is_over),
                                        TEST(folders_are_made_as_deep_as_asked),
                                        TEST(files_are_read_up_to_a_limit),
+                                       TEST(a_folder_goes_with_its_checkpoint_alone),
                                        TEST(attempts_count_up),
                                        TEST(a_fresh_folder_holds_no_checkpoint)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

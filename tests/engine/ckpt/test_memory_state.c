@@ -90,6 +90,30 @@ static void test_round_trip(void **state) {
     assert_int_equal(bt_memory_state_load(shared, &id, want, 2, &err), BT_FORMAT);
 }
 
+/* an array of several sections, the last of a few elements */
+static void test_long_array(void **state) {
+    (void)state;
+    enum { N = 2 * MEMORY_SECTION_ELEMS + 7 };
+    bt_err err = BT_ERR_INIT;
+    bt_memory_id id;
+    bt_memory_state *m;
+    float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    assert_true(x && y);
+    bt_rng_normal(x, N, 0, 1.0f, 1, 9);
+    bt_ckpt_slice slice = {"embed", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false};
+    const bt_memory_cfg cfg = {
+        .dir = shared, .world = bt_comm_world(), .slices = &slice, .n = 1, .attempt = 1};
+    check_ok(bt_memory_state_open(&m, &cfg, &err), &err);
+    write_at(m, 3, true);
+    bt_memory_state_close(m);
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    slice.data = y;
+    check_ok(bt_memory_state_load(shared, &id, &slice, 1, &err), &err);
+    assert_memory_equal(x, y, N * sizeof *x);
+    free(x);
+    free(y);
+}
+
 /* The values grow with every batch that is skipped: thousands of them fit, and what does not fit leaves
  * the state before as it was. */
 static void test_long_values(void **state) {
@@ -319,8 +343,9 @@ static void test_refusals(void **state) {
 int main(void) {
     if (access("/dev/shm", W_OK) != 0) return 77;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up_shared, tear_down_shared)
-    const struct CMUnitTest tests[] = {TEST(test_round_trip),   TEST(test_long_values),
-                                       TEST(test_two_segments), TEST(test_every_byte),
-                                       TEST(test_other_layout), TEST(test_refusals)};
+    const struct CMUnitTest tests[] = {TEST(test_round_trip),  TEST(test_long_array),
+                                       TEST(test_long_values), TEST(test_two_segments),
+                                       TEST(test_every_byte),  TEST(test_other_layout),
+                                       TEST(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
