@@ -227,20 +227,15 @@ static bt_code settle_suspicion(bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* train.check_weights_every=-1: as often as costs CHECK_FRAC of the time, and every CHECK_MOST steps at
- * least. The same on all ranks. cost_ns: of the newest comparison */
-static const double CHECK_FRAC = 0.0025;
-enum { CHECK_FIRST = 10, CHECK_MOST = 50 };
-
+/* train.check_weights_every=-1: as seldom as the cost of it asks for, the same on all ranks. began_ns: of the newest
+ * comparison */
 static bt_code plan_next_check(bt_trainer *t, int64_t began_ns, bt_err *err) {
     const int64_t now = bt_now_ns(), steps = t->at.step - t->checked_step;
-    double worst[2] = {(double)(now - began_ns), 0}; /* the longest, the shortest negated */
-    bool known = t->checked_ns > 0 && steps > 0;
-    if (known) worst[1] = -(double)(began_ns - t->checked_ns) / (double)steps;
+    double worst[2] = {(double)(now - began_ns), 0}; /* the longest, the shortest step negated */
+    if (t->checked_ns > 0 && steps > 0)
+        worst[1] = -(double)(began_ns - t->checked_ns) / (double)steps;
     BT_TRY(bt_all_reduce_f64(t->mesh.world, worst, 2, BT_MAX, err));
-    known = worst[1] < 0;
-    const double every = known ? ceil(worst[0] / (CHECK_FRAC * -worst[1])) : CHECK_FIRST;
-    t->next_check = t->at.step + (every > CHECK_MOST ? CHECK_MOST : every < 1 ? 1 : (int64_t)every);
+    t->next_check = t->at.step + bt_replica_check_every(worst[0], -worst[1]);
     t->checked_ns = now;
     return BT_OK;
 }

@@ -2,6 +2,7 @@
 #include "engine/update/replica_check.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,10 @@
 
 /* elements, one thread's at a time: of fp32 1 MiB, and what fits the first cache */
 enum { RANGE = 1 << 18, BLOCK = 4096 };
+
+/* how often, in steps, and what it may cost of the time */
+enum { EVERY_FIRST = 10, EVERY_MOST = 50 };
+static const double COST_FRAC = 0.0025;
 
 /* ---- what is hashed -------------------------------------------------------------------------- */
 
@@ -251,6 +256,12 @@ static bool finite_range(const bt_replica_check *c, const bt_hashed_range *r) {
         bt_grad_digest_add(&d, bt_latent_read(w, first + at, some, spare), some);
     }
     return bt_grad_digest_finite(&d);
+}
+
+int64_t bt_replica_check_every(double cost_ns, double step_ns) {
+    if (!(step_ns > 0)) return EVERY_FIRST;
+    const double every = ceil(cost_ns / (COST_FRAC * step_ns));
+    return every > EVERY_MOST ? EVERY_MOST : every < 1 ? 1 : (int64_t)every;
 }
 
 bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) {

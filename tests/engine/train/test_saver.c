@@ -391,6 +391,10 @@ static void a_run_goes_on_from_its_state_in_memory(void **state) {
     train(&cfg, &straight, "");
     assert_int_equal(straight.n_steps, STEPS);
     interrupted();
+    const char *told = fake_fact(&first, "memory_states"),
+               *size = told ? behind(told, "two, ") : NULL;
+    assert_true(size == told + strlen("two, ") && atof(size) > 0);
+    assert_string_equal(strstr(told, " on"), " on rank 0");
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_true(id.step >= 1 && id.step <= 5);
     cfg = on_text(out_path, "0", "ckpt.memory=auto");
