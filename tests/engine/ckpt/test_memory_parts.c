@@ -1,5 +1,5 @@
-/* test_memory_parts.c - parts of states in memory, written here byte by byte: which are whole, which state is the newest
- * that is complete, whose elements are loaded, which are dropped, and who has made the files. */
+/* test_memory_parts.c - parts of states in memory, written here byte by byte: which are whole, which state is the
+ * newest that is complete, whose elements are loaded, which are dropped, and who has made the files. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <fcntl.h>
