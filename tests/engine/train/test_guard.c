@@ -155,6 +155,38 @@ static void the_history_survives_a_checkpoint(void **state) {
     bt_text_release(&text);
 }
 
+/* a history that no guard writes is none, and so is a count beyond the patience */
+static void another_history_is_none(void **state) {
+    (void)state;
+#define ONE "3ff0000000000000"
+    static const struct {
+        const char *loss, *norm;
+        int64_t n, bad, in_row;
+    } rows[] = {{ONE ONE, ONE ONE, 2, 2, 2},
+                {"", "", 0, 0, 0},
+                {ONE ONE, ONE, 0, BT_GUARD_PATIENCE, BT_GUARD_PATIENCE},
+                {ONE "3", ONE "3", 0, BT_GUARD_PATIENCE + 1, 0},
+                {"3", ONE, 0, -1, 0},
+                {ONE "3ff000000000000g", ONE ONE, 0, 1, 1},
+                {ONE "7ff0000000000000", ONE ONE, 0, 1, 1}, /* infinite */
+                {ONE, ONE ONE ONE, 0, 1, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_guard g = {.patience = BT_GUARD_PATIENCE, .spike_limit = 12, .window = 8, .n = 5};
+        bt_state all = {.n = 0};
+        bt_err err = BT_ERR_INIT;
+        bt_text text;
+        bt_text_init(&text);
+        bt_text_printf(&text,
+                       "{\"guard\":{\"bad_in_a_row\":%d,\"loss\":\"%s\",\"ln_grad_norm\":\"%s\"}}",
+                       (int)rows[i].bad, rows[i].loss, rows[i].norm);
+        bt_guard_add_state(&g, &all);
+        assert_int_equal(bt_state_load_values(&all, &text, &err), BT_OK);
+        if (g.n != rows[i].n || g.in_row != rows[i].in_row)
+            fail_msg("row %zu: %d values, %d in a row", i, (int)g.n, (int)g.in_row);
+        bt_text_release(&text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skips_what_is_not_finite),
@@ -162,6 +194,7 @@ int main(void) {
         cmocka_unit_test(a_spike_stands_out_from_the_median),
         cmocka_unit_test(nothing_is_a_spike_without_a_history),
         cmocka_unit_test(the_history_survives_a_checkpoint),
+        cmocka_unit_test(another_history_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
