@@ -1,0 +1,285 @@
+/* timeout: 60
+ * What may be asked of a run in which state, what is answered, what the ranks are told, what is shown. */
+#include <signal.h>
+
+#include "engine/base/text.h"
+#include "job_test.h"
+
+/* an answer, or the message of a refusal */
+static bt_code ask(desk *d, const char *verb, const char *arg, char *said, size_t size) {
+    bt_text out;
+    bt_err err = BT_ERR_INIT;
+    bt_text_init(&out);
+    const bt_code code = bt_job_request(&d->job, verb, arg, "c\033tl", &out, &err);
+    snprintf(said, size, "%s", code == BT_OK ? bt_text_str(&out) : err.msg);
+    bt_text_release(&out);
+    return code;
+}
+
+static void asks(desk *d, const char *verb, const char *arg, bt_code want, const char *says) {
+    char said[600];
+    const bt_code code = ask(d, verb, arg, said, sizeof said);
+    if (code != want || strcmp(said, says) != 0)
+        fail_msg("%s %s: %s: %s", verb, arg, bt_code_name(code), said);
+}
+
+static void ranks_are_told(void **state) {
+    desk *d = *state;
+    desk_connect(d);
+    asks(d, "checkpoint", "", BT_OK, "checkpoint");
+    desk_hears(d, "checkpoint 0;");
+    desk_shows(d, "control -1 checkpoint asked for by ctl\n");
+    asks(d, "resume", "", BT_BUSY, "the run is not paused");
+    asks(d, "pause", "", BT_OK, "pause");
+    assert_true(bt_job_paused(&d->job) && d->job.health.paused);
+    asks(d, "pause", "", BT_BUSY, "the run is paused already");
+    asks(d, "resume", "", BT_OK, "resume");
+    assert_true(!bt_job_paused(&d->job) && !d->job.health.paused);
+    asks(d, "eval", "", BT_OK, "eval");
+    desk_hears(d, "pause 0;resume 0;eval 0;");
+    desk_shows(d, "control -1 pause asked for by ctl\ncontrol -1 resume asked for by ctl\n"
+                  "control -1 eval asked for by ctl\n");
+    asks(d, "eval", "now", BT_ARG, "'eval' takes no value ('now')");
+    asks(d, "evil", "", BT_ARG,
+         "unknown verb 'evil': did you mean 'eval'? (pause resume checkpoint stop eval sample "
+         "mixture set "
+         "resize status)");
+    asks(d, "xyzzyx", "", BT_ARG,
+         "unknown verb 'xyzzyx' (pause resume checkpoint stop eval sample mixture set resize "
+         "status)");
+    desk_shows(d, "");
+    asks(d, "stop", "", BT_OK, "stop");
+    assert_true(d->job.stop_asked && !d->job.stop_now);
+    desk_hears(d, "stop 0;");
+    asks(d, "pause", "", BT_BUSY, "the run is stopping");
+    asks(d, "sample", "Once", BT_BUSY, "the run is stopping");
+    asks(d, "mixture", "1:1", BT_BUSY, "the run is stopping");
+    asks(d, "stop", "", BT_OK, "stop");
+    desk_hears(d, "stop 0;");
+}
+
+static void a_learning_rate_is_set_in_bounds(void **state) {
+    desk *d = *state;
+    desk_connect(d);
+    asks(d, "set", "lr=0.001", BT_OK,
+         "set lr=0.001: the peak learning rate is 0.001, it began as 0.002");
+    desk_hears(d, "set 0.5;");
+    desk_shows(d, "control -1 learning rate times 0.5 asked for by ctl: its peak is 0.001\n");
+    asks(d, "set", "optim.lr=0.004", BT_OK,
+         "set optim.lr=0.004: the peak learning rate is 0.004, it began as 0.002");
+    asks(d, "set", "lr_factor=3", BT_OK,
+         "set lr_factor=3: the peak learning rate is 0.006, it began as 0.002");
+    desk_hears(d, "set 2;set 3;");
+    bt_job_multiply_lr(&d->job, 0.5, "key -");
+    desk_hears(d, "set 1.5;");
+    assert_true(d->job.lr_factor > 1.49 && d->job.lr_factor < 1.51 && d->job.told_factor > 1.49);
+    d->shown[0] = '\0';
+    bt_job_multiply_lr(&d->job, -1, "key -");
+    desk_shows(d, "refused -1 refused: a peak learning rate of -0.003 is not between 0 and 2000 "
+                  "(it was set to "
+                  "0.002)\n");
+    asks(d, "set", "lr_factor=0", BT_ARG,
+         "a peak learning rate of 0 is not between 0 and 2000 (it was set to 0.002)");
+    asks(d, "set", "lr_factor=1e6", BT_ARG,
+         "a peak learning rate of 2000 is not between 0 and 2000 (it was set to 0.002)");
+    asks(d, "set", "", BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
+    asks(d, "set", "=1", BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
+    asks(d, "set", "lr=", BT_ARG, "'' is not a number");
+    asks(d, "set", "lr=1x", BT_ARG, "'1x' is not a number");
+    asks(d, "set", "lr=inf", BT_ARG, "'inf' is not a number");
+    asks(d, "set", "lr_facto=1", BT_BUSY,
+         "'lr_facto' cannot change while the run is live; did you mean 'lr_factor'? (lr, optim.lr, "
+         "lr_factor can)");
+    asks(d, "set", "model.n_layers_and_much_more_than_that_is_too_long_a_key=1", BT_BUSY,
+         "'model.n_layers_and_much_more_than_that_is_too_l' cannot change while the run is live "
+         "(lr, optim.lr, "
+         "lr_factor can)");
+    d->setup.lr = 0;
+    asks(d, "set", "lr=1", BT_UNSUPPORTED,
+         "the run's peak learning rate is not known: use lr_factor");
+    asks(d, "set", "lr_factor=1e6", BT_ARG,
+         "a learning-rate factor of 1e+06 is not between 0 and 1e+06");
+    asks(d, "set", "lr_factor=0", BT_ARG, "a learning-rate factor of 0 is not between 0 and 1e+06");
+    desk_shows(d, "");
+    asks(d, "set", "lr_factor=2", BT_OK, "set lr_factor=2");
+    desk_shows(d, "control -1 learning rate times 2 asked for by ctl\n");
+    desk_hears(d, "set 2;");
+}
+
+static void texts_go_along(void **state) {
+    desk *d = *state;
+    char many[BT_PROMPT_MAX + 2], says[120];
+    desk_connect(d);
+    asks(d, "sample", "Once%20upon", BT_OK,
+         "sample asked for: it is written at the end of this step");
+    desk_hears(d, "sample 0 Once upon;");
+    asks(d, "mixture", "3:1.5", BT_OK, "mixture 3:1.5");
+    desk_hears(d, "mixture 0 3:1.5;");
+    desk_shows(d, "control -1 a sample after 'Once upon' asked for by ctl\ncontrol -1 mixture "
+                  "3:1.5 asked for by "
+                  "ctl\n");
+    asks(d, "sample", "%20%0A", BT_ARG, "sample wants a prompt: the text to go on from");
+    asks(d, "sample", "", BT_ARG, "sample wants a prompt: the text to go on from");
+    asks(d, "mixture", "", BT_ARG,
+         "mixture wants a weight for each source of data.path, as 3:1 ('')");
+    asks(d, "mixture", "3:-1", BT_ARG,
+         "mixture wants a weight for each source of data.path, as 3:1 ('3:-1')");
+    memset(many, '1', sizeof many);
+    many[BT_PROMPT_MAX + 1] = '\0';
+    snprintf(says, sizeof says,
+             "mixture wants a weight for each source of data.path, as 3:1 ('%.40s')", many);
+    asks(d, "mixture", many, BT_ARG, says);
+    many[BT_PROMPT_MAX] = '\0';
+    char said[600];
+    assert_int_equal(ask(d, "mixture", many, said, sizeof said), BT_OK);
+    desk_leave(d);
+    asks(d, "sample", "Once", BT_BUSY,
+         "no rank is there to be told 'sample' (the run is starting)");
+    d->job.restarting = true;
+    asks(d, "mixture", "1", BT_BUSY,
+         "no rank is there to be told 'mixture' (the run is restarting)");
+}
+
+/* what is asked while no rank is there is told to the one that comes */
+static void requests_wait_for_ranks(void **state) {
+    desk *d = *state;
+    asks(d, "checkpoint", "", BT_BUSY,
+         "no rank is there to be told 'checkpoint' (the run is starting)");
+    d->job.restarting = true;
+    asks(d, "set", "lr=1", BT_BUSY, "no rank is there to be told 'set' (the run is restarting)");
+    assert_true(d->job.lr_factor > 0.99 && d->job.lr_factor < 1.01);
+    d->job.restarting = false;
+    asks(d, "pause", "", BT_OK, "pause");
+    assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
+    asks(d, "resume", "", BT_OK, "resume"); /* and not the pause */
+    assert_int_equal(d->job.pending, BT_PENDING(RESUME));
+    asks(d, "pause", "", BT_OK, "pause");
+    assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
+    bt_job_send_pending(&d->job); /* nobody is there yet */
+    assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
+    asks(d, "stop", "", BT_OK, "stop"); /* a run that stops does not pause */
+    assert_int_equal(d->job.pending, BT_PENDING(STOP));
+    d->job.pending |= BT_PENDING(RESUME);
+    d->shown[0] = '\0';
+    desk_connect(d);
+    bt_job_send_pending(&d->job);
+    desk_hears(d, "resume 0;stop 0;");
+    assert_int_equal(d->job.pending, 0);
+    bt_job_send_pending(&d->job);
+    /* a factor that is newer than the checkpoint they began from */
+    d->job.lr_factor = 0.25;
+    bt_job_send_pending(&d->job);
+    bt_job_send_pending(&d->job);
+    desk_hears(d, "set 0.25;");
+    desk_shows(d, "");
+    desk_leave(d);
+    d->job.lr_factor = 0.5;
+    bt_job_send_pending(&d->job);
+    desk_shows(d, "warning -1 no rank is connected to be told 'set'\n");
+    assert_true(d->job.told_factor < 0.3);
+}
+
+/* the first signal stops in order, the second at once, one right behind the first is the same request */
+static void signals_stop(void **state) {
+    desk *d = *state;
+    static const struct {
+        int signal;
+        const char *shows;
+    } rows[] = {{SIGINT, "control -1 stop asked for by Ctrl-C\n"},
+                {SIGTERM, "control -1 stop asked for by SIGTERM\n"},
+                {SIGUSR1, "control -1 stop asked for by SIGUSR1\n"},
+                {SIGHUP, "control -1 stop asked for by SIGHUP\n"}};
+    unsetenv("SLURM_JOB_ID");
+    desk_connect(d);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        d->job.stop_asked = d->job.stop_now = false;
+        d->job.signal_ns = 0;
+        d->result.signal = 0;
+        bt_job_signal(&d->job, rows[i].signal);
+        desk_shows(d, rows[i].shows);
+        desk_hears(d, "stop 0;");
+        assert_true(d->job.stop_asked && !d->job.stop_now);
+        assert_int_equal(d->result.signal, rows[i].signal);
+        bt_job_signal(&d->job, rows[i].signal);
+        desk_shows(d, "");
+        assert_false(d->job.stop_now);
+    }
+    d->job.signal_ns = bt_now_ns() - 500000000; /* half a second is one of TERM, two of Ctrl-C */
+    bt_job_signal(&d->job, SIGTERM);
+    assert_false(d->job.stop_now);
+    bt_job_signal(&d->job, SIGINT);
+    assert_true(d->job.stop_now && d->job.stop_ns > 0);
+    assert_int_equal(d->result.signal, SIGHUP);
+    desk_shows(d, "warning -1 stopping at once, without a checkpoint\n");
+    bt_job_stop_now(&d->job);
+    desk_shows(d, "");
+    /* the end of a batch job's time comes after its notice */
+    d->job.stop_now = false;
+    d->job.signal_ns = 1;
+    setenv("SLURM_JOB_ID", "7", 1);
+    bt_job_signal(&d->job, SIGTERM);
+    unsetenv("SLURM_JOB_ID");
+    assert_false(d->job.stop_now);
+    bt_job_signal(&d->job, SIGTERM);
+    assert_true(d->job.stop_now);
+}
+
+/* asked for by another means first: the signal that ends it at once is the one that is told */
+static void a_signal_after_a_stop(void **state) {
+    desk *d = *state;
+    asks(d, "stop", "", BT_OK, "stop");
+    bt_job_signal(&d->job, SIGTERM);
+    assert_true(d->job.stop_now);
+    assert_int_equal(d->result.signal, SIGTERM);
+}
+
+static void status_says(desk *d, const char *want) {
+    char said[600], *silence;
+    assert_int_equal(ask(d, "status", "", said, sizeof said), BT_OK);
+    silence = strstr(said, ",\"silence_s\":");
+    assert_non_null(silence);
+    silence[0] = '\0';
+    assert_string_equal(said, want);
+    assert_non_null(strstr(silence + 1, ",\"dropped\":0,\"late\":"));
+}
+
+static void status_tells_the_state(void **state) {
+    desk *d = *state;
+#define TELLS(state, step) \
+    "{\"run\":\"r\",\"state\":\"" state \
+    "\",\"attempt\":2,\"ranks\":2,\"restarts\":3,\"step\":" step \
+    ",\"from_step\":5,\"committed_step\":-1"
+    bt_job_view v;
+    d->job.attempt = 2;
+    d->job.history.restarts = 3;
+    d->job.from.step = 5;
+    d->job.last_step = 4;
+    status_says(d, TELLS("starting", "4"));
+    d->job.last_step = 5;
+    status_says(d, TELLS("running", "5"));
+    d->job.paused = true;
+    status_says(d, TELLS("paused", "5"));
+    d->job.stop_asked = true;
+    status_says(d, TELLS("stopping", "5"));
+    bt_job_look(&d->job, &v);
+    assert_true(!v.late && !(v.restart_in_s > 0));
+    d->job.restarting = d->job.health.warned = true;
+    d->job.restart_at_ns = bt_now_ns() + INT64_C(3600000000000);
+    status_says(d, TELLS("restarting", "5"));
+    bt_job_look(&d->job, &v);
+    assert_true(v.late && v.restart_in_s > 3500 && v.restart_in_s <= 3600);
+    d->job.restart_at_ns = 1;
+    bt_job_look(&d->job, &v);
+    assert_true(v.restart_in_s >= 0 && v.restart_in_s <= 0);
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
+    const struct CMUnitTest tests[] = {
+        T(ranks_are_told),         T(a_learning_rate_is_set_in_bounds),
+        T(texts_go_along),         T(requests_wait_for_ranks),
+        T(signals_stop),           T(a_signal_after_a_stop),
+        T(status_tells_the_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,398 @@
+/* timeout: 60
+ * Another number of ranks: who may ask for which, what becomes of it between two attempts; hosts that are lost,
+ * told to leave and back. */
+#include "job_test.h"
+
+/* which layouts there are is the caller's matter: here those of 1 to 8 ranks, up to step 100 */
+typedef struct answers {
+    bt_job_wish asked; /* the newest */
+    size_t alive, slots;
+    int taken;
+} answers;
+
+static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+                         bt_err *err) {
+    static const char *const words[] = {"--ranks"};
+    answers *a = ctx;
+    int ranks = w->most;
+    a->asked = *w;
+    a->alive = a->slots = 0;
+    for (size_t i = 0; i < w->n_hosts; i++) {
+        a->alive += w->hosts[i].alive;
+        a->slots += w->hosts[i].alive ? (size_t)w->hosts[i].slots : 0;
+    }
+    if (w->n_hosts) ranks = (int)a->slots;
+    if (ranks > 8 || ranks < 1)
+        return bt_fail(err, BT_ARG, "%d ranks are too many or too few", ranks);
+    if (w->from_step >= 100) return bt_fail(err, BT_STOPPED, "nothing is left");
+    *out = (bt_job_layout){.ranks = ranks, .words = words, .n_words = 1, .same = ranks == 2};
+    snprintf(out->told, sizeof out->told, "%d ranks", ranks);
+    a->taken += take;
+    return BT_OK;
+}
+
+static answers heard;
+
+static int open_elastic(void **state) {
+    if (desk_open(state) != 0) return -1;
+    desk *d = *state;
+    heard = (answers){0};
+    d->setup.layout = on_layout;
+    d->setup.layout_ctx = &heard;
+    return 0;
+}
+
+static void refuses(desk *d, const char *arg, bt_code code, const char *says) {
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_job_resize_ask(&d->job, arg, "ctl", &err), code);
+    assert_string_equal(err.msg, says);
+    assert_false(d->job.resize.wanted);
+}
+
+static void what_is_no_layout(void **state) {
+    desk *d = *state;
+#define AS_IN " (as in resize 4 or resize 4,tp=2,pp=1,zero=3)"
+    refuses(d, "", BT_ARG, "resize : the number of ranks must be a whole number from 1 on" AS_IN);
+    refuses(d, "0", BT_ARG, "resize 0: the number of ranks must be a whole number from 1 on" AS_IN);
+    refuses(d, "65537", BT_ARG,
+            "resize 65537: the number of ranks must be a whole number from 1 on" AS_IN);
+    refuses(d, "4x", BT_ARG,
+            "resize 4x: the number of ranks must be a whole number from 1 on" AS_IN);
+    refuses(d, "4,tp=0", BT_ARG, "resize 4,tp=0: tp must be a whole number from 1 on" AS_IN);
+    refuses(d, "4,pp=", BT_ARG, "resize 4,pp=: pp must be a whole number from 1 on" AS_IN);
+    refuses(d, "4,zero=-1", BT_ARG,
+            "resize 4,zero=-1: zero must be a whole number from 0 on" AS_IN);
+    refuses(
+        d, "4,dp=2", BT_ARG,
+        "resize 4,dp=2: 'dp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    refuses(d, "4,t=2", BT_ARG,
+            "resize 4,t=2: 't=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    refuses(d, "4,tp", BT_ARG,
+            "resize 4,tp: 'tp' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    refuses(d, "9", BT_ARG, "9 ranks are too many or too few");
+    refuses(d, "2", BT_BUSY, "the run has 2 ranks already");
+    d->setup.elastic_min = 2;
+    d->setup.elastic_max = 4;
+    refuses(d, "1", BT_ARG, "1 rank: outside the 2 to 4 of --elastic");
+    refuses(d, "5", BT_ARG, "5 ranks: outside the 2 to 4 of --elastic");
+    d->job.stop_asked = true;
+    refuses(d, "4", BT_BUSY, "the run is stopping");
+    d->setup.layout = NULL;
+    refuses(d, "4", BT_UNSUPPORTED, "the ranks of this run were not started by bitrain");
+}
+
+/* the ranks stop; the next attempt begins in the layout that was asked for, once */
+static void from_the_request_to_the_next_attempt(void **state) {
+    desk *d = *state;
+    bt_err err = BT_ERR_INIT;
+    char told[480] = "";
+    const bt_end done = {.kind = BT_END_DONE}, dead = {.kind = BT_END_SIGNAL};
+    d->setup.elastic_min = 2;
+    d->setup.elastic_max = 4;
+    desk_connect(d);
+    assert_false(bt_job_take_layout(&d->job, told, sizeof told));
+    assert_int_equal(bt_job_resize_ask(&d->job, "4,tp=2,pp=1,zero=3", "ctl", &err), BT_OK);
+    desk_hears(d, "stop 0;");
+    desk_shows(d, "control -1 resize to 4 ranks asked for by ctl\n");
+    assert_true(d->job.resize.wanted && !d->job.stop_asked);
+    assert_true(heard.asked.most == 4 && heard.asked.least == 4 && heard.asked.tp == 2 &&
+                heard.asked.pp == 1 && heard.asked.zero == 3 && heard.taken == 0);
+    assert_int_equal(bt_job_resize_ask(&d->job, "3", "ctl", &err), BT_BUSY);
+    assert_string_equal(err.msg, "the run is already on its way to 4 ranks");
+    /* only ranks that stopped in order, with steps left, go on so */
+    d->job.last_step = 41;
+    assert_false(bt_job_ended_to_resize(&d->job, &done));
+    d->result.result_json = strdup("{\"text\":\"\\\"stopped\\\":true\"}");
+    assert_false(bt_job_ended_to_resize(&d->job, &done));
+    free(d->result.result_json);
+    d->result.result_json = strdup("{\"stopped\":true}");
+    assert_true(bt_job_ended_to_resize(&d->job, &done));
+    assert_int_equal(heard.asked.from_step, 42);
+    assert_int_equal(heard.taken, 0);
+    assert_false(bt_job_ended_to_resize(&d->job, &dead));
+    d->job.stop_asked = true;
+    assert_false(bt_job_ended_to_resize(&d->job, &done));
+    d->job.stop_asked = false;
+    d->job.last_step = 99;
+    assert_false(bt_job_ended_to_resize(&d->job, &done));
+    d->job.from.step = 42;
+    assert_true(bt_job_take_layout(&d->job, told, sizeof told));
+    assert_string_equal(told, "goes on with 4 ranks (2 before): asked for by ctl");
+    assert_int_equal(heard.asked.from_step, 42);
+    assert_int_equal(heard.taken, 1);
+    assert_int_equal(d->job.world_size, 4);
+    assert_int_equal(d->job.n_words, 1);
+    assert_string_equal(d->job.words[0], "--ranks");
+    bt_job_resized_event(&d->job, 2, told);
+    desk_shows(d, "resized -1 goes on with 4 ranks (2 before): asked for by ctl "
+                  "{\"from\":2,\"to\":4,\"why\":\"asked for by ctl\"}\n");
+    assert_false(bt_job_take_layout(&d->job, told, sizeof told));
+    assert_false(bt_job_ended_to_resize(&d->job, &done));
+}
+
+/* between two attempts nobody has to stop; a layout that is gone since leaves the ranks as they are */
+static void a_layout_that_cannot_be(void **state) {
+    desk *d = *state;
+    bt_err err = BT_ERR_INIT;
+    char told[480] = "";
+    d->job.restarting = true;
+    assert_int_equal(bt_job_resize_ask(&d->job, "8", "web", &err), BT_OK);
+    assert_int_equal(d->job.pending, 0);
+    assert_int_equal(heard.asked.zero, -1);
+    d->shown[0] = '\0';
+    d->job.from.step = 100;
+    assert_false(bt_job_take_layout(&d->job, told, sizeof told));
+    desk_shows(d, "warning -1 the number of ranks stays 2: nothing is left\n");
+    assert_int_equal(d->job.world_size, 2);
+    assert_false(d->job.resize.wanted);
+    /* the same as now is no other one */
+    d->job.from.step = 0;
+    d->job.resize.wanted = true;
+    d->job.resize.to = (bt_job_wish){.most = 2, .least = 2};
+    assert_false(bt_job_take_layout(&d->job, told, sizeof told));
+    desk_shows(d, "");
+}
+
+static void ranks_that_left_by_themselves(void **state) {
+    desk *d = *state;
+    const bt_end done = {.kind = BT_END_DONE}, dead = {.kind = BT_END_SIGNAL};
+    d->result.result_json = strdup("{\"stopped\":true}");
+    d->job.last_step = 50;
+    assert_true(bt_job_left_unasked(&d->job, &done));
+    assert_true(heard.asked.most == 2 && heard.asked.least == 2 && heard.asked.from_step == 51 &&
+                heard.asked.zero == -1);
+    assert_false(bt_job_left_unasked(&d->job, &dead));
+    d->job.stop_asked = true;
+    assert_false(bt_job_left_unasked(&d->job, &done));
+    d->job.stop_asked = false;
+    d->job.resize.wanted = true;
+    assert_false(bt_job_left_unasked(&d->job, &done));
+    d->job.resize.wanted = false;
+    d->job.last_step = 99;
+    assert_false(bt_job_left_unasked(&d->job, &done));
+    d->job.last_step = 50;
+    free(d->result.result_json);
+    d->result.result_json = strdup("{\"stopped\":false}");
+    assert_false(bt_job_left_unasked(&d->job, &done));
+    d->setup.layout = NULL;
+    assert_false(bt_job_left_unasked(&d->job, &done));
+}
+
+/* ---- hosts ----------------------------------------------------------------------------------- */
+
+enum { HOSTS = 3 };
+
+/* three hosts of two slots, none of which is asked anything: they are known and have no address */
+static void have_hosts(desk *d, bt_host *hosts) {
+    for (int i = 0; i < HOSTS; i++) {
+        hosts[i] = (bt_host){.slots = 2, .fd = -1};
+        snprintf(hosts[i].name, sizeof hosts[i].name, "h%d", i);
+        snprintf(hosts[i].line, sizeof hosts[i].line, "h%d slots=2", i);
+    }
+    d->job.hosts = (bt_hosts){.host = hosts, .n = HOSTS};
+    d->setup.elastic_min = 1;
+    d->setup.elastic_max = 8;
+    d->setup.hosts = "/h/hosts";
+}
+
+static void slots_limit_the_ranks(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    have_hosts(d, hosts);
+    hosts[2].aside = true;
+    refuses(d, "5", BT_ARG, "5 ranks: the hosts in use have 4 slots");
+    hosts[0].aside = true;
+    hosts[1].slots = 1;
+    refuses(d, "2", BT_ARG, "2 ranks: the hosts in use have 1 slot");
+    hosts[1].slots = 0; /* as many as mpirun finds */
+    refuses(d, "2", BT_BUSY, "the run has 2 ranks already");
+}
+
+static void the_host_file_of_those_in_use(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    char path[96], text[200] = "";
+    bt_err err = BT_ERR_INIT;
+    have_hosts(d, hosts);
+    assert_int_equal(bt_job_hosts_file(&d->job, d->dir, path, sizeof path, &err), BT_OK);
+    assert_string_equal(path, "/h/hosts");
+    hosts[1].aside = true;
+    assert_int_equal(bt_job_hosts_file(&d->job, d->dir, path, sizeof path, &err), BT_OK);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    assert_string_equal(text, "h0 slots=2\nh2 slots=2\n");
+}
+
+/* a host that does not answer is set aside, and the run goes on on the others; where it cannot, it waits */
+static void a_lost_host_is_set_aside(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    char told[480] = "";
+    bt_end end = {.kind = BT_END_NODE_LOST};
+    have_hosts(d, hosts);
+    hosts[1].answered = true;
+    hosts[1].asked_ns = 1;
+    d->job.world_size = 6;
+    d->job.stop_asked = true;
+    assert_false(bt_job_hosts_ended(&d->job, &end));
+    d->job.stop_asked = false;
+    assert_true(bt_job_hosts_ended(&d->job, &end));
+    desk_shows(d, "host_lost -1 host h1 is set aside: it does not answer\n");
+    assert_true(hosts[1].aside && !hosts[0].aside && !hosts[2].aside);
+    assert_int_equal(heard.alive, 2);
+    assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
+    assert_true(bt_job_take_layout(&d->job, told, sizeof told));
+    assert_string_equal(told, "goes on with 4 ranks (6 before): host h1 is away");
+    assert_false(bt_job_hosts_ended(&d->job, &end)); /* no other one is at fault */
+    /* mpirun names the host that it could not reach; one that has never answered is named by that */
+    end = (bt_end){.kind = BT_END_LAUNCH, .message = "ssh: connect to host h2 port 22: refused"};
+    assert_true(bt_job_hosts_ended(&d->job, &end));
+    desk_shows(d, "host_lost -1 host h2 is set aside: ssh: connect to host h2 port 22: refused\n");
+    hosts[2].aside = hosts[1].aside = false;
+    hosts[1].asked_ns = 0;
+    hosts[2].asked_ns = 1;
+    snprintf(end.message, sizeof end.message, "a daemon died");
+    assert_true(bt_job_hosts_ended(&d->job, &end));
+    desk_shows(d, "host_lost -1 host h2 is set aside: it has never answered\n");
+    /* all away: none is set aside, for there is nothing to go on with */
+    hosts[2].aside = false;
+    for (int i = 0; i < HOSTS; i++) {
+        hosts[i].answered = true;
+        hosts[i].asked_ns = 1;
+    }
+    assert_false(bt_job_hosts_ended(&d->job, &end));
+    desk_shows(
+        d,
+        "warning -1 host h2 is away, and the run waits for it: 0 ranks are too many or too few\n");
+    for (int i = 0; i < HOSTS; i++) assert_false(hosts[i].aside);
+    d->setup.elastic_max = 0;
+    assert_false(bt_job_hosts_ended(&d->job, &end));
+}
+
+static void a_rank_that_was_told_to_leave(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    have_hosts(d, hosts);
+    assert_false(bt_job_hosts_left(&d->job)); /* none was */
+    d->job.leaving = 6;                       /* none has so many slots */
+    assert_false(bt_job_hosts_left(&d->job));
+    d->job.leaving = 2;
+    d->job.stop_asked = true;
+    assert_false(bt_job_hosts_left(&d->job));
+    d->job.stop_asked = false;
+    hosts[1].here = true;
+    assert_false(bt_job_hosts_left(&d->job));
+    hosts[1].here = false;
+    hosts[0].slots = 0;
+    assert_false(bt_job_hosts_left(&d->job));
+    hosts[0].slots = 2;
+    const int64_t before = bt_now_ns();
+    assert_true(bt_job_hosts_left(&d->job));
+    assert_true(hosts[1].aside && !hosts[0].aside && !hosts[2].aside);
+    assert_true(hosts[1].next_look_ns - before >= INT64_C(150000000000));
+    desk_shows(d, "host_lost -1 host h1 is set aside for 150 s: a signal told its rank to leave\n");
+    assert_string_equal(d->job.resize.why, "host h1 is to be left");
+    /* ranks fill the hosts in use, one after the other */
+    d->job.leaving = 2;
+    assert_true(bt_job_hosts_left(&d->job));
+    assert_true(hosts[2].aside);
+    d->shown[0] = '\0';
+    d->job.leaving = 1;
+    assert_false(bt_job_hosts_left(&d->job));
+    desk_shows(d, "warning -1 host h0 is to be left, but: 0 ranks are too many or too few\n");
+    assert_false(hosts[0].aside);
+}
+
+/* what answers again takes part after a checkpoint: the ranks stop for it */
+static void a_host_is_taken_back(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    char told[480] = "";
+    have_hosts(d, hosts);
+    desk_connect(d);
+    d->job.world_size = 2;
+    hosts[0].aside = hosts[1].aside = true;
+    bt_job_hosts_checkpoint(&d->job); /* none is back */
+    assert_false(d->job.resize.wanted);
+    hosts[1].back = true;
+    d->job.stop_asked = true;
+    bt_job_hosts_checkpoint(&d->job);
+    d->job.stop_asked = false;
+    assert_false(d->job.resize.wanted);
+    bt_job_hosts_checkpoint(&d->job);
+    desk_hears(d, "stop 0;");
+    assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
+    assert_string_equal(d->job.resize.why, "host h1 is back");
+    assert_int_equal(heard.slots, 4); /* those in use, and that one */
+    bt_job_hosts_checkpoint(&d->job); /* once */
+    d->job.lost_host = &hosts[0];
+    bt_job_hosts_begin(&d->job);
+    assert_null(d->job.lost_host);
+    assert_true(!hosts[1].aside && hosts[0].aside);
+    assert_string_equal(d->job.resize.why, "host h1 is back");
+    assert_true(bt_job_take_layout(&d->job, told, sizeof told));
+    assert_string_equal(told, "goes on with 4 ranks (2 before): host h1 is back");
+    /* an attempt that begins for another reason takes it along */
+    hosts[0].back = true;
+    bt_job_hosts_begin(&d->job);
+    assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
+    assert_string_equal(d->job.resize.why, "a host is back");
+    d->job.resize.wanted = false;
+    bt_job_hosts_begin(&d->job);
+    assert_false(d->job.resize.wanted);
+    desk_hears(d, "");
+}
+
+/* steps stay away: the hosts are asked, and one that is silent for too long ends the attempt */
+static void silence_of_a_host(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    const int64_t now = INT64_C(1000000000000), s = 1000000000;
+    have_hosts(d, hosts);
+    d->job.connected = true;
+    d->job.child.pid = -2; /* no session has this number */
+    for (int i = 0; i < HOSTS; i++) hosts[i].answered = true;
+    bt_health_start(&d->job.health);
+    bt_health_step(&d->job.health, now);
+    hosts[1].asked_ns = now - 3 * s;
+    bt_job_hosts_check(&d->job,
+                       now + s / 4); /* a step just came: what was asked before is no silence */
+    assert_int_equal(hosts[1].asked_ns, 0);
+    hosts[1].asked_ns = now - 3 * s;
+    d->job.paused = true;
+    bt_job_hosts_check(&d->job, now + s);
+    d->job.paused = false;
+    d->job.connected = false;
+    bt_job_hosts_check(&d->job, now + s);
+    d->job.connected = true;
+    d->job.hung = true;
+    bt_job_hosts_check(&d->job, now + s);
+    d->job.hung = false;
+    assert_null(d->job.lost_host);
+    hosts[1].aside = true;
+    bt_job_hosts_check(&d->job, now + s);
+    assert_null(d->job.lost_host);
+    hosts[1].aside = false;
+    hosts[1].asked_ns = now - s; /* two seconds: TCP repairs that */
+    bt_job_hosts_check(&d->job, now + s);
+    assert_null(d->job.lost_host);
+    bt_job_hosts_check(&d->job, now + 2 * s);
+    assert_ptr_equal(d->job.lost_host, &hosts[1]);
+    desk_shows(d, "failure -1 host h1 has not answered for 3.0 s: the ranks are ended\n");
+    bt_job_hosts_check(&d->job, now + 3 * s); /* once */
+    desk_shows(d, "");
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, open_elastic, desk_close)
+    const struct CMUnitTest tests[] = {
+        T(what_is_no_layout),        T(from_the_request_to_the_next_attempt),
+        T(a_layout_that_cannot_be),  T(ranks_that_left_by_themselves),
+        T(slots_limit_the_ranks),    T(the_host_file_of_those_in_use),
+        T(a_lost_host_is_set_aside), T(a_rank_that_was_told_to_leave),
+        T(a_host_is_taken_back),     T(silence_of_a_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
