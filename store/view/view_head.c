@@ -364,7 +364,6 @@ static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
                      NULL, 0, x, 1, err));
     m->event_newest = bt_whole(x[0], -1);
     if (m->event_newest < 0 || m->event_newest != m->events_at) {
-        m->events_at = -1;
         BT_TRY(bt_vq_row(m,
                          "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' "
                          "AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"

@@ -119,6 +119,19 @@ static void make_rich(const char *db) {
     run_sql(db, "UPDATE run SET ended_us = last_us, tags = 'a b' WHERE name = 'rich'");
 }
 
+/* "young": began five seconds after "base", and has no step yet */
+static void make_young(const char *db) {
+    bt_run_start start = bt_fake_run("young");
+    bt_writer *w = NULL;
+    int attempt;
+    start.host = "nodes";
+    start.started_us = INT64_C(1000000) * (BEGAN_S + 5);
+    OK(bt_writer_open(&w, db, 10, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    OK(bt_writer_flush(w, err));
+    bt_writer_close(w);
+}
+
 static const struct row {
     const char *golden;
     bt_view_ask ask;
@@ -150,6 +163,7 @@ static const struct row {
     {"rich",
      {.parts = BT_VIEW_HEAD | BT_VIEW_EVENTS | BT_VIEW_SETTINGS | BT_VIEW_COMM, .run = "rich"}},
     {"rich_ranks", {.parts = BT_VIEW_RANKS, .run = "rich", .at_step = 20}},
+    {"young", {.parts = BT_VIEW_ALL & ~BT_VIEW_PANEL, .run = "young"}},
     {"hub", {.parts = BT_VIEW_HEAD | BT_VIEW_ISLANDS | BT_VIEW_EVENTS, .run = "hub"}},
     {"runs", {.parts = BT_VIEW_RUNS}},
     {"two_runs", {.parts = BT_VIEW_RUNS, .max_runs = 2}},
@@ -181,6 +195,7 @@ static void every_part_of_the_view(void **state) {
     bt_json j;
     make_runs(t->db);
     make_rich(t->db);
+    make_young(t->db);
     record_hub(t->db);
     run_sql(t->db, "UPDATE run SET host = 'nodes'");
     bt_view *v = open_view(t->db, &db);
@@ -275,12 +290,115 @@ static void heat_of_every_value(void **state) {
     bt_db_close(db);
 }
 
+/* A view that has followed a run says the same as one that is opened now, wherever it was in between. */
+static void following_is_the_same_as_opening(void **state) {
+    static const int chunks[] = {1, 7, 60, 200, 257, 3, 90, 250, 255, 200, 200, 1};
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("long");
+    bt_run_start start = bt_fake_run("long");
+    bt_writer *w = NULL;
+    bt_db *db = NULL, *db2 = NULL;
+    int attempt;
+    s.ranks = 3;
+    s.jitter = 0.2;
+    s.straggler = 1;
+    s.excess = 0.5;
+    s.layers_every = 30;
+    start.host = "nodes";
+    start.world_size = 3;
+    start.started_us = s.start_us;
+    OK(bt_writer_open(&w, t->db, 10, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    bt_view *v = open_view(t->db, &db);
+    int64_t from = 0, clock_us = s.start_us;
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        bt_text followed, opened;
+        bt_json j;
+        clock_us = bt_synth_attempt(&s, w, from, from + chunks[i], clock_us);
+        from += chunks[i];
+        OK(bt_writer_flush(w, err));
+        bt_view_ask ask = ask_all("long");
+        ask.now_us = clock_us + 1000000;
+        ask.columns = 16;
+        ask.heat_columns = 8;
+        begin(&followed, &j);
+        put(v, &ask, &j, NULL);
+        bt_view *fresh = open_view(t->db, &db2);
+        begin(&opened, &j);
+        put(fresh, &ask, &j, NULL);
+        assert_string_equal(bt_text_str(&followed), bt_text_str(&opened));
+        bt_text_release(&followed);
+        bt_text_release(&opened);
+        bt_view_close(fresh);
+        bt_db_close(db2);
+        if (i == 1 || i == 3) { /* and back to where it was */
+            ask.at_step = from / 2;
+            OK(bt_view_load(v, &ask, err));
+        }
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(w);
+}
+
+/* a bucket of three steps moves the average as three steps would; a gap moves nothing */
+static void averages_of_buckets(void **state) {
+    (void)state;
+    const double mean[] = {2, NAN, 4, 8};
+    const int64_t count[] = {1, 1, 3, 0};
+    const bt_view_series s = {.n = 4, .mean = mean, .count = count};
+    double out[4];
+    bt_view_ema(&s, 0.5, out);
+    NEAR(out[0], 2);
+    assert_true(isnan(out[1]));
+    NEAR(out[2], (0.125 * 1 + 0.875 * 4) / (0.125 * 0.5 + 0.875));
+    NEAR(out[3],
+         (0.5 * (0.125 + 3.5) + 0.5 * 8) / (0.5 * 0.9375 + 0.5)); /* of no step: as of one */
+    assert_true(bt_view_keep(0, 100) <= 0 && bt_view_keep(0.1, 10) <= 0 &&
+                bt_view_keep(0.1, 1000) > 0.9);
+}
+
+static void times_and_steps(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    int64_t step = 0;
+    make_runs(t->db);
+    bt_view *v = open_view(t->db, &db);
+    static const struct {
+        double time_s;
+        int64_t step;
+    } at[] = {{0, -1}, {0.1529, -1}, {0.1531, 0}, {1.531, 9}, {30.61, 179}, {1e6, 299}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        OK(bt_view_step_at(v, "base", at[i].time_s, &step, err));
+        assert_int_equal(step, at[i].step);
+    }
+    NEAR(bt_view_time_of(v, "base", 9), 1.53);
+    NEAR(bt_view_time_of(v, "base", 0), 0.153);
+    assert_true(isnan(bt_view_time_of(v, "base", -1)) && isnan(bt_view_time_of(v, "base", 300)) &&
+                isnan(bt_view_time_of(v, "nobody", 1)));
+    static const struct {
+        int64_t step;
+        int dir;
+        int64_t at;
+    } next[] = {{99, -1, -1}, {100, -1, 99}, {98, 1, 99},
+                {99, 1, 179}, {299, 1, -1},  {1000, -1, 299}};
+    for (size_t i = 0; i < sizeof next / sizeof *next; i++) {
+        OK(bt_view_event_step(v, "base", next[i].step, next[i].dir, &step, err));
+        assert_int_equal(step, next[i].at);
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(every_part_of_the_view),
         T(series_on_every_axis),
         T(heat_of_every_value),
+        T(following_is_the_same_as_opening),
+        cmocka_unit_test(averages_of_buckets),
+        T(times_and_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

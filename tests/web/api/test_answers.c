@@ -56,9 +56,232 @@ static void answers_of_routes(void **state) {
     bt_api_close(api);
 }
 
+/* a metric's line: its value to nine digits; "": one that follows the clock, or the version */
+static void put_line(bt_text *out, const char *line) {
+    static const char *const of_now[] = {"bitrain_time_seconds{", "bitrain_goodput_ratio{",
+                                         "bitrain_last_record_timestamp_seconds{",
+                                         "bitrain_build_info{"};
+    const char *space = strrchr(line, ' ');
+    for (size_t i = 0; i < sizeof of_now / sizeof *of_now; i++)
+        if (strncmp(line, of_now[i], strlen(of_now[i])) == 0) return;
+    if (line[0] == '#' || !space)
+        bt_text_printf(out, "%s\n", line);
+    else
+        bt_text_printf(out, "%.*s %.9g\n", (int)(space - line), line, strtod(space, NULL));
+}
+
+static void metrics_of_live_runs(void **state) {
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_answer a;
+    bt_text out;
+    bt_web_runs(t->db);
+    bt_synth s = bt_synth_default("two");
+    s.ranks = 2;
+    s.steps = 10;
+    s.layers_every = 0;
+    s.start_us += 1000000;
+    s.live = true;
+    OK(bt_synth_make(t->db, &s, err));
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
+    OK(bt_web_ask(api, "/metrics", NULL, "", &a, err));
+    bt_text_init(&out);
+    for (char *next = a.body.data, *line; (line = strsep(&next, "\n")) && next;)
+        put_line(&out, line);
+    bt_golden_text("web/api/golden/metrics.txt", bt_text_str(&out));
+    bt_text_release(&out);
+    bt_text_release(&a.body);
+    bt_api_close(api);
+}
+
+/* the last value that is taken, and the first that is not */
+static const struct refusal {
+    const char *route, *run, *taken, *refused;
+    bt_code code;
+    const char *says;
+} refusals[] = {
+#define WANTS(key, what) BT_ARG, "query argument '" key "' must be " what
+    {"head", "base", "at=-1", "at=-2", WANTS("at", "a step")},
+    {"head", "base", "at=0", "at=1.5", WANTS("at", "a step")},
+    {"head", "base", "x0=0&x1=0", "x0=-1", WANTS("x0", "a step")},
+    {"head", "base", "x0=5&x1=5", "x0=5&x1=4", WANTS("x1", "not below x0")},
+    {"head", "base", "x1=0", "x1=-1", WANTS("x1", "a step")},
+    {"breakdown", "base", "window=1", "window=0", WANTS("window", "1 to 100000 steps")},
+    {"breakdown", "base", "window=100000", "window=100001", WANTS("window", "1 to 100000 steps")},
+    {"series", "base", "metric=loss&width=1", "metric=loss&width=0",
+     WANTS("width", "1 to 4096 pixels")},
+    {"series", "base", "metric=loss&width=4096", "metric=loss&width=4097",
+     WANTS("width", "1 to 4096 pixels")},
+    {"series", "base", "metric=loss&x=active", "metric=loss&x=Step",
+     WANTS("x", "step, tokens, time, active or bytes")},
+    {"series", "base", "metric=wait_ms&rank=0", "metric=wait_ms&rank=-2",
+     WANTS("rank", "a rank, or absent for all together")},
+    {"series", "base", "metric=loss&rank=-1", "metric=loss&rank=1000001",
+     WANTS("rank", "a rank, or absent for all together")},
+    {"series", "base", "metric=data_ms&rank=1", "metric=lr&rank=1", BT_ARG,
+     "no metric 'lr' of a rank (`bitrain help metrics` lists them)"},
+    {"series", "base", "metric=lr", "metric=data_ms", BT_ARG,
+     "no metric 'data_ms' of a step (`bitrain help metrics` lists them)"},
+    {"series", "base", "metric=lr", "rank=1", BT_ARG, "query argument 'metric' is missing"},
+    {"series", "base", "metric=lr&baseline=other", "metric=lr&baseline=nobody", BT_NOTFOUND,
+     "no run 'nobody' (`bitrain runs` lists them)"},
+    {"heatmap", "base", "cols=1", "cols=0", WANTS("cols", "1 to 4096")},
+    {"heatmap", "base", "cols=4096", "cols=4097", WANTS("cols", "1 to 4096")},
+    {"heatmap", "base", "value=loss", "value=mood",
+     WANTS("value", "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss")},
+    {"events", "base", "limit=1", "limit=0", WANTS("limit", "1 to 10000")},
+    {"events", "base", "limit=10000", "limit=10001", WANTS("limit", "1 to 10000")},
+    {"/api/v1/runs", NULL, "limit=1", "limit=0", WANTS("limit", "1 to 10000")},
+    {"/api/v1/runs", NULL, "limit=10000", "limit=10001", WANTS("limit", "1 to 10000")},
+    {"distributions", "base", "layer=-1", "layer=-2",
+     WANTS("layer", "a layer's number, -1: of none")},
+    {"distributions", "base", "layer=1000000", "layer=1000001",
+     WANTS("layer", "a layer's number, -1: of none")},
+    {"panel", "base", "panel=", "panel=mood", WANTS("panel", "a panel of /api/v1/metrics")},
+    {"/api/v1/curves", NULL, "runs=base&width=1", "runs=base&width=0",
+     WANTS("width", "1 to 4096 pixels")},
+    {"/api/v1/curves", NULL, "runs=base&width=4096", "runs=base&width=4097",
+     WANTS("width", "1 to 4096 pixels")},
+    {"/api/v1/curves", NULL, "runs=base&x=bytes", "runs=base&x=parsecs",
+     WANTS("x", "step, tokens, time, active or bytes")},
+    {"/api/v1/curves", NULL, "runs=base&metric=", "runs=base&metric=mood", BT_ARG,
+     "no metric 'mood' of a step (`bitrain help metrics` lists them)"},
+    {"/api/v1/curves", NULL, "runs=gone", "runs=", BT_ARG,
+     "query argument 'runs' is missing (runs=a,b)"},
+    {"/api/v1/curves", NULL, "runs=base", "runs=base,Base", BT_ARG,
+     "'runs' must be run names separated by commas"},
+    {"/api/v1/compare", NULL, "runs=base,other&width=4096", "runs=base&width=4097",
+     WANTS("width", "1 to 4096 pixels")},
+    {"/api/v1/compare", NULL, "runs=base,other&width=1", "runs=base&width=0",
+     WANTS("width", "1 to 4096 pixels")},
+    {"/api/v1/compare", NULL, "runs=base&x=time", "runs=base&x=parsecs",
+     WANTS("x", "step, tokens, time, active or bytes")},
+    {"/api/v1/compare", NULL, "runs=base&metric=mfu", "runs=base&metric=mood", BT_ARG,
+     "no metric 'mood' of a step (`bitrain help metrics` lists them)"},
+    {"/api/v1/compare", NULL, "runs=base", "runs=", BT_ARG,
+     "query argument 'runs' is missing (runs=a,b)"},
+    {"/api/v1/compare", NULL, "runs=base,base,base,base,base,base,base,base,base,base,base,base",
+     "runs=base,base,base,base,base,base,base,base,base,base,base,base,base", BT_ARG,
+     "at most 12 runs are compared"},
+    {"/api/v1/compare", NULL, "runs=base,", "runs=,base", BT_ARG,
+     "'runs' must be run names separated by commas"},
+    {"/api/v1/settings", NULL, "name=optim.lr", "name=", BT_ARG,
+     "query argument 'name' must name a setting, like optim.lr"},
+    {"/api/v1/settings", NULL,
+     "name=a123456789b123456789c123456789d123456789e123456789f123456789g123",
+     "name=a123456789b123456789c123456789d123456789e123456789f123456789g1234", BT_ARG,
+     "query argument 'name' must name a setting, like optim.lr"},
+    {"/api/v1/settings", NULL, "name=az09_.", "name=a-b", BT_ARG,
+     "query argument 'name' must name a setting, like optim.lr"},
+    {"/api/v1/settings", NULL, "metric=loss", "metric=mood", BT_ARG,
+     "no metric 'mood' of a step (`bitrain help metrics` lists them)"},
+    {"/api/v1/query", NULL, "sql=SELECT 1", "sql=", BT_ARG, "query argument 'sql' is missing"},
+    {"lr_range", "base", "", NULL, BT_OK, ""},
+    {"log", "base", "", NULL, BT_OK, ""},
+#undef WANTS
+};
+
+static void refuses(bt_api *api, const char *route, const char *run, const char *args, bt_code want,
+                    const char *says) {
+    bt_answer a;
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_web_ask(api, route, run, args, &a, &why);
+    bt_text_release(&a.body);
+    if (code != want || (want != BT_OK && strcmp(why.msg, says) != 0))
+        fail_msg("%s?%s: %s: %s", route, args, bt_code_name(code), why.msg);
+}
+
+static void arguments_at_their_bounds(void **state) {
+    static const char *const records[] = {"", "superseded", "lr_range", "log"};
+    static const char *const views[] = {"head", "breakdown", "layers", "islands", "comm"};
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_text many;
+    bt_web_runs(t->db);
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true, .program = getenv("BITRAIN")},
+                   err));
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *r = &refusals[i];
+        refuses(api, r->route, r->run, r->taken, BT_OK, "");
+        if (r->refused) refuses(api, r->route, r->run, r->refused, r->code, r->says);
+    }
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+        refuses(api, records[i], "nobody", "", BT_NOTFOUND,
+                "no run 'nobody' (`bitrain runs` lists them)");
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        refuses(api, views[i], "nobody", "", BT_NOTFOUND, "no run 'nobody'");
+    /* as many as there may be, and one more */
+    static const struct {
+        const char *route, *word, *also;
+        int most;
+        const char *says;
+    } counts[] = {{"/api/v1/curves", "runs=base&", "", 100, "at most 100 runs are drawn together"},
+                  {"/api/v1/settings", "name=optim.lr&", "", 16, "at most 16 settings a request"},
+                  {"/api/v1/settings", "metric=lr&", "", 16,
+                   "at most 16 settings and metrics a request"},
+                  {"/api/v1/settings", "metric=lr&", "name=optim.lr", 15,
+                   "at most 16 settings and metrics a request"}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        for (int more = 0; more < 2; more++) {
+            bt_text_init(&many);
+            for (int k = 0; k < counts[i].most + more && k < 23; k++)
+                bt_text_put(&many, counts[i].word);
+            if (counts[i].most == 100) {
+                bt_text_put(&many, "runs=gone");
+                for (int k = 24; k < 100 + more; k++) bt_text_put(&many, ",gone");
+            }
+            bt_text_put(&many, counts[i].also);
+            refuses(api, counts[i].route, NULL, bt_text_str(&many), more ? BT_ARG : BT_OK,
+                    more ? counts[i].says : "");
+            bt_text_release(&many);
+        }
+    }
+    bt_api_close(api);
+}
+
+/* a database that is not there yet, and comes; SQL where it is not allowed */
+static void a_store_that_comes_later(void **state) {
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_answer a;
+    bt_err why = BT_ERR_INIT;
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
+    assert_string_equal(bt_api_store(api), t->db);
+    assert_int_equal(bt_api_version(api), -1);
+    assert_int_equal(bt_web_ask(api, "head", "base", "", &a, &why), BT_NOTFOUND);
+    bt_text_release(&a.body);
+    bt_web_runs(t->db);
+    OK(bt_web_ask(api, "head", "base", "", &a, err));
+    bt_text_release(&a.body);
+    const int64_t first = bt_api_version(api);
+    assert_true(first > 0);
+    /* the same file is the same version; another one of its name is not */
+    bt_api_refresh(api);
+    assert_int_equal(bt_api_version(api), first);
+    char other[120];
+    snprintf(other, sizeof other, "rm -f %s*", t->db);
+    assert_int_equal(system(other), 0);
+    bt_synth s = bt_synth_default("new");
+    s.steps = 20;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_api_refresh(api);
+    assert_true(bt_api_version(api) >> 32 > first >> 32);
+    assert_int_equal(bt_web_ask(api, "head", "base", "", &a, &why), BT_NOTFOUND);
+    bt_text_release(&a.body);
+    OK(bt_web_ask(api, "head", "new", "", &a, err));
+    bt_text_release(&a.body);
+    refuses(api, "/api/v1/query", NULL, "sql=SELECT 1", BT_UNSUPPORTED,
+            "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
+    bt_api_close(api);
+}
+
 int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(answers_of_routes, bt_tmp_make, bt_tmp_drop),
+        T(answers_of_routes),
+        T(metrics_of_live_runs),
+        T(arguments_at_their_bounds),
+        T(a_store_that_comes_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
