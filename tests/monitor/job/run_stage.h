@@ -1,0 +1,260 @@
+/* run_stage.h - whole runs of the supervisor, with the test program in the place of mpirun and of rank 0: each
+ * attempt plays one of the job's words, and the screen writes down what it is shown. The test's main is
+ * `stage_main`. */
+#ifndef BT_TESTS_MONITOR_JOB_RUN_STAGE_H
+#define BT_TESTS_MONITOR_JOB_RUN_STAGE_H
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/text.h"
+#include "monitor/job/supervisor.h"
+#include "store/wire/control_client.h"
+
+/* ---- the rank -------------------------------------------------------------------------------- */
+
+typedef struct rank {
+    bt_wire *wire;
+    int64_t step;
+    _Atomic uint32_t told; /* a bit a verb */
+} rank;
+
+static inline void on_told(void *ctx, const bt_ctl *c) {
+    rank *r = ctx;
+    r->told |= UINT32_C(1) << c->verb;
+}
+
+static inline const char *word_after(int argc, char **argv, const char *flag) {
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], flag) == 0) return argv[i + 1];
+    return "";
+}
+
+/* "steps 3;die 9": one thing after the other */
+static inline int act(rank *r, char *what) {
+    double values[BT_MS_COUNT];
+    char *value = strchr(what, ' ');
+    if (value) *value++ = '\0';
+    const int number = value ? atoi(value) : 0;
+    const bt_sink *to = r->wire ? bt_wire_sink(r->wire) : NULL;
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = 1;
+    if (strcmp(what, "says") == 0) {
+        printf("%s\n", value);
+        fflush(stdout);
+    } else if (strcmp(what, "ranks") == 0) {
+        bt_rank_info me = {.rank = 0, .pid = (int)getpid()};
+        gethostname(me.host, sizeof me.host - 1);
+        to->ranks(to->ctx, &me, 1);
+    } else if (strcmp(what, "steps") == 0) {
+        for (int i = 0; i < number; i++, r->step++)
+            to->step(to->ctx,
+                     &(bt_step_record){.step = r->step, .wall_us = bt_wall_us(), .values = values});
+    } else if (strcmp(what, "result") == 0) {
+        to->result(to->ctx, value);
+    } else if (strcmp(what, "leaves") == 0) {
+        bt_wire_close(r->wire);
+        r->wire = NULL;
+    } else if (strcmp(what, "until") == 0) {
+        while (!(r->told >> bt_verb_find(value) & 1)) bt_sleep_ns(1000000);
+    } else if (strcmp(what, "waits") == 0) {
+        for (;;) pause();
+    } else if (strcmp(what, "die") == 0) {
+        kill(getpid(), number);
+    } else if (strcmp(what, "exit") == 0) {
+        return number;
+    }
+    return -1;
+}
+
+/* in a child: a rank whose attempt has the number of its word */
+static inline int play(int argc, char **argv) {
+    const bt_wire_handlers h = {.control = on_told};
+    const int attempt = atoi(word_after(argc, argv, "--attempt"));
+    const char *from = word_after(argc, argv, "--resume-from");
+    rank r = {.step = from[0] ? atoi(from + 1) : 0};
+    bt_wire_handlers mine = h;
+    bt_err err = BT_ERR_INIT;
+    int at = 1, code = 0;
+    char words[600];
+    while (at < argc && strcmp(argv[at], "PLAY") != 0) at++;
+    if (at + 1 + attempt >= argc) return 99;
+    snprintf(words, sizeof words, "%s", argv[at + 1 + attempt]);
+    mine.ctx = &r;
+    if (strncmp(words, "alone", 5) != 0 &&
+        bt_wire_connect(&r.wire, word_after(argc, argv, "--wire"), attempt, &mine, &err) != BT_OK)
+        return 98;
+    char *next = words;
+    for (char *what; (what = strsep(&next, ";")) && (code = act(&r, what)) < 0;) continue;
+    bt_wire_close(r.wire);
+    return code < 0 ? 0 : code;
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+typedef struct stage {
+    char dir[64], shown[8192];
+    bt_job_setup setup;
+    bt_job_result result;
+    int64_t resume_at; /* 0: there is no checkpoint */
+    int asked;         /* for a place to go on from */
+    /* "step 3 stop": when this is shown, that is asked */
+    const char *when, *verb, *value;
+    int signal, key; /* key: writing to it lets the supervisor look at its input */
+    int ticks, taken;
+    bool paused;
+} stage;
+
+static inline void show(stage *s, const char *fmt, ...) BT_PRINTF(2, 3);
+static inline void show(stage *s, const char *fmt, ...) {
+    const size_t n = strlen(s->shown);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->shown + n, sizeof s->shown - n, fmt, ap);
+    va_end(ap);
+    if (s->when && strstr(s->shown, s->when)) {
+        s->when = NULL;
+        assert_int_equal(write(s->key, "k", 1), 1);
+    }
+}
+
+static inline void on_event(void *ctx, const bt_event *e) {
+    char title[480];
+    snprintf(title, sizeof title, "%s", e->title);
+    /* of another process each time */
+    char *pid = strstr(title, "(pid ");
+    if (pid) memmove(pid + 4, strchr(pid, ')'), strlen(strchr(pid, ')')) + 1);
+    show(ctx, "%s %d %s\n", bt_events[e->kind].name, e->rank, title);
+}
+
+static inline void on_step(void *ctx, const bt_step_record *r) {
+    show(ctx, "step %d\n", (int)r->step);
+}
+static inline void on_attempt(void *ctx, int attempt, int64_t from) {
+    show(ctx, "attempt %d from %d\n", attempt, (int)from);
+}
+
+static inline void on_tick(void *ctx, const bt_job_view *v) {
+    stage *s = ctx;
+    s->ticks++;
+    s->paused |= v->state == BT_STATE_PAUSED;
+}
+
+static inline void on_input(void *ctx, bt_job *job) {
+    stage *s = ctx;
+    bt_err err = BT_ERR_INIT;
+    char key;
+    assert_int_equal(read(s->setup.ui.input_fd, &key, 1), 1);
+    if (s->signal) kill(getpid(), s->signal);
+    if (s->verb && bt_job_ask(job, s->verb, s->value ? s->value : "", "key", &err) != BT_OK)
+        show(s, "refused: %s\n", err.msg);
+}
+
+static inline bt_code on_resume(void *ctx, const char *memory, bt_resume_point *p, bt_text *why,
+                                bt_err *err) {
+    stage *s = ctx;
+    struct stat st;
+    s->asked++;
+    assert_true(memory[0] && stat(memory, &st) == 0 && S_ISDIR(st.st_mode));
+    if (!s->resume_at) return bt_fail(err, BT_NOTFOUND, "none");
+    if (s->asked == 1) bt_text_put(why, "a newer one is damaged\nand another");
+    *p = (bt_resume_point){.step = s->resume_at, .lr_factor = 1};
+    snprintf(p->dir, sizeof p->dir, "/%d", (int)s->resume_at);
+    return BT_OK;
+}
+
+static inline int on_fence(void *ctx, int attempt) {
+    (void)ctx;
+    return attempt + 10;
+}
+
+static inline int open_stage(void **state) {
+    stage *s = calloc(1, sizeof *s);
+    char path[96];
+    int keys[2];
+    strcpy(s->dir, "/tmp/bt_run_XXXXXX");
+    if (!mkdtemp(s->dir) || pipe2(keys, O_CLOEXEC) != 0) return -1;
+    s->key = keys[1];
+    snprintf(path, sizeof path, "%s/mpirun", s->dir);
+    FILE *f = fopen(path, "w");
+    if (!f) return -1;
+    fprintf(f, "#!/bin/sh\nwhile [ \"$1\" != \"$STAGE\" ]; do shift; done\nexec \"$@\"\n");
+    if (fclose(f) != 0 || chmod(path, 0700) != 0) return -1;
+    setenv("BITRAIN_MPIRUN", path, 1);
+    s->setup = (bt_job_setup){.program = getenv("STAGE"),
+                              .run = "r",
+                              .out_dir = s->dir,
+                              .run_lock = -1,
+                              .ranks = 1,
+                              .hosts = "",
+                              .mpirun_args = "",
+                              .max_restarts = 3,
+                              .lr = 0.1,
+                              .from = {.lr_factor = 1},
+                              .resume_point = on_resume,
+                              .fence = on_fence,
+                              .resume_ctx = s,
+                              .alert = {.command = "", .webhook = "", .curl = ""},
+                              .ui = {.ctx = s,
+                                     .event = on_event,
+                                     .step = on_step,
+                                     .attempt = on_attempt,
+                                     .tick = on_tick,
+                                     .input = on_input,
+                                     .input_fd = keys[0]}};
+    *state = s;
+    return 0;
+}
+
+static inline int close_stage(void **state) {
+    stage *s = *state;
+    char cmd[96];
+    close(s->setup.ui.input_fd);
+    close(s->key);
+    bt_job_result_release(&s->result);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
+    const int rc = system(cmd);
+    free(s);
+    return rc;
+}
+
+enum { WORDS = 8 };
+static inline void run(stage *s, const char *const *plays, const char *shows) {
+    const char *words[WORDS] = {"PLAY"};
+    bt_err err = BT_ERR_INIT;
+    size_t n = 1;
+    for (; n < WORDS && plays[n - 1]; n++) words[n] = plays[n - 1];
+    s->setup.words = words;
+    s->setup.n_words = n;
+    if (bt_job_run(&s->setup, &s->result, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_string_equal(s->shown, shows);
+}
+#define PLAYS(...) \
+    (const char *const[]) { __VA_ARGS__, NULL }
+
+/* in a rank this plays its part, else the tests are run */
+static inline int stage_main(int argc, char **argv, int (*tests)(void)) {
+    char self[1024];
+    if (argc > 1 && strcmp(argv[1], "rank") == 0) return play(argc, argv);
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0) return 1;
+    self[n] = '\0';
+    setenv("STAGE", self, 1);
+    bt_job_block_signals();
+    return tests();
+}
+
+#endif

@@ -1,0 +1,248 @@
+/* timeout: 110
+ * Whole runs: how attempts end, what follows, who stops them, which silence is told of. */
+#include "run_stage.h"
+
+static void a_run_that_is_done(void **state) {
+    stage *s = *state;
+    char path[96], log[600] = "";
+    run(s, PLAYS("ranks;steps 2;says hello;result {\"loss\":1}"),
+        "attempt 0 from 0\nstep 0\nstep 1\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_string_equal(s->result.result_json, "{\"loss\":1}");
+    assert_true(!s->result.stopped && !s->result.signal);
+    assert_int_equal(s->result.attempts, 1);
+    assert_int_equal(s->result.restarts, 0);
+    assert_string_equal(s->result.why_not_again, "");
+    assert_int_equal(s->asked, 0);
+    assert_true(s->ticks > 0);
+    snprintf(path, sizeof path, "%s/log.txt", s->dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    log[fread(log, 1, sizeof log - 1, f)] = '\0';
+    fclose(f);
+    assert_string_equal(log, "--- attempt 0\nhello\n");
+    snprintf(path, sizeof path, "%s/control", s->dir); /* nobody can be asked any more */
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+/* killed after a new step: it goes on at once; without one: later, anew where there is no checkpoint */
+static void a_killed_rank_is_started_again(void **state) {
+    stage *s = *state;
+    s->resume_at = 1;
+    run(s, PLAYS("steps 3;leaves;die 9", "steps 3;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
+        "warning -1 a newer one is damaged\n"
+        "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
+        "step 3\n"
+        "attempt 1 from 1\nstep 1\nstep 2\nstep 3\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_int_equal(s->result.attempts, 2);
+    assert_int_equal(s->result.restarts, 1);
+    assert_int_equal(s->asked, 1);
+}
+
+static void without_a_new_step_it_waits(void **state) {
+    stage *s = *state;
+    const int64_t began = bt_now_ns();
+    run(s, PLAYS("alone;die 9", "steps 1;result {}"),
+        "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
+        "restarted -1 attempt 1 goes on after step 0: a rank was ended by signal 9 (Killed) before "
+        "the first step\n"
+        "attempt 1 from 0\nstep 0\n");
+    assert_true(bt_now_ns() - began >= 1000000000);
+    assert_int_equal(s->result.restarts, 1);
+}
+
+/* what a rank says of its end is told; that it comes again is a reason not to try a third time */
+static void what_cannot_help_is_not_tried(void **state) {
+    stage *s = *state;
+    run(s, PLAYS("steps 1;says bitrain rank 0: error 4: 'x' is damaged;exit 3"),
+        "attempt 0 from 0\nstep 0\n");
+    assert_int_equal(s->result.end.kind, BT_END_ERROR);
+    assert_int_equal(s->result.end.rank, 0);
+    assert_int_equal(s->result.end.code, 4);
+    assert_string_equal(s->result.end.message, "'x' is damaged");
+    assert_string_equal(s->result.why_not_again, "a restart would not help");
+    assert_int_equal(s->result.restarts, 0);
+}
+
+static void no_restart_is_allowed(void **state) {
+    stage *s = *state;
+    s->setup.max_restarts = 0;
+    run(s, PLAYS("steps 1;leaves;die 9"), "attempt 0 from 0\nstep 0\n");
+    assert_int_equal(s->result.end.kind, BT_END_SIGNAL);
+    assert_int_equal(s->result.end.step, 0);
+    assert_string_equal(s->result.why_not_again, "0 restarts are allowed (launch.max_restarts)");
+}
+
+/* the work is done and saved: a rank that stumbles on its way out is no failure */
+static void a_rank_that_stumbles_at_the_end(void **state) {
+    stage *s = *state;
+    run(s, PLAYS("steps 1;result {};leaves;exit 7"),
+        "attempt 0 from 0\nstep 0\n"
+        "warning -1 the run was complete, but mpirun then ended with exit code 7 (see log.txt)\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+}
+
+static void it_stops_when_asked(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->verb = "stop";
+    run(s, PLAYS("steps 1;until stop;steps 1;result {\"stopped\":true}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by key\nstep 1\n");
+    assert_true(s->result.stopped);
+    assert_int_equal(s->result.attempts, 1);
+    assert_int_equal(s->result.signal, 0);
+}
+
+static void a_signal_stops_it(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->signal = SIGTERM;
+    run(s, PLAYS("steps 1;until stop;result {\"stopped\":true}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by SIGTERM\n");
+    assert_true(s->result.stopped);
+    assert_int_equal(s->result.signal, SIGTERM);
+}
+
+/* all at once: the ranks are killed, and nothing is started again */
+static void quit_stops_at_once(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->signal = SIGQUIT;
+    run(s, PLAYS("steps 1;waits", "steps 1"),
+        "attempt 0 from 0\nstep 0\nwarning -1 stopping at once, without a checkpoint\n");
+    assert_int_equal(s->result.end.kind, BT_END_STOPPED_NOW);
+    assert_false(s->result.stopped);
+    assert_int_equal(s->result.attempts, 1);
+}
+
+static bool had_terminal(void *ctx) {
+    (void)ctx;
+    return true;
+}
+
+static void the_terminal_goes_away(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->signal = SIGHUP;
+    s->verb = "checkpoint";
+    s->setup.ui.hangup = had_terminal;
+    run(s, PLAYS("steps 1;until checkpoint;says x;says x;steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint asked for by key\n"
+        "terminal -1 the terminal was closed; training goes on\nstep 1\n");
+    assert_false(s->result.stopped);
+}
+
+/* a pause that was asked for before a rank was there, and the end of it */
+static void a_pause_is_shown(void **state) {
+    stage *s = *state;
+    s->when = "attempt 0";
+    s->verb = "pause";
+    run(s, PLAYS("until pause;steps 1;result {}"),
+        "attempt 0 from 0\ncontrol -1 pause asked for by key\nstep 0\n");
+    assert_true(s->paused || s->ticks > 0);
+}
+
+/* steps stay away for longer than is allowed: the ranks are ended, and begin again */
+static void ranks_that_hang_are_ended(void **state) {
+    stage *s = *state;
+    s->setup.hang_s = 0.5;
+    run(s, PLAYS("steps 5;waits", "result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\nfailure -1 no step for 1 s: the "
+        "ranks are ended\n"
+        "failure -1 no progress after step 5\n"
+        "restarted -1 attempt 1 goes on after step 0: no progress after step 5\nattempt 1 from "
+        "0\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_int_equal(s->result.restarts, 1);
+}
+
+/* one that a signal has stopped is named, and ended where a restart is allowed */
+static void a_stopped_rank_is_named(void **state) {
+    stage *s = *state;
+    s->setup.hang_s = 60;
+    s->when = "step 4\n";
+    s->verb = "checkpoint";
+    run(s, PLAYS("ranks;steps 5;until checkpoint;die 19;waits", "result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\n"
+        "control -1 checkpoint asked for by key\n"
+        "stalled 0 rank 0 (pid) is stopped by a signal; the ranks are started again in 2 s, unless "
+        "it goes on (kill "
+        "-CONT)\n"
+        "failure 0 rank 0 (pid) is stopped by a signal: the ranks are ended after 2 s\n"
+        "failure -1 no progress after step 5\n"
+        "restarted -1 attempt 1 goes on after step 0: no progress after step 5\nattempt 1 from "
+        "0\n");
+    assert_int_equal(s->result.restarts, 1);
+}
+
+/* a warning of the ranks is an event; so is each only once */
+static void warnings_of_ranks_are_told(void **state) {
+    stage *s = *state;
+    run(s, PLAYS("says bitrain: warning: odd;says bitrain: warning: odd;steps 1;leaves;exit 0"),
+        "attempt 0 from 0\nwarning -1 odd\nstep 0\n");
+}
+
+/* ---- somebody else asks ---------------------------------------------------------------------- */
+
+static void status_by_the_socket(void **state) {
+    stage *s = *state;
+    int ends[2];
+    char told[300] = "";
+    assert_int_equal(pipe(ends), 0);
+    const pid_t asker = fork();
+    if (asker == 0) {
+        char file[96], path[200] = "", reply[300] = "";
+        bt_err err = BT_ERR_INIT;
+        snprintf(file, sizeof file, "%s/control", s->dir);
+        for (int i = 0; i < 20000; i++, bt_sleep_ns(1000000)) {
+            FILE *f = fopen(file, "r");
+            if (!f) continue;
+            if (!fgets(path, sizeof path, f)) path[0] = '\0';
+            fclose(f);
+            path[strcspn(path, "\n")] = '\0';
+            if (path[0] &&
+                bt_control_call(path, "status #test", reply, sizeof reply, &err) == BT_OK &&
+                strstr(reply, "\"step\":1"))
+                break;
+        }
+        reply[strcspn(reply, ",") + 1] = '\0';
+        (void)!write(ends[1], reply, strlen(reply));
+        while (bt_control_call(path, "stop #test", reply, sizeof reply, &err) != BT_OK)
+            bt_sleep_ns(1000000);
+        _exit(0);
+    }
+    run(s, PLAYS("ranks;steps 2;until stop;result {\"stopped\":true}"),
+        "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 stop asked for by test\n");
+    assert_true(read(ends[0], told, sizeof told - 1) > 0);
+    assert_string_equal(told, "{\"run\":\"r\",");
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(waitpid(asker, NULL, 0), asker);
+}
+
+static int tests(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
+    const struct CMUnitTest all[] = {
+        T(a_run_that_is_done),
+        T(a_killed_rank_is_started_again),
+        T(without_a_new_step_it_waits),
+        T(what_cannot_help_is_not_tried),
+        T(no_restart_is_allowed),
+        T(a_rank_that_stumbles_at_the_end),
+        T(it_stops_when_asked),
+        T(a_signal_stops_it),
+        T(quit_stops_at_once),
+        T(the_terminal_goes_away),
+        T(a_pause_is_shown),
+        T(ranks_that_hang_are_ended),
+        T(a_stopped_rank_is_named),
+        T(warnings_of_ranks_are_told),
+        T(status_by_the_socket),
+    };
+    return cmocka_run_group_tests(all, NULL, NULL);
+}
+
+int main(int argc, char **argv) { return stage_main(argc, argv, tests); }

@@ -1,0 +1,137 @@
+/* timeout: 110
+ * Whole runs: other numbers of ranks, a viewer beside the run, what the database has of its attempts. */
+#include "run_stage.h"
+
+/* up to two ranks; nothing is left to be trained from step 100 on */
+static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+                         bt_err *err) {
+    static const char *words[WORDS];
+    stage *s = ctx;
+    if (w->most > 2) return bt_fail(err, BT_ARG, "too many");
+    if (w->from_step >= 100) return bt_fail(err, BT_STOPPED, "nothing is left");
+    memcpy(words, s->setup.words, s->setup.n_words * sizeof *words);
+    *out = (bt_job_layout){
+        .ranks = w->most, .words = words, .n_words = s->setup.n_words, .same = w->most == 1};
+    snprintf(out->told, sizeof out->told, "%d ranks", w->most);
+    s->taken += take;
+    return BT_OK;
+}
+
+static void it_goes_on_with_other_ranks(void **state) {
+    stage *s = *state;
+    s->setup.layout = on_layout;
+    s->setup.layout_ctx = s;
+    s->when = "step 1\n";
+    s->verb = "resize";
+    s->value = "2";
+    s->resume_at = 2;
+    run(s, PLAYS("steps 2;until stop;result {\"stopped\":true}", "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 resize to 2 ranks asked for by key\n"
+        "warning -1 a newer one is damaged\n"
+        "resized -1 goes on with 2 ranks (1 before): asked for by key\nattempt 1 from 2\nstep 2\n");
+    assert_int_equal(s->result.resizes, 1);
+    assert_int_equal(s->result.restarts, 0);
+    assert_int_equal(s->taken, 1);
+    assert_false(s->result.stopped);
+}
+
+/* the ranks were told to stop, and the run was not */
+static void a_signal_to_the_ranks_alone(void **state) {
+    stage *s = *state;
+    s->setup.layout = on_layout;
+    s->setup.layout_ctx = s;
+    run(s, PLAYS("steps 1;result {\"stopped\":true}", "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\n"
+        "restarted -1 attempt 1 goes on after step 0: a signal told the ranks to stop, but not the "
+        "run\n"
+        "attempt 1 from 0\nstep 0\n");
+    assert_int_equal(s->result.restarts, 1);
+}
+
+/* what a viewer says goes to the screen; when it ends, the run does not */
+static void a_viewer_is_heard(void **state) {
+    static const char *const viewer[] = {"/bin/sh", "-c", "echo http://here; echo; exit 3", NULL};
+    stage *s = *state;
+    s->setup.viewer = viewer;
+    s->when = "ended; training";
+    s->verb = "checkpoint";
+    run(s, PLAYS("until checkpoint;steps 1;result {}"),
+        "attempt 0 from 0\nnotice -1 http://here\nnotice -1 \nwarning -1 the dashboard ended; "
+        "training goes on\n"
+        "control -1 checkpoint asked for by key\nstep 0\n");
+}
+
+static double value_of(const char *path, const char *sql) {
+    bt_db *db = NULL;
+    bt_err err = BT_ERR_INIT;
+    double x = -1;
+    assert_int_equal(bt_db_open(&db, path, &err), BT_OK);
+    assert_int_equal(bt_db_value(db, sql, "r", &x, &err), BT_OK);
+    bt_db_close(db);
+    return x;
+}
+
+static void attempts_are_recorded(void **state) {
+    stage *s = *state;
+    char path[96];
+    bt_err err = BT_ERR_INIT;
+    snprintf(path, sizeof path, "%s/m.db", s->dir);
+    s->setup.start = (bt_run_start){.name = "r",
+                                    .reason = "start",
+                                    .argv = "",
+                                    .config_json = "{}",
+                                    .host = "h",
+                                    .user = "",
+                                    .build = "",
+                                    .mpi = "",
+                                    .note = "",
+                                    .out_dir = s->dir,
+                                    .world_size = 1,
+                                    .pid = 1};
+    assert_int_equal(bt_writer_open(&s->setup.writer, path, 1, &err), BT_OK);
+    assert_int_equal(bt_writer_begin(s->setup.writer, &s->setup.start, &s->setup.attempt, &err),
+                     BT_OK);
+    s->resume_at = 2;
+    run(s, PLAYS("steps 3;leaves;die 9", "alone;die 9", "ranks;steps 2;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
+        "warning -1 a newer one is damaged\n"
+        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "step 3\n"
+        "attempt 1 from 2\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
+        "restarted -1 attempt 2 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "step 2\n"
+        "attempt 2 from 2\nstep 2\nstep 3\n");
+    assert_int_equal(bt_writer_end(s->setup.writer, "done", "finished", 0, &err), BT_OK);
+    bt_writer_close(s->setup.writer);
+    assert_int_equal((int)value_of(path, "SELECT count(*) FROM attempts WHERE run = ?1"), 3);
+    assert_int_equal(
+        (int)value_of(path, "SELECT count(*) FROM attempts WHERE run = ?1 AND ended_s > 0"), 3);
+    assert_int_equal(
+        (int)value_of(path,
+                      "SELECT count(*) FROM attempts WHERE run = ?1 AND exit_kind = 'signal' AND "
+                      "exit_code = 137"),
+        2);
+    assert_int_equal(
+        (int)value_of(path, "SELECT count(*) FROM attempts WHERE run = ?1 AND from_step = 2"), 2);
+    assert_int_equal((int)value_of(path, "SELECT steps FROM runs WHERE run = ?1"), 4);
+    assert_int_equal((int)value_of(path, "SELECT count(*) FROM all_steps WHERE run = ?1"), 5);
+    assert_int_equal(
+        (int)value_of(path, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'failure'"), 2);
+    assert_int_equal(
+        (int)value_of(path, "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = 2"), 1);
+}
+
+static int tests(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
+    const struct CMUnitTest all[] = {
+        T(it_goes_on_with_other_ranks),
+        T(a_signal_to_the_ranks_alone),
+        T(a_viewer_is_heard),
+        T(attempts_are_recorded),
+    };
+    return cmocka_run_group_tests(all, NULL, NULL);
+}
+
+int main(int argc, char **argv) { return stage_main(argc, argv, tests); }
