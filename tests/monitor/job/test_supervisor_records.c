@@ -54,11 +54,12 @@ static void a_viewer_is_heard(void **state) {
     stage *s = *state;
     s->setup.viewer = viewer;
     s->when = "ended; training";
-    s->verb = "checkpoint";
-    run(s, PLAYS("until checkpoint;steps 1;result {}"),
-        "attempt 0 from 0\nnotice -1 http://here\nnotice -1 \nwarning -1 the dashboard ended; "
-        "training goes on\n"
-        "control -1 checkpoint asked for by key\nstep 0\n");
+    s->verb = "stop"; /* that waits for a rank */
+    run(s, PLAYS("until stop;steps 1;result {\"stopped\":true}"),
+        "attempt 0 from 0\nnotice -1 http://here\nnotice -1 \n"
+        "warning -1 the dashboard ended; training goes on\n"
+        "control -1 stop asked for by key\nstep 0\n");
+    assert_true(s->result.stopped);
 }
 
 static double value_of(const char *path, const char *sql) {

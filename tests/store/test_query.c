@@ -1,0 +1,304 @@
+/* timeout: 60
+ * What a reader may ask, what comes of it in which form, what is refused and why; names of runs; the end of a
+ * run's log. */
+#include "store/read/run_log.h"
+#include "store_test.h"
+
+#include "store/sql/sql.h"
+
+static void make(const char *path, const char *name, const char *out_dir, int64_t began_us) {
+    bt_run_start start = bt_fake_run(name);
+    bt_writer *w = NULL;
+    int attempt;
+    bt_fake f;
+    start.out_dir = out_dir;
+    start.started_us = began_us;
+    start.host = "nodes";
+    OK(bt_writer_open(&w, path, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    for (int64_t step = 0; step < 3; step++) {
+        bt_fake_step(&f, step, 2);
+        f.r.wall_us = began_us + 1000000 * (step + 1);
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &f.r);
+    }
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+}
+
+typedef struct seen {
+    char text[600];
+    int rows, most; /* stop after so many */
+} seen;
+
+/* "a=i:1 b=t:x" of each row, its number where it has one */
+static bool look(void *ctx, const bt_row *row) {
+    seen *s = ctx;
+    for (int i = 0; i < row->n; i++) {
+        const size_t n = strlen(s->text);
+        snprintf(s->text + n, sizeof s->text - n, "%s%s=%c:%s", i ? " " : "", row->names[i],
+                 row->types[i], row->cells[i] ? row->cells[i] : "-");
+        const bool number = row->types[i] == 'i' || row->types[i] == 'r';
+        assert_true(number ? row->nums[i] == strtod(row->cells[i], NULL) : isnan(row->nums[i]));
+    }
+    strcat(s->text, ";");
+    return ++s->rows != s->most;
+}
+
+static bt_code ask(bt_db *db, const char *sql, seen *s, bt_err *err) {
+    const char *params[] = {"one", NULL};
+    return bt_db_query(db, &(bt_question){.sql = sql, .params = params, .n_params = 2}, look, s,
+                       err);
+}
+
+static void cells_in_every_form(void **state) {
+    static const struct {
+        const char *sql, *want;
+    } rows[] = {
+        {"SELECT 1 AS a, 'x' AS b, NULL AS c, x'4142' AS d, 1.5 AS e",
+         "a=i:1 b=t:x c=n:- d=b:AB e=r:1.5;"},
+        {"SELECT 2.0 AS a, -0.0 AS b, 1e300 AS c, 1e15 AS d",
+         "a=r:2.0 b=r:-0.0 c=r:1e+300 d=r:1e+15;"},
+        {"SELECT 0.1 AS a, 1/3.0 AS b, 0.1+0.2 AS c",
+         "a=r:0.1 b=r:0.3333333333333333 c=r:0.30000000000000004;"},
+        {"SELECT 123456789012345.0 AS a, 9007199254740993 AS b",
+         "a=r:123456789012345.0 b=i:9007199254740993;"},
+        {"SELECT ?1 AS a, ?2 AS b", "a=t:one b=n:-;"},
+        {"SELECT 1 AS a ; \n\t;", "a=i:1;"},
+        {"SELECT 1 AS a WHERE 0", ""},
+        {"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 3) SELECT x FROM c",
+         "x=i:1;x=i:2;x=i:3;"},
+        {"SELECT run, steps, state FROM runs ORDER BY run", "run=t:r steps=i:3 state=t:done;"},
+    };
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db, "r", "/tmp", 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    assert_string_equal(bt_db_path(db), t->db);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        seen s = {0};
+        OK(ask(db, rows[i].sql, &s, err));
+        assert_string_equal(s.text, rows[i].want);
+    }
+    bt_db_close(db);
+}
+
+static void questions_are_limited(void **state) {
+    static const char three[] = "SELECT 1 AS a UNION ALL SELECT 2 UNION ALL SELECT 3";
+    static const struct {
+        int max_rows, most, rows;
+        bool truncated;
+    } rows[] = {{0, 0, 3, false}, {3, 0, 3, false}, {2, 0, 2, true},
+                {1, 0, 1, true},  {2, 1, 1, false}, {0, 2, 2, false}};
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    make(t->db, "r", "/tmp", 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        seen s = {.most = rows[i].most};
+        bool truncated = true;
+        OK(bt_db_query(
+            db, &(bt_question){.sql = three, .max_rows = rows[i].max_rows, .truncated = &truncated},
+            look, &s, err));
+        assert_int_equal(s.rows, rows[i].rows);
+        assert_int_equal(truncated, rows[i].truncated);
+    }
+    seen s = {0};
+    const bt_question endless = {
+        .sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c",
+        .max_s = 0.05};
+    assert_int_equal(bt_db_query(db, &endless, look, &s, &why), BT_BUSY);
+    assert_string_equal(why.msg, "query took longer than 0.05 s and was stopped");
+    OK(ask(db, three, &s, err)); /* the time was that question's alone */
+    bt_db_close(db);
+}
+
+static void what_is_no_question(void **state) {
+    static const struct {
+        const char *sql, *says;
+    } rows[] = {
+        {"", "query is empty"},
+        {" -- nothing", "query is empty"},
+        {"SELECT 1; SELECT 2", "query has a second statement: ' SELECT 2'"},
+        {"SELECT 1; x", "query has a second statement: ' x'"},
+        {"SELECT nope FROM runs",
+         "query is not understood: no such column: nope, at 'nope FROM runs'"},
+        {"SELEC 1", "query is not understood: near \"SELEC\": syntax error, at 'SELEC 1'"},
+        {"SELECT abs(1, 2)",
+         "query is not understood: wrong number of arguments to function abs(), at 'abs(1, 2)'"},
+        {"SELECT abs(-9223372036854775807 - 1)", "query is not understood: integer overflow"},
+        {"SELECT zeroblob(100000000)", "query makes a text or a row that is too long"},
+        {"DELETE FROM run", "query may only read: not authorized"},
+        {"BEGIN", "query may only read: not authorized"},
+    };
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db, "r", "/tmp", 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        seen s = {0};
+        bt_err why = BT_ERR_INIT;
+        const bt_code code = ask(db, rows[i].sql, &s, &why);
+        if (code != BT_ARG || strcmp(why.msg, rows[i].says) != 0)
+            fail_msg("%s: %s: %s", rows[i].sql, bt_code_name(code), why.msg);
+        assert_int_equal(s.rows, 0);
+    }
+    bt_db_close(db);
+}
+
+/* one instant for all that is asked in it; what was written meanwhile is seen afterwards */
+static void a_snapshot_is_one_instant(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    double n = 0;
+    make(t->db, "r", "/tmp", 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    const int64_t version = bt_db_version(db);
+    assert_true(version > 0);
+    assert_int_equal(bt_db_version(db), version);
+    bt_db_snapshot_end(db); /* none is open */
+    for (int round = 0; round < 2; round++) {
+        static const char length[] = "SELECT length(note) FROM runs WHERE run = ?1";
+        OK(bt_db_snapshot(db, err));
+        OK(bt_db_value(db, length, "r", &n, err));
+        assert_int_equal((int)n, round);
+        run_sql(t->db, "UPDATE run SET note = note || 'x'");
+        OK(bt_db_value(db, length, "r", &n, err));
+        assert_int_equal((int)n, round);
+        bt_db_snapshot_end(db);
+        OK(bt_db_value(db, length, "r", &n, err));
+        assert_int_equal((int)n, 1 + round);
+    }
+    assert_true(bt_db_version(db) != version);
+    assert_false(bt_db_moved(db));
+    OK(bt_db_value(db, "SELECT 1 WHERE ?1 = 'x'", "r", &n, err));
+    assert_true(isnan(n));
+    OK(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", "r", &n, err));
+    assert_int_equal((int)n, 3);
+    char other[120];
+    snprintf(other, sizeof other, "%s.old", t->db);
+    assert_int_equal(rename(t->db, other), 0);
+    assert_true(bt_db_moved(db));
+    make(t->db, "new", "/tmp", 1700000000000000);
+    OK(bt_db_reopen(db, err));
+    assert_false(bt_db_moved(db));
+    OK(bt_db_value(db, "SELECT count(*) FROM runs", NULL, &n, err));
+    assert_int_equal((int)n, 1);
+    seen s = {0};
+    bt_err why = BT_ERR_INIT;
+    assert_int_equal(ask(db, "DELETE FROM run", &s, &why), BT_ARG); /* as guarded as before */
+    bt_db_close(db);
+}
+
+static void names_of_runs(void **state) {
+    static const struct {
+        const char *wanted, *says;
+    } none[] = {{"alpa", "no run 'alpa' (did you mean 'alpha'?)"},
+                {"zzzzzzzz", "no run 'zzzzzzzz' (`bitrain runs` lists them)"},
+                {"al\033[1m", "no run 'al[1m' (`bitrain runs` lists them)"}};
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_writer *w = NULL;
+    char run[BT_NAME_MAX], folder[8], says[200];
+    bt_err why = BT_ERR_INIT;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    assert_int_equal(bt_db_run(db, "last", run, &why), BT_NOTFOUND);
+    snprintf(says, sizeof says, "no run in '%s' yet (start one with `bitrain train`)", t->db);
+    assert_string_equal(why.msg, says);
+    make(t->db, "alpha", "/tmp/a", 1700000000000000);
+    make(t->db, "beta", "/tmp/longer", 1600000000000000);
+    OK(bt_db_run(db, "beta", run, err));
+    assert_string_equal(run, "beta");
+    OK(bt_db_run(db, "last", run, err)); /* by its newest record, not by its number */
+    assert_string_equal(run, "alpha");
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_int_equal(bt_db_run(db, none[i].wanted, run, &why), BT_NOTFOUND);
+        assert_string_equal(why.msg, none[i].says);
+    }
+    OK(bt_db_run_folder(db, "alpha", folder, sizeof folder, err));
+    assert_string_equal(folder, "/tmp/a");
+    OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* does not fit */
+    assert_string_equal(folder, "");
+    OK(bt_db_run_folder(db, "gone", folder, sizeof folder, err));
+    assert_string_equal(folder, "");
+    bt_db_close(db);
+}
+
+/* ---- the log --------------------------------------------------------------------------------- */
+
+static void levels_and_ranks_of_lines(void **state) {
+    static const struct {
+        const char *line;
+        bt_event_level level;
+        int rank;
+    } rows[] = {{"hello", BT_EV_INFO, -1},
+                {"bitrain rank 3: ERROR 4: x", BT_EV_ERROR, 3},
+                {"MPI_ABORT was invoked on Rank 12", BT_EV_ERROR, 12},
+                {"exited on signal 9", BT_EV_ERROR, -1},
+                {"a Warning", BT_EV_WARN, -1},
+                {"rank 0", BT_EV_INFO, 0},
+                {"rank -1", BT_EV_INFO, -1},
+                {"rank x", BT_EV_INFO, -1},
+                {"rank 999999", BT_EV_INFO, 999999},
+                {"rank 1000000", BT_EV_INFO, -1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(bt_run_log_level(rows[i].line), rows[i].level);
+        assert_int_equal(bt_run_log_rank(rows[i].line), rows[i].rank);
+    }
+}
+
+static void log_is(bt_db *db, size_t bytes, const char *want) {
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    OK(bt_run_log_json(db, "r", bytes, &j, err));
+    bt_json_end(&j, '}');
+    assert_string_equal(bt_text_str(&out), want);
+    bt_text_release(&out);
+}
+
+static void the_end_of_a_log(void **state) {
+#define LINE(level, rank, text) "{\"level\":\"" level "\",\"rank\":" rank ",\"text\":\"" text "\"}"
+    static const char text[] = "first\n\nrank 1: warning\0x\nlast error";
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    char path[96];
+    make(t->db, "r", t->dir, 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    log_is(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
+    snprintf(path, sizeof path, "%s/log.txt", t->dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fwrite(text, 1, sizeof text - 1, f);
+    assert_int_equal(fclose(f), 0);
+#define REST LINE("warning", "1", "rank 1: warning x") "," LINE("error", "null", "last error") "]}"
+    log_is(db, sizeof text - 1,
+           "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
+    log_is(db, 1000,
+           "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
+    /* a line whose beginning is not there is left out */
+    log_is(db, sizeof text - 2, "{\"readable\":true,\"cut\":true,\"lines\":[" REST);
+    log_is(db, 12,
+           "{\"readable\":true,\"cut\":true,\"lines\":[" LINE("error", "null", "last error") "]}");
+    log_is(db, 3, "{\"readable\":true,\"cut\":true,\"lines\":[]}");
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(symlink("/dev/null", path), 0); /* no file */
+    log_is(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
+    bt_db_close(db);
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        T(cells_in_every_form), T(questions_are_limited),
+        T(what_is_no_question), T(a_snapshot_is_one_instant),
+        T(names_of_runs),       cmocka_unit_test(levels_and_ranks_of_lines),
+        T(the_end_of_a_log),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
