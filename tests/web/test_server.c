@@ -82,6 +82,7 @@ static void a_long_query_holds_up_nobody(void **state) {
     hang_up(&other);
     ask(&other, w, ENDLESS, "Connection: close\r\n");
     hear(&other, 0, "503");
+    hear(&other, 0, "\r\nRetry-After: 2\r\n");
     hang_up(&other);
     hang_up(&slow[3]); /* a client that goes away */
     for (int i = 0; i < 3; i++) {

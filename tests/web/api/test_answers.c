@@ -287,13 +287,55 @@ static void a_store_that_comes_later(void **state) {
     bt_api_close(api);
 }
 
+static size_t length_of(bt_api *api, const char *route, const char *run, const char *args,
+                        const char *path) {
+    char copy[120], *next = copy;
+    json_t *all = bt_web_json(api, route, run, args), *j = all;
+    snprintf(copy, sizeof copy, "%s", path);
+    for (char *word; (word = strsep(&next, "."));)
+        j = json_is_array(j) ? json_array_get(j, (size_t)atoi(word)) : json_object_get(j, word);
+    const size_t n = json_array_size(j);
+    json_decref(all);
+    return n;
+}
+
+/* what is drawn where nobody says how wide: buckets of a power of two steps */
+static void sizes_that_nobody_names(void **state) {
+    static const struct {
+        const char *route, *run, *args, *path;
+        size_t n;
+    } sizes[] = {
+        {"/api/v1/curves", NULL, "runs=wide&metric=loss", "runs.0.curve.series.0.x",
+         115},                                                                        /* of 200 */
+        {"/api/v1/compare", NULL, "runs=wide&metric=loss", "runs.0.series.0.x", 230}, /* of 256 */
+        {"series", "wide", "metric=loss", "series.0.x", 230},
+        {"heatmap", "wide", "", "heatmap.step", 115}, /* of 120 */
+        {"events", "wide", "", "events.rows", 200},
+        {"panel", "wide", "", "panel.metrics.0.history", 32},
+        {"stragglers", "wide", "", "stragglers", 4},
+        {"distributions", "wide", "", "distribution.sampled", 6},
+    };
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_synth s = bt_synth_default("wide");
+    s.steps = 230;
+    OK(bt_synth_make(t->db, &s, err));
+    run_sql(t->db, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 205) INSERT "
+                   "INTO event(run, t_us, "
+                   "kind, level, title) SELECT 1, last_us, 'warning', 1, x FROM run, c");
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const size_t n = length_of(api, sizes[i].route, sizes[i].run, sizes[i].args, sizes[i].path);
+        if (n != sizes[i].n) fail_msg("%s: %zu of %s", sizes[i].route, n, sizes[i].path);
+    }
+    bt_api_close(api);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(answers_of_routes),
-        T(metrics_of_live_runs),
-        T(arguments_at_their_bounds),
-        T(a_store_that_comes_later),
+        T(answers_of_routes),        T(metrics_of_live_runs),    T(arguments_at_their_bounds),
+        T(a_store_that_comes_later), T(sizes_that_nobody_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
