@@ -1,12 +1,16 @@
 """Which tests run which lines of a file, counted by gcov: the file alone is compiled with --coverage, linked before the libraries
 into each test program, and the test is run once. What was counted is kept as long as the file and the test program stay the same.
 
-A process that a signal ends counts nothing: a line that only such processes run counts as one that no test runs.
+A process that a signal ends counts nothing: a line that only such processes run counts as one that no test runs. Nor does
+one that ends in exec or _exit, as between fork and exec: a line of such a function is asked of all tests that run the file.
 """
 import hashlib
 import json
+import re
 import subprocess
 import threading
+
+ENDS_UNCOUNTED = re.compile(r"\b(_exit|exec[lv]\w*) ?\(")
 
 
 def ranges(lines):
@@ -77,4 +81,7 @@ class Reach:
         inside = [f for f in row["functions"] if f[0] <= line <= f[1]]
         # a statement of several lines may be counted at its first one
         at = line if line in lines else max((x for x in lines if inside and inside[0][0] <= x <= line), default=0)
-        return {t for t, x in row["tests"].items() if (at in lines_of(x["ran"]) if inside else x["ran"])}
+        found = {t for t, x in row["tests"].items() if (at in lines_of(x["ran"]) if inside else x["ran"])}
+        if inside and not found and ENDS_UNCOUNTED.search("\n".join(text.splitlines()[inside[0][0] - 1:inside[0][1]])):
+            return {t for t, x in row["tests"].items() if x["ran"]}
+        return found
