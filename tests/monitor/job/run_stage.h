@@ -86,6 +86,7 @@ static inline int play(int argc, char **argv) {
     const int attempt = atoi(word_after(argc, argv, "--attempt"));
     const char *from = word_after(argc, argv, "--resume-from");
     rank r = {.step = from[0] ? atoi(from + 1) : 0};
+    alarm(60); /* whose supervisor is gone */
     bt_wire_handlers mine = h;
     bt_err err = BT_ERR_INIT;
     int at = 1, code = 0;
@@ -187,6 +188,7 @@ static inline int open_stage(void **state) {
     int keys[2];
     strcpy(s->dir, "/tmp/bt_run_XXXXXX");
     if (!mkdtemp(s->dir) || pipe2(keys, O_CLOEXEC) != 0) return -1;
+    alarm(30); /* a supervisor that waits for ever fails */
     s->key = keys[1];
     snprintf(path, sizeof path, "%s/mpirun", s->dir);
     FILE *f = fopen(path, "w");
