@@ -255,6 +255,7 @@ static inline int stage_main(int argc, char **argv, int (*tests)(void)) {
     if (n < 0) return 1;
     self[n] = '\0';
     setenv("STAGE", self, 1);
+    setenv("HWLOC_COMPONENTS", "-pci", 0); /* whose library never frees its list of devices */
     /* whoever started us may have had them ignored, as nohup and a shell's & do */
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
