@@ -291,13 +291,17 @@ static bt_code trained(const bt_learn *b, bt_learn_run *r, int64_t steps, bool *
 }
 
 /* Measures with a short run how many steps of r's recipe take cfg->minutes. Ramps are shares of a run's steps, so the
- * short run has the long one's mix of step sizes. Its database is removed with the folder. */
+ * short run has the long one's mix of step sizes; a bigram model's steps are few and shorter, and left out. Its
+ * database is removed with the folder. */
 static bt_code measure_steps(const bt_learn *b, const bt_learn_run *r, int64_t *steps,
                              bt_err *err) {
     bt_learn timed = *b;
     bt_learn_run *run = calloc(1, sizeof *run);
     bool done = false;
+    char recipe[sizeof b->cfg->recipes + 32];
     if (!run) return bt_fail(err, BT_NOMEM, "no memory for a run");
+    snprintf(recipe, sizeof recipe, "%s train.bigram_steps=0", b->recipes[r->recipe].rest);
+    timed.recipes[r->recipe].rest = recipe;
     snprintf(timed.db, sizeof timed.db, "%s/timed.db", b->folder);
     *run = (bt_learn_run){.recipe = r->recipe, .corpus = r->corpus, .seed = r->seed};
     memcpy(run->name, r->name, sizeof run->name);

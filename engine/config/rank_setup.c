@@ -151,6 +151,7 @@ bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *c) {
     return (bt_lr_schedule){.kind = (bt_sched_kind)c->schedule,
                             .steps = c->steps,
                             .warmup = c->warmup,
+                            .bigram = c->bigram_steps,
                             .lr = c->lr,
                             .lr_min_frac = c->lr_min,
                             .lr2 = c->lr2,

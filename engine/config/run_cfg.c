@@ -215,6 +215,9 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     if (cfg->micro_batch && cfg->accum && !said(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
+    if (cfg->bigram_steps && !said(o, "model.init_out"))
+        BT_TRY(
+            bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, "as train.bigram_steps", err));
     /* the stream for comparisons: other trainers run it at a constant rate */
     if (synth) {
         BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth",
@@ -291,6 +294,8 @@ int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
     return step < cfg->dense_steps && !cfg->lambda_steps && cfg->linear != BT_LIN_DENSE;
 }
+
+bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step) { return step < cfg->bigram_steps; }
 
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
     cfg->linear = BT_LIN_DENSE;

@@ -362,6 +362,31 @@ static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
+    const char *with = c->init_out != BT_INIT_OUT_ZERO ? "a model.init_out other than zero"
+                       : c->init_from[0]               ? "--init-from"
+                       : c->logit_cap > 0              ? "model.logit_cap"
+                       : c->teacher[0]                 ? "--teacher"
+                       : c->logits[0]                  ? "tune.logits"
+                       : c->hub[0]                     ? "--hub"
+                       : c->form != BT_FORMED_TEXT     ? "a data.form other than text"
+                       : c->schedule == BT_SCHED_BITNET || c->schedule == BT_SCHED_RANGE
+                           ? "optim.schedule bitnet or range"
+                           : NULL;
+    if (!c->bigram_steps) return BT_OK;
+    if (with)
+        return bt_fail(err, BT_ARG,
+                       "train.bigram_steps %" PRId64 " with %s is not possible: a bigram model is "
+                       "the beginning of a model that learns text from nothing (leave it out)",
+                       c->bigram_steps, with);
+    if (c->bigram_steps >= c->steps)
+        return bt_fail(err, BT_ARG,
+                       "train.bigram_steps %" PRId64 ": attention would come after the end of the "
+                       "run, which has %" PRId64 " steps (use fewer)",
+                       c->bigram_steps, c->steps);
+    return BT_OK;
+}
+
 /* What reads latent weights themselves reads fp32. */
 static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
     const char *with = c->linear == BT_LIN_DENSE ? "model.linear=dense"
@@ -433,6 +458,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(check_codec(c, err));
     BT_TRY(resolve_length(c, err));
     BT_TRY(check_dense_steps(c, err));
+    BT_TRY(check_bigram_steps(c, err));
     BT_TRY(resolve_data(c, err));
     BT_TRY(bt_tune_check_lambda(c, err));
     BT_TRY(check_latent(c, err));

@@ -36,6 +36,8 @@ typedef struct bt_telemetry {
 bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err)
     BT_MUST_CHECK;
 void bt_telemetry_release(bt_telemetry *t);
+/* the steps so far were of another kind than those to come: the history begins with the next one */
+void bt_telemetry_forget(bt_telemetry *t);
 /* step_values: what rank 0 knows (loss is made from the ranks' losses here); rank_values: this
  * rank's */
 bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT],

@@ -328,8 +328,8 @@ static bool due_prediction(const bt_trainer *t, const bt_step_outcome *o) {
 
 static bt_code run_prediction(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)o, (void)err;
-    /* the others' figures are with rank 0 */
-    if (bt_comm_rank(t->mesh.world) == 0)
+    /* the others' figures are with rank 0; a bigram model's steps were not predicted */
+    if (bt_comm_rank(t->mesh.world) == 0 && !bt_run_cfg_bigram(&t->cfg, t->at.step - 1))
         bt_prediction_check_step(&t->prediction, &t->telemetry, t->at.step - 1);
     return BT_OK;
 }

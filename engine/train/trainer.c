@@ -24,7 +24,7 @@
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static bt_loader_cfg loader_cfg(const bt_trainer *t) {
+bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t) {
     const int64_t B = t->cfg.micro_batch;
     const bt_micro_plan *p = &t->micro_plan;
     bt_loader_cfg data = bt_run_data(&t->cfg);
@@ -36,7 +36,7 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
 }
 
 bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) {
-    bt_loader_cfg data = loader_cfg(t);
+    bt_loader_cfg data = bt_trainer_loader_cfg(t);
     bt_loader_close(t->loader);
     t->loader = NULL;
     BT_TRY(bt_loader_open(&t->loader, &data, err));
@@ -47,7 +47,7 @@ bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) {
 static bool validates(const bt_trainer *t) { return t->cfg.val_frac > 0 || t->cfg.val_data[0]; }
 
 static bt_code open_validation(bt_trainer *t, bt_err *err) {
-    bt_loader_cfg data = loader_cfg(t);
+    bt_loader_cfg data = bt_trainer_loader_cfg(t);
     if (!validates(t)) return BT_OK;
     return bt_evaluator_open(&t->evaluator, &data, t->cfg.eval_tokens, t->mesh.dp, err);
 }
@@ -448,6 +448,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_energy_close(&t->energy);
     bt_evaluator_close(t->evaluator);
     bt_sample_text_destroy(t->sample_text);
+    bt_followers_release(&t->followers);
     bt_loader_close(t->loader);
     bt_replica_check_release(&t->replica_check);
     bt_memory_saver_close(&t->memory);

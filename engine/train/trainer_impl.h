@@ -5,6 +5,7 @@
 
 #include "engine/config/ramp.h"
 #include "engine/config/rank_setup.h"
+#include "engine/data/shards/followers.h"
 #include "engine/islands/island/island.h"
 #include "engine/micro/micro_schedule.h"
 #include "engine/observe/energy.h"
@@ -93,6 +94,7 @@ struct bt_trainer {
     bt_codec_choice codec;
     bt_update update;
     bt_lr_schedule lr;
+    bt_followers followers;       /* counted while the model is a bigram model */
     bt_ramp batch_ramp, seq_ramp; /* n 0: steps, sequences of one size */
     int64_t step_tokens;          /* of all ranks in the step that is computed */
     bt_loss_scale loss_scale;
@@ -176,6 +178,10 @@ bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUS
  * another size; collective. The number of the step's first sequence */
 bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ramp(bt_trainer *t, bool first, bt_err *err) BT_MUST_CHECK;
+/* of this rank, from the step that is next */
+bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t);
+/* trainer_bigram.c: before a step, with or without attention (train.bigram_steps); collective */
+bt_code bt_trainer_bigram(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bool bt_trainer_full_size(const bt_trainer *t); /* steps and sequences have all that they grow to */
 int64_t bt_trainer_first_sequence(const bt_trainer *t);
 

@@ -73,6 +73,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
         bt_step_outcome o;
         BT_TRY(bt_trainer_phase(t, err));
         BT_TRY(bt_trainer_ramp(t, t->at.step == t->first_step, err));
+        BT_TRY(bt_trainer_bigram(t, err));
         BT_TRY(bt_train_step(t, &o, err));
         if (o.left) break;
         bt_meter_set(&t->meter, BT_MR_ENERGY, bt_energy_take(&t->energy));

@@ -80,9 +80,10 @@ static const shape shapes[] = {
       "--set",
       "train.unit=2"}}, /* units for three replicas in the ramp's smallest step, too */
     /* what the preset nano is where tokens are learned */
-    {"nano's recipe",
+    {"nano's recipe, and a bigram model first",
      {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero", "--set",
-      "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set", "train.seq_ramp=0.4,0.7"}},
+      "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set", "train.seq_ramp=0.4,0.7", "--set",
+      "train.bigram_steps=4"}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

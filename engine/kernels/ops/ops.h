@@ -7,6 +7,7 @@
 #ifndef BT_ENGINE_KERNELS_OPS_OPS_H
 #define BT_ENGINE_KERNELS_OPS_OPS_H
 
+#include "engine/base/numbers/bigrams.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
@@ -237,7 +238,22 @@ typedef struct bt_head_form {
     float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: they stay */
     float z; /* the gradient has that of z log^2(sum of exp) too (PaLM, arXiv:2204.02311); 0: not */
     float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */
+    /* The gradient is the mean over all that follows a row's input in the text, instead of its one target: of
+     * the cross-entropy with these shares. The loss stays that of the targets. inputs (M); NULL: not. No cap */
+    const bt_followers *followers;
+    const int32_t *inputs;
 } bt_head_form;
+/* logits (rows, V) every ld floats, dscale times the softmax of each row, of tokens first .. first + V: minus
+ * dscale times the shares of what follows the row's input, or of its target where nothing does; a row whose
+ * target is below 0 stays */
+typedef struct bt_head_shares {
+    float *logits;
+    const bt_followers *followers;
+    const int32_t *inputs, *targets;
+    float dscale;
+    size_t first, rows, V, ld;
+} bt_head_shares;
+void bt_op_head_shares(const bt_head_shares *j);
 /* what exp(logit - the largest) is multiplied by in the gradient, the target's own term apart; sum: of
  * those exps, lse: log(sum) + the largest */
 static inline float bt_head_softmax_scale(const bt_head_form *form, float dscale, double sum,

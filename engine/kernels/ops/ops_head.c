@@ -67,9 +67,35 @@ void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V) 
     bt_ops_timed("soft_cap", 0, 8.0 * product(rows, V, 1), rows, 1, do_soft_cap, &j);
 }
 
+/* ---- shares in the place of targets ------------------------------------------------------------- */
+
+static void take_share(const bt_head_shares *j, size_t r, int32_t token, float share) {
+    const size_t at = (size_t)token - j->first;
+    if (at < j->V) j->logits[r * j->ld + at] -= j->dscale * share;
+}
+
+static void do_shares(void *ctx, int thread, size_t a, size_t b) {
+    const bt_head_shares *j = ctx;
+    const bt_followers *f = j->followers;
+    (void)thread;
+    for (size_t r = a; r < b; r++) {
+        if (j->targets[r] < 0) continue;
+        const size_t from = f->at[j->inputs[r]], to = f->at[j->inputs[r] + 1];
+        if (from == to) take_share(j, r, j->targets[r], 1);
+        for (size_t i = from; i < to; i++) take_share(j, r, f->token[i], f->share[i]);
+    }
+}
+
+void bt_op_head_shares(const bt_head_shares *j) {
+    bt_ops_timed("head_shares", 0, 8.0 * product(j->rows, j->V, 1), j->rows, 1, do_shares,
+                 (void *)(uintptr_t)j);
+}
+
+static bool shared(const head_job *j) { return j->form.followers && j->dscale != 0; }
+
 static void do_formed_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;
-    const float cap = j->form.cap, at_target = j->int8 ? 0 : j->dscale;
+    const float cap = j->form.cap, at_target = j->int8 || shared(j) ? 0 : j->dscale;
     (void)thread;
     for (size_t r = a; r < b; r++) {
         float *l = j->logits + r * j->ld;
@@ -97,7 +123,7 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
         float *logits = j->logits + r * j->ld;
         bt_k()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
         /* the probability alone */
-        if (j->int8 && j->targets[r] >= 0) logits[j->targets[r]] += j->dscale;
+        if ((j->int8 || shared(j)) && j->targets[r] >= 0) logits[j->targets[r]] += j->dscale;
     }
 }
 
@@ -136,6 +162,7 @@ static void head_grads8(const head_job *j) {
     h.noise.rows += j->first;
     bt_op_w8_dx8(j->dx, j->C, j->logits, j->ld, &h.w, j->rows, j->V, j->C, &h.noise);
     if (j->dE) bt_op_head_dE8(j->dE, j->logits, j->ld, j->x, &h, j->rows, j->V, j->C);
+    if (shared(j)) return;
     bt_op_head_targets(&(bt_head_targets){.dx = j->dx,
                                           .dE = j->dE,
                                           .x = j->x,
@@ -172,8 +199,8 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                       .dx = dx + m * C,
                       .dE = dE,
                       .int8 = int8};
-        if (formed) j.form = *form;
-        if (formed && form->slopes) j.form.slopes += m;
+        if (form) j.form = *form;
+        if (j.form.slopes) j.form.slopes += m;
         if (rows8) {
             bt_op_quant(int8->xq, int8->dq, x + m * C, rows, C);
             bt_op_w8_fwd(logits, ld, int8->xq, int8->dq, &int8->w, rows, V, C);
@@ -183,6 +210,15 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
         bt_ops_timed("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1,
                      formed ? do_formed_xent : do_xent, &j);
         if (dscale == 0) continue;
+        if (shared(&j))
+            bt_op_head_shares(&(bt_head_shares){.logits = logits,
+                                                .followers = form->followers,
+                                                .inputs = form->inputs + m,
+                                                .targets = targets + m,
+                                                .dscale = dscale,
+                                                .rows = rows,
+                                                .V = V,
+                                                .ld = ld});
         if (int8) {
             head_grads8(&j);
             continue;

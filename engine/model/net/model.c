@@ -111,6 +111,7 @@ static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_
     if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, grad_scale);
     if (m->distil.teacher || m->distil.rows)
         return bt_net_distil_loss(m, inputs, targets, grad_scale);
+    m->head_form.inputs = inputs;
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);

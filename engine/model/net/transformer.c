@@ -82,6 +82,12 @@ void bt_model_documents(bt_model *m, const int32_t *positions) {
     }
 }
 
+void bt_model_bigram(bt_model *m, const bt_followers *followers) {
+    m->head_form.followers = followers;
+}
+
+static bool attends(const bt_model *m) { return !m->head_form.followers; }
+
 static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
@@ -235,6 +241,12 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     if (begins_rounded(m, a)) {
         if (x_out) bt_acts_save(a->x_saved, a->x, own);
         bt_acts_load(&m->setup, a->x, a->x_saved, own);
+    }
+    if (!attends(m)) {
+        bt_net_copy(a->x_mid, a->x, own);
+        poll(m);
+        ffn(m, l, x_out, M);
+        return;
     }
     if (attends_kept(m, a)) {
         shape.bf16 = true;
@@ -444,6 +456,18 @@ static void attn_backward(const backward *p, bt_layer *l) {
     norm_backward(p, &l->attn_in, a->x, kept ? a->x_saved : NULL);
 }
 
+/* dx passes by; the gradients are the zeros that they began as */
+static void attn_left_out(const backward *p, const bt_layer *l) {
+    linear_done(p, &l->o);
+    done(p, l->o_in.gain.tensor);
+    done(p, l->k_norm.tensor);
+    done(p, l->q_norm.tensor);
+    linear_done(p, &l->v);
+    linear_done(p, &l->k);
+    linear_done(p, &l->q);
+    done(p, l->attn_in.gain.tensor);
+}
+
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx) {
     assert(m->setup.train);
@@ -461,7 +485,10 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         need(m, i);
         if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
-        attn_backward(&p, l);
+        if (attends(m))
+            attn_backward(&p, l);
+        else
+            attn_left_out(&p, l);
     }
     if (bt_net_begins(m)) {
         m->tp->embed_bwd(m, inputs, p.M);

@@ -84,6 +84,7 @@ typedef struct bt_model_counts {
      * 6*L*T*H*D, as frozen weights have no gradient. What full recompute repeats does not count */
     double flop_token;
     double flop_forward; /* of them those of the forward pass */
+    double flop_bigram;  /* of a token in a pass that leaves attention out (train.bigram_steps) */
 } bt_model_counts;
 
 const bt_preset *bt_preset_find(const char *name); /* NULL when unknown */

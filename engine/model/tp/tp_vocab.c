@@ -56,10 +56,12 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
 }
 
 /* logits of `rows` rows -> their gradient; with int8 gradients without the targets' own terms */
-static void part_gradients(bt_model *m, float dscale, size_t rows) {
+static void part_gradients(bt_model *m, const int32_t *targets, float dscale, size_t r0,
+                           size_t rows) {
     const bt_tp_state *p = m->tp_state;
     const size_t V = (size_t)m->setup.cfg.V;
-    const float at_target = m->head8.w.packed ? 0 : dscale;
+    const bt_followers *followers = m->head_form.followers;
+    const float at_target = m->head8.w.packed || followers ? 0 : dscale;
     if (m->head_form.cap > 0)
         bt_op_row_softmax_capped(&(bt_capped_rows){.logits = m->logits,
                                                    .ld = V,
@@ -73,6 +75,16 @@ static void part_gradients(bt_model *m, float dscale, size_t rows) {
                                                    .V = V});
     else
         bt_op_row_softmax(m->logits, p->a, p->b, p->index, at_target, rows, V);
+    if (followers)
+        bt_op_head_shares(&(bt_head_shares){.logits = m->logits,
+                                            .followers = followers,
+                                            .inputs = m->head_form.inputs + r0,
+                                            .targets = targets,
+                                            .dscale = dscale,
+                                            .first = p->vocab0,
+                                            .rows = rows,
+                                            .V = V,
+                                            .ld = V});
 }
 
 bt_vocab_part bt_tp_vocab(const bt_model *m) {
@@ -119,9 +131,10 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
         if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, rows, V);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
-        part_gradients(m, dscale, rows);
+        part_gradients(m, targets + r0, dscale, r0, rows);
         if (h.w.packed) {
             const int32_t *index = m->tp_state->index;
+            const float at_target = m->head_form.followers ? 0 : dscale;
             const float *slopes = m->head_form.cap > 0 ? m->head_form.slopes : NULL;
             bt_tp_depth_product(m, a->dxn + r0 * C,
                                 &(bt_depth_product){.a = m->logits,
@@ -133,7 +146,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                     .vocab = true,
                                                     .int8 = &h,
                                                     .index = index,
-                                                    .dscale = dscale,
+                                                    .dscale = at_target,
                                                     .slopes = slopes});
             if (!m->d_head) continue; /* frozen */
             bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
@@ -141,7 +154,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
                                                   .x = x,
                                                   .index = index,
                                                   .to = V,
-                                                  .dscale = dscale,
+                                                  .dscale = at_target,
                                                   .slopes = slopes,
                                                   .rows = rows,
                                                   .C = C});

@@ -100,8 +100,7 @@ static void resumed_equals_uninterrupted(void **state) {
 
 /* before, at and after every change of a run that changes: steps grow at 2 and 4, sequences at 3, layers
  * become ternary at 6 */
-static void a_changing_run_goes_on(void **state) {
-    (void)state;
+static void goes_on(bool bigram) {
     static const int after[] = {1, 2, 3, 5, 6, 8};
     float *weights = calloc(1 << 20, sizeof *weights), *want = calloc(1 << 20, sizeof *want);
     for (size_t k = 0; k <= sizeof after / sizeof *after; k++) {
@@ -117,13 +116,14 @@ static void a_changing_run_goes_on(void **state) {
                  "--set", "optim.embed_lr=2", "--optimizer", "muon");
             snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
             cfg.stop_after = part ? 0 : n;
+            if (bigram) cfg.bigram_steps = 4, cfg.init_out = BT_INIT_OUT_ZERO, cfg.logit_cap = 0;
             run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
         }
         if (k == 0) {
             straight = second;
             memcpy(want, weights, n_weights * sizeof *want);
             /* an event at the beginning, one for each change */
-            assert_int_equal(fake_events_of(&straight, "ramp"), 5);
+            assert_int_equal(fake_events_of(&straight, "ramp"), bigram ? 7 : 5);
             assert_true(straight.steps[9].v[BT_MS_TOKENS] == 2 * 128 + 2 * 256 + 6 * 512);
         }
         assert_int_equal(second.n_steps, STEPS - n);
@@ -133,6 +133,17 @@ static void a_changing_run_goes_on(void **state) {
     }
     free(weights);
     free(want);
+}
+
+static void a_changing_run_goes_on(void **state) {
+    (void)state;
+    goes_on(false);
+}
+
+/* attention comes at 4 */
+static void a_run_that_begins_as_a_bigram_model_goes_on(void **state) {
+    (void)state;
+    goes_on(true);
 }
 
 static void checkpoints_come_at_their_interval(void **state) {
@@ -305,6 +316,7 @@ int main(void) {
         cmocka_unit_test(init_from_takes_the_weights_only),
         cmocka_unit_test(version_1_goes_on),
         cmocka_unit_test(a_changing_run_goes_on),
+        cmocka_unit_test(a_run_that_begins_as_a_bigram_model_goes_on),
         cmocka_unit_test(states_of_another_kind_are_converted),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
