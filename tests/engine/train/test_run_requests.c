@@ -1,6 +1,6 @@
-/* test_run_requests.c - what a training does when it is asked for something: evaluations, samples, checkpoints, pauses, a
- * stop, alone and together, with the steps and the words of their events. Requests are put into the box from the sink,
- * so each comes between two known steps. */
+/* test_run_requests.c - what a training does when it is asked for something: evaluations, samples, checkpoints,
+ * pauses, a stop, alone and together, with the steps and the words of their events. Requests are put into the box
+ * from the sink, so each comes between two known steps. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>
