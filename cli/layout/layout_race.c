@@ -52,7 +52,7 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
     BT_TRY(bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS,
                                   bt_comm_size(bt_comm_world()), STEPS_MOST, 0, err));
     x->cfg.steps = STEPS_MOST;
-    x->cfg.bigram_steps = 0; /* most steps of the run are others */
+    x->cfg.bigram_steps = x->cfg.share_steps = 0; /* most steps of the run are others */
     return BT_OK;
 }
 

@@ -363,22 +363,26 @@ static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
-    const char *with = c->init_out != BT_INIT_OUT_ZERO ? "a model.init_out other than zero"
-                       : c->init_from[0]               ? "--init-from"
-                       : c->logit_cap > 0              ? "model.logit_cap"
-                       : c->teacher[0]                 ? "--teacher"
-                       : c->logits[0]                  ? "tune.logits"
-                       : c->hub[0]                     ? "--hub"
-                       : c->form != BT_FORMED_TEXT     ? "a data.form other than text"
-                       : c->schedule == BT_SCHED_BITNET || c->schedule == BT_SCHED_RANGE
+    const int64_t steps = c->bigram_steps ? c->bigram_steps : c->share_steps;
+    const char *key = c->bigram_steps ? "train.bigram_steps" : "train.share_steps";
+    const char *with = c->bigram_steps && c->init_out != BT_INIT_OUT_ZERO
+                           ? "a model.init_out other than zero"
+                       : c->init_from[0]           ? "--init-from"
+                       : c->logit_cap > 0          ? "model.logit_cap"
+                       : c->teacher[0]             ? "--teacher"
+                       : c->logits[0]              ? "tune.logits"
+                       : c->hub[0]                 ? "--hub"
+                       : c->form != BT_FORMED_TEXT ? "a data.form other than text"
+                       : c->bigram_steps &&
+                               (c->schedule == BT_SCHED_BITNET || c->schedule == BT_SCHED_RANGE)
                            ? "optim.schedule bitnet or range"
                            : NULL;
-    if (!c->bigram_steps) return BT_OK;
+    if (!steps) return BT_OK;
     if (with)
         return bt_fail(err, BT_ARG,
-                       "train.bigram_steps %" PRId64 " with %s is not possible: a bigram model is "
-                       "the beginning of a model that learns text from nothing (leave it out)",
-                       c->bigram_steps, with);
+                       "%s %" PRId64 " with %s is not possible: shares of what follows a token are "
+                       "for a model that learns text from nothing (leave it out)",
+                       key, steps, with);
     if (c->bigram_steps >= c->steps)
         return bt_fail(err, BT_ARG,
                        "train.bigram_steps %" PRId64 ": attention would come after the end of the "

@@ -83,7 +83,7 @@ static const shape shapes[] = {
     {"nano's recipe, and a bigram model first",
      {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero", "--set",
       "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set", "train.seq_ramp=0.4,0.7", "--set",
-      "train.bigram_steps=4"}},
+      "train.bigram_steps=3", "--set", "train.share_steps=4"}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 

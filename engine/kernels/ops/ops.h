@@ -238,19 +238,21 @@ typedef struct bt_head_form {
     float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: they stay */
     float z; /* the gradient has that of z log^2(sum of exp) too (PaLM, arXiv:2204.02311); 0: not */
     float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */
-    /* The gradient is the mean over all that follows a row's input in the text, instead of its one target: of
-     * the cross-entropy with these shares. The loss stays that of the targets. inputs (M); NULL: not. No cap */
+    /* The gradient is that of the cross-entropy with weight x the shares of all that follows a row's input in the
+     * text + (1 - weight) x its one target. The loss stays that of the targets. inputs (M); NULL: not. No cap */
     const bt_followers *followers;
     const int32_t *inputs;
+    float weight;
 } bt_head_form;
 /* logits (rows, V) every ld floats, dscale times the softmax of each row, of tokens first .. first + V: minus
- * dscale times the shares of what follows the row's input, or of its target where nothing does; a row whose
+ * dscale times (weight x the shares of what follows the row's input + (1 - weight) x its target, which is alone where
+ * nothing follows); a row whose
  * target is below 0 stays */
 typedef struct bt_head_shares {
     float *logits;
     const bt_followers *followers;
     const int32_t *inputs, *targets;
-    float dscale;
+    float dscale, weight;
     size_t first, rows, V, ld;
 } bt_head_shares;
 void bt_op_head_shares(const bt_head_shares *j);

@@ -81,8 +81,9 @@ static void do_shares(void *ctx, int thread, size_t a, size_t b) {
     for (size_t r = a; r < b; r++) {
         if (j->targets[r] < 0) continue;
         const size_t from = f->at[j->inputs[r]], to = f->at[j->inputs[r] + 1];
-        if (from == to) take_share(j, r, j->targets[r], 1);
-        for (size_t i = from; i < to; i++) take_share(j, r, f->token[i], f->share[i]);
+        const float weight = from == to ? 0 : j->weight;
+        if (weight < 1) take_share(j, r, j->targets[r], 1 - weight);
+        for (size_t i = from; i < to; i++) take_share(j, r, f->token[i], weight * f->share[i]);
     }
 }
 
@@ -216,6 +217,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                                                 .inputs = form->inputs + m,
                                                 .targets = targets + m,
                                                 .dscale = dscale,
+                                                .weight = form->weight,
                                                 .rows = rows,
                                                 .V = V,
                                                 .ld = ld});

@@ -275,10 +275,15 @@ typedef struct bt_distil {
  * first, and the logarithms of their probabilities; ids, logs (B, T, k). A whole model on one rank */
 void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids, float *logs);
 void bt_model_distil(bt_model *m, bt_distil how);
-/* The passes to come are those of a bigram model: attention is left out, so that x + attention is x and its tensors'
- * gradients stay as they are, and the head's gradient is that of all that follows a token in the text (ops.h,
- * borrowed). NULL: no longer. On all ranks alike; not by decoding; no soft cap, adapters, classes, teacher. */
-void bt_model_bigram(bt_model *m, const bt_followers *followers);
+/* Of the passes to come the head's gradient has this weight of all that follows a token in the text (ops.h; borrowed).
+ * Without attention they are those of a bigram model: x + attention is x, and its tensors' gradients stay as they
+ * are. followers NULL: neither. On all ranks alike; not by decoding; no soft cap, adapters, classes, teacher. */
+typedef struct bt_shares {
+    const bt_followers *followers;
+    float weight; /* 0 to 1 */
+    bool attention;
+} bt_shares;
+void bt_model_shares(bt_model *m, bt_shares how);
 /* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
  * reward above the rejected one's; a classifier's likeliest class), and the sum of the reward margins
  * beta m */

@@ -237,6 +237,7 @@ struct bt_model {
     /* (n_documents) of the passes to come; room for M, NULL without setup.documents */
     bt_attn_document *documents;
     size_t n_documents;   /* 0: each sequence is one document */
+    bool bigram;          /* passes leave attention out */
     uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */
     size_t block;         /* rows of one feed-forward block */
     size_t

@@ -82,11 +82,11 @@ void bt_model_documents(bt_model *m, const int32_t *positions) {
     }
 }
 
-void bt_model_bigram(bt_model *m, const bt_followers *followers) {
-    m->head_form.followers = followers;
+void bt_model_shares(bt_model *m, bt_shares how) {
+    m->bigram = how.followers && !how.attention;
+    m->head_form.followers = how.followers;
+    m->head_form.weight = how.weight;
 }
-
-static bool attends(const bt_model *m) { return !m->head_form.followers; }
 
 static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -242,7 +242,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
         if (x_out) bt_acts_save(a->x_saved, a->x, own);
         bt_acts_load(&m->setup, a->x, a->x_saved, own);
     }
-    if (!attends(m)) {
+    if (m->bigram) {
         bt_net_copy(a->x_mid, a->x, own);
         poll(m);
         ffn(m, l, x_out, M);
@@ -485,10 +485,10 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         need(m, i);
         if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
-        if (attends(m))
-            attn_backward(&p, l);
-        else
+        if (m->bigram)
             attn_left_out(&p, l);
+        else
+            attn_backward(&p, l);
     }
     if (bt_net_begins(m)) {
         m->tp->embed_bwd(m, inputs, p.M);

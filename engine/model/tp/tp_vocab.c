@@ -81,6 +81,7 @@ static void part_gradients(bt_model *m, const int32_t *targets, float dscale, si
                                             .inputs = m->head_form.inputs + r0,
                                             .targets = targets,
                                             .dscale = dscale,
+                                            .weight = m->head_form.weight,
                                             .first = p->vocab0,
                                             .rows = rows,
                                             .V = V,

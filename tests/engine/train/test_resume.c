@@ -116,7 +116,9 @@ static void goes_on(bool bigram) {
                  "--set", "optim.embed_lr=2", "--optimizer", "muon");
             snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
             cfg.stop_after = part ? 0 : n;
-            if (bigram) cfg.bigram_steps = 4, cfg.init_out = BT_INIT_OUT_ZERO, cfg.logit_cap = 0;
+            if (bigram)
+                cfg.bigram_steps = cfg.share_steps = 4, cfg.init_out = BT_INIT_OUT_ZERO,
+                cfg.logit_cap = 0;
             run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
         }
         if (k == 0) {

@@ -459,6 +459,11 @@ static void test_ramps(void **state) {
          "train.bigram_steps 3 with --init-from");
     says(SETTLE(1, "--set", "train.bigram_steps=3", "--set", "optim.schedule=range"),
          "train.bigram_steps 3 with optim.schedule");
+    says(SETTLE(1, "--set", "train.share_steps=3", "--set", "model.logit_cap=8"),
+         "train.share_steps 3 with model.logit_cap");
+    assert_int_equal(SETTLE(1, "--set", "train.share_steps=99", "--set", "model.init_out=depth",
+                            "--steps", "9"),
+                     BT_OK);
     assert_int_equal(SETTLE(1, "--set", "train.bigram_steps=9", "--steps", "10"), BT_OK);
     assert_true(bt_run_cfg_bigram(&c, 8) && !bt_run_cfg_bigram(&c, 9));
     assert_int_equal(c.init_out, BT_INIT_OUT_ZERO);
