@@ -381,7 +381,7 @@ static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
     if (with)
         return bt_fail(err, BT_ARG,
                        "%s %" PRId64 " with %s is not possible: shares of what follows a token are "
-                       "for a model that learns text from nothing (leave it out)",
+                       "for a model that learns text from nothing (leave one of them out)",
                        key, steps, with);
     if (c->bigram_steps >= c->steps)
         return bt_fail(err, BT_ARG,

@@ -12,9 +12,9 @@ static const double FIRST_WEIGHT = 0.9; /* of train.share_steps */
 static int64_t last_step(const bt_run_cfg *c) { return c->bigram_steps + c->share_steps; }
 
 static float weight_of(const bt_run_cfg *c, int64_t step) {
-    const int64_t risen = step - c->bigram_steps;
-    if (risen < 0) return 1;
-    return (float)(FIRST_WEIGHT * (1 - (double)risen / (double)c->share_steps));
+    const int64_t faded = step - c->bigram_steps;
+    if (faded < 0) return 1;
+    return (float)(FIRST_WEIGHT * (1 - (double)faded / (double)c->share_steps));
 }
 
 /* The same on all ranks, which read the same sequences. */
@@ -22,13 +22,18 @@ static bt_code begin(bt_trainer *t, bt_err *err) {
     const bt_loader_cfg data = bt_trainer_loader_cfg(t);
     BT_TRY(bt_agree(t->mesh.world, bt_followers_count(&t->followers, &data, err), err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
-                       "up to step %" PRId64 " the head learns all that follows a token in the "
-                       "data, up to step %" PRId64 " without attention",
-                       last_step(&t->cfg), t->cfg.bigram_steps);
+                       "up to step %" PRId64
+                       " the head learns all that follows a token in the data",
+                       last_step(&t->cfg));
+    if (!bt_run_cfg_bigram(&t->cfg, t->at.step)) return BT_OK;
+    t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_bigram;
+    bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
+                       "up to step %" PRId64 " the model has no attention", t->cfg.bigram_steps);
     return BT_OK;
 }
 
 static void meet_attention(bt_trainer *t) {
+    t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
     bt_telemetry_forget(&t->telemetry); /* steps were shorter */
     bt_guard_forget(&t->guard);         /* the gradient has another size */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
@@ -45,11 +50,9 @@ bt_code bt_trainer_bigram(bt_trainer *t, bt_err *err) {
     const int64_t step = t->at.step;
     const bool now = step < last_step(c), before = t->followers.at != NULL,
                bigram = bt_run_cfg_bigram(c, step);
-    const bt_model_counts counts = bt_tune_count(c);
     if (now && !before) BT_TRY(begin(t, err));
     if (before && c->bigram_steps && step == c->bigram_steps) meet_attention(t);
     if (before && !now) end(t);
-    t->telemetry.flop_token = bigram ? counts.flop_bigram : counts.flop_token;
     if (now) /* it may be a new one (trainer_phase.c) */
         bt_model_shares(t->model, (bt_shares){&t->followers, weight_of(c, step), !bigram});
     return BT_OK;

@@ -246,8 +246,7 @@ typedef struct bt_head_form {
 } bt_head_form;
 /* logits (rows, V) every ld floats, dscale times the softmax of each row, of tokens first .. first + V: minus
  * dscale times (weight x the shares of what follows the row's input + (1 - weight) x its target, which is alone where
- * nothing follows); a row whose
- * target is below 0 stays */
+ * nothing follows). A row whose target is below 0 stays */
 typedef struct bt_head_shares {
     float *logits;
     const bt_followers *followers;

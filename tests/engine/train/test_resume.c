@@ -125,7 +125,7 @@ static void goes_on(bool bigram) {
             straight = second;
             memcpy(want, weights, n_weights * sizeof *want);
             /* an event at the beginning, one for each change */
-            assert_int_equal(fake_events_of(&straight, "ramp"), bigram ? 7 : 5);
+            assert_int_equal(fake_events_of(&straight, "ramp"), bigram ? 8 : 5);
             assert_true(straight.steps[9].v[BT_MS_TOKENS] == 2 * 128 + 2 * 256 + 6 * 512);
         }
         assert_int_equal(second.n_steps, STEPS - n);
