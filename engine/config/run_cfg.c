@@ -235,11 +235,13 @@ static bool said_any(const bt_opts *o, const char *const *keys) {
 
 /* Measured with AdamW and tied weights, on texts that are long enough for tokens to be learned unasked: a
  * short one is learned by heart. A model that exists already is not moved so fast. */
-static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, bt_err *err) {
-    char embed_lr[32], beta1[32], where[64];
+static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int64_t step_tokens,
+                         bt_err *err) {
+    char embed_lr[32], beta1[32], share_steps[32], where[64];
     snprintf(where, sizeof where, "preset %s, for tokens learned from long text", p->name);
     snprintf(embed_lr, sizeof embed_lr, "%g", p->word_embed_lr);
     snprintf(beta1, sizeof beta1, "%g", p->word_beta1);
+    snprintf(share_steps, sizeof share_steps, "%" PRId64, p->word_share_tokens / step_tokens);
     const bool stream = cfg->form == BT_FORMED_TEXT && cfg->packing <= BT_PACKED_STREAM &&
                         cfg->seq_len == p->model.T;
     const struct {
@@ -247,6 +249,7 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
         bool fits;
     } better[] = {{"optim.embed_lr", embed_lr, true},
                   {"optim.beta1", beta1, true},
+                  {"train.share_steps", share_steps, !bt_run_cfg_against_shares(cfg)},
                   {"train.seq_ramp", p->word_seq_ramp, stream}};
     if (said(o, "data.tokenizer") || cfg->init_from[0] || cfg->optimizer != BT_OPTIM_ADAMW ||
         !cfg->tied)
@@ -257,7 +260,15 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
     return BT_OK;
 }
 
-bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+/* ranks that have sequences of their own */
+static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
+    const int64_t inner = cfg->pp * cfg->tp;
+    return inner > 0 && ranks > inner ? ranks / inner : 1;
+}
+
+/* The preset's tokens of a step where tokens are learned, doubled until the replicas can share them out; 0:
+ * this run has steps of another size. */
+static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
     static const char *const sizes[] = {"train.steps",
                                         "train.tokens",
                                         "train.batch_tokens",
@@ -265,20 +276,32 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
                                         "train.accum",
                                         "train.batch_ramp",
                                         NULL};
+    if (said_any(o, sizes) || cfg->pp > 1) return 0;
+    for (int64_t tokens = p->word_batch_tokens; tokens < p->batch_tokens; tokens *= 2)
+        if (tokens % (cfg->seq_len * replicas(cfg, ranks)) == 0) return tokens;
+    return 0;
+}
+
+/* of a run with steps of another size */
+static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
+    const int64_t parts = cfg->micro_batch * cfg->accum * cfg->seq_len * replicas(cfg, ranks);
+    if (cfg->batch_tokens) return cfg->batch_tokens;
+    return parts ? parts : p->batch_tokens;
+}
+
+bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
     const bt_preset *p = bt_preset_find(cfg->preset);
     char text[32], where[64];
     if (!p || p->word_batch_tokens == 0) return BT_OK;
+    const int64_t small = small_step(o, cfg, p, ranks);
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
     if (!said(o, "model.init_out"))
         BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
-    BT_TRY(long_text(o, cfg, p, err));
-    const int64_t inner = cfg->pp * cfg->tp, sequences = p->word_batch_tokens / cfg->seq_len,
-                  dp = inner > 0 && ranks > inner ? ranks / inner : 1;
-    if (said_any(o, sizes) || p->word_batch_tokens % cfg->seq_len || sequences % dp || cfg->pp > 1)
-        return BT_OK;
-    snprintf(text, sizeof text, "%" PRId64, p->word_batch_tokens);
+    BT_TRY(long_text(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
+    if (!small) return BT_OK;
+    snprintf(text, sizeof text, "%" PRId64, small);
     BT_TRY(bt_opts_set(o, "train.batch_tokens", text, BT_FROM_PRESET, where, err));
-    snprintf(text, sizeof text, "%" PRId64, p->word_steps);
+    snprintf(text, sizeof text, "%" PRId64, p->word_steps * p->word_batch_tokens / small);
     return bt_opts_set(o, "train.steps", text, BT_FROM_PRESET, where, err);
 }
 
@@ -289,6 +312,16 @@ int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
     bt_err ignored;
     if (bt_ramp_read(&r, "", cfg->batch_ramp, cfg->ramp_steps, &ignored) != BT_OK) return 0;
     return bt_ramp_sum(&r, cfg->batch_tokens, cfg->steps);
+}
+
+const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
+    return cfg->init_from[0]             ? "--init-from"
+           : cfg->logit_cap > 0          ? "model.logit_cap"
+           : cfg->teacher[0]             ? "--teacher"
+           : cfg->logits[0]              ? "tune.logits"
+           : cfg->hub[0]                 ? "--hub"
+           : cfg->form != BT_FORMED_TEXT ? "a data.form other than text"
+                                         : NULL;
 }
 
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {

@@ -81,6 +81,9 @@ int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0: no cl
 /* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
  * model has ternary layers that fade in); the settings as they are then */
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
+/* the setting with which the head cannot learn shares of what follows a token (train.bigram_steps,
+ * train.share_steps); NULL: it can */
+const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg);
 /* this step (0-based) leaves attention out (train.bigram_steps) */
 bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step);
 void bt_run_cfg_make_dense(bt_run_cfg *cfg);

@@ -365,18 +365,11 @@ static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
 static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
     const int64_t steps = c->bigram_steps ? c->bigram_steps : c->share_steps;
     const char *key = c->bigram_steps ? "train.bigram_steps" : "train.share_steps";
-    const char *with = c->bigram_steps && c->init_out != BT_INIT_OUT_ZERO
-                           ? "a model.init_out other than zero"
-                       : c->init_from[0]           ? "--init-from"
-                       : c->logit_cap > 0          ? "model.logit_cap"
-                       : c->teacher[0]             ? "--teacher"
-                       : c->logits[0]              ? "tune.logits"
-                       : c->hub[0]                 ? "--hub"
-                       : c->form != BT_FORMED_TEXT ? "a data.form other than text"
-                       : c->bigram_steps &&
-                               (c->schedule == BT_SCHED_BITNET || c->schedule == BT_SCHED_RANGE)
-                           ? "optim.schedule bitnet or range"
-                           : NULL;
+    const char *with = bt_run_cfg_against_shares(c);
+    if (c->bigram_steps && c->init_out != BT_INIT_OUT_ZERO)
+        with = "a model.init_out other than zero";
+    if (c->bigram_steps && (c->schedule == BT_SCHED_BITNET || c->schedule == BT_SCHED_RANGE))
+        with = "optim.schedule bitnet or range";
     if (!steps) return BT_OK;
     if (with)
         return bt_fail(err, BT_ARG,

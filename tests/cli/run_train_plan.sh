@@ -85,33 +85,35 @@ grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep dat
 # tokens that were learned, here or earlier, have smaller steps and projections that begin as zeros; from long text with AdamW also a
 # faster embedding, a lower beta1 and, at the preset's length, sequences that grow, wherever nothing else was said and the ranks can share
 # the steps out; bytes and synthetic data have what they had
-begins() {                                      # OUT EMBED BETA1 RAMP STEPS TOKENS words
-    local out_is=$1 embed=$2 beta1=$3 ramp=$4 steps=$5 tokens=$6; shift 6
+begins() {                                      # OUT EMBED BETA1 RAMP SHARES STEPS TOKENS words
+    local out_is=$1 embed=$2 beta1=$3 ramp=$4 shares=$5 steps=$6 tokens=$7; shift 7
     b train "$@" --print-config >settings 2>err || fault "train $* --print-config: $(cat err)"
     for want in "model.init_out: $out_is " "train.steps: $steps " "train.batch_tokens: $tokens " "optim.embed_lr: $embed " \
-        "optim.beta1: $beta1 " "train.seq_ramp: \"?$ramp\"?( |$)"; do
-        grep -qE "^(# )?$want" settings || fault "train $*: not $want: $(grep -E "init_out|train.steps|batch_tokens|embed_lr|beta1|seq_ramp" settings | tr -s ' ')"
+        "optim.beta1: $beta1 " "train.share_steps: $shares " "train.seq_ramp: \"?$ramp\"?( |$)"; do
+        grep -qE "^(# )?$want" settings || fault "train $*: not $want: $(grep -E "init_out|train.steps|batch_tokens|embed_lr|beta1|share_steps|seq_ramp" settings | tr -s ' ')"
     done
 }
-begins zero 6 0.8 0.4,0.7 2000 2048
-begins zero 1 0.9 "" 2000 2048 --data little.txt --tokenizer t.json --ranks 4
-begins zero 6 0.8 0.4,0.7 2000 2048 --ranks 2 --tp 2
-begins depth 1 0.9 "" 1000 4096 --tokenizer bytes
-begins depth 1 0.9 "" 1000 4096 --data synth:chain
-begins depth 1 0.9 "" 5000 4096 --preset small
-begins depth 6 0.8 0.4,0.7 2000 2048 --set model.init_out=depth
-begins zero 2 0.8 0.4,0.7 2000 2048 --set optim.embed_lr=2
-begins zero 6 0.9 0.4,0.7 2000 2048 --set optim.beta1=0.9
-begins zero 6 0.8 "" 2000 2048 --set train.seq_ramp=
-begins zero 6 0.8 0.5 2000 2048 --set train.seq_ramp=0.5
-begins zero 6 0.8 "" 2000 2048 --seq-len 128
-begins zero 6 0.8 "" 2000 2048 --set data.packing=documents
-begins zero 1 0.9 "" 2000 2048 --optimizer muon
-begins zero 1 0.9 "" 2000 2048 --set model.tied=false
-begins zero 6 0.8 0.4,0.7 300 4096 --steps 300
-begins zero 6 0.8 0.4,0.7 1000 4096 --ranks 16
-begins zero 6 0.8 0.4,0.7 1000 4096 --micro-batch 4
-begins zero 6 0.8 0.4,0.7 512 8192 --batch-tokens 8192 --tokens 4194304
+begins zero 6 0.8 0.4,0.7 400 2000 2048
+begins zero 1 0.9 "" 0 2000 2048 --data little.txt --tokenizer t.json --ranks 4
+begins zero 6 0.8 0.4,0.7 400 2000 2048 --ranks 2 --tp 2
+begins depth 1 0.9 "" 0 1000 4096 --tokenizer bytes
+begins depth 1 0.9 "" 0 1000 4096 --data synth:chain
+begins depth 1 0.9 "" 0 5000 4096 --preset small
+begins depth 6 0.8 0.4,0.7 400 2000 2048 --set model.init_out=depth
+begins zero 2 0.8 0.4,0.7 400 2000 2048 --set optim.embed_lr=2
+begins zero 6 0.9 0.4,0.7 400 2000 2048 --set optim.beta1=0.9
+begins zero 6 0.8 "" 400 2000 2048 --set train.seq_ramp=
+begins zero 6 0.8 0.4,0.7 0 2000 2048 --set train.share_steps=0
+begins zero 6 0.8 0.4,0.7 0 2000 2048 --set model.logit_cap=8
+begins zero 6 0.8 0.5 400 2000 2048 --set train.seq_ramp=0.5
+begins zero 6 0.8 "" 400 2000 2048 --seq-len 128
+begins zero 6 0.8 "" 400 2000 2048 --set data.packing=documents
+begins zero 1 0.9 "" 0 2000 2048 --optimizer muon
+begins zero 1 0.9 "" 0 2000 2048 --set model.tied=false
+begins zero 6 0.8 0.4,0.7 200 300 4096 --steps 300
+begins zero 6 0.8 0.4,0.7 200 1000 4096 --ranks 16
+begins zero 6 0.8 0.4,0.7 200 1000 4096 --micro-batch 4
+begins zero 6 0.8 0.4,0.7 100 512 8192 --batch-tokens 8192 --tokens 4194304
 # text that has fewer tokens than it is long for
 yes ab | head -c 1100000 >poor.txt
 learns "256 (preset nano)" --data poor.txt

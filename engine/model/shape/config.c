@@ -31,6 +31,7 @@ static const bt_preset presets[] = {
      .batch_tokens = 4096,
      .word_steps = 2000,
      .word_batch_tokens = 2048,
+     .word_share_tokens = 400 * 2048,
      .word_embed_lr = 6,
      .word_beta1 = 0.8,
      .word_seq_ramp = "0.4,0.7"},

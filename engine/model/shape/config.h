@@ -69,9 +69,10 @@ typedef struct bt_preset {
     int64_t batch_tokens;
     /* where tokens are parts of words: the default run with smaller steps and projections to the
      * residual that begin as zeros (0: as above); and where they were learned unasked from long text, with
-     * AdamW, a factor on the embedding's learning rate, a decay of the first moment and, at the preset's
-     * length, sequences that grow (train.seq_ramp) */
-    int64_t word_steps, word_batch_tokens;
+     * AdamW, a factor on the embedding's learning rate, a decay of the first moment, the tokens in which
+     * shares of what follows fade (train.share_steps) and, at the preset's length, sequences that grow
+     * (train.seq_ramp) */
+    int64_t word_steps, word_batch_tokens, word_share_tokens;
     double word_embed_lr, word_beta1;
     const char *word_seq_ramp;
 } bt_preset;
