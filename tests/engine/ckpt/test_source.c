@@ -1,6 +1,6 @@
-/* test_source.c - slices out of sections: for drawn cuts of a tensor into sections and drawn slices of it, stretches and
- * blocks of columns, against a plain search of every element; what is missing, of another shape or of another type is
- * said; a section is read once. */
+/* test_source.c - slices out of sections: for drawn cuts of a tensor into sections and drawn slices of it, stretches
+ * and blocks of columns, against a plain search of every element; what is missing, of another shape or of another type
+ * is said; a section is read once. */
 #include "engine/ckpt/section_source.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 
