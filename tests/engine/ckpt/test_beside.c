@@ -2,7 +2,7 @@
  * which priority and which signals they work, what is left when they are given up at any stage, and what happens where
  * no thread is to be had.
  *
- * pthread_create and fsync are taken over by defining them here, as in test_save_faults.c. */
+ * pthread_create, fsync and nanosleep are taken over by defining them here, as in test_save_faults.c. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -23,6 +23,8 @@ static bool no_threads;
 static int threads, nice_value, blocked_signals;
 static pthread_t training;
 
+static int64_t slept_ns, slept_first_ns, cpu_first_ns, cpu_last_ns; /* of other threads */
+
 int fsync(int fd);
 
 int pthread_create(pthread_t *restrict out, const pthread_attr_t *restrict how,
@@ -41,6 +43,15 @@ int fsync(int fd) {
         blocked_signals = sigismember(&set, SIGTERM) + sigismember(&set, SIGINT);
     }
     return (int)syscall(SYS_fsync, fd);
+}
+
+/* other threads do not sleep, they say how long they would have */
+int nanosleep(const struct timespec *want, struct timespec *left) {
+    if (pthread_equal(pthread_self(), training)) return (int)syscall(SYS_nanosleep, want, left);
+    cpu_last_ns = bt_thread_cpu_ns();
+    slept_ns += want->tv_sec * INT64_C(1000000000) + want->tv_nsec;
+    if (slept_first_ns < 0) slept_first_ns = slept_ns, cpu_first_ns = cpu_last_ns;
+    return 0;
 }
 
 /* ---- a save ------------------------------------------------------------------------------------- */
@@ -221,6 +232,12 @@ static void a_stage_that_fails_ends_the_save(void **state) {
 
 /* ---- read again --------------------------------------------------------------------------------- */
 
+static bool is_blocked(int signal) {
+    sigset_t set;
+    pthread_sigmask(SIG_SETMASK, NULL, &set);
+    return sigismember(&set, signal);
+}
+
 static void read_again_without_a_thread(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -230,6 +247,7 @@ static void read_again_without_a_thread(void **state) {
     assert_int_equal(bt_ckpt_reread_start(&r, s->dir, &err), BT_NOMEM);
     no_threads = false;
     assert_null(r);
+    assert_false(is_blocked(SIGTERM));
     assert_non_null(strstr(err.msg, "cannot start a thread to read '"));
     bt_ckpt_reread_destroy(NULL);
     /* what is no checkpoint */
@@ -241,16 +259,56 @@ static void read_again_without_a_thread(void **state) {
     bt_ckpt_reread_destroy(r);
 }
 
+/* every byte of every file, in a hundredth of a processor's time, or less of it once it is not wanted */
+static void read_again_beside_training(void **state) {
+    world *s = *state;
+    enum { N = 5 << 18 };
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_reread *r;
+    bt_ckpt_saved saved;
+    bt_ckpt_meta meta;
+    bt_ckpt_checked found = {.bytes = -1};
+    ckpt_manifest m;
+    float *x = malloc(N * sizeof *x);
+    assert_non_null(x);
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    const bt_ckpt_slice slice = {"w", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false};
+    fill_meta(&meta, 1, 0);
+    const bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = &slice, .n = 1, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    free(x);
+    slept_ns = 0, slept_first_ns = -1;
+    check_ok(bt_ckpt_reread_start(&r, saved.path, &err), &err);
+    assert_false(is_blocked(SIGTERM));
+    while (!bt_ckpt_reread_done(r, &found)) bt_sleep_ns(20000);
+    check_ok(found.code, &found.err);
+    assert_int_equal(found.bytes, saved.bytes);
+    assert_true(found.took_s > 0);
+    assert_true(slept_first_ns > 0 &&
+                slept_ns - slept_first_ns > 20 * (cpu_last_ns - cpu_first_ns));
+    bt_ckpt_reread_destroy(r);
+    /* where it is stopped before it has begun, it says so */
+    check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
+    _Atomic bool stop = true;
+    const ckpt_reading how = {.stop = &stop};
+    assert_int_equal(ckpt_file_read_whole(saved.path, &m.files[0], m.generation, 1, &how, &err),
+                     BT_STOPPED);
+    assert_non_null(strstr(err.msg, "' was not read to its end"));
+    stop = false;
+    check_ok(ckpt_file_read_whole(saved.path, &m.files[0], m.generation, 1, &how, &err), &err);
+    ckpt_manifest_release(&m);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     training = pthread_self();
     if (bt_comm_init(&err) != BT_OK) return 1;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies_are_aligned),
-                                       TEST(arrays_change_while_they_are_saved),
-                                       TEST(a_save_is_given_up_at_any_stage),
-                                       TEST(a_stage_that_fails_ends_the_save),
-                                       TEST(read_again_without_a_thread)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_are_aligned),  TEST(arrays_change_while_they_are_saved),
+        TEST(a_save_is_given_up_at_any_stage), TEST(a_stage_that_fails_ends_the_save),
+        TEST(read_again_without_a_thread),     TEST(read_again_beside_training)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return failed;
