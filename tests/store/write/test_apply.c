@@ -5,7 +5,7 @@
 #include "store/write/attempt.h"
 #include "store/write/retain.h"
 #include "store/write/rollup.h"
-#include "store_test.h"
+#include "tests/store/store_test.h"
 
 /* ---- a database without a writer's thread ---------------------------------------------------------- */
 

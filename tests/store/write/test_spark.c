@@ -1,6 +1,6 @@
 /* test_spark.c - the curve of a run's loss: of any length in 64 points, as text, and back. */
 #include "store/write/spark.h"
-#include "store_test.h"
+#include "tests/store/store_test.h"
 
 static void expects_curve(const bt_spark *s, int64_t stride, const char *want) {
     char text[BT_SPARK_TEXT];
