@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/parallel/mpi/mailbox.h"
 
@@ -319,7 +320,9 @@ static void *in_rank(void *arg) {
 
 /* `run` by every rank, of hosts with so many ranks each, one after the other; the text ends them: "2,2" */
 static void with_ranks(const char *hosts, void (*run)(void *ctx), void *ctx) {
+    enum { DEADLOCK_S = 20 }; /* what takes milliseconds ends the process by SIGALRM then */
     rank_thread t[RANKS_MOST];
+    alarm(DEADLOCK_S);
     rank_count = 0;
     for (const char *p = hosts; *p; p += p[0] && p[1] == ',' ? 2 : 1)
         for (int k = 0, first = rank_count; k < *p - '0'; k++) rank_host[rank_count++] = first;
@@ -333,6 +336,7 @@ static void with_ranks(const char *hosts, void (*run)(void *ctx), void *ctx) {
         if (pthread_create(&t[r].thread, NULL, in_rank, &t[r]) != 0) abort();
     }
     for (int r = 0; r < rank_count; r++) pthread_join(t[r].thread, NULL);
+    alarm(0);
 }
 
 #endif
