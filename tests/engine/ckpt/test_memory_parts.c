@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "engine/base/hash.h"
@@ -263,6 +264,16 @@ static void files_that_were_there_stay(void **state) {
         }
     ckpt_pair_remove(&p);
     assert_true(access(p.seg[0].path, F_OK) == 0 && access(p.seg[1].path, F_OK) == 0);
+    for (int i = 0; i < 2; i++) { /* either of the two may be missing, or shorter */
+        assert_int_equal(i ? unlink(p.seg[i].path) : truncate(p.seg[i].path, (off_t)bytes - 1), 0);
+        assert_true(ckpt_pair_missing(&p) == bytes * (uint64_t)(i + 1));
+        memory_segment s = {.at = NULL};
+        if (i == 0) continue;
+        strcpy(s.path, p.seg[0].path);
+        check_ok(ckpt_segment_take(&s, bytes, &err), &err);
+        assert_true(s.made && ckpt_pair_missing(&p) == bytes);
+        assert_int_equal(munmap(s.at, bytes), 0);
+    }
     ckpt_pair_init(&p, &name, bytes + 64); /* of another length they are made anew */
     assert_true(ckpt_pair_missing(&p) == 2 * (bytes + 64));
     check_ok(ckpt_pair_take(&p, NULL, &err), &err);
