@@ -242,7 +242,8 @@ static void a_ring_has_its_limits(void **state) {
     assert_int_equal(n, 40);
     bt_records_free(list);
     /* files of other lengths, and of another program's tables */
-    assert_int_equal(truncate(path, (INT64_C(1) << 30) + 1), 0);
+    signal(SIGXFSZ, SIG_IGN); /* where files have a limit */
+    if (truncate(path, (INT64_C(1) << 30) + 1) != 0) assert_int_equal(truncate(path, 5000), 0);
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
     snprintf(says, sizeof says, "'%s' is not a ring of records", path);
     assert_string_equal(why.msg, says);
