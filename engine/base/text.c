@@ -295,7 +295,7 @@ bool bt_name_ok(const char *name) {
         bool later = *p == '.' || *p == '_' || *p == '-';
         if (!plain && !(later && n > 0)) return false;
     }
-    return n >= 1 && n <= 64;
+    return n >= 1 && n <= 63;
 }
 
 const char *bt_duration(char *buf, size_t size, double seconds) {

@@ -24,9 +24,7 @@ bool ckpt_file_name_ok(const char *name) {
     int rank = -1;
     unsigned long long generation = 0;
     char again[CKPT_FILE_NAME_MAX];
-    if (strlen(name) >= sizeof again ||
-        sscanf(name, "data-%7d-%16llx.btck", &rank, &generation) != 2 || rank < 0)
-        return false;
+    if (sscanf(name, "data-%7d-%16llx.btck", &rank, &generation) != 2 || rank < 0) return false;
     ckpt_file_name(again, sizeof again, rank, generation);
     return strcmp(again, name) == 0;
 }

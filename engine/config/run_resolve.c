@@ -36,7 +36,7 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     if (c->name[0] && !bt_name_ok(c->name))
         return bt_fail(err, BT_ARG,
                        "run name '%s' is not allowed: lower-case letters, digits, '.', '_', '-', "
-                       "64 at most, a letter or digit first",
+                       "63 at most, a letter or digit first",
                        c->name);
     if (c->name[0] && strcmp(c->name, "last") == 0)
         return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");

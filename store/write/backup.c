@@ -104,8 +104,11 @@ static bt_code take_places(const char *fresh, const char *newest, const char *ol
     /* the first backup has none before it */
     if (!linked && errno == ENOENT)
         linked = true;
-    else if (linked && rename(second, older) != 0)
-        return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);
+    else if (linked && rename(second, older) != 0) {
+        const int e = errno;
+        unlink(second);
+        return bt_fail_errno(err, BT_IO, e, "cannot keep '%s' as '%s'", newest, older);
+    }
     /* where the older one was the newest already, rename left it */
     unlink(second);
     /* no links here */

@@ -315,7 +315,7 @@ bt_code bt_run_rename(const char *path, const char *run, const char *name, doubl
     session s;
     if (!bt_name_ok(name) || strcmp(name, "last") == 0)
         return bt_fail(err, BT_ARG,
-                       "'%.64s' is no name for a run: at most 64 of lower-case letters, digits, "
+                       "'%.64s' is no name for a run: at most 63 of lower-case letters, digits, "
                        "'.', '_' and '-', and not 'last'",
                        name);
     BT_TRY(enter(&s, path, wait_s, err));

@@ -185,6 +185,239 @@ static void tensorboard_files_are_sound(void **state) {
     bt_db_close(db);
 }
 
+/* ---- a small run, of which every point is known ---- */
+
+static const int64_t began_us = INT64_C(1700000000000000);
+
+static void small_run(const bt_tmp *t) {
+    bt_writer *w = NULL;
+    int attempt;
+    bt_run_start s = bt_fake_run("small");
+    s.started_us = began_us;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    sink->ranks(sink->ctx, (bt_rank_info[]){{.rank = 0, .host = "n\"1"}, {.rank = 1, .host = "n2"}},
+                2);
+    for (int64_t step = 0; step < 3; step++) {
+        double v[BT_MS_COUNT], r[2 * BT_MR_COUNT];
+        for (int i = 0; i < BT_MS_COUNT; i++) v[i] = NAN;
+        for (int i = 0; i < 2 * BT_MR_COUNT; i++) r[i] = NAN;
+        v[BT_MS_STEP_TIME] = 250 * (double)(step + 1);
+        v[BT_MS_TOKENS] = 64 * (double)(step + 1);
+        if (step != 1) v[BT_MS_LOSS] = 3.5 - (double)step;
+        if (step == 2) v[BT_MS_TOKENS_PER_S] = 1000.25;
+        for (int k = 0; k < 2; k++) {
+            double *x = r + k * BT_MR_COUNT;
+            x[BT_MR_STEP_TIME] = 200 * (double)(step + 1) + 50 * k;
+            x[BT_MR_DATA] = 10.5;
+            x[BT_MR_FWD] = 20 + k;
+            x[BT_MR_BWD] = step == 1 ? 0 : 30;
+        }
+        sink->step(sink->ctx, &(bt_step_record){.step = step,
+                                                .wall_us = began_us + 1000000 * (step + 1),
+                                                .values = v,
+                                                .n_ranks = 2,
+                                                .rank_values = r});
+    }
+    double layer[BT_ML_COUNT];
+    for (int i = 0; i < BT_ML_COUNT; i++) layer[i] = NAN;
+    layer[BT_ML_ZERO] = 0.25, layer[BT_ML_SCALE] = 0.5;
+    sink->rows(sink->ctx, &(bt_row_record){.scope = BT_SCOPE_LAYER,
+                                           .step = 1,
+                                           .n = 1,
+                                           .keys = (bt_key[]){{.i = 3}, {.s = "attn_q"}},
+                                           .values = layer});
+    sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_WARNING,
+                                       .step = 1,
+                                       .rank = 1,
+                                       .wall_us = began_us + 1500000,
+                                       .title = "odd \"thing\""});
+    sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_ANNOTATION,
+                                       .step = 2,
+                                       .rank = -1,
+                                       .wall_us = began_us + 2500000,
+                                       .title = "note"});
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+}
+
+#define HEAD \
+    "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"note\":\"phases of a step are sums; their " \
+    "order inside the step is " \
+    "drawn, not measured\"},\"traceEvents\":["
+#define RANK(n, host) \
+    "\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" n \
+    ",\"tid\":0,\"args\":{\"name\":\"rank " n " on " host \
+    "\"}},\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":" n \
+    ",\"tid\":0,\"args\":{\"sort_index\":" n \
+    "}},\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":" n \
+    ",\"tid\":0,\"args\":{\"name\":\"steps\"}},\n" \
+    "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":" n \
+    ",\"tid\":1,\"args\":{\"name\":\"phases\"}},"
+#define COUNTER(name, ts, v) \
+    "\n{\"name\":\"" name "\",\"ph\":\"C\",\"pid\":0,\"tid\":0,\"ts\":" ts ",\"args\":{\"" name \
+    "\":" v "}},"
+#define SPAN(name, rank, lane, ts, dur, step) \
+    "\n{\"name\":\"" name "\",\"ph\":\"X\",\"pid\":" rank ",\"tid\":" lane ",\"ts\":" ts \
+    ",\"dur\":" dur ",\"args\":{\"step\":" step "}},"
+#define INSTANT(name, rank, ts, scope) \
+    "\n{\"name\":\"" name "\",\"ph\":\"i\",\"pid\":" rank ",\"tid\":0,\"ts\":" ts \
+    ",\"s\":\"" scope "\"}"
+
+static const char trace_of_two[] = HEAD RANK("0", "n\\\"1") RANK("1", "n2")
+    COUNTER("loss", "750000.000", "1.5") COUNTER("tokens_per_s", "750000.000", "1000.25")
+        SPAN("step 2", "0", "0", "0.000", "400000.000",
+             "1") SPAN("data", "0", "1", "0.000", "10500.000",
+                       "1") SPAN("forward", "0", "1", "10500.000", "20000.000",
+                                 "1") SPAN("step 2", "1", "0", "0.000", "450000.000",
+                                           "1") SPAN("data", "1", "1", "0.000", "10500.000", "1")
+            SPAN("forward", "1", "1", "10500.000", "21000.000",
+                 "1") SPAN("step 3", "0", "0", "750000.000", "600000.000", "2")
+                SPAN("data", "0", "1", "750000.000", "10500.000", "2")
+                    SPAN("forward", "0", "1", "760500.000", "20000.000", "2")
+                        SPAN("backward", "0", "1", "780500.000", "30000.000", "2")
+                            SPAN("step 3", "1", "0", "750000.000", "650000.000", "2")
+                                SPAN("data", "1", "1", "750000.000", "10500.000", "2")
+                                    SPAN("forward", "1", "1", "760500.000", "21000.000", "2")
+                                        SPAN("backward", "1", "1", "781500.000", "30000.000", "2")
+                                            INSTANT("odd \\\"thing\\\"", "1", "0.000",
+                                                    "p") "," INSTANT("note", "0", "1000000.000",
+                                                                     "g") "\n]}\n";
+
+static double progress_said[8];
+static int progress_times;
+static void keep_progress(void *ctx, double done) {
+    (void)ctx;
+    if (progress_times < 8) progress_said[progress_times++] = done;
+}
+
+static void a_trace_says_what_was_recorded(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    char *text = NULL;
+    size_t n = 0;
+    const bt_export_cfg cfg = {.run = "small", .progress = keep_progress};
+    small_run(t);
+    OK(bt_db_open(&db, t->db, err));
+    FILE *to = open_memstream(&text, &n);
+    progress_times = 0;
+    OK(bt_export_trace(db, &cfg, 1, 2, to, err));
+    fclose(to);
+    assert_string_equal(text, trace_of_two);
+    assert_true(progress_times == 2 && progress_said[0] == 0 && progress_said[1] == 0.5);
+    free(text);
+    to = open_memstream(&text, &n);
+    assert_int_equal(bt_export_trace(db, &cfg, 5, 6, to, &why), BT_NOTFOUND);
+    assert_string_equal(why.msg, "run 'small' has no steps 6 to 7");
+    assert_int_equal(bt_export_trace(db, &(bt_export_cfg){.run = "none"}, 0, 6, to, &why),
+                     BT_NOTFOUND);
+    fclose(to);
+    assert_int_equal(n, 0);
+    free(text);
+    to = fopen("/dev/full", "w");
+    if (to) {
+        setvbuf(to, NULL, _IONBF, 0);
+        assert_int_equal(bt_export_trace(db, &(bt_export_cfg){.run = "small"}, 0, 2, to, &why),
+                         BT_IO);
+        assert_non_null(strstr(why.msg, "cannot write the trace"));
+        fclose(to);
+    }
+    bt_db_close(db);
+}
+
+/* "step tag value\n" of every point of a file, in its order */
+static void points_of(const char *path, char *out, size_t size) {
+    unsigned char head[12], body[1024];
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    out[0] = '\0';
+    for (int k = 0; fread(head, 1, 12, f) == 12; k++) {
+        uint64_t n;
+        scalar s = {.step = -1};
+        memcpy(&n, head, 8);
+        assert_true(n < sizeof body - 4 && fread(body, 1, n + 4, f) == n + 4);
+        decode_message(body, n, 0, &s);
+        assert_true(s.wall == (double)began_us / 1e6 + (k ? (double)(s.step + 1) : 0));
+        if (k)
+            snprintf(out + strlen(out), size - strlen(out), "%lld %s %g\n", (long long)s.step,
+                     s.tag, s.value);
+    }
+    fclose(f);
+}
+
+static void event_files_say_what_was_recorded(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    char dir[128], path[1200], want[1300], rank[1300], points[4000], longest[970];
+    int64_t n = 0;
+    const bt_export_cfg cfg = {.run = "small", .progress = keep_progress};
+    small_run(t);
+    OK(bt_db_open(&db, t->db, err));
+    snprintf(dir, sizeof dir, "%s/tb", t->dir);
+    progress_times = 0;
+    OK(bt_export_tensorboard(db, &cfg, dir, true, path, &n, err));
+    snprintf(want, sizeof want, "%s/small/events.out.tfevents.1700000000.bitrain.0.0", dir);
+    assert_string_equal(path, want);
+    points_of(path, points, sizeof points);
+    static const char main_points[] =
+        "0 train/tokens 64\n0 train/loss 3.5\n0 speed/step_ms 250\n"
+        "1 train/tokens 128\n1 speed/step_ms 500\n"
+        "2 train/tokens 192\n2 train/loss 1.5\n2 speed/tokens_per_s 1000.25\n2 speed/step_ms 750\n"
+        "1 ternary/zero_frac/layer3.attn_q 0.25\n1 ternary/scale/layer3.attn_q 0.5\n"
+        "0 step/mean_step_ms 225\n0 step/mean_data_ms 10.5\n0 step/mean_fwd_ms 20.5\n0 "
+        "step/mean_bwd_ms 30\n"
+        "1 step/mean_step_ms 425\n1 step/mean_data_ms 10.5\n1 step/mean_fwd_ms 20.5\n1 "
+        "step/mean_bwd_ms 0\n"
+        "2 step/mean_step_ms 625\n2 step/mean_data_ms 10.5\n2 step/mean_fwd_ms 20.5\n2 "
+        "step/mean_bwd_ms 30\n";
+    assert_string_equal(points, main_points);
+    snprintf(rank, sizeof rank, "%s/small/rank1/events.out.tfevents.1700000000.bitrain.0.0", dir);
+    points_of(rank, points, sizeof points);
+    assert_string_equal(
+        points, "0 step/step_ms 250\n0 step/data_ms 10.5\n0 step/fwd_ms 21\n0 step/bwd_ms 30\n"
+                "1 step/step_ms 450\n1 step/data_ms 10.5\n1 step/fwd_ms 21\n1 step/bwd_ms 0\n"
+                "2 step/step_ms 650\n2 step/data_ms 10.5\n2 step/fwd_ms 21\n2 step/bwd_ms 30\n");
+    assert_int_equal(n, 23 + 2 * 12);
+    /* every 256 rows of a file: of five queries three are the main file's */
+    assert_int_equal(progress_times, 3);
+    static const double shares[] = {0, 0.6, 0.8};
+    for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - shares[i]) < 1e-9);
+    snprintf(rank, sizeof rank, "%s/small/rank2", dir);
+    assert_int_equal(access(rank, F_OK), -1);
+    OK(bt_export_tensorboard(db, &(bt_export_cfg){.run = "small"}, dir, false, path, &n, err));
+    assert_int_equal(n, 23);
+    /* where it cannot be written, nothing is left */
+    memset(longest, 'x', sizeof longest);
+    longest[961] = '\0';
+    assert_int_equal(bt_export_tensorboard(db, &cfg, longest, false, path, &n, &why), BT_ARG);
+    longest[960] = '\0';
+    assert_int_equal(bt_export_tensorboard(db, &cfg, longest, false, path, &n, &why), BT_IO);
+    snprintf(dir, sizeof dir, "%s/file", t->dir);
+    fclose(fopen(dir, "w"));
+    assert_int_equal(bt_export_tensorboard(db, &cfg, dir, false, path, &n, &why), BT_IO);
+    snprintf(want, sizeof want, "cannot make folder '%s/small': Not a directory", dir);
+    assert_string_equal(why.msg, want);
+    assert_int_equal(unlink(dir), 0);
+    OK(bt_export_tensorboard(db, &cfg, dir, false, path, &n, err));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0); /* it cannot take its name */
+    snprintf(rank, sizeof rank, "%s/x", path);
+    fclose(fopen(rank, "w"));
+    snprintf(want, sizeof want, "%s/small/events.out.tfevents.1700000000.bitrain.0.0.part", dir);
+    assert_int_equal(bt_export_tensorboard(db, &cfg, dir, false, path, &n, &why), BT_IO);
+    assert_non_null(strstr(why.msg, "cannot write '"));
+    assert_int_equal(access(want, F_OK), -1);
+    assert_int_equal(mkdir(want, 0700), 0);
+    assert_int_equal(bt_export_tensorboard(db, &cfg, dir, false, path, &n, &why), BT_IO);
+    assert_int_not_equal(bt_export_tensorboard(db, &(bt_export_cfg){.run = "none"}, dir, false,
+                                               path, &n, &why),
+                         BT_CHECK);
+    bt_db_close(db);
+}
+
 /* ---- compare ---- */
 
 static void write_noisy(const char *path, const char *name, double shift, double noise,
@@ -280,6 +513,9 @@ static void conditions_are_parsed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tensorboard_files_are_sound, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_trace_says_what_was_recorded, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(event_files_say_what_was_recorded, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_difference_inside_the_noise_is_none, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test(conditions_are_parsed),

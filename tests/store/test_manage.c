@@ -115,6 +115,19 @@ static void a_run_gets_another_name(void **state) {
     assert_int_equal(bt_run_rename(t->db, "c", "d", 1, &why), BT_NOTFOUND);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(bt_run_rename(t->db, "a", bad[i], 1, &why), BT_ARG);
+    /* a name that could not be read back is none */
+    char longest[BT_NAME_MAX + 1], found[BT_NAME_MAX];
+    bt_db *db = NULL;
+    memset(longest, 'n', sizeof longest - 1);
+    longest[BT_NAME_MAX] = '\0';
+    assert_int_equal(bt_run_rename(t->db, "a", longest, 1, &why), BT_ARG);
+    longest[BT_NAME_MAX - 1] = '\0';
+    OK(bt_run_rename(t->db, "a", longest, 1, err));
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_db_run(db, longest, found, err));
+    assert_string_equal(found, longest);
+    bt_db_close(db);
+    OK(bt_run_rename(t->db, longest, "a", 1, err));
     OK(bt_run_rename(t->db, "a", "final", 1, err));
     assert_string_equal(bt_word(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "final"), "60");
     assert_string_equal(bt_word(t->db, "SELECT count(*) FROM runs WHERE run = ?1", "a"), "0");

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "store/read/dead_runs.h"
@@ -179,6 +180,97 @@ static void other_files_are_not_read(void **state) {
     close(fd);
     assert_int_equal(truncate(path, 5000), 0);
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
+}
+
+/* sizes, rights and owners of the file; the longest record; what has no place */
+static void a_ring_has_its_limits(void **state) {
+    bt_tmp *t = *state;
+    char path[160], says[300];
+    struct stat st;
+    bt_ring *ring = NULL;
+    bt_record *list = NULL;
+    bt_err why = BT_ERR_INIT;
+    int attempt;
+    static const struct {
+        size_t asked, bytes;
+    } sizes[] = {
+        {0, 64 << 10}, {64 << 10, 64 << 10}, {(64 << 10) + 1, (64 << 10) + 8}, {1 << 20, 1 << 20}};
+    snprintf(path, sizeof path, "%s/r", t->dir);
+    assert_false(bt_ring_left(path)); /* there is none */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        OK(bt_ring_create(&ring, path, 7, sizes[i].asked, err));
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_size, 4096 + sizes[i].bytes);
+        assert_true((st.st_mode & 07777) == 0600 && st.st_blocks * 512 >= st.st_size);
+        assert_false(bt_ring_left(path));
+        /* with its head a record takes an eighth at most */
+        for (int more = 0; more < 2; more++) {
+            const size_t bytes = sizes[i].bytes / 8 / 8 * 8 - 32 + (size_t)more;
+            bt_record *r = bt_record_empty(
+                &(bt_record_head){.kind = BT_REC_FACT, .bytes = (uint32_t)bytes, .step = more});
+            memset(r->data, 0x5a, bytes);
+            bt_ring_append(ring, r);
+            bt_records_free(r);
+        }
+        OK(bt_ring_read(path, &attempt, &list, err));
+        assert_true(attempt == 7 && list && !list->next && list->head.step == 0);
+        assert_int_equal(list->head.bytes, sizes[i].bytes / 8 / 8 * 8 - 32);
+        for (size_t k = 0; k < list->head.bytes; k++) assert_int_equal(list->data[k], 0x5a);
+        bt_records_free(list);
+        bt_ring_append(ring, NULL);
+        bt_ring_close(ring);
+        assert_true(bt_ring_left(path));
+    }
+    bt_ring_append(NULL, NULL);
+    bt_ring_close(NULL);
+    /* records of lengths that are no multiples of eight */
+    OK(bt_ring_create(&ring, path, 0, 0, err));
+    for (uint32_t n = 0; n < 40; n++) {
+        bt_record *r =
+            bt_record_empty(&(bt_record_head){.kind = BT_REC_FACT, .bytes = n, .step = n});
+        memset(r->data, (int)n, n);
+        bt_ring_append(ring, r);
+        bt_records_free(r);
+    }
+    bt_ring_close(ring);
+    OK(bt_ring_read(path, &attempt, &list, err));
+    uint32_t n = 0;
+    for (const bt_record *r = list; r; r = r->next, n++) {
+        assert_true(r->head.bytes == n && r->head.step == n);
+        for (uint32_t k = 0; k < n; k++) assert_int_equal(r->data[k], n);
+    }
+    assert_int_equal(n, 40);
+    bt_records_free(list);
+    /* files of other lengths, and of another program's tables */
+    signal(SIGXFSZ, SIG_IGN); /* where files have a limit */
+    if (truncate(path, (INT64_C(1) << 30) + 1) != 0) assert_int_equal(truncate(path, 5000), 0);
+    assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
+    snprintf(says, sizeof says, "'%s' is not a ring of records", path);
+    assert_string_equal(why.msg, says);
+    assert_int_equal(truncate(path, 4096 + (64 << 10) - 1), 0);
+    assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
+    OK(bt_ring_create(&ring, path, 0, 0, err));
+    bt_ring_close(ring);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    const uint64_t other = bt_record_mark() + 1;
+    assert_int_equal(pwrite(fd, &other, 8, 16), 8);
+    close(fd);
+    assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
+    snprintf(says, sizeof says, "'%s' is not a ring of records of this program", path);
+    assert_string_equal(why.msg, says);
+    assert_null(list);
+    /* no place */
+    snprintf(path, sizeof path, "%s/none/r", t->dir);
+    assert_int_equal(bt_ring_create(&ring, path, 0, 0, &why), BT_IO);
+    assert_null(ring);
+    snprintf(says, sizeof says, "cannot create '%s': No such file or directory", path);
+    assert_string_equal(why.msg, says);
+    assert_int_equal(bt_ring_create(&ring, t->dir, 0, 0, &why), BT_IO);
+    assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_NOTFOUND);
+    snprintf(path, sizeof path, "%s/link",
+             t->dir); /* what is linked elsewhere is nobody's to rescue */
+    assert_int_equal(symlink("r", path), 0);
+    assert_false(bt_ring_left(path));
 }
 
 /* ---- into the database ---- */
@@ -380,6 +472,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(keeps_the_newest, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(kill_9_in_an_append, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_ring_has_its_limits, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(whoever_looks_finds_all_that_was_said, bt_tmp_make,

@@ -121,12 +121,12 @@ static void test_name_ok(void **state) {
     assert_false(bt_name_ok("A"));
     assert_false(bt_name_ok("a b"));
     assert_false(bt_name_ok("../a"));
-    char name[66];
-    memset(name, 'a', 65);
-    name[64] = '\0';
+    char name[65]; /* fits BT_NAME_MAX with its end */
+    memset(name, 'a', 64);
+    name[63] = '\0';
     assert_true(bt_name_ok(name));
-    name[64] = 'a';
-    name[65] = '\0';
+    name[63] = 'a';
+    name[64] = '\0';
     assert_false(bt_name_ok(name));
 }
 

@@ -98,6 +98,8 @@ static void fields_are_judged(void **state) {
         {"generation", FIFTEEN, "'generation'"},
         {"generation", SIXTEEN_UPPER, "'generation'"},
         {"generation", "7", "'generation'"},
+        {"generation", "\"0123456789abcdefg\"", "'generation'"},
+        {"generation", "\"g123456789abcdef\"", "'generation'"},
         {"params_hash", NULL, "'params_hash'"},
         {"params_hash", FIFTEEN, "'params_hash'"},
         {"data_hash", NULL, "'data_hash'"},
@@ -183,8 +185,125 @@ static void parts_are_judged(void **state) {
     free(m.body);
 }
 
+/* version 1 kept its state in places of its own: it is read as rows of the registry */
+static void version_1_is_read(void **state) {
+    static const struct {
+        const char *fields, *want; /* NULL: refused */
+    } rows[] = {
+        {"\"lr_factor\": 0.5, \"loss_scale\": 1024.0, \"extra\": {\"updates\": 7, "
+         "\"loss_scale_good\": 3, \"bytes_per_token\": 4.25}",
+         "{\"progress\":{\"updates\":7,\"lr_factor\":0.5},\"loss_scale\":{\"value\":1024.0,"
+         "\"good\":3},"
+         "\"data\":{\"bytes_per_token\":4.25}}"},
+        {"\"lr_factor\": 1, \"loss_scale\": 2, \"extra\": {}",
+         "{\"progress\":{\"lr_factor\":1},\"loss_scale\":{\"value\":2},\"data\":{}}"},
+        {"\"loss_scale\": 2, \"extra\": {}", NULL},
+        {"\"lr_factor\": 1, \"extra\": {}", NULL},
+        {"\"lr_factor\": 1, \"loss_scale\": 2", NULL},
+        {"\"lr_factor\": 1, \"loss_scale\": 2, \"extra\": 7", NULL},
+    };
+    sealed m;
+    take(*state, &m);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        ckpt_manifest got;
+        char fields[400];
+        snprintf(fields, sizeof fields, "1, %s", rows[i].fields);
+        char *body = edited(m.body, "version", fields);
+        put(&m, body);
+        const bt_code code = ckpt_manifest_read(m.folder, &got, &err);
+        assert_int_equal(code, rows[i].want ? BT_OK : BT_FORMAT);
+        if (code == BT_OK) {
+            assert_string_equal(bt_text_str(&got.meta.state), rows[i].want);
+            assert_int_equal(got.meta.step, 100);
+            ckpt_manifest_release(&got);
+        } else {
+            assert_non_null(strstr(err.msg, "field 'state' is missing or not valid"));
+        }
+        free(body);
+    }
+    free(m.body);
+}
+
+/* whatever is told is read as it was told, and the file is sealed as a whole */
+static void what_is_written_is_read(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    ckpt_manifest m;
+    bt_text text = {0};
+    char seal[33] = "";
+    const ckpt_file files[] = {
+        {"data-00000-00000000000000ff.btck", 111, 2, "0123456789abcdef0123456789abcdef", 0},
+        {"data-00003-00000000000000ff.btck", 0, 0, "fedcba9876543210fedcba9876543210", 3}};
+    fill_meta(&meta, 123456789012, 2147483647);
+    bt_text_clear(&meta.config); /* none is an empty object */
+    bt_text_clear(&meta.tokenizer);
+    bt_text_putn(&meta.tokenizer, "a\nb", 3);
+    check_ok(ckpt_manifest_text(&meta, 0xff, 4, files, 2, &text, seal, &err), &err);
+    assert_memory_equal(bt_text_str(&text), head, strlen(head));
+    assert_memory_equal(bt_text_str(&text) + strlen(head), seal, 32);
+    char path[128];
+    snprintf(path, sizeof path, "%s/manifest.json", s->dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text.data, 1, text.len, f), text.len);
+    assert_int_equal(fclose(f), 0);
+    bt_text_release(&text);
+    check_ok(ckpt_manifest_read(s->dir, &m, &err), &err);
+    assert_string_equal(m.seal, seal);
+    assert_true(m.generation == 0xff && m.world_size == 4 && m.n_files == 2);
+    assert_true(m.meta.step == meta.step && m.meta.tokens == meta.tokens &&
+                m.meta.attempt == meta.attempt);
+    assert_true(m.meta.params_hash == meta.params_hash && m.meta.data_hash == 7 &&
+                m.meta.vocab_hash == UINT64_MAX);
+    assert_string_equal(m.meta.run, meta.run);
+    assert_string_equal(m.meta.isa, meta.isa);
+    assert_string_equal(m.meta.build, meta.build);
+    assert_string_equal(bt_text_str(&m.meta.config), "{}");
+    assert_string_equal(bt_text_str(&m.meta.state),
+                        "{\"progress\":{\"lr_factor\":0.30000000000000004}}");
+    assert_int_equal(m.meta.tokenizer.len, 3);
+    assert_memory_equal(m.meta.tokenizer.data, "a\nb", 3);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(m.files[i].name, files[i].name);
+        assert_string_equal(m.files[i].hash, files[i].hash);
+        assert_true(m.files[i].bytes == files[i].bytes &&
+                    m.files[i].n_sections == files[i].n_sections &&
+                    m.files[i].rank == files[i].rank);
+    }
+    ckpt_manifest_release(&m);
+    assert_true(!m.files && m.n_files == 0);
+    /* what is no JSON, or no UTF-8 */
+    static const char *const bad[] = {"{\"a\": 1", "{\"a\": 1, \"a\": 2}"};
+    for (int i = 0; i < 4; i++) {
+        bt_text *of = i < 2 ? &meta.config : &meta.state;
+        bt_text_clear(of);
+        bt_text_put(of, bad[i % 2]);
+        assert_int_equal(ckpt_manifest_text(&meta, 1, 1, files, 1, &text, seal, &err), BT_ARG);
+        assert_non_null(strstr(err.msg, i < 2 ? "config of the checkpoint is not JSON: "
+                                              : "state of the checkpoint is not JSON: "));
+        assert_int_equal(ckpt_manifest_text(&meta, 1, 1, files, 1, &text, seal, NULL), BT_ARG);
+        bt_text_clear(of);
+    }
+    strcpy(meta.run, "\xff");
+    assert_int_equal(ckpt_manifest_text(&meta, 1, 1, files, 1, &text, seal, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "is not UTF-8"));
+    assert_int_equal(text.len, 0);
+    bt_text_release(&text);
+    bt_ckpt_meta_release(&meta);
+    bt_ckpt_meta_release(NULL);
+    char longest[PATH_MAX];
+    memset(longest, 'x', sizeof longest);
+    longest[PATH_MAX - 14] = '\0';
+    assert_int_equal(ckpt_manifest_read(longest, &m, &err), BT_ARG);
+    longest[PATH_MAX - 15] = '\0';
+    assert_int_equal(ckpt_manifest_read(longest, &m, &err), BT_IO);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(fields_are_judged), TEST(parts_are_judged)};
+    const struct CMUnitTest tests[] = {TEST(fields_are_judged), TEST(parts_are_judged),
+                                       TEST(version_1_is_read), TEST(what_is_written_is_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "engine/base/hash.h"
@@ -229,11 +231,24 @@ static void files_that_were_there_stay(void **state) {
     const memory_pair_name name = {w->dir, 3, 4, 0xabcdef, ""};
     const uint64_t bytes = memory_data_begin(1);
     ckpt_pair_init(&p, &name, bytes);
-    assert_string_not_equal(p.seg[0].path, p.seg[1].path);
+    for (int i = 0; i < 2; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/" MEMORY_PREFIX "00003-4-0000000000abcdef-%d", w->dir, i);
+        assert_string_equal(p.seg[i].path, path);
+        assert_true(!p.seg[i].at && !p.seg[i].made);
+    }
+    ckpt_pair_close(&p); /* not taken yet */
+    ckpt_pair_remove(&p);
     assert_true(ckpt_pair_missing(&p) == 2 * bytes);
     check_ok(ckpt_pair_take(&p, NULL, &err), &err);
     assert_true(p.seg[0].made && p.seg[1].made && p.next == 0);
     assert_true(ckpt_pair_missing(&p) == 0);
+    for (int i = 0; i < 2; i++) { /* nobody else's, of its length, and of zeros */
+        struct stat st;
+        assert_true(stat(p.seg[i].path, &st) == 0 && (st.st_mode & 07777) == 0600);
+        assert_true((uint64_t)st.st_size == bytes && st.st_blocks * 512 >= st.st_size);
+        assert_int_equal(((memory_head *)p.seg[i].at)->self_hash, 0);
+    }
     /* the state that this attempt begins from is not written over first */
     *(memory_head *)p.seg[0].at = (memory_head){.attempt = 2, .number = 3, .self_hash = 1};
     ckpt_pair_close(&p);
@@ -249,6 +264,16 @@ static void files_that_were_there_stay(void **state) {
         }
     ckpt_pair_remove(&p);
     assert_true(access(p.seg[0].path, F_OK) == 0 && access(p.seg[1].path, F_OK) == 0);
+    for (int i = 0; i < 2; i++) { /* either of the two may be missing, or shorter */
+        assert_int_equal(i ? unlink(p.seg[i].path) : truncate(p.seg[i].path, (off_t)bytes - 1), 0);
+        assert_true(ckpt_pair_missing(&p) == bytes * (uint64_t)(i + 1));
+        memory_segment s = {.at = NULL};
+        if (i == 0) continue;
+        strcpy(s.path, p.seg[0].path);
+        check_ok(ckpt_segment_take(&s, bytes, &err), &err);
+        assert_true(s.made && ckpt_pair_missing(&p) == bytes);
+        assert_int_equal(munmap(s.at, bytes), 0);
+    }
     ckpt_pair_init(&p, &name, bytes + 64); /* of another length they are made anew */
     assert_true(ckpt_pair_missing(&p) == 2 * (bytes + 64));
     check_ok(ckpt_pair_take(&p, NULL, &err), &err);
@@ -265,6 +290,15 @@ static void a_file_that_cannot_be_is_told(void **state) {
     snprintf(s.path, sizeof s.path, "%s/none/" MEMORY_PREFIX "0", w->dir);
     assert_int_equal(ckpt_segment_take(&s, 64, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '"));
+    assert_null(s.at);
+    /* nor one that is a link, or longer than any file */
+    snprintf(s.path, sizeof s.path, "%s/" MEMORY_PREFIX "0", w->dir);
+    assert_int_equal(symlink("elsewhere", s.path), 0);
+    assert_int_equal(ckpt_segment_take(&s, 64, &err), BT_IO);
+    assert_int_equal(unlink(s.path), 0);
+    signal(SIGXFSZ, SIG_IGN); /* where files have a limit */
+    assert_int_not_equal(ckpt_segment_take(&s, UINT64_C(1) << 62, &err), BT_OK);
+    assert_non_null(strstr(err.msg, "cannot take 4398046511104.0 MiB for '"));
     assert_null(s.at);
 }
 

@@ -5,12 +5,25 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 
 #include "engine/ckpt/memory_format.h"
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
 
-static char shared[64]; /* a folder in memory */
+static char shared[64];                  /* a folder in memory */
+static uint64_t free_bytes = UINT64_MAX; /* of it, where that is said */
+
+/* in the place of the C library's: how much is free there */
+int statvfs(const char *restrict path, struct statvfs *restrict v) {
+    if (strcmp(path, "/none") == 0) return -1;
+    struct statfs fs;
+    if (statfs(path, &fs) != 0) return -1;
+    *v = (struct statvfs){.f_bsize = 4096, .f_frsize = 64, .f_bavail = 1 << 30};
+    if (free_bytes != UINT64_MAX) v->f_bavail = free_bytes / v->f_frsize;
+    return 0;
+}
 
 static int set_up_shared(void **state) {
     strcpy(shared, "/dev/shm/bt-memory-test-XXXXXX");
@@ -340,12 +353,168 @@ static void test_refusals(void **state) {
     bt_memory_state_close(m);
 }
 
+/* what is there already takes no room; what is taken leaves some for others */
+static void test_room(void **state) {
+    world *s = *state;
+    bt_err err;
+    char says[200];
+    const uint64_t spare = UINT64_C(32) << 20;
+    bt_memory_state *m = open_in(s, shared, 1, NULL, &err);
+    assert_non_null(m);
+    const uint64_t bytes = bt_memory_state_total(m); /* whole lines of 64 bytes */
+    bt_memory_state_close(m);
+    free_bytes = 0;
+    m = open_in(s, shared, 1, NULL, &err); /* taken over */
+    assert_non_null(m);
+    bt_memory_state_close(m);
+    bt_memory_state_drop(shared);
+    free_bytes = bytes + spare - 64;
+    assert_null(open_in(s, shared, 1, NULL, &err));
+    assert_int_equal(err.code, BT_IO);
+    snprintf(says, sizeof says, "'%s' has %.1f MiB left, two states take %.1f", shared,
+             (double)free_bytes / 1048576, (double)bytes / 1048576);
+    assert_string_equal(err.msg, says);
+    free_bytes = bytes + spare;
+    m = open_in(s, shared, 1, NULL, &err);
+    assert_non_null(m);
+    bt_memory_state_close(m);
+    free_bytes = UINT64_MAX;
+}
+
+/* an estimate before there are slices: two segments, each with its head, table, data, and gaps */
+static void test_estimate(void **state) {
+    (void)state;
+    const size_t head = sizeof(memory_head), row = sizeof(section_head),
+                 one = 4 * MEMORY_SECTION_ELEMS;
+    assert_int_equal(bt_memory_state_bytes(0, 0), 2 * head);
+    assert_int_equal(bt_memory_state_bytes(100, 4), 2 * (head + 4 * row + 100 + 4 * 64));
+    assert_int_equal(bt_memory_state_bytes(one - 1, 4), 2 * (head + 4 * row + one - 1 + 4 * 64));
+    assert_int_equal(bt_memory_state_bytes(3 * one, 1), 2 * (head + 4 * row + 3 * one + 4 * 64));
+}
+
+/* sections are whole rows of a block, as many as fit, each with its place in the tensor, 64 bytes apart */
+static void test_sections(void **state) {
+    (void)state;
+    enum { MOST = MEMORY_SECTION_ELEMS };
+    static const struct {
+        uint64_t elems, first, count;
+        uint32_t width, stride;
+        bt_ckpt_type type;
+        size_t n;
+        struct {
+            uint64_t first, count;
+        } want[3];
+    } rows[] = {
+        {MOST, 0, MOST, 0, 0, BT_CKPT_F32, 1, {{0, MOST}}},
+        {MOST + 3, 2, MOST + 1, 0, 0, BT_CKPT_F32, 2, {{2, MOST}, {2 + MOST, 1}}},
+        {9 * MOST,
+         5,
+         3 * MOST,
+         0,
+         0,
+         BT_CKPT_U8,
+         3,
+         {{5, MOST}, {5 + MOST, MOST}, {5 + 2 * MOST, MOST}}},
+        /* 30000 of every 50000: two rows a section */
+        {500000, 7, 90000, 30000, 50000, BT_CKPT_F32, 2, {{7, 60000}, {100007, 30000}}},
+        {500000, 0, 60000, 30000, 50000, BT_CKPT_BF16, 1, {{0, 60000}}},
+        /* one row is longer than a section should be */
+        {400000,
+         0,
+         2 * (MOST + 4),
+         MOST + 4,
+         100000,
+         BT_CKPT_U8,
+         2,
+         {{0, MOST + 4}, {100000, MOST + 4}}},
+        {MOST, 0, 0, 0, 0, BT_CKPT_F32, 0, {{0, 0}}},
+    };
+    unsigned char *data = calloc(4, 3 * MOST);
+    assert_non_null(data);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        bt_memory_state *m;
+        memory_segments all;
+        for (size_t k = 0; k < (size_t)12 * MOST; k++) data[k] = (unsigned char)(k * 7 + i);
+        const bt_ckpt_slice slice = {"w",           "weight", rows[i].elems, rows[i].first,
+                                     rows[i].count, data,     rows[i].width, rows[i].stride,
+                                     rows[i].type,  false};
+        const bt_memory_cfg cfg = {
+            .dir = shared, .world = bt_comm_world(), .slices = &slice, .n = 1, .attempt = 1};
+        check_ok(bt_memory_state_open(&m, &cfg, &err), &err);
+        write_at(m, 3, true);
+        ckpt_memory_open(&all, shared);
+        assert_int_equal(all.n, 1);
+        const memory_head *h = memory_head_of(&all.at[0]);
+        const section_head *table = (const section_head *)(const void *)(all.at[0].at + sizeof *h);
+        const size_t elem = bt_ckpt_type_bytes(rows[i].type);
+        uint64_t at = (sizeof *h + rows[i].n * sizeof *table + 63) / 64 * 64, done = 0;
+        assert_int_equal(h->n_sections, rows[i].n);
+        for (size_t k = 0; k < rows[i].n; k++) {
+            assert_true(table[k].magic == CKPT_SECTION_MAGIC && table[k].elem_bytes == elem);
+            assert_true(table[k].type == (uint16_t)rows[i].type);
+            assert_true(table[k].tensor_elems == rows[i].elems);
+            assert_true(table[k].width == rows[i].width && table[k].stride == rows[i].stride);
+            if (table[k].first != rows[i].want[k].first || table[k].count != rows[i].want[k].count)
+                fail_msg("row %zu, section %zu: %d+%d", i, k, (int)table[k].first,
+                         (int)table[k].count);
+            assert_memory_equal(all.at[0].at + at, data + done * elem, table[k].count * elem);
+            done += table[k].count;
+            at = (at + table[k].count * elem + 63) / 64 * 64;
+        }
+        assert_true(done == rows[i].count && at == h->bytes && at == all.at[0].bytes);
+        assert_int_equal(bt_memory_state_total(m), 2 * at);
+        assert_true(h->version == 1 && h->attempt == 1 && h->number == 1 && h->disk_ns == 12345 &&
+                    h->spread == 0 && h->world_size == 1 && h->rank == 0 && h->data_hash == 7);
+        assert_string_equal(h->run, "calm-otter-1");
+        assert_string_equal(h->build, "test");
+        ckpt_memory_close(&all);
+        bt_memory_state_close(m);
+        bt_memory_state_drop(shared);
+    }
+    free(data);
+}
+
+/* names that do not fit their fields */
+static void test_long_names(void **state) {
+    world *s = *state;
+    char name[80], file[400];
+    for (int of_state = 0; of_state < 2; of_state++)
+        for (size_t n = of_state ? 31 : 55, most = n; n <= most + 1; n++) {
+            bt_err err = BT_ERR_INIT;
+            bt_memory_state *m = NULL;
+            memset(name, 'n', n);
+            name[n] = '\0';
+            const bt_ckpt_slice slice = {of_state ? "w" : name,
+                                         of_state ? name : "weight",
+                                         N_W,
+                                         0,
+                                         N_W,
+                                         s->w,
+                                         0,
+                                         0,
+                                         BT_CKPT_F32,
+                                         false};
+            const bt_memory_cfg cfg = {
+                .dir = shared, .world = bt_comm_world(), .slices = &slice, .n = 1, .attempt = 1};
+            assert_int_equal(bt_memory_state_open(&m, &cfg, &err), n == most ? BT_OK : BT_ARG);
+            assert_int_equal(m != NULL, n == most);
+            if (n > most) assert_non_null(strstr(err.msg, "' is too long"));
+            bt_memory_state_close(m);
+            bt_memory_state_drop(shared);
+            name_of_segment(file);
+            assert_string_equal(file, "");
+        }
+}
+
 int main(void) {
     if (access("/dev/shm", W_OK) != 0) return 77;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up_shared, tear_down_shared)
     const struct CMUnitTest tests[] = {TEST(test_round_trip),  TEST(test_long_array),
                                        TEST(test_long_values), TEST(test_two_segments),
                                        TEST(test_every_byte),  TEST(test_other_layout),
-                                       TEST(test_refusals)};
+                                       TEST(test_refusals),    TEST(test_room),
+                                       TEST(test_estimate),    TEST(test_sections),
+                                       TEST(test_long_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

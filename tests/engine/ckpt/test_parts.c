@@ -79,6 +79,57 @@ static void test_finite(void **state) {
     close(fd);
 }
 
+/* of few bytes: whichever element of however many it is, and none behind the last */
+static void test_finite_in_few_bytes(void **state) {
+    (void)state;
+    static const struct {
+        bt_ckpt_type type;
+        bt_moment_form form;
+    } forms[] = {{BT_CKPT_BF16, BT_MOMENT_BF16},
+                 {BT_CKPT_LOG8, BT_MOMENT_LOG8},
+                 {BT_CKPT_ULOG8, BT_MOMENT_ULOG8}};
+    static const size_t counts[] = {1, 1023, 1024, 1025, 2048, 3000};
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            const size_t n = counts[c];
+            bt_err err = BT_ERR_INIT;
+            float *x = malloc(n * sizeof *x);
+            uint16_t *few = malloc((n + 1024) * sizeof *few);
+            assert_true(x && few);
+            memset(few, 0xff, (n + 1024) * sizeof *few); /* what is behind them is no number */
+            for (size_t i = 0; i < n; i++) x[i] = (float)i / 4;
+            bt_moment_convert(few, forms[f].form, x, BT_MOMENT_F32, n);
+            const bt_ckpt_slice s = {.tensor = "few",
+                                     .state = "exp_avg",
+                                     .count = n,
+                                     .data = few,
+                                     .type = forms[f].type};
+            check_ok(ckpt_check_finite(&s, 1, &err), &err);
+            for (size_t i = 0; i < n && forms[f].type == BT_CKPT_BF16; i++) {
+                const uint16_t was = few[i];
+                few[i] = i % 2 ? 0x7f80 : 0xffc1; /* infinite; not a number */
+                if (ckpt_check_finite(&s, 1, &err) != BT_DAMAGED) fail_msg("%zu of %zu", i, n);
+                assert_non_null(strstr(err.msg, "'few' (exp_avg)"));
+                few[i] = was;
+            }
+            free(x);
+            free(few);
+        }
+}
+
+/* so no save makes one, at once or beside training */
+static void test_nothing_infinite_is_saved(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 100, 0);
+    s->m[N_W - 1] = INFINITY;
+    assert_int_equal(save_world(s, &meta, 4, NULL, &err), BT_DAMAGED);
+    s->m[N_W - 1] = 1;
+    check_ok(save_world(s, &meta, 4, NULL, &err), &err);
+    bt_ckpt_meta_release(&meta);
+}
+
 static void save_at(world *s, int64_t step, int attempt, char *path) {
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
@@ -154,6 +205,8 @@ int main(void) {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_span),
         cmocka_unit_test(test_finite),
+        cmocka_unit_test(test_finite_in_few_bytes),
+        cmocka_unit_test_setup_teardown(test_nothing_infinite_is_saved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_head, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_direct, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_peek, set_up, tear_down),

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
 /* one tensor in one file; path: its checkpoint */
@@ -209,6 +210,107 @@ static void every_damaged_part_is_named(void **state) {
     ckpt_manifest_release(&m);
 }
 
+static void write_at(const char *file, uint64_t at, const void *data, size_t n) {
+    FILE *f = fopen(file, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, (long)at, SEEK_SET), 0);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+/* a head, a foot and heads of sections that are sealed as they are, but say what cannot be */
+static void sealed_parts_are_judged(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char file[PATH_MAX + 64];
+    bt_ckpt_meta meta;
+    bt_ckpt_saved saved;
+    ckpt_manifest m = {0};
+    ckpt_section *sections = NULL;
+    file_head head, h;
+    file_foot foot, g;
+    int fd = -1;
+    fill_meta(&meta, 1, 0);
+    check_ok(save_world(s, &meta, 1, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
+    const ckpt_file *f = &m.files[0];
+    snprintf(file, sizeof file, "%s/%s", saved.path, f->name);
+    check_ok(ckpt_file_open(saved.path, f, m.generation, 1, &fd, &sections, &err), &err);
+    check_ok(ckpt_read_all(fd, &head, sizeof head, 0, file, &err), &err);
+    check_ok(ckpt_read_all(fd, &foot, sizeof foot, f->bytes - sizeof foot, file, &err), &err);
+    close(fd);
+    for (int how = 0; how < 8; how++) {
+        h = head;
+        if (how == 0) h.version = 0;
+        if (how == 1) h.version = CKPT_VERSION + 1;
+        if (how == 2) h.n_sections++;
+        if (how == 3) h.file_bytes--;
+        if (how == 4) h.generation++;
+        if (how == 5) h.step++;
+        if (how == 6) h.rank++;
+        if (how == 7) h.version = 1; /* is read */
+        h.self_hash = XXH3_64bits(&h, sizeof h - sizeof h.self_hash);
+        write_at(file, 0, &h, sizeof h);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
+                         how == 7 ? BT_OK : BT_FORMAT);
+        static const char *const says[] = {"has version 0, this", "has version 3, this",
+                                           "disagree about",      "disagree about",
+                                           "another save",        "another save",
+                                           "another save",        ""};
+        if (!strstr(err.msg, says[how])) fail_msg("head %d: '%s'", how, err.msg);
+    }
+    write_at(file, 0, &head, sizeof head);
+    for (int how = 0; how < 4; how++) {
+        g = foot;
+        if (how == 0) g.n_sections--;
+        if (how == 1) g.file_bytes++;
+        if (how == 2) g.index_offset -= 8;
+        if (how == 3) g.index_hash++;
+        g.self_hash = XXH3_64bits(&g, sizeof g - sizeof g.self_hash);
+        write_at(file, f->bytes - sizeof g, &g, sizeof g);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
+                         BT_FORMAT);
+        if (!strstr(err.msg,
+                    how < 3 ? "the foot does not describe this file" : "(index) are damaged"))
+            fail_msg("foot %d: '%s'", how, err.msg);
+    }
+    write_at(file, f->bytes - sizeof foot, &foot, sizeof foot);
+    for (int how = 0; how < 3; how++) { /* of the second section */
+        section_head x = sections[1].head;
+        ckpt_section *list = NULL;
+        if (how == 0) x.magic++;
+        if (how == 1) x.count--; /* the next one is elsewhere then */
+        if (how == 2) x.first = x.tensor_elems;
+        x.self_hash = XXH3_64bits(&x, sizeof x - sizeof x.self_hash);
+        write_at(file, sections[1].data_offset - sizeof x, &x, sizeof x);
+        err = (bt_err)BT_ERR_INIT;
+        assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, &list, &err),
+                         BT_FORMAT);
+        static const char *const says[] = {"(head of section 1) are damaged",
+                                           "section 2 is not where it should be",
+                                           "section 1 describes an impossible slice"};
+        if (!strstr(err.msg, says[how])) fail_msg("section %d: '%s'", how, err.msg);
+        assert_null(list);
+        check_ok(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
+                 &err); /* not looked at */
+    }
+    /* the last one ends before the index begins */
+    write_at(file, sections[1].data_offset - sizeof(section_head), &sections[1].head,
+             sizeof(section_head));
+    section_head x = sections[3].head;
+    x.count--;
+    x.self_hash = XXH3_64bits(&x, sizeof x - sizeof x.self_hash);
+    write_at(file, sections[3].data_offset - sizeof x, &x, sizeof x);
+    ckpt_section *list = NULL;
+    assert_int_equal(ckpt_file_open(saved.path, f, m.generation, 1, NULL, &list, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "': sections end at byte "));
+    free(sections);
+    ckpt_manifest_release(&m);
+}
+
 /* whole blocks of zeros, which a file system leaves behind, are told as such; fewer zeros are not */
 static void zeros_in_the_data_are_told(void **state) {
     world *s = *state;
@@ -281,7 +383,7 @@ int main(void) {
         TEST(a_share_of_a_processor_is_kept), TEST(reserved_bytes_are_zero),
         TEST(the_first_damage_is_named),      TEST(blocks_of_columns_have_few_sections),
         TEST(every_damaged_part_is_named),    TEST(zeros_in_the_data_are_told),
-        TEST(a_folder_may_have_any_name),
+        TEST(a_folder_may_have_any_name),     TEST(sealed_parts_are_judged),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

@@ -160,12 +160,51 @@ static void slices_without_elements_are_none(void **state) {
     assert_true(out.n == 0 && !out.at);
 }
 
+static void save_rank(void *ctx, bt_json *j) { bt_json_int(j, "is", *(int64_t *)ctx); }
+static void load_rank(void *ctx, const bt_state_values *v) {
+    *(int64_t *)ctx = bt_state_int(v, "is", -1);
+}
+
+/* as many rows as there is room for, each with its own values and slices */
+static void a_full_registry(void **state) {
+    (void)state;
+    static char names[BT_STATE_ROWS][8];
+    int64_t out[BT_STATE_ROWS], in[BT_STATE_ROWS];
+    bt_err err = BT_ERR_INIT;
+    bt_state s = {.n = 0}, t = {.n = 0};
+    bt_slices slices;
+    bt_text values;
+    for (int i = 0; i < BT_STATE_ROWS; i++) {
+        snprintf(names[i], sizeof names[i], "r%d", i);
+        out[i] = 100 + i, in[i] = 0;
+        bt_state_add(
+            &s, &(bt_state_row){
+                    .name = names[i], .ctx = &out[i], .save = save_rank, .slices = one_and_none});
+        bt_state_add(&t, &(bt_state_row){.name = names[i], .ctx = &in[i], .load = load_rank});
+    }
+    bt_text_init(&values);
+    check_ok(bt_state_save_values(&s, &values, &err), &err);
+    check_ok(bt_state_load_values(&t, &values, &err), &err);
+    assert_memory_equal(in, out, sizeof in);
+    bt_text_clear(&values);
+    check_ok(bt_state_save_values(&t, &values, &err), &err); /* no row of it saves */
+    assert_string_equal(bt_text_str(&values), "{}");
+    bt_text_release(&values);
+    check_ok(bt_state_slices(&s, BT_STATE_SAVE, &slices, &err), &err);
+    assert_int_equal(slices.n, BT_STATE_ROWS);
+    for (int i = 0; i < BT_STATE_ROWS; i++) assert_ptr_equal(slices.at[i].tensor, &out[i]);
+    bt_slices_release(&slices);
+    check_ok(bt_state_slices(&t, BT_STATE_SAVE, &slices, &err), &err);
+    assert_int_equal(slices.n, 0);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
-        cmocka_unit_test(values_of_any_type), cmocka_unit_test(slices_without_elements_are_none)};
+        cmocka_unit_test(values_of_any_type), cmocka_unit_test(slices_without_elements_are_none),
+        cmocka_unit_test(a_full_registry)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return rc;

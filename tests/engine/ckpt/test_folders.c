@@ -1,0 +1,499 @@
+/* test_folders.c - folders of checkpoints and what lies in them: files that are replaced, names of checkpoints and
+ * their order, which of them stay, the best one, what a fence refuses, folders of states in memory. */
+#include "tests/engine/ckpt/ckpt_world.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "engine/ckpt/ckpt_list.h"
+#include "engine/ckpt/memory_state.h"
+
+static void put(const char *folder, const char *name, const char *text) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.3000s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static void expect_text(const char *folder, const char *name, const char *text) {
+    char path[PATH_MAX], *data = NULL;
+    bt_err err = BT_ERR_INIT;
+    size_t n;
+    snprintf(path, sizeof path, "%.3000s/%s", folder, name);
+    check_ok(ckpt_slurp(path, 1 << 20, &data, &n, &err), &err);
+    assert_string_equal(data, text);
+    free(data);
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+/* names of what a folder holds, in their order, each with a blank behind it */
+static void listing(const char *folder, char out[1000]) {
+    char names[16][64];
+    size_t n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) && n < 16;)
+        if (e->d_name[0] != '.') snprintf(names[n++], sizeof *names, "%.63s", e->d_name);
+    closedir(d);
+    qsort(names, n, sizeof *names, by_name);
+    out[0] = '\0';
+    for (size_t i = 0; i < n; i++) strcat(strcat(out, names[i]), " ");
+}
+
+static void expect_listing(const char *folder, const char *names) {
+    char got[1000];
+    listing(folder, got);
+    assert_string_equal(got, names);
+}
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+typedef struct looks { /* what there is before the rename */
+    world *s;
+    bool refuses;
+    int times;
+} looks;
+
+static bt_code look(void *ctx, bt_err *err) {
+    looks *l = ctx;
+    expect_text(l->s->dir, "name.tmp", "new text");
+    expect_text(l->s->dir, "name", "old");
+    l->times++;
+    return l->refuses ? bt_fail(err, BT_BUSY, "not now") : BT_OK;
+}
+
+/* the new text is whole beside the old one before it takes its place; a refusal leaves the old one alone */
+static void a_file_is_replaced_at_once(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    looks l = {.s = s, .refuses = true};
+    put(s->dir, "name", "old");
+    put(s->dir, "name.tmp", "a longer text of a save that was killed");
+    assert_int_equal(ckpt_replace_file(s->dir, "name", "new text", 8, look, &l, &err), BT_BUSY);
+    assert_int_equal(l.times, 1);
+    expect_text(s->dir, "name", "old");
+    expect_listing(s->dir, "name ");
+    l.refuses = false;
+    check_ok(ckpt_replace_file(s->dir, "name", "new text", 8, look, &l, &err), &err);
+    expect_text(s->dir, "name", "new text");
+    expect_listing(s->dir, "name ");
+    check_ok(ckpt_replace_file(s->dir, "name", "", 0, NULL, NULL, &err), &err);
+    expect_text(s->dir, "name", "");
+}
+
+static void what_cannot_be_replaced(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[2 * PATH_MAX], name[PATH_MAX];
+    snprintf(path, sizeof path, "%s/folder", s->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    put(path, "inside", "x");
+    assert_int_equal(ckpt_replace_file(s->dir, "folder", "new", 3, NULL, NULL, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot rename '"));
+    assert_non_null(strstr(err.msg, "/folder.tmp'"));
+    expect_listing(s->dir, "folder ");
+    assert_int_equal(ckpt_replace_file("/nowhere", "x", "new", 3, NULL, NULL, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot create '/nowhere/x.tmp'"));
+    /* the longest path has room for its ending, too */
+    for (size_t n = PATH_MAX - 6; n < PATH_MAX; n++) {
+        memset(name, 'x', n);
+        name[n - strlen(s->dir) - 1] = '\0';
+        const bool fits = n < PATH_MAX - 4;
+        assert_int_equal(ckpt_replace_file(s->dir, name, "x", 1, NULL, NULL, &err),
+                         fits ? BT_IO : BT_ARG);
+    }
+    check_ok(ckpt_sync_folder(s->dir, &err), &err);
+    assert_int_equal(ckpt_sync_folder("/nowhere", &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot open folder '/nowhere'"));
+    put(s->dir, "file", "x");
+    snprintf(path, sizeof path, "%s/file", s->dir);
+    assert_int_equal(ckpt_sync_folder(path, &err), BT_IO);
+}
+
+/* the first folder that cannot be made is named, with the cause */
+static void folders_that_cannot_be_made(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], says[PATH_MAX];
+    put(s->dir, "file", "x");
+    snprintf(path, sizeof path, "%s/file/a/b", s->dir);
+    assert_int_equal(ckpt_mkdirs(path, &err), BT_IO);
+    snprintf(says, sizeof says, "cannot create folder '%s/file/a': Not a directory", s->dir);
+    assert_string_equal(err.msg, says);
+    snprintf(path, sizeof path, "%s/file", s->dir);
+    assert_int_equal(ckpt_mkdirs(path, &err), BT_IO);
+    snprintf(says, sizeof says, "'%s/file' is not a folder", s->dir);
+    assert_string_equal(err.msg, says);
+    assert_int_equal(ckpt_mkdirs("/proc/none/b", &err), BT_IO);
+    assert_string_equal(err.msg, "cannot create folder '/proc/none': No such file or directory");
+    check_ok(ckpt_mkdirs("/", &err), &err);
+    check_ok(ckpt_mkdirs("/proc/self", &err), &err);
+}
+
+/* ---- which checkpoints a folder holds ----------------------------------------------------------- */
+
+static void save(world *s, int64_t step, int attempt, int keep, bool best, bt_ckpt_saved *saved) {
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    const bt_ckpt_slice slice = {"w", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false};
+    fill_meta(&meta, step, attempt);
+    const bt_ckpt_job job = {
+        .dir = s->dir, .meta = &meta, .slices = &slice, .n = 1, .keep = keep, .best = best};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+}
+
+static void names_of_checkpoints(void **state) {
+    world *s = *state;
+    static const struct {
+        const char *name;
+        int64_t step; /* -1: no checkpoint */
+    } rows[] = {{"step-000000000000", 0},
+                {"step-000000000100", 100},
+                {"step-1234567890123", 1234567890123},
+                {"step-999999999999999999", 999999999999999999},
+                {"step-1000000000000000000", -1}, /* more digits than are read */
+                {"step-100", -1},
+                {"step-00000000100x", -1},
+                {"step-0000000000100", -1},
+                {"step--00000000001", -1},
+                {"step- 00000000001", -1},
+                {"xstep-000000000101", -1},
+                {"step-000000000102.tmp", -1},
+                {"best", -1},
+                {"step-0000000000000000000000000001", -1}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    bt_err err = BT_ERR_INIT;
+    ckpt_list list;
+    char path[PATH_MAX];
+    bool seen[ROWS] = {false};
+    for (size_t i = 0; i < ROWS; i++) {
+        snprintf(path, sizeof path, "%s/%s", s->dir, rows[i].name);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    check_ok(ckpt_list_read(s->dir, &list, &err), &err);
+    assert_int_equal(list.n, 4);
+    for (size_t k = 0; k < list.n; k++) {
+        const ckpt_entry *e = &list.entries[k];
+        assert_true(!e->committed && !e->readable && e->attempt == -1);
+        for (size_t i = 0; i < ROWS; i++)
+            if (strcmp(rows[i].name, e->name) == 0 && rows[i].step == e->step) seen[i] = true;
+    }
+    for (size_t i = 0; i < ROWS; i++) assert_int_equal(seen[i], rows[i].step >= 0);
+    ckpt_list_release(&list);
+    assert_true(list.n == 0 && !list.entries);
+    put(s->dir, "file", "x");
+    snprintf(path, sizeof path, "%s/file", s->dir);
+    assert_int_equal(ckpt_list_read(path, &list, &err), BT_NOTFOUND);
+    strcat(path, "/none");
+    assert_int_equal(ckpt_list_read(path, &list, &err), BT_NOTFOUND);
+    snprintf(path, sizeof path, "%s/none", s->dir);
+    assert_int_equal(ckpt_list_read(path, &list, &err), BT_NOTFOUND);
+    assert_true(list.n == 0 && !list.entries);
+    assert_int_equal(symlink("loop", strcat(path, ".loop")), 0);
+    strcpy(strrchr(path, '/'), "/loop");
+    assert_int_equal(symlink("none.loop", path), 0);
+    assert_int_equal(ckpt_list_read(path, &list, &err), BT_IO);
+}
+
+/* unreadable ones first, then by attempt, then by step; more than the list begins with */
+static void the_newest_comes_first(void **state) {
+    world *s = *state;
+    enum { N = 20 };
+    bt_err err = BT_ERR_INIT;
+    ckpt_list list;
+    bt_ckpt_saved saved;
+    char path[PATH_MAX + 16];
+    for (int i = 0; i < N; i++) save(s, 100 + i * 7 % N, i % 3, N, false, &saved);
+    for (int64_t step = 103; step <= 110;
+         step += 7) { /* of one the manifest is damaged, of one it is none */
+        snprintf(path, sizeof path, "%s/step-%012d/manifest.json", s->dir, (int)step);
+        assert_int_equal(step == 103 ? truncate(path, 9) : unlink(path), 0);
+    }
+    check_ok(ckpt_list_read(s->dir, &list, &err), &err);
+    assert_int_equal(list.n, N);
+    for (size_t k = 0; k < N; k++) {
+        const ckpt_entry *e = &list.entries[k];
+        assert_int_equal(e->committed, e->step != 110);
+        assert_int_equal(e->readable, k >= 2);
+        assert_int_equal(e->readable, e->step != 103 && e->step != 110);
+        if (k == 1) assert_true(e->step == 103 && e[-1].step == 110);
+        if (k < 3) continue;
+        assert_true(e[-1].attempt > e->attempt ||
+                    (e[-1].attempt == e->attempt && e[-1].step > e->step));
+    }
+    ckpt_list_release(&list);
+}
+
+/* what is told of a checkpoint that is passed over begins with its name */
+static void why_one_is_passed_over(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_saved saved;
+    bt_ckpt_meta meta;
+    bt_text why;
+    char path[PATH_MAX], manifest[PATH_MAX + 16], says[3 * PATH_MAX];
+    save(s, 100, 0, 9, false, &saved);
+    save(s, 200, 0, 9, false, &saved);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
+    assert_int_equal(truncate(manifest, 9), 0);
+    bt_text_init(&why);
+    check_ok(find(s, path, &meta, &why, &err), &err);
+    assert_int_equal(meta.step, 100);
+    bt_ckpt_meta_release(&meta);
+    snprintf(says, sizeof says,
+             "step-000000000200 passed over%s: '%s' (9 bytes) is truncated, damaged or not a "
+             "checkpoint manifest\n",
+             strstr(bt_text_str(&why), " (rank 0)") ? " (rank 0)" : "", manifest);
+    assert_string_equal(bt_text_str(&why), says);
+    bt_text_clear(&why);
+    check_ok(bt_ckpt_find(NULL, s->dir, path, sizeof path, NULL, &why, &err), &err);
+    assert_non_null(strstr(bt_text_str(&why), "step-000000000200 passed over: '"));
+    bt_text_clear(&why);
+    assert_int_equal(bt_ckpt_find(NULL, saved.path, path, sizeof path, NULL, &why, &err),
+                     BT_FORMAT);
+    assert_int_equal(strncmp(bt_text_str(&why), "step-000000000200 passed over: '", 32), 0);
+    snprintf(says, sizeof says, "no checkpoint in '%s' can be used; the last one tried: '%s",
+             saved.path, manifest);
+    says[440] = '\0';
+    assert_int_equal(strncmp(err.msg, says, strlen(says)), 0);
+    bt_text_release(&why);
+    snprintf(path, sizeof path, "%s/none", s->dir);
+    assert_int_equal(bt_ckpt_open_meta(path, manifest, sizeof manifest, &meta, &err), BT_NOTFOUND);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(bt_ckpt_open_meta(path, manifest, sizeof manifest, &meta, &err), BT_NOTFOUND);
+    snprintf(says, sizeof says, "no checkpoint in '%s'", path);
+    assert_string_equal(err.msg, says);
+}
+
+/* ---- which stay -------------------------------------------------------------------------------- */
+
+static void the_newest_and_the_best_stay(void **state) {
+    world *s = *state;
+    bt_ckpt_saved saved;
+    char link[PATH_MAX], to[64], manifest[PATH_MAX + 16];
+    snprintf(link, sizeof link, "%s/best", s->dir);
+    save(s, 10, 0, 2, true, &saved);
+    save(s, 20, 0, 2, false, &saved);
+    expect_listing(s->dir, "attempt.lock best step-000000000010 step-000000000020 ");
+    save(s, 30, 0, 2, false, &saved);
+    save(s, 40, 0, 2, false, &saved);
+    expect_listing(s->dir,
+                   "attempt.lock best step-000000000010 step-000000000030 step-000000000040 ");
+    ssize_t n = readlink(link, to, sizeof to);
+    assert_int_equal(n, 17);
+    assert_memory_equal(to, "step-000000000010", 17);
+    save(s, 50, 0, 0, true, &saved); /* at least one */
+    expect_listing(s->dir, "attempt.lock best step-000000000050 ");
+    n = readlink(link, to, sizeof to);
+    assert_int_equal(n, 17);
+    assert_memory_equal(to, "step-000000000050", 17);
+    save(s, 60, 0, 1, false, &saved);
+    /* one that cannot be read is no substitute for one that can, and one that was not finished is nobody's */
+    save(s, 70, 0, 3, false, &saved);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
+    assert_int_equal(truncate(manifest, 9), 0);
+    save(s, 80, 0, 2, false, &saved);
+    expect_listing(s->dir,
+                   "attempt.lock best step-000000000050 step-000000000060 step-000000000070 "
+                   "step-000000000080 ");
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
+    assert_int_equal(unlink(manifest), 0);
+    save(s, 90, 0, 1, false, &saved);
+    expect_listing(s->dir,
+                   "attempt.lock best step-000000000050 step-000000000070 step-000000000080 "
+                   "step-000000000090 ");
+    /* a name that cannot be made costs the name */
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(mkdir(link, 0700), 0);
+    put(link, "inside", "x");
+    save(s, 95, 0, 1, true, &saved);
+    expect_listing(link, "inside ");
+}
+
+/* what a save tells: its folder, the bytes of its files, and the seal of its manifest */
+static void what_a_save_tells(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_saved saved;
+    bt_ckpt_meta meta;
+    ckpt_manifest m;
+    struct stat st;
+    char path[2 * PATH_MAX], tmp[PATH_MAX];
+    memset(&saved, 0x5a, sizeof saved);
+    save(s, 70, 2, 1, false, &saved);
+    snprintf(path, sizeof path, "%s/step-000000000070", s->dir);
+    assert_string_equal(saved.path, path);
+    check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
+    assert_string_equal(saved.hash, m.seal);
+    assert_true(m.n_files == 1 && m.world_size == 1 && m.meta.attempt == 2);
+    snprintf(path, sizeof path, "%s/%s", saved.path, m.files[0].name);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(saved.bytes, st.st_size);
+    /* what a killed save of the same step has left goes with the next attempt */
+    put(saved.path, "data-00000-0000000000000001.btck", "x");
+    put(saved.path, "data-00003-0000000000000002.btck.tmp", "x");
+    put(saved.path, "manifest.json.tmp", "x");
+    put(saved.path, "notes", "x");
+    snprintf(tmp, sizeof tmp, "%s manifest.json notes ", m.files[0].name);
+    check_ok(bt_ckpt_begin(s->dir, 2, &err), &err);
+    expect_listing(saved.path, tmp);
+    expect_text(s->dir, "attempt", "2\n");
+    /* and when it is saved again */
+    put(saved.path, "data-00000-0000000000000001.btck", "x");
+    save(s, 70, 2, 1, false, &saved);
+    ckpt_manifest_release(&m);
+    check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
+    snprintf(tmp, sizeof tmp, "%s manifest.json notes ", m.files[0].name);
+    expect_listing(saved.path, tmp);
+    ckpt_manifest_release(&m);
+    /* nothing to save leaves nothing */
+    fill_meta(&meta, 80, 2);
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .keep = 1};
+    assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), BT_ARG);
+    assert_string_equal(err.msg, "nothing to save: no rank gave a slice");
+    expect_listing(s->dir, "attempt attempt.lock step-000000000070 ");
+    memset(tmp, 'x', sizeof tmp - 1);
+    tmp[sizeof tmp - 1] = '\0';
+    job.dir = tmp;
+    static const size_t lengths[] = {PATH_MAX - 1, PATH_MAX - 80 - 18, PATH_MAX - 80 - 19};
+    for (size_t i = 0; i < 3;
+         i++) { /* the last one fits with the names of its files: nobody has such a folder */
+        tmp[lengths[i]] = '\0';
+        assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), i < 2 ? BT_ARG : BT_IO);
+        assert_int_equal(strncmp(err.msg, i < 2 ? "checkpoint folder 'xxx" : "cannot create", 13),
+                         0);
+    }
+    bt_ckpt_meta_release(&meta);
+}
+
+/* ---- fences ------------------------------------------------------------------------------------ */
+
+static void a_fence_that_cannot_be(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], longest[PATH_MAX + 1];
+    snprintf(path, sizeof path, "%s/attempt.lock", s->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(bt_ckpt_begin(s->dir, 1, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "/attempt.lock': Is a directory"));
+    assert_int_equal(bt_ckpt_begin(s->dir, 1, NULL), BT_IO);
+    assert_int_equal(bt_ckpt_prepare(s->dir, false, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot write to checkpoint folder '"));
+    assert_int_equal(rmdir(path), 0);
+    memset(longest, '/', PATH_MAX);
+    longest[PATH_MAX - 5] = '\0';
+    assert_int_equal(bt_ckpt_prepare(longest, false, &err), BT_ARG);
+    /* a number of another kind */
+    snprintf(path, sizeof path, "%s/attempt", s->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(bt_ckpt_begin(s->dir, 1, &err), BT_FORMAT);
+    assert_int_equal(rmdir(path), 0);
+    check_ok(bt_ckpt_begin(s->dir, 1, &err), &err);
+    expect_text(s->dir, "attempt", "1\n");
+    assert_int_equal(bt_ckpt_begin(s->dir, 0, &err), BT_BUSY);
+    expect_text(s->dir, "attempt", "1\n");
+    assert_non_null(strstr(err.msg, "attempt 0 may not write to '"));
+    assert_non_null(strstr(err.msg, "': attempt 1 began there"));
+}
+
+/* a file that is no checkpoint's folder, and one that was not finished, are none */
+static void a_fresh_folder_may_hold_what_was_not_finished(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_saved saved;
+    char path[PATH_MAX + 16];
+    save(s, 10, 0, 1, false, &saved);
+    snprintf(path, sizeof path, "%s/manifest.json", saved.path);
+    assert_int_equal(unlink(path), 0);
+    check_ok(bt_ckpt_check(s->dir, true, &err), &err);
+    save(s, 20, 0, 1, false, &saved);
+    assert_int_equal(bt_ckpt_check(s->dir, true, &err), BT_BUSY);
+    check_ok(bt_ckpt_check(s->dir, false, &err), &err);
+    snprintf(path, sizeof path, "%s/file", s->dir);
+    put(s->dir, "file", "x");
+    assert_int_equal(bt_ckpt_check(path, true, &err), BT_NOTFOUND);
+}
+
+/* ---- folders of states in memory --------------------------------------------------------------- */
+
+static void folders_of_states(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char parent[PATH_MAX], dir[PATH_MAX + 16], path[2 * PATH_MAX];
+    struct stat st;
+    snprintf(parent, sizeof parent, "%s/job", s->dir);
+    snprintf(dir, sizeof dir, "%s/states", parent);
+    for (int again = 0; again < 2; again++) check_ok(bt_memory_dir_make(dir, &err), &err);
+    assert_true(stat(parent, &st) == 0 && (st.st_mode & 07777) == 0700);
+    assert_true(stat(dir, &st) == 0 && (st.st_mode & 07777) == 0700);
+    /* what others may write is not trusted; what they may read is */
+    static const mode_t modes[] = {0755, 0720, 0702, 0722};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        for (int of_dir = 0; of_dir < 2; of_dir++) {
+            const char *which = of_dir ? dir : parent;
+            assert_int_equal(chmod(which, modes[i]), 0);
+            err = (bt_err)BT_ERR_INIT;
+            assert_int_equal(bt_memory_dir_make(dir, &err), modes[i] == 0755 ? BT_OK : BT_IO);
+            snprintf(path, sizeof path, "'%s' is not a folder of this user alone", which);
+            if (modes[i] != 0755) assert_string_equal(err.msg, path);
+            assert_int_equal(chmod(which, 0700), 0);
+        }
+    /* with its states, and nothing else; a supervisor's stays */
+    put(dir, "state-00000-1-x-0", "x");
+    put(parent, "lock", "");
+    bt_memory_dir_remove(dir);
+    expect_listing(dir, "state-00000-1-x-0 ");
+    snprintf(path, sizeof path, "%s/lock", parent);
+    assert_int_equal(unlink(path), 0);
+    put(dir, "notes", "x");
+    bt_memory_dir_remove(dir);
+    expect_listing(dir, "notes ");
+    snprintf(path, sizeof path, "%s/notes", dir);
+    assert_int_equal(unlink(path), 0);
+    bt_memory_dir_remove(dir);
+    assert_int_equal(access(parent, F_OK), -1);
+    bt_memory_dir_remove(dir); /* it is gone */
+    put(s->dir, "job", "x");
+    assert_int_equal(bt_memory_dir_make(dir, &err), BT_IO);
+    snprintf(parent, sizeof parent, "%s/none/job/states", s->dir);
+    assert_int_equal(bt_memory_dir_make(parent, &err), BT_IO);
+    snprintf(path, sizeof path, "cannot create '%s/none/job'", s->dir);
+    assert_int_equal(strncmp(err.msg, path, strlen(path)), 0);
+    static const char *const odd[] = {"states", "/states", ""};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        assert_int_equal(bt_memory_dir_make(odd[i], &err), BT_IO);
+        snprintf(path, sizeof path, "'%s' cannot hold states in memory", odd[i]);
+        assert_string_equal(err.msg, path);
+        bt_memory_dir_remove(odd[i]);
+    }
+    memset(parent, '/', sizeof parent);
+    parent[PATH_MAX - 1] = '\0';
+    char longest[PATH_MAX + 2];
+    snprintf(longest, sizeof longest, "%s/", parent);
+    assert_int_equal(bt_memory_dir_make(longest, &err), BT_IO);
+    assert_int_equal(strncmp(err.msg, "'///", 4), 0);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {TEST(a_file_is_replaced_at_once),
+                                       TEST(what_cannot_be_replaced),
+                                       TEST(folders_that_cannot_be_made),
+                                       TEST(names_of_checkpoints),
+                                       TEST(the_newest_comes_first),
+                                       TEST(why_one_is_passed_over),
+                                       TEST(the_newest_and_the_best_stay),
+                                       TEST(what_a_save_tells),
+                                       TEST(a_fence_that_cannot_be),
+                                       TEST(a_fresh_folder_may_hold_what_was_not_finished),
+                                       TEST(folders_of_states)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return failed;
+}

@@ -1,0 +1,589 @@
+/* test_place.c - where a database may be, who may write it, what SQLite's codes mean, and figures and lists of the
+ * program's tables in SQL. */
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+#include "engine/base/tables/event.h"
+#include "store/sql/expand.h"
+#include "store/sql/sql.h"
+#include "store_test.h"
+
+/* ---- a place ----------------------------------------------------------------------------------- */
+
+static void a_place_is_looked_at(void **state) {
+    const bt_tmp *t = *state;
+    bt_store_look look;
+    bt_err why = BT_ERR_INIT;
+    struct statvfs v;
+    char path[1200];
+    snprintf(path, sizeof path, "%s/some/new/m.db", t->dir);
+    OK(bt_store_look_at(&look, path, err));
+    assert_string_equal(look.folder, t->dir); /* the first that is there */
+    assert_true(look.writable && !look.refused && look.sqlite[0] == '3');
+    assert_int_equal(statvfs(t->dir, &v), 0);
+    assert_true(look.free_bytes > 0 &&
+                look.free_bytes <= (uint64_t)v.f_blocks * (uint64_t)v.f_frsize);
+    OK(bt_store_look_at(&look, t->db, err));
+    assert_string_equal(look.folder, t->dir);
+    fclose(fopen(t->db, "w"));
+    OK(bt_store_look_at(&look, t->db, err));
+    assert_true(look.writable);
+    snprintf(path, sizeof path, "%s/deeper/m.db", t->db); /* below a file */
+    assert_int_equal(bt_store_look_at(&look, path, &why), BT_IO);
+    snprintf(path, sizeof path, "'%s' is not a folder", t->db);
+    assert_string_equal(why.msg, path);
+    OK(bt_store_look_at(&look, "m.db", err));
+    assert_string_equal(look.folder, ".");
+    OK(bt_store_look_at(&look, "none/m.db", err));
+    assert_string_equal(look.folder, ".");
+    OK(bt_store_look_at(&look, "/none/m.db", err));
+    assert_string_equal(look.folder, "/");
+    OK(bt_store_look_at(&look, "/", err));
+    assert_string_equal(look.folder, "/");
+    memset(path, 'x', sizeof path);
+    path[sizeof look.folder] = '\0';
+    assert_int_equal(bt_store_look_at(&look, path, &why), BT_ARG);
+    path[sizeof look.folder - 1] = '\0';
+    OK(bt_store_look_at(&look, path, err));
+    /* as another user sees a folder */
+    if (geteuid() != 0) return;
+    pid_t child = fork();
+    if (child == 0) {
+        bool ok = setuid(65534) == 0;
+        snprintf(path, sizeof path, "%s/m2.db", t->dir);
+        ok = ok && bt_store_look_at(&look, path, &why) == BT_OK && !look.writable;
+        _exit(ok ? 0 : 1);
+    }
+    int status = -1;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+}
+
+static void a_path_has_its_limits(void **state) {
+    (void)state;
+    char out[2000], given[1100];
+    bt_err why = BT_ERR_INIT;
+    memset(given, 'x', sizeof given);
+    given[BT_PATH_BYTES - 16] = '\0';
+    assert_int_equal(bt_store_path(out, sizeof out, given, &why), BT_ARG);
+    assert_string_equal(why.msg,
+                        "path of the metrics database is too long (1008 bytes, at most 1007)");
+    given[BT_PATH_BYTES - 17] = '\0';
+    OK(bt_store_path(out, sizeof out, given, err));
+    assert_string_equal(out, given);
+    OK(bt_store_path(out, strlen(given) + 1, given, err));
+    assert_int_equal(bt_store_path(out, strlen(given), given, &why), BT_ARG);
+    static const char *const bad[] = {"file:x", "file:", ":memory:"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(bt_store_path(out, sizeof out, bad[i], &why), BT_ARG);
+        assert_non_null(strstr(why.msg, "is not a file path"));
+    }
+    static const char *const good[] = {"file", "afile:x", ":memory:x", "./:memory:"};
+    for (size_t i = 0; i < 4; i++) OK(bt_store_path(out, sizeof out, good[i], err));
+    /* folders of the environment are absolute */
+    unsetenv("BITRAIN_STORE");
+    setenv("XDG_DATA_HOME", "relative", 1);
+    setenv("HOME", "relative", 1);
+    assert_int_equal(bt_store_path(out, sizeof out, "", &why), BT_ARG);
+    assert_non_null(strstr(why.msg, "neither HOME nor XDG_DATA_HOME is set"));
+    setenv("HOME", "/h", 1);
+    OK(bt_store_path(out, sizeof out, "", err));
+    assert_string_equal(out, "/h/.local/share/bitrain/bitrain.db");
+    unsetenv("XDG_DATA_HOME");
+    setenv("BITRAIN_STORE", "", 1);
+    OK(bt_store_path(out, sizeof out, "", err));
+    assert_string_equal(out, "/h/.local/share/bitrain/bitrain.db");
+    unsetenv("HOME");
+    assert_int_equal(bt_store_path(out, sizeof out, "", &why), BT_ARG);
+}
+
+/* what a command needs to reach the same file */
+static void a_flag_for_the_shell(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *store, *want;
+    } rows[] = {{"/h/.local/share/bitrain/bitrain.db", NULL, ""},
+                {"/h/.local/share/bitrain/bitrain.db", "", ""},
+                {"/h/.local/share/bitrain/bitrain.db", "/x.db",
+                 " --store /h/.local/share/bitrain/bitrain.db"},
+                {"/x.db", "/x.db", " --store /x.db"},
+                {"/a/B_9.:@%+=,-", NULL, " --store /a/B_9.:@%+=,-"},
+                {"/a b", NULL, " --store '/a b'"},
+                {"", NULL, " --store ''"},
+                {"it's", NULL, " --store 'it'\\''s'"},
+                {"a$b", NULL, " --store 'a$b'"},
+                {"a\"b;", NULL, " --store 'a\"b;'"}};
+    unsetenv("XDG_DATA_HOME");
+    setenv("HOME", "/h", 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_text out;
+        bt_text_init(&out);
+        if (rows[i].store)
+            setenv("BITRAIN_STORE", rows[i].store, 1);
+        else
+            unsetenv("BITRAIN_STORE");
+        bt_store_flag(&out, rows[i].path);
+        assert_string_equal(bt_text_str(&out), rows[i].want);
+        bt_text_release(&out);
+    }
+    unsetenv("BITRAIN_STORE");
+}
+
+static void file_systems_of_others_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        long magic;
+        const char *name; /* NULL: fine */
+    } rows[] = {{0x6969, "NFS"},          {0x517B, "SMB"},
+                {0xFF534D42, "CIFS"},     {0xFE534D42, "SMB2"},
+                {0x0BD00BD0, "Lustre"},   {0x47504653, "GPFS"},
+                {0x19830326, "BeeGFS"},   {0x00C36400, "CephFS"},
+                {0x5346414F, "AFS"},      {0x6B414653, "AFS"},
+                {0x73757245, "Coda"},     {0x564c, "NCP"},
+                {0x7461636f, "OCFS2"},    {0x01161970, "GFS2"},
+                {0x65735546, "FUSE"},     {0x01021997, "9p"},
+                {0xAAD7AAEA, "PanFS"},    {0x013111A8, "IBRIX"},
+                {0x20030528, "OrangeFS"}, {0x858458F6, "remote ramfs"},
+                {0xEF53, NULL},           {0x9123683E, NULL},
+                {0x58465342, NULL},       {0x2FC12FC1, NULL},
+                {0x794c7630, NULL},       {0, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *name = bt_fs_refusal(rows[i].magic);
+        assert_int_equal(name != NULL, rows[i].name != NULL);
+        if (name) assert_string_equal(name, rows[i].name);
+    }
+}
+
+static void a_checkpoint_is_there(void **state) {
+    const bt_tmp *t = *state;
+    char path[200];
+    assert_false(bt_checkpoint_there(NULL));
+    assert_false(bt_checkpoint_there(""));
+    assert_false(bt_checkpoint_there(t->dir));
+    snprintf(path, sizeof path, "%s/manifest.json", t->dir);
+    fclose(fopen(path, "w"));
+    assert_true(bt_checkpoint_there(t->dir));
+    assert_false(bt_checkpoint_there(path));
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static void what_is_no_database_is_not_opened(void **state) {
+    const bt_tmp *t = *state;
+    sqlite3 *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    char path[200], says[400];
+    assert_int_equal(bt_sql_open_ro(&db, t->db, &why), BT_NOTFOUND);
+    assert_null(db);
+    snprintf(says, sizeof says,
+             "no metrics database at '%s': nothing has been trained there yet (see --store)",
+             t->db);
+    assert_string_equal(why.msg, says);
+    assert_int_equal(bt_sql_open_ro(&db, t->dir, &why), BT_FORMAT);
+    assert_int_equal(bt_sql_open_rw(&db, t->dir, &why), BT_FORMAT);
+    snprintf(says, sizeof says, "'%s' is not a file", t->dir);
+    assert_string_equal(why.msg, says);
+    fclose(fopen(t->db, "w"));
+    snprintf(path, sizeof path, "%s/below.db", t->db);
+    assert_int_equal(bt_sql_open_ro(&db, path, &why), BT_NOTFOUND);
+    assert_int_equal(bt_sql_open_rw(&db, path, &why), BT_IO);
+    snprintf(path, sizeof path, "%s/a/b/below.db", t->db);
+    assert_int_equal(bt_sql_open_rw(&db, path, &why), BT_IO);
+    snprintf(says, sizeof says,
+             "cannot make folder '%s/a' for the metrics database: Not a directory", t->db);
+    assert_string_equal(why.msg, says);
+    assert_null(db);
+    snprintf(path, sizeof path, "%s/loop", t->dir);
+    assert_int_equal(symlink("loop", path), 0);
+    assert_int_equal(bt_sql_open_ro(&db, path, &why), BT_IO);
+    assert_non_null(strstr(why.msg, "cannot open metrics database '"));
+}
+
+/* the settings that a connection works with */
+static void connections_have_their_settings(void **state) {
+    const bt_tmp *t = *state;
+    sqlite3 *rw, *ro;
+    bt_err why = BT_ERR_INIT;
+    OK(bt_sql_open_rw(&rw, t->db, err));
+    OK(bt_sql_exec(rw, t->db, "CREATE TABLE a(x); INSERT INTO a VALUES (7)", err));
+    OK(bt_sql_open_ro(&ro, t->db, err));
+    static const struct {
+        const char *pragma;
+        int rw, ro;
+    } rows[] = {{"PRAGMA busy_timeout", 2000, 2000},
+                {"PRAGMA temp_store", 2, 2},
+                {"PRAGMA foreign_keys", 1, 0},
+                {"PRAGMA wal_autocheckpoint", 0, 1000},
+                {"PRAGMA query_only", 0, 1},
+                {"PRAGMA trusted_schema", 0, 1},
+                {"SELECT x FROM a", 7, 7}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(bt_sql_int(rw, rows[i].pragma, -9), rows[i].rw);
+        assert_int_equal(bt_sql_int(ro, rows[i].pragma, -9), rows[i].ro);
+    }
+    for (int k = 0; k < 2; k++) {
+        int defensive = -1, on_close = -1;
+        sqlite3_db_config(k ? ro : rw, SQLITE_DBCONFIG_DEFENSIVE, -1, &defensive);
+        sqlite3_db_config(k ? ro : rw, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, -1, &on_close);
+        assert_int_equal(defensive, 1);
+        assert_int_equal(on_close, !k);
+    }
+    assert_int_equal(bt_sql_exec(ro, t->db, "INSERT INTO a VALUES (8)", &why), BT_IO);
+    assert_non_null(strstr(why.msg, "(check the permissions of the file and its folder)"));
+    assert_int_equal(bt_sql_exec(rw, t->db, "CREATE TABLE a(y)", &why), BT_DB);
+    /* one cell, or what it was */
+    int64_t value = 5;
+    OK(bt_sql_get(rw, t->db, "SELECT x FROM a WHERE x = 0", &value, err));
+    assert_int_equal(value, 5);
+    OK(bt_sql_get(rw, t->db, "SELECT x, 3 FROM a", &value, err));
+    assert_int_equal(value, 7);
+    assert_int_equal(bt_sql_get(rw, t->db, "SELECT x FROM none", &value, &why), BT_DB);
+    assert_int_equal(bt_sql_get(rw, t->db, "SELECT abs(-9223372036854775807 - 1)", &value, &why),
+                     BT_DB);
+    assert_int_equal(value, 7);
+    assert_int_equal(bt_sql_int(rw, "SELECT x FROM none", -3), -3);
+    sqlite3_stmt *st = NULL;
+    OK(bt_sql_prepare(rw, t->db, "SELECT NULL, 1.5, 'x', 2", &st, err));
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    assert_true(isnan(bt_sql_number(st, 0)) && bt_sql_number(st, 1) == 1.5 &&
+                bt_sql_number(st, 2) == 0 && bt_sql_number(st, 3) == 2);
+    sqlite3_finalize(st);
+    sqlite3_close(ro);
+    sqlite3_close(rw);
+}
+
+static void codes_of_sqlite_in_our_words(void **state) {
+    (void)state;
+    static const struct {
+        int rc;
+        bt_code code;
+        const char *says;
+    } rows[] = {
+        {SQLITE_BUSY, BT_BUSY,
+         "cannot write '/m.db': another program holds the database (close it, or wait)"},
+        {SQLITE_BUSY_SNAPSHOT, BT_BUSY, "another program holds the database"},
+        {SQLITE_LOCKED, BT_BUSY, "another program holds the database"},
+        {SQLITE_NOTADB, BT_FORMAT,
+         "'/m.db' is not a metrics database of bitrain (not an SQLite file)"},
+        {SQLITE_CORRUPT, BT_FORMAT,
+         "metrics database '/m.db' is damaged: database disk image is malformed (`bitrain runs "
+         "repair` saves what is readable)"},
+        {SQLITE_FULL, BT_IO, "cannot write '/m.db': the disk is full"},
+        {SQLITE_IOERR, BT_IO, "cannot write '/m.db': disk I/O error"},
+        {SQLITE_IOERR_WRITE, BT_IO, "cannot write '/m.db': disk I/O error"},
+        {SQLITE_IOERR_NOMEM, BT_NOMEM, "cannot write '/m.db': out of memory"},
+        {SQLITE_NOMEM, BT_NOMEM, "cannot write '/m.db': out of memory"},
+        {SQLITE_CANTOPEN, BT_IO,
+         "cannot write '/m.db': unable to open database file (check the permissions of the file "
+         "and "
+         "its folder)"},
+        {SQLITE_PERM, BT_IO, "(check the permissions of the file and its folder)"},
+        {SQLITE_READONLY, BT_IO, "(check the permissions of the file and its folder)"},
+        {SQLITE_CONSTRAINT, BT_DB, "cannot write '/m.db': constraint failed"},
+        {SQLITE_ERROR, BT_DB, "cannot write '/m.db': SQL logic error"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err why = BT_ERR_INIT;
+        assert_int_equal(bt_sql_fail(NULL, rows[i].rc, "/m.db", "write", &why), rows[i].code);
+        assert_int_equal(why.code, rows[i].code);
+        if (!strstr(why.msg, rows[i].says)) fail_msg("'%s' lacks '%s'", why.msg, rows[i].says);
+    }
+}
+
+/* ---- who writes -------------------------------------------------------------------------------- */
+
+static void one_writes_at_a_time(void **state) {
+    const bt_tmp *t = *state;
+    bt_lock a, b;
+    bt_err why = BT_ERR_INIT;
+    char path[200], host[64] = "", me[128], says[400], text[200] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(me, sizeof me, "pid %ld on %s", (long)getpid(), host);
+    OK(bt_lock_open(&a, t->db, err));
+    OK(bt_lock_open(&b, t->db, err));
+    snprintf(path, sizeof path, "%s.lock", t->db);
+    assert_string_equal(a.path, path);
+    assert_string_equal(a.me, me);
+    OK(bt_lock_take(&a, 0, err));
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fread(text, 1, sizeof text - 1, f), strlen(me));
+    fclose(f);
+    assert_string_equal(text, me);
+    const int64_t before = bt_now_ns();
+    assert_int_equal(bt_lock_take(&b, 0.02, &why), BT_BUSY);
+    assert_true(bt_now_ns() - before >= 20000000);
+    snprintf(says, sizeof says,
+             "metrics database is being written by %s: '%s' stayed locked for 0.02 s", me, path);
+    assert_string_equal(why.msg, says);
+    bt_lock_drop(&a);
+    OK(bt_lock_take(&b, 0, err));
+    bt_lock_drop(&b);
+    /* a lock on a file that is not there any more excludes nobody */
+    assert_int_equal(unlink(path), 0);
+    OK(bt_lock_take(&a, 0, err));
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(bt_lock_take(&b, 0, &why), BT_BUSY);
+    bt_lock_drop(&a);
+    OK(bt_lock_take(&b, 0, err));
+    bt_lock_close(&b);
+    assert_int_equal(b.fd, -1);
+    bt_lock_drop(&b);
+    bt_lock_close(&b);
+    OK(bt_lock_take(&b, 0, err)); /* it is opened again */
+    bt_lock_close(&b);
+    /* one that was signed by somebody with more to say */
+    f = fopen(path, "w");
+    assert_true(fputs("pid 1 on a host with a long name that nobody knows, \033[31mred\n", f) >= 0);
+    fclose(f);
+    OK(bt_lock_open(&b, t->db, err));
+    assert_int_equal(flock(b.fd, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(bt_lock_take(&a, 0, &why), BT_BUSY);
+    assert_non_null(
+        strstr(why.msg, "written by pid 1 on a host with a long name that nobody knows"));
+    assert_null(strchr(why.msg, '\033'));
+    assert_int_equal(ftruncate(b.fd, 0), 0);
+    assert_int_equal(bt_lock_take(&a, 0, &why), BT_BUSY);
+    assert_non_null(strstr(why.msg, "written by another process: '"));
+    bt_lock_close(&b);
+    OK(bt_lock_take(&a, 0, err));
+    bt_lock_close(&a);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("elsewhere", path), 0);
+    assert_int_equal(bt_lock_open(&a, t->db, &why), BT_IO);
+    assert_non_null(strstr(why.msg, "cannot open lock file '"));
+}
+
+/* ---- figures and lists in SQL --------------------------------------------------------------------- */
+
+static void expects(const char *sql, const char *want) {
+    bt_text out;
+    bt_text_init(&out);
+    OK(bt_sql_expand(&out, sql, err));
+    assert_string_equal(bt_text_str(&out), want);
+    bt_text_release(&out);
+}
+
+static void says(const char *sql, const char *want) {
+    bt_text out;
+    bt_err why = BT_ERR_INIT;
+    bt_text_init(&out);
+    assert_int_equal(bt_sql_expand(&out, sql, &why), BT_ARG);
+    assert_string_equal(why.msg, want);
+    bt_text_release(&out);
+}
+
+static void lists_become_columns(void **state) {
+    (void)state;
+    char want[4000] = "SELECT ";
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        snprintf(want + strlen(want), sizeof want - strlen(want), "%sa(%s) AS '%s'", p ? ", " : "",
+                 bt_rank_metrics[bt_phases[p].metric].key, bt_phases[p].title);
+    strcat(want, " FROM x");
+    expects("SELECT {phases, |a(@) AS '#'} FROM x", want);
+    expects("", "");
+    expects("{", "{");
+    expects("a {b} {} {phase, |@} {1}", "a {b} {} {phase, |@} {1}");
+    says("{phases, @}", "'{phases' is not closed by '|...}'");
+    says("{phases, |@", "'{phases' is not closed by '|...}'");
+    bt_text out;
+    bt_text_init(&out);
+    OK(bt_sql_expand(&out, "{pauses, |'@'}", err));
+    const char *pauses = bt_text_str(&out);
+    assert_true(pauses[0] == '\'' && pauses[strlen(pauses) - 1] == '\'');
+    int n = 0;
+    for (int k = 0; k < BT_EVENT_COUNT; k++) {
+        char name[80];
+        snprintf(name, sizeof name, "'%s'", bt_events[k].name);
+        const bool pauses_it = bt_events[k].effect == BT_EFFECT_PAUSES;
+        assert_int_equal(strstr(pauses, name) != NULL, pauses_it);
+        n += pauses_it;
+    }
+    for (const char *p = pauses; *p; p++) n -= *p == ',';
+    assert_int_equal(n, 1);
+    bt_text_clear(&out);
+    OK(bt_sql_expand(&out, "{paces |'@'}", err));
+    for (int k = 0; k < BT_EVENT_COUNT; k++) {
+        char name[80];
+        snprintf(name, sizeof name, "'%s'", bt_events[k].name);
+        assert_int_equal(strstr(bt_text_str(&out), name) != NULL,
+                         bt_events[k].effect >= BT_EFFECT_BEGINS &&
+                             bt_events[k].effect <= BT_EFFECT_ENDS);
+    }
+    bt_text_release(&out);
+}
+
+/* a figure with a condition becomes a case; its arguments may hold commas, figures and lists */
+static void figures_become_formulas(void **state) {
+    (void)state;
+    sqlite3 *db = NULL;
+    bt_text out;
+    static const struct {
+        const char *sql;
+        double want; /* NaN: NULL */
+    } rows[] = {{"SELECT {overlap(1, 4)}", 0.75},
+                {"SELECT {overlap(max(1, 0), 2 + 2)}", 0.75},
+                {"SELECT {overlap(1, (4))} + 1", 1.75},
+                {"SELECT {overlap(1, 0)}", NAN},
+                {"SELECT {overlap({overlap(1, 4)}, 3)}", 0.75}};
+    bt_text_init(&out);
+    assert_int_equal(sqlite3_open(":memory:", &db), SQLITE_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sqlite3_stmt *st = NULL;
+        bt_text_clear(&out);
+        OK(bt_sql_expand(&out, rows[i].sql, err));
+        OK(bt_sql_prepare(db, "m", bt_text_str(&out), &st, err));
+        assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+        const double got = bt_sql_number(st, 0);
+        if (isnan(rows[i].want) ? !isnan(got) : got != rows[i].want)
+            fail_msg("%s: %g", rows[i].sql, got);
+        sqlite3_finalize(st);
+    }
+    sqlite3_close(db);
+    bt_text_release(&out);
+    says("{overlap(1, 4)", "'{overlap(' is not closed by ')}'");
+    says("{overlap(1, 4}", "'{overlap(' is not closed by ')}'");
+    says("{overlap(1)}", "'{overlap(...)}' has 1 arguments, it is made from 2");
+    says("{overlap(1, 2, 3)}", "'{overlap(...)}' has 3 arguments, it is made from 2");
+    says("{overlap(1, {overlap(2)})}", "'{overlap(...)}' has 1 arguments, it is made from 2");
+    expects("{overlap}", "{overlap}");
+    expects("{nothing(1)}", "{nothing(1)}");
+}
+
+/* how much was read of a file is told while it is read, and not afterwards */
+static double told_last;
+static int told_times;
+static void on_progress(void *ctx, const char *what, double done) {
+    (void)ctx;
+    assert_string_equal(what, "looking");
+    assert_true(done >= told_last && done <= 1);
+    told_last = done;
+    told_times++;
+}
+
+static void a_reading_tells_how_far_it_is(void **state) {
+    const bt_tmp *t = *state;
+    sqlite3 *db = NULL;
+    bt_sql_reading r;
+    const bt_store_progress to = {.fn = on_progress}, nobody = {.fn = NULL};
+    OK(bt_sql_open_rw(&db, t->db, err));
+    OK(bt_sql_exec(
+        db, t->db,
+        "CREATE TABLE a(x); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM "
+        "n WHERE i < 50000) INSERT INTO a SELECT hex(zeroblob(40)) FROM n",
+        err));
+    sqlite3_close(db);
+    OK(bt_sql_open_ro(&db, t->db, err));
+    bt_sql_reading_begin(&r, db, &nobody, "looking");
+    bt_sql_reading_begin(&r, db, NULL, "looking");
+    assert_int_equal(bt_sql_int(db, "SELECT count(*) FROM a WHERE x > '1'", 0), 0);
+    assert_int_equal(told_times, 0);
+    bt_sql_reading_begin(&r, db, &to, "looking");
+    assert_true(r.pages > 900);
+    told_last = 0;
+    assert_int_equal(bt_sql_int(db, "SELECT sum(length(x)) FROM a", 0), 50000 * 80);
+    bt_sql_reading_end(&r);
+    assert_true(told_times > 5 && told_last > 0.9);
+    const int times = told_times;
+    assert_int_equal(bt_sql_int(db, "SELECT sum(length(x)) FROM a", 0), 50000 * 80);
+    assert_int_equal(told_times, times);
+    sqlite3_close(db);
+}
+
+/* ---- columns ----------------------------------------------------------------------------------- */
+
+static void metrics_are_kept_as_columns(void **state) {
+    (void)state;
+    static const struct {
+        bt_scope scope;
+        const char *key;
+        bt_unit unit;
+        const char *name;
+        bool integer;
+        double scale;
+    } rows[] = {{BT_SCOPE_STEP, "step_ms", BT_UNIT_MS, "step_us", true, 1e3},
+                {BT_SCOPE_STEP, "step", BT_UNIT_MS, "step_us", true, 1e3},
+                {BT_SCOPE_STEP, "_ms", BT_UNIT_MS, "_ms_us", true, 1e3},
+                {BT_SCOPE_RANK, "rss_mib", BT_UNIT_MIB, "rss_kib", true, 1024},
+                {BT_SCOPE_STEP, "bytes", BT_UNIT_BYTES, "bytes", true, 1},
+                {BT_SCOPE_STEP, "n", BT_UNIT_COUNT, "n", true, 1},
+                {BT_SCOPE_STEP, "mfu_frac", BT_UNIT_FRAC, "mfu_frac", false, 1},
+                {BT_SCOPE_RANK, "cpu_frac", BT_UNIT_FRAC, "cpu_ppb", true, 1e9},
+                {BT_SCOPE_LAYER, "zero_frac", BT_UNIT_FRAC, "zero_ppb", true, 1e9},
+                {BT_SCOPE_STEP, "loss", BT_UNIT_NATS, "loss", false, 1},
+                {BT_SCOPE_RANK, "loss", BT_UNIT_NATS, "loss_unats", true, 1e6},
+                {BT_SCOPE_STEP, "lr", BT_UNIT_NONE, "lr", false, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_column c;
+        const bt_metric m = {.key = rows[i].key, .unit = rows[i].unit};
+        bt_column_of(rows[i].scope, &m, &c);
+        assert_string_equal(c.name, rows[i].name);
+        assert_int_equal(c.integer, rows[i].integer);
+        assert_true(c.scale == rows[i].scale);
+    }
+}
+
+static void statements_of_a_scope(void **state) {
+    (void)state;
+    bt_text sql;
+    static const struct {
+        bt_scope scope;
+        int fixed;
+        const char *begins, *keys;
+    } rows[] = {{BT_SCOPE_STEP, 4, "INSERT OR REPLACE INTO step(aid, step, wall_us, flags, \"",
+                 "aid DESC, step DESC"},
+                {BT_SCOPE_RANK, 1, "INSERT OR REPLACE INTO rank_step(key, \"", "key DESC"},
+                {BT_SCOPE_LAYER, 4,
+                 "INSERT OR REPLACE INTO layer_stat(aid, step, \"layer\", \"tensor\", \"",
+                 "aid DESC, step DESC, \"layer\" DESC, \"tensor\" DESC"}};
+    bt_text_init(&sql);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int marks = 0;
+        assert_int_equal(bt_scope_fixed(rows[i].scope), rows[i].fixed);
+        bt_schema_insert(rows[i].scope, &sql);
+        const char *at = bt_text_str(&sql);
+        assert_int_equal(strncmp(at, rows[i].begins, strlen(rows[i].begins)), 0);
+        at = strstr(at, "\") VALUES (?,?");
+        assert_non_null(at);
+        for (const char *p = at; *p; p++) marks += *p == '?';
+        assert_int_equal(marks, rows[i].fixed + bt_scopes[rows[i].scope].n);
+        assert_int_equal(strlen(strchr(at, '?')), 2 * marks);
+        bt_text_clear(&sql);
+        bt_schema_keys(rows[i].scope, " DESC", &sql);
+        assert_string_equal(bt_text_str(&sql), rows[i].keys);
+        bt_text_clear(&sql);
+    }
+    bt_schema_create(BT_SCOPE_LAYER, &sql);
+    assert_string_equal(
+        bt_text_str(&sql),
+        "CREATE TABLE IF NOT EXISTS layer_stat(aid INTEGER NOT NULL, step INTEGER NOT NULL, "
+        "\"layer\" INTEGER NOT NULL, \"tensor\" TEXT NOT NULL, PRIMARY KEY(aid, step, \"layer\", "
+        "\"tensor\")) STRICT, WITHOUT ROWID;");
+    bt_text_release(&sql);
+    assert_true(bt_rank_key(1, 0, 0) == INT64_C(1) << 46);
+    assert_true(bt_rank_key(3, 5, 7) == (INT64_C(3) << 46) + (5 << 16) + 7);
+    assert_true(bt_rank_key_end(3, (1 << 30) - 1) ==
+                (INT64_C(3) << 46) + (((INT64_C(1) << 30) - 1) << 16));
+    assert_true(bt_rank_key_end(3, 1 << 30) == INT64_C(4) << 46);
+    assert_true(bt_rank_key_end(3, INT64_MAX) == INT64_C(4) << 46);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {TEST(a_place_is_looked_at),
+                                       cmocka_unit_test(a_path_has_its_limits),
+                                       cmocka_unit_test(a_flag_for_the_shell),
+                                       cmocka_unit_test(file_systems_of_others_are_refused),
+                                       TEST(a_checkpoint_is_there),
+                                       TEST(what_is_no_database_is_not_opened),
+                                       TEST(connections_have_their_settings),
+                                       cmocka_unit_test(codes_of_sqlite_in_our_words),
+                                       TEST(one_writes_at_a_time),
+                                       cmocka_unit_test(lists_become_columns),
+                                       cmocka_unit_test(figures_become_formulas),
+                                       TEST(a_reading_tells_how_far_it_is),
+                                       cmocka_unit_test(metrics_are_kept_as_columns),
+                                       cmocka_unit_test(statements_of_a_scope)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
