@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -366,6 +367,7 @@ static void a_stop_refuses_what_is_new(void **state) {
 }
 
 int main(void) {
+    alarm(30); /* one that waits for ever fails */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_word_for_word), cmocka_unit_test(bodies_up_to_the_limit),
         cmocka_unit_test(a_connection_is_kept),       cmocka_unit_test(hosts_that_are_allowed),
