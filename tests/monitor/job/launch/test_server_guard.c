@@ -54,7 +54,9 @@ static void first_process(int64_t most, const char *const *lives) {
     int status = 5;
     const pid_t first = getpid();
     signal(SIGCHLD, SIG_IGN); /* as some parents leave it */
-    signal(SIGHUP, SIG_DFL);
+    /* whoever started us may have had them ignored, as nohup and a shell's & do */
+    static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
     prctl(PR_SET_PDEATHSIG, 0);
     if (bt_guard_begin(&g, most, say, &status, &err) != BT_OK) _exit(97);
     if (status == -1) live(g, lives[g->restarts], first);
