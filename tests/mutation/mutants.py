@@ -296,6 +296,8 @@ def candidates(file, seed):
         changed = "".join(lines[:number - 1]) + new + "".join(lines[number:])
         if without_comments(changed) != plain:
             asked = begin + 1 if jumps(lines[number - 1], new) else number
+            if jumps(lines[number - 1], new) and lines[number - 1].strip() == "}":
+                asked = number + 1   # it runs where what follows the block would
             yield number, asked, lines[number - 1], new, changed
 
 
