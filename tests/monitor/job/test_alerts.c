@@ -134,12 +134,18 @@ static void a_command_is_run(void **state) {
     sigaddset(&hup, SIGHUP);
     sigprocmask(SIG_BLOCK, &hup, &before);
     signal(SIGUSR1, SIG_IGN);
-    const int open_here = open("/proc/self/status", O_RDONLY);
+    const int open_here = open("/proc/self/status", O_RDONLY), in = dup(0), out = dup(2);
+    dup2(open_here, 0);
+    dup2(open_here, 2);
     d->setup.alert.command = command;
     d->job.last_step = 6;
     rules(d, "run done");
     d->result.end = (bt_end){.kind = BT_END_DONE};
     bt_job_alerts_end(&d->job);
+    dup2(in, 0);
+    dup2(out, 2);
+    close(in);
+    close(out);
     arrives(path, "r|run done: after step 7|7|of ours\nown "
                   "session\n/dev/null\n/dev/null\n0\n0000000000000000\n"
                   "0000000000000000\nend\n");

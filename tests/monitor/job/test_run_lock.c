@@ -52,13 +52,15 @@ static void it_is_signed_and_given_back(void **state) {
 /* the text of the lock while it is held, and how that is told */
 static void a_holder_is_named(void **state) {
     (void)state;
-    char own[128], other[128];
+    char own[128], other[128], more[201];
+    memset(more, 'x', 200); /* more than is told */
+    more[200] = '\0';
     snprintf(own, sizeof own, "pid %d on %s\nrest", (int)getpid(), host);
     snprintf(other, sizeof other, "pid %d on %sx", (int)getpid(), host);
     const struct {
         const char *text;
         double wait_s;
-    } rows[] = {{own, 1000}, {other, 0}, {"", 0}, {"pid 0 on here", 0}, {"nonsense", 0}};
+    } rows[] = {{own, 1000}, {other, 0}, {"", 0}, {"pid 0 on here", 0}, {"nonsense", 0}, {more, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char want[256], who[128];
         int fd = 7;
@@ -67,7 +69,8 @@ static void a_holder_is_named(void **state) {
         const int held = open(path, O_RDWR);
         assert_int_equal(flock(held, LOCK_EX | LOCK_NB), 0);
         assert_int_equal(bt_run_lock(&fd, dir, "the_run", rows[i].wait_s, &err), BT_BUSY);
-        snprintf(who, sizeof who, "%.*s", (int)strcspn(rows[i].text, "\n"), rows[i].text);
+        snprintf(who, sizeof who, "%.*s", (int)strcspn(rows[i].text, "\n"),
+                 rows[i].text); /* 127 bytes */
         snprintf(want, sizeof want, "run 'the_run' is being trained by %s in '%s'",
                  who[0] ? who : "another process", dir);
         assert_string_equal(err.msg, want);
