@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -334,6 +335,39 @@ static void replies_end_in_any_order(void **state) {
     }
 }
 
+static int64_t processor_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* a connection with nothing to send, whole or in pieces, takes no processor time */
+static void who_waits_sleeps(void **state) {
+    (void)state;
+    static client c;
+    bt_serve *s = start((bt_serve_cfg){.open = true});
+    ask(&c, s, "POST /v1/held", "", "", "localhost");
+    wait_for(&n_held, 1);
+    for (int piece = 0; piece < 3; piece++) {
+        bt_sleep_ns(20000000);
+        const int64_t before = processor_ns();
+        bt_sleep_ns(150000000);
+        if (processor_ns() - before > 75000000)
+            fail_msg("after %d pieces it does not sleep", piece);
+        if (piece == 2) break;
+        char text[2] = {(char)('x' + piece), 0};
+        bt_reply_put(atomic_load(&held[0]), text, 1);
+        while (!strchr(body_of(&c), text[0])) {
+            const ssize_t k = recv(c.fd, c.text + c.n, sizeof c.text - c.n - 1, 0);
+            assert_true(k > 0);
+            c.text[c.n += (size_t)k] = '\0';
+        }
+    }
+    bt_reply_end(atomic_load(&held[0]));
+    hear(&c);
+    bt_serve_stop(s);
+}
+
 /* nothing new is begun while the rest is answered; a reply without work has nobody to tell */
 static void *stop(void *ctx) {
     bt_serve_stop(ctx);
@@ -372,7 +406,7 @@ int main(void) {
         cmocka_unit_test(every_answer_word_for_word), cmocka_unit_test(bodies_up_to_the_limit),
         cmocka_unit_test(a_connection_is_kept),       cmocka_unit_test(hosts_that_are_allowed),
         cmocka_unit_test(tokens_are_given_or_made),   cmocka_unit_test(replies_end_in_any_order),
-        cmocka_unit_test(a_stop_refuses_what_is_new),
+        cmocka_unit_test(who_waits_sleeps),           cmocka_unit_test(a_stop_refuses_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
