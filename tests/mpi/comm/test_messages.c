@@ -101,7 +101,10 @@ static void links_are_measured(void **state) {
     double same[2];
     bt_link l;
     for (size_t i = 0; i < 3; i++) {
+        bt_traffic_reset();
         assert_int_equal(bt_link_measure_long(&l, w, &works[i], &err), BT_OK);
+        /* ranks agree that they have memory, then on the time of a small round, and of a large one */
+        assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 3);
         assert_true(l.tried);
         assert_true(l.bytes_per_s == 0 ? l.latency_s == 0
                                        : l.latency_s >= 1e-9 && l.latency_s < 60);
@@ -118,7 +121,9 @@ static void clocks_are_those_of_rank_0(void **state) {
     (void)state;
     bt_clock_sync s = {1, 2};
     int64_t error;
+    bt_traffic_reset();
     assert_int_equal(bt_clock_sync_measure(&s, w, &err), BT_OK); /* one host, one clock */
+    assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 1); /* all say so */
     assert_true(s.offset_ns == 0 && s.error_ns == 0);
     const int64_t start = bt_now_ns();
     assert_int_equal(bt_clock_sync_ping(&s, w, &err), BT_OK);
