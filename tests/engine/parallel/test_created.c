@@ -1,5 +1,5 @@
-/* What exchanges take before the first message: their bytes as the plan counts them, sizes that no message holds, memory
- * that is refused; and the tensor-parallel group of one rank, which exchanges nothing. All without MPI. */
+/* What exchanges take before the first message: their bytes as the plan counts them, sizes that no message holds,
+ * memory that is refused; and the tensor-parallel group of one rank, which exchanges nothing. All without MPI. */
 #include "tests/memory/refuse_memory.h"
 
 #include <limits.h>
@@ -115,6 +115,9 @@ static void what_no_message_holds(void **state) {
     assert_string_equal(err.msg,
                         "a micro-batch of 2147483648 values is too large to be sent between "
                         "pipeline stages (use a smaller --micro-batch)");
+    /* a stage that is alone has no buffers */
+    assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = 4, .chunks = 1}, &err), BT_OK);
+    bt_pipe_destroy(p);
     bt_prefetch *f = (bt_prefetch *)&err;
     const size_t longer[] = {0, 7, (size_t)INT_MAX + 8}, longest[] = {0, 7, (size_t)INT_MAX + 7};
     assert_int_equal(bt_prefetch_create(&f, &(bt_prefetch_cfg){&mesh, 2, longer, NULL}, &err),

@@ -1,5 +1,6 @@
 /* What changes while a training runs: the weights of its sources when somebody asks, sizes of steps and stretches of
- * attention by their ramps. Each is told, is what the same setting from the beginning gives, and survives a checkpoint. */
+ * attention by their ramps. Each is told, is what the same setting from the beginning gives, and survives a
+ * checkpoint. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* timeout: 60
- * Whole runs with a hot spare: it takes over where the ranks die, ends where the run ends or gets another layout, and is
- * given up where it ends by itself. */
+ * Whole runs with a hot spare: it takes over where the ranks die, ends where the run ends or gets another layout, and
+ * is given up where it ends by itself. */
 #include "run_stage.h"
 
 /* the supervisor has waited for all that it started */

@@ -1,6 +1,6 @@
 /* mpi: 3
- * Messages between pipeline stages: each border in both ways, in a chain and in a ring of chunks, rounded or not; tables
- * between the first and the last stage; what of it is counted. */
+ * Messages between pipeline stages: each border in both ways, in a chain and in a ring of chunks, rounded or not;
+ * tables between the first and the last stage; what of it is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

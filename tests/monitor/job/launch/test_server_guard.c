@@ -1,5 +1,6 @@
 /* A server under its guard: which ends are followed by another process, what that one knows of the one before, how
- * signals go on, what the guard tells and returns. The first process, a child of the test, writes its story to a pipe. */
+ * signals go on, what the guard tells and returns. The first process, a child of the test, writes its story to a
+ * pipe. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
