@@ -3,6 +3,7 @@
  * checkpoint. */
 #include "tests/tiny_run.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include "engine/train/run_control.h"
@@ -187,6 +188,44 @@ static void sizes_grow_as_said(void **state) {
     assert_int_equal(r.steps, STEPS);
 }
 
+/* ---- other models and targets -------------------------------------------------------------------- */
+
+/* no attention, then attention with all that follows a token, whose weight fades; then the one target */
+static void followers_are_learned_first(void **state) {
+    (void)state;
+    OF_TWO("--set", "train.bigram_steps=2", "--set", "train.share_steps=3", "--lr", "2e-2");
+    run(&sink, "");
+    assert_string_equal(told(&sink, "ramp"),
+                        "-1 up to step 5 the head learns all that follows a token in the data\n"
+                        "-1 up to step 2 the model has no attention\n"
+                        "1 from step 3 on the model has attention\n");
+    OF_TWO("--set", "train.share_steps=3", "--lr", "2e-2");
+    run(&other, "");
+    assert_string_equal(told(&other, "ramp"),
+                        "-1 up to step 3 the head learns all that follows a token in the data\n");
+    assert_true(other.steps[3].v[BT_MS_LOSS] != sink.steps[3].v[BT_MS_LOSS]);
+}
+
+/* the first steps are those of a dense model, bit for bit; then the layers are others around the same weights */
+static void layers_become_ternary(void **state) {
+    (void)state;
+    static const char *const kinds[][2] = {{"model.linear=bitnet158", "ternary"},
+                                           {"model.linear=bitnet1", "binary"}};
+    for (int k = 0; k < 2; k++) {
+        char want[96];
+        OF_TWO("--set", "model.linear=dense");
+        run(&other, "");
+        OF_TWO("--set", "train.dense_steps=3", "--set", kinds[k][0]);
+        run(&sink, "");
+        snprintf(want, sizeof want, "2 from step 4 on linear layers are %s\n", kinds[k][1]);
+        assert_string_equal(told(&sink, "ramp"), want);
+        for (int i = 0; i < 3; i++)
+            assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
+        assert_true(sink.steps[3].v[BT_MS_LOSS] != other.steps[3].v[BT_MS_LOSS]);
+        assert_true(fabs(sink.steps[3].v[BT_MS_LOSS] - other.steps[3].v[BT_MS_LOSS]) < 0.5);
+    }
+}
+
 int main(void) {
     char cmd[96], path[96];
     strcpy(dir, "/tmp/bt_change_XXXXXX");
@@ -204,7 +243,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_change_when_asked), cmocka_unit_test(the_newest_of_a_step_counts),
         cmocka_unit_test(what_is_no_change),         cmocka_unit_test(the_newest_weights_survive),
-        cmocka_unit_test(sizes_grow_as_said),
+        cmocka_unit_test(sizes_grow_as_said),        cmocka_unit_test(followers_are_learned_first),
+        cmocka_unit_test(layers_become_ternary),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
