@@ -116,7 +116,8 @@ static void what_no_message_holds(void **state) {
                         "a micro-batch of 2147483648 values is too large to be sent between "
                         "pipeline stages (use a smaller --micro-batch)");
     /* a stage that is alone has no buffers */
-    assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = 4, .chunks = 1}, &err), BT_OK);
+    assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = 4, .chunks = 1}, &err),
+                     BT_OK);
     bt_pipe_destroy(p);
     bt_prefetch *f = (bt_prefetch *)&err;
     const size_t longer[] = {0, 7, (size_t)INT_MAX + 8}, longest[] = {0, 7, (size_t)INT_MAX + 7};

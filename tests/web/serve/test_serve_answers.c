@@ -16,9 +16,9 @@
 
 #include <cmocka.h>
 
+#include "../web_client.h"
 #include "engine/base/clock.h"
 #include "web/serve/serve.h"
-#include "../web_client.h"
 
 #define TOKEN "00112233445566778899aabbccddeeff"
 #define AUTH "Authorization: Bearer " TOKEN "\r\n"

@@ -39,7 +39,7 @@ static void live(bt_guarded *g, const char *life, pid_t first) {
             say("waits");
             for (;;) pause();
         }
-        if (*life == 'e') _exit(atoi(life + 1));
+        if (*life == 'e') exit(atoi(life + 1));
         if (sscanf(life, "%d", &number) == 1) {
             kill(getpid(), number);
             _exit(99);
@@ -62,7 +62,7 @@ static void first_process(int64_t most, const char *const *lives) {
     if (bt_guard_begin(&g, most, say, &status, &err) != BT_OK) _exit(97);
     if (status == -1) live(g, lives[g->restarts], first);
     dprintf(story, "over: %d\n", status);
-    _exit(0);
+    exit(0);
 }
 
 /* the story of it; *pid, where it is wanted, gets the first process, which is not waited for */
@@ -186,6 +186,27 @@ static void a_signal_while_it_waits(void **state) {
     assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nover: 0\n");
 }
 
+/* that a child has ended is no such signal */
+static void a_child_that_ends_while_it_waits(void **state) {
+    (void)state;
+    char got[1024] = "";
+    pid_t pid;
+    const int fd = begin(9, LIVES("s6", "s6", "se4"), &pid);
+    hear(fd, got, sizeof got, " in 1 s\n");
+    assert_int_equal(kill(pid, SIGCHLD), 0);
+    hear(fd, got, sizeof got, NULL);
+    close(fd);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nlife 2 after signal 6\nover: 4\n");
+}
+
+static void waits_grow_up_to_a_minute(void **state) {
+    (void)state;
+    static const int want[] = {0, 0, 1, 2, 4, 8, 16, 32, 60, 60};
+    for (int n = 0; n < 10; n++) assert_int_equal(bt_guard_delay_s(n), want[n]);
+    assert_int_equal(bt_guard_delay_s(1000), 60);
+}
+
 /* whose first process is killed, is killed */
 static void the_server_does_not_outlive_its_guard(void **state) {
     (void)state;
@@ -219,6 +240,8 @@ int main(void) {
         cmocka_unit_test(without_progress_there_is_an_end),
         cmocka_unit_test(signals_go_on_to_the_server),
         cmocka_unit_test(a_signal_while_it_waits),
+        cmocka_unit_test(a_child_that_ends_while_it_waits),
+        cmocka_unit_test(waits_grow_up_to_a_minute),
         cmocka_unit_test(the_server_does_not_outlive_its_guard),
         cmocka_unit_test(without_a_guard_the_caller_serves),
     };
