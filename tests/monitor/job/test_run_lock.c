@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "monitor/job/run_lock.h"
 
 static char dir[64], path[96], host[64];
@@ -82,36 +83,53 @@ static void a_holder_is_named(void **state) {
     }
 }
 
-/* a supervisor that is gone, whose ranks still hold the lock, and leave */
+static char told[512]; /* lines of the log */
+static void keep_line(void *ctx, bt_log_level level, const char *line) {
+    (void)ctx, (void)level;
+    snprintf(told + strlen(told), sizeof told - strlen(told), "%s\n", line);
+}
+
+/* a supervisor that is gone, whose ranks still hold the lock, and leave; a wait of more than a second is told, once */
 static void who_leaves_is_waited_for(void **state) {
     (void)state;
-    char text[128];
-    int ready[2], fd = -1, status;
-    bt_err err = BT_ERR_INIT;
-    assert_int_equal(pipe(ready), 0);
-    const pid_t gone = fork();
-    if (gone == 0) _exit(0);
-    assert_int_equal(waitpid(gone, NULL, 0), gone);
-    snprintf(text, sizeof text, "pid %d on %s\n", (int)gone, host);
-    write_file(text);
-    const pid_t rank = fork();
-    if (rank == 0) {
-        const int held = open(path, O_RDWR);
-        char go = flock(held, LOCK_EX) == 0 ? 'y' : 'n';
-        if (write(ready[1], &go, 1) != 1) _exit(1);
-        bt_sleep_ns(100000000);
-        _exit(0);
+    static const int64_t holds_ns[] = {100000000, 1300000000};
+    bt_log_set(keep_line, NULL, BT_LOG_WARN);
+    for (int i = 0; i < 2; i++) {
+        char text[128], go = 0;
+        int ready[2], fd = -1, status;
+        bt_err err = BT_ERR_INIT;
+        assert_int_equal(pipe(ready), 0);
+        const pid_t gone = fork();
+        if (gone == 0) _exit(0);
+        assert_int_equal(waitpid(gone, NULL, 0), gone);
+        snprintf(text, sizeof text, "pid %d on %s\n", (int)gone, host);
+        write_file(text);
+        const pid_t rank = fork();
+        if (rank == 0) {
+            const int held = open(path, O_RDWR);
+            go = flock(held, LOCK_EX) == 0 ? 'y' : 'n';
+            if (write(ready[1], &go, 1) != 1) _exit(1);
+            bt_sleep_ns(holds_ns[i]);
+            _exit(0);
+        }
+        assert_int_equal(read(ready[0], &go, 1), 1);
+        assert_int_equal(go, 'y');
+        told[0] = '\0';
+        const int64_t began = bt_now_ns();
+        assert_int_equal(bt_run_lock(&fd, dir, "r", 60, &err), BT_OK);
+        if (bt_now_ns() - began < 1000000000) assert_string_equal(told, "");
+        if (told[0])
+            assert_string_equal(
+                told, "waiting for the ranks of run 'r' that lost their supervisor: they save and "
+                      "leave\n");
+        assert_true(fd >= 0);
+        close(fd);
+        close(ready[0]);
+        close(ready[1]);
+        assert_int_equal(waitpid(rank, &status, 0), rank);
+        assert_int_equal(status, 0);
     }
-    char go = 0;
-    assert_int_equal(read(ready[0], &go, 1), 1);
-    assert_int_equal(go, 'y');
-    assert_int_equal(bt_run_lock(&fd, dir, "r", 60, &err), BT_OK);
-    assert_true(fd >= 0);
-    close(fd);
-    close(ready[0]);
-    close(ready[1]);
-    assert_int_equal(waitpid(rank, &status, 0), rank);
-    assert_int_equal(status, 0);
+    bt_log_set(NULL, NULL, BT_LOG_WARN);
 }
 
 static void a_folder_that_cannot_be_used(void **state) {
