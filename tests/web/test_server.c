@@ -256,11 +256,11 @@ static void who_is_far_behind_is_told_to_start_anew(void **state) {
     s.layers_every = 0;
     OK(bt_synth_make(t->db, &s, err));
     bt_web *w = serve(t, 0, 0, false);
-    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.10.1\r\n");
+    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.998.1\r\n");
     hear(&c, 0, "event: resync");
     hear(&c, 0, "id: 0.5999.");
     hang_up(&c);
-    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.5000.1\r\n");
+    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.999.1\r\n");
     hear(&c, 0, "event: tick");
     hang_up(&c);
     ask(&c, w, "/api/v1/runs/nobody/stream", "");

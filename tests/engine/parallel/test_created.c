@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "engine/parallel/grad/exchange_route.h"
 #include "engine/parallel/mpi/mailbox.h"
 #include "engine/parallel/pp/pipe.h"
 #include "engine/parallel/shard/flip_gather.h"
@@ -82,6 +83,17 @@ static bt_code make_messages(void *ctx, bt_err *err) {
     return code;
 }
 
+static bt_code make_route(void *ctx, bt_err *err) {
+    bt_route r;
+    const int hosts[] = {0, 0, 1};
+    (void)ctx;
+    const bt_code code =
+        bt_route_init(&r, &(bt_route_cfg){.n = 3, .shards = 1, .hosts = hosts, .units = 5}, err);
+    assert_true((r.n == 3) == (code == BT_OK));
+    bt_route_release(&r);
+    return code;
+}
+
 static void what_is_refused_is_told_and_given_back(void **state) {
     (void)state;
     static const struct {
@@ -94,7 +106,8 @@ static void what_is_refused_is_told_and_given_back(void **state) {
                 {"a gather of parts", make_prefetch, 5},
                 {"a pipe", make_pipe, 3},
                 {"a group of one", make_solo, 2},
-                {"a group by messages", make_messages, 6}};
+                {"a group by messages", make_messages, 6},
+                {"a route", make_route, 7}};
     int something;
     if (!refuse_memory_works()) skip();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

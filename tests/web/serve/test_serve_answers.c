@@ -220,6 +220,19 @@ static void bodies_up_to_the_limit(void **state) {
     bt_serve_stop(s);
 }
 
+/* HTTP/1.1 asks for a Host; libmicrohttpd itself refuses what has none */
+static void a_request_without_a_host(void **state) {
+    (void)state;
+    static client c;
+    static const char text[] = "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n";
+    bt_serve *s = start((bt_serve_cfg){.open = true});
+    dial(&c, bt_serve_port(s));
+    say(&c, text, sizeof text - 1);
+    hear(&c);
+    assert_non_null(strstr(c.text, "HTTP/1.1 400 "));
+    bt_serve_stop(s);
+}
+
 /* two requests by one connection, with a body each */
 static void a_connection_is_kept(void **state) {
     (void)state;
@@ -404,9 +417,10 @@ int main(void) {
     alarm(30); /* one that waits for ever fails */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_word_for_word), cmocka_unit_test(bodies_up_to_the_limit),
-        cmocka_unit_test(a_connection_is_kept),       cmocka_unit_test(hosts_that_are_allowed),
-        cmocka_unit_test(tokens_are_given_or_made),   cmocka_unit_test(replies_end_in_any_order),
-        cmocka_unit_test(who_waits_sleeps),           cmocka_unit_test(a_stop_refuses_what_is_new),
+        cmocka_unit_test(a_request_without_a_host),   cmocka_unit_test(a_connection_is_kept),
+        cmocka_unit_test(hosts_that_are_allowed),     cmocka_unit_test(tokens_are_given_or_made),
+        cmocka_unit_test(replies_end_in_any_order),   cmocka_unit_test(who_waits_sleeps),
+        cmocka_unit_test(a_stop_refuses_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

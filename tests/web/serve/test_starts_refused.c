@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "web/api/cache.h"
 #include "web/serve/serve.h"
 #include "web/web.h"
 
@@ -109,6 +110,29 @@ static void the_server_of_a_model(void **state) {
     refused("serve", start_and_stop_serve);
 }
 
+/* a question whose words have no room is not the shorter one that was answered */
+static void a_question_without_memory(void **state) {
+    (void)state;
+    static bt_req shorter = {.path = "/a"}, longer = {.path = "/a"};
+    char value[BT_REQ_VALUE];
+    bt_cache *c = bt_cache_open();
+    bt_answer a = {.status = 200, .type = "text/x"};
+    if (!refuse_memory_works()) skip();
+    memset(value, 'v', sizeof value);
+    value[sizeof value - 1] = '\0';
+    for (int i = 0; i < 3; i++) bt_req_add_arg(&longer, "x", value);
+    bt_text_init(&a.body);
+    bt_text_put(&a.body, "one");
+    bt_cache_keep(c, &shorter, 1, 5, &a);
+    assert_non_null(bt_cache_find(c, &shorter, 1, 5));
+    refuse_memory(&(refusal){.all = true});
+    const bt_answer *found = bt_cache_find(c, &longer, 1, 5);
+    assert_true(grant_memory());
+    assert_null(found);
+    bt_text_release(&a.body);
+    bt_cache_close(c);
+}
+
 static void the_dashboard(void **state) {
     (void)state;
     refused("dash", start_and_stop_web);
@@ -122,6 +146,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_server_of_a_model),
         cmocka_unit_test(the_dashboard),
+        cmocka_unit_test(a_question_without_memory),
     };
     alarm(60); /* one that waits for ever fails */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
