@@ -163,6 +163,11 @@ static void a_bucket_is_below_the_limit_of_tcp(void **state) {
     int provided, index, count;
     size_t limit = 0;
     MPI_T_cvar_handle handle;
+    /* what Open MPI was told, whether or not it has TCP here */
+    const char *told = getenv("OMPI_MCA_btl_tcp_eager_limit");
+    assert_non_null(told);
+    assert_in_range(atol(told), (4 << 20) + 1, (5 << 20) - 1);
+    assert_non_null(getenv("HWLOC_COMPONENTS"));
     assert_int_equal(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), MPI_SUCCESS);
     if (MPI_T_cvar_get_index("btl_tcp_eager_limit", &index) ==
         MPI_SUCCESS) { /* else there is no TCP */

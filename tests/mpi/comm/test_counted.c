@@ -247,6 +247,27 @@ static void a_split_orders_its_ranks_by_key(void **state) {
     bt_comm_free(c);
 }
 
+static int freed; /* communicators that MPI has given up */
+static int count_freed(MPI_Comm c, int key, void *value, void *state) {
+    (void)c, (void)key, (void)value, (void)state;
+    freed++;
+    return MPI_SUCCESS;
+}
+
+static void a_communicator_is_given_back(void **state) {
+    (void)state;
+    bt_comm *c = NULL;
+    int key = MPI_KEYVAL_INVALID;
+    assert_int_equal(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, count_freed, &key, NULL),
+                     MPI_SUCCESS);
+    assert_int_equal(bt_comm_split(&c, w, 0, rank, &err), BT_OK);
+    assert_int_equal(MPI_Comm_set_attr(c->mpi, key, NULL), MPI_SUCCESS);
+    assert_int_equal(freed, 0);
+    bt_comm_free(c);
+    assert_int_equal(freed, 1);
+    MPI_Comm_free_keyval(&key);
+}
+
 static void ranks_of_this_host(void **state) {
     (void)state;
     assert_int_equal(bt_comm_local_rank(), rank);
@@ -303,6 +324,7 @@ int main(void) {
         cmocka_unit_test(errors_of_mpi_are_returned),
         cmocka_unit_test(one_rank_does_without_mpi),
         cmocka_unit_test(a_split_orders_its_ranks_by_key),
+        cmocka_unit_test(a_communicator_is_given_back),
         cmocka_unit_test(ranks_of_this_host),
         cmocka_unit_test(agreement_without_words),
     };

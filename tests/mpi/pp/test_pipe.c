@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
@@ -138,6 +139,29 @@ static void values_are_rounded_where_asked(void **state) {
     }
 }
 
+/* the end of a pipe is that of its messages: before a stage that begins late has taken one, it has not left */
+static void the_end_waits_for_messages(void **state) {
+    (void)state;
+    static float x[ELEMS];
+    int64_t times[2] = {0, 0}; /* when the receiver began; when the sender had ended */
+    bt_pipe *p = NULL;
+    assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1}, &err),
+                     BT_OK);
+    assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
+    if (stage == 1) {
+        bt_sleep_ns(50000000);
+        times[0] = bt_now_ns();
+    }
+    assert_int_equal(bt_pipe_begin(p, 1, 0, &err), BT_OK);
+    if (stage > 0) assert_int_equal(bt_pipe_recv(p, BT_PIPE_DOWN, x, &err), BT_OK);
+    if (stage < 2) assert_int_equal(bt_pipe_send(p, BT_PIPE_DOWN, x, &err), BT_OK);
+    assert_int_equal(bt_pipe_end(p, &err), BT_OK);
+    if (stage == 0) times[1] = bt_now_ns();
+    assert_int_equal(bt_all_reduce_i64(bt_comm_world(), times, 2, BT_MAX, &err), BT_OK);
+    assert_true(times[1] > times[0]); /* ranks of a host share a clock */
+    bt_pipe_destroy(p);
+}
+
 static void set(unsigned char *x, int number) {
     for (int i = 0; i < TABLE; i++) x[i] = (unsigned char)(i + 31 * number);
 }
@@ -228,6 +252,7 @@ int main(void) {
         cmocka_unit_test(a_chain_of_stages),
         cmocka_unit_test(a_ring_of_chunks),
         cmocka_unit_test(values_are_rounded_where_asked),
+        cmocka_unit_test(the_end_waits_for_messages),
         cmocka_unit_test(tables_pass_between_the_ends),
         cmocka_unit_test(a_sum_reaches_all),
     };
