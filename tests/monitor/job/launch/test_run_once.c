@@ -84,7 +84,7 @@ static void ends_are_told(void **state) {
         {"printf b; sleep 0.1; printf 'itrain result: of pieces\n'", BT_OK, "of pieces", "", "",
          -1},
         {"echo 'mpirun noticed that process rank 1 with PID 7 on node n exited on signal 9 "
-         "(Killed).'; exit 137",
+         "(Killed).'; exit 1",
          BT_IO, "", "", "rank 1 was ended by signal 9 (Killed) before the first step", -1},
         {RESULT "x'; exit 1", BT_IO, "x", "",
          "mpirun ended with exit code 1 before the first step: bitrain result: x", -1},
