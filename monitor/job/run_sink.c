@@ -41,7 +41,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     bt_job *job = ctx;
     job->last_step = r->step;
     bt_health_step(&job->health, bt_now_ns());
-    if (job->alerts.n) bt_alert_step(&job->alerts, r->values, r->step);
+    bt_alert_step(&job->alerts, r->values, r->step);
     if (job->s->ui.step) job->s->ui.step(job->s->ui.ctx, r);
 }
 
@@ -49,7 +49,7 @@ static void on_event(void *ctx, const bt_event *e) {
     bt_job *job = ctx;
     bt_health_sign(&job->health, bt_now_ns());
     if (e->kind == BT_EVENT_RANK_LEAVES) job->leaving = e->rank;
-    if (job->alerts.n && e->kind == BT_EVENT_EVALUATION) bt_job_alerts_evaluation(job, e);
+    if (e->kind == BT_EVENT_EVALUATION) bt_job_alerts_evaluation(job, e);
     if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, e);
 }
 
@@ -86,7 +86,7 @@ static void tell(bt_job *job, bool record, bool screen, bt_event e) {
     const bt_sink *store = record && job->s->writer ? bt_writer_sink(job->s->writer) : NULL;
     if (store) store->event(store->ctx, &e);
     if (screen && job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
-    if (record && job->alerts.n) bt_job_alerts_event(job, &e);
+    if (record) bt_job_alerts_event(job, &e);
 }
 
 void bt_job_event(bt_job *job, bt_event_kind kind, int rank, const char *fmt, ...) {

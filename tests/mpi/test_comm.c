@@ -14,23 +14,25 @@
 #include "engine/parallel/mpi/comm_internal.h"
 #include "engine/parallel/mpi/mesh.h"
 
+enum { MOST = 1031 };
+
 static bt_comm *w;
 static int rank, size;
 
-static void check_collectives(void) {
+/* of N values each */
+static void check_collectives(int N) {
     bt_err err = BT_ERR_INIT;
-    enum { N = 1031 };
-    static float f[N];
-    static double d[N];
-    static int64_t n64[N];
+    static float f[MOST];
+    static double d[MOST];
+    static int64_t n64[MOST];
     for (int i = 0; i < N; i++) {
         f[i] = (float)(i + rank);
         d[i] = i * (rank + 1);
         n64[i] = i * (rank == 1 ? -1 : 1);
     }
-    assert_int_equal(bt_all_reduce_f32(w, f, N, BT_SUM, &err), BT_OK);
-    assert_int_equal(bt_all_reduce_f64(w, d, N, BT_MAX, &err), BT_OK);
-    assert_int_equal(bt_all_reduce_i64(w, n64, N, BT_MIN, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_f32(w, f, (size_t)N, BT_SUM, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_f64(w, d, (size_t)N, BT_MAX, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_i64(w, n64, (size_t)N, BT_MIN, &err), BT_OK);
     for (int i = 0; i < N; i++) {
         assert_true(f[i] == (float)(i * size + size * (size - 1) / 2));
         assert_true(d[i] == (double)i * size);
@@ -58,15 +60,18 @@ static void check_collectives(void) {
 
 static void collectives_compute_what_they_say(void **state) {
     (void)state;
-    check_collectives();
+    check_collectives(MOST);
 }
 
 static void counts_above_the_limit_go_in_chunks(void **state) {
     (void)state;
-    static const size_t limits[] = {1, 7, 64, 1000};
-    for (size_t i = 0; i < 4; i++) {
-        bt_comm_chunk_elems = limits[i];
-        check_collectives();
+    static const struct {
+        size_t limit;
+        int values;
+    } rows[] = {{1, 9}, {7, 70}, {64, MOST}, {1000, MOST}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_comm_chunk_elems = rows[i].limit;
+        check_collectives(rows[i].values);
     }
     bt_comm_chunk_elems = INT_MAX;
 }
@@ -158,6 +163,11 @@ static void a_bucket_is_below_the_limit_of_tcp(void **state) {
     int provided, index, count;
     size_t limit = 0;
     MPI_T_cvar_handle handle;
+    /* what Open MPI was told, whether or not it has TCP here */
+    const char *told = getenv("OMPI_MCA_btl_tcp_eager_limit");
+    assert_non_null(told);
+    assert_in_range(atol(told), (4 << 20) + 1, (5 << 20) - 1);
+    assert_non_null(getenv("HWLOC_COMPONENTS"));
     assert_int_equal(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), MPI_SUCCESS);
     if (MPI_T_cvar_get_index("btl_tcp_eager_limit", &index) ==
         MPI_SUCCESS) { /* else there is no TCP */

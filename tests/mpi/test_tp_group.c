@@ -137,6 +137,20 @@ static void charges(bt_tp_group *t, bool messages) {
     bt_span_end();
 }
 
+/* messages are counted by who sent them, a rank of the world; what goes through memory is none */
+static void counts_senders(bt_tp_group *t, bool messages) {
+    enum { BYTES = 100 };
+    unsigned char mine[BYTES] = {0}, all[4 * BYTES];
+    const int world = bt_comm_rank(bt_comm_world()), first = world - me;
+    bt_pairs_reset();
+    t->all_gather(t, mine, all, sizeof mine);
+    for (int r = 0; r < bt_comm_size(bt_comm_world()); r++) {
+        const bool sends = messages && r != world && r >= first && r < first + n;
+        assert_int_equal(bt_pair_get(r)->messages, sends);
+        assert_int_equal(bt_pair_get(r)->bytes, sends ? BYTES : 0);
+    }
+}
+
 static void exchanges(bool messages) {
     bt_err err = BT_ERR_INIT;
     bt_tp_group *t = tp_group_of(messages);
@@ -151,6 +165,7 @@ static void exchanges(bool messages) {
         assert_true(bt_tp_group_take_busy_ns(t) > 0 && bt_tp_group_take_busy_ns(t) == 0);
     }
     gathers_wide(t);
+    counts_senders(t, messages);
     shares_and_sums(t, LONG);
     charges(t, messages);
     assert_int_equal(bt_tp_group_check(t, &err), BT_OK);

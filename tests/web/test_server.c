@@ -3,6 +3,7 @@
  * The server over its sockets: event streams that resume, keep alive and stay few; requests that
  * outlive their deadline. */
 #include <errno.h>
+#include <pthread.h>
 
 #include "web/server/server_impl.h"
 #include "web/web.h"
@@ -102,6 +103,38 @@ static void a_long_query_holds_up_nobody(void **state) {
     hang_up(&slow[0]);
 }
 
+/* no thread is to be had (its stack is larger than memory): the connection is closed, and the place is free again */
+static void a_query_without_a_thread(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    bt_web *w = NULL;
+    pthread_attr_t given, huge;
+    bt_web_runs(t->db);
+    OK(bt_web_start(&w,
+                    &(bt_web_cfg){.store = t->db,
+                                  .host = "127.0.0.1",
+                                  .socket = "",
+                                  .token = token,
+                                  .query_program = getenv("BITRAIN")},
+                    err));
+    assert_int_equal(pthread_getattr_default_np(&given), 0);
+    assert_int_equal(pthread_attr_init(&huge), 0);
+    assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 46), 0);
+    assert_int_equal(pthread_setattr_default_np(&huge), 0);
+    for (int i = 0; i < 5; i++) {
+        ask(&c, w, "/api/v1/query?sql=SELECT%201", "");
+        assert_true(recv(c.fd, c.text, sizeof c.text, 0) <= 0);
+        hang_up(&c);
+    }
+    assert_int_equal(pthread_setattr_default_np(&given), 0);
+    pthread_attr_destroy(&huge);
+    pthread_attr_destroy(&given);
+    ask(&c, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer", "Connection: close\r\n");
+    hear(&c, 0, "[[42]]");
+    hang_up(&c);
+    bt_web_stop(w);
+}
+
 /* 20 more steps of "live", as a second attempt */
 static void go_on(const bt_tmp *t) {
     bt_writer *w = NULL;
@@ -189,6 +222,31 @@ static void a_heartbeat_comes_at_its_interval(void **state) {
     bt_web_stop(w);
 }
 
+/* a commit every ten milliseconds wakes pages every hundred at most, however slow this machine is */
+static void many_commits_wake_calmly(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *writer = NULL;
+    bt_fake f;
+    int attempt;
+    const bt_run_start run = bt_fake_run("quick");
+    bt_web *w = serve(t, 0, 0, false);
+    OK(bt_writer_open(&writer, t->db, 10, err));
+    OK(bt_writer_begin(writer, &run, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(writer);
+    const unsigned long long before = atomic_load(&w->wakes);
+    const int64_t began = bt_now_ns();
+    for (int i = 0; i < 40; i++) {
+        sink->step(sink->ctx, bt_fake_step(&f, i, 1));
+        OK(bt_writer_flush(writer, err));
+        bt_sleep_ns(10000000);
+    }
+    const unsigned long long wakes = atomic_load(&w->wakes) - before;
+    assert_true(wakes <= (unsigned long long)(bt_now_ns() - began) / 100000000 + 2);
+    while (atomic_load(&w->wakes) == before) bt_sleep_ns(1000000);
+    bt_writer_close(writer);
+    bt_web_stop(w);
+}
+
 static void who_is_far_behind_is_told_to_start_anew(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -198,11 +256,11 @@ static void who_is_far_behind_is_told_to_start_anew(void **state) {
     s.layers_every = 0;
     OK(bt_synth_make(t->db, &s, err));
     bt_web *w = serve(t, 0, 0, false);
-    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.10.1\r\n");
+    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.998.1\r\n");
     hear(&c, 0, "event: resync");
     hear(&c, 0, "id: 0.5999.");
     hang_up(&c);
-    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.5000.1\r\n");
+    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.999.1\r\n");
     hear(&c, 0, "event: tick");
     hang_up(&c);
     ask(&c, w, "/api/v1/runs/nobody/stream", "");
@@ -361,6 +419,8 @@ int main(void) {
     bt_web_stop(w);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_long_query_holds_up_nobody, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_query_without_a_thread, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(many_commits_wake_calmly, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_heartbeat_comes_at_its_interval, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was,

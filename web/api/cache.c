@@ -46,8 +46,7 @@ const bt_answer *bt_cache_find(bt_cache *c, const bt_req *r, int64_t version, in
     for (int i = 0; i < BT_CACHE_ANSWERS; i++) {
         const kept *k = &c->entry[i];
         if (k->version == version && now_ns - k->made_ns < BT_CACHE_NS && k->made_ns &&
-            k->key.len == c->key.len && !c->key.failed &&
-            strcmp(bt_text_str(&k->key), bt_text_str(&c->key)) == 0)
+            !c->key.failed && strcmp(bt_text_str(&k->key), bt_text_str(&c->key)) == 0)
             return &k->answer;
     }
     return NULL;

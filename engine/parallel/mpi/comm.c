@@ -45,8 +45,7 @@ bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
     if (rc == MPI_SUCCESS) return BT_OK;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int n = 0;
-    if (MPI_Error_string(rc, text, &n) != MPI_SUCCESS) n = 0;
-    text[n] = '\0';
+    (void)MPI_Error_string(rc, text, &n); /* of an unknown one: nothing */
     bt_code code = bt_fail(err, BT_MPI, "%s failed: %s", what,
                            text[0] ? text : "unknown MPI error");
     if (err) err->rank = world.rank;
@@ -64,8 +63,7 @@ static bt_code describe(bt_comm *c, MPI_Comm mpi, bt_err *err) {
 void bt_comm_library(char *out, size_t size) {
     char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
     int n = 0;
-    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) n = 0;
-    text[n] = '\0';
+    (void)MPI_Get_library_version(text, &n);
     snprintf(out, size, "%.*s", (int)strcspn(text, "\n"), text);
 }
 

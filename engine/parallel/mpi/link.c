@@ -9,7 +9,7 @@
 #include "engine/base/clock.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-enum { TAG = 30200, ROUNDS = 5, SMALL_BYTES = 64 };
+enum { TAG = 30200, ROUNDS = 5, SMALL_BYTES = 64, LEAST_BYTES = 4096, MOST_BYTES = 1 << 28 };
 /* bytes a second: beyond what memory gives a rank */
 static const double FASTEST = 1e12, JITTER = 0.02;
 
@@ -74,6 +74,11 @@ bt_link bt_link_of(double small_s, double large_s, double small_bytes, double mo
     return l;
 }
 
+size_t bt_link_bytes_each(size_t bytes, int ranks) {
+    const size_t each = bytes / ((size_t)ranks - 1);
+    return each < LEAST_BYTES ? LEAST_BYTES : each > MOST_BYTES ? MOST_BYTES : each;
+}
+
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
     return bt_link_measure_long(
         out, c, &(bt_link_work){.bytes = bytes, .memory = bytes, .rounds = ROUNDS}, err);
@@ -82,9 +87,7 @@ bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
 bt_code bt_link_measure_long(bt_link *out, bt_comm *c, const bt_link_work *work, bt_err *err) {
     *out = (bt_link){0};
     if (c->size == 1) return BT_OK;
-    size_t others = (size_t)c->size - 1,
-           each = work->bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : work->bytes / others;
-    if (each > 1 << 28) each = 1 << 28;
+    const size_t others = (size_t)c->size - 1, each = bt_link_bytes_each(work->bytes, c->size);
     size_t places = work->memory / work->bytes > 1 ? work->memory / work->bytes : 1;
     room r = {.out = malloc(each * others * places),
               .in = malloc(each * others),

@@ -22,6 +22,9 @@ typedef struct bt_link {
  * that no link has, nothing is known. */
 bt_link bt_link_of(double small_s, double large_s, double small_bytes, double more);
 
+/* what a rank sends each other one in a large round of `bytes`: 4 KiB to 256 MiB; ranks: 2 at least */
+size_t bt_link_bytes_each(size_t bytes, int ranks);
+
 /* a rank that is alone has no links */
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) BT_MUST_CHECK;
 /* The same of more rounds, each of which sends other memory than the one before, out of `memory` bytes

@@ -131,7 +131,6 @@ static size_t seal(unsigned char *message, uint32_t flips, size_t body) {
 static size_t encode_flips(unsigned char *body, const unsigned char *from, const unsigned char *to,
                            size_t bytes, uint32_t flips) {
     size_t fields = bytes * FIELDS, after = 0;
-    if (flips == 0) return 0;
     bit_writer w = {.at = body + 1, .end = body + bytes};
     unsigned k = parameter_of(fields, flips);
     body[0] = (unsigned char)k;

@@ -65,8 +65,8 @@ static bool wait_s(const guard *g, int seconds) {
     }
 }
 
-static int delay_s(const guard *g) {
-    const int64_t n = g->in_a_row - 1;
+int bt_guard_delay_s(int64_t in_a_row) {
+    const int64_t n = in_a_row - 1;
     if (n <= 0) return 0;
     return n > 6 ? LONGEST_S : 1 << (n - 1);
 }
@@ -96,7 +96,7 @@ static bool again(guard *g, int sig, int64_t most, int *status) {
         tell(g, sig, what);
         return false;
     }
-    const int delay = delay_s(g);
+    const int delay = bt_guard_delay_s(g->in_a_row);
     if (delay) snprintf(what, sizeof what, "; it is started again in %d s", delay);
     tell(g, sig, what);
     child->restarts++;

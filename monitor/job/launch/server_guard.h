@@ -31,4 +31,7 @@ typedef struct bt_guarded { /* of all processes of one server, in memory that th
 bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*tell)(const char *line), int *status,
                        bt_err *err) BT_MUST_CHECK;
 
+/* how long is waited before another process, after so many that brought no progress */
+int bt_guard_delay_s(int64_t in_a_row);
+
 #endif

@@ -21,7 +21,7 @@ static void become(const char *const *argv, int out, pid_t parent) {
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
-    int null = open("/dev/null", O_RDONLY);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(127);
     execv(argv[0], (char *const *)(uintptr_t)argv);
     _exit(127);

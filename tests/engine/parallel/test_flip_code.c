@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "engine/base/hash.h"
 #include "engine/base/rng.h"
 #include "engine/parallel/shard/flip_code.h"
 
@@ -80,6 +81,27 @@ static void it_is_near_the_entropy(void **state) {
     }
 }
 
+/* the form of a message is that of every build whose ranks train together */
+static void messages_are_the_same_bytes(void **state) {
+    (void)state;
+    uint64_t all = 0;
+    static const unsigned char zeros[8], ones[8] = {0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
+            (void)make(sizes[s], shares[p], s * 100 + p);
+            all = XXH3_64bits_withSeed(message, bt_flip_encode(message, from, to, sizes[s]), all);
+        }
+    assert_int_equal(all, 0xe15e682e258dcc);
+    /* all of 32 fields: longer as gaps than as fields */
+    assert_int_equal(bt_flip_encode(message, zeros, ones, 8), 8 + BT_FLIPS_HEAD);
+    assert_memory_equal(message + BT_FLIPS_HEAD, ones, 8);
+    /* one of 32: the parameter, 4 bits and more of a gap, a bit of what it became */
+    unsigned char one[8] = {0, 0, 0, 0x10};
+    assert_int_equal(bt_flip_encode(message, zeros, one, 8), BT_FLIPS_HEAD + 2);
+    static const unsigned char body[] = {4, 0x1c};
+    assert_memory_equal(message + BT_FLIPS_HEAD, body, 2);
+}
+
 static void damage_is_refused(void **state) {
     (void)state;
     for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
@@ -101,9 +123,8 @@ static void damage_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_changed_arrives),
-        cmocka_unit_test(what_is_no_code_arrives_too),
-        cmocka_unit_test(it_is_near_the_entropy),
+        cmocka_unit_test(what_changed_arrives),   cmocka_unit_test(what_is_no_code_arrives_too),
+        cmocka_unit_test(it_is_near_the_entropy), cmocka_unit_test(messages_are_the_same_bytes),
         cmocka_unit_test(damage_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,10 +31,43 @@ static void a_busy_machine_gives_none(void **state) {
     }
 }
 
+static void a_round_has_its_bounds(void **state) {
+    static const struct {
+        size_t bytes;
+        int ranks;
+        size_t each;
+    } rows[] = {{0, 2, 4096},
+                {4095, 2, 4096},
+                {4097, 2, 4097},
+                {3 * 4097 + 2, 4, 4097},
+                {3 * 4095, 4, 4096},
+                {(size_t)1 << 28, 2, 1 << 28},
+                {((size_t)1 << 28) + 1, 2, 1 << 28},
+                {(size_t)5 << 28, 3, 1 << 28}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(bt_link_bytes_each(rows[i].bytes, rows[i].ranks), rows[i].each);
+}
+
+/* at the bounds of what is a rate: 1e12 bytes a second, two per cent longer */
+static void bounds_of_a_model(void **state) {
+    (void)state;
+    assert_true(bt_link_of(0, 1e-6, 0, 1e6).bytes_per_s == 1e6 / 1e-6);
+    assert_true(bt_link_of(0, 0.999e-6, 0, 1e6).bytes_per_s == 0);
+    assert_true(bt_link_of(1, 1.02, 0, 1e6).bytes_per_s == 0);
+    assert_true(bt_link_of(1, 1.03, 0, 1e6).bytes_per_s > 0);
+    /* a small round that took no longer than its bytes: a latency of a nanosecond */
+    assert_true(bt_link_of(1e-6, 1, 1e9, 1e6).latency_s == 1e-9);
+    bt_link l = {.latency_s = 2, .bytes_per_s = 4};
+    assert_true(bt_link_s(&l, 3, 8) == 8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_rounds_make_a_model),
         cmocka_unit_test(a_busy_machine_gives_none),
+        cmocka_unit_test(a_round_has_its_bounds),
+        cmocka_unit_test(bounds_of_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,9 @@ static const struct variant {
      {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.tied=false"}},
     {"subln-relu2-bf16", {"--precision", "bf16", "--grad", "float"}},
     {"subln-relu2-int8", {"--precision", "bf16", "--grad", "int8"}},
+    {"bigram-then-shares", {"--set", "train.bigram_steps=2", "--set", "train.share_steps=4"}},
+    {"dense-then-ternary", {"--set", "train.dense_steps=4"}},
+    {"growing-steps", {"--set", "train.batch_ramp=0.3,0.6", "--set", "train.seq_ramp=0.4"}},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0], STEPS = 10 };
 

@@ -22,6 +22,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
+#include "monitor/job/spare_socket.h"
 #include "monitor/job/supervisor.h"
 #include "store/wire/control_client.h"
 
@@ -83,13 +84,24 @@ static inline int act(rank *r, char *what) {
 /* in a child: a rank whose attempt has the number of its word */
 static inline int play(int argc, char **argv) {
     const bt_wire_handlers h = {.control = on_told};
-    const int attempt = atoi(word_after(argc, argv, "--attempt"));
-    const char *from = word_after(argc, argv, "--resume-from");
-    rank r = {.step = from[0] ? atoi(from + 1) : 0};
-    alarm(60); /* whose supervisor is gone */
+    int attempt = atoi(word_after(argc, argv, "--attempt"));
+    const char *from = word_after(argc, argv, "--resume-from"),
+               *spare = word_after(argc, argv, "--spare"), *says = getenv("STAGE_SPARE");
+    bt_spare_go go;
     bt_wire_handlers mine = h;
     bt_err err = BT_ERR_INIT;
     int at = 1, code = 0;
+    alarm(60);      /* whose supervisor is gone */
+    if (spare[0]) { /* a rank of a hot spare waits, or ends with its words */
+        if (says) {
+            printf("%s\n", says);
+            return 5;
+        }
+        if (bt_spare_wait(spare, &go, &err) != BT_OK) return 0;
+        attempt = go.attempt;
+        from = go.resume_from;
+    }
+    rank r = {.step = from[0] ? atoi(from + 1) : 0};
     char words[600];
     while (at < argc && strcmp(argv[at], "PLAY") != 0) at++;
     if (at + 1 + attempt >= argc) return 99;
@@ -107,7 +119,7 @@ static inline int play(int argc, char **argv) {
 /* ---- the run --------------------------------------------------------------------------------- */
 
 typedef struct stage {
-    char dir[64], shown[8192];
+    char dir[64], shown[8192], memory[300];
     bt_job_setup setup;
     bt_job_result result;
     int64_t resume_at; /* 0: there is no checkpoint */
@@ -138,6 +150,9 @@ static inline void on_event(void *ctx, const bt_event *e) {
     /* of another process each time */
     char *pid = strstr(title, "(pid ");
     if (pid) memmove(pid + 4, strchr(pid, ')'), strlen(strchr(pid, ')')) + 1);
+    char *mib = strstr(title, " MiB"), *at = mib; /* of memory */
+    while (at && at > title && at[-1] != ' ') at--;
+    if (mib) memmove(at, mib + 1, strlen(mib + 1) + 1);
     show(ctx, "%s %d %s\n", bt_events[e->kind].name, e->rank, title);
 }
 
@@ -170,6 +185,8 @@ static inline bt_code on_resume(void *ctx, const char *memory, bt_resume_point *
     struct stat st;
     s->asked++;
     assert_true(memory[0] && stat(memory, &st) == 0 && S_ISDIR(st.st_mode));
+    assert_string_equal(strrchr(memory, '/'), "/states");
+    snprintf(s->memory, sizeof s->memory, "%s", memory);
     if (!s->resume_at) return bt_fail(err, BT_NOTFOUND, "none");
     if (s->asked == 1) bt_text_put(why, "a newer one is damaged\nand another");
     *p = (bt_resume_point){.step = s->resume_at, .lr_factor = 1};
@@ -228,7 +245,8 @@ static inline int close_stage(void **state) {
     close(s->key);
     bt_job_result_release(&s->result);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
-    const int rc = system(cmd);
+    /* what ranks kept in memory goes with the run */
+    const int rc = system(cmd) != 0 || (s->memory[0] && access(s->memory, F_OK) == 0);
     free(s);
     return rc;
 }

@@ -1,0 +1,252 @@
+/* What changes while a training runs: the weights of its sources when somebody asks, sizes of steps and stretches of
+ * attention by their ramps. Each is told, is what the same setting from the beginning gives, and survives a
+ * checkpoint. */
+#include "tests/tiny_run.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "engine/train/run_control.h"
+
+enum { STEPS = 8 };
+
+static char dir[64], sources[192], out_path[96];
+static bt_request_box box;
+static fake_sink sink, other;
+static bt_run_cfg cfg;
+
+/* weights that are asked for: when step `at` is recorded, and again in the pause that it begins */
+static struct {
+    const char *weights, *again;
+    int64_t at;
+    uint32_t verbs;
+} ask;
+
+static void on_step(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step != ask.at || !ask.weights) return;
+    assert_true(bt_control_ask_mixture(&box, ask.weights));
+    atomic_fetch_or(&box.bits, ask.verbs);
+}
+
+static void on_event(void *arg, const bt_event *e) {
+    (void)arg;
+    if (e->kind == BT_EVENT_PAUSED) {
+        if (ask.again) assert_true(bt_control_ask_mixture(&box, ask.again));
+        atomic_fetch_or(&box.bits, ask.again ? 0 : BT_REQ_RESUME);
+    } else if (e->kind == BT_EVENT_CONTROL && ask.again)
+        atomic_fetch_or(&box.bits, BT_REQ_RESUME);
+}
+
+static bt_train_result run(fake_sink *f, const char *resume) {
+    memset(&box, 0, sizeof box);
+    memset(f, 0, sizeof *f);
+    f->on_step = on_step;
+    f->on_event = on_event;
+    const bt_train_result r = tiny_run(&cfg, f, &box, resume);
+    memset(&ask, 0, sizeof ask);
+    return r;
+}
+
+#define OF_TWO(...) \
+    do { \
+        TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "model.vocab=256", \
+             "--set", "train.log_every=1", "--batch-tokens", "256", __VA_ARGS__); \
+        snprintf(cfg.data, sizeof cfg.data, "%s", sources); \
+        snprintf(cfg.out, sizeof cfg.out, "%s", out_path); \
+    } while (0)
+
+/* the events of a kind, as "step title" lines */
+static const char *told(const fake_sink *f, const char *kind) {
+    static char text[2048];
+    text[0] = '\0';
+    for (size_t i = 0; i < f->n_events; i++)
+        if (strcmp(f->events[i].kind, kind) == 0)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%d %s\n",
+                     (int)f->events[i].step, f->events[i].title);
+    return text;
+}
+
+static void same_losses(const fake_sink *a, const fake_sink *b, size_t from) {
+    assert_int_equal(a->n_steps, STEPS);
+    assert_int_equal(b->n_steps, STEPS - from);
+    for (size_t i = 0; i < b->n_steps; i++)
+        assert_true(a->steps[from + i].v[BT_MS_LOSS] == b->steps[i].v[BT_MS_LOSS]);
+}
+
+/* ---- mixtures ----------------------------------------------------------------------------------- */
+
+static void weights_change_when_asked(void **state) {
+    (void)state;
+    OF_TWO("--set", "data.mixture=3:1");
+    ask.weights = "1:3";
+    ask.at = 1;
+    run(&sink, "");
+    assert_string_equal(told(&sink, "control"),
+                        "2 sources weigh 1:3 from now on (data.mixture=3:1,3=1:3)\n");
+    OF_TWO("--set", "data.mixture=3:1,3=1:3");
+    run(&other, "");
+    same_losses(&sink, &other, 0);
+    OF_TWO("--set", "data.mixture=3:1"); /* they do matter */
+    run(&other, "");
+    assert_true(sink.steps[2].v[BT_MS_LOSS] == other.steps[2].v[BT_MS_LOSS]);
+    assert_true(sink.steps[5].v[BT_MS_LOSS] != other.steps[5].v[BT_MS_LOSS]);
+}
+
+/* a stage that has given nothing yet is none */
+static void the_newest_of_a_step_counts(void **state) {
+    (void)state;
+    OF_TWO("--set", "data.mixture=3:1,2=1:1");
+    ask.weights = "1:3";
+    ask.again = "1:7";
+    ask.at = 3;
+    ask.verbs = BT_REQ_PAUSE;
+    run(&sink, "");
+    assert_string_equal(told(&sink, "control"),
+                        "4 sources weigh 1:3 from now on (data.mixture=3:1,2=1:1,5=1:3)\n"
+                        "4 sources weigh 1:7 from now on (data.mixture=3:1,2=1:1,5=1:7)\n");
+    OF_TWO("--set", "data.mixture=3:1,2=1:1,5=1:7");
+    run(&other, "");
+    same_losses(&sink, &other, 0);
+}
+
+static void what_is_no_change(void **state) {
+    (void)state;
+    static char full[512];
+    static const struct {
+        const char *mixture, *ramp, *weights, *says;
+    } rows[] = {
+        {"3:1", "", "1,3", "2 the mixture stays: '1,3' is no list of weights, as 3:1 is\n"},
+        {"3:1", "", "1:3,5=1:1",
+         "2 the mixture stays: '1:3,5=1:1' is no list of weights, as 3:1 is\n"},
+        {"3:1", "", "2=1:1", "2 the mixture stays: '2=1:1' is no list of weights, as 3:1 is\n"},
+        {"3:1", "", "1:2:3", NULL},
+        {"3:1", "0.5", "1:3",
+         "2 the mixture stays: with train.batch_ramp a mixture does not change\n"},
+        {full, "", "1:3", "2 the mixture stays: data.mixture has no room for more stages\n"},
+    };
+    for (int i = 100; strlen(full) + 10 < sizeof full; i++)
+        snprintf(full + strlen(full), sizeof full - strlen(full), "%s%.0d%s3:1", full[0] ? "," : "",
+                 full[0] ? i : 0, full[0] ? "=" : "");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char mixture[560], ramp[64];
+        snprintf(mixture, sizeof mixture, "data.mixture=%s", rows[i].mixture);
+        snprintf(ramp, sizeof ramp, "train.batch_ramp=%s", rows[i].ramp);
+        OF_TWO("--set", mixture, "--set", ramp);
+        const char *before = rows[i].mixture;
+        ask.weights = rows[i].weights;
+        ask.at = 1;
+        run(&sink, "");
+        assert_string_equal(told(&sink, "control"), "");
+        if (rows[i].says)
+            assert_string_equal(told(&sink, "refused"), rows[i].says);
+        else
+            assert_non_null(strstr(told(&sink, "refused"), "2 the mixture stays: "));
+        assert_string_equal(cfg.mixture, before);
+    }
+}
+
+/* a run that is restarted as it began goes on with the newest weights; another setting is the user's */
+static void the_newest_weights_survive(void **state) {
+    (void)state;
+    char at[1024];
+    OF_TWO("--set", "data.mixture=3:1", "--stop-after", "5", "--ckpt-every", "5");
+    ask.weights = "1:3";
+    ask.at = 1;
+    run(&sink, "");
+    assert_int_equal(sink.n_steps, 5);
+    snprintf(at, sizeof at, "%s", sink.checkpoint_path);
+    OF_TWO("--set", "data.mixture=3:1,3=1:3");
+    run(&sink, ""); /* from the beginning */
+
+    static const char *const began[] = {"data.mixture=3:1", "data.mixture=3:1,3=1:3"};
+    for (int i = 0; i < 2; i++) {
+        OF_TWO("--set", began[i]);
+        run(&other, at);
+        same_losses(&sink, &other, 5);
+    }
+}
+
+/* ---- ramps -------------------------------------------------------------------------------------- */
+
+static void sizes_grow_as_said(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "train.log_every=1", "--set",
+         "train.batch_ramp=0.25,0.5", "--set", "train.seq_ramp=0.375");
+    const bt_train_result r = run(&sink, "");
+    char tokens[256] = "";
+    for (size_t i = 0; i < sink.n_steps; i++)
+        snprintf(tokens + strlen(tokens), sizeof tokens - strlen(tokens), "%.0f ",
+                 sink.steps[i].v[BT_MS_TOKENS]);
+    assert_string_equal(
+        told(&sink, "ramp"),
+        "-1 from step 1 on a step has 128 tokens and attention sees stretches of 16\n"
+        "1 from step 3 on a step has 256 tokens and attention sees stretches of 16\n"
+        "2 from step 4 on a step has 256 tokens and attention sees stretches of 32\n"
+        "3 from step 5 on a step has 512 tokens and attention sees stretches of 32\n");
+    assert_string_equal(tokens, "128 256 512 768 1280 1792 2304 2816 ");
+    assert_int_equal(r.steps, STEPS);
+}
+
+/* ---- other models and targets -------------------------------------------------------------------- */
+
+/* no attention, then attention with all that follows a token, whose weight fades; then the one target */
+static void followers_are_learned_first(void **state) {
+    (void)state;
+    OF_TWO("--set", "train.bigram_steps=2", "--set", "train.share_steps=3", "--lr", "2e-2");
+    run(&sink, "");
+    assert_string_equal(told(&sink, "ramp"),
+                        "-1 up to step 5 the head learns all that follows a token in the data\n"
+                        "-1 up to step 2 the model has no attention\n"
+                        "1 from step 3 on the model has attention\n");
+    OF_TWO("--set", "train.share_steps=3", "--lr", "2e-2");
+    run(&other, "");
+    assert_string_equal(told(&other, "ramp"),
+                        "-1 up to step 3 the head learns all that follows a token in the data\n");
+    assert_true(other.steps[3].v[BT_MS_LOSS] != sink.steps[3].v[BT_MS_LOSS]);
+}
+
+/* the first steps are those of a dense model, bit for bit; then the layers are others around the same weights */
+static void layers_become_ternary(void **state) {
+    (void)state;
+    static const char *const kinds[][2] = {{"model.linear=bitnet158", "ternary"},
+                                           {"model.linear=bitnet1", "binary"}};
+    for (int k = 0; k < 2; k++) {
+        char want[96];
+        OF_TWO("--set", "model.linear=dense");
+        run(&other, "");
+        OF_TWO("--set", "train.dense_steps=3", "--set", kinds[k][0]);
+        run(&sink, "");
+        snprintf(want, sizeof want, "2 from step 4 on linear layers are %s\n", kinds[k][1]);
+        assert_string_equal(told(&sink, "ramp"), want);
+        for (int i = 0; i < 3; i++)
+            assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
+        assert_true(sink.steps[3].v[BT_MS_LOSS] != other.steps[3].v[BT_MS_LOSS]);
+        assert_true(fabs(sink.steps[3].v[BT_MS_LOSS] - other.steps[3].v[BT_MS_LOSS]) < 0.5);
+    }
+}
+
+int main(void) {
+    char cmd[96], path[96];
+    strcpy(dir, "/tmp/bt_change_XXXXXX");
+    if (!mkdtemp(dir)) return 1;
+    for (int k = 0; k < 2; k++) {
+        snprintf(path, sizeof path, "%s/%c.txt", dir, 'a' + k);
+        FILE *f = fopen(path, "w");
+        for (int i = 0; f && i < 900; i++)
+            fprintf(f, k ? "%d, %d and then %d\n" : "line %d of the text tells of %d and of %d\n",
+                    i, i * i, 7 * i);
+        if (!f || fclose(f) != 0) return 1;
+    }
+    snprintf(sources, sizeof sources, "%s/a.txt\n%s/b.txt", dir, dir);
+    snprintf(out_path, sizeof out_path, "%s/out", dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_change_when_asked), cmocka_unit_test(the_newest_of_a_step_counts),
+        cmocka_unit_test(what_is_no_change),         cmocka_unit_test(the_newest_weights_survive),
+        cmocka_unit_test(sizes_grow_as_said),        cmocka_unit_test(followers_are_learned_first),
+        cmocka_unit_test(layers_become_ternary),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
+    return failed + system(cmd);
+}

@@ -1,0 +1,150 @@
+/* The built-in corpus, with a script in the place of the program `bible`: references go, other lines too, and only a
+ * text that is complete gets its name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/launch/builtin.h"
+
+static char folder[64];
+
+/* verses of it, then an end */
+static void bible(int verses, const char *end) {
+    char path[96];
+    snprintf(path, sizeof path, "%s/bible", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "#!/bin/sh\necho \"$@\" > %s/words\necho\necho nothing\necho 'a title: with a colon'\n"
+            "echo 'no colon here'\necho noblank:1\necho to stderr >&2\n"
+            "awk 'BEGIN { for (i = 1; i <= %d; i++) print \"Ge1:\" i \" verse \" i \": it says\" "
+            "}'\n%s\n",
+            folder, verses, end);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static int files_in(const char *dir) {
+    char cmd[160];
+    int n = -1;
+    snprintf(cmd, sizeof cmd, "ls -A '%s' | wc -l", dir);
+    FILE *p = popen(cmd, "r");
+    assert_true(p && fscanf(p, "%d", &n) == 1);
+    pclose(p);
+    return n;
+}
+
+static void the_text_is_made_once(void **state) {
+    (void)state;
+    char path[160], dir[128], words[96], line[64];
+    int n = 0;
+    bt_err err = BT_ERR_INIT;
+    snprintf(dir, sizeof dir, "%s/a/b", folder);
+    snprintf(path, sizeof path, "%s/text", dir);
+    bible(31102, "");
+    assert_int_equal(bt_builtin_make(path, &err), BT_OK);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        char want[64];
+        snprintf(want, sizeof want, "verse %d: it says\n", ++n);
+        assert_string_equal(line, want);
+    }
+    fclose(f);
+    assert_int_equal(n, 31102);
+    assert_int_equal(files_in(dir), 1);
+    snprintf(words, sizeof words, "%s/words", folder);
+    f = fopen(words, "r");
+    assert_true(f && fgets(line, sizeof line, f));
+    fclose(f);
+    assert_string_equal(line, "-f gen1:1-rev22:21\n");
+    bible(1, "exit 1"); /* not asked again */
+    assert_int_equal(bt_builtin_make(path, &err), BT_OK);
+    f = fopen(path, "w"); /* a file of no bytes is none */
+    fclose(f);
+    assert_int_equal(bt_builtin_make(path, &err), BT_IO);
+}
+
+static void what_is_not_complete_is_none(void **state) {
+    (void)state;
+    static const struct {
+        int verses;
+        const char *end;
+        int counted;
+    } rows[] = {{31101, "", 31101},
+                {31103, "", 31103},
+                {0, "", 0},
+                {31102, "exit 1", 31102},
+                {31102, "kill -9 $$", 31102}};
+    char path[96], want[200];
+    snprintf(path, sizeof path, "%s/none/text", folder);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        bible(rows[i].verses, rows[i].end);
+        assert_int_equal(bt_builtin_make(path, &err), BT_IO);
+        snprintf(want, sizeof want,
+                 "'bible' printed %d verses of 31102: reinstall bible-kjv and bible-kjv-text, or "
+                 "pass --data",
+                 rows[i].counted);
+        assert_string_equal(err.msg, want);
+        *strrchr(path, '/') = '\0';
+        assert_int_equal(files_in(path), 0);
+        strcat(path, "/text");
+    }
+}
+
+static void what_cannot_be_made_is_told(void **state) {
+    (void)state;
+    char path[6000];
+    bt_err err = BT_ERR_INIT;
+    bible(31102, "");
+    snprintf(path, sizeof path, "%s/bible/text", folder); /* a file where a folder should be */
+    assert_int_equal(bt_builtin_make(path, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot create '"));
+    assert_int_equal(bt_builtin_make("/proc/nothing/text", &err), BT_IO);
+    assert_string_equal(err.msg,
+                        "cannot create the folder '/proc/nothing': No such file or directory");
+    memset(path, 'x', sizeof path);
+    char suffix[32];
+    snprintf(suffix, sizeof suffix, ".tmp.%d", (int)getpid());
+    path[4095 - strlen(suffix)] =
+        '\0'; /* the longest that has room for it: the system refuses it */
+    assert_int_equal(bt_builtin_make(path, &err), BT_IO);
+    strcat(path, "x");
+    assert_int_equal(bt_builtin_make(path, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "is too long"));
+    snprintf(path, sizeof path, "%s/dir", folder);
+    assert_int_equal(mkdir(path, 0700), 0); /* that cannot be replaced by a file */
+    assert_int_equal(bt_builtin_make(path, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot rename '"));
+    setenv("PATH", "/nonexistent", 1);
+    snprintf(path, sizeof path, "%s/text", folder);
+    assert_int_equal(bt_builtin_make(path, &err), BT_NOTFOUND);
+    assert_string_equal(
+        err.msg, "the built-in corpus needs the program 'bible': install bible-kjv or pass --data");
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+int main(void) {
+    char path[4096], cmd[96];
+    strcpy(folder, "/tmp/bt_bible_XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s:%s", folder, getenv("PATH"));
+    snprintf(cmd, sizeof cmd, "/bin/rm -rf '%s'", folder);
+    setenv("PATH", path, 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_text_is_made_once),
+        cmocka_unit_test(what_is_not_complete_is_none),
+        cmocka_unit_test(what_cannot_be_made_is_told),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed + system(cmd);
+}

@@ -1,0 +1,249 @@
+/* A server under its guard: which ends are followed by another process, what that one knows of the one before, how
+ * signals go on, what the guard tells and returns. The first process, a child of the test, writes its story to a
+ * pipe. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/launch/server_guard.h"
+
+static int story; /* the pipe's end of the first process and of those it starts */
+
+static void say(const char *line) { dprintf(story, "%s\n", line); }
+
+/* One life of the server, the words of which say what it does: s: it is serving, p: it has progressed, a signal's
+ * number: it ends by it, e and a number: it exits. "w" waits for a signal. */
+static void live(bt_guarded *g, const char *life, pid_t first) {
+    int death = 0, number;
+    sigset_t blocked;
+    prctl(PR_GET_PDEATHSIG, &death);
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    dprintf(story, "life %d after signal %d%s%s%s\n", g->restarts, g->signal,
+            getpgid(0) == getpid() && getppid() == first ? "" : " in another's group",
+            death == SIGKILL ? "" : " outlives its guard",
+            sigismember(&blocked, SIGTERM) || sigismember(&blocked, SIGCHLD) ? " deaf" : "");
+    for (; *life; life++) {
+        if (*life == 's') g->serving = true;
+        if (*life == 'p') g->progress++;
+        if (*life == 'w') {
+            say("waits");
+            for (;;) pause();
+        }
+        if (*life == 'e') exit(atoi(life + 1));
+        if (sscanf(life, "%d", &number) == 1) {
+            kill(getpid(), number);
+            _exit(99);
+        }
+    }
+    _exit(98);
+}
+
+/* the first process: lives as given, the last one again where there are more */
+static void first_process(int64_t most, const char *const *lives) {
+    bt_guarded *g = NULL;
+    bt_err err = BT_ERR_INIT;
+    int status = 5;
+    const pid_t first = getpid();
+    signal(SIGCHLD, SIG_IGN); /* as some parents leave it */
+    /* whoever started us may have had them ignored, as nohup and a shell's & do */
+    static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, 0);
+    if (bt_guard_begin(&g, most, say, &status, &err) != BT_OK) _exit(97);
+    if (status == -1) live(g, lives[g->restarts], first);
+    dprintf(story, "over: %d\n", status);
+    exit(0);
+}
+
+/* the story of it; *pid, where it is wanted, gets the first process, which is not waited for */
+static int begin(int64_t most, const char *const *lives, pid_t *pid) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    *pid = fork();
+    if (*pid == 0) {
+        close(ends[0]);
+        story = ends[1];
+        alarm(60);
+        first_process(most, lives);
+    }
+    close(ends[1]);
+    return ends[0];
+}
+
+static void hear(int fd, char *out, size_t size, const char *until) {
+    size_t n = strlen(out);
+    ssize_t k;
+    while ((!until || !strstr(out, until)) && (k = read(fd, out + n, size - 1 - n)) > 0)
+        out[n += (size_t)k] = '\0';
+}
+
+static void tells(int64_t most, const char *const *lives, const char *want) {
+    char got[4096] = "";
+    pid_t pid;
+    int status, fd = begin(most, lives, &pid);
+    hear(fd, got, sizeof got, NULL);
+    close(fd);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_string_equal(got, want);
+}
+#define LIVES(...) \
+    (const char *const[]) { __VA_ARGS__ }
+
+static void an_exit_ends_both(void **state) {
+    (void)state;
+    tells(5, LIVES("se0"), "life 0 after signal 0\nover: 0\n");
+    tells(5, LIVES("se7"), "life 0 after signal 0\nover: 7\n");
+}
+
+static void a_signal_is_followed_by_another_process(void **state) {
+    (void)state;
+    tells(5, LIVES("sp6", "sp9", "se3"),
+          "life 0 after signal 0\n"
+          "its process was ended by signal 6 (Aborted); it is started again\n"
+          "life 1 after signal 6\n"
+          "its process was ended by signal 9 (Killed); it is started again\n"
+          "life 2 after signal 9\nover: 3\n");
+}
+
+/* one that has never served has nothing to go on with */
+static void what_never_served_is_not_started_again(void **state) {
+    (void)state;
+    tells(5, LIVES("p9"),
+          "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
+}
+
+/* the first at once, the second after a second; progress begins the count again */
+static void without_progress_there_is_an_end(void **state) {
+    (void)state;
+    tells(
+        1, LIVES("sp6", "sp6", "s6", "s6"),
+        "life 0 after signal 0\nits process was ended by signal 6 (Aborted); it is started again\n"
+        "life 1 after signal 6\nits process was ended by signal 6 (Aborted); it is started again\n"
+        "life 2 after signal 6\nits process was ended by signal 6 (Aborted), 2 times without "
+        "progress: it is "
+        "not started again (--restarts)\nover: 134\n");
+    tells(
+        2, LIVES("s6", "s6", "s9"),
+        "life 0 after signal 0\nits process was ended by signal 6 (Aborted); it is started again\n"
+        "life 1 after signal 6\n"
+        "its process was ended by signal 6 (Aborted); it is started again in 1 s\n"
+        "life 2 after signal 6\nits process was ended by signal 9 (Killed), 3 times without "
+        "progress: it is "
+        "not started again (--restarts)\nover: 137\n");
+}
+
+/* to the first process; the server gets it in its own group, HUP as TERM */
+static void signals_go_on_to_the_server(void **state) {
+    (void)state;
+    static const struct {
+        int sent, got;
+        const char *name;
+    } rows[] = {{SIGTERM, SIGTERM, "Terminated"},
+                {SIGINT, SIGINT, "Interrupt"},
+                {SIGQUIT, SIGQUIT, "Quit"},
+                {SIGUSR1, SIGUSR1, "User defined signal 1"},
+                {SIGHUP, SIGTERM, "Terminated"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char got[1024] = "", want[1024];
+        pid_t pid;
+        const int fd = begin(3, LIVES("sw"), &pid);
+        hear(fd, got, sizeof got, "waits\n");
+        assert_int_equal(kill(pid, rows[i].sent), 0);
+        hear(fd, got, sizeof got, NULL);
+        close(fd);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        snprintf(want, sizeof want,
+                 "life 0 after signal 0\nwaits\nits process was ended by signal %d (%s) on its way "
+                 "out\nover: %d\n",
+                 rows[i].got, rows[i].name, 128 + rows[i].got);
+        assert_string_equal(got, want);
+    }
+}
+
+/* asked for the end while it waits to start the next one: that is an end without fault */
+static void a_signal_while_it_waits(void **state) {
+    (void)state;
+    char got[1024] = "";
+    pid_t pid;
+    const int fd = begin(9, LIVES("s6", "s6", "sw"), &pid);
+    hear(fd, got, sizeof got, " in 1 s\n");
+    assert_int_equal(kill(pid, SIGTERM), 0);
+    hear(fd, got, sizeof got, NULL);
+    close(fd);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nover: 0\n");
+}
+
+/* that a child has ended is no such signal */
+static void a_child_that_ends_while_it_waits(void **state) {
+    (void)state;
+    char got[1024] = "";
+    pid_t pid;
+    const int fd = begin(9, LIVES("s6", "s6", "se4"), &pid);
+    hear(fd, got, sizeof got, " in 1 s\n");
+    assert_int_equal(kill(pid, SIGCHLD), 0);
+    hear(fd, got, sizeof got, NULL);
+    close(fd);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nlife 2 after signal 6\nover: 4\n");
+}
+
+static void waits_grow_up_to_a_minute(void **state) {
+    (void)state;
+    static const int want[] = {0, 0, 1, 2, 4, 8, 16, 32, 60, 60};
+    for (int n = 0; n < 10; n++) assert_int_equal(bt_guard_delay_s(n), want[n]);
+    assert_int_equal(bt_guard_delay_s(1000), 60);
+}
+
+/* whose first process is killed, is killed */
+static void the_server_does_not_outlive_its_guard(void **state) {
+    (void)state;
+    char got[1024] = "";
+    pid_t pid;
+    const int fd = begin(9, LIVES("sw"), &pid);
+    hear(fd, got, sizeof got, "waits\n");
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    hear(fd, got, sizeof got, NULL); /* until the server's end of the pipe is closed */
+    close(fd);
+    assert_string_equal(got, "life 0 after signal 0\nwaits\n");
+}
+
+static void without_a_guard_the_caller_serves(void **state) {
+    (void)state;
+    bt_guarded *g = (bt_guarded *)&g;
+    bt_err err = BT_ERR_INIT;
+    int status = 5;
+    assert_int_equal(bt_guard_begin(&g, 0, say, &status, &err), BT_OK);
+    assert_null(g);
+    assert_int_equal(status, -1);
+}
+
+int main(void) {
+    alarm(30); /* one that waits for ever fails */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exit_ends_both),
+        cmocka_unit_test(a_signal_is_followed_by_another_process),
+        cmocka_unit_test(what_never_served_is_not_started_again),
+        cmocka_unit_test(without_progress_there_is_an_end),
+        cmocka_unit_test(signals_go_on_to_the_server),
+        cmocka_unit_test(a_signal_while_it_waits),
+        cmocka_unit_test(a_child_that_ends_while_it_waits),
+        cmocka_unit_test(waits_grow_up_to_a_minute),
+        cmocka_unit_test(the_server_does_not_outlive_its_guard),
+        cmocka_unit_test(without_a_guard_the_caller_serves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+/* timeout: 60
+ * Whole runs with a hot spare: it takes over where the ranks die, ends where the run ends or gets another layout, and
+ * is given up where it ends by itself. */
+#include "run_stage.h"
+
+/* the supervisor has waited for all that it started */
+static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }
+
+static void it_takes_over(void **state) {
+    stage *s = *state;
+    s->setup.hot_spare = true;
+    s->resume_at = 2;
+    s->when = "a hot spare waits";
+    s->verb = "checkpoint";
+    run(s, PLAYS("ranks;steps 3;until checkpoint;leaves;die 9", "ranks;steps 2;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "spare -1 a hot spare waits: 1 rank, MiB\n"
+        "control -1 checkpoint asked for by key\n"
+        "failure 0 rank 0 was ended by signal 9 (Killed) after step 3\n"
+        "warning -1 a newer one is damaged\n"
+        "spare -1 attempt 1 is that of the hot spare\n"
+        "restarted -1 attempt 1 goes on after step 2: rank 0 was ended by signal 9 (Killed) after "
+        "step 3\n"
+        "attempt 1 from 2\nstep 2\nstep 3\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_int_equal(s->result.restarts, 1);
+    nobody_is_left();
+}
+
+/* after two steps of an attempt, never without being asked for */
+static void when_there_is_one(void **state) {
+    stage *s = *state;
+    s->resume_at = 7;
+    s->setup.hot_spare = true;
+    s->when = "step 0\n";
+    s->verb = "checkpoint";
+    run(s, PLAYS("steps 1;until checkpoint;result {}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint asked for by key\n");
+    nobody_is_left();
+}
+
+static void it_ends_with_the_run(void **state) {
+    stage *s = *state;
+    s->setup.hot_spare = true;
+    s->when = "a hot spare waits";
+    s->verb = "checkpoint";
+    run(s, PLAYS("steps 2;until checkpoint;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nspare -1 a hot spare waits: 1 rank, MiB\n"
+        "control -1 checkpoint asked for by key\n");
+    assert_int_equal(s->result.restarts, 0);
+    nobody_is_left();
+}
+
+/* twice, and no more is started; the run goes on */
+static void one_that_ends_by_itself(void **state) {
+    stage *s = *state;
+    s->setup.hot_spare = true;
+    s->when = "no other is started";
+    s->verb = "checkpoint";
+    setenv("STAGE_SPARE", "there is no room", 1);
+    run(s, PLAYS("steps 2;until checkpoint;steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\n"
+        "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room\n"
+        "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room; no other is "
+        "started\n"
+        "control -1 checkpoint asked for by key\nstep 2\n");
+    unsetenv("STAGE_SPARE");
+    assert_int_equal(s->result.restarts, 0);
+    nobody_is_left();
+}
+
+/* what a rank of it said of its end is told rather than the last line */
+static void a_rank_of_it_says_why(void **state) {
+    stage *s = *state;
+    s->setup.hot_spare = true;
+    s->when = "no other is started";
+    s->verb = "checkpoint";
+    setenv("STAGE_SPARE", "bitrain rank 0: error 2: no memory for it\nand more", 1);
+    run(s, PLAYS("steps 2;until checkpoint;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\n"
+        "warning -1 the hot spare has ended (mpirun's exit code 5): no memory for it\n"
+        "warning -1 the hot spare has ended (mpirun's exit code 5): no memory for it; no other is "
+        "started\n"
+        "control -1 checkpoint asked for by key\n");
+    unsetenv("STAGE_SPARE");
+    nobody_is_left();
+}
+
+static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+                         bt_err *err) {
+    static const char *words[WORDS];
+    stage *s = ctx;
+    (void)err;
+    memcpy(words, s->setup.words, s->setup.n_words * sizeof *words);
+    *out = (bt_job_layout){
+        .ranks = w->most, .words = words, .n_words = s->setup.n_words, .same = w->most == 1};
+    snprintf(out->told, sizeof out->told, "%d ranks", w->most);
+    s->taken += take;
+    return BT_OK;
+}
+
+/* a spare of one rank is none for two */
+static void another_layout_has_no_use_for_it(void **state) {
+    stage *s = *state;
+    s->setup.hot_spare = true;
+    s->setup.layout = on_layout;
+    s->setup.layout_ctx = s;
+    s->when = "a hot spare waits";
+    s->verb = "resize";
+    s->value = "2";
+    s->resume_at = 2;
+    run(s, PLAYS("steps 2;until stop;result {\"stopped\":true}", "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nspare -1 a hot spare waits: 1 rank, MiB\n"
+        "control -1 resize to 2 ranks asked for by key\n"
+        "warning -1 a newer one is damaged\n"
+        "resized -1 goes on with 2 ranks (1 before): asked for by key\nattempt 1 from 2\nstep 2\n");
+    nobody_is_left();
+}
+
+#define IN_A_STAGE(test) cmocka_unit_test_setup_teardown(test, open_stage, close_stage)
+
+static int tests_of_spares(void) {
+    const struct CMUnitTest tests[] = {
+        IN_A_STAGE(it_takes_over),         IN_A_STAGE(when_there_is_one),
+        IN_A_STAGE(it_ends_with_the_run),  IN_A_STAGE(one_that_ends_by_itself),
+        IN_A_STAGE(a_rank_of_it_says_why), IN_A_STAGE(another_layout_has_no_use_for_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv) { return stage_main(argc, argv, tests_of_spares); }

@@ -1,0 +1,155 @@
+/* labels: web
+ * Servers to which something is refused while they start, memory request by request and files one by one: they say so,
+ * and keep no socket, no thread and no block. */
+#include "tests/memory/refuse_memory.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "web/api/cache.h"
+#include "web/serve/serve.h"
+#include "web/web.h"
+
+static char dir[64], store[96];
+
+static int entries_of(const char *path) {
+    int n = 0;
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static void nothing(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
+                    size_t n) {
+    (void)ctx, (void)method, (void)path, (void)body, (void)n;
+    bt_reply_end(r);
+}
+static void nobody(void *ctx, void *work) { (void)ctx, (void)work; }
+
+static bt_code start_and_stop_serve(bt_err *err) {
+    bt_serve *s = NULL;
+    const bt_serve_cfg cfg = {
+        .host = "127.0.0.1", .max_replies = 1, .source = {NULL, nothing, nobody}};
+    const bt_code code = bt_serve_start(&s, &cfg, err);
+    assert_true((s != NULL) == (code == BT_OK));
+    bt_serve_stop(s);
+    return code;
+}
+
+static bt_code start_and_stop_web(bt_err *err) {
+    bt_web *w = NULL;
+    const bt_web_cfg cfg = {.store = store, .host = "127.0.0.1", .socket = ""};
+    const bt_code code = bt_web_start(&w, &cfg, err);
+    assert_true((w != NULL) == (code == BT_OK));
+    bt_web_stop(w);
+    return code;
+}
+
+typedef struct kept {
+    int files, threads;
+    long blocks;
+} kept;
+
+static kept now(void) {
+    return (kept){entries_of("/proc/self/fd"), entries_of("/proc/self/task"), memory_blocks(false)};
+}
+
+static void same(const char *what, long k, const kept *before, bt_code code, const bt_err *err) {
+    const kept after = now();
+    if (after.files == before->files && after.threads == before->threads &&
+        after.blocks == before->blocks && (code == BT_OK || (err->code == code && err->msg[0])))
+        return;
+    tell_refused();
+    fail_msg("%s, refusal %ld: '%s', %d files, %d threads, %ld blocks are left", what, k, err->msg,
+             after.files - before->files, after.threads - before->threads,
+             after.blocks - before->blocks);
+}
+
+/* own code's requests alone: of its own, libmicrohttpd forgets a descriptor */
+static void refused(const char *what, bt_code (*start)(bt_err *err)) {
+    bt_err err = BT_ERR_INIT;
+    struct rlimit given, limit;
+    if (!refuse_memory_works()) skip();
+    for (int i = 0; i < 2; i++) /* what libraries keep */
+        if (start(&err) != BT_OK) fail_msg("%s: %s", what, err.msg);
+    int failed = 0;
+    for (long k = 0;; k++) {
+        const kept before = now();
+        err = (bt_err)BT_ERR_INIT;
+        refuse_memory(&(refusal){.after = k, .own = true});
+        const bt_code code = start(&err);
+        const bool any = grant_memory();
+        same(what, k, &before, code, &err);
+        failed += code == BT_NOMEM;
+        if (!any) break;
+    }
+    assert_true(failed > 0);
+    failed = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &given), 0);
+    for (int more = 0; more < 3; more++) {
+        const kept before = now();
+        err = (bt_err)BT_ERR_INIT;
+        const int next = dup(0);
+        close(next);
+        limit = (struct rlimit){(rlim_t)(next + more), given.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        const bt_code code = start(&err);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &given), 0);
+        same(what, more, &before, code, &err);
+        failed += code == BT_IO;
+    }
+    assert_int_equal(failed, 3);
+}
+
+static void the_server_of_a_model(void **state) {
+    (void)state;
+    refused("serve", start_and_stop_serve);
+}
+
+/* a question whose words have no room is not the shorter one that was answered */
+static void a_question_without_memory(void **state) {
+    (void)state;
+    static bt_req shorter = {.path = "/a"}, longer = {.path = "/a"};
+    char value[BT_REQ_VALUE];
+    bt_cache *c = bt_cache_open();
+    bt_answer a = {.status = 200, .type = "text/x"};
+    if (!refuse_memory_works()) skip();
+    memset(value, 'v', sizeof value);
+    value[sizeof value - 1] = '\0';
+    for (int i = 0; i < 3; i++) bt_req_add_arg(&longer, "x", value);
+    bt_text_init(&a.body);
+    bt_text_put(&a.body, "one");
+    bt_cache_keep(c, &shorter, 1, 5, &a);
+    assert_non_null(bt_cache_find(c, &shorter, 1, 5));
+    refuse_memory(&(refusal){.all = true});
+    const bt_answer *found = bt_cache_find(c, &longer, 1, 5);
+    assert_true(grant_memory());
+    assert_null(found);
+    bt_text_release(&a.body);
+    bt_cache_close(c);
+}
+
+static void the_dashboard(void **state) {
+    (void)state;
+    refused("dash", start_and_stop_web);
+}
+
+int main(void) {
+    char cmd[96];
+    strcpy(dir, "/tmp/bt_start_XXXXXX");
+    if (!mkdtemp(dir)) return 1;
+    snprintf(store, sizeof store, "%s/m.db", dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_server_of_a_model),
+        cmocka_unit_test(the_dashboard),
+        cmocka_unit_test(a_question_without_memory),
+    };
+    alarm(60); /* one that waits for ever fails */
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
+    return failed + system(cmd);
+}
