@@ -276,7 +276,7 @@ static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_pres
                                         "train.accum",
                                         "train.batch_ramp",
                                         NULL};
-    if (said_any(o, sizes) || cfg->pp > 1) return 0;
+    if (!p->word_batch_tokens || said_any(o, sizes) || cfg->pp > 1) return 0;
     for (int64_t tokens = p->word_batch_tokens; tokens < p->batch_tokens; tokens *= 2)
         if (tokens % (cfg->seq_len * replicas(cfg, ranks)) == 0) return tokens;
     return 0;
@@ -292,7 +292,7 @@ static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks)
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
     const bt_preset *p = bt_preset_find(cfg->preset);
     char text[32], where[64];
-    if (!p || p->word_batch_tokens == 0) return BT_OK;
+    if (!p || p->word_embed_lr == 0) return BT_OK;
     const int64_t small = small_step(o, cfg, p, ranks);
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
     if (!said(o, "model.init_out"))

@@ -99,7 +99,8 @@ begins zero 1 0.9 "" 0 4000 1024 --data little.txt --tokenizer t.json --ranks 4
 begins zero 6 0.8 0.4,0.7 800 4000 1024 --ranks 2 --tp 2
 begins depth 1 0.9 "" 0 1000 4096 --tokenizer bytes
 begins depth 1 0.9 "" 0 1000 4096 --data synth:chain
-begins depth 1 0.9 "" 0 5000 4096 --preset small
+begins zero 6 0.8 0.4,0.7 200 5000 4096 --preset small
+begins zero 6 0.8 "" 200 5000 4096 --preset small --seq-len 256
 begins depth 6 0.8 0.4,0.7 800 4000 1024 --set model.init_out=depth
 begins zero 2 0.8 0.4,0.7 800 4000 1024 --set optim.embed_lr=2
 begins zero 6 0.9 0.4,0.7 800 4000 1024 --set optim.beta1=0.9

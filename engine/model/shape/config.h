@@ -67,8 +67,8 @@ typedef struct bt_preset {
     double text_std;
     int64_t steps, warmup; /* of the preset's default run */
     int64_t batch_tokens;
-    /* where tokens are parts of words: the default run with smaller steps and projections to the
-     * residual that begin as zeros (0: as above); and where they were learned unasked from long text, with
+    /* where tokens are parts of words (embed_lr 0: as above): the default run with smaller steps (0: as above)
+     * and projections to the residual that begin as zeros; and where they were learned unasked from long text, with
      * AdamW, a factor on the embedding's learning rate, a decay of the first moment, the tokens in which
      * shares of what follows fade (train.share_steps) and, at the preset's length, sequences that grow
      * (train.seq_ramp) */
