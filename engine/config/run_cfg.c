@@ -266,8 +266,7 @@ static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
     return inner > 0 && ranks > inner ? ranks / inner : 1;
 }
 
-/* The preset's tokens of a step where tokens are learned, doubled until the replicas can share them out; 0:
- * this run has steps of another size. */
+/* the preset's tokens of a step where tokens are learned; 0: this run has steps of another size */
 static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
     static const char *const sizes[] = {"train.steps",
                                         "train.tokens",
@@ -276,10 +275,8 @@ static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_pres
                                         "train.accum",
                                         "train.batch_ramp",
                                         NULL};
-    if (!p->word_batch_tokens || said_any(o, sizes) || cfg->pp > 1) return 0;
-    for (int64_t tokens = p->word_batch_tokens; tokens < p->batch_tokens; tokens *= 2)
-        if (tokens % (cfg->seq_len * replicas(cfg, ranks)) == 0) return tokens;
-    return 0;
+    if (said_any(o, sizes) || cfg->pp > 1) return 0;
+    return p->word_batch_tokens % (cfg->seq_len * replicas(cfg, ranks)) ? 0 : p->word_batch_tokens;
 }
 
 /* of a run with steps of another size */
@@ -301,7 +298,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
     if (!small) return BT_OK;
     snprintf(text, sizeof text, "%" PRId64, small);
     BT_TRY(bt_opts_set(o, "train.batch_tokens", text, BT_FROM_PRESET, where, err));
-    snprintf(text, sizeof text, "%" PRId64, p->word_steps * p->word_batch_tokens / small);
+    snprintf(text, sizeof text, "%" PRId64, p->word_steps);
     return bt_opts_set(o, "train.steps", text, BT_FROM_PRESET, where, err);
 }
 

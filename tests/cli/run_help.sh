@@ -58,10 +58,10 @@ ok "$BITRAIN" train --help
 for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
 [ "$(grep -c '^  --' "$tmp/out")" -ge 40 ] || fault "train --help shows only $(grep -c '^  --' "$tmp/out") flags"
 [ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
-tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[4000 steps, for the built-in text]" || fault "train --help does not say the 4000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in text]" || fault "train --help does not say the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
 if grep -qF "[bytes, automatic]" "$tmp/out"; then fault "train --help calls bytes the tokenizer of the built-in text"; fi
-"$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '4000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 4000 steps that its help tells: $(cat "$tmp/plan")"
+"$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help tells: $(cat "$tmp/plan")"
 # every flag of every setting stands in one of its groups
 for flag in $(awk '$2 ~ /^--/ {print $2}' "$tmp/settings"); do listed "$flag" "$tmp/train" || fault "train --help does not list $flag"; done
 ok "$BITRAIN" bench learn --help
