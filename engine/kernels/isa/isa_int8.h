@@ -108,7 +108,6 @@ typedef struct i8_block { /* scratch of a block of rows */
     size_t most_rows, length, ld, step;
     int32_t *sums;
     float *dq;
-    int8_t *row; /* one row by itself */
     int8_t *rows;
     uint8_t *room; /* of an opened panel */
 } i8_block;
@@ -119,13 +118,13 @@ static size_t i8_rows(size_t K, int thin) {
 }
 static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
 static size_t i8_block_bytes(size_t K) {
-    return 2 * I8_ROWS * 4 + (1 + i8_rows(K, 1)) * i8_stride(K) +
+    return 2 * I8_ROWS * 4 + i8_rows(K, 1) * i8_stride(K) +
            most(thin_room(K), ROWS_TOGETHER * thin_room(least(K, ROWS_DEPTH)));
 }
 
 static i8_block i8_block_of(void *scratch, size_t K, int thin) {
     int32_t *p = scratch;
-    int8_t *row = (int8_t *)(p + 2 * I8_ROWS);
+    int8_t *block = (int8_t *)(p + 2 * I8_ROWS);
     size_t rows = i8_rows(K, thin), stride = i8_stride(K);
     return (i8_block){rows,
                       K,
@@ -133,20 +132,19 @@ static i8_block i8_block_of(void *scratch, size_t K, int thin) {
                       IN_TILES ? rows * I8_CHUNK : 0,
                       p,
                       (float *)(void *)(p + I8_ROWS),
-                      row,
-                      row + stride,
-                      (uint8_t *)row + (1 + rows) * stride};
+                      block,
+                      (uint8_t *)block + rows * stride};
 }
 
 /* row i of the block := x, zeros up to a group */
 static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
-    size_t step = IN_TILES ? I8_CHUNK : b->length + 1;
-    for (size_t k = 0; k < b->length; k += step) {
-        int8_t *to = b->rows + k / I8_CHUNK * b->step + i * b->ld;
-        size_t n = least(step, b->length - k);
-        if (to != x) memcpy(to, x + k, n);
-        memset(to + n, 0, up(n, 4) - n);
-    }
+    int8_t *to = b->rows + i * b->ld;
+    size_t k = 0;
+    for (; IN_TILES && k + I8_CHUNK <= b->length; k += I8_CHUNK, to += b->step)
+        memcpy(to, x + k, I8_CHUNK);
+    const size_t n = b->length - k;
+    memcpy(to, x + k, n);
+    memset(to + n, 0, up(n, 4) - n);
 }
 
 /* rows m0 .. m1 of xq (., depth) -> of y; bias: what the panels' bytes have added. p: what the blocks share */
@@ -253,9 +251,10 @@ BT_INLINE vi noise_sum(vi sum, vi bytes) {
 
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
-/* a row of n gradients, each times its own factor -> q, its sum and its scale */
-BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n,
-                               uint32_t key, const int scaled) {
+/* a row of n gradients, each times its own factor -> q, zeros up to a group, its sum and its scale; `step` bytes from
+ * one chunk of q to the next */
+BT_INLINE int32_t quantise_row(int8_t *q, size_t step, float *scale, const float *dy,
+                               const float *by, size_t n, uint32_t key, const int scaled) {
 #define GRAD(at) (scaled ? v_mul(v_load(dy + (at)), v_load(by + (at))) : v_load(dy + (at)))
 #define GRAD_TAIL(at) \
     (scaled ? v_mul(load_tail(dy + (at), n - (at)), load_tail(by + (at), n - (at))) \
@@ -271,22 +270,22 @@ BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const f
     vf inv = v_set(127.0f / most_ * 256.0f);
     vi lane = vi_mul(vi_lanes(), vi_set(BT_NOISE_LANE));
     *scale = most_ / 127.0f;
-    for (c = 0; c < n; c += 64) {
-        _Alignas(64) int8_t end[64];
-        int8_t *to = c + 64 <= n ? q + c : end;
+    for (c = 0; c < n; c += I8_CHUNK, q += step) {
+        _Alignas(64) int8_t end[I8_CHUNK];
+        int8_t *to = c + I8_CHUNK <= n ? q : end;
         for (size_t h = 0; h < 16; h += VL) {
             vi words =
                 noise_words(vi_add(lane, vi_set(key + (uint32_t)(c / 4 + h) * BT_NOISE_LANE)));
             vf v[4];
             BT_UNROLL for (size_t i = 0; i < 4; i++) {
                 const size_t at = c + 16 * i + h;
-                v[i] = v_mul(c + 64 <= n ? GRAD(at) : at < n ? GRAD_TAIL(at) : v_set(0), inv);
+                v[i] = v_mul(c + I8_CHUNK <= n ? GRAD(at) : at < n ? GRAD_TAIL(at) : v_set(0), inv);
             }
             const vi bytes = noise_round(v, words);
             sum = noise_sum(sum, bytes);
             noise_store(to + h, bytes);
         }
-        if (to == end) memcpy(q + c, end, n - c);
+        if (to == end) memcpy(q, end, up(n - c, 4));
     }
     return vi_hsum(sum);
 #undef GRAD
@@ -294,12 +293,13 @@ BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const f
 }
 
 /* ---- dx8 ------------------------------------------------------------------------------------- */
-static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) {
-    return quantise_row(q, scale, dy, NULL, n, key, 0);
+static int32_t grad_row(int8_t *q, size_t step, float *scale, const float *dy, size_t n,
+                        uint32_t key) {
+    return quantise_row(q, step, scale, dy, NULL, n, key, 0);
 }
-static int32_t scaled_grad_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n,
-                               uint32_t key) {
-    return quantise_row(q, scale, dy, by, n, key, 1);
+static int32_t scaled_grad_row(int8_t *q, size_t step, float *scale, const float *dy,
+                               const float *by, size_t n, uint32_t key) {
+    return quantise_row(q, step, scale, dy, by, n, key, 1);
 }
 
 /* gradients (., N), column n times by[n] unless by is NULL; bias: what the panels' bytes have
@@ -314,18 +314,19 @@ typedef struct dx8_source {
 /* p: what the blocks share */
 static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch) {
     i8_block b = i8_block_of(scratch, s->N, p.form != READY);
+    const size_t chunk = IN_TILES ? b.step : I8_CHUNK;
     p.room = b.room, p.depth = s->N;
     p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums,
     p.groups = up(s->N, 4) / 4;
     for (size_t m = s->m0; m < s->m1; m += b.most_rows) {
         p.rows = least(b.most_rows, s->m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
-            int8_t *row = IN_TILES ? b.row : b.rows + i * b.ld;
+            int8_t *row = b.rows + i * b.ld;
             const float *dy = s->dy + (m + i) * s->ld;
             uint32_t key = s->noise->rows[m + i] ^ s->noise->salt;
-            b.sums[i] = s->bias * (s->by ? scaled_grad_row(row, &b.dq[i], dy, s->by, s->N, key)
-                                         : grad_row(row, &b.dq[i], dy, s->N, key));
-            i8_put(&b, i, row);
+            b.sums[i] = s->bias * (s->by
+                                       ? scaled_grad_row(row, chunk, &b.dq[i], dy, s->by, s->N, key)
+                                       : grad_row(row, chunk, &b.dq[i], dy, s->N, key));
         }
         p.y = dx + m * p.ldy;
         run_i8(&p);
