@@ -45,7 +45,9 @@ static const cap caps[] = {
 enum { CAPS = sizeof caps / sizeof *caps };
 
 static bool is_auto(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
-static const cap *cap_of(const char *isa) {
+static const cap *cap_of(
+    const char *isa) { /* NULL: of "auto" where no vector set is there, and of an unknown word */
+    if (is_auto(isa)) isa = bt_kernels_auto_isa(bt_cpu_found());
     for (size_t i = 0; i < CAPS; i++)
         if (strcmp(isa, caps[i].name) == 0) return &caps[i];
     return NULL;
@@ -59,12 +61,10 @@ static struct {
     const bt_kernels *used[SETS]; /* sets that were merged, slowest first */
     size_t n_used;
     const char *winner[SLOT_COUNT];
-    /* capped: instructions are hidden because `isa` said so */
-    bool ready, capped;
+    bool ready;
 } choice;
 
-static const bt_kernels *set_at(size_t i) { /* NULL: not on this machine */
-    const bt_cpu *c = bt_cpu_found();
+static const bt_kernels *set_on(size_t i, const bt_cpu *c) { /* NULL: not on such a processor */
     bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512,
          amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {
@@ -81,6 +81,16 @@ static const bt_kernels *set_at(size_t i) { /* NULL: not on this machine */
 #endif
     default: (void)avx512, (void)amx; return NULL;
     }
+}
+static const bt_kernels *set_at(size_t i) { return set_on(i, bt_cpu_found()); }
+
+const char *bt_kernels_auto_isa(const bt_cpu *c) {
+    size_t best = SETS - 1;
+    while (best > 1 && !set_on(best, c)) best--;
+    return best == AMX      ? "amx"
+           : best == AVX512 ? (c->bf16_slow ? "avx512-vnni" : "avx512")
+           : best == AVX2   ? "avx2"
+                            : "auto";
 }
 
 static size_t merged_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
@@ -133,8 +143,8 @@ static const char *missing(size_t i) { /* why set i is not on this machine */
 
 bt_code bt_kernels_select(const char *isa, bt_err *err) {
     const bool automatic = is_auto(isa);
-    const cap *wanted = automatic ? NULL : cap_of(isa);
-    size_t best = 0;
+    const cap *wanted = cap_of(isa);
+    const size_t best = wanted ? wanted->set : 0;
     if (!automatic && !wanted)
         return bt_fail(err, BT_ARG, "unknown kernel set '%s' (" BT_ISA_WORDS ")", isa);
     if (wanted && !set_at(wanted->set)) {
@@ -143,20 +153,13 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
                        "kernel set '%s' does not run on this processor (%s): %s", isa,
                        bt_cpu_get()->model, missing(wanted->set));
     }
-    if (wanted)
-        bt_cpu_hide(wanted->hide);
-    else if (choice.capped)
-        bt_cpu_hide(0);
-    for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--)
-        if (set_at(i)) best = i;
-    if (wanted) best = wanted->set;
+    bt_cpu_hide(wanted ? wanted->hide : 0);
     /* a vector set serves every product itself: OpenBLAS stays unloaded */
     bool vector = false;
     for (size_t i = 2; i <= best; i++)
         if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd)
             vector = true;
     start();
-    choice.capped = wanted && wanted->hide;
     for (size_t i = 1; i <= (automatic && best == 0 ? 1 : best); i++) {
         if (i == 1 && vector) continue;
         const bt_kernels *set = set_at(i);
@@ -169,10 +172,8 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
 bt_isa_level bt_kernels_level(const char *isa) {
     static const bt_isa_level of_set[SETS] = {BT_LEVEL_GENERIC, BT_LEVEL_BLAS, BT_LEVEL_AVX2,
                                               BT_LEVEL_AVX512, BT_LEVEL_AMX};
-    const cap *wanted = is_auto(isa) ? NULL : cap_of(isa);
-    size_t set = wanted ? wanted->set : SETS - 1;
-    while (!wanted && set > 1 && !set_at(set)) set--;
-    if (!wanted && set == 1 && !set_at(1)) set = 0;
+    const cap *wanted = cap_of(isa);
+    const size_t set = wanted ? wanted->set : set_at(1) ? 1 : 0;
     const bool bf16 = bt_cpu_found()->avx512_bf16 && !(wanted && wanted->hide & BT_HIDE_BF16);
     return set == AVX512 && bf16 ? BT_LEVEL_AVX512_BF16 : of_set[set];
 }
@@ -186,10 +187,8 @@ const char *bt_kernels_level_isa(bt_isa_level level) {
 }
 
 bool bt_kernels_int8_pays(const char *isa) {
-    const cap *wanted = is_auto(isa) ? NULL : cap_of(isa);
-    for (size_t i = AVX2; i < SETS; i++)
-        if (set_at(i) && (is_auto(isa) || (wanted && wanted->set == i))) return true;
-    return false;
+    const cap *wanted = cap_of(isa);
+    return wanted && wanted->set >= AVX2 && set_at(wanted->set);
 }
 
 bool bt_kernels_multiply_bf16(void) {

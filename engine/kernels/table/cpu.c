@@ -132,6 +132,8 @@ static void read_features(void) {
     cpu.avx512_vnni = cpu.avx512 && bit(f7.c, 11);
     cpu.avx512_vbmi = cpu.avx512 && bit(f7.c, 1);
     cpu.avx512_bf16 = cpu.avx512 && bit(f71.a, 5);
+    /* Cooper Lake has bf16 and no VBMI; a virtual machine may hide the model's number, and tiles */
+    cpu.bf16_slow = cpu.avx512_bf16 && cpu.avx512_vbmi && strcmp(cpu.vendor, "GenuineIntel") == 0;
     cpu.amx_tile = tile && bit(f7.d, 24) && ask_for_tiles();
     cpu.amx_int8 = cpu.amx_tile && bit(f7.d, 25);
     cpu.amx_bf16 = cpu.amx_tile && bit(f7.d, 22);

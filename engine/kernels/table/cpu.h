@@ -16,6 +16,9 @@ typedef struct bt_cpu {
     bool avx2, fma, f16c; /* CPUID and XCR0 both */
     bool avx512;          /* F, BW, VL, DQ */
     bool avx512_vnni, avx512_bf16, avx512_vbmi, avx_vnni;
+    /* vdpbf16ps multiplies at half the rate of fp32: Intel from Sapphire Rapids on, which has tiles for bf16 (65 against
+     * 133 GFLOP/s a core). AMD's and Cooper Lake's does twice that of fp32 */
+    bool bf16_slow;
     /* CPUID, XCR0 and the kernel's permission (asked for on first call) */
     bool amx_tile, amx_int8, amx_bf16;
 } bt_cpu;
@@ -23,8 +26,7 @@ typedef struct bt_cpu {
 const bt_cpu *bt_cpu_get(void);
 /* the same with nothing hidden */
 const bt_cpu *bt_cpu_found(void);
-/* pretend these are missing (0: nothing is). dispatch.c does for the plain sets; tests do, before
- * bt_kernels_select("auto") */
+/* pretend these are missing (0: nothing is): bt_kernels_select does for the plain sets */
 enum { BT_HIDE_VNNI = 1, BT_HIDE_BF16 = 2, BT_HIDE_AVX_VNNI = 4 };
 void bt_cpu_hide(unsigned features);
 /* the cores of the n hardware threads in `cpus`, as `root`/cpuN/topology/thread_siblings_list tells them

@@ -336,10 +336,15 @@ extern const bt_kernels bt_kernels_emulated_amx;
 
 /* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A
  * plain set does without the extensions its first processors lack (avx2-plain: AVX-VNNI;
- * avx512-plain: VNNI and bf16; avx512-vnni: bf16), as if this one lacked them. Call once, before any model exists;
+ * avx512-plain: VNNI and bf16; avx512-vnni: bf16), as if this one lacked them; "auto" takes such a set where the
+ * extension is slow. Call once, before any model exists;
  * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always come from one
  * set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
+/* the word of --isa that "auto" means on processor `c`; "auto" itself where the choice is between blas and generic,
+ * which depends on OpenBLAS */
+struct bt_cpu;
+const char *bt_kernels_auto_isa(const struct bt_cpu *c);
 #define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512-vnni avx512 amx"
 const char *bt_kernels_isa_name(size_t i); /* the words one by one; NULL after the last */
 /* What decides the bits that a kernel set computes, in the order of speed. Processors of one level
