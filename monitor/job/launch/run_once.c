@@ -142,6 +142,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     program[n] = '\0';
 
     struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
+    told = 0; /* what ended an earlier run does not end this one */
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &old_int);
     sigaction(SIGTERM, &act, &old_term);
