@@ -449,8 +449,13 @@ def main():
                 continue
             folder = judge.folder()
             made = compile_to(file, text, folder)
-            if made is None or made in objects:
-                broken, same = broken + (made is None), same + (made is not None)
+            # without one of the file's functions a program does not link: the library's object has the others as well
+            if made is None or not build.defined(object_file) <= build.defined(str(folder / "mutant.o")):
+                broken += 1
+                shutil.rmtree(folder)
+                continue
+            if made in objects:
+                same += 1
                 shutil.rmtree(folder)
                 continue
             objects.add(made)
