@@ -2,6 +2,7 @@
  * much is kept; tables of cases. */
 #include <sys/stat.h>
 
+#include "store/sql/sql.h"
 #include "store/write/manage.h"
 #include "tests/store/store_test.h"
 #include "tests/store/synth_run.h"
@@ -71,7 +72,7 @@ static void tags_are_words(void **state) {
                  rows[i].after ? 8 : 7);
         assert_string_equal(row_of(t->db, "SELECT coalesce(tags, ''), rev FROM run"), sql);
     }
-    /* 254 letters together, and one more */
+    /* 255 letters together, and one more */
     static const char word[] = "x1234567890123456789012345678901234567890123456789";
     memset(longest, 'y', sizeof longest);
     longest[203] = longest[204] = '\0';
@@ -84,7 +85,7 @@ static void tags_are_words(void **state) {
     last[52] = '\0';
     const char *words[] = {last};
     assert_int_equal(bt_run_tag(t->db, "r", words, 1, 1, tags, &why), BT_ARG);
-    assert_string_equal(why.msg, "too many tags: together they may have 254 letters");
+    assert_string_equal(why.msg, "too many tags: together they may have 255 letters");
     last[51] = '\0';
     OK(bt_run_tag(t->db, "r", words, 1, 1, tags, err));
     assert_int_equal(strlen(tags), 255);
@@ -225,11 +226,44 @@ static void retention_is_kept(void **state) {
     }
 }
 
+/* another process has the lock: nothing is changed, and all say so */
+static void nothing_is_done_beside_a_writer(void **state) {
+    const bt_tmp *t = *state;
+    const char *run = "r", *word = "x";
+    char tags[256];
+    bt_lock l = {.fd = -1};
+    bt_gc_result result;
+    make(t->db, "r", 40);
+    OK(bt_lock_open(&l, t->db, err));
+    OK(bt_lock_take(&l, 0, err));
+    for (int what = 0; what < 6; what++) {
+        bt_err why = BT_ERR_INIT;
+        const bt_code code =
+            what == 0   ? bt_runs_remove(t->db, &run, 1, 0, &why)
+            : what == 1 ? bt_run_tag(t->db, "r", &word, 1, 0, tags, &why)
+            : what == 2 ? bt_run_note(t->db, "r", "x", 0, &why)
+            : what == 3 ? bt_run_rename(t->db, "r", "x", 0, &why)
+            : what == 4 ? bt_run_mark(t->db, "r", 0, BT_EVENT_ANNOTATION, "x", 0, &why)
+                        : bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1}, 0, &result, &why);
+        assert_int_equal(code, BT_BUSY);
+        assert_non_null(strstr(why.msg, "metrics database is being written by pid "));
+    }
+    bt_lock_drop(&l);
+    bt_lock_close(&l);
+    assert_string_equal(row_of(t->db, "SELECT group_concat(name) FROM run"), "r");
+    assert_string_equal(
+        bt_word(t->db, "SELECT coalesce(note, '') || coalesce(tags, '') FROM runs WHERE run = ?1",
+                "r"),
+        "");
+    assert_string_equal(
+        bt_word(t->db, "SELECT count(*) FROM events WHERE run = ?1 AND title = 'x'", "r"), "0");
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
-    const struct CMUnitTest tests[] = {TEST(tags_are_words),
-                                       TEST(a_name_is_changed_in_the_settings),
-                                       TEST(marks_are_events), TEST(living_runs_are_told_apart),
-                                       TEST(retention_is_kept)};
+    const struct CMUnitTest tests[] = {
+        TEST(tags_are_words),    TEST(a_name_is_changed_in_the_settings),
+        TEST(marks_are_events),  TEST(living_runs_are_told_apart),
+        TEST(retention_is_kept), TEST(nothing_is_done_beside_a_writer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
