@@ -226,37 +226,53 @@ static void retention_is_kept(void **state) {
     }
 }
 
-/* another process has the lock: nothing is changed, and all say so */
-static void nothing_is_done_beside_a_writer(void **state) {
-    const bt_tmp *t = *state;
+/* the changes that people make, by their number */
+static bt_code change(const bt_tmp *t, int what, bt_err *err) {
     const char *run = "r", *word = "x";
     char tags[256];
-    bt_lock l = {.fd = -1};
     bt_gc_result result;
+    switch (what) {
+    case 0: return bt_runs_remove(t->db, &run, 1, 0, err);
+    case 1: return bt_run_tag(t->db, "r", &word, 1, 0, tags, err);
+    case 2: return bt_run_note(t->db, "r", "x", 0, err);
+    case 3: return bt_run_rename(t->db, "r", "x", 0, err);
+    case 4: return bt_run_mark(t->db, "r", 0, BT_EVENT_ANNOTATION, "x", 0, err);
+    default: return bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1}, 0, &result, err);
+    }
+}
+
+static void is_unchanged(const bt_tmp *t) {
+    assert_string_equal(row_of(t->db, "SELECT group_concat(name) FROM run"), "r");
+    assert_string_equal(row_of(t->db, "SELECT coalesce(note, '') || coalesce(tags, '') FROM run"),
+                        "");
+    assert_string_equal(row_of(t->db, "SELECT count(*) FROM event WHERE title = 'x'"), "0");
+}
+
+/* another process has the lock, or, without it, a transaction: nothing is changed, and all say so */
+static void nothing_is_done_beside_a_writer(void **state) {
+    const bt_tmp *t = *state;
+    bt_lock l = {.fd = -1};
+    sqlite3 *db = NULL;
     make(t->db, "r", 40);
     OK(bt_lock_open(&l, t->db, err));
     OK(bt_lock_take(&l, 0, err));
     for (int what = 0; what < 6; what++) {
         bt_err why = BT_ERR_INIT;
-        const bt_code code =
-            what == 0   ? bt_runs_remove(t->db, &run, 1, 0, &why)
-            : what == 1 ? bt_run_tag(t->db, "r", &word, 1, 0, tags, &why)
-            : what == 2 ? bt_run_note(t->db, "r", "x", 0, &why)
-            : what == 3 ? bt_run_rename(t->db, "r", "x", 0, &why)
-            : what == 4 ? bt_run_mark(t->db, "r", 0, BT_EVENT_ANNOTATION, "x", 0, &why)
-                        : bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1}, 0, &result, &why);
-        assert_int_equal(code, BT_BUSY);
+        assert_int_equal(change(t, what, &why), BT_BUSY);
         assert_non_null(strstr(why.msg, "metrics database is being written by pid "));
     }
     bt_lock_drop(&l);
     bt_lock_close(&l);
-    assert_string_equal(row_of(t->db, "SELECT group_concat(name) FROM run"), "r");
-    assert_string_equal(
-        bt_word(t->db, "SELECT coalesce(note, '') || coalesce(tags, '') FROM runs WHERE run = ?1",
-                "r"),
-        "");
-    assert_string_equal(
-        bt_word(t->db, "SELECT count(*) FROM events WHERE run = ?1 AND title = 'x'", "r"), "0");
+    is_unchanged(t);
+    assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int what = 0; what < 2; what++) { /* each waits for two seconds */
+        bt_err why = BT_ERR_INIT;
+        assert_int_not_equal(change(t, what, &why), BT_OK);
+        assert_true(why.msg[0] != '\0');
+    }
+    sqlite3_close(db);
+    is_unchanged(t);
 }
 
 int main(void) {
