@@ -2,7 +2,7 @@
  * both ends of the wire against a hand-made other end: who breaks the protocol is cut off, what is
  * not meant for this rank or this attempt is passed over, the newest connection gets the controls. */
 #include <errno.h>
-#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,6 +29,7 @@ static scene listening(const bt_tmp *t) {
     scene s = {0};
     snprintf(s.path, sizeof s.path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s.server, s.path, err));
+    assert_false(bt_wire_connected(s.server)); /* nobody has come yet */
     return s;
 }
 
@@ -467,6 +468,46 @@ static void what_cannot_be_framed_is_left_out(void **state) {
     close(r.listen_fd);
 }
 
+/* begins to read when the rank is about to leave; how many bytes came until the end */
+typedef struct late_reader {
+    int fd;
+    size_t bytes;
+    _Atomic int leaving;
+} late_reader;
+
+static void *read_late(void *arg) {
+    late_reader *l = arg;
+    char junk[65536];
+    while (!atomic_load(&l->leaving)) bt_sleep_ns(1000000);
+    bt_sleep_ns(50000000);
+    for (ssize_t n; (n = recv(l->fd, junk, sizeof junk, 0)) > 0;) l->bytes += (size_t)n;
+    return NULL;
+}
+
+/* closing sends what is queued, also where it is more than the socket holds */
+static void what_is_queued_is_sent_before_the_end(void **state) {
+    enum { EVENTS = 3000 };
+    static char body[1001];
+    rank_end r;
+    pthread_t thread;
+    connect_rank(&r, *state);
+    late_reader l = {.fd = r.fd};
+    const bt_sink *sink = bt_wire_sink(r.wire);
+    const bt_event e = {.kind = BT_EVENT_NOTICE, .rank = -1, .title = "one of many", .body = body};
+    memset(body, 'b', sizeof body - 1);
+    bt_record *one = bt_record_event(&e);
+    const size_t want = EVENTS * (sizeof(bt_frame) + one->head.bytes) + sizeof(bt_frame);
+    free(one);
+    assert_int_equal(pthread_create(&thread, NULL, read_late, &l), 0);
+    for (int i = 0; i < EVENTS; i++) sink->event(sink->ctx, &e);
+    atomic_store(&l.leaving, 1);
+    bt_wire_close(r.wire);
+    pthread_join(thread, NULL);
+    assert_int_equal(l.bytes, want);
+    close(r.fd);
+    close(r.listen_fd);
+}
+
 /* the file of records cannot be made: the error says so, and the wire goes on without */
 static void a_ring_that_cannot_be_made_is_an_error(void **state) {
     rank_end r;
@@ -490,6 +531,7 @@ int main(void) {
                                        CASE(a_rank_obeys_what_is_meant_for_it),
                                        CASE(a_rank_leaves_a_supervisor_that_talks_nonsense),
                                        CASE(what_cannot_be_framed_is_left_out),
+                                       CASE(what_is_queued_is_sent_before_the_end),
                                        CASE(a_ring_that_cannot_be_made_is_an_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
