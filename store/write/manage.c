@@ -221,7 +221,7 @@ static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
     if (!remove && !there) {
         size_t len = strlen(tags);
         if (len + n + 2 > 256)
-            return bt_fail(err, BT_ARG, "too many tags: together they may have 254 letters");
+            return bt_fail(err, BT_ARG, "too many tags: together they may have 255 letters");
         snprintf(tags + len, 256 - len, "%s%s", len ? " " : "", name);
     }
     return BT_OK;

@@ -325,7 +325,8 @@ def main():
     build = Build(Path(os.environ["BT_BIN"]))
     judge = Judge(build, work)
     rows = [line.split() for line in (HERE / "tests.txt").read_text().splitlines() if line.strip() and line[0] != "#"]
-    equivalent = {" | ".join(line.split(" | ")[:2]) for line in (HERE / "equivalent.txt").read_text().splitlines() if " | " in line}
+    # the line may have an or of its own; the reason has none
+    equivalent = {line.rsplit(" | ", 1)[0] for line in (HERE / "equivalent.txt").read_text().splitlines() if " | " in line}
     reach = Reach(work / "reach.json")
     again = set()
     if o.r:
@@ -449,8 +450,13 @@ def main():
                 continue
             folder = judge.folder()
             made = compile_to(file, text, folder)
-            if made is None or made in objects:
-                broken, same = broken + (made is None), same + (made is not None)
+            # without one of the file's functions a program does not link: the library's object has the others as well
+            if made is None or not build.defined(object_file) <= build.defined(str(folder / "mutant.o")):
+                broken += 1
+                shutil.rmtree(folder)
+                continue
+            if made in objects:
+                same += 1
                 shutil.rmtree(folder)
                 continue
             objects.add(made)

@@ -28,8 +28,16 @@ void bt_cache_close(bt_cache *c) {
     free(c);
 }
 
+/* empties a text, also one that has run out of memory: the next one may find some */
+static void anew(bt_text *t) {
+    if (t->failed)
+        bt_text_release(t);
+    else
+        bt_text_clear(t);
+}
+
 static void make_key(bt_text *key, const bt_req *r) {
-    bt_text_clear(key);
+    anew(key);
     bt_text_put(key, r->path);
     for (int i = 0; i < r->n_args; i++) {
         /* no argument's key or value can forge a border: each is counted */
@@ -58,7 +66,7 @@ void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns
     kept *k = &c->entry[c->next];
     c->next = (c->next + 1) % BT_CACHE_ANSWERS;
     make_key(&k->key, r);
-    bt_text_clear(&k->answer.body);
+    anew(&k->answer.body);
     bt_text_putn(&k->answer.body, bt_text_str(&a->body), a->body.len);
     k->answer.status = a->status;
     k->answer.type = a->type;

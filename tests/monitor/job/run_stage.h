@@ -71,6 +71,8 @@ static inline int act(rank *r, char *what) {
         r->wire = NULL;
     } else if (strcmp(what, "until") == 0) {
         while (!(r->told >> bt_verb_find(value) & 1)) bt_sleep_ns(1000000);
+    } else if (strcmp(what, "appears") == 0) { /* a spare that comes and does not greet */
+        while (access(getenv("STAGE_SILENT"), F_OK) != 0) bt_sleep_ns(1000000);
     } else if (strcmp(what, "waits") == 0) {
         for (;;) pause();
     } else if (strcmp(what, "die") == 0) {
@@ -86,14 +88,22 @@ static inline int play(int argc, char **argv) {
     const bt_wire_handlers h = {.control = on_told};
     int attempt = atoi(word_after(argc, argv, "--attempt"));
     const char *from = word_after(argc, argv, "--resume-from"),
-               *spare = word_after(argc, argv, "--spare"), *says = getenv("STAGE_SPARE");
+               *spare = word_after(argc, argv, "--spare"), *says = getenv("STAGE_SPARE"),
+               *but_one = getenv("STAGE_SPARE_BUT_ONE"), *silent = getenv("STAGE_SILENT");
     bt_spare_go go;
     bt_wire_handlers mine = h;
     bt_err err = BT_ERR_INIT;
     int at = 1, code = 0;
     alarm(60);      /* whose supervisor is gone */
     if (spare[0]) { /* a rank of a hot spare waits, or ends with its words */
-        if (says) {
+        if (silent) {
+            close(open(silent, O_WRONLY | O_CREAT, 0600));
+            for (;;) pause();
+        }
+        /* with its words all but the first one, which makes this file */
+        const int first = but_one ? open(but_one, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
+        if (first >= 0) close(first);
+        if (says && first < 0) {
             printf("%s\n", says);
             return 5;
         }
@@ -126,7 +136,8 @@ typedef struct stage {
     int asked;         /* for a place to go on from */
     /* "step 3 stop": when this is shown, that is asked */
     const char *when, *verb, *value;
-    int signal, key; /* key: writing to it lets the supervisor look at its input */
+    const char *next_when; /* and when this is shown, once more */
+    int signal, key;       /* key: writing to it lets the supervisor look at its input */
     int ticks, taken;
     bool paused;
 } stage;
@@ -139,7 +150,8 @@ static inline void show(stage *s, const char *fmt, ...) {
     vsnprintf(s->shown + n, sizeof s->shown - n, fmt, ap);
     va_end(ap);
     if (s->when && strstr(s->shown, s->when)) {
-        s->when = NULL;
+        s->when = s->next_when;
+        s->next_when = NULL;
         assert_int_equal(write(s->key, "k", 1), 1);
     }
 }
@@ -150,9 +162,9 @@ static inline void on_event(void *ctx, const bt_event *e) {
     /* of another process each time */
     char *pid = strstr(title, "(pid ");
     if (pid) memmove(pid + 4, strchr(pid, ')'), strlen(strchr(pid, ')')) + 1);
-    char *mib = strstr(title, " MiB"), *at = mib; /* of memory */
+    char *mib = strstr(title, " MiB"), *at = mib; /* of memory, which is never none */
     while (at && at > title && at[-1] != ' ') at--;
-    if (mib) memmove(at, mib + 1, strlen(mib + 1) + 1);
+    if (mib && atoi(at) > 0) memmove(at, mib + 1, strlen(mib + 1) + 1);
     show(ctx, "%s %d %s\n", bt_events[e->kind].name, e->rank, title);
 }
 

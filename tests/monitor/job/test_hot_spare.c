@@ -3,6 +3,8 @@
  * is given up where it ends by itself. */
 #include "run_stage.h"
 
+/* no rank says who it is: where mpirun is the rank itself, its death may be seen before that of the rank */
+
 /* the supervisor has waited for all that it started */
 static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }
 
@@ -12,18 +14,70 @@ static void it_takes_over(void **state) {
     s->resume_at = 2;
     s->when = "a hot spare waits";
     s->verb = "checkpoint";
-    run(s, PLAYS("ranks;steps 3;until checkpoint;leaves;die 9", "ranks;steps 2;result {}"),
+    run(s, PLAYS("steps 3;until checkpoint;leaves;die 9", "steps 2;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "spare -1 a hot spare waits: 1 rank, MiB\n"
         "control -1 checkpoint asked for by key\n"
-        "failure 0 rank 0 was ended by signal 9 (Killed) after step 3\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
         "warning -1 a newer one is damaged\n"
         "spare -1 attempt 1 is that of the hot spare\n"
-        "restarted -1 attempt 1 goes on after step 2: rank 0 was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
         "step 3\n"
         "attempt 1 from 2\nstep 2\nstep 3\n");
     assert_int_equal(s->result.end.kind, BT_END_DONE);
     assert_int_equal(s->result.restarts, 1);
+    nobody_is_left();
+}
+
+/* one that has not come yet when the ranks die is given up: they are started as without it */
+static void one_that_is_not_ready(void **state) {
+    stage *s = *state;
+    char silent[96];
+    snprintf(silent, sizeof silent, "%s/silent", s->dir);
+    setenv("STAGE_SILENT", silent, 1);
+    s->setup.hot_spare = true;
+    s->resume_at = 2;
+    run(s, PLAYS("steps 3;appears;leaves;die 9", "steps 2;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
+        "warning -1 a newer one is damaged\n"
+        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "step 3\n"
+        "attempt 1 from 2\nstep 2\nstep 3\n");
+    unsetenv("STAGE_SILENT");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_int_equal(s->result.restarts, 1);
+    nobody_is_left();
+}
+
+/* where one has taken over, another one may fail as often as the first */
+static void the_next_one_has_its_own_tries(void **state) {
+    stage *s = *state;
+    char first[96];
+    snprintf(first, sizeof first, "%s/first", s->dir);
+    s->setup.hot_spare = true;
+    s->resume_at = 2;
+    setenv("STAGE_SPARE", "there is no room", 1);
+    setenv("STAGE_SPARE_BUT_ONE", first, 1);
+    s->when = "a hot spare waits";
+    s->verb = "checkpoint";
+    s->next_when = "no other is started";
+    run(s, PLAYS("steps 3;until checkpoint;leaves;die 9", "steps 2;until checkpoint;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "spare -1 a hot spare waits: 1 rank, MiB\n"
+        "control -1 checkpoint asked for by key\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
+        "warning -1 a newer one is damaged\n"
+        "spare -1 attempt 1 is that of the hot spare\n"
+        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "step 3\n"
+        "attempt 1 from 2\nstep 2\nstep 3\n"
+        "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room\n"
+        "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room; no other is "
+        "started\n"
+        "control -1 checkpoint asked for by key\n");
+    unsetenv("STAGE_SPARE");
+    unsetenv("STAGE_SPARE_BUT_ONE");
     nobody_is_left();
 }
 
@@ -122,6 +176,7 @@ static void another_layout_has_no_use_for_it(void **state) {
 static int tests_of_spares(void) {
     const struct CMUnitTest tests[] = {
         IN_A_STAGE(it_takes_over),         IN_A_STAGE(when_there_is_one),
+        IN_A_STAGE(one_that_is_not_ready), IN_A_STAGE(the_next_one_has_its_own_tries),
         IN_A_STAGE(it_ends_with_the_run),  IN_A_STAGE(one_that_ends_by_itself),
         IN_A_STAGE(a_rank_of_it_says_why), IN_A_STAGE(another_layout_has_no_use_for_it),
     };

@@ -124,6 +124,30 @@ static void slow_is_said_once(void **state) {
     bt_rank_progress_close(&p);
 }
 
+/* of two ranks one holds up the other; one alone holds up nobody */
+static void of_two_ranks_one_is_slow(void **state) {
+    (void)state;
+    bt_rank_progress p;
+    char out[200];
+    int rank;
+    open_places(&p, 2);
+    put(&p, 1, BT_AT_DATA, 3, 9);
+    assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
+    assert_string_equal(told(&p, 9.5, &rank), "the rank is in data of step 4");
+    put(&p, 0, BT_AT_EXCHANGE, 3, 8);
+    assert_string_equal(
+        told(&p, 10, &rank),
+        "rank 1 is in data of step 4 since 1.0 s; the other in the exchange of step 4");
+    assert_int_equal(rank, 1);
+    assert_true(bt_rank_progress_slow(&p, 11 * SECOND, 2, out, sizeof out, &rank));
+    assert_string_equal(out, "rank 1 is in data of step 4 since 2.0 s, the others wait for it");
+    put(&p, 0, BT_AT_START, 3, 8);
+    put(&p, 1, BT_AT_END, 3, 9);
+    assert_string_equal(told(&p, 10, &rank),
+                        "rank 0 is at its start since 2.0 s; the other at its end");
+    bt_rank_progress_close(&p);
+}
+
 static void the_dead_have_been_somewhere(void **state) {
     (void)state;
     bt_rank_progress p;
@@ -265,6 +289,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(who_ends_by_itself, make, drop),
         cmocka_unit_test_setup_teardown(who_is_behind, make, drop),
         cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
+        cmocka_unit_test_setup_teardown(of_two_ranks_one_is_slow, make, drop),
         cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
         cmocka_unit_test_setup_teardown(what_cannot_be_made_is_told, make, drop),

@@ -2,6 +2,7 @@
  * much is kept; tables of cases. */
 #include <sys/stat.h>
 
+#include "store/sql/sql.h"
 #include "store/write/manage.h"
 #include "tests/store/store_test.h"
 #include "tests/store/synth_run.h"
@@ -71,7 +72,7 @@ static void tags_are_words(void **state) {
                  rows[i].after ? 8 : 7);
         assert_string_equal(row_of(t->db, "SELECT coalesce(tags, ''), rev FROM run"), sql);
     }
-    /* 254 letters together, and one more */
+    /* 255 letters together, and one more */
     static const char word[] = "x1234567890123456789012345678901234567890123456789";
     memset(longest, 'y', sizeof longest);
     longest[203] = longest[204] = '\0';
@@ -84,7 +85,7 @@ static void tags_are_words(void **state) {
     last[52] = '\0';
     const char *words[] = {last};
     assert_int_equal(bt_run_tag(t->db, "r", words, 1, 1, tags, &why), BT_ARG);
-    assert_string_equal(why.msg, "too many tags: together they may have 254 letters");
+    assert_string_equal(why.msg, "too many tags: together they may have 255 letters");
     last[51] = '\0';
     OK(bt_run_tag(t->db, "r", words, 1, 1, tags, err));
     assert_int_equal(strlen(tags), 255);
@@ -225,11 +226,60 @@ static void retention_is_kept(void **state) {
     }
 }
 
+/* the changes that people make, by their number */
+static bt_code change(const bt_tmp *t, int what, bt_err *err) {
+    const char *run = "r", *word = "x";
+    char tags[256];
+    bt_gc_result result;
+    switch (what) {
+    case 0: return bt_runs_remove(t->db, &run, 1, 0, err);
+    case 1: return bt_run_tag(t->db, "r", &word, 1, 0, tags, err);
+    case 2: return bt_run_note(t->db, "r", "x", 0, err);
+    case 3: return bt_run_rename(t->db, "r", "x", 0, err);
+    case 4: return bt_run_mark(t->db, "r", 0, BT_EVENT_ANNOTATION, "x", 0, err);
+    default: return bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1}, 0, &result, err);
+    }
+}
+
+static void is_unchanged(const bt_tmp *t) {
+    assert_string_equal(row_of(t->db, "SELECT group_concat(name) FROM run"), "r");
+    assert_string_equal(row_of(t->db, "SELECT coalesce(note, '') || coalesce(tags, '') FROM run"),
+                        "");
+    assert_string_equal(row_of(t->db, "SELECT count(*) FROM event WHERE title = 'x'"), "0");
+}
+
+/* another process has the lock, or, without it, a transaction: nothing is changed, and all say so */
+static void nothing_is_done_beside_a_writer(void **state) {
+    const bt_tmp *t = *state;
+    bt_lock l = {.fd = -1};
+    sqlite3 *db = NULL;
+    make(t->db, "r", 40);
+    OK(bt_lock_open(&l, t->db, err));
+    OK(bt_lock_take(&l, 0, err));
+    for (int what = 0; what < 6; what++) {
+        bt_err why = BT_ERR_INIT;
+        assert_int_equal(change(t, what, &why), BT_BUSY);
+        assert_non_null(strstr(why.msg, "metrics database is being written by pid "));
+    }
+    bt_lock_drop(&l);
+    bt_lock_close(&l);
+    is_unchanged(t);
+    assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int what = 0; what < 2; what++) { /* each waits for two seconds */
+        bt_err why = BT_ERR_INIT;
+        assert_int_not_equal(change(t, what, &why), BT_OK);
+        assert_true(why.msg[0] != '\0');
+    }
+    sqlite3_close(db);
+    is_unchanged(t);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
-    const struct CMUnitTest tests[] = {TEST(tags_are_words),
-                                       TEST(a_name_is_changed_in_the_settings),
-                                       TEST(marks_are_events), TEST(living_runs_are_told_apart),
-                                       TEST(retention_is_kept)};
+    const struct CMUnitTest tests[] = {
+        TEST(tags_are_words),    TEST(a_name_is_changed_in_the_settings),
+        TEST(marks_are_events),  TEST(living_runs_are_told_apart),
+        TEST(retention_is_kept), TEST(nothing_is_done_beside_a_writer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,6 +150,16 @@ static void what_people_say_of_a_run(void **state) {
     bt_api_close(api);
 }
 
+/* before the first run there is no database */
+static void a_store_that_is_not_there(void **state) {
+    char got[400];
+    const bt_tmp *t = *state;
+    open_api(t, true);
+    assert_int_equal(post("/api/v1/control", BASE("stop", ""), got, sizeof got), BT_NOTFOUND);
+    assert_non_null(strstr(got, t->db));
+    bt_api_close(api);
+}
+
 static void what_is_no_request(void **state) {
 #define ONE_OF \
     "'verb' must be one of pause, resume, checkpoint, stop, eval, sample, mixture, set, resize, " \
@@ -315,6 +325,7 @@ static void the_oldest_makes_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_people_say_of_a_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_store_that_is_not_there, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_is_no_request, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(starts_of_runs, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(an_answer_is_kept_for_a_while),

@@ -1,0 +1,288 @@
+/* timeout: 60
+ * who asks a run: every answer that may come from its socket, and requests of every length. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "../store_test.h"
+#include "store/wire/control_client.h"
+
+/* answers one asker with what the script says, in two pieces where it has a '^' */
+typedef struct answering {
+    int listen_fd;
+    const char *script;
+    char asked[BT_CONTROL_LINE + 8];
+    pthread_t thread;
+} answering;
+
+static void *answer_once(void *arg) {
+    answering *a = arg;
+    const int fd = accept(a->listen_fd, NULL, NULL);
+    size_t n = 0;
+    while (n + 1 < sizeof a->asked) {
+        const ssize_t k = recv(fd, a->asked + n, sizeof a->asked - 1 - n, 0);
+        if (k <= 0) break;
+        n += (size_t)k;
+        if (a->asked[n - 1] == '\n') break;
+    }
+    const char *cut = strchr(a->script, '^');
+    size_t first = cut ? (size_t)(cut - a->script) : strlen(a->script);
+    if (first) send(fd, a->script, first, MSG_NOSIGNAL);
+    if (cut) {
+        bt_sleep_ns(20000000);
+        send(fd, cut + 1, strlen(cut + 1), MSG_NOSIGNAL);
+    }
+    close(fd);
+    return NULL;
+}
+
+static int listen_at(const char *path) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    strcpy(a.sun_path, path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    return fd;
+}
+
+static void begin(answering *a, const char *path, const char *script) {
+    *a = (answering){.listen_fd = listen_at(path), .script = script};
+    assert_int_equal(pthread_create(&a->thread, NULL, answer_once, a), 0);
+}
+
+static void end(answering *a, const char *path) {
+    pthread_join(a->thread, NULL);
+    close(a->listen_fd);
+    unlink(path);
+}
+
+static void every_answer_is_understood(void **state) {
+    static const struct {
+        const char *script;
+        bt_code code;
+        const char *says; /* the reply, or the message of the error; NULL: any */
+    } cases[] = {{"ok all is well\n", BT_OK, "all is well"},
+                 {"ok\n", BT_OK, ""},
+                 {"ok \n", BT_OK, ""},
+                 {"ok in two^ pieces\n", BT_OK, "in two pieces"},
+                 {"ok the first line\nok the second\n", BT_OK, "the first line"},
+                 {"ok 0123456789012345678901234567890123456789\n", BT_OK,
+                  "0123456789012345678901234567890"},
+                 {"okay\n", BT_FORMAT, "the run answered something else than 'ok' or 'no'"},
+                 {"o\n", BT_FORMAT, NULL},
+                 {"\n", BT_FORMAT, NULL},
+                 {"no 0 a refusal without a cause\n", BT_FORMAT, NULL},
+                 {"no 1 the least code\n", (bt_code)1, "the least code"},
+                 {"no -1 none\n", BT_FORMAT, NULL},
+                 {"no way\n", BT_FORMAT, NULL},
+                 {"no", BT_IO, NULL},
+                 {"", BT_IO, NULL},
+                 {"ok without an end", BT_IO, NULL}};
+    const bt_tmp *t = *state;
+    char path[100], want[200];
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        answering a;
+        bt_err why = BT_ERR_INIT;
+        char reply[32] = "untouched";
+        begin(&a, path, cases[i].script);
+        errno = EINTR; /* left by an earlier call, it says nothing of those that succeed */
+        const bt_code code = bt_control_call(path, "status", reply, sizeof reply, &why);
+        end(&a, path);
+        assert_string_equal(a.asked, "status\n");
+        assert_int_equal(code, cases[i].code);
+        snprintf(want, sizeof want, "the run closed '%s' without an answer", path);
+        if (code == BT_OK)
+            assert_string_equal(reply, cases[i].says);
+        else {
+            assert_int_equal(why.code, code);
+            assert_string_equal(reply, "untouched");
+            if (code == BT_IO) assert_string_equal(why.msg, want);
+            if (cases[i].says) assert_string_equal(why.msg, cases[i].says);
+        }
+    }
+}
+
+/* each code goes through, none behind the last */
+static void refusals_keep_their_code(void **state) {
+    const bt_tmp *t = *state;
+    char path[100], script[64];
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    for (int c = BT_OK + 1; c <= BT_CODE_COUNT; c++) {
+        answering a;
+        bt_err why = BT_ERR_INIT;
+        char reply[32];
+        snprintf(script, sizeof script, "no %d it cannot\n", c);
+        begin(&a, path, script);
+        const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
+        end(&a, path);
+        assert_int_equal(code, c < BT_CODE_COUNT ? c : BT_FORMAT);
+        if (c < BT_CODE_COUNT) assert_string_equal(why.msg, "it cannot");
+    }
+}
+
+static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
+    const bt_tmp *t = *state;
+    const size_t most = 16 * (size_t)BT_CONTROL_LINE - 1; /* with its end */
+    char path[100], want[200], *script = malloc(most + 2), *reply = malloc(most + 2);
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    snprintf(want, sizeof want, "the answer from '%s' is too long", path);
+    for (size_t more = 0; more <= 1; more++) {
+        answering a;
+        bt_err why = BT_ERR_INIT;
+        memset(script, 'x', most + more);
+        memcpy(script, "ok ", 3);
+        script[most + more - 1] = '\n';
+        script[most + more] = '\0';
+        begin(&a, path, script);
+        const bt_code code = bt_control_call(path, "status", reply, most + 2, &why);
+        end(&a, path);
+        assert_int_equal(code, more ? BT_FORMAT : BT_OK);
+        if (more)
+            assert_string_equal(why.msg, want);
+        else
+            assert_int_equal(strlen(reply), most - 4);
+    }
+    free(script);
+    free(reply);
+}
+
+/* an answer without an end, in two pieces, the second one larger than what there is room for */
+static void an_answer_without_end_is_refused(void **state) {
+    const bt_tmp *t = *state;
+    enum { MANY = 16 * BT_CONTROL_LINE + 64 };
+    char path[100], reply[8], *script = malloc(MANY + 1);
+    bt_err why = BT_ERR_INIT;
+    answering a;
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    memset(script, 'y', MANY);
+    memcpy(script, "ok the first piece^", 19);
+    script[MANY] = '\0';
+    begin(&a, path, script);
+    assert_int_equal(bt_control_call(path, "status", reply, sizeof reply, &why), BT_FORMAT);
+    end(&a, path);
+    free(script);
+}
+
+static void the_longest_request_is_sent_and_a_longer_one_refused(void **state) {
+    const bt_tmp *t = *state;
+    char path[100], request[BT_CONTROL_LINE + 1], reply[32], many[300];
+    bt_err why = BT_ERR_INIT;
+    answering a;
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    memset(request, 'r', sizeof request);
+    request[BT_CONTROL_LINE - 2] = '\0';
+    begin(&a, path, "ok taken\n");
+    OK(bt_control_call(path, request, reply, sizeof reply, err));
+    assert_string_equal(reply, "taken");
+    end(&a, path);
+    assert_int_equal(strlen(a.asked), BT_CONTROL_LINE - 1);
+    begin(&a, path, "ok taken\n");
+    request[BT_CONTROL_LINE - 2] = 'r', request[BT_CONTROL_LINE - 1] = '\0';
+    assert_int_equal(bt_control_call(path, request, reply, sizeof reply, &why), BT_ARG);
+    assert_string_equal(why.msg, "the request is too long or has more than one line");
+    end(&a, path);
+    assert_string_equal(a.asked, "");
+    memset(many, 'p', sizeof many - 1);
+    many[sizeof many - 1] = '\0';
+    assert_int_equal(bt_control_call(many, "stop", reply, sizeof reply, &why), BT_ARG);
+    assert_non_null(strstr(why.msg, "is too long"));
+    snprintf(path, sizeof path, "%s/m.db", t->dir);
+    assert_int_equal(bt_control_call(path, "stop", reply, sizeof reply, &why), BT_BUSY);
+    snprintf(request, sizeof request, "the run is not live: nobody listens at '%s'", path);
+    assert_string_equal(why.msg, request);
+    assert_int_equal(why.code, BT_BUSY);
+}
+
+static void words_of_a_request(void **state) {
+    (void)state;
+    char word[64], back[64], line[16], fits[7];
+    bt_err why = BT_ERR_INIT;
+    OK(bt_control_word(word, sizeof word, "a\x01\x1f #%\x7f!\"~", err));
+    assert_string_equal(word, "a%01%1F%20%23%25%7F!\"~");
+    OK(bt_control_word(fits, sizeof fits, "abcd", err));
+    assert_string_equal(fits, "abcd");
+    OK(bt_control_word(fits, sizeof fits, "abc ",
+                       err)); /* the last byte of the buffer is its end */
+    assert_string_equal(fits, "abc%20");
+    assert_int_equal(bt_control_word(fits, sizeof fits, "abcd ", &why), BT_ARG);
+    assert_string_equal(why.msg, "the text of 5 bytes is too long for a request");
+    static const char *const pairs[][2] = {
+        {"%4F%4A", "OJ"}, {"%4f", "%4f"},        {"%G1", "%G1"}, {"%1G", "%1G"},       {"%", ""},
+        {"%%", "%%"},     {"%/0", "%/0"},        {"%:0", "%:0"}, {"%@0%0@", "%@0%0@"}, {"%39", "9"},
+        {"a%", "a%"},     {"%F0%AF", "\xf0\xaf"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        bt_control_unword(back, sizeof back, pairs[i][0]);
+        assert_string_equal(back, pairs[i][1]);
+    }
+    OK(bt_control_line(line, sizeof line, "set", "lr=0.1", "web", err)); /* 16 bytes with its end */
+    assert_string_equal(line, "set lr=0.1 #web");
+    assert_int_equal(bt_control_line(line, sizeof line, "set", "lr=0.01", "web", &why), BT_ARG);
+    assert_string_equal(why.msg, "'lr=0.01...' is too long");
+    assert_int_equal(bt_control_line(line, sizeof line, "checkpoint", NULL, "dashboard", &why),
+                     BT_ARG);
+    assert_string_equal(why.msg, "'checkpoint...' is too long");
+    OK(bt_control_line(line, sizeof line, "pause", NULL, "web", err));
+    assert_string_equal(line, "pause #web");
+}
+
+static void start_run(bt_writer *w, const char *folder, const char *host) {
+    bt_run_start s = bt_fake_run("r");
+    int attempt;
+    s.out_dir = folder;
+    s.host = host;
+    OK(bt_writer_begin(w, &s, &attempt, err));
+}
+
+/* the socket stands in the file `control` of the run's folder */
+static void a_run_is_asked_by_its_name(void **state) {
+    const bt_tmp *t = *state;
+    char path[100], file[100], reply[32];
+    bt_err why = BT_ERR_INIT;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    answering a;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    start_run(w, t->dir, "here");
+    OK(bt_db_open(&db, t->db, err));
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    snprintf(file, sizeof file, "%s/control", t->dir);
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fprintf(f, "%s\nanother line\n", path);
+    fclose(f);
+    static const char *const names[] = {"r", "last"};
+    for (int i = 0; i < 2; i++) {
+        begin(&a, path, "ok done\n");
+        OK(bt_control_request(db, names[i], "checkpoint #top", reply, sizeof reply, err));
+        end(&a, path);
+        assert_string_equal(a.asked, "checkpoint #top\n");
+        assert_string_equal(reply, "done");
+    }
+    begin(&a, path, "no 1 not now\n");
+    assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), (bt_code)1);
+    assert_string_equal(why.msg, "not now");
+    end(&a, path);
+    begin(&a, path, "");
+    assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), BT_IO);
+    end(&a, path);
+    assert_int_equal(bt_control_request(db, "none", "stop", reply, sizeof reply, &why),
+                     BT_NOTFOUND);
+    bt_db_close(db);
+    OK(bt_writer_end(w, "done", "", 0, err));
+    bt_writer_close(w);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {CASE(every_answer_is_understood),
+                                       CASE(refusals_keep_their_code),
+                                       CASE(the_longest_answer_is_read_and_a_longer_one_refused),
+                                       CASE(an_answer_without_end_is_refused),
+                                       CASE(the_longest_request_is_sent_and_a_longer_one_refused),
+                                       CASE(words_of_a_request),
+                                       CASE(a_run_is_asked_by_its_name)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* labels: web
+ * kept answers without memory: no answer is found under a key that is not whole, and what is asked
+ * after that is kept and found as ever. */
+#include "../../memory/refuse_memory.h"
+#include "web/api/cache.h"
+
+static bt_answer answer_of(size_t n) {
+    bt_answer a = {.status = 200, .type = "text/x"};
+    bt_text_init(&a.body);
+    for (size_t i = 0; i < n; i++) bt_text_put(&a.body, "x");
+    return a;
+}
+
+/* request number k of memory is refused while an answer is kept, or looked for; false: there is none */
+static bool refused_once(bool finding, long k) {
+    enum { LONG = 3000 };
+    static char path[LONG + 1], half[LONG / 2 + 1];
+    memset(path, 'p', LONG);
+    memset(half, 'p', LONG / 2);
+    const bt_req r = {.path = path}, shorter = {.path = half}, none = {.path = ""};
+    bt_cache *c = bt_cache_open();
+    bt_answer a = answer_of(2000);
+    assert_non_null(c);
+    if (finding) bt_cache_keep(c, &r, 1, 5, &a);
+    refuse_memory(&(refusal){.after = k});
+    if (finding)
+        assert_true(bt_cache_find(c, &r, 1, 5) == NULL || k > 0);
+    else
+        bt_cache_keep(c, &r, 1, 5, &a);
+    const bool any = grant_memory();
+    if (any && !finding) {
+        assert_null(bt_cache_find(c, &r, 1, 5));
+        assert_null(bt_cache_find(c, &shorter, 1, 5));
+        assert_null(bt_cache_find(c, &none, 1, 5));
+    }
+    for (int i = 0; i < BT_CACHE_ANSWERS; i++) bt_cache_keep(c, &r, 2, 5, &a); /* each place once */
+    assert_int_equal(bt_cache_find(c, &r, 2, 5)->body.len, 2000);
+    const bt_answer other = {.status = 200, .type = "text/x"};
+    for (int i = 0; i < BT_CACHE_ANSWERS; i++) { /* none of the places has gone for good */
+        assert_non_null(bt_cache_find(c, &r, 2, 5));
+        bt_cache_keep(c, &shorter, 2, 5, &other);
+    }
+    assert_null(bt_cache_find(c, &r, 2, 5));
+    bt_cache_close(c);
+    bt_text_release(&a.body);
+    return any;
+}
+
+static void memory_that_is_not_there(void **state) {
+    (void)state;
+    for (int finding = 0; finding < 2; finding++) {
+        long k = 0;
+        while (refused_once(finding, k)) k++;
+        assert_true(k >= 1);
+    }
+}
+
+int main(void) {
+    if (!refuse_memory_works()) return 77;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_that_is_not_there)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* timeout: 60
+ * labels: web
+ * The process that carries out somebody else's statement, with shell scripts in its place: what it
+ * is given, what becomes of each way to end, and that neither too long an answer nor one that never
+ * comes holds up the server. */
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "../../store/store_test.h"
+#include "web/api/query_process.h"
+
+typedef struct asked {
+    bt_code code;
+    bt_err err;
+    bt_text out;
+} asked;
+
+/* the answer to a statement that a script with this body gives */
+static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t bytes, double seconds) {
+    char program[100];
+    asked a = {.err = BT_ERR_INIT};
+    snprintf(program, sizeof program, "%s/program", t->dir);
+    unlink(program);
+    FILE *f = fopen(program, "w");
+    assert_non_null(f);
+    fprintf(f, "#!/bin/sh\n%s\n", body);
+    fclose(f);
+    assert_int_equal(chmod(program, 0700), 0);
+    const bt_query_process q = {.program = program,
+                                .store = "the store",
+                                .sql = sql,
+                                .rows = 7,
+                                .memory_mib = 64,
+                                .seconds = seconds,
+                                .bytes = bytes};
+    bt_text_init(&a.out);
+    a.code = bt_query_process_run(&q, &a.out, &a.err);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+    return a;
+}
+
+static void gives(const bt_tmp *t, const char *body, const char *sql, const char *want) {
+    asked a = ask(t, body, sql, 1 << 20, 50);
+    if (a.code != BT_OK) fail_msg("%s: %s", body, a.err.msg);
+    assert_string_equal(bt_text_str(&a.out), want);
+    bt_text_release(&a.out);
+}
+
+static void fails(const bt_tmp *t, const char *body, bt_code code, const char *says) {
+    asked a = ask(t, body, "SELECT 1", 1 << 20, 50);
+    if (a.code != code) fail_msg("%s: %s: %s", body, bt_code_name(a.code), a.err.msg);
+    assert_int_equal(a.err.code, code);
+    assert_string_equal(a.err.msg, says);
+    bt_text_release(&a.out);
+}
+
+static void it_is_given_the_statement_and_its_limits(void **state) {
+    gives(*state, "for w; do echo \"<$w>\"; done", "SELECT 1",
+          "<query>\n<->\n<--json-table>\n<--limit>\n<7>\n<--timeout>\n<50.000>\n<--memory>\n<64>\n<"
+          "--store>\n<the store>\n");
+    gives(*state, "cat", "SELECT 'a\nb'", "SELECT 'a\nb'");
+    gives(*state, "cat", "", "");
+    gives(*state, "echo to the page; echo only a remark >&2", "SELECT 1", "to the page\n");
+}
+
+/* more than sockets hold, both ways at once */
+static void long_statements_and_answers_pass(void **state) {
+    const size_t n = 900000;
+    char *sql = malloc(n + 1);
+    for (size_t i = 0; i < n; i++) sql[i] = (char)('a' + i % 23);
+    sql[n] = '\0';
+    gives(*state, "cat", sql, sql);
+    gives(*state, "echo does not read", sql, "does not read\n");
+    free(sql);
+}
+
+static void each_way_to_fail_has_its_code(void **state) {
+    char body[200];
+    static const bt_code kept[] = {BT_ARG, BT_BUSY, BT_NOTFOUND};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        snprintf(body, sizeof body, "echo 'bitrain query: no such column: x' >&2; exit %d",
+                 bt_exit_code(kept[i]));
+        fails(*state, body, kept[i], "no such column: x");
+    }
+    fails(*state, "echo 'a warning' >&2; echo 'bitrain query: the reason' >&2; echo >&2; exit 99",
+          BT_IO, "the reason");
+    fails(*state, "echo 'cannot load a library' >&2; exit 127", BT_IO, "cannot load a library");
+    fails(*state, "printf '\\n\\n' >&2; exit 99", BT_IO, "the query's process failed");
+    fails(*state, "exit 99", BT_IO, "the query's process failed");
+    fails(*state, "kill -9 $$", BT_BUSY,
+          "query took too much time or memory (50 s, 64 MiB) and was stopped");
+}
+
+static void too_much_is_stopped(void **state) {
+    static const char stopped[] =
+        "query took too much time or memory (50 s, 64 MiB) and was stopped";
+    asked a = ask(*state, "printf 1234567890", "SELECT 1", 10, 50);
+    assert_int_equal(a.code, BT_OK);
+    assert_string_equal(bt_text_str(&a.out), "1234567890");
+    bt_text_release(&a.out);
+    a = ask(*state, "printf 12345678901; exec sleep 100", "SELECT 1", 10, 50);
+    assert_int_equal(a.code, BT_BUSY);
+    assert_string_equal(a.err.msg, stopped);
+    bt_text_release(&a.out);
+    fails(*state, "head -c 4097 /dev/zero >&2; exec sleep 100", BT_BUSY, stopped);
+    a = ask(*state, "head -c 4096 /dev/zero >&2", "SELECT 1", 10, 50);
+    assert_int_equal(a.code, BT_OK);
+    bt_text_release(&a.out);
+}
+
+static void one_that_never_answers_is_stopped(void **state) {
+    asked a = ask(*state, "exec sleep 100", "SELECT 1", 10, 0.125);
+    assert_int_equal(a.code, BT_BUSY);
+    assert_string_equal(a.err.msg,
+                        "query took too much time or memory (0.125 s, 64 MiB) and was stopped");
+    bt_text_release(&a.out);
+}
+
+static void a_program_that_is_not_there(void **state) {
+    (void)state;
+    bt_err why = BT_ERR_INIT;
+    bt_text out;
+    bt_text_init(&out);
+    const bt_query_process q = {
+        .program = "/nonexistent/bitrain", .store = "s", .sql = "SELECT 1", .seconds = 1};
+    assert_int_equal(bt_query_process_run(&q, &out, &why), BT_IO);
+    assert_string_equal(
+        why.msg, "cannot start '/nonexistent/bitrain' for a query: No such file or directory");
+    bt_text_release(&out);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {CASE(it_is_given_the_statement_and_its_limits),
+                                       CASE(long_statements_and_answers_pass),
+                                       CASE(each_way_to_fail_has_its_code),
+                                       CASE(too_much_is_stopped),
+                                       CASE(one_that_never_answers_is_stopped),
+                                       cmocka_unit_test(a_program_that_is_not_there)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
