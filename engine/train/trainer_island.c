@@ -148,9 +148,7 @@ static bt_code end_here(bt_trainer *t, bt_step_outcome *out, bt_code code, bt_er
 static bt_code to_hub(bt_trainer *t, bt_step_outcome *out, bool apply, bool at_hub, bt_err *err) {
     const int64_t steps = bt_island_now(t->island)->steps;
     /* of own steps, one that was skipped changes nothing of what the others before it changed */
-    bt_island_work w = {.tokens = !at_hub ? out->counted * steps
-                                  : apply ? out->counted
-                                          : 0,
+    bt_island_work w = {.tokens = at_hub ? out->counted : out->counted * steps,
                         .grad_norm = out->grad_norm,
                         .unscale = 1 / t->loss_scale.value};
     bool again = false;
