@@ -1,5 +1,5 @@
-/* test_host_memory.c - the memory that ranks of a host have in common, with messages of the test: another rank maps only
- * the file that the first one made, whatever has come to be at its place, and all have it or none. */
+/* test_host_memory.c - the memory that ranks of a host have in common, with messages of the test: another rank maps
+ * only the file that the first one made, whatever has come to be at its place, and all have it or none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
