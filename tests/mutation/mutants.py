@@ -325,7 +325,7 @@ def main():
     build = Build(Path(os.environ["BT_BIN"]))
     judge = Judge(build, work)
     rows = [line.split() for line in (HERE / "tests.txt").read_text().splitlines() if line.strip() and line[0] != "#"]
-    equivalent = {" | ".join(line.split(" | ")[:2]) for line in (HERE / "equivalent.txt").read_text().splitlines() if " | " in line}
+    equivalent = {line.rsplit(" | ", 1)[0] for line in (HERE / "equivalent.txt").read_text().splitlines() if " | " in line}
     reach = Reach(work / "reach.json")
     again = set()
     if o.r:
