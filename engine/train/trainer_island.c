@@ -80,7 +80,7 @@ bool bt_trainer_island_steps_at_hub(const bt_trainer *t) {
     return t->island && bt_island_now(t->island)->kind == BT_PUSH_GRADIENT;
 }
 
-/* The mean over this island's tokens. Ranks of a pipeline without the head have no loss */
+/* The mean over this island's tokens. A rank that learned none, or has no finite loss, does not count */
 static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss, bt_err *err) {
     const double mine = (double)(t->micro.counted > 0 ? t->micro.counted
                                                       : t->micro_plan.n * t->micro.rows);

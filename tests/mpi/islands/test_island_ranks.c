@@ -1,5 +1,5 @@
 /* mpi: 2
- * An island of several ranks: what it tells the hub of its steps is of all of them, also where a rank has no loss. */
+ * An island of several ranks: what it tells the hub of its steps is of all of them. */
 #include <math.h>
 
 #include "tests/engine/train/scripted_hub.h"
