@@ -80,7 +80,7 @@ bool bt_trainer_island_steps_at_hub(const bt_trainer *t) {
     return t->island && bt_island_now(t->island)->kind == BT_PUSH_GRADIENT;
 }
 
-/* The mean over this island's tokens. Ranks of a pipeline without the head have no loss */
+/* The mean over this island's tokens. A rank that learned none, or has no finite loss, does not count */
 static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss, bt_err *err) {
     const double mine = (double)(t->micro.counted > 0 ? t->micro.counted
                                                       : t->micro_plan.n * t->micro.rows);
@@ -148,9 +148,7 @@ static bt_code end_here(bt_trainer *t, bt_step_outcome *out, bt_code code, bt_er
 static bt_code to_hub(bt_trainer *t, bt_step_outcome *out, bool apply, bool at_hub, bt_err *err) {
     const int64_t steps = bt_island_now(t->island)->steps;
     /* of own steps, one that was skipped changes nothing of what the others before it changed */
-    bt_island_work w = {.tokens = !at_hub ? out->counted * steps
-                                  : apply ? out->counted
-                                          : 0,
+    bt_island_work w = {.tokens = at_hub ? out->counted : out->counted * steps,
                         .grad_norm = out->grad_norm,
                         .unscale = 1 / t->loss_scale.value};
     bool again = false;

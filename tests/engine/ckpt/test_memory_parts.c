@@ -182,6 +182,41 @@ static void the_newest_that_is_complete_is_found(void **state) {
     assert_true(id.number == 6 && id.step == 16);
 }
 
+static void change(segment *s, int field, int by) {
+    memory_head *h = head_of(s);
+    switch (field) {
+    case 0: h->attempt += by; break;
+    case 1: h->number += by; break;
+    case 2: h->step += by; break;
+    case 3: h->world_size += (uint32_t)by; break;
+    default: h->params_hash += (uint64_t)by; break;
+    }
+    seal(s);
+}
+
+/* a part that differs in anything belongs to another state: it neither completes this one nor stands in its way */
+static void parts_of_other_states_complete_nothing(void **state) {
+    world *w = *state;
+    bt_memory_id id;
+    for (int field = 0; field < 5; field++)
+        for (int by = -1; by <= 1; by += 2) {
+            segment first = make(&(part){0, 2, 5, 5, 5}), other = make(&(part){1, 2, 5, 5, 5});
+            change(&first, 4, 7);
+            change(&other, 4, 7);
+            change(&other, field, by);
+            put(w, 0, &first);
+            put(w, 1, &other);
+            if (bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
+            put(w, 3, &other); /* before and behind the right one, in any order of the folder */
+            change(&other, field, -by);
+            put(w, 2, &other);
+            if (!bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
+            bt_memory_state_drop(w->dir);
+            free(first.at);
+            free(other.at);
+        }
+}
+
 static void parts_of_one_state_are_loaded(void **state) {
     world *w = *state;
     float x[EACH * MOST];
@@ -309,6 +344,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(only_whole_parts_are_taken),
                                        cmocka_unit_test(a_part_is_of_one_state),
                                        TEST(the_newest_that_is_complete_is_found),
+                                       TEST(parts_of_other_states_complete_nothing),
                                        TEST(parts_of_one_state_are_loaded),
                                        TEST(older_attempts_are_dropped),
                                        TEST(files_that_were_there_stay),

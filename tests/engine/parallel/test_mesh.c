@@ -76,8 +76,27 @@ static void a_shape_that_does_not_fit_names_its_numbers(void **state) {
     s = (bt_mesh_shape){.pp = 1, .dp_replicate = 2, .dp_shard = 1, .tp = 3};
     assert_int_equal(bt_mesh_resolve(&s, 4, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "= 6 ranks, but the job has 4 (use 6 ranks)"));
-    s = (bt_mesh_shape){.pp = 0, .dp_replicate = 2, .dp_shard = 1, .tp = 1};
-    assert_int_equal(bt_mesh_resolve(&s, 2, &err), BT_ARG);
+}
+
+static void an_axis_has_at_least_one_rank(void **state) {
+    (void)state;
+    for (int axis = 0; axis < 4; axis++)
+        for (int n = -2; n <= 1; n++) {
+            bt_err err = BT_ERR_INIT;
+            bt_mesh_shape s = {1, 1, 1, 1};
+            int *const sizes[] = {&s.pp, &s.dp_shard, &s.tp, &s.dp_replicate};
+            *sizes[axis] = n;
+            const bool good = n == 1 || (axis == 3 && n == 0); /* 0 replicas: as many as fit */
+            assert_int_equal(bt_mesh_resolve(&s, 1, &err), good ? BT_OK : BT_ARG);
+            if (!good)
+                assert_non_null(strstr(err.msg, "every axis of the mesh must be at least 1"));
+        }
+    for (int ranks = -1; ranks <= 0; ranks++) {
+        bt_err err = BT_ERR_INIT;
+        bt_mesh_shape s = {1, 0, 1, 1};
+        assert_int_equal(bt_mesh_resolve(&s, ranks, &err), BT_ARG);
+        assert_non_null(strstr(err.msg, "needs at least one rank"));
+    }
 }
 
 static void one_process_makes_a_mesh_without_mpi(void **state) {
@@ -126,7 +145,8 @@ static void who_holds_the_same(void **state) {
 static void what_the_first_host_has(void **state) {
     (void)state;
     const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2},
-                        stages = {.pp = 2, .dp_replicate = 2, .dp_shard = 1, .tp = 1};
+                        stages = {.pp = 2, .dp_replicate = 2, .dp_shard = 1, .tp = 1},
+                        shards = {.pp = 1, .dp_replicate = 1, .dp_shard = 2, .tp = 1};
     static const struct {
         const char *hosts;
         bool pipeline, sharded, all;
@@ -138,6 +158,10 @@ static void what_the_first_host_has(void **state) {
         assert_int_equal(bt_mesh_first_host_has_all(rows[i].pipeline ? &stages : &s,
                                                     rows[i].sharded),
                          rows[i].all);
+    }
+    for (int on_first = 1; on_first <= 2; on_first++) {
+        assert_int_equal(setenv("BITRAIN_TEST_HOSTS", on_first == 2 ? "2" : "1", 1), 0);
+        assert_int_equal(bt_mesh_first_host_has_all(&shards, true), on_first == 2);
     }
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
@@ -162,6 +186,7 @@ int main(void) {
         cmocka_unit_test(every_rank_is_unique_and_follows_the_formula),
         cmocka_unit_test(what_is_left_becomes_replicas),
         cmocka_unit_test(a_shape_that_does_not_fit_names_its_numbers),
+        cmocka_unit_test(an_axis_has_at_least_one_rank),
         cmocka_unit_test(who_holds_the_same),
         cmocka_unit_test(what_the_first_host_has),
         cmocka_unit_test(hosts_that_are_expected),

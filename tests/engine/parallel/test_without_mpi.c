@@ -57,6 +57,18 @@ static void the_world_is_one(void **state) {
     assert_true(text[0] != '\0');
 }
 
+/* its error stays as it was made: it does not name a rank */
+static void one_process_agrees_with_itself(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_agree(bt_comm_world(), BT_OK, &err), BT_OK);
+    assert_int_equal(bt_agree(bt_comm_world(), bt_fail(&err, BT_IO, "no file"), &err), BT_IO);
+    assert_int_equal(err.rank, -1);
+    assert_int_equal(err.code, BT_IO);
+    assert_string_equal(err.msg, "no file");
+    assert_int_equal(bt_agree(bt_comm_world(), BT_NOMEM, NULL), BT_NOMEM);
+}
+
 /* an abort ends this process alone, with the code that is given */
 static void an_abort_ends_it(void **state) {
     (void)state;
@@ -71,6 +83,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_launcher_leaves_its_variables),
         cmocka_unit_test(the_world_is_one),
+        cmocka_unit_test(one_process_agrees_with_itself),
         cmocka_unit_test(an_abort_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

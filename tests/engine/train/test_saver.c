@@ -10,7 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/ckpt/memory_state.h"
 #include "engine/data/tokenizer/tokenizer.h"
-#include "engine/train/saver.h"
+#include "engine/train/trainer_impl.h"
 #include "tests/tiny_run.h"
 
 enum { STEPS = 10 };
@@ -81,7 +81,12 @@ static void the_record_has_the_time_of_the_event(void **state) {
     TINY(&cfg, "--out", "o", "--steps", "2");
     tiny_run(&cfg, &second, NULL, "");
     assert_int_equal(chdir(home), 0);
-    assert_non_null(fake_fact(&second, "ckpt.interval_s")); /* by the clock, told at the start */
+    /* by the clock, told at the start */
+    static const char *const facts[] = {"ckpt.interval_s", "ckpt.cost_s", "ckpt.mtbf_s"};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        const char *value = fake_fact(&second, facts[i]);
+        if (!value || !(atof(value) > 0)) fail_msg("%s is '%s'", facts[i], value ? value : "");
+    }
     assert_int_equal(first.n_checkpoints, 2);
     size_t last = 0;
     for (size_t i = 0; i < first.n_events; i++)
@@ -93,6 +98,38 @@ static void the_record_has_the_time_of_the_event(void **state) {
     TINY(&cfg, "--out", out_path, "--ckpt-every", "2", "--set", "ckpt.memory=off");
     tiny_run(&cfg, &first, NULL, "");
     stalls_are_told(&first, 5);
+}
+
+/* what a checkpoint costs training is the time it stood still for it, and the processor time beside it */
+static void what_checkpoints_cost_is_measured(void **state) {
+    bt_run_cfg cfg;
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    for (int beside = 0; beside < 2; beside++) {
+        double cost_ms = 0;
+        TINY(&cfg, "--out", out_path, "--ckpt-every", "4", "--set", "ckpt.memory=off", "--set",
+             beside ? "ckpt.async=true" : "ckpt.async=false");
+        memset(&first, 0, offsetof(fake_sink, on_step));
+        const int64_t began_ns = bt_now_ns();
+        bt_trainer *t = tiny_create(&cfg, &first, NULL, "");
+        if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
+        const double most_ms = (double)(bt_now_ns() - began_ns) / 1e6;
+        for (size_t i = 0; i < first.n_events; i++) {
+            if (strcmp(first.events[i].kind, "checkpoint") != 0) continue;
+            const double stall_ms = number_in(first.events[i].body, "\"took_ms\":");
+            const double written_ms = number_in(first.events[i].body, "\"written_ms\":");
+            const char *in = behind(first.events[i].title, "B in ");
+            assert_true(written_ms > 0 && written_ms < most_ms);
+            assert_true(in && fabs(strtod(in, NULL) - written_ms / 1e3) < 0.0051);
+            cost_ms = cost_ms > 0 ? 0.5 * (cost_ms + stall_ms) : stall_ms;
+        }
+        assert_int_equal(first.n_checkpoints, 2);
+        const double more_ms = 1e3 * t->saver.interval.cost_s - cost_ms;
+        assert_true(beside ? more_ms > 0.001 : fabs(more_ms) < 0.001);
+        bt_trainer_destroy(t);
+        bt_threads_release();
+    }
 }
 
 /* what other versions of the program look for in a checkpoint, by name */
@@ -328,6 +365,29 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     bt_telemetry_release(&t);
 }
 
+/* by the clock: an interval after the newest checkpoint, where no save is under way */
+static void one_is_due_after_the_interval(void **state) {
+    bt_run_cfg cfg;
+    (void)state;
+    TINY(&cfg, "--out", out_path, "--set", "ckpt.every=0");
+    bt_saver s = {.cfg = &cfg,
+                  .interval = {.most_s = 1000, .cost_s = 1, .written_s = 1e9, .measured = true}};
+    s.saved_ns = bt_now_ns() - 1 * S;
+    assert_false(bt_saver_due(&s));
+    s.saved_ns = bt_now_ns() - 1000 * S;
+    assert_true(bt_saver_due(&s));
+    s.interval.most_s = 0;
+    assert_false(bt_saver_due(&s));
+    s.interval.most_s = 1000;
+    cfg.ckpt_every = 5; /* steps decide */
+    assert_false(bt_saver_due(&s));
+    cfg.ckpt_every = 0;
+    cfg.out[0] = '\0';
+    assert_false(bt_saver_due(&s));
+    s.damaged = true;
+    assert_true(bt_saver_due(&s));
+}
+
 /* ---- states in memory ------------------------------------------------------------------------- */
 
 static bt_code create(bt_trainer **t, const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir,
@@ -419,12 +479,14 @@ static void a_state_in_memory_of_another_run_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_record_has_the_time_of_the_event),
+        cmocka_unit_test(what_checkpoints_cost_is_measured),
         cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
         cmocka_unit_test(rows_of_the_state_have_their_names),
         cmocka_unit_test(a_failed_save_is_told),
         cmocka_unit_test(a_checkpoint_that_was_passed_over_is_a_warning),
         cmocka_unit_test(a_start_from_other_weights_tells_what_differs),
         cmocka_unit_test(the_newest_is_read_again_when_it_has_lain),
+        cmocka_unit_test(one_is_due_after_the_interval),
         cmocka_unit_test(a_run_goes_on_from_its_state_in_memory),
         cmocka_unit_test(a_state_in_memory_of_another_run_is_refused),
     };
