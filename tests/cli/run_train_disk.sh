@@ -23,7 +23,7 @@ compgen -G 'out/step-*/manifest.json' >/dev/null || fault "no checkpoint while t
 good=$(ls -d out/step-* | tail -n 1)
 head -c 100m /dev/zero >out/filler 2>/dev/null  # the disk is full now
 for i in $(seq 300); do
-    [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint' AND level='error'")" -ge 2 ] && break
+    [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")" -ge 2 ] && break
     sleep 0.05
 done
 q "SELECT title FROM events WHERE run='full' AND level='error'" | grep -q "failed, training goes on: cannot .*No space left on device" || fault "the failure is no event"
@@ -52,9 +52,9 @@ done
 # a save that was under way may still take the place of an older one, whose room is then free: full is what a save fails in twice
 for again in 1 2; do
     head -c 100m /dev/zero >>out/filler 2>/dev/null
-    n=$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint' AND level='error'")
+    n=$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")
     for i in $(seq 300); do
-        [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint' AND level='error'")" -gt "$n" ] && break
+        [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")" -gt "$n" ] && break
         sleep 0.05
     done
 done

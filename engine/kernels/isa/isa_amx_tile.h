@@ -11,10 +11,9 @@
  * 512). int8 and scaled C leave through 4 KiB of stack (L1), where the epilogue of the vector set takes them: with it
  * the same product runs at 44 %, with C in L2, and 20 to 25 % where C goes to memory. Deferring the epilogue of a tile
  * behind the products of the next, B as tiles of 1 KiB on end, and asking for the next A tile ahead gained nothing or
- * lost. Where the core's other hardware thread works, a tile product takes 34 to 40 cycles: a third of all this. Other C
- * is loaded and stored by the tiles. Edges go through the tile configuration: fewer rows, fewer groups; nothing is read
- * beyond an operand. int8: tdpbsud, signed A by unsigned B (code + 1, or xq
- * + 128). */
+ * lost. Where the core's other hardware thread works, a tile product takes 34 to 40 cycles: a third of all this.
+ * Other C is loaded and stored by the tiles. Edges go through the tile configuration: fewer rows, fewer groups; nothing
+ * is read beyond an operand. int8: tdpbsud, signed A by unsigned B (code + 1, or xq + 128). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 
