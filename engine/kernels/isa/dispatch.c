@@ -45,8 +45,8 @@ static const cap caps[] = {
 enum { CAPS = sizeof caps / sizeof *caps };
 
 static bool is_auto(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
-static const cap *cap_of(
-    const char *isa) { /* NULL: of "auto" where no vector set is there, and of an unknown word */
+/* NULL: of "auto" where no vector set is there, and of an unknown word */
+static const cap *cap_of(const char *isa) {
     if (is_auto(isa)) isa = bt_kernels_auto_isa(bt_cpu_found());
     for (size_t i = 0; i < CAPS; i++)
         if (strcmp(isa, caps[i].name) == 0) return &caps[i];

@@ -10,7 +10,7 @@
  * a core: operands as tiles of 1 KiB on end (74-81 % of peak from L2 against about 50 % for rows
  * with a stride), A in blocks of 128 rows x 4 KiB that stay in L2, K cut at 4 KiB only, results
  * written once in row order. That probe reached 49-61 % of the int8 peak with a fused epilogue;
- * this code 20-45 % forward (engine/README.md, "What a token costs"). */
+ * this code reaches 14-31 % forward (engine/README.md, "On tiles"). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 

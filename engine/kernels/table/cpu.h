@@ -17,7 +17,7 @@ typedef struct bt_cpu {
     bool avx512;          /* F, BW, VL, DQ */
     bool avx512_vnni, avx512_bf16, avx512_vbmi, avx_vnni;
     /* vdpbf16ps multiplies at half the rate of fp32: Intel from Sapphire Rapids on, which has tiles for bf16 (65
-     * against 133 GFLOP/s a core). AMD's does twice that of fp32, Cooper Lake's by its manual */
+     * against 133 GFLOP/s a core). AMD's does twice that of fp32; Cooper Lake's is taken to do so too */
     bool bf16_slow;
     /* CPUID, XCR0 and the kernel's permission (asked for on first call) */
     bool amx_tile, amx_int8, amx_bf16;

@@ -51,8 +51,8 @@ static void shared_memory_counts_once(void **state) {
      * written to its own. */
     const double together = peak + *said, want = SHARED + 2 * OWN;
     if (!(together > want + before - 2 && together < want + 2 * before + 6))
-        fail_msg("%.1f and %.1f MiB together, %.1f before: not %.1f and once or twice that", peak,
-                 *said, before, want);
+        fail_msg("%.1f and %.1f MiB; want %.1f MiB, and once or twice the %.1f MiB before the fork",
+                 peak, *said, want, before);
     assert_true(peak - before > OWN && peak - before < SHARED + OWN);
     for (int i = 0; i < 2; i++) {
         close(there[i]);

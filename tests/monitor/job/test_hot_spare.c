@@ -8,22 +8,25 @@
 /* the supervisor has waited for all that it started */
 static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }
 
+/* what is told when a spare that waits takes over */
+#define TAKEN_OVER \
+    "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n" \
+    "spare -1 a hot spare waits: 1 rank, MiB\n" \
+    "control -1 checkpoint asked for by key\n" \
+    "failure -1 a rank was ended by signal 9 (Killed) after step 3\n" \
+    "warning -1 a newer one is damaged\n" \
+    "spare -1 attempt 1 is that of the hot spare\n" \
+    "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after " \
+    "step 3\n" \
+    "attempt 1 from 2\nstep 2\nstep 3\n"
+
 static void it_takes_over(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
     s->resume_at = 2;
     s->when = "a hot spare waits";
     s->verb = "checkpoint";
-    run(s, PLAYS("steps 3;until checkpoint;leaves;die 9", "steps 2;result {}"),
-        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
-        "spare -1 a hot spare waits: 1 rank, MiB\n"
-        "control -1 checkpoint asked for by key\n"
-        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
-        "warning -1 a newer one is damaged\n"
-        "spare -1 attempt 1 is that of the hot spare\n"
-        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
-        "step 3\n"
-        "attempt 1 from 2\nstep 2\nstep 3\n");
+    run(s, PLAYS("steps 3;until checkpoint;leaves;die 9", "steps 2;result {}"), TAKEN_OVER);
     assert_int_equal(s->result.end.kind, BT_END_DONE);
     assert_int_equal(s->result.restarts, 1);
     nobody_is_left();
@@ -63,15 +66,7 @@ static void the_next_one_has_its_own_tries(void **state) {
     s->verb = "checkpoint";
     s->next_when = "no other is started";
     run(s, PLAYS("steps 3;until checkpoint;leaves;die 9", "steps 2;until checkpoint;result {}"),
-        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
-        "spare -1 a hot spare waits: 1 rank, MiB\n"
-        "control -1 checkpoint asked for by key\n"
-        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
-        "warning -1 a newer one is damaged\n"
-        "spare -1 attempt 1 is that of the hot spare\n"
-        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
-        "step 3\n"
-        "attempt 1 from 2\nstep 2\nstep 3\n"
+        TAKEN_OVER
         "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room\n"
         "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room; no other is "
         "started\n"
