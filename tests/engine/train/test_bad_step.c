@@ -5,6 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "engine/base/testing/testing.h"
 #include "engine/model/net/model.h"
 #include "engine/train/bad_steps/guard.h"
 #include "engine/train/bad_steps/skipped_data.h"
@@ -13,27 +14,37 @@ static fake_sink sink, again;
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
-enum { STEP_BYTES = 512, STEPS = 64, GARBAGE = 50 };
+enum { STEP_BYTES = 512, SHORT_BYTES = 128, STEPS = 64, GARBAGE = 50 };
 
-/* The same words over and over, but for one step's batch of bytes that no text has. */
-static void write_text(const char *path, int garbage_step) {
+/* The same words over and over, but for some steps' batches of bytes that no text has. */
+static void write_garbage(const char *path, int step_bytes, int first, int last) {
     static const char words[] = "the quick brown fox jumps over the lazy dog. ";
     FILE *f = fopen(path, "w");
     uint32_t x = 12345;
     assert_non_null(f);
-    for (int i = 0; i < STEP_BYTES * (STEPS + 2); i++) {
+    for (int i = 0; i < step_bytes * (STEPS + 2); i++) {
         x = x * 1664525 + 1013904223;
-        fputc(i / STEP_BYTES == garbage_step ? 1 + (int)((x >> 16) % 255) : words[i % 45], f);
+        const bool garbage = i / step_bytes >= first && i / step_bytes <= last;
+        fputc(garbage ? 1 + (int)((x >> 16) % 255) : words[i % 45], f);
     }
     assert_int_equal(fclose(f), 0);
+}
+
+static void write_text(const char *path, int garbage_step) {
+    write_garbage(path, STEP_BYTES, garbage_step, garbage_step);
+}
+
+static void cfg_of(bt_run_cfg *cfg, const char *path, const char *set, const char *out,
+                   const char *stop) {
+    TINY(cfg, "--steps", "64", "--set", "data.shuffle=false", "--set", "model.vocab=260", "--lr",
+         "1e-2", "--set", set, "--out", out, "--stop-after", stop);
+    snprintf(cfg->data, sizeof cfg->data, "%s", path);
 }
 
 static void train(fake_sink *f, const char *path, const char *set, const char *out,
                   const char *resume, const char *stop) {
     bt_run_cfg cfg;
-    TINY(&cfg, "--steps", "64", "--set", "data.shuffle=false", "--set", "model.vocab=260", "--lr",
-         "1e-2", "--set", set, "--out", out, "--stop-after", stop);
-    snprintf(cfg.data, sizeof cfg.data, "%s", path);
+    cfg_of(&cfg, path, set, out, stop);
     (void)tiny_run(&cfg, f, NULL, resume);
 }
 
@@ -139,6 +150,189 @@ static void damaged_weights_are_no_bad_batch(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* ---- what is told ------------------------------------------------------------------------------ */
+
+/* a run in which a NaN, or none, comes into a gradient of this rank */
+static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_result *r,
+                            bt_err *err) {
+    *err = (bt_err)BT_ERR_INIT;
+    memset(&sink, 0, sizeof sink);
+    if (nan) assert_int_equal(setenv("BITRAIN_TEST_NAN", nan, 1), 0);
+    bt_trainer *t = tiny_create(cfg, &sink, NULL, "");
+    const bt_code code = bt_trainer_run(t, r, err);
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
+    (void)bt_testing_nan(0, 0, ""); /* the next one may come once again */
+    return code;
+}
+
+/* a text in which %H stands for the name of this host */
+static void with_host(char *out, size_t size, const char *text) {
+    char host[BT_HOST_MAX] = "";
+    gethostname(host, sizeof host - 1);
+    const char *at = strstr(text, "%H");
+    snprintf(out, size, "%.*s%s%s", at ? (int)(at - text) : (int)strlen(text), text, at ? host : "",
+             at ? at + 2 : "");
+}
+
+/* the k-th event of a kind has these words, which may name the host */
+static void told(const char *kind, size_t k, int64_t step, const char *title, const char *body) {
+    char want[512];
+    for (size_t i = 0; i < sink.n_events; i++) {
+        if (strcmp(sink.events[i].kind, kind) != 0 || k-- > 0) continue;
+        with_host(want, sizeof want, title);
+        want[sizeof sink.events[i].title - 1] = '\0';
+        assert_string_equal(sink.events[i].title, want);
+        with_host(want, sizeof want, body);
+        assert_string_equal(sink.events[i].body, want);
+        assert_int_equal(sink.events[i].step, step);
+        return;
+    }
+    fail_msg("there are too few events '%s'", kind);
+}
+
+#define NAN_OF "gradient of layers.0.attn_k is not finite"
+#define BATCH "\"first_sequence\":80,\"sequences\":16}"
+
+static void what_is_not_finite_is_told(void **state) {
+    (void)state;
+    static const char
+        second[] = NAN_OF
+        ", but not when computed again: a fault of the hardware of rank 0 (host '%H'); the "
+        "second result is applied",
+        second_body[] =
+            "{\"cause\":\"not_finite\",\"action\":\"applied\",\"same_bits\":false,\"tensor\":"
+            "\"layers.0.attn_k\",\"rank\":0,\"host\":\"%H\"," BATCH;
+    static const struct {
+        const char *nan, *policy;
+        bt_code code;
+        const char *kind, *title, *body, *err;
+    } rows[] = {
+        {"0:5:layers.0.attn_k", "skip", BT_OK, "hardware", second, second_body, NULL},
+        {"0:5:layers.0.attn_k", "retry", BT_OK, "hardware", second, second_body, NULL},
+        {"0:5-5:layers.0.attn_k", "skip", BT_OK, "bad_step",
+         "step not applied: " NAN_OF ", the same bits when computed again: its batch (sequences 80 "
+         "to 95) is skipped, 1 in a row",
+         "{\"cause\":\"not_finite\",\"action\":\"skipped\",\"same_bits\":true,\"tensor\":"
+         "\"layers.0.attn_k\"," BATCH,
+         NULL},
+        {"0:5-5:layers.0.attn_k", "retry", BT_CHECK, "bad_step",
+         NAN_OF ", the same bits when computed again",
+         "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":true,\"tensor\":"
+         "\"layers.0.attn_k\"," BATCH,
+         "step 6: " NAN_OF ", the same bits when computed again; train.on_bad_step=retry ends the "
+         "run (go on from the newest checkpoint, with train.on_bad_step=skip to leave the batch "
+         "out)"},
+        {"0:5:layers.0.attn_k", "stop", BT_CHECK, "bad_step", NAN_OF,
+         "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":false,\"tensor\":"
+         "\"layers.0.attn_k\"," BATCH,
+         "step 6: " NAN_OF
+         "; train.on_bad_step=stop ends the run (go on from the newest checkpoint, with "
+         "train.on_bad_step=skip to leave the batch out)"},
+    };
+    bt_run_cfg cfg;
+    bt_train_result r;
+    bt_err err;
+    TINY(&cfg, "--steps", "8");
+    assert_int_equal(run_with_nan(&cfg, NULL, &r, &err), BT_OK);
+    again = sink;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char policy[64], want[512];
+        const bool skips = strcmp(rows[i].kind, "bad_step") == 0;
+        snprintf(policy, sizeof policy, "train.on_bad_step=%s", rows[i].policy);
+        TINY(&cfg, "--steps", "8", "--set", policy);
+        assert_int_equal(run_with_nan(&cfg, rows[i].nan, &r, &err), rows[i].code);
+        assert_int_equal(fake_events_of(&sink, "hardware"), !skips);
+        assert_int_equal(fake_events_of(&sink, "bad_step"), skips);
+        told(rows[i].kind, 0, 5, rows[i].title, rows[i].body);
+        if (rows[i].code != BT_OK) {
+            snprintf(want, sizeof want, "%s", rows[i].err);
+            want[sizeof err.msg - 1] = '\0';
+            assert_string_equal(err.msg, want);
+            assert_int_equal(fake_events_of(&sink, "failure"), 1);
+            told("failure", 0, 5, want, "");
+            assert_int_equal(sink.n_steps, 5);
+            continue;
+        }
+        assert_int_equal(r.skipped, skips);
+        assert_int_equal(sink.n_steps, 8);
+        for (size_t k = 0; k < 8;
+             k++) { /* a step that is computed again and applied is as it was */
+            assert_int_equal(sink.steps[k].v[BT_MS_SKIPPED], skips && k == 5);
+            if (!skips || k <= 5)
+                assert_memory_equal(&sink.steps[k].v[BT_MS_LOSS], &again.steps[k].v[BT_MS_LOSS],
+                                    sizeof(double));
+        }
+    }
+}
+
+/* what the k-th event says of the spike, whose loss is that of the step; its other numbers */
+static void spike_is(size_t k, int64_t step, const char *action, const char *title) {
+    double value, median, z;
+    char what[128], want[512], body[256];
+    size_t i = 0;
+    for (size_t left = k; i < sink.n_events; i++)
+        if (strcmp(sink.events[i].kind, "bad_step") == 0 && left-- == 0) break;
+    assert_true(i < sink.n_events);
+    const char *at = strstr(sink.events[i].body, "\"value\":");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"value\":%lf,\"median\":%lf,\"z\":%lf", &value, &median, &z), 3);
+    const double loss = sink.steps[step].v[BT_MS_LOSS];
+    assert_true(fabs(value - loss) < 1e-9 * loss);
+    assert_true(median > 0 && median < value / 1.5 && z > 12);
+    snprintf(what, sizeof what, "loss %.4g is a spike (median %.4g, z %.0f)", value, median, z);
+    snprintf(want, sizeof want, title, what);
+    snprintf(body, sizeof body,
+             "{\"cause\":\"loss_spike\",\"action\":\"%s\",\"same_bits\":true,%.*s,"
+             "\"first_sequence\":%d,\"sequences\":4}",
+             action, (int)strcspn(at, "f") - 2, at, 4 * (int)step);
+    told("bad_step", k, step, want, body);
+}
+
+/* Three batches of garbage after another, of which two may be skipped: the third is the new level. And one of
+ * garbage in which the hardware errs as well. */
+static void spikes_in_a_row_are_a_new_level(void **state) {
+    (void)state;
+    char path[] = "/tmp/bt-bad-step-XXXXXX.txt", want[512];
+    int n, fd = mkstemps(path, 4);
+    bt_run_cfg cfg;
+    bt_train_result r;
+    bt_err err;
+    assert_true(fd >= 0);
+    close(fd);
+    write_garbage(path, SHORT_BYTES, GARBAGE, GARBAGE + 2);
+    cfg_of(&cfg, path, "train.max_bad_steps=3", "", "53");
+    cfg.batch_tokens = SHORT_BYTES;
+    cfg.accum = 1;
+    assert_int_equal(run_with_nan(&cfg, NULL, &r, &err), BT_OK);
+    assert_int_equal(fake_events_of(&sink, "bad_step"), 3);
+    assert_int_equal(skipped_at(&sink, &n), GARBAGE + 1);
+    assert_int_equal(n, 2);
+    spike_is(0, GARBAGE, "skipped",
+             "step not applied: %s, the same bits when computed again: its batch (sequences 200 to "
+             "203) is skipped, 1 in a row");
+    spike_is(1, GARBAGE + 1, "skipped",
+             "step not applied: %s, the same bits when computed again: its batch (sequences 204 to "
+             "207) is skipped, 2 in a row");
+    spike_is(2, GARBAGE + 2, "accepted",
+             "%s, as in the 2 steps before: taken as the new level, steps are applied again");
+    assert_int_equal(run_with_nan(&cfg, "0:50:layers.0.attn_k", &r, &err), BT_DAMAGED);
+    told("hardware", 0, GARBAGE,
+         NAN_OF ", computed again with other bits and no better: a fault of the hardware of rank 0 "
+                "(host '%H')",
+         "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":false,\"tensor\":"
+         "\"layers.0.attn_k\",\"rank\":0,\"host\":\"%H\",\"first_sequence\":200,"
+         "\"sequences\":4}");
+    with_host(want, sizeof want,
+              "step 51: " NAN_OF
+              ", computed again with other bits and no better: a fault of the hardware of rank 0 "
+              "(host '%H') (go on from the newest checkpoint)");
+    want[sizeof err.msg - 1] = '\0';
+    assert_string_equal(err.msg, want);
+    unlink(path);
+}
+
 /* ---- the set ----------------------------------------------------------------------------------- */
 
 static void the_set_of_skipped_sequences_survives(void **state) {
@@ -177,6 +371,8 @@ int main(void) {
         cmocka_unit_test(garbage_in_the_data_is_skipped),
         cmocka_unit_test(a_resumed_run_judges_the_same),
         cmocka_unit_test(damaged_weights_are_no_bad_batch),
+        cmocka_unit_test(what_is_not_finite_is_told),
+        cmocka_unit_test(spikes_in_a_row_are_a_new_level),
         cmocka_unit_test(the_set_of_skipped_sequences_survives),
     };
     bt_err err = BT_ERR_INIT;
