@@ -1,0 +1,558 @@
+/* test_codec_choice.c - which codec a step's gradients travel by, of a trainer made by hand: the warm-up, what
+ * checkpoints keep, the dial, tensors and steps that fall back, with every word that is told. */
+#include "tests/engine/train/codec_world.h"
+
+/* ---- which one ----------------------------------------------------------------------------------- */
+
+static void a_run_begins_on_its_rung(void **state) {
+    (void)state;
+    static const struct {
+        bt_codec_id codec;
+        const char *budget;
+        int dp, n, at;
+        bool dialled;
+        double rate;
+    } rows[] = {
+        {BT_CODEC_NONE, "off", 4, 1, 0, false, 0}, {BT_CODEC_INT8, "off", 1, 1, 0, false, 0},
+        {BT_CODEC_BF16, "off", 4, 2, 1, false, 0}, {BT_CODEC_INT8, "off", 4, 3, 2, false, 0},
+        {BT_CODEC_INT8, "auto", 4, 3, 0, true, 0}, {BT_CODEC_SIGN, "8kbit", 4, 4, 0, true, 1000}};
+    bt_err err = BT_ERR_INIT;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(rows[i].codec, rows[i].budget);
+        end();
+        t.setup.dp = rows[i].dp;
+        assert_int_equal(bt_codec_choice_create(&t, &err), BT_OK);
+        const bt_codec_choice *c = &t.codec;
+        if (c->ladder.n != rows[i].n || c->at != rows[i].at || c->most != rows[i].n - 1 ||
+            c->dialled != rows[i].dialled || c->dial.budget != rows[i].rate)
+            fail_msg("row %zu: %d rungs, at %d of %d", i, c->ladder.n, c->at, c->most);
+        assert_string_equal(c->ladder.at[c->most]->name,
+                            rows[i].dp > 1 ? bt_codec_at(rows[i].codec)->name : "none");
+        assert_ptr_equal(c->held_by, bt_codec_at(BT_CODEC_NONE));
+        assert_true(c->n == TENSORS && c->held_at == 0 && !c->turned && !c->made);
+        for (int k = 0; k < TENSORS; k++)
+            assert_true(!c->fell[k] && c->owed[k] == 0 && c->ratio[k] == 0 && c->bits[k] == 0);
+        end();
+        assert_true(!c->fell && !c->owed && c->n == 0 && c->ladder.n == 0);
+    }
+    snprintf(t.cfg.comm_budget, sizeof t.cfg.comm_budget, "much");
+    assert_int_equal(bt_codec_choice_create(&t, &err), BT_ARG);
+    end();
+}
+
+/* before, at and after the last step of the warm-up, on every rung */
+static void the_warm_up_holds_back(void **state) {
+    (void)state;
+    static const struct {
+        bt_codec_id codec;
+        const char *budget, *now[4]; /* on rungs 0 .. 3, while it warms up; NULL: there is none */
+    } rows[] = {{BT_CODEC_NONE, "off", {"none"}},
+                {BT_CODEC_BF16, "off", {"none", "none"}},
+                {BT_CODEC_INT8, "off", {"none", "none", "none"}},
+                {BT_CODEC_INT8, "auto", {"none", "bf16", "int8"}},
+                {BT_CODEC_INT4, "off", {"none", "bf16", "bf16", "bf16"}},
+                {BT_CODEC_SIGN, "off", {"none", "bf16", "bf16", "bf16"}},
+                {BT_CODEC_SIGN, "auto", {"none", "bf16", "bf16", "bf16"}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(rows[i].codec, rows[i].budget);
+        for (t.codec.at = 0; t.codec.at < t.codec.ladder.n; t.codec.at++)
+            for (t.at.step = 0; t.at.step < 5; t.at.step++) {
+                const char *want = t.at.step < 3 ? rows[i].now[t.codec.at]
+                                                 : t.codec.ladder.at[t.codec.at]->name;
+                if (!want || strcmp(bt_codec_choice_now(&t)->name, want) != 0)
+                    fail_msg("row %zu, rung %d, step %d: %s", i, t.codec.at, (int)t.at.step,
+                             bt_codec_choice_now(&t)->name);
+            }
+        end();
+    }
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------- */
+
+static void keep_is(const char *want) {
+    bt_state s = {.n = 0};
+    bt_text text;
+    bt_err err = BT_ERR_INIT;
+    bt_text_init(&text);
+    bt_codec_choice_add_state(&t, &s);
+    assert_int_equal(bt_state_save_values(&s, &text, &err), BT_OK);
+    assert_string_equal(bt_text_str(&text), want);
+    bt_text_release(&text);
+}
+
+static void take_up(const char *values) {
+    bt_state s = {.n = 0};
+    bt_text text;
+    bt_err err = BT_ERR_INIT;
+    bt_text_init(&text);
+    bt_text_put(&text, values);
+    bt_codec_choice_add_state(&t, &s);
+    assert_int_equal(bt_state_load_values(&s, &text, &err), BT_OK);
+    bt_text_release(&text);
+}
+
+static void checkpoints_keep_what_was_chosen(void **state) {
+    (void)state;
+    begin(BT_CODEC_NONE, "off");
+    keep_is("{\"codec\":{}}");
+    end();
+    begin(BT_CODEC_SIGN, "auto");
+    t.codec.at = 1, t.codec.most = 2, t.codec.dial.room_s = 0.25;
+    t.codec.held_by = t.codec.ladder.at[2], t.codec.held_at = 77;
+    t.codec.fell[1] = true;
+    keep_is(
+        "{\"codec\":{\"in_use\":\"bf16\",\"most\":\"int8\",\"room_s\":0.25,\"held_by\":\"int8\","
+        "\"held_at\":77,\"fell\":\"010\"}}");
+    end();
+}
+
+static void what_was_chosen_goes_on(void **state) {
+    (void)state;
+#define HELD "\"held_by\":\"bf16\",\"held_at\":5,"
+    static const struct {
+        const char *budget, *values;
+        int at, most, held_at;
+        double room_s;
+        const char *held_by, *fell; /* of the tensors, and what of this stage travels plain */
+    } rows[] = {
+        {"auto", "{}", 0, 3, 0, 0, "none", "000 00"},
+        {"auto",
+         "{\"codec\":{\"in_use\":\"bf16\",\"most\":\"int8\",\"room_s\":0.25," HELD
+         "\"fell\":\"010\"}}",
+         1, 2, 5, 0.25, "bf16", "010 01"},
+        {"auto",
+         "{\"codec\":{\"in_use\":\"sign\",\"most\":\"int8\",\"room_s\":0.25,\"fell\":\"001\"}}", 2,
+         2, 0, 0.25, "none", "001 10"},
+        {"off",
+         "{\"codec\":{\"in_use\":\"bf16\",\"most\":\"int8\",\"room_s\":0.25,\"fell\":\"1\"}}", 2, 2,
+         0, 0, "bf16", "000 00"},
+        /* codecs that this ladder has not */
+        {"auto",
+         "{\"codec\":{\"in_use\":\"topk\",\"most\":\"int4\",\"held_by\":\"int4\",\"held_at\":5,"
+         "\"fell\":\"1111\"}}",
+         0, 3, 0, 0, "none", "000 00"},
+        {"auto", "{\"codec\":{\"in_use\":\"sign\",\"held_by\":\"sign\",\"fell\":\"1x0\"}}", 3, 3, 0,
+         0, "sign", "100 00"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char fell[8] = "";
+        begin(BT_CODEC_SIGN, rows[i].budget);
+        const bt_codec_choice *c = &t.codec;
+        take_up(rows[i].values);
+        for (int k = 0; k < TENSORS; k++) fell[k] = c->fell[k] ? '1' : '0';
+        fell[TENSORS] = ' ';
+        for (int k = 0; k < STAGE; k++) fell[TENSORS + 1 + k] = payloads[k].plain ? '1' : '0';
+        if (c->at != rows[i].at || c->most != rows[i].most || c->held_at != rows[i].held_at ||
+            c->dial.room_s != rows[i].room_s || strcmp(fell, rows[i].fell) != 0 ||
+            strcmp(c->held_by->name, rows[i].held_by) != 0)
+            fail_msg("row %zu: at %d of %d, held by %s at %d, room %g, fell %s", i, c->at, c->most,
+                     c->held_by->name, (int)c->held_at, c->dial.room_s, fell);
+        assert_int_equal(c->fell_anew, strchr(rows[i].fell, '1') != NULL);
+        end();
+    }
+}
+
+/* ---- the second moment ---------------------------------------------------------------------------- */
+
+/* it is held where the codec before let it be known, from the second update on, of what does not travel as fp32 */
+static void the_second_moment_is_held(void **state) {
+    (void)state;
+    static const struct {
+        bt_codec_id from, to;
+        int updates, held_at;
+        const char *raised;
+    } rows[] = {{BT_CODEC_NONE, BT_CODEC_BF16, 9, 0, ""},
+                {BT_CODEC_NONE, BT_CODEC_INT8, 9, 0, ""},
+                {BT_CODEC_NONE, BT_CODEC_SIGN, 9, 9, "1 0.01 "},
+                {BT_CODEC_BF16, BT_CODEC_TERNARY, 9, 9, "1 0.01 "},
+                {BT_CODEC_BF16, BT_CODEC_SIGN, 0, 0, ""},
+                {BT_CODEC_INT8, BT_CODEC_SIGN, 9, 0, ""},
+                {BT_CODEC_SIGN, BT_CODEC_NONE, 9, 0, ""},
+                {BT_CODEC_SIGN, BT_CODEC_SIGN, 9, 4, ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(BT_CODEC_SIGN, "off");
+        payloads[0].plain = true;
+        t.at.updates = rows[i].updates;
+        t.codec.held_by = bt_codec_at(rows[i].from);
+        t.codec.held_at = 4;
+        t.codec.fell_anew = true;
+        bt_codec_choice_made(&t, bt_codec_at(rows[i].to));
+        assert_ptr_equal(t.codec.made, bt_codec_at(rows[i].to));
+        assert_ptr_equal(t.codec.held_by, bt_codec_at(rows[i].to));
+        assert_false(t.codec.fell_anew);
+        assert_int_equal(t.codec.held_at, rows[i].held_at);
+        assert_string_equal(bt_text_str(&raised), rows[i].raised);
+        end();
+    }
+}
+
+/* ---- the dial ------------------------------------------------------------------------------------- */
+
+static const bt_step_outcome good = {.applied = true, .loss_scale = 1};
+
+/* a step that took so long, whose exchange was in flight, waited and held it up for so long */
+static void step_of(double step_ms, double busy_ms, double wait_ms, double exposed_ms, bool bad) {
+    bt_err err = BT_ERR_INIT;
+    bt_step_outcome o = good;
+    o.bad = bad;
+    o.applied = !bad;
+    o.rank_values[BT_MR_STEP_TIME] = step_ms;
+    bt_codec_choice_took(&t.codec, &(bt_reduce_times){.busy_ns = (int64_t)(busy_ms * 1e6),
+                                                      .wait_ns = (int64_t)(wait_ms * 1e6),
+                                                      .exposed_ns = (int64_t)(exposed_ms * 1e6)});
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    t.at.step++;
+}
+
+/* of a window the step that was held up least, by its share, counts; and the slowest rank */
+static void the_least_delayed_step_of_a_window_counts(void **state) {
+    (void)state;
+    begin(BT_CODEC_INT8, "auto");
+    t.codec.turned = true;
+    t.codec.took = (bt_reduce_times){0};
+    step_of(100, 60, 20, 30, false);
+    const bt_dial_window *w = &t.codec.window;
+    assert_true(w->steps == 1 && w->step_s == 0.1 && w->busy_s == 0.04 && w->exposed_s == 0.03);
+    step_of(200, 70, 10, 60, false); /* the same share */
+    assert_true(w->steps == 2 && w->step_s == 0.1);
+    step_of(200, 70, 10, 59, false);
+    assert_true(w->steps == 3 && w->step_s == 0.2 && w->busy_s == 0.06 && w->exposed_s == 0.059);
+    step_of(100, 10, 20, 10, false); /* waits are no transfers */
+    assert_true(w->steps == 4 && w->step_s == 0.1 && w->busy_s == 0 && w->exposed_s == 0.01);
+    step_of(100, 10, 0, 20, false);
+    assert_true(w->steps == 5 && w->exposed_s == 0.01);
+    t.at.step = BT_DIAL_WINDOW;
+    step_of(100, 10, 0, 20, false);
+    assert_true(w->steps == 0 && w->step_s == 0);
+    assert_int_equal(links, 1);
+    end();
+}
+
+/* bits of a gradient on average of both ways, as 4 ranks send them */
+static double bits_of(bt_codec_id id, double there, double back) {
+    const bt_way_bits b = bt_codec_way_bits(bt_codec_at(id));
+    return (there * b.there + back * b.back) / (there + back);
+}
+
+static void told_dial(const char *why, bt_codec_id to, bt_codec_id from, double exposed,
+                      double link_s, int steps) {
+    char want[640];
+    const double bits = bits_of(to, 3, 3);
+    snprintf(want, sizeof want,
+             "codec %d %s: gradients travel as %s from the next step, %.4g bits each, before as %s "
+             "{\"codec\":\"%s\",\"before\":\"%s\",\"bits\":%.4g,\"exposed_frac\":%.4g,"
+             "\"link_s\":%.4g,\"steps\":%d}\n",
+             (int)t.at.step - 2, why, to == BT_CODEC_NONE ? "fp32" : bt_codec_at(to)->name, bits,
+             from == BT_CODEC_NONE ? "fp32" : bt_codec_at(from)->name, bt_codec_at(to)->name,
+             bt_codec_at(from)->name, bits, exposed, link_s, steps);
+    heard_is(want);
+}
+
+static void a_budget_turns_the_dial(void **state) {
+    (void)state;
+    /* 4 MiB of gradients as fp32 each way, of which 3 of 4 parts leave: 24 MiB a step */
+    begin(BT_CODEC_INT8, "1Gbit");
+    step_of(100, 50, 0, 0, false); /* 12.5 MB in 0.1 s: bf16 is not enough, int8 is */
+    told_dial("comm.budget is 1Gbit", BT_CODEC_INT8, BT_CODEC_NONE, 0, 0, 1);
+    assert_true(t.codec.at == 2 && t.codec.turned && reducers == 1 && links == 0);
+    assert_ptr_equal(t.codec.made, bt_codec_at(BT_CODEC_INT8));
+    step_of(100, 50, 0, 0, false);
+    heard_is("");
+    end();
+    begin(BT_CODEC_INT8, "1Gbit");
+    others[0] = 0.19; /* a slower rank has more time: bf16 will do */
+    others[2] = 0.02;
+    step_of(100, 50, 0, 0, false);
+    told_dial("comm.budget is 1Gbit", BT_CODEC_BF16, BT_CODEC_NONE, 0.02 / 0.19, 0, 1);
+    end();
+}
+
+static void a_slow_link_turns_the_dial(void **state) {
+    (void)state;
+    static const struct {
+        double bytes_per_s, latency_s, link_s;
+        int hosts[4];
+    } rows[] = {
+        /* 32 buckets there and back, 25165824 bytes */
+        {1e9, 0, 25165824e-9, {0, 0, 0, 0}},
+        {1e9, 1e-4, 32e-4 + 25165824e-9, {0, 1, 2, 3}},
+        {1e9, 0, 25165824e-9 / 2, {0, 0, 1, 1}}, /* ranks of a host send once */
+        {1e9, 0, 25165824e-9 / (4.0 / 3), {0, 1, 1, 2}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char why[200];
+        begin(BT_CODEC_INT8, "auto");
+        memcpy(host_of, rows[i].hosts, sizeof rows[i].hosts);
+        link_found = (bt_link){.latency_s = rows[i].latency_s, .bytes_per_s = rows[i].bytes_per_s};
+        step_of(30, 25, 0, 20, false);
+        assert_int_equal(links, 1);
+        assert_true(link_work.bytes == 25165824 / 8 && link_work.memory == link_work.bytes &&
+                    link_work.rounds == 4 && !link_work.processor);
+        snprintf(why, sizeof why,
+                 "exchanges hold steps up for 66.7 %% of their time, as the link takes %.3g s",
+                 rows[i].link_s);
+        const bt_codec_id to = t.codec.at == 2 ? BT_CODEC_INT8 : BT_CODEC_BF16;
+        told_dial(why, to, BT_CODEC_NONE, 2.0 / 3, rows[i].link_s, 1);
+        end();
+    }
+    /* what is sent to try a link has limits; another rank's link is the slower one */
+    static const size_t totals[] = {1000, 1 << 28}, parts[] = {1 << 16, 4 << 20};
+    for (int i = 0; i < 2; i++) {
+        begin(BT_CODEC_INT8, "auto");
+        link_found = (bt_link){.bytes_per_s = 1e9};
+        t.setup.params.total = totals[i];
+        others[0] = 0.25; /* the slowest step, and the slowest link */
+        step_of(30, 25, 0, 20, false);
+        assert_true(link_work.bytes == parts[i] && link_work.memory == parts[i]);
+        end();
+    }
+}
+
+/* nobody can tell what the link takes, or one rank cannot: nothing changes */
+static void an_unknown_link_turns_nothing(void **state) {
+    (void)state;
+    for (int of_other = 0; of_other < 2; of_other++) {
+        begin(BT_CODEC_INT8, "auto");
+        link_found = (bt_link){.bytes_per_s = of_other ? 1e6 : 0};
+        if (of_other) others[1] = 1; /* of two numbers the second says that it is unknown */
+        step_of(30, 25, 0, 20, false);
+        assert_true(links == 1 && t.codec.at == 0);
+        heard_is("");
+        end();
+    }
+}
+
+/* other work holds exchanges up, not the link: told once, and again after a window without delays */
+static void delays_without_a_slow_link_are_told_once(void **state) {
+    (void)state;
+    static const char want[] =
+        "codec 7 exchanges hold steps up for 66.7 % of their time, but not because of the link, "
+        "which takes 0.0252 ms for what compute hides for 5 ms: gradients go on as fp32 (other "
+        "work "
+        "keeps ranks from their cores) "
+        "{\"exposed_frac\":0.6667,\"link_s\":2.517e-05,\"step_s\":0.03}\n";
+    begin(BT_CODEC_INT8, "auto");
+    link_found = (bt_link){.bytes_per_s = 1e12};
+    for (int times = 0; times < 2; times++)
+        for (int i = 0; i < 3; i++) { /* held up, held up, not */
+            t.at.step = BT_DIAL_WINDOW;
+            step_of(30, 25, 0, i < 2 ? 20 : 0, false);
+            if (i == 0 && times == 0) heard_is(want);
+            if (i == 0 && times == 1)
+                bt_text_clear(&heard); /* compute was seen to hide more meanwhile */
+            if (i > 0) heard_is("");
+            assert_int_equal(t.codec.told_of_delays, i < 2);
+        }
+    assert_int_equal(t.codec.at, 0);
+    end();
+    /* on the last rung there is nothing to be told */
+    begin(BT_CODEC_BF16, "auto");
+    t.codec.at = 1;
+    t.at.step = BT_DIAL_WINDOW;
+    step_of(30, 25, 0, 20, false);
+    heard_is("");
+    end();
+}
+
+/* the rung below has been enough for two windows */
+static void a_fast_network_turns_the_dial_back(void **state) {
+    (void)state;
+    begin(BT_CODEC_INT8, "auto");
+    t.codec.at = 2, t.codec.dial.room_s = 1;
+    t.codec.turned = true;
+    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+    t.codec.told_of_delays = true;
+    for (int i = 0; i < 2; i++) {
+        t.at.step = BT_DIAL_WINDOW;
+        step_of(100, 10, 0, 0, false);
+        if (i == 0) heard_is("");
+    }
+    told_dial("the network is fast enough (0.0 % of a step exposed, at most)", BT_CODEC_NONE,
+              BT_CODEC_INT8, 0, 0, 1);
+    assert_true(t.codec.at == 0 && !t.codec.told_of_delays);
+    end();
+}
+
+/* ---- fallbacks ------------------------------------------------------------------------------------ */
+
+static void tensors_that_owe_too_much_fall(void **state) {
+    (void)state;
+    begin(BT_CODEC_INT8, "off");
+    t.at.step = BT_DIAL_WINDOW;
+    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+    owed_by[0] = 4;  /* four ranks owe 16, of a gradient of 1: exactly the limit */
+    owed_by[1] = 16; /* 64 of 4 */
+    owed_by[2] = 25; /* 100 of 1 */
+    squares[1] = 4;
+    bt_err err = BT_ERR_INIT;
+    bt_step_outcome o = good;
+    o.loss_scale = 8;
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    assert_true(unscaled == 0.125);
+    heard_is(
+        "codec_fallback 7 int8 owes 10 times the gradient of layers.1.up (comm.residual_cap 4): it "
+        "travels as fp32 from the next step "
+        "{\"tensor\":\"layers.1.up\",\"residual_ratio\":10,\"codec\":\"int8\"}\n");
+    assert_true(t.codec.ratio[0] == 4 && t.codec.ratio[1] == 4 && t.codec.ratio[2] == 10);
+    assert_true(t.codec.fell[2] && !t.codec.fell[0] && !t.codec.fell[1]);
+    assert_true(payloads[0].plain && !payloads[1].plain && reducers == 1);
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK); /* told once */
+    heard_is("");
+    squares[1] = 1;
+    t.at.step++; /* looked at once a window, and where the step was applied */
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    t.at.step--;
+    o.applied = false;
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    o.applied = true;
+    t.cfg.residual_cap = 0;
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    heard_is("");
+    assert_int_equal(sums, 2);
+    /* of what is not there nothing is owed */
+    t.cfg.residual_cap = 4;
+    squares[1] = 0;
+    owed_by[0] = 0;
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    assert_true(isnan(t.codec.ratio[0]) && isnan(t.codec.ratio[1]));
+    /* nor by a codec without error feedback */
+    t.codec.made = bt_codec_at(BT_CODEC_BF16);
+    t.codec.most = t.codec.at = 1;
+    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    for (int i = 0; i < TENSORS; i++) assert_true(isnan(t.codec.ratio[i]));
+    assert_int_equal(sums, 3);
+    end();
+}
+
+static void two_bad_steps_in_a_row_fall(void **state) {
+    (void)state;
+    static const struct {
+        bt_codec_id codec;
+        const char *steps; /* b: bad, g: good */
+        const char *told[2];
+        const char *now;
+    } rows[] = {
+        {BT_CODEC_INT8, "bgbgb", {"", ""}, "int8"},
+        {BT_CODEC_INT8,
+         "gbb",
+         {"codec_fallback 12 2 bad steps in a row with --codec int8: gradients travel as bf16 from "
+          "now on {\"codec\":\"bf16\",\"before\":\"int8\"}\n",
+          ""},
+         "bf16"},
+        {BT_CODEC_INT8,
+         "bbbb",
+         {"codec_fallback 11 2 bad steps in a row with --codec int8: gradients travel as bf16 from "
+          "now on {\"codec\":\"bf16\",\"before\":\"int8\"}\n",
+          "codec_fallback 13 2 bad steps in a row with --codec bf16: gradients travel as fp32 from "
+          "now on {\"codec\":\"none\",\"before\":\"bf16\"}\n"},
+         "none"},
+        {BT_CODEC_NONE, "bbbb", {"", ""}, "none"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char want[400];
+        begin(rows[i].codec, "off");
+        t.at.step = 11;
+        bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+        for (const char *s = rows[i].steps; *s; s++) step_of(100, 10, 0, 0, *s == 'b');
+        snprintf(want, sizeof want, "%s%s", rows[i].told[0], rows[i].told[1]);
+        heard_is(want);
+        assert_string_equal(bt_codec_choice_now(&t)->name, rows[i].now);
+        assert_int_equal(t.codec.most, t.codec.at);
+        end();
+    }
+    /* whose sums have the same bits everywhere is not to blame */
+    begin(BT_CODEC_INT8, "off");
+    t.at.step = 11;
+    t.codec.made = &bt_codec_exact;
+    t.codec.ladder.at[2] = &bt_codec_exact;
+    for (int i = 0; i < 4; i++) step_of(100, 10, 0, 0, true);
+    heard_is("");
+    end();
+}
+
+/* ---- the end of the warm-up, statistics ------------------------------------------------------------ */
+
+static void the_end_of_the_warm_up_is_told(void **state) {
+    (void)state;
+    begin(BT_CODEC_SIGN, "off");
+    assert_string_equal(t.codec.made->name, "bf16");
+    t.at.updates = 3;
+    for (t.at.step = 1; t.at.step < 6;) {
+        step_of(100, 10, 0, 0, false);
+        heard_is(t.at.step == 4
+                     ? "codec 2 the warm-up of --codec sign is over: gradients are encoded "
+                       "from the next step\n"
+                     : "");
+        assert_int_equal(reducers, t.at.step >= 4);
+    }
+    assert_true(strcmp(t.codec.made->name, "sign") == 0 && t.codec.held_at == 3);
+    end();
+    begin(BT_CODEC_SIGN, "auto"); /* a dial says itself what it does */
+    t.codec.turned = true;
+    t.codec.at = 3;
+    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+    t.at.step = 3;
+    step_of(100, 10, 0, 0, false);
+    heard_is("");
+    assert_int_equal(reducers, 1);
+    end();
+}
+
+static void statistics_have_bits_and_what_is_owed(void **state) {
+    (void)state;
+    static const struct {
+        int dp, replicas;
+        bool sharded;
+        double there, back; /* of how many parts a rank sends */
+    } rows[] = {{4, 1, false, 3, 3}, {4, 1, true, 3, 0}, {4, 2, true, 3, 1}, {2, 9, false, 1, 1}};
+    const double *ratio, *bits;
+    bt_err err = BT_ERR_INIT;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(BT_CODEC_SIGN, "off");
+        t.at.step = 9;
+        bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+        t.setup.dp = rows[i].dp, t.setup.replicas = rows[i].replicas;
+        t.setup.sharded = rows[i].sharded;
+        payloads[1].plain = true;
+        owed_by[2] = 4;
+        others[0] = 3.5; /* another stage's tensor */
+        assert_int_equal(bt_codec_choice_sample(&t, &good, &ratio, &bits, &err), BT_OK);
+        assert_true(bits[0] == 3.5 && bits[1] == PLAIN_BITS);
+        assert_true(fabs(bits[2] - bits_of(BT_CODEC_SIGN, rows[i].there, rows[i].back)) < 1e-12);
+        assert_true(isnan(ratio[0]) && isnan(ratio[1]) && ratio[2] == 4);
+        /* a codec without error feedback sends all alike */
+        t.codec.made = bt_codec_at(BT_CODEC_BF16);
+        assert_int_equal(bt_codec_choice_sample(&t, &good, &ratio, &bits, &err), BT_OK);
+        assert_true(bits[1] == 16 && bits[2] == 16 && isnan(ratio[2]));
+        t.setup.dp = 1;
+        assert_int_equal(bt_codec_choice_sample(&t, &good, &ratio, &bits, &err), BT_OK);
+        assert_true(!ratio && !bits);
+        end();
+    }
+}
+
+int main(void) {
+    bt_text_init(&heard);
+    bt_text_init(&raised);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_begins_on_its_rung),
+        cmocka_unit_test(the_warm_up_holds_back),
+        cmocka_unit_test(checkpoints_keep_what_was_chosen),
+        cmocka_unit_test(what_was_chosen_goes_on),
+        cmocka_unit_test(the_second_moment_is_held),
+        cmocka_unit_test(the_least_delayed_step_of_a_window_counts),
+        cmocka_unit_test(a_budget_turns_the_dial),
+        cmocka_unit_test(a_slow_link_turns_the_dial),
+        cmocka_unit_test(an_unknown_link_turns_nothing),
+        cmocka_unit_test(delays_without_a_slow_link_are_told_once),
+        cmocka_unit_test(a_fast_network_turns_the_dial_back),
+        cmocka_unit_test(tensors_that_owe_too_much_fall),
+        cmocka_unit_test(two_bad_steps_in_a_row_fall),
+        cmocka_unit_test(the_end_of_the_warm_up_is_told),
+        cmocka_unit_test(statistics_have_bits_and_what_is_owed),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_text_release(&heard);
+    bt_text_release(&raised);
+    return failed;
+}
