@@ -335,7 +335,6 @@ static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ck
                     bt_err *err) {
     bt_text why;
     bt_text_init(&why);
-    memset(meta, 0, sizeof *meta);
     bt_code code = bt_ckpt_find(s->world, dir, path, size, meta, &why, err);
     for (char *line = why.data, *next; bt_comm_rank(s->world) == 0 && line && *line; line = next) {
         next = strchr(line, '\n');
