@@ -167,11 +167,11 @@ static double gradient_bytes(const bt_trainer *t) {
     return (double)t->setup.params.total * gradient_bits(t, t->codec.made, &ways) / 8;
 }
 
-/* each way, on average */
+/* each way, on average; of several ranks */
 static double bits_a_way(const bt_trainer *t, const bt_codec *c) {
     double ways;
     const double bits = gradient_bits(t, c, &ways);
-    return ways > 0 ? bits / ways : bits;
+    return bits / ways;
 }
 
 /* ---- the dial -------------------------------------------------------------------------------- */

@@ -327,7 +327,7 @@ static void delays_without_a_slow_link_are_told_once(void **state) {
     (void)state;
     static const char want[] =
         "codec 7 exchanges hold steps up for 66.7 % of their time, but not because of the link, "
-        "which takes 0.0252 ms for what compute hides for 5 ms: gradients go on as fp32 (other "
+        "which takes 0.0252 ms for what compute hides for 6.25 ms: gradients go on as fp32 (other "
         "work "
         "keeps ranks from their cores) "
         "{\"exposed_frac\":0.6667,\"link_s\":2.517e-05,\"step_s\":0.03}\n";
@@ -336,7 +336,7 @@ static void delays_without_a_slow_link_are_told_once(void **state) {
     for (int times = 0; times < 2; times++)
         for (int i = 0; i < 3; i++) { /* held up, held up, not */
             t.at.step = BT_DIAL_WINDOW;
-            step_of(30, 25, 0, i < 2 ? 20 : 0, false);
+            step_of(30, 26.25, 0, i < 2 ? 20 : 0, false);
             if (i == 0 && times == 0) heard_is(want);
             if (i == 0 && times == 1)
                 bt_text_clear(&heard); /* compute was seen to hide more meanwhile */
