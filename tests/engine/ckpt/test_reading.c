@@ -333,9 +333,13 @@ static void zeros_in_the_data_are_told(void **state) {
     static const struct {
         size_t at, n; /* floats */
         size_t block; /* of the data, in bytes */
-    } rows[] = {{2 << 18, 1023, 0}, {(2 << 18) + 2048, 1024, (2 << 20) + 8192}, {0, 1024, 0}};
+    } rows[] = {{2 << 18, 1023, 0},
+                {(2 << 18) + 2048, 1024, (2 << 20) + 8192},
+                {(1 << 18) + 4096, 2048, (1 << 20) + 16384}, /* two blocks: the first */
+                {(1 << 18) - 1024, 1024, (1 << 20) - 4096},  /* the last of what is read at once */
+                {0, 1024, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        static const float zeros[1024];
+        static const float zeros[2048];
         FILE *f = fopen(file, "r+b");
         assert_non_null(f);
         const long data = sizeof(file_head) + sizeof(section_head);
