@@ -14,30 +14,30 @@ static fake_sink sink, again;
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
-enum { STEP_BYTES = 512, SHORT_BYTES = 128, STEPS = 64, GARBAGE = 50 };
+enum { STEP_BYTES = 128, STEPS = 64, GARBAGE = 50 };
 
 /* The same words over and over, but for some steps' batches of bytes that no text has. */
-static void write_garbage(const char *path, int step_bytes, int first, int last) {
+static void write_garbage(const char *path, int first, int last) {
     static const char words[] = "the quick brown fox jumps over the lazy dog. ";
     FILE *f = fopen(path, "w");
     uint32_t x = 12345;
     assert_non_null(f);
-    for (int i = 0; i < step_bytes * (STEPS + 2); i++) {
+    for (int i = 0; i < STEP_BYTES * (STEPS + 2); i++) {
         x = x * 1664525 + 1013904223;
-        const bool garbage = i / step_bytes >= first && i / step_bytes <= last;
+        const bool garbage = i / STEP_BYTES >= first && i / STEP_BYTES <= last;
         fputc(garbage ? 1 + (int)((x >> 16) % 255) : words[i % 45], f);
     }
     assert_int_equal(fclose(f), 0);
 }
 
 static void write_text(const char *path, int garbage_step) {
-    write_garbage(path, STEP_BYTES, garbage_step, garbage_step);
+    write_garbage(path, garbage_step, garbage_step);
 }
 
 static void cfg_of(bt_run_cfg *cfg, const char *path, const char *set, const char *out,
                    const char *stop) {
     TINY(cfg, "--steps", "64", "--set", "data.shuffle=false", "--set", "model.vocab=260", "--lr",
-         "1e-2", "--set", set, "--out", out, "--stop-after", stop);
+         "1e-2", "--batch-tokens", "128", "--set", set, "--out", out, "--stop-after", stop);
     snprintf(cfg->data, sizeof cfg->data, "%s", path);
 }
 
@@ -301,10 +301,8 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
     bt_err err;
     assert_true(fd >= 0);
     close(fd);
-    write_garbage(path, SHORT_BYTES, GARBAGE, GARBAGE + 2);
+    write_garbage(path, GARBAGE, GARBAGE + 2);
     cfg_of(&cfg, path, "train.max_bad_steps=3", "", "53");
-    cfg.batch_tokens = SHORT_BYTES;
-    cfg.accum = 1;
     assert_int_equal(run_with_nan(&cfg, NULL, &r, &err), BT_OK);
     assert_int_equal(fake_events_of(&sink, "bad_step"), 3);
     assert_int_equal(skipped_at(&sink, &n), GARBAGE + 1);
