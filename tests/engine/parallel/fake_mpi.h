@@ -1,0 +1,148 @@
+/* fake_mpi.h - functions of MPI in the place of the library's, for one process that takes itself for one of several:
+ * each call is a line of a text with all it is given, requests are numbered, and any function can be made to fail. What
+ * is received is of the test's making. For one test program.
+ *
+ * Requests are named by their number, buffers by the order in which they are first seen (a, b, ...). */
+#ifndef BT_TESTS_FAKE_MPI_H
+#define BT_TESTS_FAKE_MPI_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/text.h"
+#include "engine/parallel/mpi/comm_internal.h"
+
+enum { FAKE_REQUESTS = 64 };
+
+static bt_text calls;
+static const char *call_fails; /* the function that fails; NULL: none */
+static const void *seen_buffer[26];
+static int n_requests;
+static struct {
+    void *into; /* of a receiving one */
+    size_t bytes;
+} fake_request[FAKE_REQUESTS];
+
+static void called(const char *fmt, ...) BT_PRINTF(1, 2);
+static void called(const char *fmt, ...) {
+    char line[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    bt_text_printf(&calls, "%s\n", line);
+}
+
+static void calls_are(const char *want) {
+    assert_string_equal(bt_text_str(&calls), want);
+    bt_text_clear(&calls);
+}
+
+static int outcome(const char *function) {
+    return call_fails && strcmp(call_fails, function) == 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+static char letter_of(const void *buffer) {
+    for (int i = 0; i < 26; i++) {
+        if (!seen_buffer[i]) seen_buffer[i] = buffer;
+        if (seen_buffer[i] == buffer) return (char)('a' + i);
+    }
+    return '?';
+}
+
+static inline void forget_calls(void) {
+    bt_text_clear(&calls);
+    memset(seen_buffer, 0, sizeof seen_buffer);
+    memset(fake_request, 0, sizeof fake_request);
+    n_requests = 0;
+    call_fails = NULL;
+}
+
+static const char *type_of(MPI_Datatype type) {
+    return type == MPI_FLOAT      ? "floats"
+           : type == MPI_UINT16_T ? "halves"
+           : type == MPI_BYTE     ? "bytes"
+           : type == MPI_DOUBLE   ? "doubles"
+                                  : "?";
+}
+
+static size_t size_of(MPI_Datatype type) {
+    return type == MPI_FLOAT ? 4 : type == MPI_UINT16_T ? 2 : type == MPI_DOUBLE ? 8 : 1;
+}
+
+static MPI_Request next_request(void *into, size_t bytes) {
+    assert_true(n_requests < FAKE_REQUESTS);
+    fake_request[n_requests].into = into;
+    fake_request[n_requests].bytes = bytes;
+    return (MPI_Request)(uintptr_t)(++n_requests);
+}
+
+static int number_of(MPI_Request r) { return r == MPI_REQUEST_NULL ? 0 : (int)(uintptr_t)r; }
+
+/* what a message is made of: the number of its request in each byte */
+static void arrive(int request) {
+    if (request && fake_request[request - 1].into)
+        memset(fake_request[request - 1].into, request, fake_request[request - 1].bytes);
+}
+
+int MPI_Error_string(int rc, char *text, int *n) {
+    *n = sprintf(text, rc == MPI_ERR_OTHER ? "the link is gone" : "?");
+    return MPI_SUCCESS;
+}
+
+int MPI_Irecv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, MPI_Request *r) {
+    (void)c;
+    *r = next_request(to, (size_t)n * size_of(type));
+    called("irecv %d: %d %s to %c from %d tag %d", n_requests, n, type_of(type), letter_of(to),
+           from, tag);
+    return outcome("irecv");
+}
+
+int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm c,
+              MPI_Request *r) {
+    (void)c;
+    *r = next_request(NULL, 0);
+    called("isend %d: %d %s of %c to %d tag %d", n_requests, n, type_of(type), letter_of(from), to,
+           tag);
+    return outcome("isend");
+}
+
+int MPI_Wait(MPI_Request *r, MPI_Status *s) {
+    (void)s;
+    called("wait %d", number_of(*r));
+    arrive(number_of(*r));
+    *r = MPI_REQUEST_NULL;
+    return outcome("wait");
+}
+
+int MPI_Send(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm c) {
+    (void)c, (void)from;
+    called("send %d %s to %d tag %d", n, type_of(type), to, tag);
+    return outcome("send");
+}
+
+int MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, MPI_Status *s) {
+    (void)c, (void)to, (void)s;
+    called("recv %d %s from %d tag %d", n, type_of(type), from, tag);
+    return outcome("recv");
+}
+
+int MPI_Iprobe(int from, int tag, MPI_Comm c, int *flag, MPI_Status *s) {
+    (void)from, (void)tag, (void)c, (void)s;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
+    (void)x, (void)y, (void)op, (void)c;
+    called("all-reduce %d %s", n, type_of(type));
+    return outcome("all-reduce");
+}
+
+#endif
