@@ -11,6 +11,39 @@
 static bt_run_cfg cfg;
 static bt_err err;
 
+/* ---- in the place of other ranks ------------------------------------------------------------------- */
+
+/* what rank 0 has given to all, which rank 1 gets in the same order */
+static struct {
+    size_t bytes;
+    char data[1024];
+} given[80];
+static int rank, n_given, n_taken;
+static bt_code agreed; /* what another rank says */
+
+bt_comm *bt_comm_world(void) { return (bt_comm *)(void *)&given; }
+int bt_comm_rank(const bt_comm *c) {
+    (void)c;
+    return rank;
+}
+bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
+    assert_ptr_equal(c, bt_comm_world());
+    return mine != BT_OK ? mine : agreed != BT_OK ? bt_fail(e, agreed, "another rank") : BT_OK;
+}
+bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *e) {
+    assert_true(c == bt_comm_world() && root == 0 && bytes <= sizeof given->data);
+    assert_true(rank || n_given < 80);
+    if (rank) {
+        assert_true(n_taken < n_given && given[n_taken].bytes == bytes);
+        memcpy(x, given[n_taken++].data, bytes);
+    } else {
+        given[n_given].bytes = bytes;
+        memcpy(given[n_given++].data, x, bytes);
+    }
+    (void)e;
+    return BT_OK;
+}
+
 /* ---- in the place of a model ---------------------------------------------------------------------- */
 
 static bt_model_slice slice;
@@ -115,6 +148,8 @@ static void settings(int seq_len, int sample_tokens, const char *prompt) {
     slice = (bt_model_slice){.pp_size = 1};
     chunk = 0;
     fails = NULL;
+    rank = n_given = n_taken = 0;
+    agreed = BT_OK;
     err = (bt_err)BT_ERR_INIT;
     bt_text_clear(&heard);
 }
@@ -137,6 +172,8 @@ static int32_t beginning[300];
 
 static bt_sample_text *create(size_t n) {
     bt_sample_text *s = (bt_sample_text *)(void *)&err;
+    n_given = rank ? n_given : 0;
+    n_taken = 0;
     if (bt_sample_text_create(&s, &cfg, bt_comm_world(), beginning, n, &err) != BT_OK)
         assert_null(s);
     return s;
@@ -357,6 +394,35 @@ static void stages_write_together(void **state) {
     }
 }
 
+/* other ranks have no prompt and no tokenizer: they learn the tokens, write the same ones, and say nothing */
+static void other_ranks_write_the_same(void **state) {
+    (void)state;
+    char at[64], own[256];
+    snprintf(at, sizeof at, "@%s", path);
+    put("go\nto\n");
+    settings(60, 2, at);
+    bt_sample_text *s = create(0);
+    assert_string_equal(written(s, NULL), "go|c ");
+    snprintf(own, sizeof own, "%s", bt_text_str(&heard));
+    bt_text_clear(&heard);
+    assert_int_equal(n_given, 1 + 2 * 2);
+    bt_sample_text_destroy(s);
+    rank = 1;
+    strcpy(cfg.tokenizer, "/nowhere/words.json");
+    s = create(0);
+    assert_int_equal(n_taken, n_given);
+    assert_true(s && bt_sample_text_next(s) && !bt_sample_text_next(bt_sample_text_next(s)));
+    assert_string_equal(written(s, NULL), "|");
+    heard_is(own);
+    bt_sample_text_destroy(s);
+    /* one that fails is all ranks' */
+    for (rank = 0; rank < 2; rank++) {
+        agreed = BT_NOMEM;
+        assert_null(create(0));
+        assert_int_equal(err.code, BT_NOMEM);
+    }
+}
+
 int main(void) {
     const int fd = mkstemp(path);
     if (fd < 0) return 1;
@@ -367,6 +433,7 @@ int main(void) {
         cmocka_unit_test(data_begin_a_text),          cmocka_unit_test(a_prompt_has_room_to_go_on),
         cmocka_unit_test(a_prompt_that_is_asked_for), cmocka_unit_test(lines_of_a_file_are_prompts),
         cmocka_unit_test(a_whole_model_writes),       cmocka_unit_test(stages_write_together),
+        cmocka_unit_test(other_ranks_write_the_same),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&heard);
