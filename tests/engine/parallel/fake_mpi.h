@@ -153,8 +153,9 @@ int MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, 
 }
 
 int MPI_Iprobe(int from, int tag, MPI_Comm c, int *flag, MPI_Status *s) {
-    (void)from, (void)tag, (void)c, (void)s;
+    (void)c, (void)s;
     *flag = 0;
+    called("probe from %s tag %d", from == MPI_ANY_SOURCE ? "any" : "one", tag);
     return MPI_SUCCESS;
 }
 

@@ -103,11 +103,14 @@ static void messages_are_halved(void **state) {
     stand_at(1, 3, &(bt_pipe_cfg){.elems = ELEMS, .bf16 = true, .chunks = 1});
     assert_int_equal(bt_pipe_begin(p, 1, 1, &err), BT_OK);
     calls_are("irecv 1: 5 halves to a from 0 tag 30400\nirecv 2: 5 halves to b from 2 tag 30401\n");
+    const uint64_t logical = bt_comm_bytes_logical(), wire = bt_comm_bytes_wire();
     assert_int_equal(bt_pipe_send(p, BT_PIPE_UP, x, &err), BT_OK);
     calls_are("wait 0\nisend 3: 5 halves of c to 0 tag 30401\n");
     bt_k()->to_bf16(half, x, ELEMS);
     assert_memory_equal(seen_buffer[2], half, sizeof half);
     counted(1, 20, 10, false);
+    assert_int_equal(bt_comm_bytes_logical() - logical, 20);
+    assert_int_equal(bt_comm_bytes_wire() - wire, 10);
     assert_int_equal(bt_pipe_recv(p, BT_PIPE_UP, x, &err), BT_OK);
     memset(half, 2, sizeof half);
     float want[ELEMS];
@@ -234,6 +237,35 @@ static void tables_go_up_without_waiting(void **state) {
     leave();
 }
 
+/* between begin and end MPI is given time while threads wait, every 50 us at most */
+static void mpi_is_given_time(void **state) {
+    (void)state;
+    static const char probe[] = "probe from any tag 30410\n";
+    stand_at(1, 3, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1});
+    (void)bt_threads_poll();
+    calls_are("");
+    assert_int_equal(bt_pipe_begin(p, 0, 0, &err), BT_OK);
+    for (int i = 0; i < 3; i++) {
+        (void)bt_threads_poll();
+        calls_are(probe);
+        bt_sleep_ns(60000);
+    }
+    const int64_t began_ns = bt_now_ns();
+    for (int i = 0; i < 200; i++) (void)bt_threads_poll();
+    const int64_t most = (bt_now_ns() - began_ns) / 50000 + 1;
+    assert_in_range((int64_t)(calls.len / strlen(probe)), 1, most);
+    bt_text_clear(&calls);
+    assert_int_equal(bt_pipe_end(p, &err), BT_OK);
+    bt_text_clear(&calls);
+    bt_sleep_ns(60000);
+    (void)bt_threads_poll();
+    calls_are("");
+    assert_int_equal(bt_pipe_begin(p, 0, 0, &err), BT_OK);
+    leave(); /* nobody asks what is gone */
+    (void)bt_threads_poll();
+    calls_are("");
+}
+
 static bt_code do_begin(void) { return bt_pipe_begin(p, 3, 3, &err); }
 static bt_code do_recv(void) {
     float x[ELEMS];
@@ -292,7 +324,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stage_in_the_middle),        cmocka_unit_test(messages_are_halved),
         cmocka_unit_test(neighbours_and_counts),        cmocka_unit_test(tables_go_from_end_to_end),
-        cmocka_unit_test(tables_go_up_without_waiting), cmocka_unit_test(what_fails_is_named),
+        cmocka_unit_test(tables_go_up_without_waiting), cmocka_unit_test(mpi_is_given_time),
+        cmocka_unit_test(what_fails_is_named),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&calls);

@@ -20,6 +20,8 @@ static void stand_at(int rank, int size, size_t rows, size_t cols) {
     assert_int_equal(bt_tp_group_messages_create(&t, &axis, rows, cols, &err), BT_OK);
     assert_true(t->rank == rank && t->size == size && t->failed == BT_OK);
     assert_true((uintptr_t)t->partial % 64 == 0 && (uintptr_t)t->common % 64 == 0);
+    memset(t->partial, 0, rows * cols * sizeof(float)); /* there is room */
+    memset(t->common, 0, rows * cols * sizeof(float));
 }
 
 static void leave(void) {
