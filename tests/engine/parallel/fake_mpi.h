@@ -27,6 +27,7 @@ static bt_text calls;
 static const char *call_fails; /* the function that fails; NULL: none */
 static const void *seen_buffer[26];
 static int n_requests;
+static int tests_that_wait; /* so many tests find what they ask for under way */
 static struct {
     void *into; /* of a receiving one */
     size_t bytes;
@@ -63,7 +64,7 @@ static inline void forget_calls(void) {
     bt_text_clear(&calls);
     memset(seen_buffer, 0, sizeof seen_buffer);
     memset(fake_request, 0, sizeof fake_request);
-    n_requests = 0;
+    n_requests = tests_that_wait = 0;
     call_fails = NULL;
 }
 
@@ -138,6 +139,21 @@ int MPI_Waitall(int n, MPI_Request *r, MPI_Status *s) {
     }
     called("%s", "");
     return outcome("wait");
+}
+
+int MPI_Testall(int n, MPI_Request *r, int *done, MPI_Status *s) {
+    (void)s;
+    *done = tests_that_wait == 0;
+    bt_text_put(&calls, *done ? "have" : "lack");
+    for (int i = 0; i < n; i++) {
+        bt_text_printf(&calls, " %d", number_of(r[i]));
+        if (!*done) continue;
+        arrive(number_of(r[i]));
+        r[i] = MPI_REQUEST_NULL;
+    }
+    called("%s", "");
+    if (tests_that_wait > 0) tests_that_wait--;
+    return outcome("test");
 }
 
 int MPI_Send(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm c) {
