@@ -24,7 +24,7 @@ static struct {
     bool shares;
     bt_link links[BT_AXIS_COUNT];
     const char *hosts;
-    bt_code fails;
+    bt_code fails, agreed; /* of the gather; what another rank says */
 } world;
 
 int bt_comm_rank(const bt_comm *c) {
@@ -33,8 +33,10 @@ int bt_comm_rank(const bt_comm *c) {
 }
 int bt_comm_size(const bt_comm *c) { return c == t.mesh.dp ? world.dp : world.size; }
 bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
-    (void)c, (void)e;
-    return mine;
+    assert_ptr_equal(c, t.mesh.world);
+    return mine != BT_OK           ? mine
+           : world.agreed != BT_OK ? bt_fail(e, world.agreed, "of another")
+                                   : BT_OK;
 }
 /* all ranks are as this one, on the hosts that the letters say */
 bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *to, int root, bt_err *e) {
@@ -211,7 +213,9 @@ static void forms_of_single_facts(void **state) {
                 {2, "memory_states=none: no room\n", "two"},
                 {3, "plan.step_ms=-\n", "plan.wait_ms"},
                 {4, "dp_size=1\n", "plan.step_ms"},
-                {5, "measured.attempt=2\n", "link."},
+                {5, "peak_flops=0.5\n", "link."},
+                {7, "measured.attempt=2\ncpu", "link."},
+                {8, "data.hash=0000000000abcdef\ncpu", "link."}, /* no rate */
                 {6, "measured.attempt=2\nlink.dp.measured=no: ", "link.dp.latency_s"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin();
@@ -219,7 +223,8 @@ static void forms_of_single_facts(void **state) {
         world.shares = rows[i].how == 0;
         if (rows[i].how == 1) t.memory.to = SOME(bt_memory_state);
         if (rows[i].how == 2) strcpy(t.memory.why, "no room");
-        if (rows[i].how == 5) t.telemetry.peak_flops = 1;
+        if (rows[i].how == 5 || rows[i].how == 7) t.telemetry.peak_flops = 0.5;
+        if (rows[i].how == 8) world.links[BT_AXIS_PP].bytes_per_s = -1;
         if (rows[i].how == 6) world.links[BT_AXIS_DP].tried = true;
         record(rows[i].how == 3);
         if (!strstr(bt_text_str(&heard), rows[i].there) ||
@@ -262,6 +267,8 @@ static void groups_on_several_hosts_are_told(void **state) {
     begin();
     world.fails = BT_MPI;
     assert_int_equal(bt_record_facts(&t, false, &err), BT_MPI);
+    world.agreed = BT_NOMEM;
+    assert_int_equal(bt_record_facts(&t, false, &err), BT_NOMEM);
     heard_is("");
     assert_int_equal(n_ranks, 0);
 }

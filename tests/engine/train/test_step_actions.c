@@ -225,6 +225,14 @@ static void a_sample_that_cannot_be_is_refused(void **state) {
     }
 }
 
+static void an_evaluation_needs_data(void **state) {
+    (void)state;
+    begin();
+    t.cfg.log_every = 0;
+    o.control.verbs = BT_REQ_EVAL;
+    follows("[excluded\nwarning 4 no validation data: data.val_frac is 0\n]\n");
+}
+
 static void a_checkpoint_waits_for_a_good_step(void **state) {
     (void)state;
     begin();
@@ -299,6 +307,7 @@ int main(void) {
         cmocka_unit_test(a_suspicion_is_settled),
         cmocka_unit_test(comparisons_are_planned),
         cmocka_unit_test(a_sample_that_cannot_be_is_refused),
+        cmocka_unit_test(an_evaluation_needs_data),
         cmocka_unit_test(a_checkpoint_waits_for_a_good_step),
         cmocka_unit_test(a_pause_obeys),
     };

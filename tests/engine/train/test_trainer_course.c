@@ -1,6 +1,6 @@
-/* test_trainer_course.c - the course of a trainer made by hand from its announcement to its result: which parts of a step
- * follow each other, when it ends, what is saved and told at the end, what a failure leaves behind, and each field of the
- * result. What the parts do is defined here. */
+/* test_trainer_course.c - the course of a trainer made by hand from its announcement to its result: which parts of a
+ * step follow each other, when it ends, what is saved and told at the end, what a failure leaves behind, and each field
+ * of the result. What the parts do is defined here. */
 #include <math.h>
 
 #include "engine/base/clock.h"
