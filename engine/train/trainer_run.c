@@ -105,7 +105,6 @@ static bt_code leave(bt_trainer *t, bt_err *err) {
 }
 
 static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
-    memset(out, 0, sizeof *out);
     double memory = t->memory_peak_mib > 0 ? t->memory_peak_mib : bt_memory_peak_mib();
     BT_TRY(bt_all_reduce_f64(t->mesh.world, &memory, 1, BT_SUM, err));
     for (int m = 0; m < BT_MR_COUNT; m++)

@@ -187,12 +187,13 @@ static void who_keeps_what(void **state) {
         world.rank = rows[i].here ? 0 : 2;
         world.others_lack = rows[i].others_lack;
         of_host = (uint64_t)rows[i].of_host;
+        strcpy(t.memory.why, "as before");
         assert_int_equal(open_it(), BT_OK);
         heard_is(rows[i].want);
         assert_true((t.memory.to != NULL) == rows[i].to &&
                     (t.memory.here != NULL) == rows[i].apart && t.memory.spread == rows[i].spread &&
                     t.memory.every == 1);
-        assert_string_equal(t.memory.why, "");
+        assert_string_equal(t.memory.why, "as before");
         end();
     }
     begin(); /* nobody asked */
@@ -260,6 +261,7 @@ static void steps_between_two_states(void **state) {
         int64_t copies, want;
     } rows[] = {{false, 1, 1, 5, 1},
                 {true, 0, 1, 5, 1},
+                {true, 0, 0, 0, 1},
                 {true, 1, 0, 5, 1},        /* no step is known: one was written */
                 {true, 1, 0, 0, 1000},     /* or none yet */
                 {true, 0.015, 0.25, 5, 3}, /* a fiftieth of the time */

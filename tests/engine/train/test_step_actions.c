@@ -1,5 +1,5 @@
-/* test_step_actions.c - each action after a step by itself: micro-batches that move, evaluations, records, replicas that
- * differ, requests and pauses, with every word that is told. */
+/* test_step_actions.c - each action after a step by itself: micro-batches that move, evaluations, records, replicas
+ * that differ, requests and pauses, with every word that is told. */
 #include "tests/engine/train/step_world.h"
 
 /* ---- micro-batches, evaluation, records -------------------------------------------------------------- */

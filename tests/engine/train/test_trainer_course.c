@@ -134,7 +134,7 @@ bt_code bt_telemetry_flush(bt_telemetry *of, bt_err *e) {
 }
 double bt_telemetry_median(const bt_telemetry *of, bt_rank_metric m) {
     (void)of;
-    return m == BT_MR_STEP_TIME ? 500 : (double)m;
+    return m == BT_MR_STEP_TIME ? 500 : (double)m + 1;
 }
 void bt_telemetry_extremes(const bt_telemetry *of, bt_rank_metric m, double *least, double *most) {
     assert_true(of == &t.telemetry && m == BT_MR_STEP_TIME);
@@ -324,10 +324,10 @@ static void a_validation_belongs_to_the_end(void **state) {
 static void trouble_keeps_the_states_in_memory(void **state) {
     (void)state;
     begin(4, 5);
-    strcpy(t.saver.trouble, "the disk is full");
+    strcpy(t.saver.trouble, "x");
     runs(BEGIN FIRST
          "flush\nfinish\nshares of 5\nstopped 4 finished: 5 of 5 steps\nisland\n" RESULT);
-    assert_string_equal(r.trouble, "the disk is full");
+    assert_string_equal(r.trouble, "x");
 }
 
 /* ---- failures --------------------------------------------------------------------------------------------- */
@@ -422,7 +422,7 @@ static void the_result_has_all_fields(void **state) {
         /* 100 tokens a step of half a second */
         assert_true(r.tokens_per_s == 200 && fabs(r.mfu - 200 * 6e3 / 1e6) < 1e-12);
         for (int m = 0; m < BT_MR_COUNT; m++)
-            assert_true(r.step_ms[m] == (m == BT_MR_STEP_TIME ? 500 : m));
+            assert_true(r.step_ms[m] == (m == BT_MR_STEP_TIME ? 500 : m + 1));
         assert_true(r.step_ms_min == 400 && r.step_ms_max == 900);
         assert_true(r.flop_token == 6e3 && r.peak_flops == 1e6);
         assert_true(fp16 ? r.loss_scale == 64 : isnan(r.loss_scale));
