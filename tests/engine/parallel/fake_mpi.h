@@ -25,6 +25,7 @@ enum { FAKE_REQUESTS = 256 };
 
 static bt_text calls;
 static const char *call_fails; /* the function that fails; NULL: none */
+static int64_t wait_takes_ns;  /* a wait for one request */
 static const void *seen_buffer[26];
 static int n_requests;
 static int tests_that_wait; /* so many tests find what they ask for under way */
@@ -65,6 +66,7 @@ static inline void forget_calls(void) {
     memset(seen_buffer, 0, sizeof seen_buffer);
     memset(fake_request, 0, sizeof fake_request);
     n_requests = tests_that_wait = 0;
+    wait_takes_ns = 0;
     call_fails = NULL;
 }
 
@@ -124,6 +126,7 @@ int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_C
 int MPI_Wait(MPI_Request *r, MPI_Status *s) {
     (void)s;
     called("wait %d", number_of(*r));
+    if (wait_takes_ns > 0) bt_sleep_ns(wait_takes_ns);
     arrive(number_of(*r));
     *r = MPI_REQUEST_NULL;
     return outcome("wait");

@@ -62,7 +62,9 @@ static void a_stage_in_the_middle(void **state) {
                                         "wait 2\n", "wait 4\n"};
     static const int of[] = {1, 2, 4};
     for (int i = 0; i < 3; i++) {
+        wait_takes_ns = i == 0 ? 100000 : 0;
         assert_int_equal(bt_pipe_recv(p, BT_PIPE_DOWN, x, &err), BT_OK);
+        if (i == 0) assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns >= 100000);
         for (int k = 0; k < ELEMS; k++) want[k] = (float)of[i];
         assert_memory_equal(x, want, sizeof want);
         calls_are(recvs[i]);
@@ -232,7 +234,9 @@ static void tables_go_up_without_waiting(void **state) {
               "irecv 2: 9 bytes to b from 2 tag 30410\n");
     assert_int_equal((uintptr_t)seen_buffer[1] - (uintptr_t)x, 1 << 30);
     memset(fake_request, 0, sizeof fake_request); /* there is no such memory */
+    wait_takes_ns = 100000;
     assert_int_equal(bt_pipe_take(p, &err), BT_OK);
+    assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns >= 200000);
     calls_are("wait 1\nwait 2\n");
     leave();
 }
