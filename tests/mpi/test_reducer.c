@@ -9,8 +9,10 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/grad/reducer.h"
 #include "engine/parallel/mpi/clock_sync.h"
+#include "engine/parallel/mpi/traffic.h"
 
 static bt_comm *w;
 static int rank, size;
@@ -60,6 +62,30 @@ static void sums_are_right_for_any_cut(void **state) {
             }
             bt_reducer_destroy(r);
         }
+}
+
+/* between ranks of one host too, where their common memory is refused: each message has come, none before it left */
+static void messages_fly_for_part_of_the_time(void **state) {
+    (void)state;
+    bt_reducer_cfg cfg = {
+        .mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_reducer *r = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_reduce_times times;
+    bt_testing_exchange_messages = true;
+    const int64_t began_ns = bt_now_ns();
+    assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
+    assert_false(bt_reducer_shares_memory(r));
+    bt_pairs_reset();
+    one_round(r, 500, &times);
+    const int64_t took_ns = bt_now_ns() - began_ns;
+    for (int from = 0; from < size; from++) {
+        const bt_pair *pair = bt_pair_get(from);
+        assert_int_equal(pair->timed > 0, from != rank);
+        assert_true(pair->flight_ns >= 0 && pair->flight_ns <= pair->timed * took_ns);
+    }
+    bt_reducer_destroy(r);
+    bt_testing_exchange_messages = false;
 }
 
 /* The last rank comes 200 ms late: the others wait for it, and it waits for nobody. */
@@ -167,6 +193,7 @@ int main(void) {
     if (bt_mesh_create(&plain, &replicas, w, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_for_any_cut),
+        cmocka_unit_test(messages_fly_for_part_of_the_time),
         cmocka_unit_test(who_comes_early_waits),
         cmocka_unit_test(blocked_time_is_split_by_who_was_late),
         cmocka_unit_test(a_transfer_is_exposed_not_waited_for),

@@ -100,6 +100,7 @@ void bt_meter_open(bt_meter *m) {
 }
 void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value) {
     assert_true(m == &t.meter && metric == BT_MR_ENERGY && value == 4);
+    said("energy");
 }
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
     assert_ptr_equal(m, &t.meter);
@@ -190,8 +191,8 @@ static void begin(int64_t step, int64_t steps) {
     bt_text_clear(&heard);
 }
 
-#define STEP "phase\nramp\nbigram\nstep\nafter\n"
-#define FIRST "phase\nfirst ramp\nbigram\nstep\nafter\n"
+#define STEP "phase\nramp\nbigram\nstep\nenergy\nafter\n"
+#define FIRST "phase\nfirst ramp\nbigram\nstep\nenergy\nafter\n"
 #define RESULT "peak\nsum of 1\nreduce\n"
 
 static void runs(const char *want) {
@@ -391,8 +392,9 @@ static void a_profile_is_recorded_by_rank_0(void **state) {
         snprintf(
             want, sizeof want,
             "start\nfacts go on\nresumed 3 resumed after step 4 from '' on 4 ranks\ndata at 3\n"
-            "observe from 3\nmeter\nphase\nfirst ramp\nbigram\nstep\nprofile 1 of 2: 5000\nafter\n"
-            "phase\nramp\nbigram\nstep\nprofile 2 of 2: 6000\nafter\n"
+            "observe from 3\nmeter\nphase\nfirst ramp\nbigram\nstep\nenergy\nprofile 1 of 2: "
+            "5000\nafter\n"
+            "phase\nramp\nbigram\nstep\nenergy\nprofile 2 of 2: 6000\nafter\n"
             "peak\nclose\nsum of %d\nreduce\n%sflush\nfinish\nshares of 6\n"
             "stopped 5 finished: 6 of 6 steps\nisland\nforget\nsum of 1\nreduce\n",
             BT_PHASE_COUNT, rank ? "" : "profile 5 row of gemm\nprofile 5 row of other\n");
