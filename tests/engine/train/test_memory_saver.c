@@ -270,7 +270,8 @@ static void steps_between_two_states(void **state) {
                 {true, 0.0051, 0.5, 5, 3}, /* of slow steps a two hundredth */
                 {true, 0.0001, 0.25, 5, 1},
                 {true, 100, 0.25, 5, 1000},
-                {true, INFINITY, 0.25, 5, 1000}};
+                {true, INFINITY, 0.25, 5, 1000},
+                {true, 1, INFINITY, 5, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const bt_memory_saver m = {.to = rows[i].to ? (bt_memory_state *)(void *)&state_object
                                                     : NULL,

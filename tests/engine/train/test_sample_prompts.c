@@ -203,6 +203,11 @@ static void data_begin_a_text(void **state) {
         assert_null(bt_sample_text_next(s));
         bt_sample_text_destroy(s);
     }
+    settings(200, 8, "");
+    strcpy(cfg.data, "synthetic.txt"); /* a file, in spite of its name */
+    bt_sample_text *s = create(300);
+    assert_non_null(s);
+    bt_sample_text_destroy(s);
     settings(200, 0, ""); /* none is wanted; the data are none; there are no data */
     assert_null(create(300));
     settings(200, 8, "");
@@ -327,6 +332,17 @@ static void lines_of_a_file_are_prompts(void **state) {
     settings(200, 4, "@/nowhere/prompts");
     assert_null(create(0));
     assert_int_not_equal(err.code, BT_OK);
+    /* nobody writes a mebibyte of prompts: what is longer is another file */
+    for (int more = 0; more < 2; more++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        for (int i = 0; i < (1 << 20) - 1 + more; i++) fputc('a', f);
+        assert_true(fputc('\n', f) >= 0 && fclose(f) == 0);
+        settings(200, 4, at);
+        assert_null(create(0));
+        assert_int_equal(
+            strstr(err.msg, "prompt 1 of train.sample_prompt has 1048575 tokens") != NULL, !more);
+    }
 }
 
 /* ---- passes --------------------------------------------------------------------------------------- */
