@@ -77,21 +77,21 @@ static void parts_are_summed_chunk_by_chunk(void **state) {
 /* of more chunks than there are slots the next ones go when the first have come */
 static void chunks_wait_for_slots(void **state) {
     (void)state;
-    enum { COLS = 9 * CHUNK + 1 };
+    enum { COLS = 11 * CHUNK + 1 };
     bt_text want;
     stand_at(0, 2, 2, COLS);
     for (size_t i = 0; i < 2 * (size_t)COLS; i++) t->partial[i] = 1;
     t->reduce_scatter_rows(t, 2, COLS);
     bt_text_init(&want);
     const char *line = bt_text_str(&calls);
-    for (int c = 0; c < 10; c++) { /* eight at first, then two more, each behind a wait */
+    for (int c = 0; c < 12; c++) { /* eight at first, then four more, each behind a wait */
         if (c >= 8) bt_text_printf(&want, "wait for %d %d\n", 2 * (c - 8) + 1, 2 * (c - 8) + 2);
         bt_text_printf(&want, "irecv %d: %d bytes to ? from 1 tag 30100\n", 2 * c + 1,
-                       c < 9 ? 4 * CHUNK : 4);
+                       c < 11 ? 4 * CHUNK : 4);
         bt_text_printf(&want, "isend %d: %d bytes of ? to 1 tag 30100\n", 2 * c + 2,
-                       c < 9 ? 4 * CHUNK : 4);
+                       c < 11 ? 4 * CHUNK : 4);
     }
-    for (int c = 2; c < 10; c++) bt_text_printf(&want, "wait for %d %d\n", 2 * c + 1, 2 * c + 2);
+    for (int c = 4; c < 12; c++) bt_text_printf(&want, "wait for %d %d\n", 2 * c + 1, 2 * c + 2);
     for (char *at = strstr((char *)(uintptr_t)line, " to "); at; at = strstr(at + 1, " to "))
         if (at[4] >= 'a') at[4] = '?'; /* a buffer */
     for (char *at = strstr((char *)(uintptr_t)line, " of "); at; at = strstr(at + 1, " of "))
@@ -138,12 +138,13 @@ static void rows_are_gathered(void **state) {
     assert_ptr_equal(seen_buffer[2], long_rows[3]);
     assert_ptr_equal(seen_buffer[3], long_rows[1]);
     leave();
-    static unsigned char small[80][4096]; /* 64 of them a message */
+    static unsigned char small[200][4096]; /* 64 of them a message */
     stand_at(0, 2, 8, 8);
-    t->all_gather_rows(t, &(bt_tp_rows){small, sizeof *small}, 1, 80);
+    t->all_gather_rows(t, &(bt_tp_rows){small, sizeof *small}, 1, 200);
     calls_are(
-        "irecv 1: 163840 bytes to a from 1 tag 30100\nisend 2: 163840 bytes of b to 1 tag 30100\n"
-        "wait for 1 2\n");
+        "irecv 1: 262144 bytes to a from 1 tag 30100\nisend 2: 262144 bytes of b to 1 tag 30100\n"
+        "irecv 3: 147456 bytes to c from 1 tag 30100\nisend 4: 147456 bytes of d to 1 tag 30100\n"
+        "wait for 1 2\nwait for 3 4\n");
     leave();
 }
 
