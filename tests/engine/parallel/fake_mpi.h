@@ -89,11 +89,14 @@ static MPI_Request next_request(void *into, size_t bytes) {
     return (MPI_Request)(uintptr_t)(++n_requests);
 }
 
-static int number_of(MPI_Request r) { return r == MPI_REQUEST_NULL ? 0 : (int)(uintptr_t)r; }
+/* 0: there is none; -1: nobody has set it */
+static int number_of(MPI_Request r) {
+    return r == MPI_REQUEST_NULL ? 0 : r == (MPI_Request)0 ? -1 : (int)(uintptr_t)r;
+}
 
 /* a message is made of floats that are the number of its request; one of another length of bytes that are */
 static void arrive(int request) {
-    if (!request || !fake_request[request - 1].into) return;
+    if (request <= 0 || !fake_request[request - 1].into) return;
     unsigned char *to = fake_request[request - 1].into;
     const size_t bytes = fake_request[request - 1].bytes;
     const float x = (float)request;

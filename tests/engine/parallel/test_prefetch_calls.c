@@ -137,6 +137,29 @@ static void there_and_back(void **state) {
     leave();
 }
 
+/* of four parts of a byte each, whose turn comes in which order */
+static void parts_of_a_byte(void **state) {
+    (void)state;
+    static const size_t bytes[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4};
+    static const size_t parts[] = {0, 1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0};
+    stand_at(1);
+    leave();
+    assert_int_equal(bt_prefetch_create(&f, &(bt_prefetch_cfg){&mesh, 4, bytes, own}, &err), BT_OK);
+    assert_int_equal(bt_prefetch_begin(f, BT_PASSES_FORWARD_BACKWARD, (size_t[]){2, 2, 2}, &err),
+                     BT_OK);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        assert_int_equal(bt_prefetch_wait(f, parts[i], &err), BT_OK);
+        assert_ptr_equal(bt_prefetch_from(f, 1), own + parts[i]);
+        assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
+    }
+    int sent = 0;
+    for (const char *line = bt_text_str(&calls); *line; line = strchr(line, '\n') + 1)
+        sent += strncmp(line, "isend", 5) == 0;
+    assert_int_equal(sent, 2 * 13);
+    assert_int_equal(bt_prefetch_end(f, &err), BT_OK);
+    leave();
+}
+
 /* where nothing is to come the others are given time; after the walk nobody asks */
 static void mpi_is_given_time(void **state) {
     (void)state;
@@ -207,6 +230,7 @@ int main(void) {
     for (int i = 0; i < 12; i++) own[i] = (unsigned char)(100 + i);
     bt_text_init(&calls);
     const struct CMUnitTest tests[] = {cmocka_unit_test(forward), cmocka_unit_test(there_and_back),
+                                       cmocka_unit_test(parts_of_a_byte),
                                        cmocka_unit_test(mpi_is_given_time),
                                        cmocka_unit_test(what_fails_is_named)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
