@@ -176,10 +176,9 @@ static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out,
 static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
     memset(r, 0, sizeof *r);
     r->fd = -1;
-    if (snprintf(r->folder, sizeof r->folder, "%s", folder) >= (int)sizeof r->folder)
-        return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
+    BT_TRY(ckpt_manifest_read(folder, &r->m, err)); /* BT_ARG: a path that is too long */
+    snprintf(r->folder, sizeof r->folder, "%s", folder);
     r->from = (ckpt_source){.name = r->folder, .read = read_section};
-    BT_TRY(ckpt_manifest_read(folder, &r->m, err));
     for (size_t i = 0; i < r->m.n_files; i++) {
         ckpt_section *more = NULL;
         const ckpt_file *f = &r->m.files[i];

@@ -265,6 +265,18 @@ static void files_are_read_up_to_a_limit(void **state) {
     assert_int_equal(ckpt_slurp(s->dir, 4, &data, &n, &err), BT_FORMAT);
     strcat(path, ".none");
     assert_int_equal(ckpt_slurp(path, 4, &data, &n, &err), BT_NOTFOUND);
+    /* nor from a path that is longer than any */
+    char longest[PATH_MAX + 1];
+    bt_ckpt_reader *r = (bt_ckpt_reader *)(void *)&err;
+    memset(longest, 'x', PATH_MAX);
+    longest[PATH_MAX] = '\0';
+    assert_int_equal(bt_ckpt_reader_open(&r, longest, &err), BT_ARG);
+    assert_null(r);
+    assert_int_equal(strncmp(err.msg, "path 'xxx", 9), 0);
+    longest[PATH_MAX - 1] = '\0';
+    assert_int_equal(bt_ckpt_reader_open(&r, longest, &err),
+                     BT_ARG); /* with its manifest it is too long */
+    assert_null(r);
 }
 
 static void attempt_is(world *s, const char *text) {
