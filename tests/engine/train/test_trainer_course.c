@@ -88,7 +88,7 @@ void bt_profile_close(bt_profile *p, bt_prec prec) {
     said("close");
 }
 int bt_profile_text(char *out, size_t size, const bt_profile_row *row) {
-    return snprintf(out, size, "row of %s", row->name);
+    return snprintf(out, size, "row of %s, 50 %%", row->name);
 }
 void bt_observer_begin(bt_observer *o, int64_t step) {
     assert_ptr_equal(o, t.observer);
@@ -397,7 +397,8 @@ static void a_profile_is_recorded_by_rank_0(void **state) {
             "phase\nramp\nbigram\nstep\nenergy\nprofile 2 of 2: 6000\nafter\n"
             "peak\nclose\nsum of %d\nreduce\n%sflush\nfinish\nshares of 6\n"
             "stopped 5 finished: 6 of 6 steps\nisland\nforget\nsum of 1\nreduce\n",
-            BT_PHASE_COUNT, rank ? "" : "profile 5 row of gemm\nprofile 5 row of other\n");
+            BT_PHASE_COUNT,
+            rank ? "" : "profile 5 row of gemm, 50 %\nprofile 5 row of other, 50 %\n");
         runs(want);
         /* the mean of ranks alike is that of one */
         for (int i = 0; i < BT_PHASE_COUNT; i++) assert_true(r.profile.processor_ms[i] == i);
