@@ -236,8 +236,14 @@ static void a_prompt_has_room_to_go_on(void **state) {
     assert_null(create(300));
     assert_string_equal(err.msg,
                         "train.sample_prompt has the token 101, the model's vocabulary has 101");
-    strcpy(cfg.sample_prompt, "ea"); /* whichever it is */
-    assert_null(create(300));
+    static const char *const others[] = {"ea", "a~"}; /* whichever it is, and however far beyond */
+    for (int i = 0; i < 2; i++) {
+        strcpy(cfg.sample_prompt, others[i]);
+        err = (bt_err)BT_ERR_INIT;
+        assert_null(create(300));
+        assert_int_equal(err.code, BT_ARG);
+    }
+    strcpy(cfg.sample_prompt, "abcde");
     cfg.vocab = 'e' + 1;
     s = create(300);
     assert_non_null(s);
