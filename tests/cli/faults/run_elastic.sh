@@ -7,6 +7,7 @@ same=("${slow[@]}" --set train.reproducible=true --set train.unit=2 --steps 120 
 
 ok train "${same[@]}" --ranks 1 --name calm
 losses calm >calm.txt
+export BITRAIN_TEST_DELAY=20                    # a fast machine is not to end a run before it is asked for something
 
 # paused RUN: after step 5. A paused run stays so over a resize: each layout trains a step or two, however slow this machine is
 paused() { wait_step $1 5 && ok ctl $1 pause; }
