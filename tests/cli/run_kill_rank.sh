@@ -4,9 +4,9 @@
 # timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_SLOW=0:6                    # a fast machine is not to reach the next checkpoint between a look and a kill
+export BITRAIN_TEST_DELAY=60                    # a fast machine is not to reach the next checkpoint between a look and a kill
 # from the disk, as after the loss of a host; cli.recovery.kill_memory has the states in memory
-run=(train "${slow[@]}" --steps 40 --ckpt-every 15 --set ckpt.memory=off)
+run=(train "${slow[@]}" --batch-tokens 256 --steps 40 --ckpt-every 15 --set ckpt.memory=off)
 ok "${run[@]}" --name calm
 losses calm >calm.txt
 [ "$(wc -l <calm.txt)" = 40 ] || fault "the calm run has $(wc -l <calm.txt) steps"
