@@ -187,7 +187,11 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
         BT_TRY(wait_for(fd, POLLIN, until, path, err));
         ssize_t k = recv(fd, line + at, size - 1 - at, 0);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return bt_fail(err, BT_IO, "the run closed '%s' without an answer", path);
+        if (k <= 0)
+            return bt_fail(err, BT_BUSY,
+                           "the run closed '%s' without an answer: it ends, or too many ask at "
+                           "once (ask again, or see with 'bitrain show' how it ended)",
+                           path);
         at += (size_t)k;
         line[at] = '\0';
         char *end = strchr(line, '\n');

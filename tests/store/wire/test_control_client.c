@@ -76,11 +76,11 @@ static void every_answer_is_understood(void **state) {
                  {"no 1 the least code\n", (bt_code)1, "the least code"},
                  {"no -1 none\n", BT_FORMAT, NULL},
                  {"no way\n", BT_FORMAT, NULL},
-                 {"no", BT_IO, NULL},
-                 {"", BT_IO, NULL},
-                 {"ok without an end", BT_IO, NULL}};
+                 {"no", BT_BUSY, NULL},
+                 {"", BT_BUSY, NULL},
+                 {"ok without an end", BT_BUSY, NULL}};
     const bt_tmp *t = *state;
-    char path[100], want[200];
+    char path[100], want[300];
     snprintf(path, sizeof path, "%s/sock", t->dir);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         answering a;
@@ -92,13 +92,16 @@ static void every_answer_is_understood(void **state) {
         end(&a, path);
         assert_string_equal(a.asked, "status\n");
         assert_int_equal(code, cases[i].code);
-        snprintf(want, sizeof want, "the run closed '%s' without an answer", path);
+        snprintf(want, sizeof want,
+                 "the run closed '%s' without an answer: it ends, or too many ask at once (ask "
+                 "again, or see with 'bitrain show' how it ended)",
+                 path);
         if (code == BT_OK)
             assert_string_equal(reply, cases[i].says);
         else {
             assert_int_equal(why.code, code);
             assert_string_equal(reply, "untouched");
-            if (code == BT_IO) assert_string_equal(why.msg, want);
+            if (code == BT_BUSY) assert_string_equal(why.msg, want);
             if (cases[i].says) assert_string_equal(why.msg, cases[i].says);
         }
     }
@@ -265,7 +268,7 @@ static void a_run_is_asked_by_its_name(void **state) {
     assert_string_equal(why.msg, "not now");
     end(&a, path);
     begin(&a, path, "");
-    assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), BT_IO);
+    assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), BT_BUSY);
     end(&a, path);
     assert_int_equal(bt_control_request(db, "none", "stop", reply, sizeof reply, &why),
                      BT_NOTFOUND);
