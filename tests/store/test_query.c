@@ -63,7 +63,7 @@ static void cells_in_every_form(void **state) {
         {"SELECT 123456789012345.0 AS a, 9007199254740993 AS b",
          "a=r:123456789012345.0 b=i:9007199254740993;"},
         {"SELECT ?1 AS a, ?2 AS b", "a=t:one b=n:-;"},
-        {"SELECT 1 AS a ; \n\t;", "a=i:1;"},
+        {"SELECT 1 AS a ; \n\r\t;", "a=i:1;"},
         {"SELECT 1 AS a WHERE 0", ""},
         {"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 3) SELECT x FROM c",
          "x=i:1;x=i:2;x=i:3;"},
@@ -146,6 +146,43 @@ static void what_is_no_question(void **state) {
     bt_db_close(db);
 }
 
+/* as long and as wide as a question and its rows may be, and one more */
+static void a_question_has_its_bounds(void **state) {
+    enum { SQL_BYTES = 1 << 20, COLUMNS = 256 };
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    char *sql = malloc(SQL_BYTES + 2);
+    assert_non_null(sql);
+    make(t->db, "r", "/tmp", 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    seen s = {0};
+    for (int more = 0; more < 2; more++) {
+        static const char *const lengths[] = {"SELECT length(zeroblob(67108864)) AS n",
+                                              "SELECT length(zeroblob(67108865)) AS n"};
+        assert_int_equal(ask(db, lengths[more], &s, &why), more ? BT_ARG : BT_OK);
+        memset(sql, ' ', SQL_BYTES + 1);
+        memcpy(sql, "SELECT 1 AS a", 13);
+        sql[SQL_BYTES + more] = '\0';
+        assert_int_equal(ask(db, sql, &s, &why), more ? BT_ARG : BT_OK);
+        assert_string_equal(more ? why.msg : "",
+                            more ? "query makes a text or a row that is too long" : "");
+        strcpy(sql, "SELECT 1");
+        for (int i = 1; i < COLUMNS + more; i++) strcat(sql, ",1");
+        double first = 0;
+        assert_int_equal(bt_db_value(db, sql, NULL, &first, &why), more ? BT_ARG : BT_OK);
+        assert_true(more ? isnan(first) : first > 0);
+    }
+    assert_string_equal(why.msg, "query is not understood: too many columns in result set");
+    assert_string_equal(s.text, "n=i:67108864;a=i:1;");
+    static const char *const refused[] = {"ATTACH 'x' AS x", "PRAGMA user_version = 1",
+                                          "CREATE TEMP TABLE x(a)", "SELECT load_extension('x')"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_int_equal(ask(db, refused[i], &s, &why), BT_ARG);
+    free(sql);
+    bt_db_close(db);
+}
+
 /* one instant for all that is asked in it; what was written meanwhile is seen afterwards */
 static void a_snapshot_is_one_instant(void **state) {
     const bt_tmp *t = *state;
@@ -217,6 +254,24 @@ static void names_of_runs(void **state) {
         assert_int_equal(bt_db_run(db, none[i].wanted, run, &why), BT_NOTFOUND);
         assert_string_equal(why.msg, none[i].says);
     }
+    run_sql(
+        t->db,
+        "UPDATE run SET created_us = 1, last_us = 5; UPDATE run SET last_us = NULL, created_us = 5 "
+        "WHERE name = 'beta'");
+    OK(bt_db_run(db, "last", run, err)); /* of the same moment the later one */
+    assert_string_equal(run, "beta");
+    run_sql(t->db, "UPDATE run SET last_us = 6 WHERE name = 'alpha'");
+    OK(bt_db_run(db, "last", run, err));
+    assert_string_equal(run, "alpha");
+    /* names are proposed of the newest 512 runs */
+    run_sql(t->db,
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 511) INSERT INTO "
+            "run(name, created_us, state) SELECT 'q' || x, 2, 'done' FROM c");
+    assert_int_equal(bt_db_run(db, "bet", run, &why), BT_NOTFOUND);
+    assert_string_equal(why.msg, "no run 'bet' (did you mean 'beta'?)");
+    assert_int_equal(bt_db_run(db, "alpa", run, &why), BT_NOTFOUND);
+    assert_string_equal(why.msg, "no run 'alpa' (`bitrain runs` lists them)");
+    OK(bt_db_run(db, "alpha", run, err));
     OK(bt_db_run_folder(db, "alpha", folder, sizeof folder, err));
     assert_string_equal(folder, "/tmp/a");
     OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* does not fit */
@@ -295,9 +350,13 @@ static void the_end_of_a_log(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(cells_in_every_form), T(questions_are_limited),
-        T(what_is_no_question), T(a_snapshot_is_one_instant),
-        T(names_of_runs),       cmocka_unit_test(levels_and_ranks_of_lines),
+        T(cells_in_every_form),
+        T(questions_are_limited),
+        T(a_question_has_its_bounds),
+        T(what_is_no_question),
+        T(a_snapshot_is_one_instant),
+        T(names_of_runs),
+        cmocka_unit_test(levels_and_ranks_of_lines),
         T(the_end_of_a_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
