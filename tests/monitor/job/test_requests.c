@@ -132,6 +132,18 @@ static void texts_go_along(void **state) {
     many[BT_PROMPT_MAX] = '\0';
     char said[600];
     assert_int_equal(ask(d, "mixture", many, said, sizeof said), BT_OK);
+    char want[BT_PROMPT_MAX + 20];
+    snprintf(want, sizeof want, "mixture 0 %s;", many);
+    desk_hears(d, want);
+    /* the longest prompts come whole */
+    many[BT_PROMPT_MAX] = '1';
+    for (size_t more = 0; more < 2; more++) {
+        many[BT_PROMPT_MAX - 1 + more] = '\0';
+        assert_int_equal(ask(d, "sample", many, said, sizeof said), BT_OK);
+        many[BT_PROMPT_MAX - 1 + more] = '1';
+        snprintf(want, sizeof want, "sample 0 %.*s;", (int)(BT_PROMPT_MAX - 1 + more), many);
+        desk_hears(d, want);
+    }
     desk_leave(d);
     asks(d, "sample", "Once", BT_BUSY,
          "no rank is there to be told 'sample' (the run is starting)");
