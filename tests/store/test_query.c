@@ -110,6 +110,36 @@ static void questions_are_limited(void **state) {
     assert_int_equal(bt_db_query(db, &endless, look, &s, &why), BT_BUSY);
     assert_string_equal(why.msg, "query took longer than 0.05 s and was stopped");
     OK(ask(db, three, &s, err)); /* the time was that question's alone */
+    /* long work within its time; rows without an end of which a few are wanted */
+    double n = 0;
+    bool truncated = false;
+    seen few = {0};
+    OK(bt_db_query(db,
+                   &(bt_question){.sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 "
+                                         "FROM c LIMIT 50000) SELECT sum(x) "
+                                         "FROM c",
+                                  .max_s = 100},
+                   look, &few, err));
+    assert_string_equal(few.text, "sum(x)=i:1250025000;");
+    few = (seen){0};
+    OK(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x FROM c",
+            .max_rows = 2,
+            .max_s = 5,
+            .truncated = &truncated},
+        look, &few, err));
+    assert_true(truncated);
+    assert_string_equal(few.text, "x=i:1;x=i:2;");
+    /* of memory as of time */
+    bt_db_limit_memory(8 << 20);
+    assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
+                     BT_BUSY);
+    bt_db_limit_memory(0);
+    assert_string_equal(why.msg, "query takes more than 8 MiB of memory and was stopped");
+    OK(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, err));
+    assert_int_equal((int)n, 12000000);
     bt_db_close(db);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include "../store_test.h"
+#include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
 
 /* answers one asker with what the script says, in two pieces where it has a '^' */
@@ -227,6 +228,34 @@ static void words_of_a_request(void **state) {
     assert_string_equal(line, "pause #web");
 }
 
+/* a prompt goes as one word; other values as they are */
+static void lines_of_prompts(void **state) {
+    (void)state;
+    char line[BT_CONTROL_LINE], prompt[BT_PROMPT_MAX + 2], want[BT_PROMPT_MAX + 30];
+    bt_err why = BT_ERR_INIT;
+    OK(bt_control_line(line, sizeof line, "sample", "a b #c", "web", err));
+    assert_string_equal(line, "sample a%20b%20%23c #web");
+    OK(bt_control_line(line, sizeof line, "sample", NULL, "web", err));
+    assert_string_equal(line, "sample #web");
+    OK(bt_control_line(line, sizeof line, "mixture", "1:2", "ctl", err));
+    assert_string_equal(line, "mixture 1:2 #ctl");
+    static const char *const blank[] = {"", " ", "\t\r\n"};
+    for (size_t i = 0; i < sizeof blank / sizeof *blank; i++) {
+        assert_int_equal(bt_control_line(line, sizeof line, "sample", blank[i], "web", &why),
+                         BT_ARG);
+        assert_string_equal(why.msg, "the prompt is empty");
+    }
+    memset(prompt, 'p', sizeof prompt);
+    prompt[BT_PROMPT_MAX] = '\0';
+    OK(bt_control_line(line, sizeof line, "sample", prompt, "web", err));
+    snprintf(want, sizeof want, "sample %s #web", prompt);
+    assert_string_equal(line, want);
+    prompt[BT_PROMPT_MAX] = 'p';
+    prompt[BT_PROMPT_MAX + 1] = '\0';
+    assert_int_equal(bt_control_line(line, sizeof line, "sample", prompt, "web", &why), BT_ARG);
+    assert_string_equal(why.msg, "the prompt has 513 bytes, at most 512 are possible");
+}
+
 static void start_run(bt_writer *w, const char *folder, const char *host) {
     bt_run_start s = bt_fake_run("r");
     int attempt;
@@ -274,6 +303,89 @@ static void a_run_is_asked_by_its_name(void **state) {
     bt_writer_close(w);
 }
 
+/* @D: the database, @H: this host, @P: a process */
+static void fill_in(char *out, size_t size, const char *says, const char *db, const char *host,
+                    int pid) {
+    size_t n = 0;
+    for (const char *c = says; *c; c++) {
+        if (*c != '@') {
+            n += (size_t)snprintf(out + n, size - n, "%c", *c);
+            continue;
+        }
+        c++;
+        n += *c == 'P' ? (size_t)snprintf(out + n, size - n, "%d", pid)
+                       : (size_t)snprintf(out + n, size - n, "%s", *c == 'D' ? db : host);
+    }
+}
+
+/* nobody listens, or nothing says where: what became of the run, and what can be done */
+static void why_nobody_answers(void **state) {
+    static const struct {
+        const char *run_state, *host; /* host "": this one */
+        int pid;                      /* 2: ours; 3: of a process that is gone */
+        const char *last_step, *says;
+    } rows[] = {
+        {"done", "far", 2, "0",
+         "run 'r' is not live: it has done its 1 step (to train it for as many again: bitrain "
+         "train --resume r "
+         "--steps 2 --store @D)"},
+        {"done", "", 3, "4",
+         "run 'r' is not live: it has done its 5 steps (to train it for as many again: bitrain "
+         "train --resume r "
+         "--steps 10 --store @D)"},
+        {"failed", "", 2, "6",
+         "run 'r' is not live: it failed after 7 steps (to go on with it: bitrain train --resume r "
+         "--store @D)"},
+        {"stopped", "", 2, "NULL",
+         "run 'r' is not live: it was stopped after 0 steps (to go on with it: bitrain train "
+         "--resume r --store @D)"},
+        {"running", "far", 2, "6",
+         "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
+        {"running", "", 0, "6",
+         "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
+        {"running", "", 2, "6",
+         "run 'r' takes no requests now: its process @P begins or ends at this moment, or has no "
+         "supervisor, as "
+         "when mpirun starts 'bitrain train' (to stop it with a checkpoint: kill @P)"},
+        {"running", "", 3, "6",
+         "run 'r' is not live: its process @P is gone (to go on with it: bitrain train --resume "
+         "r --store @D)"},
+    };
+    static const char *const files[] = {NULL, "", "\n", "/nowhere/sock\n", "/nowhere/sock"};
+    const bt_tmp *t = *state;
+    char file[100], here[BT_HOST_MAX] = "", sql[300], want[600], reply[32];
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    gethostname(here, sizeof here - 1);
+    snprintf(file, sizeof file, "%s/control", t->dir);
+    OK(bt_writer_open(&w, t->db, 1, err));
+    start_run(w, t->dir, "here");
+    OK(bt_writer_end(w, "done", "", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int pid = rows[i].pid == 2 ? (int)getpid() : rows[i].pid == 3 ? 2147483000 : 0;
+        snprintf(sql, sizeof sql,
+                 "UPDATE run SET state = '%s', host = '%s', pid = %d, last_step = %s",
+                 rows[i].run_state, rows[i].host[0] ? rows[i].host : here, pid, rows[i].last_step);
+        run_sql(t->db, sql);
+        fill_in(want, sizeof want, rows[i].says, t->db, here, pid);
+        for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+            bt_err why = BT_ERR_INIT;
+            unlink(file);
+            FILE *f = files[k] ? fopen(file, "w") : NULL;
+            if (f) fputs(files[k], f);
+            if (f) fclose(f);
+            assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why),
+                             BT_BUSY);
+            want[sizeof why.msg - 1] = '\0'; /* as much as an error holds */
+            assert_string_equal(why.msg, want);
+            assert_int_equal(why.code, BT_BUSY);
+        }
+    }
+    bt_db_close(db);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
 
 int main(void) {
@@ -283,6 +395,8 @@ int main(void) {
                                        CASE(an_answer_without_end_is_refused),
                                        CASE(the_longest_request_is_sent_and_a_longer_one_refused),
                                        CASE(words_of_a_request),
+                                       CASE(lines_of_prompts),
+                                       CASE(why_nobody_answers),
                                        CASE(a_run_is_asked_by_its_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
