@@ -108,6 +108,8 @@ static void test_lines(void **state) {
                 {"127.0.0.1 max-slots=4 xslots=5", "127.0.0.1", 0, true},
                 {"127.0.0.1 slots=4#slots=5", "127.0.0.1", 4, true},
                 {"127.0.0.1:6 slots=3", "127.0.0.1", 3, true},
+                {"me@127.0.0.1:22 slots=3", "127.0.0.1", 3, true},
+                {"me@128.0.0.1", "128.0.0.1", 0, false},
                 {longest, longest, 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(text, sizeof text, "%s\n127.0.0.1 slots=77\n", rows[i].line);
@@ -123,7 +125,7 @@ static void test_lines(void **state) {
             if (x->slots != rows[i].slots || x->here != rows[i].here || x->aside || x->back ||
                 x->answered || x->asked_ns != 0 || x->fd != -1)
                 fail_msg("'%s'", rows[i].line);
-            if (x->here) assert_int_equal(x->address_len, 0);
+            if (strcmp(x->name, longest) != 0) assert_int_equal(x->address_len > 0, !x->here);
         }
         bt_hosts_close(&h);
         assert_true(h.n == 0 && !h.host);
