@@ -1,62 +1,10 @@
 /* timeout: 60
  * who asks a run: every answer that may come from its socket, and requests of every length. */
 #include <errno.h>
-#include <pthread.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
-#include "../store_test.h"
+#include "answering.h"
 #include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
-
-/* answers one asker with what the script says, in two pieces where it has a '^' */
-typedef struct answering {
-    int listen_fd;
-    const char *script;
-    char asked[BT_CONTROL_LINE + 8];
-    pthread_t thread;
-} answering;
-
-static void *answer_once(void *arg) {
-    answering *a = arg;
-    const int fd = accept(a->listen_fd, NULL, NULL);
-    size_t n = 0;
-    while (n + 1 < sizeof a->asked) {
-        const ssize_t k = recv(fd, a->asked + n, sizeof a->asked - 1 - n, 0);
-        if (k <= 0) break;
-        n += (size_t)k;
-        if (a->asked[n - 1] == '\n') break;
-    }
-    const char *cut = strchr(a->script, '^');
-    size_t first = cut ? (size_t)(cut - a->script) : strlen(a->script);
-    if (first) send(fd, a->script, first, MSG_NOSIGNAL);
-    if (cut) {
-        bt_sleep_ns(20000000);
-        send(fd, cut + 1, strlen(cut + 1), MSG_NOSIGNAL);
-    }
-    close(fd);
-    return NULL;
-}
-
-static int listen_at(const char *path) {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    strcpy(a.sun_path, path);
-    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(fd, 4), 0);
-    return fd;
-}
-
-static void begin(answering *a, const char *path, const char *script) {
-    *a = (answering){.listen_fd = listen_at(path), .script = script};
-    assert_int_equal(pthread_create(&a->thread, NULL, answer_once, a), 0);
-}
-
-static void end(answering *a, const char *path) {
-    pthread_join(a->thread, NULL);
-    close(a->listen_fd);
-    unlink(path);
-}
 
 static void every_answer_is_understood(void **state) {
     static const struct {
@@ -87,10 +35,10 @@ static void every_answer_is_understood(void **state) {
         answering a;
         bt_err why = BT_ERR_INIT;
         char reply[32] = "untouched";
-        begin(&a, path, cases[i].script);
+        answering_begin(&a, path, cases[i].script);
         errno = EINTR; /* left by an earlier call, it says nothing of those that succeed */
         const bt_code code = bt_control_call(path, "status", reply, sizeof reply, &why);
-        end(&a, path);
+        answering_end(&a, path);
         assert_string_equal(a.asked, "status\n");
         assert_int_equal(code, cases[i].code);
         snprintf(want, sizeof want, "the run closed '%s' without an answer", path);
@@ -115,9 +63,9 @@ static void refusals_keep_their_code(void **state) {
         bt_err why = BT_ERR_INIT;
         char reply[32];
         snprintf(script, sizeof script, "no %d it cannot\n", c);
-        begin(&a, path, script);
+        answering_begin(&a, path, script);
         const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
-        end(&a, path);
+        answering_end(&a, path);
         assert_int_equal(code, c < BT_CODE_COUNT ? c : BT_FORMAT);
         if (c < BT_CODE_COUNT) assert_string_equal(why.msg, "it cannot");
     }
@@ -136,9 +84,9 @@ static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
         memcpy(script, "ok ", 3);
         script[most + more - 1] = '\n';
         script[most + more] = '\0';
-        begin(&a, path, script);
+        answering_begin(&a, path, script);
         const bt_code code = bt_control_call(path, "status", reply, most + 2, &why);
-        end(&a, path);
+        answering_end(&a, path);
         assert_int_equal(code, more ? BT_FORMAT : BT_OK);
         if (more)
             assert_string_equal(why.msg, want);
@@ -160,9 +108,9 @@ static void an_answer_without_end_is_refused(void **state) {
     memset(script, 'y', MANY);
     memcpy(script, "ok the first piece^", 19);
     script[MANY] = '\0';
-    begin(&a, path, script);
+    answering_begin(&a, path, script);
     assert_int_equal(bt_control_call(path, "status", reply, sizeof reply, &why), BT_FORMAT);
-    end(&a, path);
+    answering_end(&a, path);
     free(script);
 }
 
@@ -174,16 +122,16 @@ static void the_longest_request_is_sent_and_a_longer_one_refused(void **state) {
     snprintf(path, sizeof path, "%s/sock", t->dir);
     memset(request, 'r', sizeof request);
     request[BT_CONTROL_LINE - 2] = '\0';
-    begin(&a, path, "ok taken\n");
+    answering_begin(&a, path, "ok taken\n");
     OK(bt_control_call(path, request, reply, sizeof reply, err));
     assert_string_equal(reply, "taken");
-    end(&a, path);
+    answering_end(&a, path);
     assert_int_equal(strlen(a.asked), BT_CONTROL_LINE - 1);
-    begin(&a, path, "ok taken\n");
+    answering_begin(&a, path, "ok taken\n");
     request[BT_CONTROL_LINE - 2] = 'r', request[BT_CONTROL_LINE - 1] = '\0';
     assert_int_equal(bt_control_call(path, request, reply, sizeof reply, &why), BT_ARG);
     assert_string_equal(why.msg, "the request is too long or has more than one line");
-    end(&a, path);
+    answering_end(&a, path);
     assert_string_equal(a.asked, "");
     memset(many, 'p', sizeof many - 1);
     many[sizeof many - 1] = '\0';
@@ -283,19 +231,19 @@ static void a_run_is_asked_by_its_name(void **state) {
     fclose(f);
     static const char *const names[] = {"r", "last"};
     for (int i = 0; i < 2; i++) {
-        begin(&a, path, "ok done\n");
+        answering_begin(&a, path, "ok done\n");
         OK(bt_control_request(db, names[i], "checkpoint #top", reply, sizeof reply, err));
-        end(&a, path);
+        answering_end(&a, path);
         assert_string_equal(a.asked, "checkpoint #top\n");
         assert_string_equal(reply, "done");
     }
-    begin(&a, path, "no 1 not now\n");
+    answering_begin(&a, path, "no 1 not now\n");
     assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), (bt_code)1);
     assert_string_equal(why.msg, "not now");
-    end(&a, path);
-    begin(&a, path, "");
+    answering_end(&a, path);
+    answering_begin(&a, path, "");
     assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), BT_IO);
-    end(&a, path);
+    answering_end(&a, path);
     assert_int_equal(bt_control_request(db, "none", "stop", reply, sizeof reply, &why),
                      BT_NOTFOUND);
     bt_db_close(db);
