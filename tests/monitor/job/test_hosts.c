@@ -289,6 +289,27 @@ static void test_questions_are_repeated(void **state) {
     bt_hosts_close(&h);
 }
 
+/* one that answers while it is asked: nothing is under way, and no descriptor stays */
+static void test_an_answer_at_once(void **state) {
+    (void)state;
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/socket", folder);
+    const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    open_nowhere("192.0.2.7 slots=1\n192.0.2.8 slots=1\n");
+    for (int i = 0; i < 2; i++) memcpy(&h.host[i].address, &a, sizeof a);
+    bt_hosts_look(&h, false, 1000000000);
+    for (int i = 0; i < 2; i++)
+        assert_true(h.host[i].answered && h.host[i].asked_ns == 0 && h.host[i].fd == -1);
+    bt_hosts_set_aside(&h.host[1], "x", 0);
+    bt_hosts_look(&h, true, 1000000000);
+    assert_true(h.host[1].back && h.host[1].asked_ns == 0 && h.host[1].fd == -1);
+    bt_hosts_close(&h);
+    close(listener);
+    unlink(a.sun_path);
+}
+
 /* a question to one set aside is given up after a second */
 static void test_a_question_is_given_up(void **state) {
     (void)state;
@@ -348,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_waits_grow),
         cmocka_unit_test(test_questions_are_repeated),
         cmocka_unit_test(test_a_question_is_given_up),
+        cmocka_unit_test(test_an_answer_at_once),
         cmocka_unit_test(test_a_message_names_a_host),
     };
     if (!mkdtemp(folder)) return 1;

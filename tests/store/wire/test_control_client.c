@@ -1,10 +1,62 @@
 /* timeout: 60
- * who asks a run: every answer that may come from its socket, and requests of every length. */
+ * who asks a run: every answer that may come from its socket, and requests of every length. poll is taken over by
+ * defining it here. */
 #include <errno.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "answering.h"
 #include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
+
+/* of poll: 0: in time nothing came; > 0: it fails so; EINTR does once; -1: it is asked */
+static int poll_says = -1;
+
+int poll(struct pollfd *p, nfds_t n, int ms) {
+    const int says = poll_says;
+    if (says < 0) return (int)syscall(SYS_poll, p, n, ms);
+    if (says == 0) return 0;
+    if (says == EINTR) poll_says = -1;
+    return errno = says, -1;
+}
+
+/* one that is stopped, waits for a disk, or cannot be waited for */
+static void no_answer_comes(void **state) {
+    static const struct {
+        int poll_says;
+        bt_code code;
+        const char *before, *behind; /* the path */
+    } rows[] = {{0, BT_BUSY, "the run does not answer at '", "'"},
+                {EIO, BT_IO, "cannot wait for '", "': Input/output error"},
+                {EINTR, BT_OK, NULL, NULL}};
+    const bt_tmp *t = *state;
+    char path[100], want[200], reply[32];
+    bt_err why = BT_ERR_INIT;
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        answering a;
+        answering_begin(&a, path, "ok taken\n");
+        poll_says = rows[i].poll_says;
+        const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
+        poll_says = -1;
+        answering_end(&a, path);
+        assert_int_equal(code, rows[i].code);
+        if (!rows[i].before) continue;
+        snprintf(want, sizeof want, "%s%s%s", rows[i].before, path, rows[i].behind);
+        assert_string_equal(why.msg, want);
+    }
+    assert_string_equal(reply, "taken");
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(code, BT_IO);
+    assert_string_equal(why.msg, "cannot create a socket: Too many open files");
+}
 
 static void every_answer_is_understood(void **state) {
     static const struct {
@@ -291,6 +343,8 @@ static void why_nobody_answers(void **state) {
          "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
         {"running", "", 0, "6",
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
+        {"running", "", -1, "6", /* which the record does not say */
+         "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
         {"running", "", 2, "6",
          "run 'r' takes no requests now: its process @P begins or ends at this moment, or has no "
          "supervisor, as "
@@ -312,9 +366,11 @@ static void why_nobody_answers(void **state) {
     bt_writer_close(w);
     OK(bt_db_open(&db, t->db, err));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const int pid = rows[i].pid == 2 ? (int)getpid() : rows[i].pid == 3 ? 2147483000 : 0;
+        const int pid = rows[i].pid == 2   ? (int)getpid()
+                        : rows[i].pid == 3 ? 2147483000
+                                           : rows[i].pid;
         snprintf(sql, sizeof sql,
-                 "UPDATE run SET state = '%s', host = '%s', pid = %d, last_step = %s",
+                 "UPDATE run SET state = '%s', host = '%s', pid = nullif(%d, -1), last_step = %s",
                  rows[i].run_state, rows[i].host[0] ? rows[i].host : here, pid, rows[i].last_step);
         run_sql(t->db, sql);
         fill_in(want, sizeof want, rows[i].says, t->db, here, pid);
@@ -339,6 +395,7 @@ static void why_nobody_answers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(every_answer_is_understood),
                                        CASE(refusals_keep_their_code),
+                                       CASE(no_answer_comes),
                                        CASE(the_longest_answer_is_read_and_a_longer_one_refused),
                                        CASE(an_answer_without_end_is_refused),
                                        CASE(the_longest_request_is_sent_and_a_longer_one_refused),
