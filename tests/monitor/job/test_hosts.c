@@ -1,4 +1,6 @@
 /* test_hosts.c - hosts that answer, that say nothing, that come back; by sockets of this machine. */
+#include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,6 +22,21 @@
 static char folder[] = "/tmp/bt_hosts_XXXXXX", path[64], out_path[64];
 static bt_hosts h;
 static bt_err err;
+
+/* a connection under way has ended, so; poll and getsockopt are taken over by defining them here */
+static bool ended;
+static int ends, asking_fails;
+
+int poll(struct pollfd *p, nfds_t n, int ms) {
+    if (ended) return 1;
+    return (int)syscall(SYS_poll, p, n, ms);
+}
+
+int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict size) {
+    if (!ended) return (int)syscall(SYS_getsockopt, fd, level, name, value, size);
+    memcpy(value, &ends, sizeof ends);
+    return asking_fails ? (errno = asking_fails, -1) : 0;
+}
 
 static void put(const char *text) {
     FILE *f = fopen(path, "w");
@@ -305,9 +324,56 @@ static void test_an_answer_at_once(void **state) {
     bt_hosts_set_aside(&h.host[1], "x", 0);
     bt_hosts_look(&h, true, 1000000000);
     assert_true(h.host[1].back && h.host[1].asked_ns == 0 && h.host[1].fd == -1);
-    bt_hosts_close(&h);
     close(listener);
+    bt_hosts_look(&h, false, 2000000000);
+    assert_true(h.host[0].asked_ns == 0 &&
+                h.host[0].look_ns == 2000000000); /* refused is answered */
     unlink(a.sun_path);
+    /* that we have no descriptor left says nothing of it */
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bt_hosts_look(&h, false, 3000000000);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(h.host[0].asked_ns == 0 && h.host[0].look_ns == 3000000000 && h.host[0].fd == -1);
+    bt_hosts_close(&h);
+}
+
+/* what comes of a connection that was under way */
+static void test_how_a_question_ends(void **state) {
+    static const struct {
+        int ends, fails; /* fails: asking for it */
+        bool answered;
+    } rows[] = {{0, 0, true},
+                {ECONNREFUSED, 0, true},
+                {EHOSTUNREACH, 0, false},
+                {ENETUNREACH, 0, false},
+                {ETIMEDOUT, 0, false},
+                {EHOSTDOWN, 0, false},
+                {0, EBADF, false},
+                {0, ECONNREFUSED, true}};
+    int listener, queued[QUEUED];
+    const int port = silent_port(&listener, queued);
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        open_far("192.0.2.7 slots=1\n", port);
+        bt_host *x = &h.host[0];
+        bt_hosts_look(&h, false, 1000000000);
+        assert_true(x->fd >= 0 && x->asked_ns == 1000000000);
+        bt_hosts_look(&h, false, 1000000001); /* nothing has come of it yet */
+        assert_true(x->fd >= 0);
+        ended = true, ends = rows[i].ends, asking_fails = rows[i].fails;
+        bt_hosts_look(&h, false, 1000000002);
+        ended = false;
+        if (x->fd != -1 || x->answered != rows[i].answered ||
+            (x->asked_ns == 0) != rows[i].answered)
+            fail_msg("row %zu", i);
+        bt_hosts_close(&h);
+    }
+    for (int i = 0; i < QUEUED; i++) close(queued[i]);
+    close(listener);
 }
 
 /* a question to one set aside is given up after a second */
@@ -370,6 +436,7 @@ int main(void) {
         cmocka_unit_test(test_questions_are_repeated),
         cmocka_unit_test(test_a_question_is_given_up),
         cmocka_unit_test(test_an_answer_at_once),
+        cmocka_unit_test(test_how_a_question_ends),
         cmocka_unit_test(test_a_message_names_a_host),
     };
     if (!mkdtemp(folder)) return 1;

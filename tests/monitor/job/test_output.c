@@ -110,6 +110,7 @@ static void test_what_mpirun_says(void **state) {
         {"bitrain rank 2: error 3: x\nprocess rank 4 with PID 5 on node b exited on signal 9\n", 2,
          0, "", "process rank 4 with PID 5 on node b exited on signal 9"},
         {"bitrain: warning: x\n", -1, 0, "", ""},
+        {"----\n9 %s of %n\n----\n5 %d\n", -1, 0, "9 %s of %n", "5 %d"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
