@@ -242,9 +242,10 @@ static void test_full_log(void **state) {
     bt_output_close(&o);
     assert_int_equal(o.log, -1); /* closed once */
     FILE *f = fopen(path, "r");
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    const size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     unlink(path);
+    assert_int_equal(n, strlen(text)); /* a text, to its last byte */
     assert_string_equal(text,
                         "--- attempt 0\nfour\nfits.\n(the log is full: nothing more is written)\n");
 }
