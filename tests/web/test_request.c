@@ -71,6 +71,14 @@ static void hosts(void **state) {
     for (size_t i = 0; i < sizeof v6 / sizeof v6[0]; i++)
         if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7", 1) != v6[i].ok)
             fail_msg("Host '%s'", v6[i].host);
+    /* this machine's own names, wherever it listens */
+    static const char *const own[] = {"localhost", "127.0.0.1", "[::1]", "10.0.0.5"},
+                             *const none[] = {"127.0.0.0", "127.0.0.2", "::1",
+                                              "[::2]",     "localhos",  "10.0.0.50"};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (!bt_req_host_ok(own[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", own[i]);
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        if (bt_req_host_ok(none[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", none[i]);
     /* a wildcard is an address to bind, not a name */
     assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));
     assert_false(bt_req_host_ok("[::]:1", "::", "", 1));

@@ -139,7 +139,7 @@ static void a_layout_that_cannot_be(void **state) {
     assert_int_equal(bt_job_resize_ask(&d->job, "8", "web", &err), BT_OK);
     assert_int_equal(d->job.pending, 0);
     assert_int_equal(heard.asked.zero, -1);
-    d->shown[0] = '\0';
+    desk_shows(d, "control -1 resize to 8 ranks asked for by web\n");
     d->job.from.step = 100;
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     desk_shows(d, "warning -1 the number of ranks stays 2: nothing is left\n");
@@ -298,7 +298,7 @@ static void a_rank_that_was_told_to_leave(void **state) {
     d->job.leaving = 2;
     assert_true(bt_job_hosts_left(&d->job));
     assert_true(hosts[2].aside);
-    d->shown[0] = '\0';
+    desk_shows(d, "host_lost -1 host h2 is set aside for 150 s: a signal told its rank to leave\n");
     d->job.leaving = 1;
     assert_false(bt_job_hosts_left(&d->job));
     desk_shows(d, "warning -1 host h0 is to be left, but: 0 ranks are too many or too few\n");
