@@ -134,8 +134,9 @@ static void questions_are_limited(void **state) {
     assert_string_equal(few.text, "x=i:1;x=i:2;");
     /* of memory as of time */
     bt_db_limit_memory(8 << 20);
-    assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
-                     BT_BUSY);
+    for (int k = 0; k < 2; k++) /* it stays */
+        assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
+                         BT_BUSY);
     bt_db_limit_memory(0);
     assert_string_equal(why.msg, "query takes more than 8 MiB of memory and was stopped");
     OK(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, err));
