@@ -151,7 +151,6 @@ static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_er
                            (long long)(sqlite3_hard_heap_limit64(-1) >> 20));
         return bt_fail(err, BT_NOMEM, "no memory for the query");
     case SQLITE_TOOBIG: return bt_fail(err, BT_ARG, "query makes a text or a row that is too long");
-    case SQLITE_READONLY: return bt_fail(err, BT_ARG, "query may only read the database");
     case SQLITE_ERROR: {
         int at = sqlite3_error_offset(d->db);
         if (at >= 0)

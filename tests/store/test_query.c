@@ -161,6 +161,7 @@ static void what_is_no_question(void **state) {
         {"SELECT zeroblob(100000000)", "query makes a text or a row that is too long"},
         {"DELETE FROM run", "query may only read: not authorized"},
         {"BEGIN", "query may only read: not authorized"},
+        {"PRAGMA application_id = 7", "query may only read the database"},
     };
     const bt_tmp *t = *state;
     bt_db *db = NULL;
