@@ -119,6 +119,43 @@ static void an_old_file_gets_the_tables_of_a_new_one(void **state) {
         "1651078258|9\n");
 }
 
+/* a file of any version between is brought on from there, and no step is made twice */
+static void each_version_is_a_beginning(void **state) {
+    static const char *const undo[] = {
+        /* 5: */ "DROP TABLE scope",
+        "ALTER TABLE run RENAME COLUMN productive_us TO first_time_us; ALTER TABLE run DROP COLUMN "
+        "validation_us; ALTER "
+        "TABLE run DROP COLUMN checkpoint_us; ALTER TABLE run DROP COLUMN paused_us; ALTER TABLE "
+        "run DROP COLUMN "
+        "startup_us; ALTER TABLE run DROP COLUMN lost_us",
+        "ALTER TABLE run DROP COLUMN energy_j", "ALTER TABLE run DROP COLUMN finished_us"};
+    const bt_tmp *t = *state;
+    char fresh[128], sql[60];
+    snprintf(fresh, sizeof fresh, "%s/new.db", t->dir);
+    bt_old_file(t->db);
+    OK(apply(t->db, err));
+    OK(apply(fresh, err));
+    char *ranks = bt_table(t->db, "SELECT * FROM rank_step"),
+         *steps = bt_table(t->db, "SELECT * FROM step");
+    for (int version = 8; version >= 3; version--) {
+        char *views = bt_table(
+            t->db, "SELECT 'DROP VIEW ' || name || ';' FROM sqlite_schema WHERE type = 'view'");
+        run_sql(t->db, views);
+        free(views);
+        for (int k = 8; k >= version && k >= 5; k--) run_sql(t->db, undo[k - 5]);
+        snprintf(sql, sizeof sql, "PRAGMA user_version = %d", version);
+        run_sql(t->db, sql);
+        OK(apply(t->db, err));
+        is_alike(t->db, fresh, TABLES("NOT IN", "name"));
+        is_alike(t->db, fresh, TABLES("IN", "name"));
+        bt_table_is(t->db, "SELECT * FROM rank_step", ranks);
+        bt_table_is(t->db, "SELECT * FROM step", steps);
+        bt_table_is(t->db, "PRAGMA user_version", "9\n");
+    }
+    free(ranks);
+    free(steps);
+}
+
 /* rows that an older program wrote otherwise */
 static void rows_of_old_files_are_rewritten(void **state) {
     const bt_tmp *t = *state;
@@ -284,6 +321,7 @@ int main(void) {
         TEST(a_new_file_holds_its_tables),
         TEST(an_old_file_gets_the_tables_of_a_new_one),
         TEST(rows_of_old_files_are_rewritten),
+        TEST(each_version_is_a_beginning),
         TEST(files_are_refused_in_these_words),
         TEST(an_empty_file_has_no_run),
         TEST(what_is_outdated),
