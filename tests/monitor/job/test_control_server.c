@@ -293,6 +293,15 @@ static void test_places_of_sockets(void **state) {
     char folder[104];
     snprintf(folder, sizeof folder, "%s.run", path);
     assert_int_equal(mkdir(folder, 0700), 0);
+    /* a name of one letter is one, too */
+    char here[300];
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(bt_control_listen(&s, "s", &err), BT_OK);
+    assert_int_equal(access("s", F_OK), 0);
+    bt_control_close(s);
+    assert_int_not_equal(access("s", F_OK), 0);
+    assert_int_equal(chdir(here), 0);
     snprintf(file, sizeof file, "%s/control", folder);
     assert_int_equal(symlink("/nowhere/file", file), 0);
     for (int i = 0; i < 2; i++) {
