@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -76,6 +78,37 @@ static void ports_are_found_and_taken(void **state) {
     assert_string_equal(err.msg, want);
 }
 
+/* more than a few come at the same moment, before the first of them is accepted */
+static void many_may_wait(void **state) {
+    enum { MANY = 12 };
+    int fd = -1, port = -1, client[MANY];
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    assert_int_equal(bt_listen_tcp("127.0.0.1", 0, &fd, &port, &err), BT_OK);
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < MANY; i++) {
+        client[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)!connect(client[i], (const struct sockaddr *)&at, sizeof at);
+    }
+    for (int i = 0; i < MANY; i++) {
+        struct pollfd p = {client[i], POLLOUT, 0};
+        assert_int_equal(poll(&p, 1, 900), 1);
+        close(client[i]);
+    }
+    close(fd);
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const bt_code code = bt_listen_tcp("127.0.0.1", 0, &fd, &port, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(code, BT_IO);
+    assert_string_equal(err.msg, "cannot make a socket: Too many open files");
+}
+
 static void sockets_have_one_owner(void **state) {
     int fd = -1, other = -7;
     char path[100], want[300], longest[120];
@@ -112,6 +145,16 @@ static void sockets_have_one_owner(void **state) {
     assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
     assert_string_equal(err.msg, want);
     unlink(path);
+    const int packets = socket(AF_UNIX, SOCK_DGRAM,
+                               0); /* of another kind: nobody knows who listens */
+    assert_int_equal(bind(packets, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
+    snprintf(want, sizeof want, "cannot replace the socket '%s': Protocol wrong type for socket",
+             path);
+    assert_string_equal(err.msg, want);
+    assert_int_equal(lstat(path, &st), 0);
+    close(packets);
+    unlink(path);
     assert_int_equal(bt_listen_unix("/nowhere/socket", &other, &err), BT_IO);
     assert_string_equal(err.msg, "cannot listen on '/nowhere/socket': No such file or directory");
     memset(longest, 'x', sizeof longest);
@@ -131,6 +174,7 @@ static void sockets_have_one_owner(void **state) {
 int main(void) {
     if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(ports_are_found_and_taken),
+                                       cmocka_unit_test(many_may_wait),
                                        cmocka_unit_test(sockets_have_one_owner)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return rmdir(folder) != 0 || failed;
