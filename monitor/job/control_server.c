@@ -121,7 +121,6 @@ static bool listen_to(asker *a, bt_control_fn fn, void *ctx) {
         if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (k <= 0) return true;
         a->n += (size_t)k;
-        a->line[a->n] = '\0';
         char *end = memchr(a->line, '\n', a->n);
         if (end) {
             *end = '\0';

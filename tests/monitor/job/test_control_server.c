@@ -189,6 +189,8 @@ static void test_every_request(void **state) {
                 {"\t set\tlr=1\r\n", "set|lr=1|ctl", "ok set\n"},
                 {"set a b\n", "set|b|ctl", "ok set\n"},
                 {"set #me a\n", "set|a|me", "ok set\n"},
+                {"set !a\n", "set|!a|ctl", "ok set\n"},
+                {"set \"a\"\n", "set|\"a\"|ctl", "ok set\n"},
                 {"eval #\n", "eval||", "ok eval\n"},
                 {"eval\nstop\n", "eval||ctl", "ok eval\n"},
                 {"pause\n", "pause||ctl", "no 10 it is paused\n"},

@@ -95,6 +95,7 @@ static void test_what_mpirun_says(void **state) {
         {"---\nno ruler\n", -1, 0, "", "no ruler"},
         {"----\n \t two words\n\t\nmore\n", -1, 0, "two words", "more"},
         {"----\na\n----\nssh: later\n", -1, 0, "a", "ssh: later"},
+        {"ssh:x\n", -1, 0, "", "ssh:x"},
         {"an ssh: in the middle\n", -1, 0, "", "an ssh: in the middle"},
         {"sh: orted: not found\nssh: second\n", -1, 0,
          "sh: orted: not found ('bitrain doctor --hosts FILE' tries every host)", "ssh: second"},
@@ -264,6 +265,14 @@ static void test_drain(void **state) {
     assert_int_equal(write(ends[1], "ond\nlast", 8), 8);
     assert_true(bt_output_drain(&o, ends[0]));
     assert_string_equal(o.last_line, "second");
+    char many[40000]; /* all that is there */
+    memset(many, 'm', sizeof many);
+    for (size_t i = 99; i < sizeof many; i += 100) many[i] = '\n';
+    memcpy(many + sizeof many - 6, "\nnext", 5);
+    assert_int_equal(write(ends[1], many, sizeof many), sizeof many);
+    assert_true(bt_output_drain(&o, ends[0]));
+    assert_string_equal(o.last_line, "next");
+    assert_int_equal(write(ends[1], "last", 4), 4);
     close(ends[1]);
     assert_false(bt_output_drain(&o, ends[0]));
     assert_string_equal(o.last_line, "last");

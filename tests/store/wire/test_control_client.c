@@ -15,6 +15,7 @@ static int poll_says = -1;
 
 int poll(struct pollfd *p, nfds_t n, int ms) {
     const int says = poll_says;
+    assert_true(ms > 4000 && ms <= 5001); /* as long as an answer is waited for */
     if (says < 0) return (int)syscall(SYS_poll, p, n, ms);
     if (says == 0) return 0;
     if (says == EINTR) poll_says = -1;
@@ -343,6 +344,10 @@ static void why_nobody_answers(void **state) {
          "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
         {"running", "", 0, "6",
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
+        {"running", "", 1, "6", /* of init, which is always there */
+         "run 'r' takes no requests now: its process 1 begins or ends at this moment, or has no "
+         "supervisor, as when "
+         "mpirun starts 'bitrain train' (to stop it with a checkpoint: kill 1)"},
         {"running", "", -1, "6", /* which the record does not say */
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
         {"running", "", 2, "6",
