@@ -161,6 +161,10 @@ static void test_lines(void **state) {
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
     assert_int_equal(h.n, BT_HOSTS_MAX);
     assert_int_equal(h.host[BT_HOSTS_MAX - 1].slots, BT_HOSTS_MAX - 1);
+    bt_hosts_ask(&h, 0); /* all are here, and none stands behind the last */
+    bt_hosts_look(&h, true, 1);
+    assert_int_equal(bt_hosts_take_back(&h) + bt_hosts_aside(&h), 0);
+    assert_null(bt_hosts_named(&h, "127.0.0.1"));
     assert_int_equal(bt_hosts_write(&h, "/nonexistent/hosts", &err), BT_IO);
     assert_string_equal(err.msg,
                         "cannot write host file '/nonexistent/hosts': No such file or directory");
