@@ -1,5 +1,5 @@
-/* test_query_gate.c - what a reader's statements may do: which functions and pragmas of this SQLite, which tables that are
- * functions, and nothing that writes. */
+/* test_query_gate.c - what a reader's statements may do: which functions and pragmas of this SQLite, which tables that
+ * are functions, and nothing that writes. */
 #include "store/sql/sql.h"
 #include "tests/store/store_test.h"
 
