@@ -132,6 +132,13 @@ static void questions_are_limited(void **state) {
         look, &few, err));
     assert_true(truncated);
     assert_string_equal(few.text, "x=i:1;x=i:2;");
+    assert_int_equal(
+        sqlite3_exec(
+            bt_db_handle(db),
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 50000) SELECT "
+            "sum(x) FROM c",
+            NULL, NULL, NULL),
+        SQLITE_OK); /* what is no question has no limit */
     /* of memory as of time */
     bt_db_limit_memory(8 << 20);
     for (int k = 0; k < 2; k++) /* it stays */
@@ -308,6 +315,12 @@ static void names_of_runs(void **state) {
     assert_string_equal(folder, "/tmp/a");
     OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* does not fit */
     assert_string_equal(folder, "");
+    for (int more = 0; more < 2; more++) { /* as long as there is room for, and a letter more */
+        run_sql(t->db, more ? "UPDATE run SET out_dir = '/tmp/abc'"
+                            : "UPDATE run SET out_dir = '/tmp/ab'");
+        OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err));
+        assert_string_equal(folder, more ? "" : "/tmp/ab");
+    }
     OK(bt_db_run_folder(db, "gone", folder, sizeof folder, err));
     assert_string_equal(folder, "");
     bt_db_close(db);
