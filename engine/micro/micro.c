@@ -19,6 +19,7 @@ bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) {
     if (!m->losses || (m->stretch && !m->positions))
         return bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches", micros);
     m->slowdown = bt_testing_slowness(bt_comm_rank(bt_comm_world()));
+    m->delay_ns = bt_testing_delay_ns();
     return BT_OK;
 }
 
@@ -85,6 +86,7 @@ bt_code bt_micro_pass_end(bt_micro *m, bt_err *err) {
     BT_TRY(bt_weights_check(m->update->weights, err));
     if (m->slowdown > 1)
         bt_sleep_ns((int64_t)((m->slowdown - 1) * (double)(computed_ns() - m->computed_ns)));
+    if (m->delay_ns > 0) bt_sleep_ns(m->delay_ns);
     bt_span_end();
     return BT_OK;
 }

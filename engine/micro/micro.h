@@ -42,6 +42,7 @@ typedef struct bt_micro {
     void *look_up_ctx;
     double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's place */
     double slowdown;     /* 1, or more: sleep as if the processor were so much slower */
+    int64_t delay_ns;    /* sleep so long in each pass besides */
     int64_t computed_ns; /* forward and backward of this step, when the pass began */
 } bt_micro;
 

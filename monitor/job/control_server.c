@@ -113,7 +113,7 @@ static void answer(asker *a, bt_control_fn fn, void *ctx) {
     bt_text_release(&line);
 }
 
-/* true: done with this asker */
+/* true: done with this asker, also where a line without end has filled its place: there nothing can be received */
 static bool listen_to(asker *a, bt_control_fn fn, void *ctx) {
     for (;;) {
         ssize_t k = recv(a->fd, a->line + a->n, sizeof a->line - 1 - a->n, 0);
@@ -121,14 +121,12 @@ static bool listen_to(asker *a, bt_control_fn fn, void *ctx) {
         if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
         if (k <= 0) return true;
         a->n += (size_t)k;
-        a->line[a->n] = '\0';
         char *end = memchr(a->line, '\n', a->n);
         if (end) {
             *end = '\0';
             answer(a, fn, ctx);
             return true;
         }
-        if (a->n + 1 >= sizeof a->line) return true;
     }
 }
 

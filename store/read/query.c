@@ -37,19 +37,6 @@ static bt_code update_file(const char *path, bt_err *err) {
     return BT_OK;
 }
 
-/* between its creation and its first transaction a file is empty: a viewer that starts with the
- * first run looks again */
-static bt_code check_soon(sqlite3 *db, const char *path, bool *outdated, bt_err *err) {
-    bt_code code = bt_schema_check(db, path, outdated, err);
-    for (int i = 0; i < 10 && code == BT_FORMAT &&
-                    bt_sql_int(db, "SELECT count(*) FROM sqlite_schema", 1) == 0;
-         i++) {
-        bt_sleep_ns(30000000);
-        code = bt_schema_check(db, path, outdated, err);
-    }
-    return code;
-}
-
 /* what a connection of a reader may do and take */
 static bt_code guard(bt_db *d, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_LENGTH, 64 << 20);
@@ -67,7 +54,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
     if (!d) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
     snprintf(d->path, sizeof d->path, "%s", path);
     bt_code code = bt_sql_open_ro(&d->db, path, err);
-    if (code == BT_OK) code = check_soon(d->db, path, &outdated, err);
+    if (code == BT_OK) code = bt_schema_check(d->db, path, &outdated, err);
     if (code == BT_OK && outdated) {
         bt_err why = BT_ERR_INIT;
         sqlite3_close(d->db);
@@ -164,7 +151,6 @@ static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_er
                            (long long)(sqlite3_hard_heap_limit64(-1) >> 20));
         return bt_fail(err, BT_NOMEM, "no memory for the query");
     case SQLITE_TOOBIG: return bt_fail(err, BT_ARG, "query makes a text or a row that is too long");
-    case SQLITE_READONLY: return bt_fail(err, BT_ARG, "query may only read the database");
     case SQLITE_ERROR: {
         int at = sqlite3_error_offset(d->db);
         if (at >= 0)

@@ -142,22 +142,18 @@ static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *er
     return BT_BUSY;
 }
 
-static bt_code find(bt_db *db, const char *name, const record *r, char *path, size_t size,
+static bt_code find(bt_db *db, const char *name, const record *r, char path[PATH_MAX],
                     bt_err *err) {
     char file[PATH_MAX + 16];
     snprintf(file, sizeof file, "%s/control", r->out);
     FILE *f = r->out[0] ? fopen(file, "re") : NULL;
-    char line[PATH_MAX] = "";
+    path[0] = '\0';
     if (f) {
-        if (!fgets(line, sizeof line, f)) line[0] = '\0';
+        if (!fgets(path, PATH_MAX, f)) path[0] = '\0';
         fclose(f);
     }
-    line[strcspn(line, "\n")] = '\0';
-    if (!line[0]) return not_live(db, name, r, err);
-    if (strlen(line) >= size)
-        return bt_fail(err, BT_FORMAT, "'%s' names a socket that is too long", file);
-    memcpy(path, line, strlen(line) + 1);
-    return BT_OK;
+    path[strcspn(path, "\n")] = '\0';
+    return path[0] ? BT_OK : not_live(db, name, r, err);
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
@@ -187,7 +183,11 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
         BT_TRY(wait_for(fd, POLLIN, until, path, err));
         ssize_t k = recv(fd, line + at, size - 1 - at, 0);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return bt_fail(err, BT_IO, "the run closed '%s' without an answer", path);
+        if (k <= 0)
+            return bt_fail(err, BT_BUSY,
+                           "the run closed '%s' without an answer: it ends, or too many ask at "
+                           "once (ask again, or see with 'bitrain show' how it ended)",
+                           path);
         at += (size_t)k;
         line[at] = '\0';
         char *end = strchr(line, '\n');
@@ -244,7 +244,7 @@ bt_code bt_control_request(bt_db *db, const char *run, const char *request, char
     record r;
     BT_TRY(bt_db_run(db, run, name, err));
     BT_TRY(read_record(db, name, &r, err));
-    BT_TRY(find(db, name, &r, path, sizeof path, err));
+    BT_TRY(find(db, name, &r, path, err));
     const bt_code code = ask(path, request, line, sizeof line, err);
     /* a supervisor that was killed leaves its file behind */
     if (code == BT_NOTFOUND) return not_live(db, name, &r, err);

@@ -29,7 +29,7 @@ bt_code bt_control_line(char *out, size_t size, const char *verb, const char *va
                         const char *who, bt_err *err) BT_MUST_CHECK;
 
 /* Asks at a socket. reply receives TEXT; a refusal is returned as its code and message. BT_BUSY:
- * nobody listens there. */
+ * nobody listens there, or it closed without an answer, as at its end. */
 bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,
                         bt_err *err) BT_MUST_CHECK;
 /* Asks the supervisor of a run; run may be "last". BT_NOTFOUND: no such run; BT_BUSY: nobody answers for

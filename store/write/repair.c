@@ -74,17 +74,17 @@ bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress
     BT_TRY(bt_lock_open(&lock, path, err));
     bt_code code = bt_lock_take(&lock, wait_s, err);
     if (code == BT_OK) code = bt_rescue(path, progress, &r, err);
+    bt_rescue_result more = {.setting = r.setting};
     for (size_t i = 0; code == BT_OK && i < sizeof backups / sizeof backups[0]; i++) {
         char name[BT_PATH_BYTES + 16];
-        int64_t rows = 0;
         snprintf(name, sizeof name, "%s%s", path, backups[i]);
-        if (access(name, F_OK) == 0) code = bt_rescue_fill(path, name, progress, &rows, err);
-        out->rows_of_backups += rows;
+        if (access(name, F_OK) == 0) code = bt_rescue_fill(path, name, progress, &more, err);
     }
     bt_lock_drop(&lock);
     bt_lock_close(&lock);
     snprintf(out->moved_to, sizeof out->moved_to, "%s", r.moved_to);
     out->rows = r.rows;
+    out->rows_of_backups = more.rows;
     out->incomplete_tables = r.unreadable;
     return code;
 }

@@ -268,6 +268,21 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
     return code;
 }
 
+/* For how many steps rank rows stay is what somebody chose: with the usual number those that were saved
+ * would go. */
+static bt_code copy_setting(const copying *c, bt_err *err) {
+    char sql[100];
+    const int64_t keep =
+        c->out->setting
+            ? -1
+            : bt_sql_int(c->from, "SELECT value FROM meta WHERE key = 'keep_rank_steps'", -1);
+    if (keep < 0) return BT_OK;
+    snprintf(sql, sizeof sql, "UPDATE meta SET value = %lld WHERE key = 'keep_rank_steps'",
+             (long long)keep);
+    c->out->setting = true;
+    return bt_sql_exec(c->to, c->path, sql, err);
+}
+
 static bt_code copy_all(const copying *c, bt_err *err) {
     bt_sql_reading reading;
     BT_TRY(bt_sql_exec(c->to, c->path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
@@ -276,6 +291,7 @@ static bt_code copy_all(const copying *c, bt_err *err) {
     bt_code code = BT_OK;
     for (size_t t = 0; t < N_TABLES && code == BT_OK; t++) code = copy_table(c, t, err);
     bt_sql_reading_end(&reading);
+    if (code == BT_OK) code = copy_setting(c, err);
     if (code != BT_OK) return code;
     return bt_sql_exec(c->to, c->path,
                        "DELETE FROM attempt WHERE run NOT IN (SELECT id FROM run);"
@@ -307,20 +323,15 @@ static bool same_history(sqlite3 *a, sqlite3 *b) {
 }
 
 bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
-                       int64_t *rows, bt_err *err) {
-    bt_rescue_result r = {0};
-    copying c = {.path = path, .fill = true, .progress = progress, .out = &r};
+                       bt_rescue_result *out, bt_err *err) {
+    copying c = {.path = path, .fill = true, .progress = progress, .out = out};
     char name[BT_PATH_BYTES + 24];
-    *rows = 0;
     if (sqlite3_open_v2(from, &c.from, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
         sqlite3_close(c.from);
         return BT_OK;
     }
     bt_code code = bt_sql_open_rw(&c.to, path, err);
-    if (code == BT_OK && same_history(c.to, c.from)) {
-        code = copy_all(&c, err);
-        *rows = r.rows;
-    }
+    if (code == BT_OK && same_history(c.to, c.from)) code = copy_all(&c, err);
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);
     sqlite3_close(c.to);

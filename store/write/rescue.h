@@ -21,6 +21,7 @@ typedef struct bt_rescue_result {
     char moved_to[BT_PATH_BYTES + 48]; /* "": there was no file any more */
     int64_t rows;                      /* saved */
     int unreadable;                    /* tables of which something is missing */
+    bool setting;                      /* keep_rank_steps was saved, too */
 } bt_rescue_result;
 
 /* what somebody did to the files under an open connection; a few system calls */
@@ -34,10 +35,10 @@ bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, b
 /* no connection of this process is open. progress: may be NULL, here and below */
 bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue_result *out,
                   bt_err *err) BT_MUST_CHECK;
-/* rows that `path` lacks and `from`, a copy of an earlier moment of it, has; none when the two number
- * other runs alike, or `from` cannot be read */
+/* adds the rows that `path` lacks and `from`, a copy of an earlier moment of it, has, to those of *out; none when
+ * the two number other runs alike, or `from` cannot be read. Its setting, where *out has none yet. */
 bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
-                       int64_t *rows, bt_err *err) BT_MUST_CHECK;
+                       bt_rescue_result *out, bt_err *err) BT_MUST_CHECK;
 bool bt_rescue_wanted(int rc); /* does this result code of SQLite mean damage? */
 
 #endif

@@ -23,7 +23,7 @@ quiet() {
 }
 
 awk 'BEGIN { split("the light and darkness was upon face of waters earth evening morning first day God called", w, " ");
-             for (i = 1; i <= 4000000; i++) { x = (x * 1103515245 + 12345) % 2147483648; printf "%s%d%s", w[1 + int(x / 65536) % 16], x % 977, x / 4096 % 13 < 1 ? ".\n" : " " } }' >prose.txt
+             for (i = 1; i <= 250000; i++) { x = (x * 1103515245 + 12345) % 2147483648; printf "%s%d%s", w[1 + int(x / 65536) % 16], x % 977, x / 4096 % 13 < 1 ? ".\n" : " " } }' >prose.txt
 bar "counting words" tokenizer train prose.txt --vocab 600 --out t.json
 quiet "counting words" tokenizer train prose.txt --vocab 300 --out u.json
 bar tokenising data prepare prose.txt --tokenizer t.json --out p.bts
@@ -38,25 +38,25 @@ done
 [ "${tried:-}" ] || fault "no bar while layouts are tried: $(tail -c 300 tty)"
 quiet "measuring this machine|trying layouts" plan "${slow[@]}" --trial 5 --measure
 ok train "${slow[@]}" --steps 3 --name done
-bar measuring eval done --tokens 2M --threads 1
+bar measuring eval done --tokens 200k --threads 1
 bar loading generate done --prompt x --tokens 4 --threads 1
 quiet loading generate done --prompt x --tokens 4 --threads 1
 quiet measuring eval done --tokens 100k --threads 1
 bar converting convert done -o copied
 bar comparing convert done --verify -o compared
 quiet "converting|comparing" convert done --verify -o quietly
-"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" long ranks=16 steps=6000 || fault "no long run"
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" long ranks=16 steps=500 || fault "no long run"
 bar exporting export long --what rank_steps --format jsonl --out rows.jsonl
 quiet exporting export long --what rank_steps --out rows.csv
 bar exporting export long --format tensorboard --out tb
 quiet exporting export long --format tensorboard --out tb
-bar exporting export long --format trace --from 0 --to 2000 --out trace.json
+bar exporting export long --format trace --from 0 --to 400 --out trace.json
 bar drawing report long -o long.html
 bar "making summaries" runs gc --rebuild
 bar checking runs repair
 quiet checking runs repair
 # pages of rows are overwritten: the rest is saved
-dd if=/dev/zero of="$BITRAIN_STORE" bs=4096 seek=300 count=2 conv=notrunc status=none
+dd if=/dev/zero of="$BITRAIN_STORE" bs=4096 seek=60 count=2 conv=notrunc status=none
 bar "saving rows" runs repair
 grep -q "rows saved from the damaged file" tty || fault "nothing was damaged: $(cat tty)"
 finish

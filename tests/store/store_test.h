@@ -97,6 +97,35 @@ static inline void run_sql(const char *path, const char *sql) {
     sqlite3_close(db);
 }
 
+/* every row of a question to SQLite itself: cells with '|' between, "-" for NULL, a line a row; to be freed */
+static inline char *bt_table(const char *path, const char *sql) {
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        for (int i = 0; i < sqlite3_column_count(st); i++) {
+            const char *cell = (const char *)sqlite3_column_text(st, i);
+            fprintf(out, "%s%s", i ? "|" : "", cell ? cell : "-");
+        }
+        fputc('\n', out);
+    }
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    fclose(out);
+    return text;
+}
+
+static inline void bt_table_is(const char *path, const char *sql, const char *want) {
+    char *text = bt_table(path, sql);
+    assert_string_equal(text, want);
+    free(text);
+}
+
 static inline double bt_number(const char *path, const char *sql, const char *run) {
     bt_db *db = NULL;
     double v = NAN;

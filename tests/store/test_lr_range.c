@@ -1,6 +1,7 @@
 /* a range test's judgement on curves whose answer is known. */
 #include <math.h>
 
+#include "../golden_json.h"
 #include "store/read/lr_range.h"
 #include "store_test.h"
 
@@ -66,11 +67,81 @@ static void nothing_is_suggested_of_nothing(void **state) {
     assert_non_null(strstr(r.nothing, "falls at no rate"));
 }
 
+static void is_golden(const char *name) {
+    char file[60];
+    bt_text text;
+    bt_json j;
+    bt_text_init(&text);
+    bt_json_begin(&j, &text);
+    bt_json_object(&j, NULL);
+    bt_lr_range_json(&r, &j);
+    bt_json_end(&j, '}');
+    snprintf(file, sizeof file, "store/golden/lr_range_%s.txt", name);
+    bt_golden_json(file, bt_text_str(&text), "no place", "");
+    bt_text_release(&text);
+}
+
+/* every figure of some judgements, in golden; a window is of five steps, and wider from 120 on */
+static void judgements_in_figures(void **state) {
+    (void)state;
+    make(BT_LR_RANGE_LEAST, 1e-4, 1e-2);
+    is_golden("few");
+    make(121, 1e-3, 1e-1);
+    is_golden("many");
+    make(60, 1e-3, 1e-2);
+    r.n = 60;
+    r.loss[50] = INFINITY;
+    bt_lr_range_judge(&r);
+    is_golden("cut");
+    make(40, 1e-2, 1e-5); /* it diverges before the range begins to help */
+    is_golden("late");
+}
+
+/* of the run's steps, those done again once; of another run none */
+static void steps_of_a_run(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bool is = false;
+    int attempt;
+    bt_fake f;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    for (int k = 0; k < 2; k++) {
+        bt_run_start s = bt_fake_run(k ? "plain" : "test");
+        s.config_json = k ? "{\"optim.schedule\":\"cosine\"}"
+                          : "{\"optim.schedule\":{\"value\":\"range\"}}";
+        OK(bt_writer_begin(w, &s, &attempt, err));
+        for (int64_t step = 0; step < 40; step++) {
+            bt_fake_step(&f, step, 0);
+            /* a rate that is not known, and one that does not rise */
+            f.values[BT_MS_LR] = step == 5 ? NAN : step == 9 ? 1e-6 : 1e-6 * pow(1.4, (double)step);
+            f.values[BT_MS_LOSS] = 5 - 0.1 * (double)step;
+            bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &f.r);
+        }
+        OK(bt_writer_end(w, "done", "finished", 0, err));
+    }
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_db_lr_range(db, "test", &is, &r, err));
+    assert_true(is);
+    assert_int_equal(r.n, 38);
+    assert_true(fabs(r.lr[5] - 1e-6 * pow(1.4, 6)) < 1e-12 && fabs(r.loss[8] - 4) < 1e-12);
+    assert_null(r.nothing);
+    OK(bt_db_lr_range(db, "plain", &is, &r, err));
+    assert_false(is);
+    assert_int_equal(r.n, 0);
+    OK(bt_db_lr_range(db, "nobody", &is, &r, err));
+    assert_false(is);
+    bt_db_close(db);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_steepest_descent_is_suggested),
         cmocka_unit_test(never_less_than_ten_times_below_the_divergence),
         cmocka_unit_test(nothing_is_suggested_of_nothing),
+        cmocka_unit_test(judgements_in_figures),
+        cmocka_unit_test_setup_teardown(steps_of_a_run, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

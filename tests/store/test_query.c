@@ -63,7 +63,7 @@ static void cells_in_every_form(void **state) {
         {"SELECT 123456789012345.0 AS a, 9007199254740993 AS b",
          "a=r:123456789012345.0 b=i:9007199254740993;"},
         {"SELECT ?1 AS a, ?2 AS b", "a=t:one b=n:-;"},
-        {"SELECT 1 AS a ; \n\t;", "a=i:1;"},
+        {"SELECT 1 AS a ; \n\r\t;", "a=i:1;"},
         {"SELECT 1 AS a WHERE 0", ""},
         {"WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 3) SELECT x FROM c",
          "x=i:1;x=i:2;x=i:3;"},
@@ -110,6 +110,44 @@ static void questions_are_limited(void **state) {
     assert_int_equal(bt_db_query(db, &endless, look, &s, &why), BT_BUSY);
     assert_string_equal(why.msg, "query took longer than 0.05 s and was stopped");
     OK(ask(db, three, &s, err)); /* the time was that question's alone */
+    /* long work within its time; rows without an end of which a few are wanted */
+    double n = 0;
+    bool truncated = false;
+    seen few = {0};
+    OK(bt_db_query(db,
+                   &(bt_question){.sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 "
+                                         "FROM c LIMIT 50000) SELECT sum(x) "
+                                         "FROM c",
+                                  .max_s = 100},
+                   look, &few, err));
+    assert_string_equal(few.text, "sum(x)=i:1250025000;");
+    few = (seen){0};
+    OK(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x FROM c",
+            .max_rows = 2,
+            .max_s = 5,
+            .truncated = &truncated},
+        look, &few, err));
+    assert_true(truncated);
+    assert_string_equal(few.text, "x=i:1;x=i:2;");
+    assert_int_equal(
+        sqlite3_exec(
+            bt_db_handle(db),
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 50000) SELECT "
+            "sum(x) FROM c",
+            NULL, NULL, NULL),
+        SQLITE_OK); /* what is no question has no limit */
+    /* of memory as of time */
+    bt_db_limit_memory(8 << 20);
+    for (int k = 0; k < 2; k++) /* it stays */
+        assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
+                         BT_BUSY);
+    bt_db_limit_memory(0);
+    assert_string_equal(why.msg, "query takes more than 8 MiB of memory and was stopped");
+    OK(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, err));
+    assert_int_equal((int)n, 12000000);
     bt_db_close(db);
 }
 
@@ -130,6 +168,7 @@ static void what_is_no_question(void **state) {
         {"SELECT zeroblob(100000000)", "query makes a text or a row that is too long"},
         {"DELETE FROM run", "query may only read: not authorized"},
         {"BEGIN", "query may only read: not authorized"},
+        {"PRAGMA application_id = 7", "query may only read the database"},
     };
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -143,6 +182,43 @@ static void what_is_no_question(void **state) {
             fail_msg("%s: %s: %s", rows[i].sql, bt_code_name(code), why.msg);
         assert_int_equal(s.rows, 0);
     }
+    bt_db_close(db);
+}
+
+/* as long and as wide as a question and its rows may be, and one more */
+static void a_question_has_its_bounds(void **state) {
+    enum { SQL_BYTES = 1 << 20, COLUMNS = 256 };
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    char *sql = malloc(SQL_BYTES + 2);
+    assert_non_null(sql);
+    make(t->db, "r", "/tmp", 1700000000000000);
+    OK(bt_db_open(&db, t->db, err));
+    seen s = {0};
+    for (int more = 0; more < 2; more++) {
+        static const char *const lengths[] = {"SELECT length(zeroblob(67108864)) AS n",
+                                              "SELECT length(zeroblob(67108865)) AS n"};
+        assert_int_equal(ask(db, lengths[more], &s, &why), more ? BT_ARG : BT_OK);
+        memset(sql, ' ', SQL_BYTES + 1);
+        memcpy(sql, "SELECT 1 AS a", 13);
+        sql[SQL_BYTES + more] = '\0';
+        assert_int_equal(ask(db, sql, &s, &why), more ? BT_ARG : BT_OK);
+        assert_string_equal(more ? why.msg : "",
+                            more ? "query makes a text or a row that is too long" : "");
+        strcpy(sql, "SELECT 1");
+        for (int i = 1; i < COLUMNS + more; i++) strcat(sql, ",1");
+        double first = 0;
+        assert_int_equal(bt_db_value(db, sql, NULL, &first, &why), more ? BT_ARG : BT_OK);
+        assert_true(more ? isnan(first) : first > 0);
+    }
+    assert_string_equal(why.msg, "query is not understood: too many columns in result set");
+    assert_string_equal(s.text, "n=i:67108864;a=i:1;");
+    static const char *const refused[] = {"ATTACH 'x' AS x", "PRAGMA user_version = 1",
+                                          "CREATE TEMP TABLE x(a)", "SELECT load_extension('x')"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_int_equal(ask(db, refused[i], &s, &why), BT_ARG);
+    free(sql);
     bt_db_close(db);
 }
 
@@ -217,10 +293,34 @@ static void names_of_runs(void **state) {
         assert_int_equal(bt_db_run(db, none[i].wanted, run, &why), BT_NOTFOUND);
         assert_string_equal(why.msg, none[i].says);
     }
+    run_sql(
+        t->db,
+        "UPDATE run SET created_us = 1, last_us = 5; UPDATE run SET last_us = NULL, created_us = 5 "
+        "WHERE name = 'beta'");
+    OK(bt_db_run(db, "last", run, err)); /* of the same moment the later one */
+    assert_string_equal(run, "beta");
+    run_sql(t->db, "UPDATE run SET last_us = 6 WHERE name = 'alpha'");
+    OK(bt_db_run(db, "last", run, err));
+    assert_string_equal(run, "alpha");
+    /* names are proposed of the newest 512 runs */
+    run_sql(t->db,
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 511) INSERT INTO "
+            "run(name, created_us, state) SELECT 'q' || x, 2, 'done' FROM c");
+    assert_int_equal(bt_db_run(db, "bet", run, &why), BT_NOTFOUND);
+    assert_string_equal(why.msg, "no run 'bet' (did you mean 'beta'?)");
+    assert_int_equal(bt_db_run(db, "alpa", run, &why), BT_NOTFOUND);
+    assert_string_equal(why.msg, "no run 'alpa' (`bitrain runs` lists them)");
+    OK(bt_db_run(db, "alpha", run, err));
     OK(bt_db_run_folder(db, "alpha", folder, sizeof folder, err));
     assert_string_equal(folder, "/tmp/a");
     OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* does not fit */
     assert_string_equal(folder, "");
+    for (int more = 0; more < 2; more++) { /* as long as there is room for, and a letter more */
+        run_sql(t->db, more ? "UPDATE run SET out_dir = '/tmp/abc'"
+                            : "UPDATE run SET out_dir = '/tmp/ab'");
+        OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err));
+        assert_string_equal(folder, more ? "" : "/tmp/ab");
+    }
     OK(bt_db_run_folder(db, "gone", folder, sizeof folder, err));
     assert_string_equal(folder, "");
     bt_db_close(db);
@@ -295,9 +395,13 @@ static void the_end_of_a_log(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(cells_in_every_form), T(questions_are_limited),
-        T(what_is_no_question), T(a_snapshot_is_one_instant),
-        T(names_of_runs),       cmocka_unit_test(levels_and_ranks_of_lines),
+        T(cells_in_every_form),
+        T(questions_are_limited),
+        T(a_question_has_its_bounds),
+        T(what_is_no_question),
+        T(a_snapshot_is_one_instant),
+        T(names_of_runs),
+        cmocka_unit_test(levels_and_ranks_of_lines),
         T(the_end_of_a_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -467,6 +467,56 @@ static void whoever_looks_finds_all_that_was_said(void **state) {
     munmap(said, 4096);
 }
 
+/* whose records become rows: those of runs of this machine that go on by their record and by no process */
+static void only_runs_without_a_process_are_rescued(void **state) {
+    enum { STEPS = 20 };
+    static const struct {
+        const char *run_state, *host; /* "": this one */
+        int pid;                      /* 2: ours; 3: of a process that is gone */
+        bool folder, rescued;
+    } rows[] = {{"running", "", 3, true, true},     {"running", "", 2, true, false},
+                {"running", "far", 3, true, false}, {"done", "", 3, true, false},
+                {"running", "", 0, true, false},    {"running", "", -1, true, false},
+                {"running", "", 3, false, false},   {"running", "", 3, true, true}};
+    enum { ROWS = sizeof rows / sizeof *rows };
+    bt_tmp *t = *state;
+    char host[BT_HOST_MAX] = "", ring[ROWS][160];
+    bt_db *db = NULL;
+    gethostname(host, sizeof host - 1);
+    for (int i = 0; i < ROWS; i++) {
+        char folder[140], name[8], sql[300];
+        bt_writer *w = NULL;
+        int attempt;
+        snprintf(name, sizeof name, "r%d", i);
+        snprintf(folder, sizeof folder, "%s/%s", t->dir, name);
+        snprintf(ring[i], sizeof ring[i], "%s/%s", folder, BT_RING_FILE);
+        assert_int_equal(mkdir(folder, 0700), 0);
+        bt_run_start s = bt_fake_run(name);
+        s.out_dir = rows[i].folder ? folder : "";
+        s.host = rows[i].host[0] ? rows[i].host : host;
+        s.pid = rows[i].pid == 2 ? (int)getpid() : rows[i].pid == 3 ? 2147483000 : rows[i].pid;
+        OK(bt_writer_open(&w, t->db, 5, err));
+        OK(bt_writer_begin(w, &s, &attempt, err));
+        bt_writer_close(w);
+        fill_ring(ring[i], attempt, STEPS);
+        snprintf(sql, sizeof sql, "UPDATE run SET state = '%s' WHERE name = '%s'",
+                 rows[i].run_state, name);
+        run_sql(t->db, sql);
+    }
+    OK(bt_db_open(&db, t->db, err));
+    bt_store_rescue(db, 5);
+    bt_db_close(db);
+    for (int i = 0; i < ROWS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "r%d", i);
+        const double steps = bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1",
+                                       name);
+        if ((access(ring[i], F_OK) != 0) != rows[i].rescued ||
+            (int)steps != (rows[i].rescued ? STEPS : 0))
+            fail_msg("row %d: %d steps", i, (int)steps);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keeps_the_newest, bt_tmp_make, bt_tmp_drop),
@@ -475,6 +525,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_ring_has_its_limits, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(only_runs_without_a_process_are_rescued, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(whoever_looks_finds_all_that_was_said, bt_tmp_make,
                                         bt_tmp_drop),
     };

@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include "old_file.h"
 #include "store/sql/sql.h"
 #include "store_test.h"
 
@@ -142,28 +143,6 @@ static void a_damaged_file_is_refused(void **state) {
     refused(t->db, BT_FORMAT, "damaged");
 }
 
-static char *slurp(const char *path) {
-    FILE *f = fopen(path, "rb");
-    if (!f) return NULL;
-    fseek(f, 0, SEEK_END);
-    long n = ftell(f);
-    rewind(f);
-    char *s = calloc((size_t)n + 1, 1);
-    if (fread(s, 1, (size_t)n, f) != (size_t)n) n = 0;
-    fclose(f);
-    return s;
-}
-
-static void load_fixture(const char *path) {
-    char name[512];
-    snprintf(name, sizeof name, "%s/tests/store/schema_v1.sql",
-             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
-    char *sql = slurp(name);
-    assert_non_null(sql);
-    run_sql(path, sql);
-    free(sql);
-}
-
 static void check_fixture(const char *path) {
     assert_true(bt_number(path, "SELECT count(*) FROM steps WHERE run = ?1", "old-1") == 12);
     assert_true(bt_number(path, "SELECT count(*) FROM rank_steps WHERE run = ?1", "old-1") == 24);
@@ -182,7 +161,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     bt_writer *w = NULL;
     int attempt;
     bt_fake f;
-    load_fixture(t->db);
+    bt_old_file(t->db);
     assert_int_equal(one_int(t->db, "PRAGMA user_version"), 1);
     check_fixture(t->db);
     assert_int_equal(one_int(t->db, "PRAGMA user_version"), BT_SCHEMA_VERSION);
@@ -306,7 +285,7 @@ static void damaged_bytes_only_give_errors(void **state) {
     char copy[128];
     uint32_t x = 12345;
     int refused_count = 0;
-    load_fixture(t->db);
+    bt_old_file(t->db);
     run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
     FILE *f = fopen(t->db, "rb");
     static unsigned char good[1 << 20], bad[1 << 20];

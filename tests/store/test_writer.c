@@ -261,6 +261,72 @@ static void names_and_states_are_checked(void **state) {
     bt_db_close(db);
 }
 
+/* one writer, attempt after attempt: what is recorded when, what its end says, what becomes of the ring file */
+static void the_life_of_a_writer(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    int attempt = -1;
+    bt_err why = BT_ERR_INIT;
+    bt_fake f;
+    char ring[120], longest[1100], want[160];
+    OK(bt_writer_open(&w, t->db, 1, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    sink->step(sink->ctx, bt_fake_step(&f, 0, 2)); /* before an attempt: nobody's */
+    OK(bt_writer_flush(w, err));
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_run_start s = bt_fake_run("a");
+    s.started_us = 1700000000000000;
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    assert_int_equal(attempt, 0);
+    assert_int_equal(bt_writer_committed_step(w), -1);
+    assert_int_equal(bt_writer_begin(w, &s, &attempt, &why), BT_ARG);
+    assert_string_equal(why.msg, "an attempt is open already");
+    memset(longest, 'x', sizeof longest);
+    longest[1024] = '\0';
+    assert_int_equal(bt_writer_keep(w, longest, 0, &why), BT_ARG);
+    snprintf(want, sizeof want, "path '%.100s...' is too long", longest);
+    assert_string_equal(why.msg, want);
+    snprintf(ring, sizeof ring, "%s/ring", t->dir);
+    OK(bt_writer_keep(w, ring, attempt, err));
+    assert_int_equal(access(ring, F_OK), 0);
+    for (int64_t step = 3; step < 6; step++) {
+        bt_fake_step(&f, step, 2);
+        f.r.wall_us = s.started_us + 1000 * step;
+        sink->step(sink->ctx, &f.r);
+    }
+    OK(bt_writer_flush(w, err));
+    assert_int_equal(bt_writer_committed_step(w), 5);
+    assert_int_equal(bt_writer_dropped(w), 0);
+    /* of another time: it ended with its last step */
+    OK(bt_writer_end(w, "failed", "signal", 137, err));
+    assert_int_not_equal(access(ring, F_OK), 0);
+    OK(bt_writer_end(w, "done", "finished", 0, err)); /* once */
+    bt_table_is(
+        t->db,
+        "SELECT state, exit_kind, exit_code, created_us, ended_us, last_step, n_attempts FROM run",
+        "failed|signal|137|1700000000000000|1700000000005000|5|1\n");
+    bt_table_is(t->db,
+                "SELECT id, attempt, started_us, ended_us, exit_kind, exit_code FROM attempt",
+                "1|0|1700000000000000|1700000000005000|signal|137\n");
+    /* of now, and without a step; what does not fit its key is counted */
+    s.resume = true;
+    s.started_us = 0;
+    s.from_step = 6;
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    assert_int_equal(attempt, 1);
+    assert_int_equal(bt_writer_committed_step(w), -1);
+    OK(bt_writer_keep(w, ring, attempt, err));
+    sink->step(sink->ctx, bt_fake_step(&f, INT64_C(1) << 30, 2));
+    OK(bt_writer_flush(w, err));
+    assert_int_equal(bt_writer_dropped(w), 2);
+    bt_writer_close(w); /* not at an end: what is in the ring may be wanted */
+    assert_int_equal(access(ring, F_OK), 0);
+    bt_table_is(t->db, "SELECT state, exit_kind, ended_us, n_attempts, dropped FROM run",
+                "running|-|-|2|2\n");
+    bt_table_is(t->db, "SELECT step FROM step ORDER BY 1", "3\n4\n5\n1073741824\n");
+    bt_writer_close(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(values_are_conserved, bt_tmp_make, bt_tmp_drop),
@@ -270,6 +336,7 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_replayed_step_supersedes, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(names_and_states_are_checked, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(the_life_of_a_writer, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

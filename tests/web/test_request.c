@@ -71,12 +71,29 @@ static void hosts(void **state) {
     for (size_t i = 0; i < sizeof v6 / sizeof v6[0]; i++)
         if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7", 1) != v6[i].ok)
             fail_msg("Host '%s'", v6[i].host);
+    /* this machine's own names, wherever it listens */
+    static const char *const own[] = {"localhost", "127.0.0.1", "[::1]", "10.0.0.5"},
+                             *const none[] = {"127.0.0.0", "127.0.0.2", "::1",
+                                              "[::2]",     "localhos",  "10.0.0.50"};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (!bt_req_host_ok(own[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", own[i]);
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        if (bt_req_host_ok(none[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", none[i]);
     /* a wildcard is an address to bind, not a name */
     assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));
     assert_false(bt_req_host_ok("[::]:1", "::", "", 1));
     /* a Unix socket behind some forwarded port */
     assert_true(bt_req_host_ok("localhost:9999", "127.0.0.1", "", 0));
     assert_false(bt_req_host_ok("evil.example:9999", "127.0.0.1", "", 0));
+    static const struct {
+        const char *host;
+        bool ok;
+    } ports[] = {{"localhost:1", true},      {"localhost:65535", true}, {"localhost:65536", false},
+                 {"localhost:99999", false}, {"localhost:0", false},    {"localhost:100000", false},
+                 {"localhost:01", false},    {"[::1]:65535", true},     {"[::1]:65536", false}};
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
+        if (bt_req_host_ok(ports[i].host, "127.0.0.1", "", 0) != ports[i].ok)
+            fail_msg("Host '%s'", ports[i].host);
 }
 
 static void origins(void **state) {
@@ -212,6 +229,21 @@ static void run_paths(void **state) {
                                       "/"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (bt_req_run_path(bad[i], run, verb, sizeof verb)) fail_msg("path '%s'", bad[i]);
+    char path[200], longest[BT_NAME_MAX + 1], words[33];
+    memset(longest, 'a', sizeof longest);
+    memset(words, 'w', sizeof words);
+    for (size_t more = 0; more < 2; more++) {
+        longest[BT_NAME_MAX - 1 + more] = '\0';
+        snprintf(path, sizeof path, "/api/v1/runs/%s/x", longest);
+        assert_int_equal(bt_req_run_path(path, run, verb, sizeof verb), !more);
+        if (!more) assert_string_equal(run, longest);
+        longest[BT_NAME_MAX - 1] = 'a';
+        words[31 + more] = '\0';
+        snprintf(path, sizeof path, "/api/v1/runs/a/%s", words);
+        assert_int_equal(bt_req_run_path(path, run, verb, sizeof verb), !more);
+        if (!more) assert_string_equal(verb, words);
+        words[31] = 'w';
+    }
 }
 
 static void arguments(void **state) {
@@ -226,6 +258,30 @@ static void arguments(void **state) {
         bt_req_add_arg(r, "limit", bad[i]);
         if (bt_req_int(r, "limit", 1, 10, &v)) fail_msg("limit=%s", bad[i]);
     }
+    static const struct {
+        const char *text;
+        int64_t is;
+    } whole[] = {{"1", 1}, {"10", 10}, {"+7", 7}, {" 3", 3}, {"007", 7}};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        memset(r, 0, sizeof *r);
+        bt_req_add_arg(r, "limit", whole[i].text);
+        if (!bt_req_int(r, "limit", 1, 10, &v) || v != whole[i].is)
+            fail_msg("limit=%s", whole[i].text);
+    }
+    static const struct {
+        const char *text; /* NULL: absent */
+        bool ok;
+        double is;
+    } real[] = {{"1.5", true, 1.5}, {"-2e3", true, -2000}, {"0", true, 0},    {NULL, true, 77},
+                {"", false, 77},    {"x", false, 77},      {"1x", false, 77}, {"nan", false, 77},
+                {"inf", false, 77}, {"1e400", false, 77}};
+    for (size_t i = 0; i < sizeof real / sizeof real[0]; i++) {
+        double x = 77;
+        memset(r, 0, sizeof *r);
+        if (real[i].text) bt_req_add_arg(r, "x0", real[i].text);
+        if (bt_req_num(r, "x0", &x) != real[i].ok || x < real[i].is || x > real[i].is)
+            fail_msg("x0=%s", real[i].text ? real[i].text : "");
+    }
     memset(r, 0, sizeof *r);
     bt_req_add_arg(r, "a", NULL);
     assert_string_equal(bt_req_arg(r, "a"), "");
@@ -236,6 +292,21 @@ static void arguments(void **state) {
     memset(longer, 'x', BT_REQ_VALUE);
     bt_req_add_arg(r, "k", longer);
     assert_true(r->args_overflow && r->n_args == 0);
+    memset(r, 0, sizeof *r);
+    longer[BT_REQ_VALUE - 1] = '\0';
+    bt_req_add_arg(r, "k", longer);
+    assert_true(!r->args_overflow && r->n_args == 1);
+    assert_string_equal(bt_req_arg(r, "k"), longer);
+    assert_null(bt_req_arg(r, "K"));
+    char key[sizeof r->arg[0].key + 1];
+    memset(key, 'k', sizeof key);
+    for (size_t more = 0; more < 2; more++) { /* as long as it may be, and one more */
+        key[sizeof key - 2 + more] = '\0';
+        memset(r, 0, sizeof *r);
+        bt_req_add_arg(r, key, "v");
+        assert_true(r->args_overflow == (more == 1) && r->n_args == 1 - (int)more);
+        key[sizeof key - 2] = 'k';
+    }
     memset(r, 0, sizeof *r);
     bt_req_add_arg(r, "a_key_that_is_longer_than_any", "v");
     assert_true(r->args_overflow);

@@ -75,7 +75,7 @@ static bool host_listed(const char *h, size_t n, const char *bound, const char *
 }
 
 bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int port) {
-    if (!host || !*host) return false;
+    if (!host) return false;
     const char *colon = host[0] == '[' ? strchr(host, ']') : host;
     if (!colon) return false;
     colon = strchr(colon, ':');

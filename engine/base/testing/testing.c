@@ -18,6 +18,12 @@ double bt_testing_slowness(int rank) {
     return factor > 1 && factor < 1000 ? factor : 1;
 }
 
+int64_t bt_testing_delay_ns(void) {
+    const char *text = getenv("BITRAIN_TEST_DELAY");
+    const long ms = text ? strtol(text, NULL, 10) : 0;
+    return ms > 0 && ms <= 1000 ? ms * 1000000 : 0;
+}
+
 int bt_testing_host(int rank) {
     const char *text = getenv("BITRAIN_TEST_HOSTS");
     if (!text || !*text) return -1;

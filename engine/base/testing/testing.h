@@ -9,6 +9,10 @@
 
 /* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
 double bt_testing_slowness(int rank);
+/* BITRAIN_TEST_DELAY=MS lets every rank sleep so many milliseconds (up to 1,000) in each forward and backward
+ * pass: a test that does something while a run trains needs steps of a known length on any processor. In
+ * nanoseconds; 0: the variable is not set */
+int64_t bt_testing_delay_ns(void);
 /* BITRAIN_TEST_HOSTS=N,N,... lets the gradient exchange believe that the first N ranks of the world
  * are one host, the next N another; the last number repeats. The host of this rank, from 0; -1: the
  * variable is not set */

@@ -48,7 +48,10 @@ static bool take_line(bt_host *h, const char *line, int port) {
     words[strcspn(words, "#\r\n")] = '\0';
     snprintf(h->line, sizeof h->line, "%.*s", (int)sizeof h->line - 1, words);
     const char *name = strtok_r(words, BLANKS, &rest);
-    if (!name || *name == '^' || strlen(name) >= sizeof h->name) return false;
+    if (!name || *name == '^') return false;
+    if (strchr(name, '@'))
+        name = strchr(name, '@') + 1; /* whoever logs in there: no part of its name */
+    if (strlen(name) >= sizeof h->name) return false;
     memcpy(h->name, name, strlen(name) + 1);
     h->name[strcspn(h->name, ":")] = '\0';
     for (const char *w; (w = strtok_r(NULL, BLANKS, &rest));)

@@ -118,12 +118,12 @@ static void look_at(bt_output *o, const char *line) {
 }
 
 static void end_line(bt_output *o) {
-    char plain[sizeof o->line + 1];
+    char plain[sizeof o->line];
     o->line[o->n] = '\0';
     bt_text_plain(plain, sizeof plain, o->line);
     size_t n = strlen(plain);
     look_at(o, plain);
-    plain[n++] = '\n';
+    plain[n++] = '\n'; /* in the place of its end */
     write_log(o, plain, n);
     o->n = 0;
 }

@@ -3,10 +3,11 @@
 # and its losses are those of one rank that nobody disturbed; resizes count as no restart; what cannot be is refused.
 # timeout: 150
 . "$BT_SRC/tests/cli/train_lib.sh"
-same=("${slow[@]}" --set train.reproducible=true --set train.unit=2 --steps 120 --set ckpt.minutes=0)
+same=("${slow[@]}" --batch-tokens 512 --set train.reproducible=true --set train.unit=2 --steps 120 --set ckpt.minutes=0)
 
 ok train "${same[@]}" --ranks 1 --name calm
 losses calm >calm.txt
+export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end a run before it is asked for something
 
 # paused RUN: after step 5. A paused run stays so over a resize: each layout trains a step or two, however slow this machine is
 paused() { wait_step $1 5 && ok ctl $1 pause; }

@@ -6,7 +6,7 @@ declare -A process=()
 hub_by=() island_by=()                          # words before `bitrain hub`, `bitrain train`
 # one run is islands of 16 sequences a step
 part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
-      --seq-len 32 --micro-batch 4 --data synth:chain --set model.vocab=64 --set data.val_frac=0 --isa generic --threads 1
+      --seq-len 32 --micro-batch 4 --data synth:chain --set model.vocab=64 --set data.val_frac=0 --threads 1
       --batch-tokens 512 --lr 3e-3 --warmup 0 --set islands.ramp=0 --quiet)
 
 # start_hub WORDS...: $address is its address, $hub its process

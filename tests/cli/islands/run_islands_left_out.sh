@@ -4,6 +4,7 @@
 # mpi: 3
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
+export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed
 export BITRAIN_STORE=hub.db
 
 rank_of() { BITRAIN_STORE=$1.db q "SELECT pid FROM ranks WHERE run='isl-$1' ORDER BY attempt DESC LIMIT 1"; }

@@ -11,7 +11,7 @@ three=(mpirun -n 3 --bind-to none)
 both() {                                        # NAME WORDS...: two islands to the end, with the hub that ${hub_by[@]} says
     local name=$1; shift
     rm -rf out-* hub-out ./[abh]*.db*
-    start_hub --islands 2 --isa generic
+    start_hub --islands 2
     start_island a --precision fp32 --steps 12 "$@"; local a=$island
     start_island b --precision fp32 --steps 12 "$@"; local b=$island
     wait_for $a 0 a

@@ -3,6 +3,7 @@
 # timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
+export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed
 
 refuse() {                                      # CODE TEXT WORDS...: `train` ends so, and says this in one line
     local want=$1 text=$2; shift 2

@@ -8,7 +8,7 @@
 a_words=() b_words=()
 both() {                                        # WORDS...: the two islands and the whole job, 20 steps
     rm -rf out-* hub-out ./*.db*
-    start_hub --islands 2 --isa generic
+    start_hub --islands 2
     start_island a --steps 20 "$@" "${a_words[@]}"; local a=$island
     start_island b --steps 20 "$@" "${b_words[@]}"; local b=$island
     timeout 100 "$BITRAIN" train "${part[@]}" --steps 20 "$@" --batch-tokens 1024 --ranks 2 --name whole --store w.db --out out-w \

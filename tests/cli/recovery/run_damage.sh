@@ -4,7 +4,7 @@
 # timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-run=(train "${slow[@]}" --steps 70 --ckpt-every 15)
+run=(train "${slow[@]}" --batch-tokens 256 --steps 70 --ckpt-every 15)
 event() { q "SELECT title FROM events WHERE run='$1' AND kind='$2'"; }
 host=$(uname -n)
 
@@ -27,9 +27,9 @@ damaged() {                                     # NAME CALM HOOK WORDS...: by de
     [ -n "$seen" ] && [ "$seen" -ge 21 ] && [ "$seen" -le 71 ] || fault "$name: damage of step 21 was seen after step '$seen'"
 }
 
-ok "${run[@]}" --name calm3 --ranks 3 --batch-tokens 1152
+ok "${run[@]}" --name calm3 --ranks 3 --batch-tokens 384
 losses calm3 >calm3.txt
-damaged three calm3 2:21:layers.1.ffn_up:27 --ranks 3 --batch-tokens 1152
+damaged three calm3 2:21:layers.1.ffn_up:27 --ranks 3 --batch-tokens 384
 event three hardware | grep -q "weights of layers.1.ffn_up on rank 2 (host '$host') are damaged" || fault "three: rank 2 is not named: $(event three hardware)"
 [ "$(q "SELECT rank FROM events WHERE run='three' AND kind='hardware' LIMIT 1")" = 2 ] || fault "the event is not of rank 2"
 
@@ -52,7 +52,7 @@ event nan hardware | grep -q "gradient of embed is not finite, but not when comp
 
 # the newest checkpoint is read again when the run waits, and when the machine is idle; one that the disk has damaged is told, and
 # another is written
-"$BITRAIN" train "${slow[@]}" --steps 100000 --set ckpt.minutes=0 --name disk >disk.out 2>disk.err &
+BITRAIN_TEST_DELAY=20 "$BITRAIN" train "${slow[@]}" --steps 100000 --set ckpt.minutes=0 --name disk >disk.out 2>disk.err &
 job=$!
 started+=($job)
 until_event() { local i; for i in $(seq 300); do [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND $1")" -gt 0 ] && return; sleep 0.1; done; fault "never: $1"; return 1; }

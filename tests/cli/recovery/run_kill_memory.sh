@@ -5,9 +5,9 @@
 # timeout: 400
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_SLOW=0:6
+export BITRAIN_TEST_DELAY=60                    # a step is there to be killed in, whatever the processor
 # small steps are quick: a copy of the state may take more than 2 % of one, so that not every step has a state
-run=(train "${slow[@]}" --steps 45 --ckpt-every 40)
+run=(train "${slow[@]}" --batch-tokens 256 --steps 45 --ckpt-every 40)
 rank_pids() { q "SELECT pid FROM ranks WHERE run='$1' AND attempt = (SELECT max(attempt) FROM ranks WHERE run='$1')"; }
 attempts() { q "SELECT count(*) FROM attempts WHERE run='$1'"; }
 
@@ -45,9 +45,9 @@ layout() {                                      # NAME WORDS...: a calm run, and
     local name=$1; shift
     ok "${run[@]}" --name "$name-calm" --set ckpt.memory=off "$@"
     losses "$name-calm" >"$name.txt"
-    start "$name" $((3 + RANDOM % 8)) "$@"
+    start "$name" $((12 + RANDOM % 6)) "$@"          # beside load a state may come every tenth step only
     kill_one "$name"
-    wait_step "$name" $((18 + RANDOM % 10))
+    wait_step "$name" $((27 + RANDOM % 8))
     kill_one "$name"
     same "$name" "$name.txt"
     [ "$(attempts "$name")" = 3 ] || fault "$name has $(attempts "$name") attempts, not 3"

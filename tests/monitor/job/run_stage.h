@@ -133,6 +133,7 @@ typedef struct stage {
     bt_job_setup setup;
     bt_job_result result;
     int64_t resume_at; /* 0: there is no checkpoint */
+    bool from_memory;  /* the first place to go on from is in memory */
     int asked;         /* for a place to go on from */
     /* "step 3 stop": when this is shown, that is asked */
     const char *when, *verb, *value;
@@ -201,7 +202,8 @@ static inline bt_code on_resume(void *ctx, const char *memory, bt_resume_point *
     snprintf(s->memory, sizeof s->memory, "%s", memory);
     if (!s->resume_at) return bt_fail(err, BT_NOTFOUND, "none");
     if (s->asked == 1) bt_text_put(why, "a newer one is damaged\nand another");
-    *p = (bt_resume_point){.step = s->resume_at, .lr_factor = 1};
+    *p = (bt_resume_point){
+        .step = s->resume_at, .lr_factor = 1, .memory = s->from_memory && s->asked == 1};
     snprintf(p->dir, sizeof p->dir, "/%d", (int)s->resume_at);
     return BT_OK;
 }

@@ -27,31 +27,120 @@ static bt_alert_rules rules_of(const char *list) {
     return r;
 }
 
-static void bad_rules_are_named(void **state) {
+/* each rule with all that is read of it */
+static void rules_are_read(void **state) {
     static const struct {
-        const char *list, *says;
-    } rows[] = {
-        {"loss", "'loss' is no rule"},
-        {"loss >", "is no rule"},
-        {"loss > ten", "is no rule"},
-        {"loss > 10 for", "is no rule"},
-        {"loss > 10 for 0", "is no rule"},
-        {"lss > 10", "no metric 'lss' (did you mean 'loss'?)"},
-        {"val_loss not better for x", "is no rule"},
-        {"disk < 10", "is no rule"},
-        {"disk < 200 %", "is no rule"},
-        {"rank lots", "'rank lots' is no rule"},
-        {"rank lost\nloss ~ 3", "'loss ~ 3' is no rule"},
-    };
+        const char *text;
+        bt_alert_kind kind;
+        int metric;
+        double limit;
+        bool bytes;
+        int64_t n;
+    } rows[] = {{"loss > 10", BT_ALERT_ABOVE, BT_MS_LOSS, 10, false, 1},
+                {"loss>1e1for 2", BT_ALERT_ABOVE, BT_MS_LOSS, 10, false, 2},
+                {"lr < -0.5 for 3 ", BT_ALERT_BELOW, BT_MS_LR, -0.5, false, 3},
+                {"grad_norm > 100 for  9000000000", BT_ALERT_ABOVE, BT_MS_GRAD_NORM, 100, false,
+                 9000000000},
+                {"val_loss not better for 5", BT_ALERT_NOT_BETTER, BT_MS_VAL_LOSS, 0, false, 5},
+                {"disk < 10 %", BT_ALERT_DISK, -1, 0.1, false, 1},
+                {"disk<0.5%", BT_ALERT_DISK, -1, 0.005, false, 1},
+                {"disk < 99 %", BT_ALERT_DISK, -1, 0.99, false, 1},
+                {"disk < 200 GiB", BT_ALERT_DISK, -1, 200 * 1073741824.0, true, 1},
+                {"rank lost", BT_ALERT_RANK_LOST, -1, 0, false, 1},
+                {"run stalled", BT_ALERT_STALLED, -1, 0, false, 1},
+                {"run failed", BT_ALERT_FAILED, -1, 0, false, 1},
+                {"run done", BT_ALERT_DONE, -1, 0, false, 1}};
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bt_alert_rules r = rules_of(rows[i].text);
+        const bt_alert_rule *x = &r.rule[0];
+        assert_int_equal(r.n, 1);
+        assert_string_equal(x->text, rows[i].text);
+        if (x->kind != rows[i].kind || x->metric != rows[i].metric ||
+            fabs(x->limit - rows[i].limit) > 1e-12 || x->bytes != rows[i].bytes ||
+            x->n != rows[i].n || x->count != 0 || x->told || x->best_step != -1 ||
+            !(x->best > 1e300))
+            fail_msg("'%s' is read otherwise", rows[i].text);
+        for (int k = BT_ALERT_BELOW; k <= BT_ALERT_DONE; k++)
+            assert_int_equal(bt_alert_has(&r, (bt_alert_kind)k), k == (int)rows[i].kind);
+    }
+    const bt_alert_rules several = rules_of("\nrank lost\n\nloss > 1\n");
+    assert_int_equal(several.n, 2);
+    assert_int_equal(several.rule[0].kind, BT_ALERT_RANK_LOST);
+    assert_string_equal(several.rule[1].text, "loss > 1");
+    assert_int_equal(rules_of("").n, 0);
+}
+
+#define NO_RULE(text) \
+    "alert.rules: '" text \
+    "' is no rule ('loss > 10', 'val_loss not better for 5', 'grad_norm > 100 for 3', " \
+    "'disk < 10 %%', 'rank lost', 'run stalled', 'run failed', 'run done')"
+
+static void bad_rules_are_named(void **state) {
+    static const char *const bad[] = {"loss",
+                                      "loss >",
+                                      "loss > ten",
+                                      "loss > inf",
+                                      "loss > nan",
+                                      "loss > 10 x",
+                                      "loss > 10 for",
+                                      "loss > 10 for x",
+                                      "loss > 10 for 0",
+                                      "loss > 10 for -1",
+                                      "loss > 10 for 2 x",
+                                      "loss > 10 fox 2",
+                                      "val_loss not better for x",
+                                      "val_loss not better ",
+                                      "val_loss not better",
+                                      "loss ~ 3",
+                                      "disk < 10",
+                                      "disk < x %",
+                                      "disk < 0 %",
+                                      "disk < -1 GiB",
+                                      "disk < 100 %",
+                                      "disk < 200 %",
+                                      "disk < 10 GB",
+                                      "disk < 10 % x",
+                                      "disk > 10 %",
+                                      "rank lots",
+                                      "run done ",
+                                      "Rank lost",
+                                      " loss > 1",
+                                      "mood > 1"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char list[120], want[400];
         bt_alert_rules r;
         bt_err err = BT_ERR_INIT;
-        assert_int_equal(bt_alert_parse(&r, rows[i].list, &err), BT_ARG);
-        if (!strstr(err.msg, rows[i].says)) fail_msg("%s: %s", rows[i].list, err.msg);
+        snprintf(list, sizeof list, "rank lost\n%s\nloss > 1", bad[i]);
+        snprintf(want, sizeof want, NO_RULE("%s"), bad[i]);
+        if (bt_alert_parse(&r, list, &err) != BT_ARG) fail_msg("%s", bad[i]);
+        if (strncmp(err.msg, want, sizeof err.msg - 1) != 0) fail_msg("%s", err.msg);
     }
-    bt_alert_rules none = rules_of("");
-    assert_int_equal(none.n, 0);
+    bt_alert_rules r;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_alert_parse(&r, "lss > 10", &err), BT_ARG);
+    assert_string_equal(err.msg, "alert.rules: 'lss > 10': no metric 'lss' (did you mean 'loss'?)");
+}
+
+/* as many rules, and as long ones, as there may be, and one more */
+static void rules_have_their_bounds(void **state) {
+    char list[BT_ALERT_RULES * 12 + 40] = "", text[BT_ALERT_TEXT + 1];
+    bt_alert_rules r;
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    for (int i = 0; i < BT_ALERT_RULES; i++) strcat(list, "run done\n");
+    assert_int_equal(rules_of(list).n, BT_ALERT_RULES);
+    strcat(list, "\nrun failed");
+    assert_int_equal(bt_alert_parse(&r, list, &err), BT_ARG);
+    assert_string_equal(err.msg, "alert.rules: more than 16 rules");
+    memset(text, ' ', sizeof text);
+    memcpy(text, "loss > 1", 8);
+    text[BT_ALERT_TEXT - 1] = '\0';
+    assert_string_equal(rules_of(text).rule[0].text, text);
+    text[BT_ALERT_TEXT - 1] = ' ';
+    text[BT_ALERT_TEXT] = '\0';
+    assert_int_equal(bt_alert_parse(&r, text, &err), BT_ARG);
 }
 
 static void a_limit_tells_once_until_it_did_not_hold(void **state) {
@@ -79,6 +168,57 @@ static void values_that_are_not_recorded_say_nothing(void **state) {
     for (int m = 0; m < BT_MS_COUNT; m++) values[m] = NAN;
     bt_alert_step(&r, values, 6);
     assert_string_equal(bt_text_str(&heard), "loss > 1: it is - at step 7\n");
+}
+
+/* a value is counted once for all rules of its metric, and each metric by itself */
+static void a_step_is_counted_once(void **state) {
+    (void)state;
+    bt_alert_rules r =
+        rules_of("loss > 1 for 2\nloss > 2 for 2\nlr < 1\nval_loss not better for 1");
+    double values[BT_MS_COUNT];
+    for (int m = 0; m < BT_MS_COUNT; m++) values[m] = NAN;
+    values[BT_MS_LOSS] = 3;
+    bt_alert_step(&r, values, 0);
+    assert_string_equal(bt_text_str(&heard), "");
+    values[BT_MS_LOSS] = 1.5;
+    bt_alert_step(&r, values, 1);
+    values[BT_MS_LR] = 0.5;
+    values[BT_MS_VAL_LOSS] = 2;
+    bt_alert_step(&r, values, 2);
+    bt_alert_step(&r, values, 3);
+    assert_string_equal(bt_text_str(&heard),
+                        "loss > 1 for 2: it is 1.5000 at step 2\n"
+                        "lr < 1: it is 0.5 at step 3\n"
+                        "val_loss not better for 1: it is 2.0000, the best was 2.0000 at step 3\n");
+}
+
+/* at a limit nothing is told; beyond it once, and anew when it did not hold in between */
+static void limits_are_not_included(void **state) {
+    (void)state;
+    bt_alert_rules r = rules_of("lr > 2\nlr < -2");
+    const double values[] = {2, -2, 2.5, 3, 2, 2.5, -2.5, -3, -2, -2.5};
+    for (int i = 0; i < 10; i++) bt_alert_value(&r, BT_MS_LR, values[i], i);
+    assert_string_equal(bt_text_str(&heard),
+                        "lr > 2: it is 2.5 at step 3\nlr > 2: it is 2.5 at step 6\n"
+                        "lr < -2: it is -2.5 at step 7\nlr < -2: it is -2.5 at step 10\n");
+    r = rules_of("disk < 2 GiB");
+    const double gib[] = {1, 1.5, 2, 1};
+    for (int i = 0; i < 4; i++) bt_alert_disk(&r, gib[i] * 1073741824.0, 1e12);
+    assert_string_equal(
+        bt_text_str(&heard),
+        "disk < 2 GiB: 1.00 GiB (0.1 %) is free where the run keeps its checkpoints\n"
+        "disk < 2 GiB: 1.00 GiB (0.1 %) is free where the run keeps its checkpoints\n");
+    r = rules_of("run done\nrun failed\nrun stalled\nrun done");
+    r.tell = NULL; /* whom nobody hears */
+    bt_alert_happened(&r, BT_ALERT_DONE, "x");
+    r.tell = hear;
+    bt_alert_happened(&r, BT_ALERT_DONE, "100 steps");
+    bt_alert_happened(&r, BT_ALERT_RANK_LOST, "none");
+    bt_alert_happened(&r, BT_ALERT_FAILED, "odd");
+    bt_alert_disk(&r, 0, 1);
+    bt_alert_value(&r, -1, 0, 0);
+    assert_string_equal(strstr(bt_text_str(&heard), "run done"),
+                        "run done: 100 steps\nrun done: 100 steps\nrun failed: odd\n");
 }
 
 /* tokens are the first metric: what lies behind the last rule is none of it */
@@ -129,7 +269,11 @@ static void disk_and_happenings(void **state) {
 int main(void) {
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_are_read),
         cmocka_unit_test(bad_rules_are_named),
+        cmocka_unit_test(rules_have_their_bounds),
+        cmocka_unit_test(a_step_is_counted_once),
+        cmocka_unit_test(limits_are_not_included),
         cmocka_unit_test(a_limit_tells_once_until_it_did_not_hold),
         cmocka_unit_test(values_that_are_not_recorded_say_nothing),
         cmocka_unit_test(no_rule_but_the_listed_ones_tells),

@@ -1,5 +1,6 @@
 /* test_control_server.c - the control socket: answers, refusals, and askers who misbehave. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,6 +142,187 @@ static void test_rude_askers(void **state) {
     assert_int_equal(bt_control_call(path, "eval", reply, sizeof reply, &err), BT_OK);
 }
 
+/* ---- a server of its own, that is served here ---------------------------------------------------- */
+
+typedef struct counter {
+    char heard[200];
+    int n;
+} counter;
+
+static bt_code count_request(void *ctx, const char *verb, const char *arg, const char *who,
+                             bt_text *answer, bt_err *err) {
+    counter *c = ctx;
+    snprintf(c->heard, sizeof c->heard, "%.90s|%.40s|%.40s", verb, arg, who);
+    c->n++;
+    if (strcmp(verb, "pause") == 0) return bt_fail(err, BT_BUSY, "it is paused");
+    bt_text_printf(answer, "%.20s", verb);
+    return BT_OK;
+}
+
+static int dial_at(const char *at) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    strcpy(a.sun_path, at);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+/* what has come for an asker; "-": nothing yet, "": it was hung up on without a word */
+static const char *said_to(int fd) {
+    static char got[400];
+    const ssize_t n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
+    got[n > 0 ? n : 0] = '\0';
+    return n < 0 && errno == EAGAIN ? "-" : got;
+}
+
+static void own_server(bt_control_server **s, char at[120]) {
+    bt_err err = BT_ERR_INIT;
+    snprintf(at, 120, "%s.own", path);
+    assert_int_equal(bt_control_listen(s, at, &err), BT_OK);
+}
+
+static void test_every_request(void **state) {
+    static const struct {
+        const char *line, *heard, *said;
+    } rows[] = {{"checkpoint\n", "checkpoint||ctl", "ok checkpoint\n"},
+                {"set lr=1 #web\n", "set|lr=1|web", "ok set\n"},
+                {"\t set\tlr=1\r\n", "set|lr=1|ctl", "ok set\n"},
+                {"set a b\n", "set|b|ctl", "ok set\n"},
+                {"set #me a\n", "set|a|me", "ok set\n"},
+                {"set !a\n", "set|!a|ctl", "ok set\n"},
+                {"set \"a\"\n", "set|\"a\"|ctl", "ok set\n"},
+                {"eval #\n", "eval||", "ok eval\n"},
+                {"eval\nstop\n", "eval||ctl", "ok eval\n"},
+                {"pause\n", "pause||ctl", "no 10 it is paused\n"},
+                {"\n", "", "no 1 an empty request\n"},
+                {" \t\r\n", "", "no 1 an empty request\n"}};
+    bt_control_server *s;
+    char at[120];
+    (void)state;
+    own_server(&s, at);
+    struct pollfd ready = {bt_control_fd(s), POLLIN, 0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        counter c = {"", 0};
+        const size_t half = strlen(rows[i].line) / 2;
+        assert_int_equal(poll(&ready, 1, 0), 0); /* nobody asks */
+        const int fd = dial_at(at);
+        assert_int_equal(poll(&ready, 1, 0), 1);
+        assert_int_equal(send(fd, rows[i].line, half, 0), half);
+        bt_control_serve(s, count_request, &c);
+        const bool whole = memchr(rows[i].line, '\n', half) != NULL;
+        if (!whole) assert_string_equal(said_to(fd), "-");
+        if (!whole) assert_int_equal(poll(&ready, 1, 0), 0);
+        (void)!send(fd, rows[i].line + half, strlen(rows[i].line + half), MSG_NOSIGNAL);
+        bt_control_serve(s, count_request, &c);
+        assert_string_equal(said_to(fd), rows[i].said);
+        assert_string_equal(said_to(fd), ""); /* and hung up */
+        assert_string_equal(c.heard, rows[i].heard);
+        assert_int_equal(c.n, rows[i].heard[0] != '\0');
+        close(fd);
+    }
+    /* as long as a line may be, and a byte more */
+    for (int more = 0; more < 2; more++) {
+        counter c = {"", 0};
+        char line[BT_CONTROL_LINE + 1];
+        memset(line, 'x', sizeof line);
+        line[BT_CONTROL_LINE - 2 + more] = '\n';
+        const int fd = dial_at(at);
+        assert_int_equal(send(fd, line, (size_t)(BT_CONTROL_LINE - 1 + more), 0),
+                         BT_CONTROL_LINE - 1 + more);
+        bt_control_serve(s, count_request, &c);
+        assert_int_equal(c.n, !more);
+        assert_string_equal(said_to(fd), more ? "" : "ok xxxxxxxxxxxxxxxxxxxx\n");
+        close(fd);
+    }
+    bt_control_close(s);
+    assert_int_not_equal(access(at, F_OK), 0);
+    bt_control_close(NULL);
+}
+
+/* sixteen are listened to; one more takes the place of the oldest */
+static void test_the_oldest_goes(void **state) {
+    enum { MOST = 16, ALL = MOST + 3 };
+    bt_control_server *s;
+    counter c = {"", 0};
+    char at[120];
+    int fd[ALL];
+    (void)state;
+    own_server(&s, at);
+    for (int i = 0; i < ALL; i++) {
+        fd[i] = dial_at(at);
+        bt_control_serve(s, count_request, &c);
+        for (int k = 0; k <= i; k++) {
+            const char *said = said_to(fd[k]);
+            if (strcmp(said, k < i - MOST + 1 ? "" : "-") != 0)
+                fail_msg("asker %d of %d: '%s'", k, i, said);
+        }
+    }
+    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* which makes room for another */
+    bt_control_serve(s, count_request, &c);
+    assert_string_equal(said_to(fd[5]), "ok eval\n");
+    const int another = dial_at(at);
+    bt_control_serve(s, count_request, &c);
+    for (int i = 3; i < ALL; i++) assert_string_equal(said_to(fd[i]), i == 5 ? "" : "-");
+    assert_int_equal(send(another, "stop\n", 5, 0), 5);
+    bt_control_serve(s, count_request, &c);
+    assert_string_equal(said_to(another), "ok stop\n");
+    assert_int_equal(c.n, 2);
+    bt_control_close(s);
+    for (int i = 3; i < ALL; i++) assert_string_equal(said_to(fd[i]), "");
+    for (int i = 0; i < ALL; i++) close(fd[i]);
+    close(another);
+}
+
+static void test_places_of_sockets(void **state) {
+    bt_control_server *s = server;
+    bt_err err = BT_ERR_INIT;
+    char longest[120], want[300], file[120], text[200] = "";
+    struct stat st;
+    (void)state;
+    memset(longest, 'x', sizeof longest);
+    longest[108] = '\0';
+    assert_int_equal(bt_control_listen(&s, longest, &err), BT_ARG);
+    assert_null(s);
+    snprintf(want, sizeof want, "socket path '%s' is too long", longest);
+    assert_string_equal(err.msg, want);
+    assert_int_equal(bt_control_listen(&s, "/nowhere/socket", &err), BT_IO);
+    assert_string_equal(err.msg, "cannot listen at '/nowhere/socket': No such file or directory");
+    assert_int_equal(bt_control_listen(&s, path, &err), BT_IO);
+    snprintf(want, sizeof want, "cannot listen at '%s': Address already in use", path);
+    assert_string_equal(err.msg, want);
+    assert_int_equal(stat(path, &st), 0); /* the other one's is left there */
+    /* the file that tells of it takes the place of whatever stands there */
+    char folder[104];
+    snprintf(folder, sizeof folder, "%s.run", path);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    /* a name of one letter is one, too */
+    char here[300];
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(bt_control_listen(&s, "s", &err), BT_OK);
+    assert_int_equal(access("s", F_OK), 0);
+    bt_control_close(s);
+    assert_int_not_equal(access("s", F_OK), 0);
+    assert_int_equal(chdir(here), 0);
+    snprintf(file, sizeof file, "%s/control", folder);
+    assert_int_equal(symlink("/nowhere/file", file), 0);
+    for (int i = 0; i < 2; i++) {
+        bt_control_announce(folder, i ? "/b" : "/the/longer/one");
+        FILE *f = fopen(file, "r");
+        assert_non_null(f);
+        text[fread(text, 1, sizeof text - 1, f)] = '\0';
+        fclose(f);
+        assert_string_equal(text, i ? "/b\n" : "/the/longer/one\n");
+        assert_int_equal(lstat(file, &st), 0);
+        assert_true(S_ISREG(st.st_mode) && (st.st_mode & 0133) == 0);
+    }
+    bt_control_withdraw(folder);
+    assert_int_not_equal(lstat(file, &st), 0);
+    bt_control_withdraw(folder);
+    bt_control_announce("/nowhere", "/b");
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
     char folder[] = "/tmp/bt-control-XXXXXX";
     bt_err err = BT_ERR_INIT;
@@ -150,9 +332,10 @@ int main(void) {
     if (bt_control_listen(&server, path, &err) != BT_OK ||
         pthread_create(&thread, NULL, serve, NULL) != 0)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers),
-                                       cmocka_unit_test(test_prompts),
-                                       cmocka_unit_test(test_rude_askers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers),         cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_rude_askers),     cmocka_unit_test(test_every_request),
+        cmocka_unit_test(test_the_oldest_goes), cmocka_unit_test(test_places_of_sockets)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     atomic_store(&over, true);
     pthread_join(thread, NULL);

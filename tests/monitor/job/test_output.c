@@ -82,6 +82,90 @@ static void test_ssh_comes_first(void **state) {
     }
 }
 
+/* what explains a failure: of a rank's death the first, of mpirun's words the first paragraph, and the last line */
+static void test_what_mpirun_says(void **state) {
+    static const struct {
+        const char *text;
+        int rank, signal;
+        const char *said, *last;
+    } rows[] = {
+        {"one\n\n", -1, 0, "", "one"},
+        {"----\n\nfirst\n\nrest\n", -1, 0, "first", "rest"},
+        {"----\n----\nfirst\n----\nsecond\n", -1, 0, "first", "second"},
+        {"---\nno ruler\n", -1, 0, "", "no ruler"},
+        {"----\n \t two words\n\t\nmore\n", -1, 0, "two words", "more"},
+        {"----\na\n----\nssh: later\n", -1, 0, "a", "ssh: later"},
+        {"ssh:x\n", -1, 0, "", "ssh:x"},
+        {"an ssh: in the middle\n", -1, 0, "", "an ssh: in the middle"},
+        {"sh: orted: not found\nssh: second\n", -1, 0,
+         "sh: orted: not found ('bitrain doctor --hosts FILE' tries every host)", "ssh: second"},
+        {"sh: orted: No such file or directory\n", -1, 0,
+         "sh: orted: No such file or directory ('bitrain doctor --hosts FILE' tries every host)",
+         "sh: orted: No such file or directory"},
+        {"process rank 3 with PID 5 on node a exited on signal 6\nprocess rank 4 with PID 5 on "
+         "node b exited on "
+         "signal 9\n",
+         3, 6, "", "process rank 4 with PID 5 on node b exited on signal 9"},
+        {"process rank 3 with PID 5 on node a exited normally\n", -1, 0, "",
+         "process rank 3 with PID 5 on node a exited normally"},
+        {"bitrain rank 2: error 3: x\nprocess rank 4 with PID 5 on node b exited on signal 9\n", 2,
+         0, "", "process rank 4 with PID 5 on node b exited on signal 9"},
+        {"bitrain: warning: x\n", -1, 0, "", ""},
+        {"----\n9 %s of %n\n----\n5 %d\n", -1, 0, "9 %s of %n", "5 %d"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_output o;
+        bt_output_open(&o, "/nonexistent/log", 0);
+        assert_true(o.log == -1 && o.logged_bytes == 0 && o.rank == -1 && o.code == BT_OK);
+        feed(&o, rows[i].text);
+        assert_string_equal(o.said, rows[i].said);
+        assert_string_equal(o.last_line, rows[i].last);
+        if (o.rank != rows[i].rank || o.signal != rows[i].signal) fail_msg("row %zu", i);
+        bt_output_reset(&o, 1);
+        assert_true(!o.reported && o.code == BT_OK && o.rank == -1 && o.signal == 0 &&
+                    !o.message[0] && !o.last_line[0] && !o.said[0] && o.said_state == 0 &&
+                    o.notes == 0 && !o.last_note[0] && o.n == 0);
+        bt_output_close(&o);
+    }
+}
+
+/* codes that there are, in lines with anything before them; texts that are cut */
+static void test_codes_of_errors(void **state) {
+    (void)state;
+    bt_output o;
+    char line[2200], many[1000];
+    bt_output_open(&o, "/nonexistent/log", 0);
+    for (int code = -1; code <= BT_CODE_COUNT; code++) {
+        bt_output_reset(&o, 0);
+        snprintf(line, sizeof line, "[node1] bitrain rank 7: error %d: reason %d\n", code, code);
+        feed(&o, line);
+        const bool is = code > BT_OK && code < BT_CODE_COUNT;
+        assert_true(o.reported == is && o.rank == (is ? 7 : -1) && (int)o.code == (is ? code : 0));
+        snprintf(line, sizeof line, "reason %d", code);
+        assert_string_equal(o.message, is ? line : "");
+    }
+    bt_output_reset(&o, 0);
+    memset(many, 'm', sizeof many - 1);
+    many[sizeof many - 1] = '\0';
+    snprintf(line, sizeof line, "bitrain rank 0: error 3: %s\n", many);
+    feed(&o, line);
+    assert_int_equal(strlen(o.message), sizeof o.message - 1);
+    bt_output_reset(&o, 0);
+    snprintf(line, sizeof line, "----\n%s\n%s\n", many, many);
+    feed(&o, line);
+    assert_int_equal(strlen(o.said), sizeof o.said - 1);
+    assert_int_equal(strlen(o.last_line), sizeof o.last_line - 1);
+    bt_output_reset(&o, 0);
+    feed(&o, "half a line");
+    bt_output_reset(&o, 1); /* of the attempt before */
+    feed(&o, "whole\n");
+    assert_string_equal(o.last_line, "whole");
+    assert_int_equal(bt_output_error_line(line, sizeof line, 12, BT_MPI, "no route"), 35);
+    assert_string_equal(line, "bitrain rank 12: error 5: no route\n");
+    bt_output_close(&o);
+}
+
 static int notes;
 static char newest[256];
 static void on_note(void *ctx, const char *text) {
@@ -159,9 +243,10 @@ static void test_full_log(void **state) {
     bt_output_close(&o);
     assert_int_equal(o.log, -1); /* closed once */
     FILE *f = fopen(path, "r");
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    const size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     unlink(path);
+    assert_int_equal(n, strlen(text)); /* a text, to its last byte */
     assert_string_equal(text,
                         "--- attempt 0\nfour\nfits.\n(the log is full: nothing more is written)\n");
 }
@@ -180,6 +265,14 @@ static void test_drain(void **state) {
     assert_int_equal(write(ends[1], "ond\nlast", 8), 8);
     assert_true(bt_output_drain(&o, ends[0]));
     assert_string_equal(o.last_line, "second");
+    char many[40000]; /* all that is there */
+    memset(many, 'm', sizeof many);
+    for (size_t i = 99; i < sizeof many; i += 100) many[i] = '\n';
+    memcpy(many + sizeof many - 6, "\nnext", 5);
+    assert_int_equal(write(ends[1], many, sizeof many), sizeof many);
+    assert_true(bt_output_drain(&o, ends[0]));
+    assert_string_equal(o.last_line, "next");
+    assert_int_equal(write(ends[1], "last", 4), 4);
     close(ends[1]);
     assert_false(bt_output_drain(&o, ends[0]));
     assert_string_equal(o.last_line, "last");
@@ -190,10 +283,15 @@ static void test_drain(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_line),      cmocka_unit_test(test_mpirun_notice),
-        cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_ssh_comes_first),
-        cmocka_unit_test(test_notes),           cmocka_unit_test(test_log),
-        cmocka_unit_test(test_full_log),        cmocka_unit_test(test_drain)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_mpirun_says),
+                                       cmocka_unit_test(test_codes_of_errors),
+                                       cmocka_unit_test(test_error_line),
+                                       cmocka_unit_test(test_mpirun_notice),
+                                       cmocka_unit_test(test_first_paragraph),
+                                       cmocka_unit_test(test_ssh_comes_first),
+                                       cmocka_unit_test(test_notes),
+                                       cmocka_unit_test(test_log),
+                                       cmocka_unit_test(test_full_log),
+                                       cmocka_unit_test(test_drain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,9 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     bt_job_multiply_lr(&d->job, 0.5, "key -");
     desk_hears(d, "set 1.5;");
     assert_true(d->job.lr_factor > 1.49 && d->job.lr_factor < 1.51 && d->job.told_factor > 1.49);
-    d->shown[0] = '\0';
+    desk_shows(d, "control -1 learning rate times 2 asked for by ctl: its peak is 0.004\n"
+                  "control -1 learning rate times 3 asked for by ctl: its peak is 0.006\n"
+                  "control -1 learning rate times 1.5 asked for by key -: its peak is 0.003\n");
     bt_job_multiply_lr(&d->job, -1, "key -");
     desk_shows(d, "refused -1 refused: a peak learning rate of -0.003 is not between 0 and 2000 "
                   "(it was set to "
@@ -132,6 +134,18 @@ static void texts_go_along(void **state) {
     many[BT_PROMPT_MAX] = '\0';
     char said[600];
     assert_int_equal(ask(d, "mixture", many, said, sizeof said), BT_OK);
+    char want[BT_PROMPT_MAX + 20];
+    snprintf(want, sizeof want, "mixture 0 %s;", many);
+    desk_hears(d, want);
+    /* the longest prompts come whole */
+    many[BT_PROMPT_MAX] = '1';
+    for (size_t more = 0; more < 2; more++) {
+        many[BT_PROMPT_MAX - 1 + more] = '\0';
+        assert_int_equal(ask(d, "sample", many, said, sizeof said), BT_OK);
+        many[BT_PROMPT_MAX - 1 + more] = '1';
+        snprintf(want, sizeof want, "sample 0 %.*s;", (int)(BT_PROMPT_MAX - 1 + more), many);
+        desk_hears(d, want);
+    }
     desk_leave(d);
     asks(d, "sample", "Once", BT_BUSY,
          "no rank is there to be told 'sample' (the run is starting)");
@@ -160,7 +174,8 @@ static void requests_wait_for_ranks(void **state) {
     asks(d, "stop", "", BT_OK, "stop"); /* a run that stops does not pause */
     assert_int_equal(d->job.pending, BT_PENDING(STOP));
     d->job.pending |= BT_PENDING(RESUME);
-    d->shown[0] = '\0';
+    desk_shows(d, "control -1 pause asked for by ctl\ncontrol -1 resume asked for by ctl\n"
+                  "control -1 pause asked for by ctl\ncontrol -1 stop asked for by ctl\n");
     desk_connect(d);
     bt_job_send_pending(&d->job);
     desk_hears(d, "resume 0;stop 0;");

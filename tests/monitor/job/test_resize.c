@@ -1,6 +1,9 @@
 /* timeout: 60
  * Another number of ranks: who may ask for which, what becomes of it between two attempts; hosts that are lost,
  * told to leave and back. */
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include "job_test.h"
 
 /* which layouts there are is the caller's matter: here those of 1 to 8 ranks, up to step 100 */
@@ -139,7 +142,7 @@ static void a_layout_that_cannot_be(void **state) {
     assert_int_equal(bt_job_resize_ask(&d->job, "8", "web", &err), BT_OK);
     assert_int_equal(d->job.pending, 0);
     assert_int_equal(heard.asked.zero, -1);
-    d->shown[0] = '\0';
+    desk_shows(d, "control -1 resize to 8 ranks asked for by web\n");
     d->job.from.step = 100;
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     desk_shows(d, "warning -1 the number of ranks stays 2: nothing is left\n");
@@ -298,7 +301,7 @@ static void a_rank_that_was_told_to_leave(void **state) {
     d->job.leaving = 2;
     assert_true(bt_job_hosts_left(&d->job));
     assert_true(hosts[2].aside);
-    d->shown[0] = '\0';
+    desk_shows(d, "host_lost -1 host h2 is set aside for 150 s: a signal told its rank to leave\n");
     d->job.leaving = 1;
     assert_false(bt_job_hosts_left(&d->job));
     desk_shows(d, "warning -1 host h0 is to be left, but: 0 ranks are too many or too few\n");
@@ -345,6 +348,77 @@ static void a_host_is_taken_back(void **state) {
     desk_hears(d, "");
 }
 
+/* a run that is to change its size by itself knows what each host takes */
+static void hosts_of_elastic_runs_have_slots(void **state) {
+    static const struct {
+        const char *file;
+        int elastic_max, n; /* n: hosts; 0: refused */
+    } rows[] = {{"127.0.0.1 slots=2\nlocalhost slots=1\n", 4, 2},
+                {"127.0.0.1 slots=2\nlocalhost\n", 4, 0},
+                {"127.0.0.1 slots=2\nlocalhost\n", 0, 2}};
+    desk *d = *state;
+    char path[96], want[200];
+    snprintf(path, sizeof path, "%s/hosts", d->dir);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fputs(rows[i].file, f);
+        fclose(f);
+        d->setup.hosts = path;
+        d->setup.elastic_max = rows[i].elastic_max;
+        const bt_code code = bt_job_hosts_open(&d->job, &err);
+        assert_int_equal(code, rows[i].n ? BT_OK : BT_ARG);
+        snprintf(want, sizeof want,
+                 "--elastic needs the slots of every host: 'localhost' in '%s' has no slots=N",
+                 path);
+        if (code == BT_OK)
+            assert_int_equal(d->job.hosts.n, rows[i].n);
+        else
+            assert_string_equal(err.msg, want);
+        bt_hosts_close(&d->job.hosts);
+    }
+    d->setup.hosts = "/nowhere/hosts";
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_job_hosts_open(&d->job, &err), BT_NOTFOUND);
+}
+
+/* what there is to run on, and that one of them is there again is told once */
+static void hosts_that_come_back_are_told_of(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    bt_job_host list[HOSTS];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const int64_t s = 1000000000;
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/socket", d->dir);
+    const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    have_hosts(d, hosts);
+    bt_job_hosts_tick(&d->job, 10 * s); /* all are in use */
+    for (int i = 1; i < HOSTS; i++) bt_hosts_set_aside(&hosts[i], "x", 0);
+    hosts[2].slots = 5;
+    memcpy(&hosts[1].address, &a, sizeof a);
+    hosts[1].address_len = sizeof a;
+    bt_job_hosts_tick(&d->job, s - 1); /* it is asked later */
+    desk_shows(d, "");
+    for (int i = 0; i < 2; i++) {
+        bt_job_hosts_tick(&d->job, (10 + i) * s);
+        desk_shows(
+            d, i ? ""
+                 : "host_back -1 host h1 answers again: it takes part after the next checkpoint\n");
+    }
+    const bt_job_wish w = bt_job_wish_of_hosts(&d->job, list);
+    assert_ptr_equal(w.hosts, list);
+    assert_true(w.n_hosts == HOSTS && w.zero == -1 && w.most == 0 && w.least == 0 && w.tp == 0 &&
+                w.pp == 0);
+    static const bool alive[HOSTS] = {true, true, false};
+    for (int i = 0; i < HOSTS; i++)
+        assert_true(list[i].alive == alive[i] && list[i].slots == (i == 2 ? 5 : 2));
+    close(listener);
+    unlink(a.sun_path);
+}
+
 /* steps stay away: the hosts are asked, and one that is silent for too long ends the attempt */
 static void silence_of_a_host(void **state) {
     desk *d = *state;
@@ -388,11 +462,18 @@ static void silence_of_a_host(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_elastic, desk_close)
     const struct CMUnitTest tests[] = {
-        T(what_is_no_layout),        T(from_the_request_to_the_next_attempt),
-        T(a_layout_that_cannot_be),  T(ranks_that_left_by_themselves),
-        T(slots_limit_the_ranks),    T(the_host_file_of_those_in_use),
-        T(a_lost_host_is_set_aside), T(a_rank_that_was_told_to_leave),
-        T(a_host_is_taken_back),     T(silence_of_a_host),
+        T(what_is_no_layout),
+        T(from_the_request_to_the_next_attempt),
+        T(a_layout_that_cannot_be),
+        T(ranks_that_left_by_themselves),
+        T(slots_limit_the_ranks),
+        T(the_host_file_of_those_in_use),
+        T(a_lost_host_is_set_aside),
+        T(a_rank_that_was_told_to_leave),
+        T(hosts_of_elastic_runs_have_slots),
+        T(hosts_that_come_back_are_told_of),
+        T(a_host_is_taken_back),
+        T(silence_of_a_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,89 @@ static void without_a_new_step_it_waits(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
+/* whoever stops the run while it waits need not wait for the rest, and nothing is started */
+static void a_stop_ends_the_wait(void **state) {
+    stage *s = *state;
+    s->when = "before the first step\n";
+    s->verb = "stop";
+    run(s, PLAYS("alone;die 9", "steps 1;result {}"),
+        "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
+        "control -1 stop asked for by key\n");
+    assert_int_equal(s->result.end.kind, BT_END_SIGNAL);
+    assert_string_equal(s->result.why_not_again, "a stop was asked for");
+    assert_int_equal(s->result.attempts, 1);
+    assert_int_equal(s->result.restarts, 0);
+    assert_false(s->result.stopped);
+}
+
+static void one_that_dies_while_it_stops(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->verb = "stop";
+    run(s, PLAYS("steps 1;until stop;leaves;die 9", "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by key\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 1\n");
+    assert_string_equal(s->result.why_not_again, "a stop was asked for");
+    assert_int_equal(s->result.attempts, 1);
+    assert_false(s->result.stopped);
+}
+
+/* ranks that are started again are told so, too */
+static void a_paused_run_stays_paused(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->verb = "pause";
+    run(s, PLAYS("steps 1;until pause;leaves;die 9", "until pause;steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 pause asked for by key\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 1\n"
+        "restarted -1 attempt 1 goes on after step 0: a rank was ended by signal 9 (Killed) after "
+        "step 1\n"
+        "attempt 1 from 0\nstep 0\n");
+    assert_int_equal(s->result.restarts, 1);
+}
+
+/* the same error ends a run whose ranks began from the disk: see what_cannot_help_is_not_tried */
+static void damaged_states_in_memory_are_no_end(void **state) {
+    stage *s = *state;
+    s->resume_at = 2;
+    s->from_memory = true;
+    run(s,
+        PLAYS("steps 3;leaves;die 9", "says bitrain rank 0: error 4: 'x' is damaged;exit 3",
+              "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
+        "warning -1 a newer one is damaged\n"
+        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "step 3\n"
+        "attempt 1 from 2\n"
+        "failure 0 rank 0 failed after step 2: 'x' is damaged\n"
+        "restarted -1 attempt 2 goes on after step 2: rank 0 failed after step 2: 'x' is damaged\n"
+        "attempt 2 from 2\nstep 2\n");
+    assert_int_equal(s->result.restarts, 2);
+    assert_int_equal(s->asked, 2);
+}
+
+/* nothing is started, nothing is left, and the reason is told */
+static void without_a_place_it_does_not_begin(void **state) {
+    stage *s = *state;
+    char control[96], *before = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
+    bt_err err = BT_ERR_INIT;
+    snprintf(control, sizeof control, "%s/control", s->dir);
+    setenv("TMPDIR", "/nowhere", 1);
+    assert_int_equal(bt_job_run(&s->setup, &s->result, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot create '/nowhere/bitrain-"));
+    assert_non_null(strstr(
+        err.msg, " (set TMPDIR to a folder that can be written): No such file or directory"));
+    assert_string_equal(s->shown, "");
+    assert_int_equal(s->result.attempts, 0);
+    assert_int_not_equal(access(control, F_OK), 0);
+    if (before)
+        setenv("TMPDIR", before, 1);
+    else
+        unsetenv("TMPDIR");
+    free(before);
+}
+
 /* what a rank says of its end is told; that it comes again is a reason not to try a third time */
 static void what_cannot_help_is_not_tried(void **state) {
     stage *s = *state;
@@ -121,6 +204,20 @@ static void quit_stops_at_once(void **state) {
 static bool had_terminal(void *ctx) {
     (void)ctx;
     return true;
+}
+
+static void on_away(void *ctx, bool away) { show(ctx, "away %d\n", (int)away); }
+
+/* after a stop by the shell the screen is drawn anew */
+static void it_comes_back_from_a_stop(void **state) {
+    stage *s = *state;
+    s->when = "step 0\n";
+    s->signal = SIGCONT;
+    s->verb = "checkpoint";
+    s->setup.ui.away = on_away;
+    run(s, PLAYS("steps 1;until checkpoint;steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint asked for by key\naway 0\nstep 1\n");
+    assert_int_equal(s->result.signal, 0);
 }
 
 static void the_terminal_goes_away(void **state) {
@@ -234,6 +331,12 @@ static int tests(void) {
         T(a_run_that_is_done),
         T(a_killed_rank_is_started_again),
         T(without_a_new_step_it_waits),
+        T(a_stop_ends_the_wait),
+        T(one_that_dies_while_it_stops),
+        T(a_paused_run_stays_paused),
+        T(damaged_states_in_memory_are_no_end),
+        T(without_a_place_it_does_not_begin),
+        T(it_comes_back_from_a_stop),
         T(what_cannot_help_is_not_tried),
         T(no_restart_is_allowed),
         T(a_rank_that_stumbles_at_the_end),

@@ -89,6 +89,22 @@ static void levels_of_a_window(void **state) {
     bt_db_close(db);
 }
 
+/* a window has a thousand values at most, the newest ones */
+static void windows_are_bounded(void **state) {
+    enum { N = 1003 };
+    static double loss[N];
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    for (int i = 0; i < N; i++) loss[i] = i;
+    make(t->db, "a", loss, N);
+    OK(bt_db_open(&db, t->db, err));
+    is_level(level(db, "a", "loss", BT_AT_STEP, NAN, 999), 999, 503, N);
+    is_level(level(db, "a", "loss", BT_AT_STEP, NAN, 1000), 1000, 502.5, N);
+    is_level(level(db, "a", "loss", BT_AT_STEP, NAN, 1001), 1000, 502.5, N);
+    is_level(level(db, "a", "steps", BT_AT_TIME, NAN, 1), 1, N, 2 * N);
+    bt_db_close(db);
+}
+
 static void conditions_are_read(void **state) {
     (void)state;
     static const struct {
@@ -128,6 +144,14 @@ static void conditions_are_read(void **state) {
     }
     bt_gate g;
     bt_err why = BT_ERR_INIT;
+    char longest[sizeof g.metric + 8];
+    memset(longest, 'm', sizeof longest);
+    for (size_t more = 0; more < 2; more++) { /* a name as long as it may be, and one more */
+        strcpy(longest + sizeof g.metric - 1 + more, ">1");
+        assert_int_equal(bt_gate_parse(longest, &g, &why), more ? BT_ARG : BT_OK);
+        if (!more) assert_int_equal(strlen(g.metric), sizeof g.metric - 1);
+        memset(longest, 'm', sizeof longest);
+    }
     assert_int_equal(bt_gate_parse("loss > 1 @ hours=3", &g, &why), BT_ARG);
     assert_string_equal(why.msg,
                         "condition 'loss > 1 @ hours=3' is not understood at 'hours=3' (METRIC >|< "
@@ -177,6 +201,7 @@ static void conditions_are_judged(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(levels_of_a_window, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(windows_are_bounded, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(conditions_are_read), cmocka_unit_test(conditions_are_judged)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,60 +1,62 @@
 /* timeout: 60
- * who asks a run: every answer that may come from its socket, and requests of every length. */
+ * who asks a run: every answer that may come from its socket, and requests of every length. poll is taken over by
+ * defining it here. */
 #include <errno.h>
-#include <pthread.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
-#include "../store_test.h"
+#include "answering.h"
+#include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
 
-/* answers one asker with what the script says, in two pieces where it has a '^' */
-typedef struct answering {
-    int listen_fd;
-    const char *script;
-    char asked[BT_CONTROL_LINE + 8];
-    pthread_t thread;
-} answering;
+/* of poll: 0: in time nothing came; > 0: it fails so; EINTR does once; -1: it is asked */
+static int poll_says = -1;
 
-static void *answer_once(void *arg) {
-    answering *a = arg;
-    const int fd = accept(a->listen_fd, NULL, NULL);
-    size_t n = 0;
-    while (n + 1 < sizeof a->asked) {
-        const ssize_t k = recv(fd, a->asked + n, sizeof a->asked - 1 - n, 0);
-        if (k <= 0) break;
-        n += (size_t)k;
-        if (a->asked[n - 1] == '\n') break;
+int poll(struct pollfd *p, nfds_t n, int ms) {
+    const int says = poll_says;
+    assert_true(ms > 4000 && ms <= 5001); /* as long as an answer is waited for */
+    if (says < 0) return (int)syscall(SYS_poll, p, n, ms);
+    if (says == 0) return 0;
+    if (says == EINTR) poll_says = -1;
+    return errno = says, -1;
+}
+
+/* one that is stopped, waits for a disk, or cannot be waited for */
+static void no_answer_comes(void **state) {
+    static const struct {
+        int poll_says;
+        bt_code code;
+        const char *before, *behind; /* the path */
+    } rows[] = {{0, BT_BUSY, "the run does not answer at '", "'"},
+                {EIO, BT_IO, "cannot wait for '", "': Input/output error"},
+                {EINTR, BT_OK, NULL, NULL}};
+    const bt_tmp *t = *state;
+    char path[100], want[200], reply[32];
+    bt_err why = BT_ERR_INIT;
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        answering a;
+        answering_begin(&a, path, "ok taken\n");
+        poll_says = rows[i].poll_says;
+        const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
+        poll_says = -1;
+        answering_end(&a, path);
+        assert_int_equal(code, rows[i].code);
+        if (!rows[i].before) continue;
+        snprintf(want, sizeof want, "%s%s%s", rows[i].before, path, rows[i].behind);
+        assert_string_equal(why.msg, want);
     }
-    const char *cut = strchr(a->script, '^');
-    size_t first = cut ? (size_t)(cut - a->script) : strlen(a->script);
-    if (first) send(fd, a->script, first, MSG_NOSIGNAL);
-    if (cut) {
-        bt_sleep_ns(20000000);
-        send(fd, cut + 1, strlen(cut + 1), MSG_NOSIGNAL);
-    }
-    close(fd);
-    return NULL;
-}
-
-static int listen_at(const char *path) {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    strcpy(a.sun_path, path);
-    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(fd, 4), 0);
-    return fd;
-}
-
-static void begin(answering *a, const char *path, const char *script) {
-    *a = (answering){.listen_fd = listen_at(path), .script = script};
-    assert_int_equal(pthread_create(&a->thread, NULL, answer_once, a), 0);
-}
-
-static void end(answering *a, const char *path) {
-    pthread_join(a->thread, NULL);
-    close(a->listen_fd);
-    unlink(path);
+    assert_string_equal(reply, "taken");
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(code, BT_IO);
+    assert_string_equal(why.msg, "cannot create a socket: Too many open files");
 }
 
 static void every_answer_is_understood(void **state) {
@@ -76,29 +78,32 @@ static void every_answer_is_understood(void **state) {
                  {"no 1 the least code\n", (bt_code)1, "the least code"},
                  {"no -1 none\n", BT_FORMAT, NULL},
                  {"no way\n", BT_FORMAT, NULL},
-                 {"no", BT_IO, NULL},
-                 {"", BT_IO, NULL},
-                 {"ok without an end", BT_IO, NULL}};
+                 {"no", BT_BUSY, NULL},
+                 {"", BT_BUSY, NULL},
+                 {"ok without an end", BT_BUSY, NULL}};
     const bt_tmp *t = *state;
-    char path[100], want[200];
+    char path[100], want[300];
     snprintf(path, sizeof path, "%s/sock", t->dir);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         answering a;
         bt_err why = BT_ERR_INIT;
         char reply[32] = "untouched";
-        begin(&a, path, cases[i].script);
+        answering_begin(&a, path, cases[i].script);
         errno = EINTR; /* left by an earlier call, it says nothing of those that succeed */
         const bt_code code = bt_control_call(path, "status", reply, sizeof reply, &why);
-        end(&a, path);
+        answering_end(&a, path);
         assert_string_equal(a.asked, "status\n");
         assert_int_equal(code, cases[i].code);
-        snprintf(want, sizeof want, "the run closed '%s' without an answer", path);
+        snprintf(want, sizeof want,
+                 "the run closed '%s' without an answer: it ends, or too many ask at once (ask "
+                 "again, or see with 'bitrain show' how it ended)",
+                 path);
         if (code == BT_OK)
             assert_string_equal(reply, cases[i].says);
         else {
             assert_int_equal(why.code, code);
             assert_string_equal(reply, "untouched");
-            if (code == BT_IO) assert_string_equal(why.msg, want);
+            if (code == BT_BUSY) assert_string_equal(why.msg, want);
             if (cases[i].says) assert_string_equal(why.msg, cases[i].says);
         }
     }
@@ -114,9 +119,9 @@ static void refusals_keep_their_code(void **state) {
         bt_err why = BT_ERR_INIT;
         char reply[32];
         snprintf(script, sizeof script, "no %d it cannot\n", c);
-        begin(&a, path, script);
+        answering_begin(&a, path, script);
         const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
-        end(&a, path);
+        answering_end(&a, path);
         assert_int_equal(code, c < BT_CODE_COUNT ? c : BT_FORMAT);
         if (c < BT_CODE_COUNT) assert_string_equal(why.msg, "it cannot");
     }
@@ -135,9 +140,9 @@ static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
         memcpy(script, "ok ", 3);
         script[most + more - 1] = '\n';
         script[most + more] = '\0';
-        begin(&a, path, script);
+        answering_begin(&a, path, script);
         const bt_code code = bt_control_call(path, "status", reply, most + 2, &why);
-        end(&a, path);
+        answering_end(&a, path);
         assert_int_equal(code, more ? BT_FORMAT : BT_OK);
         if (more)
             assert_string_equal(why.msg, want);
@@ -159,9 +164,9 @@ static void an_answer_without_end_is_refused(void **state) {
     memset(script, 'y', MANY);
     memcpy(script, "ok the first piece^", 19);
     script[MANY] = '\0';
-    begin(&a, path, script);
+    answering_begin(&a, path, script);
     assert_int_equal(bt_control_call(path, "status", reply, sizeof reply, &why), BT_FORMAT);
-    end(&a, path);
+    answering_end(&a, path);
     free(script);
 }
 
@@ -173,16 +178,16 @@ static void the_longest_request_is_sent_and_a_longer_one_refused(void **state) {
     snprintf(path, sizeof path, "%s/sock", t->dir);
     memset(request, 'r', sizeof request);
     request[BT_CONTROL_LINE - 2] = '\0';
-    begin(&a, path, "ok taken\n");
+    answering_begin(&a, path, "ok taken\n");
     OK(bt_control_call(path, request, reply, sizeof reply, err));
     assert_string_equal(reply, "taken");
-    end(&a, path);
+    answering_end(&a, path);
     assert_int_equal(strlen(a.asked), BT_CONTROL_LINE - 1);
-    begin(&a, path, "ok taken\n");
+    answering_begin(&a, path, "ok taken\n");
     request[BT_CONTROL_LINE - 2] = 'r', request[BT_CONTROL_LINE - 1] = '\0';
     assert_int_equal(bt_control_call(path, request, reply, sizeof reply, &why), BT_ARG);
     assert_string_equal(why.msg, "the request is too long or has more than one line");
-    end(&a, path);
+    answering_end(&a, path);
     assert_string_equal(a.asked, "");
     memset(many, 'p', sizeof many - 1);
     many[sizeof many - 1] = '\0';
@@ -227,6 +232,34 @@ static void words_of_a_request(void **state) {
     assert_string_equal(line, "pause #web");
 }
 
+/* a prompt goes as one word; other values as they are */
+static void lines_of_prompts(void **state) {
+    (void)state;
+    char line[BT_CONTROL_LINE], prompt[BT_PROMPT_MAX + 2], want[BT_PROMPT_MAX + 30];
+    bt_err why = BT_ERR_INIT;
+    OK(bt_control_line(line, sizeof line, "sample", "a b #c", "web", err));
+    assert_string_equal(line, "sample a%20b%20%23c #web");
+    OK(bt_control_line(line, sizeof line, "sample", NULL, "web", err));
+    assert_string_equal(line, "sample #web");
+    OK(bt_control_line(line, sizeof line, "mixture", "1:2", "ctl", err));
+    assert_string_equal(line, "mixture 1:2 #ctl");
+    static const char *const blank[] = {"", " ", "\t\r\n"};
+    for (size_t i = 0; i < sizeof blank / sizeof *blank; i++) {
+        assert_int_equal(bt_control_line(line, sizeof line, "sample", blank[i], "web", &why),
+                         BT_ARG);
+        assert_string_equal(why.msg, "the prompt is empty");
+    }
+    memset(prompt, 'p', sizeof prompt);
+    prompt[BT_PROMPT_MAX] = '\0';
+    OK(bt_control_line(line, sizeof line, "sample", prompt, "web", err));
+    snprintf(want, sizeof want, "sample %s #web", prompt);
+    assert_string_equal(line, want);
+    prompt[BT_PROMPT_MAX] = 'p';
+    prompt[BT_PROMPT_MAX + 1] = '\0';
+    assert_int_equal(bt_control_line(line, sizeof line, "sample", prompt, "web", &why), BT_ARG);
+    assert_string_equal(why.msg, "the prompt has 513 bytes, at most 512 are possible");
+}
+
 static void start_run(bt_writer *w, const char *folder, const char *host) {
     bt_run_start s = bt_fake_run("r");
     int attempt;
@@ -254,19 +287,19 @@ static void a_run_is_asked_by_its_name(void **state) {
     fclose(f);
     static const char *const names[] = {"r", "last"};
     for (int i = 0; i < 2; i++) {
-        begin(&a, path, "ok done\n");
+        answering_begin(&a, path, "ok done\n");
         OK(bt_control_request(db, names[i], "checkpoint #top", reply, sizeof reply, err));
-        end(&a, path);
+        answering_end(&a, path);
         assert_string_equal(a.asked, "checkpoint #top\n");
         assert_string_equal(reply, "done");
     }
-    begin(&a, path, "no 1 not now\n");
+    answering_begin(&a, path, "no 1 not now\n");
     assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), (bt_code)1);
     assert_string_equal(why.msg, "not now");
-    end(&a, path);
-    begin(&a, path, "");
-    assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), BT_IO);
-    end(&a, path);
+    answering_end(&a, path);
+    answering_begin(&a, path, "");
+    assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why), BT_BUSY);
+    answering_end(&a, path);
     assert_int_equal(bt_control_request(db, "none", "stop", reply, sizeof reply, &why),
                      BT_NOTFOUND);
     bt_db_close(db);
@@ -274,15 +307,109 @@ static void a_run_is_asked_by_its_name(void **state) {
     bt_writer_close(w);
 }
 
+/* @D: the database, @H: this host, @P: a process */
+static void fill_in(char *out, size_t size, const char *says, const char *db, const char *host,
+                    int pid) {
+    size_t n = 0;
+    for (const char *c = says; *c; c++) {
+        if (*c != '@') {
+            n += (size_t)snprintf(out + n, size - n, "%c", *c);
+            continue;
+        }
+        c++;
+        n += *c == 'P' ? (size_t)snprintf(out + n, size - n, "%d", pid)
+                       : (size_t)snprintf(out + n, size - n, "%s", *c == 'D' ? db : host);
+    }
+}
+
+/* nobody listens, or nothing says where: what became of the run, and what can be done */
+static void why_nobody_answers(void **state) {
+    static const struct {
+        const char *run_state, *host; /* host "": this one */
+        int pid;                      /* 2: ours; 3: of a process that is gone */
+        const char *last_step, *says;
+    } rows[] = {
+        {"done", "far", 2, "0",
+         "run 'r' is not live: it has done its 1 step (to train it for as many again: bitrain "
+         "train --resume r "
+         "--steps 2 --store @D)"},
+        {"done", "", 3, "4",
+         "run 'r' is not live: it has done its 5 steps (to train it for as many again: bitrain "
+         "train --resume r "
+         "--steps 10 --store @D)"},
+        {"failed", "", 2, "6",
+         "run 'r' is not live: it failed after 7 steps (to go on with it: bitrain train --resume r "
+         "--store @D)"},
+        {"stopped", "", 2, "NULL",
+         "run 'r' is not live: it was stopped after 0 steps (to go on with it: bitrain train "
+         "--resume r --store @D)"},
+        {"running", "far", 2, "6",
+         "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
+        {"running", "", 0, "6",
+         "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
+        {"running", "", 1, "6", /* of init, which is always there */
+         "run 'r' takes no requests now: its process 1 begins or ends at this moment, or has no "
+         "supervisor, as when "
+         "mpirun starts 'bitrain train' (to stop it with a checkpoint: kill 1)"},
+        {"running", "", -1, "6", /* which the record does not say */
+         "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
+        {"running", "", 2, "6",
+         "run 'r' takes no requests now: its process @P begins or ends at this moment, or has no "
+         "supervisor, as "
+         "when mpirun starts 'bitrain train' (to stop it with a checkpoint: kill @P)"},
+        {"running", "", 3, "6",
+         "run 'r' is not live: its process @P is gone (to go on with it: bitrain train --resume "
+         "r --store @D)"},
+    };
+    static const char *const files[] = {NULL, "", "\n", "/nowhere/sock\n", "/nowhere/sock"};
+    const bt_tmp *t = *state;
+    char file[100], here[BT_HOST_MAX] = "", sql[300], want[600], reply[32];
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    gethostname(here, sizeof here - 1);
+    snprintf(file, sizeof file, "%s/control", t->dir);
+    OK(bt_writer_open(&w, t->db, 1, err));
+    start_run(w, t->dir, "here");
+    OK(bt_writer_end(w, "done", "", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int pid = rows[i].pid == 2   ? (int)getpid()
+                        : rows[i].pid == 3 ? 2147483000
+                                           : rows[i].pid;
+        snprintf(sql, sizeof sql,
+                 "UPDATE run SET state = '%s', host = '%s', pid = nullif(%d, -1), last_step = %s",
+                 rows[i].run_state, rows[i].host[0] ? rows[i].host : here, pid, rows[i].last_step);
+        run_sql(t->db, sql);
+        fill_in(want, sizeof want, rows[i].says, t->db, here, pid);
+        for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+            bt_err why = BT_ERR_INIT;
+            unlink(file);
+            FILE *f = files[k] ? fopen(file, "w") : NULL;
+            if (f) fputs(files[k], f);
+            if (f) fclose(f);
+            assert_int_equal(bt_control_request(db, "r", "stop", reply, sizeof reply, &why),
+                             BT_BUSY);
+            want[sizeof why.msg - 1] = '\0'; /* as much as an error holds */
+            assert_string_equal(why.msg, want);
+            assert_int_equal(why.code, BT_BUSY);
+        }
+    }
+    bt_db_close(db);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
 
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(every_answer_is_understood),
                                        CASE(refusals_keep_their_code),
+                                       CASE(no_answer_comes),
                                        CASE(the_longest_answer_is_read_and_a_longer_one_refused),
                                        CASE(an_answer_without_end_is_refused),
                                        CASE(the_longest_request_is_sent_and_a_longer_one_refused),
                                        CASE(words_of_a_request),
+                                       CASE(lines_of_prompts),
+                                       CASE(why_nobody_answers),
                                        CASE(a_run_is_asked_by_its_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

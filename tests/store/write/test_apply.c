@@ -230,6 +230,25 @@ static void an_attempt_is_restored(void **state) {
     bt_run_start_release(&copy);
 }
 
+static int interrupts(void *ctx) { return ctx == NULL; }
+
+/* what cannot be read is no run that is not there: nothing is begun under its name */
+static void a_database_that_cannot_be_read(void **state) {
+    base one, *b = &one;
+    bt_err why = BT_ERR_INIT;
+    bt_attempt at;
+    char says[200];
+    open_base(b, *state);
+    const bt_run_start s = bt_fake_run("a");
+    sqlite3_progress_handler(b->db, 1, interrupts, NULL);
+    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, &at, &why), BT_DB);
+    sqlite3_progress_handler(b->db, 0, NULL, NULL);
+    snprintf(says, sizeof says, "cannot read '%s': interrupted", b->t->db);
+    assert_string_equal(why.msg, says);
+    CELLS("SELECT count(*) FROM run", "0");
+    close_base(b);
+}
+
 /* ---- the summary ----------------------------------------------------------------------------------- */
 
 #define SUMMARY \
@@ -522,10 +541,11 @@ static void chunks_of_old_rows_go(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        TEST(a_run_and_its_attempts),  TEST(who_may_resume),
-        TEST(an_attempt_is_restored),  TEST(a_summary_is_of_its_steps),
-        TEST(recent_figures_go_on),    TEST(what_fails_is_not_learnt),
-        TEST(each_record_has_its_row), TEST(records_that_come_again),
-        TEST(keys_have_limits),        TEST(chunks_of_old_rows_go)};
+        TEST(a_run_and_its_attempts),         TEST(who_may_resume),
+        TEST(an_attempt_is_restored),         TEST(a_summary_is_of_its_steps),
+        TEST(a_database_that_cannot_be_read), TEST(recent_figures_go_on),
+        TEST(what_fails_is_not_learnt),       TEST(each_record_has_its_row),
+        TEST(records_that_come_again),        TEST(keys_have_limits),
+        TEST(chunks_of_old_rows_go)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "store/write/manage.h"
 #include "store/write/rescue.h"
 #include "tests/store/store_test.h"
+#include "tests/store/synth_run.h"
 
 static uint64_t free_bytes = UINT64_MAX; /* said instead of what there is */
 static bool no_links;
@@ -63,6 +64,13 @@ static int64_t runs_in(const bt_tmp *t, const char *end) {
         unlink(path);
     }
     return n;
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
 }
 
 /* how many files of the folder have such a part in their names */
@@ -258,22 +266,22 @@ static void backups_give_what_is_lacking(void **state) {
 static void another_history_fills_nothing(void **state) {
     const bt_tmp *t = *state;
     char other[200];
-    int64_t rows = -1;
+    bt_rescue_result r = {0};
     snprintf(other, sizeof other, "%s/other.db", t->dir);
     add_run(t->db, "a");
     add_run(t->db, "b");
     add_run(other, "a2");
     add_run(other, "b");
-    OK(bt_rescue_fill(t->db, other, NULL, &rows, err));
-    assert_int_equal(rows, 0);
+    OK(bt_rescue_fill(t->db, other, NULL, &r, err));
+    assert_int_equal(r.rows, 0);
     assert_int_equal(runs_in(t, ""), 2);
-    OK(bt_rescue_fill(t->db, "/nowhere/m.db", NULL, &rows, err)); /* that cannot be read */
-    assert_int_equal(rows, 0);
+    OK(bt_rescue_fill(t->db, "/nowhere/m.db", NULL, &r, err)); /* that cannot be read */
+    assert_int_equal(r.rows, 0);
     /* the same name, begun at another time */
     run_sql(other,
             "UPDATE run SET name = 'a' WHERE id = 1; UPDATE run SET created_us = 5 WHERE id = 1");
-    OK(bt_rescue_fill(t->db, other, NULL, &rows, err));
-    assert_int_equal(rows, 0);
+    OK(bt_rescue_fill(t->db, other, NULL, &r, err));
+    assert_int_equal(r.rows, 0);
     /* a run that only one of them has is no contradiction */
     char copy[200], cmd[500];
     snprintf(copy, sizeof copy, "%s/copy.db", t->dir);
@@ -284,12 +292,143 @@ static void another_history_fills_nothing(void **state) {
     run_sql(t->db,
             "DELETE FROM step WHERE aid = 1 AND step > 1; PRAGMA foreign_keys=ON; DELETE FROM run "
             "WHERE id = 1");
-    OK(bt_rescue_fill(t->db, copy, NULL, &rows, err));
-    assert_true(rows >= 5);
+    OK(bt_rescue_fill(t->db, copy, NULL, &r, err));
+    assert_true(r.rows >= 5);
+    const int64_t once = r.rows;
     assert_int_equal(runs_in(t, ""), 2);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 5);
-    OK(bt_rescue_fill(t->db, copy, NULL, &rows, err)); /* once */
-    assert_int_equal(rows, 0);
+    OK(bt_rescue_fill(t->db, copy, NULL, &r, err));
+    assert_int_equal(r.rows, once);
+}
+
+static void note_progress(void *ctx, const char *what, double done) {
+    char *heard = ctx;
+    assert_true(done >= 0 && done <= 1);
+    if (strcmp(heard, what) != 0) snprintf(heard, 40, "%s", what);
+}
+
+/* Every table of `path` has what that of `other` has, in every column; returns how many rows these are. */
+static int64_t same_tables(const char *path, const char *other) {
+    char *names = bt_table(
+             other,
+             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
+             "AND name NOT IN ('meta', 'metric', 'scope')"),
+         *next = names;
+    int64_t rows = 0;
+    for (char *name; (name = strsep(&next, "\n")) && *name;) {
+        char sql[100];
+        snprintf(sql, sizeof sql, "SELECT * FROM %s", name);
+        char *want = bt_table(other, sql);
+        bt_table_is(path, sql, want);
+        if (!*want) fail_msg("%s has no rows", name);
+        for (const char *c = want; *c; c++) rows += *c == '\n';
+        free(want);
+    }
+    free(names);
+    return rows;
+}
+
+/* rows for each sampled scope, whoever writes them usually */
+static void add_samples(const char *path) {
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) {
+        const bt_scope_row *scope = &bt_scopes[k];
+        if (scope->kept != BT_KEPT_SAMPLED) continue;
+        bt_text sql;
+        bt_text_init(&sql);
+        bt_text_printf(&sql, "INSERT INTO %s(", scope->table);
+        bt_schema_keys((bt_scope)k, "", &sql);
+        bt_text_put(&sql, ") SELECT 1, 10000 + column1");
+        for (int i = 0; i < scope->n_keys; i++)
+            bt_text_put(&sql, scope->key[i].text ? ", 'x'" : ", 700");
+        bt_text_put(&sql, " FROM (VALUES (1), (2), (3))");
+        run_sql(path, bt_text_str(&sql));
+        bt_text_release(&sql);
+    }
+}
+
+/* whole files: every row comes over, each once, and those that are there stay */
+static void every_table_comes_over(void **state) {
+    const bt_tmp *t = *state;
+    bt_rescue_result r, more = {0};
+    char heard[40] = "", part[200], cmd[600];
+    const bt_store_progress progress = {note_progress, heard};
+    bt_synth s = bt_synth_default("a");
+    s.ranks = 2;
+    s.steps = 300;
+    s.planned = true;
+    OK(bt_synth_make(t->db, &s, err));
+    add_samples(t->db);
+    run_sql(
+        t->db,
+        "INSERT OR REPLACE INTO ckpt VALUES (1, 7, 0, 5, '/c', 6, 7, 'h'), (1, 3, 0, 5, '/d', 6, "
+        "7, 'h');"
+        "UPDATE meta SET value = 40 WHERE key = 'next_aid'; UPDATE run SET note = 'x', tags = 'y'");
+    OK(bt_rescue(t->db, &progress, &r, err));
+    assert_string_equal(heard, "saving rows");
+    const int64_t rows = same_tables(t->db, r.moved_to);
+    assert_true(rows > 1000 && r.rows == rows && r.unreadable == 0 && r.setting);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'",
+                          NULL) == 1);
+    /* of a part of it, what it lacks */
+    run_sql(r.moved_to, "PRAGMA wal_checkpoint(TRUNCATE)");
+    snprintf(part, sizeof part, "%s/part.db", t->dir);
+    snprintf(cmd, sizeof cmd, "cp '%.200s' '%s'", r.moved_to, part);
+    assert_int_equal(system(cmd), 0);
+    run_sql(part, "DELETE FROM event WHERE seq % 3 = 0; DELETE FROM step WHERE step % 2 = 1; "
+                  "DELETE FROM rank_step "
+                  "WHERE key % 3 = 1; DELETE FROM roll WHERE key % 5 = 0; DELETE FROM fact WHERE "
+                  "key > 'l'; DELETE "
+                  "FROM layer_stat WHERE layer = 0; DELETE FROM ckpt; DELETE FROM run_doc; DELETE "
+                  "FROM rank WHERE "
+                  "rank = 1; UPDATE run SET note = 'newer'");
+    char
+        *left = bt_table(
+            part,
+            "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM step) + (SELECT count(*) "
+            "FROM rank_step) + (SELECT count(*) FROM roll) + (SELECT count(*) FROM fact) + (SELECT "
+            "count(*) FROM layer_stat) + (SELECT count(*) FROM rank)"),
+        *whole = bt_table(
+            t->db,
+            "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM step) + (SELECT count(*) "
+            "FROM rank_step) + (SELECT count(*) FROM roll) + (SELECT count(*) FROM fact) + "
+            "(SELECT count(*) FROM layer_stat) + (SELECT count(*) FROM rank) + (SELECT count(*) "
+            "FROM ckpt) + (SELECT count(*) FROM run_doc)");
+    OK(bt_rescue_fill(part, t->db, &progress, &more, err));
+    assert_string_equal(heard, "looking into backups");
+    assert_int_equal(more.rows, atoll(whole) - atoll(left));
+    bt_table_is(part, "SELECT note FROM run", "newer\n");
+    run_sql(part, "UPDATE run SET note = 'x'");
+    assert_int_equal(same_tables(part, t->db), rows);
+    free(left);
+    free(whole);
+}
+
+/* for how long rank rows stay: of the newest file that can be read */
+static void what_was_chosen_stays(void **state) {
+    static const char *const setting = "SELECT value FROM meta WHERE key = 'keep_rank_steps'";
+    static const struct {
+        int older, newer, own; /* of backups and file; own -1: it is gone, -2: it cannot be read */
+        const char *is;
+    } rows[] = {{1, 2, 0, "0\n"}, {1, 2, -1, "2\n"}, {1, 50000, -1, "50000\n"}, {1, 2, -2, "2\n"}};
+    const bt_tmp *t = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char db[120], sql[120];
+        bt_repair_result r;
+        snprintf(db, sizeof db, "%s/%zu.db", t->dir, i);
+        add_run(db, "a");
+        const int kept[] = {rows[i].older, rows[i].newer, rows[i].own};
+        for (int k = 0; k < 3; k++) {
+            snprintf(sql, sizeof sql, "UPDATE meta SET value = %d WHERE key = 'keep_rank_steps'",
+                     kept[k]);
+            run_sql(db, sql);
+            if (k < 2) OK(bt_store_backup(db, err));
+        }
+        if (rows[i].own == -1) unlink(db);
+        if (rows[i].own == -2) write_text(db, "no database");
+        if (rows[i].own >= 0) OK(bt_rescue(db, NULL, &(bt_rescue_result){0}, err));
+        if (rows[i].own < 0) OK(bt_store_repair(db, 1, NULL, &r, err));
+        bt_table_is(db, setting, rows[i].is);
+    }
 }
 
 /* ---- damage ---------------------------------------------------------------------------------------- */
@@ -354,13 +493,9 @@ static void a_snapshot_is_installed(void **state) {
         OK(bt_sql_open_rw(&db, t->db, err));
         assert_true(bt_rescue_snapshot(db, t->db));
         sqlite3_close(db);
-        FILE *f = fopen(t->db, "w");
-        fputs("no database", f);
-        fclose(f);
+        write_text(t->db, "no database");
         snprintf(name, sizeof name, "%s-wal", t->db);
-        f = fopen(name, "w");
-        fputs("its log", f);
-        fclose(f);
+        write_text(name, "its log");
         OK(bt_rescue_install(t->db, &r, &kept, err));
         assert_false(kept);
         assert_int_equal(access(r.moved_to, F_OK), 0);
@@ -426,6 +561,8 @@ int main(void) {
                                        TEST(only_what_is_damaged_is_repaired),
                                        TEST(backups_give_what_is_lacking),
                                        TEST(another_history_fills_nothing),
+                                       TEST(every_table_comes_over),
+                                       TEST(what_was_chosen_stays),
                                        TEST(damage_is_told_apart),
                                        TEST(a_snapshot_is_installed),
                                        TEST(rows_are_saved_from_both_ends)};

@@ -57,7 +57,8 @@ static void tags_are_words(void **state) {
                 {"ab", "-a", "ab"},     {"ba", "-a", "ba"},       {"a b", "+c", "a b c"},
                 {"a b", "+b", "a b"},   {"a", "--b", NULL},       {"a", "+", NULL},
                 {"a", "-", NULL},       {"a", "", NULL},          {"a", "b c", NULL},
-                {"a b c", "-c", "a b"}, {"abc ab", "-ab", "abc"}, {"a", "+-b", NULL}};
+                {"a b c", "-c", "a b"}, {"abc ab", "-ab", "abc"}, {"a", "+-b", NULL},
+                {"a", "*b", NULL},      {"a", " b", NULL},        {"a", "#a", NULL}};
     char sql[400], tags[256], longest[256];
     bt_err why = BT_ERR_INIT;
     begin_run(t->db, "r", "/tmp", "{}");
@@ -226,6 +227,41 @@ static void retention_is_kept(void **state) {
     }
 }
 
+/* Summaries that are missing are made again from the rows, those that are there only when it is asked for;
+ * neither of an attempt of which rows are gone nor of one that is being written. */
+static void missing_summaries_are_made_again(void **state) {
+    static const struct {
+        const char *harm;
+        bool rebuild, mended;
+    } rows[] = {{"DELETE FROM roll WHERE key >> 42 = 1", false, true},
+                {"DELETE FROM roll WHERE key >> 42 = 2", false, true},
+                {"DELETE FROM roll", false, true},
+                {"UPDATE roll SET data = x'00'", false, false},
+                {"UPDATE roll SET data = x'00'", true, true},
+                {"UPDATE attempt SET raw_from = 1; DELETE FROM roll", true, false},
+                {"UPDATE attempt SET ended_us = NULL; DELETE FROM roll", true, false}};
+    static const char *const all = "SELECT key, hex(data) FROM roll ORDER BY key",
+                             *const each = "SELECT key >> 42, count(*) > 0 FROM roll GROUP BY 1";
+    const bt_tmp *t = *state;
+    make(t->db, "a", 60);
+    bt_table_is(t->db, each, "1|1\n2|1\n");
+    bt_table_is(t->db, "SELECT min(raw_from), max(raw_from), count(ended_us) FROM attempt",
+                "0|0|2\n");
+    char *whole = bt_table(t->db, all);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_gc_result r;
+        run_sql(t->db, rows[i].harm);
+        char *harmed = bt_table(t->db, all);
+        OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = rows[i].rebuild}, 1,
+                       &r, err));
+        bt_table_is(t->db, all, rows[i].mended ? whole : harmed);
+        free(harmed);
+        run_sql(t->db, "UPDATE attempt SET raw_from = 0, ended_us = 1");
+        OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = true}, 1, &r, err));
+    }
+    free(whole);
+}
+
 /* the changes that people make, by their number */
 static bt_code change(const bt_tmp *t, int what, bt_err *err) {
     const char *run = "r", *word = "x";
@@ -277,9 +313,12 @@ static void nothing_is_done_beside_a_writer(void **state) {
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
-    const struct CMUnitTest tests[] = {
-        TEST(tags_are_words),    TEST(a_name_is_changed_in_the_settings),
-        TEST(marks_are_events),  TEST(living_runs_are_told_apart),
-        TEST(retention_is_kept), TEST(nothing_is_done_beside_a_writer)};
+    const struct CMUnitTest tests[] = {TEST(tags_are_words),
+                                       TEST(a_name_is_changed_in_the_settings),
+                                       TEST(marks_are_events),
+                                       TEST(living_runs_are_told_apart),
+                                       TEST(retention_is_kept),
+                                       TEST(missing_summaries_are_made_again),
+                                       TEST(nothing_is_done_beside_a_writer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "../../store/store_test.h"
+#include "../web_test.h"
 #include "web/api/query_process.h"
 
 typedef struct asked {
@@ -15,17 +15,21 @@ typedef struct asked {
     bt_text out;
 } asked;
 
-/* the answer to a statement that a script with this body gives */
-static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t bytes, double seconds) {
-    char program[100];
-    asked a = {.err = BT_ERR_INIT};
-    snprintf(program, sizeof program, "%s/program", t->dir);
+static void write_program(char program[100], const bt_tmp *t, const char *body) {
+    snprintf(program, 100, "%s/program", t->dir);
     unlink(program);
     FILE *f = fopen(program, "w");
     assert_non_null(f);
     fprintf(f, "#!/bin/sh\n%s\n", body);
     fclose(f);
     assert_int_equal(chmod(program, 0700), 0);
+}
+
+/* the answer to a statement that a script with this body gives */
+static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t bytes, double seconds) {
+    char program[100];
+    asked a = {.err = BT_ERR_INIT};
+    write_program(program, t, body);
     const bt_query_process q = {.program = program,
                                 .store = "the store",
                                 .sql = sql,
@@ -108,6 +112,39 @@ static void too_much_is_stopped(void **state) {
     bt_text_release(&a.out);
 }
 
+/* how much the server grants a statement of a page */
+static void limits_of_the_route(void **state) {
+    static const struct {
+        const char *body;
+        bt_code code;
+        size_t bytes;
+        const char *says;
+    } rows[] = {{"for w; do echo \"$w\"; done", BT_OK, 0, NULL},
+                {"head -c 16777216 /dev/zero | tr '\\0' x", BT_OK, 16777216, NULL},
+                {"head -c 16777217 /dev/zero | tr '\\0' x; exec sleep 100", BT_BUSY, 0,
+                 "query took too much time or memory (2 s, 256 MiB) and was stopped"}};
+    const bt_tmp *t = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char program[100], want[200];
+        bt_api *api = NULL;
+        bt_answer a;
+        bt_err why = BT_ERR_INIT;
+        write_program(program, t, rows[i].body);
+        OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true, .program = program}, err));
+        assert_int_equal(bt_web_ask(api, "/api/v1/query", NULL, "sql=SELECT 1", &a, &why),
+                         rows[i].code);
+        snprintf(want, sizeof want,
+                 "query\n-\n--json-table\n--limit\n10000\n--timeout\n2.000\n--memory\n256\n--"
+                 "store\n%s\n",
+                 t->db);
+        if (i == 0) assert_string_equal(bt_text_str(&a.body), want);
+        if (rows[i].bytes) assert_int_equal(a.body.len, rows[i].bytes);
+        if (rows[i].says) assert_string_equal(why.msg, rows[i].says);
+        bt_text_release(&a.body);
+        bt_api_close(api);
+    }
+}
+
 static void one_that_never_answers_is_stopped(void **state) {
     asked a = ask(*state, "exec sleep 100", "SELECT 1", 10, 0.125);
     assert_int_equal(a.code, BT_BUSY);
@@ -136,6 +173,7 @@ int main(void) {
                                        CASE(long_statements_and_answers_pass),
                                        CASE(each_way_to_fail_has_its_code),
                                        CASE(too_much_is_stopped),
+                                       CASE(limits_of_the_route),
                                        CASE(one_that_never_answers_is_stopped),
                                        cmocka_unit_test(a_program_that_is_not_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* labels: web
  * What a page may ask for: what people say of a run, starts of runs, settings beside each other; each request with its
  * whole answer, or with the reason why it is refused. Then the answers that a server keeps. */
+#include "../../store/wire/answering.h"
 #include "../web_test.h"
 
 #include "engine/base/clock.h"
@@ -147,6 +148,89 @@ static void what_people_say_of_a_run(void **state) {
          "this server removes nothing: use 'bitrain runs rm other'", NULL}};
     open_api(t, false);
     ANSWERS("/api/v1/control", unable);
+    bt_api_close(api);
+}
+
+#define OF(run, verb, more) "{\"run\":\"" run "\",\"verb\":\"" verb "\"" more "}"
+
+/* what a live run is asked, as its supervisor gets it, and what the page is told of the answer */
+static void a_live_run_is_asked(void **state) {
+    static const struct {
+        const char *body, *asks, *script;
+        bt_code code;
+        const char *says;
+    } rows[] = {
+        {OF("live", "checkpoint", ""), "checkpoint #dashboard\n", "ok taken\n", BT_OK,
+         SAID("taken")},
+        {OF("live", "pause", VALUE("")), "pause  #dashboard\n", "ok\n", BT_OK, SAID("")},
+        {OF("live", "resume", ""), "resume #dashboard\n", "ok \"a\"\n", BT_OK, SAID("\\\"a\\\"")},
+        {OF("live", "set", VALUE("lr=2e-4")), "set lr=2e-4 #dashboard\n", "ok set\n", BT_OK,
+         SAID("set")},
+        {OF("live", "sample", VALUE("Once\\n#a %")), "sample Once%0A%23a%20%25 #dashboard\n",
+         "ok asked\n", BT_OK, SAID("asked")},
+        {OF("live", "stop", ""), "stop #dashboard\n", "no 7 not now\n", (bt_code)7, "not now"},
+    };
+    const bt_tmp *t = *state;
+    char path[100], file[100], sql[200], got[400];
+    bt_web_runs(t->db);
+    snprintf(sql, sizeof sql, "UPDATE run SET out_dir = '%s'", t->dir);
+    run_sql(t->db, sql);
+    snprintf(path, sizeof path, "%s/sock", t->dir);
+    snprintf(file, sizeof file, "%s/control", t->dir);
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fprintf(f, "%s\n", path);
+    fclose(f);
+    open_api(t, true);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        answering a;
+        answering_begin(&a, path, rows[i].script);
+        const bt_code code = post("/api/v1/control", rows[i].body, got, sizeof got);
+        answering_end(&a, path);
+        assert_string_equal(a.asked, rows[i].asks);
+        assert_string_equal(got, rows[i].says);
+        assert_int_equal(code, rows[i].code);
+        assert_string_equal(asked.said, "");
+    }
+    bt_api_close(api);
+}
+
+/* one that has ended here has nobody to ask: the server starts it, where it may */
+static void an_ended_run_is_started_again(void **state) {
+    static const row able[] = {{BASE("resume", ""), BT_OK, SAID("base is started again"),
+                                "resume base"}},
+                     busy[] = {{BASE("resume", ""), BT_BUSY, "no room", "resume base"}},
+                     none[] = {{OF("nobody", "resume", ""), BT_NOTFOUND,
+                                "no run 'nobody' (`bitrain runs` lists them)", NULL},
+                               {OF("other", "resume", ""), BT_BUSY, NULL,
+                                NULL}, /* it has done all its steps */
+                               {OF("live", "resume", ""), BT_BUSY, NULL, NULL}};
+    const bt_tmp *t = *state;
+    char here[BT_HOST_MAX] = "", sql[300], says[300];
+    gethostname(here, sizeof here - 1);
+    bt_web_runs(t->db);
+    snprintf(sql, sizeof sql,
+             "UPDATE run SET state = 'failed', exit_kind = 'signal', exit_code = 137, host = '%s' "
+             "WHERE name = 'base'",
+             here);
+    run_sql(t->db, sql);
+    open_api(t, true);
+    ANSWERS("/api/v1/control", able);
+    ANSWERS("/api/v1/control", none);
+    asked.answers = BT_BUSY;
+    ANSWERS("/api/v1/control", busy);
+    asked.answers = BT_OK;
+    bt_api_close(api);
+    open_api(t, false);
+    snprintf(says, sizeof says,
+             "this server starts no runs: use 'bitrain train --resume base --store %s'", t->db);
+    const row unable[] = {{BASE("resume", ""), BT_UNSUPPORTED, says, NULL}};
+    ANSWERS("/api/v1/control", unable);
+    bt_api_close(api);
+    run_sql(t->db, "UPDATE run SET host = 'far' WHERE name = 'base'");
+    open_api(t, true);
+    static const row away[] = {{BASE("resume", ""), BT_BUSY, NULL, NULL}};
+    ANSWERS("/api/v1/control", away);
     bt_api_close(api);
 }
 
@@ -325,6 +409,8 @@ static void the_oldest_makes_room(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_people_say_of_a_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_live_run_is_asked, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(an_ended_run_is_started_again, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_store_that_is_not_there, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_is_no_request, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(starts_of_runs, bt_tmp_make, bt_tmp_drop),
