@@ -74,7 +74,8 @@ static size_t shapes(shape *out) {
         out[n++] = (shape){few[i], few[(i * 5 + 3) % 12], few[(i * 7 + 4) % 12]};
         out[n++] = (shape){few[(i * 5 + 2) % 12], few[i], few[(i * 7 + 9) % 12]};
         out[n++] = (shape){few[(i * 7 + 10) % 12], few[(i * 5 + 8) % 12], few[i]};
-        if (i < 11) out[n++] = (shape){few[i], few[i], few[i]}; /* 255 of each: a fifth of all the time */
+        if (i < 11)
+            out[n++] = (shape){few[i], few[i], few[i]}; /* 255 of each: a fifth of all the time */
     }
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) out[n++] = more[i];
     return n;
