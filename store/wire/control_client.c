@@ -185,8 +185,8 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0)
             return bt_fail(err, BT_BUSY,
-                           "the run closed '%s' without an answer: it ends, or too many ask at "
-                           "once (ask again, or see with 'bitrain show' how it ended)",
+                           "the run closed '%s' without an answer: it is ending, or has too many "
+                           "requests at once (try again; 'bitrain show RUN' tells how it ended)",
                            path);
         at += (size_t)k;
         line[at] = '\0';

@@ -268,8 +268,8 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
     return code;
 }
 
-/* For how many steps rank rows stay is what somebody chose: with the usual number those that were saved
- * would go. */
+/* For how many steps the rows of ranks are kept. Somebody chose the number: with the default the writer would
+ * delete rows that were saved. */
 static bt_code copy_setting(const copying *c, bt_err *err) {
     char sql[100];
     const int64_t keep =

@@ -49,9 +49,9 @@ static bool take_line(bt_host *h, const char *line, int port) {
     snprintf(h->line, sizeof h->line, "%.*s", (int)sizeof h->line - 1, words);
     const char *name = strtok_r(words, BLANKS, &rest);
     if (!name || *name == '^') return false;
-    if (strchr(name, '@'))
-        name = strchr(name, '@') + 1; /* whoever logs in there: no part of its name */
-    if (strlen(name) >= sizeof h->name) return false;
+    const char *at = strchr(name, '@');
+    if (at) name = at + 1; /* of user@host the user is no part of the host's name */
+    if (!*name || strlen(name) >= sizeof h->name) return false;
     memcpy(h->name, name, strlen(name) + 1);
     h->name[strcspn(h->name, ":")] = '\0';
     for (const char *w; (w = strtok_r(NULL, BLANKS, &rest));)

@@ -18,12 +18,11 @@
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
 #include "engine/base/tables/metric.h"
-#include "engine/base/text.h"
 #include "engine/parallel/mpi/comm_internal.h"
+#include "tests/heard.h"
 
 enum { FAKE_REQUESTS = 256 };
 
-static bt_text calls;
 static const char *call_fails; /* the function that fails; NULL: none */
 static int64_t wait_takes_ns;  /* a wait for one request */
 static const void *seen_buffer[26];
@@ -33,21 +32,6 @@ static struct {
     void *into; /* of a receiving one */
     size_t bytes;
 } fake_request[FAKE_REQUESTS];
-
-static void called(const char *fmt, ...) BT_PRINTF(1, 2);
-static void called(const char *fmt, ...) {
-    char line[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    bt_text_printf(&calls, "%s\n", line);
-}
-
-static void calls_are(const char *want) {
-    assert_string_equal(bt_text_str(&calls), want);
-    bt_text_clear(&calls);
-}
 
 static int outcome(const char *function) {
     return call_fails && strcmp(call_fails, function) == 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
@@ -62,7 +46,7 @@ static char letter_of(const void *buffer) {
 }
 
 static inline void forget_calls(void) {
-    bt_text_clear(&calls);
+    bt_text_clear(&heard);
     memset(seen_buffer, 0, sizeof seen_buffer);
     memset(fake_request, 0, sizeof fake_request);
     n_requests = tests_that_wait = 0;
@@ -112,8 +96,8 @@ int MPI_Error_string(int rc, char *text, int *n) {
 int MPI_Irecv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, MPI_Request *r) {
     (void)c;
     *r = next_request(to, (size_t)n * size_of(type));
-    called("irecv %d: %d %s to %c from %d tag %d", n_requests, n, type_of(type), letter_of(to),
-           from, tag);
+    said("irecv %d: %d %s to %c from %d tag %d", n_requests, n, type_of(type), letter_of(to), from,
+         tag);
     return outcome("irecv");
 }
 
@@ -121,14 +105,14 @@ int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_C
               MPI_Request *r) {
     (void)c;
     *r = next_request(NULL, 0);
-    called("isend %d: %d %s of %c to %d tag %d", n_requests, n, type_of(type), letter_of(from), to,
-           tag);
+    said("isend %d: %d %s of %c to %d tag %d", n_requests, n, type_of(type), letter_of(from), to,
+         tag);
     return outcome("isend");
 }
 
 int MPI_Wait(MPI_Request *r, MPI_Status *s) {
     (void)s;
-    called("wait %d", number_of(*r));
+    said("wait %d", number_of(*r));
     if (wait_takes_ns > 0) bt_sleep_ns(wait_takes_ns);
     arrive(number_of(*r));
     *r = MPI_REQUEST_NULL;
@@ -137,53 +121,53 @@ int MPI_Wait(MPI_Request *r, MPI_Status *s) {
 
 int MPI_Waitall(int n, MPI_Request *r, MPI_Status *s) {
     (void)s;
-    bt_text_put(&calls, "wait for");
+    bt_text_put(&heard, "wait for");
     for (int i = 0; i < n; i++) {
-        bt_text_printf(&calls, " %d", number_of(r[i]));
+        bt_text_printf(&heard, " %d", number_of(r[i]));
         arrive(number_of(r[i]));
         r[i] = MPI_REQUEST_NULL;
     }
-    called("%s", "");
+    said("%s", "");
     return outcome("wait");
 }
 
 int MPI_Testall(int n, MPI_Request *r, int *done, MPI_Status *s) {
     (void)s;
     *done = tests_that_wait == 0;
-    bt_text_put(&calls, *done ? "have" : "lack");
+    bt_text_put(&heard, *done ? "have" : "lack");
     for (int i = 0; i < n; i++) {
-        bt_text_printf(&calls, " %d", number_of(r[i]));
+        bt_text_printf(&heard, " %d", number_of(r[i]));
         if (!*done) continue;
         arrive(number_of(r[i]));
         r[i] = MPI_REQUEST_NULL;
     }
-    called("%s", "");
+    said("%s", "");
     if (tests_that_wait > 0) tests_that_wait--;
     return outcome("test");
 }
 
 int MPI_Send(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm c) {
     (void)c, (void)from;
-    called("send %d %s to %d tag %d", n, type_of(type), to, tag);
+    said("send %d %s to %d tag %d", n, type_of(type), to, tag);
     return outcome("send");
 }
 
 int MPI_Recv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, MPI_Status *s) {
     (void)c, (void)to, (void)s;
-    called("recv %d %s from %d tag %d", n, type_of(type), from, tag);
+    said("recv %d %s from %d tag %d", n, type_of(type), from, tag);
     return outcome("recv");
 }
 
 int MPI_Iprobe(int from, int tag, MPI_Comm c, int *flag, MPI_Status *s) {
     (void)c, (void)s;
     *flag = 0;
-    called("probe from %s tag %d", from == MPI_ANY_SOURCE ? "any" : "one", tag);
+    said("probe from %s tag %d", from == MPI_ANY_SOURCE ? "any" : "one", tag);
     return MPI_SUCCESS;
 }
 
 int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
     (void)x, (void)y, (void)op, (void)c;
-    called("all-reduce %d %s", n, type_of(type));
+    said("all-reduce %d %s", n, type_of(type));
     return outcome("all-reduce");
 }
 

@@ -40,10 +40,10 @@ static void messages_are_waited_for_as_one(void **state) {
                          again ? 8 : 0); /* counted when they have gone */
         assert_int_equal(bt_mailbox_take_busy_ns(b), 0);
         assert_int_equal(bt_mailbox_wait(b, &err), BT_OK);
-        calls_are(again ? "isend 4: 5 bytes of a to 2 tag 30500\nirecv 5: 8 bytes to b from 0 tag "
-                          "30500\nisend 6: 3 bytes of a to 0 tag 30500\nwait for 4 5 6\n"
-                        : "isend 1: 5 bytes of a to 2 tag 30500\nirecv 2: 8 bytes to b from 0 tag "
-                          "30500\nisend 3: 3 bytes of a to 0 tag 30500\nwait for 1 2 3\n");
+        heard_is(again ? "isend 4: 5 bytes of a to 2 tag 30500\nirecv 5: 8 bytes to b from 0 tag "
+                         "30500\nisend 6: 3 bytes of a to 0 tag 30500\nwait for 4 5 6\n"
+                       : "isend 1: 5 bytes of a to 2 tag 30500\nirecv 2: 8 bytes to b from 0 tag "
+                         "30500\nisend 3: 3 bytes of a to 0 tag 30500\nwait for 1 2 3\n");
         assert_memory_equal(to, ((float[]){again ? 5 : 2, again ? 5 : 2}), 8);
         const bt_traffic *t = bt_traffic_get(BT_COLL_SEND, BT_AXIS_DP);
         assert_true(t->calls == 1 && t->bytes_wire == 8 && t->bytes_logical == 47);
@@ -54,7 +54,7 @@ static void messages_are_waited_for_as_one(void **state) {
         assert_int_equal(bt_comm_bytes_wire() - wire, 8 * (again + 1));
         assert_int_equal(bt_comm_bytes_logical() - logical, 47 * (again + 1));
         assert_int_equal(bt_mailbox_wait(b, &err), BT_OK); /* there is nothing left */
-        calls_are("");
+        heard_is("");
         assert_int_equal(bt_traffic_get(BT_COLL_SEND, BT_AXIS_DP)->calls, 0);
     }
     end();
@@ -70,11 +70,11 @@ static void what_cannot_be_sent(void **state) {
                                   : bt_mailbox_send(b, 0, &x, most + 1, 1, &err),
                          BT_UNSUPPORTED);
         assert_string_equal(err.msg, "a message of 2147483648 bytes is longer than MPI can send");
-        calls_are("");
+        heard_is("");
         assert_int_equal(receives ? bt_mailbox_recv(b, 0, &x, most, &err)
                                   : bt_mailbox_send(b, 0, &x, most, 1, &err),
                          BT_OK);
-        bt_text_clear(&calls);
+        bt_text_clear(&heard);
     }
     end();
     static const char *const faults[] = {"isend", "irecv", "wait"};
@@ -97,10 +97,10 @@ static void what_cannot_be_sent(void **state) {
 }
 
 int main(void) {
-    bt_text_init(&calls);
+    bt_text_init(&heard);
     const struct CMUnitTest tests[] = {cmocka_unit_test(messages_are_waited_for_as_one),
                                        cmocka_unit_test(what_cannot_be_sent)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    bt_text_release(&calls);
+    bt_text_release(&heard);
     return failed;
 }

@@ -55,9 +55,9 @@ static void a_stage_in_the_middle(void **state) {
     float x[ELEMS], want[ELEMS];
     stand_at(1, 3, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1});
     assert_int_equal(bt_pipe_begin(p, 3, 1, &err), BT_OK);
-    calls_are("irecv 1: 5 floats to a from 0 tag 30400\n"
-              "irecv 2: 5 floats to b from 0 tag 30400\n"
-              "irecv 3: 5 floats to c from 2 tag 30401\n");
+    heard_is("irecv 1: 5 floats to a from 0 tag 30400\n"
+             "irecv 2: 5 floats to b from 0 tag 30400\n"
+             "irecv 3: 5 floats to c from 2 tag 30401\n");
     static const char *const recvs[] = {"wait 1\nirecv 4: 5 floats to a from 0 tag 30400\n",
                                         "wait 2\n", "wait 4\n"};
     static const int of[] = {1, 2, 4};
@@ -67,11 +67,11 @@ static void a_stage_in_the_middle(void **state) {
         if (i == 0) assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns >= 100000);
         for (int k = 0; k < ELEMS; k++) want[k] = (float)of[i];
         assert_memory_equal(x, want, sizeof want);
-        calls_are(recvs[i]);
+        heard_is(recvs[i]);
         if (i == 0) counted(0, 0, 0, true);
     }
     assert_int_equal(bt_pipe_recv(p, BT_PIPE_UP, x, &err), BT_OK);
-    calls_are("wait 3\n");
+    heard_is("wait 3\n");
     came(1, 3, 60);
     came(5, 1, 20);
     assert_true(bt_pipe_take_busy_ns(p) > 0);
@@ -84,16 +84,16 @@ static void a_stage_in_the_middle(void **state) {
         for (int k = 0; k < ELEMS; k++) x[k] = (float)(10 * i + k);
         assert_int_equal(bt_pipe_send(p, BT_PIPE_DOWN, x, &err), BT_OK);
         assert_memory_equal(seen_buffer[3 + i % 2], x, sizeof x);
-        calls_are(sends[i]);
+        heard_is(sends[i]);
     }
     assert_int_equal(bt_pipe_send(p, BT_PIPE_UP, x, &err), BT_OK);
-    calls_are("wait 0\nisend 8: 5 floats of f to 0 tag 30401\n");
+    heard_is("wait 0\nisend 8: 5 floats of f to 0 tag 30401\n");
     counted(4, 80, 80, false);
     assert_int_equal(bt_pipe_end(p, &err), BT_OK);
-    calls_are("wait 7\nwait 6\nwait 8\nwait 0\n");
+    heard_is("wait 7\nwait 6\nwait 8\nwait 0\n");
     /* the next pass begins anew */
     assert_int_equal(bt_pipe_begin(p, 1, 0, &err), BT_OK);
-    calls_are("irecv 9: 5 floats to a from 0 tag 30400\n");
+    heard_is("irecv 9: 5 floats to a from 0 tag 30400\n");
     leave();
 }
 
@@ -104,10 +104,10 @@ static void messages_are_halved(void **state) {
     uint16_t half[ELEMS];
     stand_at(1, 3, &(bt_pipe_cfg){.elems = ELEMS, .bf16 = true, .chunks = 1});
     assert_int_equal(bt_pipe_begin(p, 1, 1, &err), BT_OK);
-    calls_are("irecv 1: 5 halves to a from 0 tag 30400\nirecv 2: 5 halves to b from 2 tag 30401\n");
+    heard_is("irecv 1: 5 halves to a from 0 tag 30400\nirecv 2: 5 halves to b from 2 tag 30401\n");
     const uint64_t logical = bt_comm_bytes_logical(), wire = bt_comm_bytes_wire();
     assert_int_equal(bt_pipe_send(p, BT_PIPE_UP, x, &err), BT_OK);
-    calls_are("wait 0\nisend 3: 5 halves of c to 0 tag 30401\n");
+    heard_is("wait 0\nisend 3: 5 halves of c to 0 tag 30401\n");
     bt_k()->to_bf16(half, x, ELEMS);
     assert_memory_equal(seen_buffer[2], half, sizeof half);
     counted(1, 20, 10, false);
@@ -144,10 +144,10 @@ static void neighbours_and_counts(void **state) {
             snprintf(from, sizeof from, " from %d tag %d\n", peer, 30400 + way);
             assert_int_equal(n_requests, want < 2 ? want : 2);
             for (int n = 0; n < want; n++) {
-                bt_text_clear(&calls);
+                bt_text_clear(&heard);
                 assert_int_equal(bt_pipe_recv(p, (bt_pipe_way)way, x, &err), BT_OK);
-                if ((strstr(bt_text_str(&calls), from) != NULL) != (n + 2 < want))
-                    fail_msg("row %zu, way %d, message %d: %s", i, way, n, bt_text_str(&calls));
+                if ((strstr(bt_text_str(&heard), from) != NULL) != (n + 2 < want))
+                    fail_msg("row %zu, way %d, message %d: %s", i, way, n, bt_text_str(&heard));
             }
             forget_calls();
             assert_int_equal(bt_pipe_end(p, &err), BT_OK);
@@ -155,8 +155,8 @@ static void neighbours_and_counts(void **state) {
             if (to < 0) continue;
             assert_int_equal(bt_pipe_send(p, (bt_pipe_way)way, x, &err), BT_OK);
             snprintf(from, sizeof from, " to %d tag %d\n", to, 30400 + way);
-            if (!strstr(bt_text_str(&calls), from))
-                fail_msg("row %zu, way %d: %s", i, way, bt_text_str(&calls));
+            if (!strstr(bt_text_str(&heard), from))
+                fail_msg("row %zu, way %d: %s", i, way, bt_text_str(&heard));
             assert_int_equal(bt_pipe_end(p, &err), BT_OK);
         }
         leave();
@@ -188,7 +188,7 @@ static void tables_go_from_end_to_end(void **state) {
         stand_at(rows[i].stage, 3, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1});
         assert_int_equal(bt_pipe_copy(p, rows[i].way, x, rows[i].n, &err), BT_OK);
         const bool sends = strncmp(rows[i].want, "send", 4) == 0, comes = rows[i].want[0] == 'r';
-        calls_are(rows[i].want);
+        heard_is(rows[i].want);
         const int64_t n = (int64_t)rows[i].n;
         if (sends || comes) counted(sends, sends ? n : 0, sends ? n : 0, false);
         came(1, comes && rows[i].stage == 2, comes && rows[i].stage == 2 ? n : 0);
@@ -205,39 +205,39 @@ static void tables_go_up_without_waiting(void **state) {
     const bt_pipe_cfg cfg = {.elems = ELEMS, .chunks = 1, .tables = 5, .table_bytes = n};
     stand_at(2, 3, &cfg);
     for (int at = 1; at >= 0; at--) assert_int_equal(bt_pipe_copy_up(p, at, x, &err), BT_OK);
-    calls_are("isend 1: 1073741824 bytes of a to 0 tag 30410\n"
-              "isend 2: 9 bytes of b to 0 tag 30410\n"
-              "isend 3: 1073741824 bytes of a to 0 tag 30410\n"
-              "isend 4: 9 bytes of b to 0 tag 30410\n");
+    heard_is("isend 1: 1073741824 bytes of a to 0 tag 30410\n"
+             "isend 2: 9 bytes of b to 0 tag 30410\n"
+             "isend 3: 1073741824 bytes of a to 0 tag 30410\n"
+             "isend 4: 9 bytes of b to 0 tag 30410\n");
     assert_int_equal((uintptr_t)seen_buffer[1] - (uintptr_t)x, 1 << 30);
     counted(2, 2 * (int64_t)n, 2 * (int64_t)n, false);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(bt_pipe_copy_up_wait(p, 1, &err), BT_OK);
         assert_int_equal(bt_pipe_copy_up_wait(p, 0, &err), BT_OK);
-        calls_are(again ? "wait 0\nwait 0\nwait 0\nwait 0\n" : "wait 1\nwait 2\nwait 3\nwait 4\n");
+        heard_is(again ? "wait 0\nwait 0\nwait 0\nwait 0\n" : "wait 1\nwait 2\nwait 3\nwait 4\n");
     }
     assert_int_equal(bt_pipe_copy_up_wait(p, 4, &err), BT_OK); /* was never sent */
-    calls_are("wait 0\nwait 0\n");
+    heard_is("wait 0\nwait 0\n");
     leave();
     stand_at(0, 3, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1, .tables = 1, .table_bytes = 8});
     assert_int_equal(bt_pipe_expect(p, x, &err), BT_OK);
-    calls_are("irecv 1: 8 bytes to a from 2 tag 30410\n");
+    heard_is("irecv 1: 8 bytes to a from 2 tag 30410\n");
     assert_int_equal(bt_pipe_take(p, &err), BT_OK);
-    calls_are("wait 1\n");
+    heard_is("wait 1\n");
     assert_memory_equal(x, ((float[]){1, 1}), 8);
     came(5, 1, 8);
     assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns > 0);
     leave();
     stand_at(0, 3, &cfg);
     assert_int_equal(bt_pipe_expect(p, x, &err), BT_OK);
-    calls_are("irecv 1: 1073741824 bytes to a from 2 tag 30410\n"
-              "irecv 2: 9 bytes to b from 2 tag 30410\n");
+    heard_is("irecv 1: 1073741824 bytes to a from 2 tag 30410\n"
+             "irecv 2: 9 bytes to b from 2 tag 30410\n");
     assert_int_equal((uintptr_t)seen_buffer[1] - (uintptr_t)x, 1 << 30);
     memset(fake_request, 0, sizeof fake_request); /* there is no such memory */
     wait_takes_ns = 100000;
     assert_int_equal(bt_pipe_take(p, &err), BT_OK);
     assert_true(bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP)->wait_ns >= 200000);
-    calls_are("wait 1\nwait 2\n");
+    heard_is("wait 1\nwait 2\n");
     leave();
 }
 
@@ -247,27 +247,27 @@ static void mpi_is_given_time(void **state) {
     static const char probe[] = "probe from any tag 30410\n";
     stand_at(1, 3, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1});
     (void)bt_threads_poll();
-    calls_are("");
+    heard_is("");
     assert_int_equal(bt_pipe_begin(p, 0, 0, &err), BT_OK);
     for (int i = 0; i < 3; i++) {
         (void)bt_threads_poll();
-        calls_are(probe);
+        heard_is(probe);
         bt_sleep_ns(60000);
     }
     const int64_t began_ns = bt_now_ns();
     for (int i = 0; i < 200; i++) (void)bt_threads_poll();
     const int64_t most = (bt_now_ns() - began_ns) / 50000 + 1;
-    assert_in_range((int64_t)(calls.len / strlen(probe)), 1, most);
-    bt_text_clear(&calls);
+    assert_in_range((int64_t)(heard.len / strlen(probe)), 1, most);
+    bt_text_clear(&heard);
     assert_int_equal(bt_pipe_end(p, &err), BT_OK);
-    bt_text_clear(&calls);
+    bt_text_clear(&heard);
     bt_sleep_ns(60000);
     (void)bt_threads_poll();
-    calls_are("");
+    heard_is("");
     assert_int_equal(bt_pipe_begin(p, 0, 0, &err), BT_OK);
     leave(); /* nobody asks what is gone */
     (void)bt_threads_poll();
-    calls_are("");
+    heard_is("");
 }
 
 static bt_code do_begin(void) { return bt_pipe_begin(p, 3, 3, &err); }
@@ -324,7 +324,7 @@ static void what_fails_is_named(void **state) {
 
 int main(void) {
     if (bt_kernels_select("generic", &err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
-    bt_text_init(&calls);
+    bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stage_in_the_middle),        cmocka_unit_test(messages_are_halved),
         cmocka_unit_test(neighbours_and_counts),        cmocka_unit_test(tables_go_from_end_to_end),
@@ -332,7 +332,7 @@ int main(void) {
         cmocka_unit_test(what_fails_is_named),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    bt_text_release(&calls);
+    bt_text_release(&heard);
     bt_threads_release();
     return failed;
 }

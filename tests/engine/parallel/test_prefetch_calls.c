@@ -52,36 +52,35 @@ static void forward(void **state) {
     const uint64_t wire = bt_comm_bytes_wire();
     stand_at(1);
     assert_int_equal(bt_prefetch_begin(f, BT_PASSES_FORWARD, (size_t[]){1, 1, 2}, &err), BT_OK);
-    calls_are(FIRST_ASKS "wait 0\nisend 4: 8 bytes of d to 0 tag 30001\n"
-                         "wait 0\nisend 5: 8 bytes of d to 2 tag 30001\n"
-                         "wait 0\nisend 6: 4 bytes of e to 0 tag 30001\n"
-                         "wait 0\nisend 7: 4 bytes of e to 2 tag 30001\n"
-                         "wait 0\nisend 8: 8 bytes of d to 2 tag 30001\n"
-                         "wait 0\nisend 9: 4 bytes of e to 2 tag 30001\n");
+    heard_is(FIRST_ASKS "wait 0\nisend 4: 8 bytes of d to 0 tag 30001\n"
+                        "wait 0\nisend 5: 8 bytes of d to 2 tag 30001\n"
+                        "wait 0\nisend 6: 4 bytes of e to 0 tag 30001\n"
+                        "wait 0\nisend 7: 4 bytes of e to 2 tag 30001\n"
+                        "wait 0\nisend 8: 8 bytes of d to 2 tag 30001\n"
+                        "wait 0\nisend 9: 4 bytes of e to 2 tag 30001\n");
     assert_ptr_equal(seen_buffer[3], own);
     assert_ptr_equal(seen_buffer[4], own + 8);
     assert_int_equal(bt_comm_bytes_wire() - wire, 36);
     tests_that_wait = 2; /* they are late */
     assert_int_equal(bt_prefetch_wait(f, 0, &err), BT_OK);
-    assert_memory_equal(bt_text_str(&calls), "lack 2 0 1\n", 11);
-    assert_non_null(strstr(bt_text_str(&calls), "have 2 0 1\nhave 3 0 0\n"));
-    bt_text_clear(&calls);
+    assert_memory_equal(bt_text_str(&heard), "lack 2 0 1\n", 11);
+    assert_non_null(strstr(bt_text_str(&heard), "have 2 0 1\nhave 3 0 0\n"));
+    bt_text_clear(&heard);
     assert_int_equal(bt_prefetch_busy_ns(f) > 0, true);
     part_is(0, 8, 2);
     part_is(2, 4, 1);
     assert_ptr_equal(bt_prefetch_from(f, 2), bt_prefetch_from(f, 0) + 8);
     assert_ptr_equal(bt_prefetch_from(f, 1), own);
     assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
-    calls_are(
-        "irecv 10: 8 bytes to f from 2 tag 30001\nirecv 11: 12 bytes to b from 0 tag 30001\n");
+    heard_is("irecv 10: 8 bytes to f from 2 tag 30001\nirecv 11: 12 bytes to b from 0 tag 30001\n");
     assert_int_equal(bt_prefetch_wait(f, 1, &err), BT_OK);
-    calls_are("have 11 0 10\n");
+    heard_is("have 11 0 10\n");
     part_is(0, 4, 3);
     assert_ptr_equal(bt_prefetch_from(f, 1), own);
     assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
-    calls_are("");
+    heard_is("");
     assert_int_equal(bt_prefetch_wait(f, 2, &err), BT_OK);
-    calls_are("");
+    heard_is("");
     part_is(0, 12, 11);
     part_is(2, 8, 10);
     assert_ptr_equal(bt_prefetch_from(f, 2), bt_prefetch_from(f, 0) + 12);
@@ -96,7 +95,7 @@ static void forward(void **state) {
     for (int i = 0; i < 32; i++)
         for (int r = 0; r < RANKS; r++) bt_text_printf(&want, " %d", left[i][r]);
     bt_text_put(&want, "\n");
-    calls_are(bt_text_str(&want));
+    heard_is(bt_text_str(&want));
     bt_text_release(&want);
     const bt_traffic *x = bt_traffic_get(BT_COLL_ALL_GATHER, BT_AXIS_SHARD);
     assert_true(x->bytes_logical == 36 && x->bytes_wire == 36 && x->rounds == 3 && x->calls == 0);
@@ -126,13 +125,13 @@ static void there_and_back(void **state) {
         if (of_2[parts[i]]) assert_true(memcmp(y, &first, 4) != 0);
         assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
     }
-    for (const char *line = bt_text_str(&calls); *line; line = strchr(line, '\n') + 1) {
+    for (const char *line = bt_text_str(&heard); *line; line = strchr(line, '\n') + 1) {
         sent += strncmp(line, "isend", 5) == 0;
         got += strncmp(line, "irecv", 5) == 0;
     }
     assert_int_equal(sent, 2 * (4 + 2)); /* part 1 four times, part 2 twice, to both */
     assert_int_equal(got, 9 + 5);
-    bt_text_clear(&calls);
+    bt_text_clear(&heard);
     assert_int_equal(bt_prefetch_end(f, &err), BT_OK);
     leave();
 }
@@ -153,7 +152,7 @@ static void parts_of_a_byte(void **state) {
         assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
     }
     int sent = 0;
-    for (const char *line = bt_text_str(&calls); *line; line = strchr(line, '\n') + 1)
+    for (const char *line = bt_text_str(&heard); *line; line = strchr(line, '\n') + 1)
         sent += strncmp(line, "isend", 5) == 0;
     assert_int_equal(sent, 2 * 13);
     assert_int_equal(bt_prefetch_end(f, &err), BT_OK);
@@ -165,34 +164,34 @@ static void mpi_is_given_time(void **state) {
     (void)state;
     stand_at(1);
     (void)bt_threads_poll();
-    calls_are("");
+    heard_is("");
     assert_int_equal(bt_prefetch_begin(f, BT_PASSES_FORWARD, (size_t[]){0, 0, 0}, &err), BT_OK);
     for (int i = 0; i < 2; i++) {
         (void)bt_threads_poll();
-        calls_are("probe from any tag 30001\n");
+        heard_is("probe from any tag 30001\n");
         bt_sleep_ns(60000);
     }
     const int64_t began_ns = bt_now_ns();
     for (int i = 0; i < 200; i++) (void)bt_threads_poll();
-    assert_in_range((int64_t)(calls.len / strlen("probe from any tag 30001\n")), 1,
+    assert_in_range((int64_t)(heard.len / strlen("probe from any tag 30001\n")), 1,
                     (bt_now_ns() - began_ns) / 50000 + 1);
-    bt_text_clear(&calls);
+    bt_text_clear(&heard);
     assert_int_equal(bt_prefetch_end(f, &err), BT_OK);
-    bt_text_clear(&calls);
+    bt_text_clear(&heard);
     bt_sleep_ns(60000);
     (void)bt_threads_poll();
-    calls_are("");
+    heard_is("");
     assert_int_equal(bt_prefetch_begin(f, BT_PASSES_FORWARD, (size_t[]){0, 1, 0}, &err), BT_OK);
-    calls_are(FIRST_ASKS);
+    heard_is(FIRST_ASKS);
     tests_that_wait = 1;
     (void)bt_threads_poll();
-    calls_are("lack 2 0 1\n");
+    heard_is("lack 2 0 1\n");
     bt_sleep_ns(60000);
     (void)bt_threads_poll();
-    calls_are("have 2 0 1\nhave 3 0 0\n");
+    heard_is("have 2 0 1\nhave 3 0 0\n");
     leave();
     (void)bt_threads_poll();
-    calls_are("");
+    heard_is("");
 }
 
 static void what_fails_is_named(void **state) {
@@ -228,13 +227,13 @@ static void what_fails_is_named(void **state) {
 int main(void) {
     if (bt_threads_init(1, &err) != BT_OK) return 1;
     for (int i = 0; i < 12; i++) own[i] = (unsigned char)(100 + i);
-    bt_text_init(&calls);
+    bt_text_init(&heard);
     const struct CMUnitTest tests[] = {cmocka_unit_test(forward), cmocka_unit_test(there_and_back),
                                        cmocka_unit_test(parts_of_a_byte),
                                        cmocka_unit_test(mpi_is_given_time),
                                        cmocka_unit_test(what_fails_is_named)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    bt_text_release(&calls);
+    bt_text_release(&heard);
     bt_threads_release();
     return failed;
 }

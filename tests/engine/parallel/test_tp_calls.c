@@ -47,7 +47,7 @@ static void parts_are_summed_chunk_by_chunk(void **state) {
     stand_at(1, 3, 3, COLS);
     for (size_t i = 0; i < 3 * (size_t)COLS; i++) t->partial[i] = (float)(i % 97);
     t->reduce_scatter_rows(t, 3, COLS);
-    calls_are(
+    heard_is(
         "irecv 1: 262144 bytes to a from 2 tag 30100\nirecv 2: 262144 bytes to b from 0 tag 30100\n"
         "isend 3: 262144 bytes of c to 0 tag 30100\nisend 4: 262144 bytes of d to 2 tag 30100\n"
         "irecv 5: 262144 bytes to e from 2 tag 30100\nirecv 6: 262144 bytes to f from 0 tag 30100\n"
@@ -83,7 +83,7 @@ static void chunks_wait_for_slots(void **state) {
     for (size_t i = 0; i < 2 * (size_t)COLS; i++) t->partial[i] = 1;
     t->reduce_scatter_rows(t, 2, COLS);
     bt_text_init(&want);
-    const char *line = bt_text_str(&calls);
+    const char *line = bt_text_str(&heard);
     for (int c = 0; c < 12; c++) { /* eight at first, then four more, each behind a wait */
         if (c >= 8) bt_text_printf(&want, "wait for %d %d\n", 2 * (c - 8) + 1, 2 * (c - 8) + 2);
         bt_text_printf(&want, "irecv %d: %d bytes to ? from 1 tag 30100\n", 2 * c + 1,
@@ -96,7 +96,7 @@ static void chunks_wait_for_slots(void **state) {
         if (at[4] >= 'a') at[4] = '?'; /* a buffer */
     for (char *at = strstr((char *)(uintptr_t)line, " of "); at; at = strstr(at + 1, " of "))
         at[4] = '?';
-    calls_are(bt_text_str(&want));
+    heard_is(bt_text_str(&want));
     bt_text_release(&want);
     for (size_t i = 0; i < COLS; i++)
         if (t->partial[i] != 1 + (float)(2 * (i / CHUNK) + 1)) fail_msg("element %zu", i);
@@ -115,11 +115,11 @@ static void rows_are_gathered(void **state) {
     const size_t first = bt_tp_first_row(5, 1, 3), end = bt_tp_first_row(5, 2, 3);
     assert_true(first == 1 && end == 3);
     t->all_gather_rows(t, (const bt_tp_rows[]){{wide, 8}, {narrow, 3}}, 2, 5);
-    calls_are("irecv 1: 16 bytes to a from 2 tag 30100\nisend 2: 16 bytes of b to 0 tag 30100\n"
-              "irecv 3: 6 bytes to c from 2 tag 30100\nisend 4: 6 bytes of d to 0 tag 30100\n"
-              "irecv 5: 8 bytes to e from 0 tag 30100\nisend 6: 16 bytes of b to 2 tag 30100\n"
-              "irecv 7: 3 bytes to f from 0 tag 30100\nisend 8: 6 bytes of d to 2 tag 30100\n"
-              "wait for 1 2 3 4 5 6 7 8\n");
+    heard_is("irecv 1: 16 bytes to a from 2 tag 30100\nisend 2: 16 bytes of b to 0 tag 30100\n"
+             "irecv 3: 6 bytes to c from 2 tag 30100\nisend 4: 6 bytes of d to 0 tag 30100\n"
+             "irecv 5: 8 bytes to e from 0 tag 30100\nisend 6: 16 bytes of b to 2 tag 30100\n"
+             "irecv 7: 3 bytes to f from 0 tag 30100\nisend 8: 6 bytes of d to 2 tag 30100\n"
+             "wait for 1 2 3 4 5 6 7 8\n");
     static const float want[] = {5, 5, -1, -1, -1, -1, 1, 1, 1, 1};
     static const unsigned char few[] = {7, 7, 7, 200, 200, 200, 200, 200, 200, 3, 3, 3, 3, 3, 3};
     assert_memory_equal(wide, want, sizeof want);
@@ -129,7 +129,7 @@ static void rows_are_gathered(void **state) {
     static unsigned char long_rows[4][300000];
     stand_at(0, 2, 8, 8);
     t->all_gather_rows(t, &(bt_tp_rows){long_rows, sizeof *long_rows}, 1, 4);
-    calls_are(
+    heard_is(
         "irecv 1: 300000 bytes to a from 1 tag 30100\nisend 2: 300000 bytes of b to 1 tag 30100\n"
         "irecv 3: 300000 bytes to c from 1 tag 30100\nisend 4: 300000 bytes of d to 1 tag 30100\n"
         "wait for 1 2\nwait for 3 4\n");
@@ -141,7 +141,7 @@ static void rows_are_gathered(void **state) {
     static unsigned char small[200][4096]; /* 64 of them a message */
     stand_at(0, 2, 8, 8);
     t->all_gather_rows(t, &(bt_tp_rows){small, sizeof *small}, 1, 200);
-    calls_are(
+    heard_is(
         "irecv 1: 262144 bytes to a from 1 tag 30100\nisend 2: 262144 bytes of b to 1 tag 30100\n"
         "irecv 3: 147456 bytes to c from 1 tag 30100\nisend 4: 147456 bytes of d to 1 tag 30100\n"
         "wait for 1 2\nwait for 3 4\n");
@@ -154,9 +154,9 @@ static void values_of_all_are_gathered(void **state) {
     float all[6];
     stand_at(2, 3, 8, 8);
     t->all_gather(t, mine, all, sizeof mine);
-    calls_are("irecv 1: 8 bytes to a from 0 tag 30100\nisend 2: 8 bytes of b to 1 tag 30100\n"
-              "irecv 3: 8 bytes to c from 1 tag 30100\nisend 4: 8 bytes of b to 0 tag 30100\n"
-              "wait for 1 2 3 4\n");
+    heard_is("irecv 1: 8 bytes to a from 0 tag 30100\nisend 2: 8 bytes of b to 1 tag 30100\n"
+             "irecv 3: 8 bytes to c from 1 tag 30100\nisend 4: 8 bytes of b to 0 tag 30100\n"
+             "wait for 1 2 3 4\n");
     assert_memory_equal(all, ((float[]){1, 1, 3, 3, 7, 8}), sizeof all);
     counted(BT_COLL_ALL_GATHER, 16);
     leave();
@@ -168,10 +168,10 @@ static void neighbours_sum_among_themselves(void **state) {
     float x[] = {10, 20, 30};
     stand_at(3, 4, 8, 8);
     t->all_reduce(t, x, 3, 2);
-    calls_are("irecv 1: 8 bytes to a from 2 tag 30100\nisend 2: 4 bytes of b to 2 tag 30100\n"
-              "wait for 1 2\n"
-              "irecv 3: 4 bytes to b from 2 tag 30100\nisend 4: 8 bytes of c to 2 tag 30100\n"
-              "wait for 3 4\n");
+    heard_is("irecv 1: 8 bytes to a from 2 tag 30100\nisend 2: 4 bytes of b to 2 tag 30100\n"
+             "wait for 1 2\n"
+             "irecv 3: 4 bytes to b from 2 tag 30100\nisend 4: 8 bytes of c to 2 tag 30100\n"
+             "wait for 3 4\n");
     assert_memory_equal(x, ((float[]){3, 21, 31}), sizeof x);
     counted(BT_COLL_ALL_REDUCE, 12);
     leave();
@@ -181,7 +181,7 @@ static void neighbours_sum_among_themselves(void **state) {
 static void nothing_follows_a_failure(void **state) {
     (void)state;
     static const char *const faults[] = {"irecv", "isend", "wait"};
-    static const char *const heard[] = {
+    static const char *const told[] = {
         "irecv 1: 4 bytes to a from 1 tag 30100\n",
         "irecv 1: 4 bytes to a from 1 tag 30100\nisend 2: 4 bytes of b to 1 tag 30100\n",
         "irecv 1: 4 bytes to a from 1 tag 30100\nisend 2: 4 bytes of b to 1 tag 30100\nwait for 1 "
@@ -191,7 +191,7 @@ static void nothing_follows_a_failure(void **state) {
         stand_at(0, 2, 8, 8);
         call_fails = faults[i];
         t->all_reduce(t, x, 2, 2);
-        calls_are(heard[i]);
+        heard_is(told[i]);
         assert_int_equal(t->failed, BT_MPI);
         assert_int_equal(bt_tp_group_check(t, &err), BT_MPI);
         assert_string_equal(err.msg,
@@ -199,7 +199,7 @@ static void nothing_follows_a_failure(void **state) {
         call_fails = NULL;
         t->reduce_scatter_rows(t, 2, 2);
         t->all_gather_rows(t, &(bt_tp_rows){x, 4}, 1, 2);
-        calls_are("");
+        heard_is("");
         assert_int_equal(t->failed, BT_MPI);
         leave();
     }
@@ -207,7 +207,7 @@ static void nothing_follows_a_failure(void **state) {
 
 int main(void) {
     if (bt_kernels_select("generic", &err) != BT_OK) return 1;
-    bt_text_init(&calls);
+    bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_summed_chunk_by_chunk),
         cmocka_unit_test(chunks_wait_for_slots),
@@ -217,6 +217,6 @@ int main(void) {
         cmocka_unit_test(nothing_follows_a_failure),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    bt_text_release(&calls);
+    bt_text_release(&heard);
     return failed;
 }

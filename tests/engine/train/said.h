@@ -5,26 +5,8 @@
 
 #include "tests/fake_sink.h"
 
-#include "engine/base/text.h"
 #include "engine/observe/telemetry.h"
-
-static bt_text heard;
-
-static void said(const char *fmt, ...) BT_PRINTF(1, 2);
-static void said(const char *fmt, ...) {
-    char line[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    bt_text_printf(&heard, "%s\n", line);
-}
-
-/* these lines and no others, since the last look */
-static void heard_is(const char *want) {
-    assert_string_equal(bt_text_str(&heard), want);
-    bt_text_clear(&heard);
-}
+#include "tests/heard.h"
 
 /* "kind step title body" */
 void bt_telemetry_event(const bt_telemetry *of, bt_event_kind kind, int64_t step, const char *body,

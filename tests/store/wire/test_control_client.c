@@ -95,8 +95,8 @@ static void every_answer_is_understood(void **state) {
         assert_string_equal(a.asked, "status\n");
         assert_int_equal(code, cases[i].code);
         snprintf(want, sizeof want,
-                 "the run closed '%s' without an answer: it ends, or too many ask at once (ask "
-                 "again, or see with 'bitrain show' how it ended)",
+                 "the run closed '%s' without an answer: it is ending, or has too many requests at "
+                 "once (try again; 'bitrain show RUN' tells how it ended)",
                  path);
         if (code == BT_OK)
             assert_string_equal(reply, cases[i].says);
