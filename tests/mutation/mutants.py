@@ -203,8 +203,9 @@ class Judge:
         near = lambda t: -len(words & set(re.split(r"[_.]", t)))
         return [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
 
-    def linked(self, test, own_object, folder, more=(), name="mutant.o"):
-        """The program of a test with folder/name in the place of an object, made once in this folder; None: it does not link."""
+    def linked(self, test, objects, folder, more=()):
+        """The program of a test with other objects in the place of its own, made once in this folder; None: it does not link.
+        objects: the path of the program's own one, and that of the other."""
         program = self.build.program(test)
         mutated = folder / program.name
         if mutated.exists():
@@ -212,10 +213,11 @@ class Judge:
         words = list(self.build.link(program.name))
         at = words.index("-o")
         words[at + 1] = str(mutated)
-        if own_object in words:
-            words[words.index(own_object)] = str(folder / name)
-        else:
-            words.insert(at + 2, str(folder / name))
+        for own, other in objects.items():
+            if own in words:
+                words[words.index(own)] = str(other)
+            else:
+                words.insert(at + 2, str(other))
         words += more
         return mutated if subprocess.run(words, cwd=self.build.folder, capture_output=True).returncode == 0 else None
 
@@ -264,19 +266,16 @@ def jumps(old, new):
     return squeeze(new) in (squeeze(old) + " break;", squeeze(old) + " continue;")
 
 
-def candidates(file, seed):
-    """All mutants of a file that could do something else, in the order of the seed: the line, the line whose tests are asked,
-    the old and the new text of the line, and that of the file."""
+def possible(file, seed):
+    """The changes of one line that a file allows, in the order of the seed: the line's number and its new text."""
     from universalmutator import mutator
     quiet, sys.stdout = sys.stdout, open(os.devnull, "w")
     try:
-        text = (ROOT / file).read_text()
-        lines = text.splitlines(keepends=True)
+        lines = (ROOT / file).read_text().splitlines(keepends=True)
         rows = mutator.mutants_regexp(lines, ["universal.rules", "c_like.rules", "c.rules"], ignorePatterns=[])
     finally:
         sys.stdout.close()
         sys.stdout = quiet
-    plain = without_comments(text)
     seen, found = set(), []
     for row in rows:
         number, new = row[0], row[1]
@@ -291,7 +290,16 @@ def candidates(file, seed):
             continue   # another text of an error or a report: for the eye only
         found.append((number, new))
     random.Random(f"{seed}:{file}").shuffle(found)
-    for number, new in found:
+    return found
+
+
+def candidates(file, seed):
+    """All mutants of a file that could do something else, in the order of the seed: the line, the line whose tests are asked,
+    the old and the new text of the line, and that of the file."""
+    text = (ROOT / file).read_text()
+    lines = text.splitlines(keepends=True)
+    plain = without_comments(text)
+    for number, new in possible(file, seed):
         begin = statement_begin(lines, number)
         if lines[begin].lstrip().startswith("bt_log(") and not jumps(lines[number - 1], new):
             continue   # another line of the log, or none
@@ -311,8 +319,17 @@ def sample_files(room, count, seed):
     return sorted(sorted((f for f in files if weight[f]), key=lambda f: dice.random() ** (1 / weight[f]), reverse=True)[:count])
 
 
+def sample_mutants(room, count, seed):
+    """How many of `count` mutants fall on each file of a folder when all of the folder's mutants are equally likely."""
+    files = subprocess.run(["git", "ls-files", f"{room.rstrip('/')}/*.c"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    each = {f: len(possible(f, seed)) for f in files}
+    drawn = random.Random(f"{seed}:{room}").sample(sorted(each), count, counts=[each[f] for f in sorted(each)])
+    return {f: drawn.count(f) for f in sorted(set(drawn))}
+
+
 def main():
     args = argparse.ArgumentParser()
+    args.add_argument("-a", type=int, default=0)
     args.add_argument("-n", type=int, default=8)
     args.add_argument("-f", type=int, default=3)
     args.add_argument("-s", default="1")
@@ -338,11 +355,21 @@ def main():
                 again.add(told.groups())
         o.paths = sorted({file for file, _, _ in again})
         o.n = 1 << 30
-    files = []
+    files = {}
     for path in o.paths:
         path = os.path.relpath(ROOT / path, ROOT)
-        files += sample_files(path, o.f, o.s) if (ROOT / path).is_dir() else [path]
+        if not (ROOT / path).is_dir():
+            files[path] = o.n
+        elif o.a:
+            files.update(sample_mutants(path, o.a, o.s))
+        else:
+            files.update(dict.fromkeys(sample_files(path, o.f, o.s), o.n))
+    texts = {file: (ROOT / file).read_text() for file in files}
     totals = {}
+
+    def object_of(file):
+        command = build.compile[str(ROOT / file)]
+        return command[command.index("-o") + 1]
 
     def compile_to(file, text, folder, more=(), name="mutant.o"):
         source, result = folder / Path(file).name, folder / name
@@ -355,21 +382,19 @@ def main():
 
     passing = {}
 
-    def passes_checked(file, test, own_object):
+    def passes_checked(file, test):
         """Whether a unit test passes with the unchanged file checked: then it is asked of a mutant in the same way."""
         if (file, test) not in passing:
             folder = judge.folder()
             program = None
-            if judge.is_unit(test) and compile_to(file, (ROOT / file).read_text(), folder, CHECKED, "checked.o"):
-                program = judge.linked(test, own_object, folder, CHECKED, "checked.o")
+            if judge.is_unit(test) and compile_to(file, texts[file], folder, CHECKED, "checked.o"):
+                program = judge.linked(test, {object_of(file): folder / "checked.o"}, folder, CHECKED)
             passing[file, test] = bool(program) and judge.run(test, program, folder, 60 + 20 * judge.seconds(test)) == 0
             shutil.rmtree(folder)
         return passing[file, test]
 
     def judge_mutant(file, text, tests, folder):
         """(the test that killed it, how many tests were left out, how many were asked); (None, ...) for a survivor."""
-        command = build.compile[str(ROOT / file)]
-        own_object = command[command.index("-o") + 1]
         spent = asked = left_out = 0
         for test in tests:
             seconds = judge.seconds(test)
@@ -377,10 +402,11 @@ def main():
                 left_out += 1
                 continue
             spent, asked = spent + seconds, asked + 1
-            checked = passes_checked(file, test, own_object)
+            checked = passes_checked(file, test)
             if checked and not (folder / "checked.o").exists():
                 checked = compile_to(file, text, folder, CHECKED, "checked.o") is not None
-            mutated = judge.linked(test, own_object, folder, *((CHECKED, "checked.o") if checked else ()))
+            made = folder / ("checked.o" if checked else "mutant.o")
+            mutated = judge.linked(test, {object_of(file): made}, folder, CHECKED if checked else ())
             if not mutated:   # while the build is changed under it, say: that is nobody's merit
                 asked -= 1
                 continue
@@ -390,40 +416,56 @@ def main():
         return None, left_out, asked
 
     counting = threading.Lock()
+    instrumented = {}
 
-    def count(file, text, test, own_object):
-        """Runs a test that was not counted yet with the file alone instrumented."""
+    def instrument():
+        """Compiles every file of this run instrumented, once: a test is run once for all of them."""
+        folder = judge.folder()
+        for file, text in texts.items():
+            name = file.replace("/", "+")
+            if compile_to(file, text, folder, COUNTED, f"{name}.o") is not None:
+                instrumented[file] = folder / f"{name}.o"
+
+    def count(file, test):
+        """Runs a test that was not counted yet with the files of this run instrumented, as many of them as it uses."""
         with counting:
             stamp = build.program(test).stat().st_mtime
-            if reach.knows(file, text, test, stamp):
+            if reach.knows(file, texts[file], test, stamp):
                 return
-            folder = judge.folder()
-            prefix = folder / "counted"
-            prefix.mkdir()
-            if compile_to(file, text, folder, COUNTED) is not None:
-                program = judge.linked(test, own_object, folder, ["--coverage"])
+            if not instrumented:
+                instrument()
+            has = build.defined(str(build.program(test)))
+            used = [f for f in instrumented if build.defined(object_of(f)) & has]
+            for some in (used, [f for f in used if f == file]):   # the file alone where a program with all does not link
+                folder = judge.folder()
+                prefix = folder / "counted"
+                prefix.mkdir()
+                program = judge.linked(test, {object_of(f): instrumented[f] for f in some}, folder, ["--coverage"])
                 limit = 60 + 10 * judge.seconds(test)
                 # one that fails, busy as the machine is, may not have come to all of its lines
-                if program and judge.run(test, program, folder, limit, {"GCOV_PREFIX": str(prefix)}) in (0, SKIPPED):
-                    reach.add(file, text, test, stamp, counted(folder / "mutant.gcno", prefix, Path(file)))
-            shutil.rmtree(folder)
+                passed = program and judge.run(test, program, folder, limit, {"GCOV_PREFIX": str(prefix)}) in (0, SKIPPED)
+                if passed:
+                    notes = {f: instrumented[f].with_suffix(".gcno") for f in some}
+                    reach.add(texts, test, stamp, counted(prefix, notes))
+                shutil.rmtree(folder)
+                if passed:
+                    return
 
-    for file in files:
+    for file, wanted in files.items():
         row = next((r for r in rows if file.startswith(r[0])), None)
         if not row:
             print(f"{file}: no row in tests.txt")
             continue
-        command = build.compile[str(ROOT / file)]
-        object_file = command[command.index("-o") + 1]
+        object_file = object_of(file)
         library = subprocess.run(["cmake", "--build", build.folder, "--target", object_file], capture_output=True, text=True)
         if library.returncode:
             sys.exit(library.stdout[-2000:])
-        plain = (ROOT / file).read_text()
+        plain = texts[file]
 
         def runs(test, line):
             if judge.seconds(test) > o.b:
                 return True
-            count(file, plain, test, object_file)
+            count(file, test)
             known = reach.knows(file, plain, test, build.program(test).stat().st_mtime)
             return not known or test in reach.tests(file, plain, line)
 
@@ -446,7 +488,7 @@ def main():
         same = broken = 0
         drawn = []
         for number, asked_line, old, new, text in candidates(file, o.s):
-            if len(drawn) == o.n:
+            if len(drawn) == wanted:
                 break
             if o.r and (file, squeeze(old), squeeze(new)) not in again:
                 continue
@@ -488,6 +530,8 @@ def main():
     for room, (killed, survived, known) in sorted(totals.items()) + [("all", [sum(t[i] for t in totals.values()) for i in range(3)])]:
         if killed + survived:
             print(f"  {room:24} killed {killed:3} of {killed + survived:3}  {100 * killed / (killed + survived):5.1f} %  (besides {known} known)")
+    for object_file in instrumented.values():
+        shutil.rmtree(object_file.parent, ignore_errors=True)
     return 1 if any(t[1] for t in totals.values()) else 0
 
 

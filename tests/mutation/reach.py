@@ -1,5 +1,6 @@
-"""Which tests run which lines of a file, counted by gcov: the file alone is compiled with --coverage, linked before the libraries
-into each test program, and the test is run once. What was counted is kept as long as the file and the test program stay the same.
+"""Which tests run which lines of a file, counted by gcov: the files that are judged are compiled with --coverage, linked before the
+libraries into each test program, and the test is run once. What was counted is kept as long as the file and the test program
+stay the same.
 
 A process that a signal ends counts nothing: a line that only such processes run counts as one that no test runs. Nor does
 one that ends in exec or _exit, as between fork and exec: a line of such a function is asked of all tests that run the file.
@@ -33,20 +34,26 @@ def lines_of(text):
     return found
 
 
-def counted(notes, prefix, source):
-    """The instrumented lines of the source, its functions, and the lines that ran; notes: its .gcno."""
-    known, functions, ran = set(), set(), set()
-    for data in prefix.rglob("*.gcda"):
-        data.with_suffix(".gcno").symlink_to(notes)
-        out = subprocess.run(["gcov", "--json-format", "--stdout", str(data)], cwd=prefix, capture_output=True, text=True)
-        for told in map(json.loads, out.stdout.splitlines()):
-            for row in told["files"]:
-                if not row["file"].endswith(source.name):
-                    continue
+def counted(prefix, sources):
+    """Of each source whose counts a test left under prefix: its instrumented lines, its functions, and the lines that ran.
+    sources: the .gcno of each source's object, whose name is like no other one's."""
+    found = {}
+    data = []
+    for source, notes in sources.items():
+        for file in prefix.rglob(notes.with_suffix(".gcda").name):
+            file.with_suffix(".gcno").symlink_to(notes)
+            data.append((source, file))
+    if not data:
+        return found
+    out = subprocess.run(["gcov", "--json-format", "--stdout", *(str(file) for _, file in data)], cwd=prefix, capture_output=True, text=True)
+    for (source, _), told in zip(data, map(json.loads, out.stdout.splitlines()), strict=True):
+        known, functions, ran = found.setdefault(source, (set(), set(), set()))
+        for row in told["files"]:
+            if row["file"].endswith("/" + source.rsplit("/", 1)[-1]):
                 known.update(line["line_number"] for line in row["lines"])
                 ran.update(line["line_number"] for line in row["lines"] if line["count"] > 0)
                 functions.update((f["start_line"], f["end_line"]) for f in row["functions"])
-    return known, functions, ran
+    return found
 
 
 class Reach:
@@ -65,13 +72,14 @@ class Reach:
     def knows(self, file, text, test, stamp):
         return self.row(file, text)["tests"].get(test, {}).get("stamp") == stamp
 
-    def add(self, file, text, test, stamp, found):
-        lines, functions, ran = found
+    def add(self, texts, test, stamp, found):
+        """What counted() found of files with these texts when the test ran."""
         with self.lock:
-            row = self.row(file, text)
-            row["lines"] = ranges(lines_of(row["lines"]) | lines)
-            row["functions"] = sorted({tuple(f) for f in row["functions"]} | functions)
-            row["tests"][test] = {"stamp": stamp, "ran": ranges(ran)}
+            for file, (lines, functions, ran) in found.items():
+                row = self.row(file, texts[file])
+                row["lines"] = ranges(lines_of(row["lines"]) | lines)
+                row["functions"] = sorted({tuple(f) for f in row["functions"]} | functions)
+                row["tests"][test] = {"stamp": stamp, "ran": ranges(ran)}
             self.path.write_text(json.dumps(self.files))
 
     def tests(self, file, text, line):

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # Seeded mutations of source files against their tests (tests.txt): which faults would nobody notice?
-#     tests/mutation/run.sh [-n MUTANTS] [-f FILES] [-s SEED] [-j JOBS] [-t COLUMNS] [-b SECONDS] [-v] [FILE | FOLDER]...
+#     tests/mutation/run.sh [-n MUTANTS] [-f FILES | -a MUTANTS] [-s SEED] [-j JOBS] [-t COLUMNS] [-b SECONDS] [-v] [FILE | FOLDER]...
 #     tests/mutation/run.sh -r OUTPUT       only the survivors that an earlier run printed
-# -n mutants of each file (8); of a folder -f files (3), the long ones more likely; without any, the files that the last
-# commit changed. A mutant is asked of the tests of its file's row in tests.txt that run its line (counted once with the file
-# instrumented), in the order of the columns, the quick ones first, up to so many seconds (120). -t: only of the first columns,
-# for a first look. -v prints those that were killed too, and by which test.
+# -n mutants of each file (8); of a folder -f files (3), the long ones more likely, or with -a so many mutants of all of its files,
+# each as likely as any other, whose share is the folder's; without any, the files that the last commit changed. A mutant is
+# asked of the tests of its file's row in tests.txt that run its line (counted once, with the files instrumented), in the order
+# of the columns, the quick ones first, up to so many seconds (120). -t: only of the first columns, for a first look.
+# -v prints those that were killed too, and by which test.
 # mutants.py makes them with universalmutator (PyPI) and judges them; equivalent.txt names those that do the same as the
 # program. Prints the survivors and the share that was killed, ends with 1 when there is a survivor. Not in CI: a mutant takes
 # what its tests take. Needs a build in build/ (BT_BIN names another one), python3-venv, and a network for the first run.
 set -u
 options=()
 again=
-while getopts n:f:s:j:t:b:r:v option; do
+while getopts a:n:f:s:j:t:b:r:v option; do
     case $option in
     v) options+=(-v) ;;
     r) again=1 options+=(-r "$(realpath "$OPTARG")") ;;
-    [nfsjtb]) options+=("-$option" "$OPTARG") ;;
+    [anfsjtb]) options+=("-$option" "$OPTARG") ;;
     *) exit 2 ;;
     esac
 done
