@@ -48,11 +48,12 @@ static void run_tern_dw(const work *w) {
 }
 static void run_tern_dx8(const work *w) {
     bt_noise noise = {(const uint32_t *)w->index, 1, 0};
-    bt_op_tern_dx8(w->f[0], w->K, w->f[1], w->N, w->packed, 0.5f, w->M, w->N, w->K, &noise, 0);
+    bt_op_tern_dx8(w->f[0], w->K, bt_grads_f32(w->f[1], w->N), w->packed, 0.5f, w->M, w->N, w->K,
+                   &noise, 0);
 }
 static void run_tern_dw8(const work *w) {
     bt_noise noise = {(const uint32_t *)w->index, 1, 0};
-    bt_op_tern_dw8(w->f[0], w->f[1], w->N, w->xq, w->scale, w->M, w->N, w->K, &noise);
+    bt_op_tern_dw8(w->f[0], bt_grads_f32(w->f[1], w->N), w->xq, w->scale, w->M, w->N, w->K, &noise);
 }
 /* of a frozen base: 2 bits a code, and int8 rows */
 static void run_thin_fwd(const work *w) {
@@ -60,8 +61,8 @@ static void run_thin_fwd(const work *w) {
 }
 static void run_thin_dx8(const work *w) {
     bt_noise noise = {(const uint32_t *)w->index, 1, 0};
-    bt_op_tern_dx8(w->f[0], w->K, w->f[1], w->N, w->packed, 0.5f, w->M, w->N, w->K, &noise,
-                   BT_THIN);
+    bt_op_tern_dx8(w->f[0], w->K, bt_grads_f32(w->f[1], w->N), w->packed, 0.5f, w->M, w->N, w->K,
+                   &noise, BT_THIN);
 }
 static void run_rows_fwd(const work *w) {
     bt_op_w8_fwd(w->f[0], bt_ops_logits_ld(w->N), w->xq, w->scale,

@@ -19,11 +19,11 @@ void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, co
 void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
                         size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
                         void *scratch);
-void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
-                         float scale, size_t m0, size_t m1, size_t N, size_t K,
-                         const bt_noise *noise, int flags, void *scratch);
-void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
-                         size_t M, size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
+void bt_generic_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale,
+                         size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise, int flags,
+                         void *scratch);
+void bt_generic_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M,
+                         size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
                          void *scratch);
 size_t bt_generic_w8_bytes(size_t N, size_t K);
 void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,

@@ -97,17 +97,23 @@ static int rounded(float v, uint32_t word, size_t byte) {
     return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;
 }
 
-/* out (+)= the row's gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K)
+static float grad_at(bt_grads g, size_t row, size_t col) {
+    const size_t at = row * g.ld + col;
+    return g.bf16 ? bt_bf16_to_float(g.bf16[at]) : g.f32[at];
+}
+
+/* out (+)= a row of gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K)
  * and scale; sum: memory of (K) */
-static void row_dx8(float *out, const float *row, const float *by, const void *packed, float scale,
+static void row_dx8(float *out, bt_grads row, const float *by, const void *packed, float scale,
                     size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
     const codes_of w = codes_in(packed, K, flags);
     uint32_t top = BT_NOISE_LEAST;
-    for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, by ? row[n] * by[n] : row[n]);
+    for (size_t n = 0; n < N; n++)
+        top = bt_noise_absmax(top, grad_at(row, 0, n) * (by ? by[n] : 1));
     memset(sum, 0, K * sizeof *sum);
     for (size_t n = 0; n < N; n++) {
         uint32_t word = bt_noise_word(key, (uint32_t)(n / 64 * 16 + n % 16));
-        int q = rounded((by ? row[n] * by[n] : row[n]) * to_int8(top), word, n / 16 % 4);
+        int q = rounded(grad_at(row, 0, n) * (by ? by[n] : 1) * to_int8(top), word, n / 16 % 4);
         for (size_t k = 0; k < K; k++) sum[k] += q * code_at(&w, n, k);
     }
     for (size_t k = 0; k < K; k++) {
@@ -116,11 +122,11 @@ static void row_dx8(float *out, const float *row, const float *by, const void *p
     }
 }
 
-void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
-                         float scale, size_t m0, size_t m1, size_t N, size_t K,
-                         const bt_noise *noise, int flags, void *scratch) {
+void bt_generic_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale,
+                         size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise, int flags,
+                         void *scratch) {
     for (size_t m = m0; m < m1; m++)
-        row_dx8(dx + m * lddx, dy + m * lddy, NULL, packed, scale, N, K,
+        row_dx8(dx + m * lddx, bt_grads_from(dy, m, 0), NULL, packed, scale, N, K,
                 noise->rows[m] ^ noise->salt, flags, scratch);
 }
 
@@ -136,7 +142,7 @@ void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, con
                        const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                        const bt_noise *noise, int flags, void *scratch) {
     for (size_t m = m0; m < m1; m++)
-        row_dx8(dx + m * lddx, dy + m * lddy, row_scale, packed, 1, N, K,
+        row_dx8(dx + m * lddx, bt_grads_f32(dy + m * lddy, lddy), row_scale, packed, 1, N, K,
                 noise->rows[m] ^ noise->salt, flags & BT_ACC, scratch);
 }
 
@@ -150,8 +156,8 @@ void bt_generic_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, 
             y[m * ldy + n] = (float)dot_i8(xq + m * K, &w, n) * dq[m] * row_scale[n];
 }
 
-void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
-                         size_t M, size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
+void bt_generic_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M,
+                         size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
                          void *scratch) {
     int32_t *sum = scratch; /* (K) */
     (void)N;
@@ -159,12 +165,12 @@ void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *
         size_t end = M - b < BT_GRAD_BLOCK ? M : b + BT_GRAD_BLOCK;
         for (size_t n = n0; n < n1; n++) {
             uint32_t top = BT_NOISE_LEAST;
-            for (size_t m = b; m < end; m++) top = bt_noise_absmax(top, dy[m * lddy + n] * dq[m]);
+            for (size_t m = b; m < end; m++) top = bt_noise_absmax(top, grad_at(dy, m, n) * dq[m]);
             memset(sum, 0, K * sizeof *sum);
             for (size_t m = b; m < end; m++) {
                 uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW,
                                               noise->first + (uint32_t)n);
-                int q = rounded(dy[m * lddy + n] * dq[m] * to_int8(top), word, m % 4);
+                int q = rounded(grad_at(dy, m, n) * dq[m] * to_int8(top), word, m % 4);
                 for (size_t k = 0; k < K; k++) sum[k] += q * xq[m * K + k];
             }
             for (size_t k = 0; k < K; k++) dw[n * K + k] += (float)sum[k] * from_int8(top);

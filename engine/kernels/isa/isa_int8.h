@@ -251,14 +251,29 @@ BT_INLINE vi noise_sum(vi sum, vi bytes) {
 
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
-/* a row of n gradients, each times its own factor -> q, zeros up to a group, its sum and its scale; `step` bytes from
- * one chunk of q to the next */
-BT_INLINE int32_t quantise_row(int8_t *q, size_t step, float *scale, const float *dy,
-                               const float *by, size_t n, uint32_t key, const int scaled) {
-#define GRAD(at) (scaled ? v_mul(v_load(dy + (at)), v_load(by + (at))) : v_load(dy + (at)))
+BT_INLINE vf load_bf16(const uint16_t *p) { return v_bits(vi_sll(vi_from_u16(p), 16)); }
+BT_INLINE vf load_bf16_tail(const uint16_t *p, size_t have) {
+    uint16_t some[VL] = {0};
+    if (have >= VL) return load_bf16(p);
+    memcpy(some, p, have * sizeof *some);
+    return load_bf16(some);
+}
+
+/* gradients as they lie, and whether each is times its own factor */
+typedef enum { GRADS_F32, GRADS_BF16, GRADS_SCALED } grads_form;
+
+/* a row of n gradients -> q, zeros up to a group, its sum and its scale; `step` bytes from one chunk of q to the next */
+BT_INLINE int32_t quantise_row(int8_t *q, size_t step, float *scale, bt_grads dy, const float *by,
+                               size_t n, uint32_t key, const grads_form as) {
+#define GRAD(at) \
+    (as == GRADS_BF16     ? load_bf16(dy.bf16 + (at)) \
+     : as == GRADS_SCALED ? v_mul(v_load(dy.f32 + (at)), v_load(by + (at))) \
+                          : v_load(dy.f32 + (at)))
 #define GRAD_TAIL(at) \
-    (scaled ? v_mul(load_tail(dy + (at), n - (at)), load_tail(by + (at), n - (at))) \
-            : load_tail(dy + (at), n - (at)))
+    (as == GRADS_BF16 ? load_bf16_tail(dy.bf16 + (at), n - (at)) \
+     : as == GRADS_SCALED \
+         ? v_mul(load_tail(dy.f32 + (at), n - (at)), load_tail(by + (at), n - (at))) \
+         : load_tail(dy.f32 + (at), n - (at)))
     vi top = vi_set(BT_NOISE_LEAST), top2 = top, sum = vi_set(0);
     size_t c = 0;
     for (; c + 2 * VL <= n; c += 2 * VL) {
@@ -293,20 +308,25 @@ BT_INLINE int32_t quantise_row(int8_t *q, size_t step, float *scale, const float
 }
 
 /* ---- dx8 ------------------------------------------------------------------------------------- */
-static int32_t grad_row(int8_t *q, size_t step, float *scale, const float *dy, size_t n,
-                        uint32_t key) {
-    return quantise_row(q, step, scale, dy, NULL, n, key, 0);
+static int32_t f32_row(int8_t *q, size_t step, float *scale, bt_grads dy, const float *by, size_t n,
+                       uint32_t key) {
+    return quantise_row(q, step, scale, dy, by, n, key, GRADS_F32);
 }
-static int32_t scaled_grad_row(int8_t *q, size_t step, float *scale, const float *dy,
-                               const float *by, size_t n, uint32_t key) {
-    return quantise_row(q, step, scale, dy, by, n, key, 1);
+static int32_t bf16_row(int8_t *q, size_t step, float *scale, bt_grads dy, const float *by,
+                        size_t n, uint32_t key) {
+    return quantise_row(q, step, scale, dy, by, n, key, GRADS_BF16);
+}
+static int32_t scaled_row(int8_t *q, size_t step, float *scale, bt_grads dy, const float *by,
+                          size_t n, uint32_t key) {
+    return quantise_row(q, step, scale, dy, by, n, key, GRADS_SCALED);
 }
 
 /* gradients (., N), column n times by[n] unless by is NULL; bias: what the panels' bytes have
  * added */
 typedef struct dx8_source {
-    const float *dy, *by;
-    size_t ld, N, m0, m1;
+    bt_grads dy;
+    const float *by;
+    size_t N, m0, m1;
     int32_t bias;
     const bt_noise *noise;
 } dx8_source;
@@ -315,28 +335,29 @@ typedef struct dx8_source {
 static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch) {
     i8_block b = i8_block_of(scratch, s->N, p.form != READY);
     const size_t chunk = IN_TILES ? b.step : I8_CHUNK;
+    int32_t (*const row)(int8_t *, size_t, float *, bt_grads, const float *, size_t,
+                         uint32_t) = s->by        ? scaled_row
+                                     : s->dy.bf16 ? bf16_row
+                                                  : f32_row;
     p.room = b.room, p.depth = s->N;
     p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums,
     p.groups = up(s->N, 4) / 4;
     for (size_t m = s->m0; m < s->m1; m += b.most_rows) {
         p.rows = least(b.most_rows, s->m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
-            int8_t *row = b.rows + i * b.ld;
-            const float *dy = s->dy + (m + i) * s->ld;
-            uint32_t key = s->noise->rows[m + i] ^ s->noise->salt;
-            b.sums[i] = s->bias * (s->by
-                                       ? scaled_grad_row(row, chunk, &b.dq[i], dy, s->by, s->N, key)
-                                       : grad_row(row, chunk, &b.dq[i], dy, s->N, key));
+            b.sums[i] = s->bias * row(b.rows + i * b.ld, chunk, &b.dq[i],
+                                      bt_grads_from(s->dy, m + i, 0), s->by, s->N,
+                                      s->noise->rows[m + i] ^ s->noise->salt);
         }
         p.y = dx + m * p.ldy;
         run_i8(&p);
     }
 }
 
-static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
-                          float scale, size_t m0, size_t m1, size_t N, size_t K,
-                          const bt_noise *noise, int flags, void *scratch) {
-    dx8_source s = {dy, NULL, lddy, N, m0, m1, 1, noise};
+static void prod_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale,
+                          size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise,
+                          int flags, void *scratch) {
+    dx8_source s = {dy, NULL, N, m0, m1, 1, noise};
     const int thin = flags & BT_THIN;
     run_dx8((i8_product){.tile = tile_i8(),
                          .ldy = lddx,
@@ -363,7 +384,7 @@ static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, 
 static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                         const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                         const bt_noise *noise, int flags, void *scratch) {
-    dx8_source s = {dy, row_scale, lddy, N, m0, m1, 128, noise};
+    dx8_source s = {bt_grads_f32(dy, lddy), row_scale, N, m0, m1, 128, noise};
     run_dx8((i8_product){.tile = tile_u8(),
                          .ldy = lddx,
                          .panels = packed,
@@ -411,8 +432,8 @@ static grad_block grad_block_of(void *scratch, size_t i) {
 static uint8_t *grad_panels(void *scratch) { return (uint8_t *)scratch + G_TILE + G_COPY; }
 
 typedef struct grad_source {
-    const float *dy; /* first token and output of the block */
-    size_t ld, tokens, rows;
+    bt_grads dy; /* from the first token and output of the block on */
+    size_t tokens, rows;
     const float *dq; /* its tokens' */
     const uint32_t *keys;
     uint32_t salt, first; /* first: the output's number in the tensor */
@@ -422,19 +443,24 @@ typedef struct grad_source {
 enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };
 
 /* outputs j..j+cols, at most a strip: out of memory into the strip, and their scales */
-static void grad_scales(const grad_block *b, const grad_source *s, size_t j, size_t cols) {
+BT_INLINE void scales_of(const grad_block *b, const grad_source *s, size_t j, size_t cols,
+                         const int bf16) {
     vi top[4];
     BT_UNROLL for (int h = 0; h < 4; h++) top[h] = vi_set(BT_NOISE_LEAST);
     for (size_t m = 0; m < s->tokens; m++) {
-        const float *row = s->dy + m * s->ld + j;
+        const size_t at = m * s->dy.ld + j;
         float *to = b->strip + m * VL;
         vf d = v_set(s->dq[m]);
-        BT_UNROLL for (size_t h = 0; h < G_STRIP; h += 16)
-            _mm_prefetch((const char *)(row + AHEAD * s->ld + h), _MM_HINT_T0);
+        BT_UNROLL for (size_t h = 0; h < G_STRIP; h += bf16 ? 32 : 16) {
+            const size_t ahead = at + AHEAD * s->dy.ld + h;
+            _mm_prefetch(bf16 ? (const char *)(s->dy.bf16 + ahead)
+                              : (const char *)(s->dy.f32 + ahead),
+                         _MM_HINT_T0);
+        }
         BT_UNROLL for (size_t h = 0; h < 4; h++) {
-            vf g = v_mul(cols == G_STRIP
-                             ? v_load(row + h * VL)
-                             : load_tail(row + h * VL, h * VL < cols ? cols - h * VL : 0),
+            const size_t have = cols == G_STRIP ? VL : h * VL < cols ? cols - h * VL : 0;
+            vf g = v_mul(bf16 ? load_bf16_tail(s->dy.bf16 + at + h * VL, have)
+                              : load_tail(s->dy.f32 + at + h * VL, have),
                          d);
             v_store(to + h * G_PLANE, g);
             top[h] = vi_max(top[h], magnitude(g));
@@ -445,6 +471,13 @@ static void grad_scales(const grad_block *b, const grad_source *s, size_t j, siz
         v_store(b->scale + j + h * VL, v_div(v_bits(top[h]), v_set(127.0f)));
         v_store(b->inv + j + h * VL, v_mul(v_div(v_set(127.0f), v_bits(top[h])), v_set(256.0f)));
     }
+}
+
+static void grad_scales(const grad_block *b, const grad_source *s, size_t j, size_t cols) {
+    if (s->dy.bf16)
+        scales_of(b, s, j, cols, 1);
+    else
+        scales_of(b, s, j, cols, 0);
 }
 
 /* 4 VL tokens from m of VL outputs from j, whose gradients are in g; whole: all the tokens are
@@ -559,9 +592,9 @@ static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, 
     }
 }
 
-static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq,
-                          const float *dq, size_t M, size_t N, size_t K, size_t n0, size_t n1,
-                          const bt_noise *noise, void *scratch) {
+static void prod_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M,
+                          size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
+                          void *scratch) {
     (void)N;
     /* even runs of outputs */
     size_t spans = (n1 - n0 + G_ROWS - 1) / G_ROWS,
@@ -571,8 +604,7 @@ static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t 
             grad_span span = {m, least(G_DEPTH * BT_GRAD_BLOCK, M - m), n, least(each, n1 - n)};
             for (size_t at = 0; at < span.tokens; at += BT_GRAD_BLOCK) {
                 grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
-                grad_source s = {dy + (m + at) * lddy + n,
-                                 lddy,
+                grad_source s = {bt_grads_from(dy, m + at, n),
                                  least(BT_GRAD_BLOCK, span.tokens - at),
                                  span.rows,
                                  dq + m + at,

@@ -77,15 +77,21 @@ typedef struct bt_glu_quant {
     size_t rows, F;
 } bt_glu_quant;
 void bt_op_glu_quant(const bt_glu_quant *j);
+/* where the gradients of gate and up go: floats, or, these being NULL, bf16 that they are rounded to */
+typedef struct bt_glu_grads {
+    float *gate, *up;
+    uint16_t *gate_bf16, *up_bf16;
+} bt_glu_grads;
 /* glu_bwd where gate and up lie as bf16 */
-void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate,
-                         const uint16_t *up, bt_act act, size_t n);
+void bt_op_glu_bwd_saved(bt_glu_grads d, const float *dy, const uint16_t *gate, const uint16_t *up,
+                         bt_act act, size_t n);
 /* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16:
  * act(gate) * up is made again. dgain (NULL: no gain) is added to by blocks of BT_GLU_BLOCK rows in
  * order. h, sums: memory of (rows, F), undefined afterwards */
 enum { BT_GLU_BLOCK = BT_NORM_BLOCK };
 typedef struct bt_glu_norm_bwd {
-    float *dgate, *dup, *dgain, *h, *sums;
+    bt_glu_grads d;
+    float *dgain, *h, *sums;
     const float *dy, *gain, *rstd;
     const uint16_t *gate, *up;
     bt_act act;
@@ -124,10 +130,10 @@ void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const v
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
                    size_t M, size_t N, size_t K, bt_prec prec);
 /* dy as int8 with noise (kernels.h); noise->rows belongs to row 0 */
-void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
-                    float scale, size_t M, size_t N, size_t K, const bt_noise *noise, int flags);
-void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
-                    size_t M, size_t N, size_t K, const bt_noise *noise);
+void bt_op_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale, size_t M,
+                    size_t N, size_t K, const bt_noise *noise, int flags);
+void bt_op_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M, size_t N,
+                    size_t K, const bt_noise *noise);
 /* a ternary matrix (N, K) in 2 bits (kernels/table/ternary.h) and its scale */
 typedef struct bt_tern2 {
     const uint8_t *packed;

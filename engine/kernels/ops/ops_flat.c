@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 
@@ -60,33 +61,62 @@ void bt_op_glu_quant(const bt_glu_quant *j) {
                bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
 }
 
-typedef struct glu_kept_job {
-    float *dgate, *dup;
-    const float *dy;
+/* gate and up as bf16 in pieces: their floats stay in L1 */
+typedef struct glu_saved {
     const uint16_t *gate, *up;
     bt_act act;
-} glu_kept_job;
+} glu_saved;
+enum { GLU_PIECE = 1024 };
 
-static void do_glu_bwd_kept(void *ctx, int thread, size_t a, size_t b) {
-    const glu_kept_job *j = ctx;
-    float gate[1024], up[1024];
-    (void)thread;
-    for (size_t i = a, n; i < b; i += n) {
-        n = b - i < 1024 ? b - i : 1024;
-        bt_k()->from_bf16(gate, j->gate + i, n);
-        bt_k()->from_bf16(up, j->up + i, n);
-        bt_k()->glu_bwd(j->dgate + i, j->dup + i, j->dy + i, gate, up, j->act, n);
+/* n gradients from element `at` on; dy: the first one's */
+static void glu_bwd_pieces(const glu_saved *s, bt_glu_grads d, const float *dy, size_t at,
+                           size_t n) {
+    const bt_kernels *k = bt_k();
+    float gate[GLU_PIECE], up[GLU_PIECE];
+    for (size_t i = at, end = at + n, some; i < end; i += some) {
+        some = bt_min_size(end - i, GLU_PIECE);
+        k->from_bf16(gate, s->gate + i, some);
+        k->from_bf16(up, s->up + i, some);
+        float *dgate = d.gate ? d.gate + i : gate, *dup = d.gate ? d.up + i : up;
+        k->glu_bwd(dgate, dup, dy + (i - at), gate, up, s->act, some);
+        if (d.gate) continue;
+        k->to_bf16(d.gate_bf16 + i, gate, some);
+        k->to_bf16(d.up_bf16 + i, up, some);
     }
 }
 
-void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate,
-                         const uint16_t *up, bt_act act, size_t n) {
-    glu_kept_job j = {dgate, dup, dy, gate, up, act};
-    bt_ops_run("glu_bwd", 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
+typedef struct glu_saved_job {
+    glu_saved saved;
+    bt_glu_grads d;
+    const float *dy;
+} glu_saved_job;
+
+static void do_glu_bwd_saved(void *ctx, int thread, size_t a, size_t b) {
+    const glu_saved_job *j = ctx;
+    (void)thread;
+    glu_bwd_pieces(&j->saved, j->d, j->dy + a, a, b - a);
+}
+
+void bt_op_glu_bwd_saved(bt_glu_grads d, const float *dy, const uint16_t *gate, const uint16_t *up,
+                         bt_act act, size_t n) {
+    glu_saved_job j = {{gate, up, act}, d, dy};
+    bt_ops_run("glu_bwd", (d.gate ? 16.0 : 12.0) * (double)n, n, FLAT_GRAIN, do_glu_bwd_saved, &j);
+}
+
+static void glu_pieces(const glu_saved *s, float *h, size_t at, size_t n) {
+    const bt_kernels *k = bt_k();
+    float gate[GLU_PIECE], up[GLU_PIECE];
+    for (size_t i = 0, some; i < n; i += some) {
+        some = bt_min_size(n - i, GLU_PIECE);
+        k->from_bf16(gate, s->gate + at + i, some);
+        k->from_bf16(up, s->up + at + i, some);
+        k->glu(h + i, gate, up, s->act, some);
+    }
 }
 
 static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) { /* blocks of rows */
     const bt_glu_norm_bwd *j = ctx;
+    const glu_saved saved = {j->gate, j->up, j->act};
     const bt_kernels *k = bt_k();
     (void)thread;
     for (size_t block = a; block < b; block++) {
@@ -97,13 +127,10 @@ static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) { /* bloc
         memset(sums, 0, j->F * sizeof *sums);
         for (size_t r = first; r < end; r++) {
             size_t at = r * j->F;
-            float *gate = j->dgate + at, *up = j->dup + at;
-            k->from_bf16(gate, j->gate + at, j->F);
-            k->from_bf16(up, j->up + at, j->F);
-            k->glu(h, gate, up, j->act, j->F);
+            glu_pieces(&saved, h, at, j->F);
             if (j->dgain) k->rmsnorm_dgain(sums, j->dy + at, h, j->rstd + r, 1, j->F, 0, j->F);
             k->rmsnorm_dx(h, j->dy + at, h, j->gain, j->rstd + r, 0, 1, j->F);
-            k->glu_bwd(gate, up, h, gate, up, j->act, j->F);
+            glu_bwd_pieces(&saved, j->d, h, at, j->F);
         }
     }
 }
@@ -117,7 +144,7 @@ static void do_block_sums(void *ctx, int thread, size_t a, size_t b) { /* column
 
 void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
     void *ctx = (void *)(uintptr_t)j;
-    bt_ops_run("glu_norm_bwd", 16.0 * (double)(j->rows * j->F),
+    bt_ops_run("glu_norm_bwd", (j->d.gate ? 16.0 : 12.0) * (double)(j->rows * j->F),
                (j->rows + BT_GLU_BLOCK - 1) / BT_GLU_BLOCK, 1, do_glu_norm_bwd, ctx);
     if (j->dgain) bt_ops_run("glu_norm_bwd", 0, j->F, 64, do_block_sums, ctx);
 }

@@ -155,7 +155,7 @@ void bt_op_head_targets(const bt_head_targets *j) {
 void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h,
                     size_t rows, size_t V, size_t C) {
     bt_op_quant(h->xq, h->dq, x, rows, C);
-    bt_op_tern_dw8(dE, p, ldp, h->xq, h->dq, rows, V, C, &h->noise);
+    bt_op_tern_dw8(dE, bt_grads_f32(p, ldp), h->xq, h->dq, rows, V, C, &h->noise);
 }
 
 static void head_grads8(const head_job *j) {

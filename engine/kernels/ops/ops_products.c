@@ -55,6 +55,7 @@ bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean
 typedef struct product_job {
     float *y;
     const float *x, *dq;
+    bt_grads grads; /* of products of int8 */
     const void *b;
     const int8_t *xq;
     void *packed;
@@ -153,16 +154,15 @@ void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, co
 
 static void do_tern_dx8(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_dx8(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N, j->K, j->noise,
+    bt_k()->tern_dx8(j->y, j->ldy, j->grads, j->packed_in, j->scale, a, b, j->N, j->K, j->noise,
                      j->flags, bt_ops_scratch(thread));
 }
 
-void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
-                    float scale, size_t M, size_t N, size_t K, const bt_noise *noise, int flags) {
+void bt_op_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale, size_t M,
+                    size_t N, size_t K, const bt_noise *noise, int flags) {
     product_job j = {.y = dx,
                      .ldy = lddx,
-                     .x = dy,
-                     .ldx = lddy,
+                     .grads = dy,
                      .packed_in = packed,
                      .scale = scale,
                      .N = N,
@@ -174,14 +174,14 @@ void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const 
 
 static void do_tern_dw8(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_dw8(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->noise,
+    bt_k()->tern_dw8(j->y, j->grads, j->xq, j->dq, j->M, j->N, j->K, a, b, j->noise,
                      bt_ops_scratch(thread));
 }
 
-void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
-                    size_t M, size_t N, size_t K, const bt_noise *noise) {
+void bt_op_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M, size_t N,
+                    size_t K, const bt_noise *noise) {
     product_job j = {
-        .y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .noise = noise};
+        .y = dw, .grads = dy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .noise = noise};
     bt_ops_timed("tern_dw8", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw8, &j);
 }
 

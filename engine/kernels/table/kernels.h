@@ -43,6 +43,22 @@ enum { BT_ACC = 1, BT_B_BF16 = 2, BT_THIN = 4 };
 /* how the weights of `gemv` are stored: float, or uint16_t that stand for bf16 or fp16 */
 typedef enum { BT_AS_F32, BT_AS_BF16, BT_AS_F16 } bt_stored_as;
 
+/* gradients of a layer's outputs, rows ld elements apart: floats, or bf16, which only products of int8
+ * read; the other pointer is NULL */
+typedef struct bt_grads {
+    const float *f32;
+    const uint16_t *bf16;
+    size_t ld;
+} bt_grads;
+static inline bt_grads bt_grads_f32(const float *dy, size_t ld) { return (bt_grads){dy, NULL, ld}; }
+static inline bt_grads bt_grads_bf16(const uint16_t *dy, size_t ld) {
+    return (bt_grads){NULL, dy, ld};
+}
+static inline bt_grads bt_grads_from(bt_grads g, size_t row, size_t col) {
+    const size_t at = row * g.ld + col;
+    return (bt_grads){g.f32 ? g.f32 + at : NULL, g.bf16 ? g.bf16 + at : NULL, g.ld};
+}
+
 typedef struct bt_code_seen {
     uint64_t flips, sign_flips, back;
 } bt_code_seen;
@@ -248,16 +264,15 @@ typedef struct bt_kernels {
                     size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
                     void *scratch);
     /* The same two products with dy rounded to int8 (noise.h): sums exact in int32, equal bits on
-     * every set. dx8: a row's scale is s = max|dy[m]| / 127; dx (+)= (float)sum_n(q[m, n] w[n, k])
-     * * (s * scale); noise->rows is row 0's */
-    void (*tern_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
-                     float scale, size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise,
-                     int flags, void *scratch);
+     * every set, and of bf16 those of the same values as floats. dx8: a row's scale is
+     * s = max|dy[m]| / 127; dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale); noise->rows is row 0's */
+    void (*tern_dx8)(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale,
+                     size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise, int flags,
+                     void *scratch);
     /* dw8: blocks of BT_GRAD_BLOCK rows; of g = dy[m, n] * dq[m], s = max over the block of |g| /
      * 127; dw[n, k] += (float)sum_m(q[m, n] xq[m, k]) * s, block after block */
-    void (*tern_dw8)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
-                     size_t M, size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
-                     void *scratch);
+    void (*tern_dw8)(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M, size_t N,
+                     size_t K, size_t n0, size_t n1, const bt_noise *noise, void *scratch);
 
     /* ---- int8 weights: the head's, for its gradients ----------------------------------------- */
     /* Packed form of int8 codes (N, K), private to the set that made it, good for w8_dx8 of the

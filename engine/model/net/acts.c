@@ -62,6 +62,10 @@ bool bt_acts_again(const bt_model_setup *s) {
 
 /* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats'
  * products want many rows at once. */
+bool bt_acts_rounds_dy(const bt_model_setup *s) {
+    return s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && !s->cfg.lora.rank;
+}
+
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
     bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) &&
                 kept(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
@@ -82,7 +86,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
          train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),
          fades = s->fades, again = bt_acts_again(s), resid = light && tern && !fades,
-         lean = bt_acts_lean(s);
+         lean = bt_acts_lean(s), dy_bf16 = heavy && bt_acts_rounds_dy(s) && !split && !fades;
     bt_arena halves[2]; /* of a layer: both begin at the same place */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");

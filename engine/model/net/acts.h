@@ -40,6 +40,8 @@ bool bt_acts_half(const bt_model_setup *s);
 bool bt_acts_lean(const bt_model_setup *s);
 /* full recompute makes the feed-forward part by bt_acts_wide rows, not layer by layer */
 bool bt_acts_again(const bt_model_setup *s);
+/* the gradients of gate and up are rounded to bf16, whichever form they are kept in: the same bits */
+bool bt_acts_rounds_dy(const bt_model_setup *s);
 /* rows of dgate and dup: backward takes the feed-forward part through all its products by so
  * many */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);

@@ -52,26 +52,26 @@ static void fwd(const bt_linear *l, float *y, const bt_linear_input *in, const f
     }
 }
 
-static void dx(const bt_linear *l, size_t range, float *dx_out, const float *dy, size_t r0,
-               size_t rows, int flags) {
+static void dx(const bt_linear *l, size_t range, float *dx_out, bt_grads dy, size_t r0, size_t rows,
+               int flags) {
     const bt_adapter *a = &l->adapter;
     size_t N = l->N / l->ranges, col = range * N;
     l->frozen->dx(l, range, dx_out, dy, r0, rows, flags);
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        bt_op_gemm(a->du, a->rank, dy + at * l->N + col, l->N, 0, a->b + col * a->rank, a->rank, 0,
-                   a->scale, n, a->rank, N, l->prec, 0);
+        bt_op_gemm(a->du, a->rank, dy.f32 + at * l->N + col, l->N, 0, a->b + col * a->rank, a->rank,
+                   0, a->scale, n, a->rank, N, l->prec, 0);
         bt_op_gemm(dx_out + at * l->K, l->K, a->du, a->rank, 0, a->a, l->K, 0, 1, n, l->K, a->rank,
                    l->prec, BT_ACC);
     }
 }
 
-static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
+static void dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
                size_t r0, size_t rows) {
     const bt_adapter *a = &l->adapter;
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        const float *x = bt_adapter_input(l, in, src, r0 + at, n), *d = dy + at * l->N;
+        const float *x = bt_adapter_input(l, in, src, r0 + at, n), *d = dy.f32 + at * l->N;
         times_a(l, x, n);
         bt_op_gemm(a->db, a->rank, d, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n, l->prec,
                    BT_ACC);

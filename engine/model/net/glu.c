@@ -38,14 +38,13 @@ static void plain_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r
 
 /* from gate and up in bf16, through the norm of whole rows: h and the floats of gate and up are not
  * needed again */
-static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_gate_and_up y,
+static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y,
                            size_t r0, size_t rows) {
     (void)y;
     const bt_acts *a = &l->a;
     const bt_linear_input *in = &l->down_in;
     size_t F = l->gate.N;
-    bt_op_glu_norm_bwd(&(bt_glu_norm_bwd){.dgate = d.gate,
-                                          .dup = d.up,
+    bt_op_glu_norm_bwd(&(bt_glu_norm_bwd){.d = d,
                                           .dgain = in->gain.dw,
                                           .h = a->h,
                                           .sums = a->dh,
@@ -60,16 +59,17 @@ static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_
 }
 
 /* from gate and up in bf16, without norm */
-static void saved_bwd(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_gate_and_up y, size_t r0,
+static void saved_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     (void)y;
     const bt_acts *a = &l->a;
     size_t F = l->gate.N;
-    bt_op_glu_bwd_saved(d.gate, d.up, a->dh, a->gate_saved + r0 * F, a->up_saved + r0 * F,
-                        m->setup.cfg.act, rows * F);
+    bt_op_glu_bwd_saved(d, a->dh, a->gate_saved + r0 * F, a->up_saved + r0 * F, m->setup.cfg.act,
+                        rows * F);
 }
 
-static void plain_bwd(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_gate_and_up y, size_t r0,
+/* into floats */
+static void plain_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     const bt_acts *a = &l->a;
     const bt_linear_input *in = &l->down_in;

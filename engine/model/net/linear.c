@@ -20,18 +20,18 @@ static void tern_fwd(const bt_linear *l, float *y, const bt_linear_input *in, co
     }
 }
 
-static void tern_dx(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0,
+static void tern_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                     size_t rows, int flags) {
     (void)r0;
     size_t n = l->N / l->ranges;
-    bt_op_tern_dx(dx, l->K, dy + range * n, l->N, l->packed + range * l->packed_bytes, l->scale,
+    bt_op_tern_dx(dx, l->K, dy.f32 + range * n, l->N, l->packed + range * l->packed_bytes, l->scale,
                   rows, n, l->K, l->prec, in_form(l, flags));
 }
 
-static void tern_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,
-                    const float *src, size_t r0, size_t rows) {
+static void tern_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                    size_t r0, size_t rows) {
     (void)src;
-    bt_op_tern_dw(l->dw, dy, l->N, in->xq + r0 * l->K, in->dq + r0, rows, l->N, l->K, l->prec);
+    bt_op_tern_dw(l->dw, dy.f32, l->N, in->xq + r0 * l->K, in->dq + r0, rows, l->N, l->K, l->prec);
 }
 
 static const bt_linear_ops ternary = {tern_fwd, tern_dx, tern_dw};
@@ -55,20 +55,20 @@ static const bt_linear_ops decoding = {.fwd = decode_fwd};
 
 /* Rows of dy are rounded by a noise of their own in every range of a tensor's outputs: a range knows
  * nothing of the others. */
-static void int8_dx(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0,
+static void int8_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                     size_t rows, int flags) {
     size_t n = l->N / l->ranges;
     bt_noise noise = {l->noise.rows + r0,
                       l->noise.salt ^ (uint32_t)(l->first_row + range * n) * BT_NOISE_LANE, 0};
-    bt_op_tern_dx8(dx, l->K, dy + range * n, l->N, l->packed + range * l->packed_bytes, l->scale,
-                   rows, n, l->K, &noise, in_form(l, flags));
+    bt_op_tern_dx8(dx, l->K, bt_grads_from(dy, 0, range * n), l->packed + range * l->packed_bytes,
+                   l->scale, rows, n, l->K, &noise, in_form(l, flags));
 }
 
-static void int8_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,
-                    const float *src, size_t r0, size_t rows) {
+static void int8_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                    size_t r0, size_t rows) {
     (void)src;
     bt_noise noise = {l->noise.rows + r0, l->noise.salt, (uint32_t)l->first_row};
-    bt_op_tern_dw8(l->dw, dy, l->N, in->xq + r0 * l->K, in->dq + r0, rows, l->N, l->K, &noise);
+    bt_op_tern_dw8(l->dw, dy, in->xq + r0 * l->K, in->dq + r0, rows, l->N, l->K, &noise);
 }
 
 static const bt_linear_ops ternary_int8 = {tern_fwd, int8_dx, int8_dw};
@@ -81,18 +81,18 @@ static void dense_fwd(const bt_linear *l, float *y, const bt_linear_input *in, c
                      l->N, l->K, l->prec, flags);
 }
 
-static void dense_dx(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0,
+static void dense_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                      size_t rows, int flags) {
     (void)r0;
     size_t n = l->N / l->ranges;
-    bt_op_gemm_table(dx, l->K, dy + range * n, l->N, bt_table_from(l->values, range * n * l->K),
+    bt_op_gemm_table(dx, l->K, dy.f32 + range * n, l->N, bt_table_from(l->values, range * n * l->K),
                      l->K, 0, rows, l->K, n, l->prec, flags);
 }
 
-static void dense_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,
-                     const float *src, size_t r0, size_t rows) {
-    bt_op_gemm(l->dw, l->K, dy, l->N, 1, bt_input_floats(in, src) + r0 * l->K, l->K, 0, 1.0f, l->N,
-               l->K, rows, l->prec, BT_ACC);
+static void dense_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                     size_t r0, size_t rows) {
+    bt_op_gemm(l->dw, l->K, dy.f32, l->N, 1, bt_input_floats(in, src) + r0 * l->K, l->K, 0, 1.0f,
+               l->N, l->K, rows, l->prec, BT_ACC);
 }
 
 static const bt_linear_ops dense = {dense_fwd, dense_dx, dense_dw};

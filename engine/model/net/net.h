@@ -28,10 +28,10 @@ typedef struct bt_linear_ops {
     void (*fwd)(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                 size_t r0, size_t rows, int flags);
     /* over one of the ranges of outputs that are packed apart */
-    void (*dx)(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0, size_t rows,
+    void (*dx)(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0, size_t rows,
                int flags);
     /* adds what these rows give. In int8 r0 is a multiple of BT_GRAD_BLOCK */
-    void (*dw)(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
+    void (*dw)(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
                size_t r0, size_t rows);
 } bt_linear_ops;
 
@@ -133,7 +133,7 @@ typedef struct bt_glu {
     /* y, of which gate and up are saved where backward wants them -> the input of ffn_down */
     void (*fwd)(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows);
     /* gradient of the input of ffn_down, in a.dhn (normed) or a.dh -> d; y: memory for gate, up */
-    void (*bwd)(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_gate_and_up y, size_t r0,
+    void (*bwd)(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                 size_t rows);
 } bt_glu;
 

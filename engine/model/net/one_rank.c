@@ -53,8 +53,8 @@ void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, s
         size_t some = rows - at < block ? rows - at : block;
         for (size_t i = 0; i < n; i++) {
             const bt_linear *l = terms[i].l;
-            l->ops->dx(l, 0, m->layers[0].a.dxn + (r0 + at) * C, terms[i].dy + at * l->N, r0 + at,
-                       some, i > 0 ? BT_ACC : 0);
+            l->ops->dx(l, 0, m->layers[0].a.dxn + (r0 + at) * C, bt_grads_from(terms[i].dy, at, 0),
+                       r0 + at, some, i > 0 ? BT_ACC : 0);
         }
     }
 }

@@ -11,6 +11,7 @@
 #ifndef BT_ENGINE_MODEL_NET_TP_OPS_H
 #define BT_ENGINE_MODEL_NET_TP_OPS_H
 
+#include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
 
 struct bt_gain;
@@ -24,7 +25,7 @@ typedef struct bt_rows {
 
 typedef struct bt_dx_term {
     const struct bt_linear *l;
-    const float *dy;
+    bt_grads dy;
 } bt_dx_term;
 
 /* own rows of dx (+)= what comes back through a norm whose input was x; rstd: of all M rows */

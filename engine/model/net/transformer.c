@@ -308,27 +308,39 @@ static void linear_done(const backward *p, const bt_linear *l) {
     done(p, l->tensor);
 }
 
-static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
+static void dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
                size_t r0, size_t rows) {
     l->ops->dw(l, dy, in, src, r0, rows);
 }
 
 static void dw_done(const backward *p, const bt_linear *l, const float *dy,
                     const bt_linear_input *in, const float *src) {
-    dw(l, dy, in, src, 0, p->M);
+    dw(l, bt_grads_f32(dy, l->N), in, src, 0, p->M);
     linear_done(p, l);
 }
 
+/* row `row` of what backward makes at once, in the form that is kept (acts.def) */
+static bt_glu_grads glu_grads_at(const bt_acts *a, size_t row, size_t F) {
+    const size_t at = row * F;
+    if (a->dgate_bf16)
+        return (bt_glu_grads){.gate_bf16 = a->dgate_bf16 + at, .up_bf16 = a->dup_bf16 + at};
+    return (bt_glu_grads){(a->dgate ? a->dgate : a->gate) + at, (a->dup ? a->dup : a->up) + at,
+                          NULL, NULL};
+}
+
 /* rows r0 .. r0+rows of dx -> of gate and up; d: row r0's */
-static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_gate_and_up d, size_t r0,
+static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads d, size_t r0,
                          size_t rows) {
     bt_acts *a = &l->a;
     if (m->again || m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
     if (m->again) l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
-    l->down.ops->dx(&l->down, 0, l->down_in.normed ? a->dhn : a->dh, dx + r0 * l->down.N, r0, rows,
-                    0);
+    l->down.ops->dx(&l->down, 0, l->down_in.normed ? a->dhn : a->dh,
+                    bt_grads_f32(dx + r0 * l->down.N, l->down.N), r0, rows, 0);
     poll(m);
     l->glu.bwd(m, l, d, gate_up_at(m, l, r0), r0, rows);
+    if (!d.gate || !bt_acts_rounds_dy(&m->setup) || !bt_net_ternary(m)) return;
+    bt_op_round_bf16(d.gate, rows * l->gate.N);
+    bt_op_round_bf16(d.up, rows * l->up.N);
 }
 
 /* the norm of the residual reads what is kept of it */
@@ -360,7 +372,8 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     size_t F = (size_t)c->F, C = (size_t)c->C, wide = bt_acts_wide(&m->setup, p->M);
     bt_rows own = m->tp->own_rows(m, p->M);
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
-    float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
+    const bt_glu_grads d = glu_grads_at(a, 0, F);
+    const bt_grads dgate = {d.gate, d.gate_bf16, F}, dup = {d.up, d.up_bf16, F};
     const bool kept = norms_kept(m, &l->ffn_in, a->x_mid_saved);
     if (!kept) load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
     reread_residual(m, &l->ffn_in, a->x_mid, p->M);
@@ -368,10 +381,10 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
         n = p->M - w0 < wide ? p->M - w0 : wide;
         for (size_t i = 0; i < n; i += m->block) {
-            glu_backward(m, l, dx, (bt_gate_and_up){dgate + i * F, dup + i * F}, w0 + i,
+            glu_backward(m, l, dx, glu_grads_at(a, i, F), w0 + i,
                          n - i < m->block ? n - i : m->block);
         }
-        dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n);
+        dw(&l->down, bt_grads_f32(dx + w0 * C, C), &l->down_in, a->h, w0, n);
         if (w0 + n == p->M) linear_done(p, &l->down), done(p, l->down_in.gain.tensor);
         m->tp->dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
         poll(m);
@@ -422,7 +435,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
         bt_acts_load(&m->setup, a->v, a->v_saved, p->M * shape.ldv);
     }
     l->o_in.ops->restore(&l->o_in, a->o, 0, p->M);
-    l->o.ops->dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, 0);
+    l->o.ops->dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, bt_grads_f32(dx, l->o.N), 0, p->M, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
     poll(m);
     if (o_kept)
@@ -449,7 +462,11 @@ static void attn_backward(const backward *p, bt_layer *l) {
     const bool kept = norms_kept(m, &l->attn_in, a->x_saved);
     if (!kept) load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
     reread_residual(m, &l->attn_in, a->x, p->M);
-    m->tp->dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
+    m->tp->dx(m,
+              (bt_dx_term[]){{&l->v, bt_grads_f32(a->dv, l->v.N)},
+                             {&l->k, bt_grads_f32(dk, l->k.N)},
+                             {&l->q, bt_grads_f32(dq, l->q.N)}},
+              3, 0, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);

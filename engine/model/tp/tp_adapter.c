@@ -63,14 +63,14 @@ static void leaf_du(const leaf_job *j, size_t leaf, float *out) {
 
 static const bt_model_setup *setup_of(const bt_linear *l) { return l->adapter.tp->setup; }
 
-static void outputs_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,
-                       const float *src, size_t r0, size_t rows) {
+static void outputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                       size_t r0, size_t rows) {
     const bt_adapter *a = &l->adapter;
     const bt_tp_state *s = a->tp;
     if (!a->rank) return;
     for (size_t at = 0, n; at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        leaf_job j = {l, setup_of(l), dy + at * l->N, n, s->leaves, leaf_du};
+        leaf_job j = {l, setup_of(l), dy.f32 + at * l->N, n, s->leaves, leaf_du};
         leaf_tree(&j, 0, s->leaves, s->adapter_rows + at * a->rank, s->adapter_spare);
     }
     s->group->all_reduce(s->group, s->adapter_rows, rows * a->rank, s->group->size);
@@ -79,8 +79,8 @@ static void outputs_dw(const bt_linear *l, const float *dy, const bt_linear_inpu
         const float *x = bt_adapter_input(l, in, src, r0 + at, n);
         bt_op_gemm(a->u, a->rank, x, l->K, 0, a->a, l->K, 1, a->scale, n, a->rank, l->K, l->prec,
                    0);
-        bt_op_gemm(a->db, a->rank, dy + at * l->N, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank, n,
-                   l->prec, BT_ACC);
+        bt_op_gemm(a->db, a->rank, dy.f32 + at * l->N, l->N, 1, a->u, a->rank, 0, 1, l->N, a->rank,
+                   n, l->prec, BT_ACC);
         bt_op_gemm(a->da, l->K, s->adapter_rows + at * a->rank, a->rank, 1, x, l->K, 0, 1, a->rank,
                    l->K, n, l->prec, BT_ACC);
     }
@@ -131,8 +131,8 @@ static void inputs_fwd(const bt_linear *l, float *y, const bt_linear_input *in, 
     }
 }
 
-static void inputs_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,
-                      const float *src, size_t r0, size_t rows) {
+static void inputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                      size_t r0, size_t rows) {
     const bt_adapter *a = &l->adapter;
     const bt_tp_state *s = a->tp;
     if (!a->rank) return;
@@ -145,7 +145,7 @@ static void inputs_dw(const bt_linear *l, const float *dy, const bt_linear_input
     s->group->all_reduce(s->group, s->adapter_rows, rows * a->rank, s->group->size);
     for (size_t at = 0, n; at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        const float *d = dy + at * l->N;
+        const float *d = dy.f32 + at * l->N;
         bt_op_gemm(a->db, a->rank, d, l->N, 1, s->adapter_rows + at * a->rank, a->rank, 0, 1, l->N,
                    a->rank, n, l->prec, BT_ACC);
         bt_op_gemm(a->du, a->rank, d, l->N, 0, a->b, a->rank, 0, a->scale, n, a->rank, l->N,
@@ -157,7 +157,7 @@ static void inputs_dw(const bt_linear *l, const float *dy, const bt_linear_input
 
 /* ---- choice ------------------------------------------------------------------------------------ */
 
-static void adapter_dx(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0,
+static void adapter_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                        size_t rows, int flags) {
     bt_adapter_ops.dx(l, range, dx, dy, r0, rows, flags);
 }

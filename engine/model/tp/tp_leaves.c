@@ -48,7 +48,8 @@ static void dx_leaf(const dx_job *j, size_t leaf, size_t leaves, float *out) {
         const bt_linear *l = j->terms[i].l;
         bt_tp_ranges run = bt_tp_ranges_in(&j->m->setup, l, leaf, leaves);
         for (size_t range = run.begin; range < run.end; range++) {
-            l->ops->dx(l, range, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows, flags);
+            l->ops->dx(l, range, out, bt_grads_from(j->terms[i].dy, j->at, 0), j->r0, j->rows,
+                       flags);
             flags = BT_ACC;
         }
     }

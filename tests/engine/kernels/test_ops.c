@@ -160,12 +160,23 @@ static void threads_agree(const char *isa) {
     bt_threads_release();
 }
 
+enum { R = 2 * BT_GLU_BLOCK + 37, F = 1500, ONE_PASS = R * F };
+
+/* both gradients as bf16 are n floats each, rounded */
+static void same_rounded(const char *what, uint16_t (*got)[ONE_PASS], const float *dgate,
+                         const float *dup, size_t n) {
+    static uint16_t want[ONE_PASS];
+    bt_op_save_bf16(want, dgate, n);
+    same_bits(what, got[0], want, n * sizeof *want);
+    bt_op_save_bf16(want, dup, n);
+    same_bits(what, got[1], want, n * sizeof *want);
+}
+
 /* one pass over a row gives the bits of the operations it stands for */
 static void one_pass(bt_act act) {
-    enum { R = 2 * BT_GLU_BLOCK + 37, F = 1500 };
     static float gate[R * F], up[R * F], dy[R * F], gain[F], h[R * F], spare[R * F], dq[2][R],
         rstd[2][R], dgate[2][R * F], dup[2][R * F];
-    static uint16_t kept[4][R * F];
+    static uint16_t kept[4][R * F], got[2][R * F];
     static int8_t xq[2][R * F];
     fill(gate, R * F, 21), fill(up, R * F, 22), fill(dy, R * F, 23), fill(gain, F, 24);
     bt_op_glu(h, gate, up, act, R * F);
@@ -199,16 +210,19 @@ static void one_pass(bt_act act) {
     bt_op_load_bf16(gate, kept[0], R * F);
     bt_op_load_bf16(up, kept[1], R * F);
     bt_op_glu_bwd(dgate[0], dup[0], dy, gate, up, act, R * F);
-    bt_op_glu_bwd_saved(dgate[1], dup[1], dy, kept[0], kept[1], act, R * F);
-    same_bits("glu_bwd_kept dgate", dgate[1], dgate[0], sizeof dgate[0]);
-    same_bits("glu_bwd_kept dup", dup[1], dup[0], sizeof dup[0]);
+    const bt_glu_grads floats = {.gate = dgate[1], .up = dup[1]},
+                       half = {.gate_bf16 = got[0], .up_bf16 = got[1]};
+    bt_op_glu_bwd_saved(floats, dy, kept[0], kept[1], act, R * F);
+    same_bits("glu_bwd_saved dgate", dgate[1], dgate[0], sizeof dgate[0]);
+    same_bits("glu_bwd_saved dup", dup[1], dup[0], sizeof dup[0]);
+    bt_op_glu_bwd_saved(half, dy, kept[0], kept[1], act, R * F);
+    same_rounded("glu_bwd_saved", got, dgate[0], dup[0], R * F);
     static float dgain[2][F], sums[R * F], dh[R * F]; /* and through the norm */
     memset(dgain, 0, sizeof dgain);
     bt_op_glu(h, gate, up, act, R * F);
     bt_op_rmsnorm_bwd(dh, dgain[0], dy, h, gain, rstd[0], 0, R, F);
     bt_op_glu_bwd(dgate[0], dup[0], dh, gate, up, act, R * F);
-    bt_glu_norm_bwd b = {.dgate = dgate[1],
-                         .dup = dup[1],
+    bt_glu_norm_bwd b = {.d = floats,
                          .dgain = dgain[1],
                          .h = spare,
                          .sums = sums,
@@ -223,6 +237,12 @@ static void one_pass(bt_act act) {
     bt_op_glu_norm_bwd(&b);
     same_bits("glu_norm_bwd dgate", dgate[1], dgate[0], sizeof dgate[0]);
     same_bits("glu_norm_bwd dup", dup[1], dup[0], sizeof dup[0]);
+    static float again[F];
+    b.d = half, b.dgain = again;
+    memset(again, 0, sizeof again);
+    bt_op_glu_norm_bwd(&b);
+    same_rounded("glu_norm_bwd", got, dgate[0], dup[0], R * F);
+    same_bits("glu_norm_bwd dgain", again, dgain[1], sizeof again);
     /* its sums go by blocks */
     near_rms("glu_norm_bwd dgain", dgain[1], dgain[0], 1e-6, 0, F);
 }

@@ -19,8 +19,8 @@ static void test_noise(void **state) {
         uint32_t rows[M];
         for (uint32_t m = 0; m < M; m++) rows[m] = bt_noise_word((uint32_t)d, m);
         bt_noise noise = {rows, 5, 0};
-        G->tern_dx8(dx, K, dy, N, w, 1, 0, M, N, K, &noise, 0, tmp);
-        G->tern_dw8(dw, dy, N, x, dq, M, N, K, 0, N, &noise, tmp);
+        G->tern_dx8(dx, K, bt_grads_f32(dy, N), w, 1, 0, M, N, K, &noise, 0, tmp);
+        G->tern_dw8(dw, bt_grads_f32(dy, N), x, dq, M, N, K, 0, N, &noise, tmp);
         for (int i = 0; i < M * K; i++) mean[i] += (double)dx[i] / DRAWS;
         for (int i = 0; i < N * K; i++) mean_dw[i] += (double)dw[i] / DRAWS;
     }
@@ -52,8 +52,8 @@ static void not_finite(void **state) {
         for (int bad = 0; bad < 2; bad++) {
             float dx[M * K] = {0}, dw[N * K] = {0};
             dy[3 * N + 7] = bad ? INFINITY : NAN;
-            k->tern_dx8(dx, K, dy, N, packed, 1, 0, M, N, K, &noise, 0, tmp);
-            k->tern_dw8(dw, dy, N, x, dq, M, N, K, 0, N, &noise, tmp);
+            k->tern_dx8(dx, K, bt_grads_f32(dy, N), packed, 1, 0, M, N, K, &noise, 0, tmp);
+            k->tern_dw8(dw, bt_grads_f32(dy, N), x, dq, M, N, K, 0, N, &noise, tmp);
             for (size_t at = 0; at < M * K; at++)
                 if (isfinite((double)dx[at]) == (at / K == 3))
                     fail_msg("%s: dx of row %zu is %g", isa, at / K, (double)dx[at]);

@@ -181,6 +181,14 @@ static bt_noise noise_of(size_t M) {
     return (bt_noise){rows, 77, 3};
 }
 
+/* n floats rounded to bf16 where they are, and the same values as bf16 */
+static bt_grads rounded(float *dy, size_t n, size_t ld) {
+    uint16_t *half = take(n * sizeof *half, 4);
+    G->to_bf16(half, dy, n);
+    G->from_bf16(dy, half, n);
+    return bt_grads_bf16(half, ld);
+}
+
 static void tern_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -1, 1);
@@ -191,17 +199,21 @@ static void tern_dx8(const bt_kernels *k, shape s) {
          *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
     if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4); /* a row of nothing */
+    const bt_grads g = bt_grads_f32(dy, lddy);
     for (int flags = 0; flags < 2; flags++) {
         size_t cut = s.M / 3;
-        k->tern_dx8(dx, lddx, dy, lddy, p, 0.37f, 0, cut, s.N, s.K, &noise, flags, tmp);
-        k->tern_dx8(dx, lddx, dy, lddy, p, 0.37f, cut, s.M, s.N, s.K, &noise, flags, tmp);
+        k->tern_dx8(dx, lddx, g, p, 0.37f, 0, cut, s.N, s.K, &noise, flags, tmp);
+        k->tern_dx8(dx, lddx, g, p, 0.37f, cut, s.M, s.N, s.K, &noise, flags, tmp);
         ORACLE(want, s.M * lddx * 4,
-               G->tern_dx8(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, &noise, flags, gtmp));
+               G->tern_dx8(want, lddx, g, gp, 0.37f, 0, s.M, s.N, s.K, &noise, flags, gtmp));
         same_bits("tern_dx8", dx, want, s.M * lddx * 4);
-        k->tern_dx8(thin, lddx, dy, lddy, tp, 0.37f, 0, s.M, s.N, s.K, &noise, flags | BT_THIN,
-                    tmp);
+        k->tern_dx8(thin, lddx, g, tp, 0.37f, 0, s.M, s.N, s.K, &noise, flags | BT_THIN, tmp);
         same_bits("tern_dx8, thin", thin, dx, s.M * lddx * 4);
     }
+    const bt_grads half = rounded(dy, s.M * lddy, lddy);
+    k->tern_dx8(dx, lddx, g, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
+    k->tern_dx8(thin, lddx, half, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
+    same_bits("tern_dx8 of bf16", thin, dx, s.M * lddx * 4);
 }
 
 /* weights of any int8 value, each row with a scale of its own */
@@ -251,10 +263,16 @@ static void tern_dw8(const bt_kernels *k, shape s) {
     float *dy = floats(s.M * lddy), *dq = floats(s.M), *dw = floats(n), *want = copy_of(dw, n);
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
-    k->tern_dw8(dw, dy, lddy, x, dq, s.M, s.N, s.K, 0, cut, &noise, tmp);
-    k->tern_dw8(dw, dy, lddy, x, dq, s.M, s.N, s.K, cut, s.N, &noise, tmp);
-    ORACLE(want, n * 4, G->tern_dw8(want, dy, lddy, x, dq, s.M, s.N, s.K, 0, s.N, &noise, gtmp));
+    const bt_grads g = bt_grads_f32(dy, lddy);
+    k->tern_dw8(dw, g, x, dq, s.M, s.N, s.K, 0, cut, &noise, tmp);
+    k->tern_dw8(dw, g, x, dq, s.M, s.N, s.K, cut, s.N, &noise, tmp);
+    ORACLE(want, n * 4, G->tern_dw8(want, g, x, dq, s.M, s.N, s.K, 0, s.N, &noise, gtmp));
     same_bits("tern_dw8", dw, want, n * 4);
+    float *of_bf16 = copy_of(dw, n);
+    const bt_grads half = rounded(dy, s.M * lddy, lddy);
+    k->tern_dw8(dw, g, x, dq, s.M, s.N, s.K, 0, s.N, &noise, tmp);
+    k->tern_dw8(of_bf16, half, x, dq, s.M, s.N, s.K, 0, s.N, &noise, tmp);
+    same_bits("tern_dw8 of bf16", of_bf16, dw, n * 4);
 }
 
 static void gemm(const bt_kernels *k, shape s) {

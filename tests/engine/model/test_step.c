@@ -306,6 +306,58 @@ static void int8_gradients_are_right_on_average(void **state) {
     run_end(&noisy);
 }
 
+/* a model whose gradients are int8, ready for a micro-batch of so many sequences */
+static bt_model *int8_model(const bt_model_cfg *c, int sequences, bt_recompute recompute,
+                            bool fades) {
+    bt_model_setup s = {.cfg = *c,
+                        .B = sequences,
+                        .prec = BT_PREC_BF16,
+                        .train = true,
+                        .n_threads = bt_threads_count(),
+                        .recompute = recompute,
+                        .fades = fades,
+                        .grad_int8 = true};
+    bt_model *m = NULL;
+    bt_err err = BT_ERR_INIT;
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 1);
+    bt_model_quantise(m);
+    bt_model_zero_grads(m);
+    return m;
+}
+
+/* The gradients of gate and up are bf16 between their making and the products, or floats that were rounded
+ * to it, by what a layer keeps: the same bits. */
+static void one_gradient_whatever_is_kept(void **state) {
+    (void)state;
+    enum { SEQUENCES = 6 };
+    static int32_t inputs[SEQUENCES * 256], targets[SEQUENCES * 256];
+    own_isa();
+    for (int norm = 0; norm < 3; norm++) {
+        bt_model_cfg c = odd((bt_norm_kind)norm, BT_LIN_BITNET158);
+        c.T = 256;
+        chain data = {.seed = 1, .V = c.V};
+        chain_batch(&data, inputs, targets, SEQUENCES, c.T);
+        bt_model *kept = NULL;
+        for (int form = 0; form < 4; form++) {
+            const bool fades = form == 3;
+            bt_model *m = int8_model(&c, SEQUENCES, fades ? BT_RECOMPUTE_NONE : (bt_recompute)form,
+                                     fades);
+            bt_model_noise(m, 1, 5, 0);
+            (void)bt_model_train_micro(m, inputs, targets, 1.0 / (SEQUENCES * 256), NULL, NULL);
+            const size_t n = bt_model_params(m)->total;
+            if (kept && memcmp(bt_model_grads(m), bt_model_grads(kept), n * sizeof(float)) != 0)
+                fail_msg("norm %d: %s gives other gradients", norm,
+                         fades ? "a model that fades" : "what is recomputed");
+            if (kept)
+                bt_model_destroy(m);
+            else
+                kept = m;
+        }
+        bt_model_destroy(kept);
+    }
+}
+
 /* Backward takes the feed-forward part of a long micro-batch through its products by pieces
  * (bt_acts_wide): a micro-batch of two pieces and a rest gives the bits of three micro-batches. */
 static void a_long_micro_batch_is_its_pieces(void **state) {
@@ -317,19 +369,8 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         bt_model_cfg c = odd((bt_norm_kind)norm, BT_LIN_BITNET158);
         c.T = 256;
         bt_model *m[2];
-        bt_err err = BT_ERR_INIT;
-        for (int k = 0; k < 2; k++) {
-            bt_model_setup s = {.cfg = c,
-                                .B = (k ? LONG : PIECE) / c.T,
-                                .prec = BT_PREC_BF16,
-                                .train = true,
-                                .n_threads = bt_threads_count(),
-                                .grad_int8 = true};
-            if (bt_model_create(&m[k], &s, &err) != BT_OK) fail_msg("%s", err.msg);
-            bt_model_init_weights(m[k], 1);
-            bt_model_quantise(m[k]);
-            bt_model_zero_grads(m[k]);
-        }
+        for (int k = 0; k < 2; k++)
+            m[k] = int8_model(&c, (k ? LONG : PIECE) / c.T, BT_RECOMPUTE_NONE, false);
         chain data = {.seed = 1, .V = c.V};
         chain_batch(&data, inputs, targets, LONG / c.T, c.T);
         bt_model_noise(m[1], 1, 5, 0);
@@ -450,6 +491,7 @@ int main(void) {
         cmocka_unit_test(a_step_takes_no_memory),
         cmocka_unit_test(every_kernel_set_follows_one_curve),
         cmocka_unit_test(int8_gradients_are_right_on_average),
+        cmocka_unit_test(one_gradient_whatever_is_kept),
         cmocka_unit_test(a_long_micro_batch_is_its_pieces),
         cmocka_unit_test(statistics_of_ternary_weights),
         cmocka_unit_test(the_plan_says_what_is_taken),
