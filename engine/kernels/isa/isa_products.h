@@ -265,10 +265,14 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR)
         pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n), 1);
-    for (size_t n = n0; n < n1; n += 4) {
-        for (size_t k = 0; k < K; k += NR)
-            interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n), K - k,
-                        1);
+    /* panels lie far apart: a run of rows goes to one before the next */
+    for (size_t r = n0, end; r < n1; r = end) {
+        end = least(r + BT_TERN_ROWS, n1);
+        for (size_t k = 0; k < K; k += NR) {
+            for (size_t n = r; n < end; n += 4)
+                interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n),
+                            K - k, 1);
+        }
     }
 }
 
