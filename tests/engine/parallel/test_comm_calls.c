@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "engine/parallel/mpi/comm_internal.h"
+#include "engine/parallel/mpi/mesh.h"
 
 static bt_err err;
 
@@ -212,6 +213,53 @@ static void communicators_are_split_and_freed(void **state) {
     leave();
     bt_comm_free(c);
     heard_is("");
+}
+
+/* ranks of an axis have all other coordinates in common: their color is the rank where the axis is at 0 */
+static void a_mesh_is_split_along_its_axes(void **state) {
+    (void)state;
+    static const bt_mesh_shape shape = {2, 3, 2, 2};
+    static const int hosts[24] = {0};
+    static const struct {
+        int rank;
+        bt_mesh_coord me;
+        int dp, shard, replicate, tp, pp; /* colors */
+    } rows[] = {{0, {0, 0, 0, 0, 0}, 0, 0, 0, 0, 0},
+                {19, {1, 1, 1, 1, 3}, 13, 17, 15, 18, 7},
+                {23, {1, 2, 1, 1, 5}, 13, 21, 15, 22, 11}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char want[700];
+        bt_mesh m;
+        assert_int_equal(join(NULL), BT_OK);
+        leave();
+        job.rank = rows[i].rank, job.size = 24, job.lowest = hosts;
+        setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+        assert_int_equal(bt_comm_init(&err), BT_OK);
+        bt_text_clear(&heard);
+        assert_int_equal(bt_mesh_create(&m, &shape, bt_comm_world(), &err), BT_OK);
+        int n = 0;
+        const int colors[] = {rows[i].dp, rows[i].shard, rows[i].replicate, rows[i].tp, rows[i].pp};
+        for (int k = 0; k < 5; k++)
+            n += snprintf(want + n, sizeof want - (size_t)n,
+                          "all-reduce 1 longs of a: least\nsplit 1 by %d as %d\nerrors of 3 "
+                          "return\n",
+                          colors[k], rows[i].rank);
+        heard_is(want);
+        assert_memory_equal(&m.shape, &shape, sizeof shape);
+        assert_memory_equal(&m.me, &rows[i].me, sizeof m.me);
+        assert_ptr_equal(m.world, bt_comm_world());
+        assert_true(m.dp->axis == BT_AXIS_DP && m.shard->axis == BT_AXIS_SHARD &&
+                    m.replicate->axis == BT_AXIS_REPLICATE && m.tp->axis == BT_AXIS_TP &&
+                    m.pp->axis == BT_AXIS_PP && m.world->axis == BT_AXIS_WORLD);
+        bt_mesh_release(&m);
+        heard_is("free 3\nfree 3\nfree 3\nfree 3\nfree 3\n");
+        assert_true(!m.dp && !m.world && !m.shape.pp);
+        call_fails = "split";
+        assert_int_equal(bt_mesh_create(&m, &shape, bt_comm_world(), &err), BT_MPI);
+        call_fails = NULL;
+        bt_mesh_release(&m);
+        leave();
+    }
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
@@ -461,6 +509,7 @@ int main(void) {
         cmocka_unit_test(what_fails_at_the_beginning),
         cmocka_unit_test(an_abort_ends_the_job),
         cmocka_unit_test(communicators_are_split_and_freed),
+        cmocka_unit_test(a_mesh_is_split_along_its_axes),
         cmocka_unit_test(arrays_are_reduced_in_pieces),
         cmocka_unit_test(bytes_are_broadcast),
         cmocka_unit_test(bytes_are_gathered_side_by_side),
