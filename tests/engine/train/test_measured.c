@@ -158,6 +158,21 @@ static void test_damaged(void **state) {
         close(fd);
     }
     assert_true(bt_measured_read(&back, folder, 77));
+    for (int more = -1; more <= 1; more += 2) { /* a whole one of another program, sealed */
+        unsigned char all[1024];
+        const size_t sealed = (size_t)st.st_size - sizeof(uint64_t);
+        const int fd = open(path, O_RDWR);
+        assert_true((size_t)st.st_size <= sizeof all);
+        assert_int_equal(pread(fd, all, sizeof all, 0), st.st_size);
+        all[7] = (unsigned char)(all[7] + more);
+        const uint64_t hash = XXH3_64bits(all, sealed);
+        memcpy(all + sealed, &hash, sizeof hash);
+        assert_int_equal(pwrite(fd, all, (size_t)st.st_size, 0), st.st_size);
+        close(fd);
+        assert_false(bt_measured_read(&back, folder, 77));
+        bt_measured_write(&m, folder, 77);
+        assert_true(bt_measured_read(&back, folder, 77));
+    }
     assert_int_equal(truncate(path, st.st_size - 1), 0);
     assert_false(bt_measured_read(&back, folder, 77));
     /* what is no file neither holds nobody up nor counts */
