@@ -120,6 +120,10 @@ static void a_rank_learns_its_place(void **state) {
     for (int i = 0; i < 8; i++) assert_int_equal(bt_comm_host(i), 0);
     setenv("BITRAIN_TEST_HOSTS", "1", 1);
     assert_true(bt_comm_host(0) == 0 && bt_comm_host(1) != 0);
+    bt_comm_expect_hosts(slots, 3);
+    setenv("BITRAIN_TEST_HOSTS", "3", 1);
+    assert_int_equal(bt_comm_host(2), 0);
+    bt_comm_expect_hosts(slots, 0);
     unsetenv("BITRAIN_TEST_HOSTS");
 }
 

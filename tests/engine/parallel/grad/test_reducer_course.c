@@ -287,6 +287,11 @@ static void what_is_made_and_given_back(void **state) {
     assert_false(bt_reducer_shares_memory(r));
     bt_reducer_destroy(r);
     heard_is("busy\nno exchange\ndestroy units\n");
+    begin(); /* one unit is one too */
+    world.dp_size = 1;
+    cfg.units = 1;
+    create("agree\nunits 1 from 0, 0 lanes\naccumulator\nagree\nclock\n");
+    leave();
 }
 
 static void what_cannot_be_made_is_given_back(void **state) {
