@@ -57,7 +57,7 @@ bt_code bt_control_wait(bt_comm *world, bt_request_box *box, const bt_control_id
                         bt_control *out, bt_err *err) {
     int64_t asked[2] = {0, 0};
     bt_request r;
-    while (bt_comm_rank(world) == 0 && asked[0] == 0) {
+    while (bt_comm_rank(world) == 0) {
         *out = bt_control_take(box);
         asked[0] = out->verbs;
         asked[1] = out->lr_bits;

@@ -20,12 +20,10 @@ typedef struct bit_writer {
 static void put(bit_writer *w, uint32_t value, unsigned n) {
     w->bits |= (uint64_t)value << w->have;
     for (w->have += n; w->have >= 8; w->have -= 8, w->bits >>= 8) {
-        if (w->at == w->end) {
+        if (w->at < w->end)
+            *w->at++ = (unsigned char)w->bits;
+        else
             w->full = true;
-            w->have = 0;
-            return;
-        }
-        *w->at++ = (unsigned char)w->bits;
     }
 }
 

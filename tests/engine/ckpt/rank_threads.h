@@ -1,5 +1,5 @@
-/* rank_threads.h - ranks as threads of one process, on hosts of any layout: it defines what engine/ckpt/memory_*.c call
- * of comm.h and mailbox.h, in the place of MPI. So what ranks of several hosts do together is tested within
+/* rank_threads.h - ranks as threads of one process, on hosts of any layout: it defines what engine/ckpt calls of
+ * comm.h and mailbox.h, in the place of MPI. So what ranks of several hosts do together is tested within
  * milliseconds, and each of their collectives can be made to fail. For one test program.
  *
  * A failure in a thread ends the process. Collectives are counted over all communicators; the one that is told to
@@ -87,7 +87,7 @@ static void *take_object(void) {
 
 static void drop_object(void *object) { object_used[(rank_object *)object - objects] = false; }
 
-static int live_objects(void) {
+static inline int live_objects(void) {
     int n = 0;
     for (int i = 0; i < OBJECTS; i++) n += object_used[i];
     return n;
@@ -136,6 +136,14 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
 bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *err) {
     const bool failed = meet(c, x);
     for (int r = 0; r < c->g->size && !failed; r++)
+        memcpy((char *)all + (size_t)r * bytes, c->g->slot[r], bytes);
+    return leave(c, failed, err);
+}
+
+bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_err *err) {
+    CHECK(root >= 0 && root < c->g->size);
+    const bool failed = meet(c, x);
+    for (int r = 0; r < c->g->size && !failed && c->rank == root; r++)
         memcpy((char *)all + (size_t)r * bytes, c->g->slot[r], bytes);
     return leave(c, failed, err);
 }

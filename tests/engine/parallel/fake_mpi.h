@@ -59,7 +59,13 @@ static const char *type_of(MPI_Datatype type) {
            : type == MPI_UINT16_T ? "halves"
            : type == MPI_BYTE     ? "bytes"
            : type == MPI_DOUBLE   ? "doubles"
+           : type == MPI_INT64_T  ? "longs"
+           : type == MPI_INT      ? "ints"
                                   : "?";
+}
+
+static inline const char *name_of_op(MPI_Op op) {
+    return op == MPI_SUM ? "sum" : op == MPI_MAX ? "largest" : op == MPI_MIN ? "least" : "?";
 }
 
 static size_t size_of(MPI_Datatype type) {
@@ -166,8 +172,9 @@ int MPI_Iprobe(int from, int tag, MPI_Comm c, int *flag, MPI_Status *s) {
 }
 
 int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
-    (void)x, (void)y, (void)op, (void)c;
-    said("all-reduce %d %s", n, type_of(type));
+    (void)c;
+    assert_ptr_equal(x, MPI_IN_PLACE);
+    said("all-reduce %d %s of %c: %s", n, type_of(type), letter_of(y), name_of_op(op));
     return outcome("all-reduce");
 }
 

@@ -201,6 +201,24 @@ static void the_link_is_measured_seldom(void **state) {
     assert_false(bt_codec_dial_asks(&d, 0, 0, &held_up)); /* nothing is above */
 }
 
+/* One calm window is confirmed by the next one, of which the link is asked for where the first one's was. */
+static void a_calm_link_is_asked_for_again(void **state) {
+    (void)state;
+    const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
+    const world fast = {1, 0.3, 0.2}, slow = {1, 0.3, 1.2};
+    for (int asked = 0; asked < 2; asked++)
+        for (int calm = 0; calm < 2; calm++) {
+            double share;
+            bt_codec_dial d = {.room_s = 0.3};
+            bt_dial_window w = window(calm ? &fast : &slow, l.at[2]);
+            if (asked) w.link_s = w.busy_s;
+            assert_int_equal(bt_codec_dial_turn(&d, &l, 2, 2, &w, &share), 2);
+            assert_int_equal(d.calm, calm);
+            assert_int_equal(d.unasked, asked && calm ? BT_DIAL_ASK - 1 : 0);
+            assert_int_equal(bt_codec_dial_asks(&d, 2, 2, &w), asked && calm);
+        }
+}
+
 /* What compute hides is learned upwards from any window, and downwards only where the link was asked for and
  * needs longer than what was hidden, while steps were held up. */
 static void room_shrinks_only_where_the_link_needs_it(void **state) {
@@ -317,6 +335,7 @@ int main(void) {
         cmocka_unit_test(delays_of_a_busy_machine_are_not_the_network),
         cmocka_unit_test(a_busy_machine_gets_fp32_again),
         cmocka_unit_test(the_link_is_measured_seldom),
+        cmocka_unit_test(a_calm_link_is_asked_for_again),
         cmocka_unit_test(room_shrinks_only_where_the_link_needs_it),
         cmocka_unit_test(a_limit_is_met_by_what_equals_it),
         cmocka_unit_test(a_link_that_cannot_be_told_decides_nothing),

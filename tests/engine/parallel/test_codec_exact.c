@@ -1,6 +1,6 @@
 /* The lossless codec of reproducible training: every kind of number comes back bit for bit, added as
  * if it had not been encoded; multiples of a power of two take the bits of their range; random bytes
- * are refused or decoded, and never read beyond their end. */
+ * are refused or decoded, and never read beyond their end; payloads are those of the drawing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,15 +104,95 @@ static void random_bytes_do_no_harm(void **state) {
         decoded += whole;
         free(payload);
     }
-    (void)decoded;
-    /* a whole one with wrong heads */
-    static unsigned char payload[8 * MOST];
-    for (size_t i = 0; i < 300; i++) x[i] = of_kind(1, i);
-    size_t bytes = c->encode(payload, x, 300, NULL);
+    assert_true(decoded < 200);
+}
+
+/* ---- the drawing
+ * -----------------------------------------------------------------------------
+ */
+
+/* bit k of a text of bytes */
+static unsigned bit_at(const unsigned char *bytes, size_t k) { return bytes[k / 8] >> k % 8 & 1; }
+
+/* number i of the block behind a head, as the drawing has it: w bits, two's
+ * complement, times 2^e */
+static float drawn(const unsigned char *block, size_t i, unsigned w, int e) {
+    int64_t q = 0;
+    float raw;
+    memcpy(&raw, block + i * sizeof raw, w == 32 ? sizeof raw : 0);
+    if (w == 32) return raw;
+    for (unsigned k = 0; k < w; k++) q |= (int64_t)bit_at(block, i * w + k) << k;
+    if (w && q >> (w - 1)) q -= INT64_C(1) << w;
+    return (float)ldexp((double)q, e);
+}
+
+/* each head there is, of which some are none: with so many bytes behind it as
+ * it says it is decoded, with others not */
+static void each_head_is_what_is_drawn(void **state) {
+    (void)state;
+    enum { N = 5 };
+    unsigned char payload[2 + 4 * N + 1];
+    const bt_codec *c = &bt_codec_exact;
     for (unsigned head = 0; head < 65536; head++) {
+        const unsigned w = head >> 10;
+        const int e = (int)(head & 1023) - 200;
+        const bool good = (w <= 24 || w == 32) && w != 1 && e >= -149 && e <= 127;
+        const size_t bytes = 2 + (w == 32 ? sizeof(float) * N : (N * w + 7) / 8);
+        for (size_t i = 2; i < sizeof payload; i++)
+            payload[i] = (unsigned char)bt_rng_u64(9, head % 7, i);
         payload[0] = (unsigned char)head;
         payload[1] = (unsigned char)(head >> 8);
-        (void)c->decode(y, 300, payload, bytes);
+        if (bytes > sizeof payload) { /* of a width that is none */
+            assert_false(good || c->decode(y, N, payload, sizeof payload));
+            continue;
+        }
+        for (size_t i = 0; i < N; i++) sum[i] = 1;
+        assert_int_equal(c->decode(y, N, payload, bytes), good);
+        assert_int_equal(c->decode_add(sum, N, payload, bytes), good);
+        assert_false(c->decode(y, N, payload, bytes - 1) || c->decode(y, N, payload, 1));
+        if (bytes < sizeof payload) assert_false(c->decode(y, N, payload, bytes + 1));
+        for (size_t i = 0; i < N && good; i++) {
+            const float v = drawn(payload + 2, i, w, e);
+            if (isnan(v)) continue;
+            if (y[i] != v || sum[i] != 1 + v) fail_msg("head %u, number %zu", head, i);
+        }
+    }
+}
+
+/* the largest exponent of which all are multiples, and the least width; what it
+ * takes is fp32 where that is less than a block has room for */
+static void each_block_is_what_is_drawn(void **state) {
+    (void)state;
+    static unsigned char payload[8 * MOST];
+    const bt_codec *c = &bt_codec_exact;
+    for (int kind = 0; kind < KINDS; kind++) {
+        const unsigned char *from = payload;
+        for (size_t i = 0; i < MOST; i++) x[i] = of_kind(kind, i);
+        const size_t bytes = c->encode(payload, x, MOST, NULL);
+        for (size_t at = 0; at < MOST; at += 256) {
+            const size_t n = MOST - at < 256 ? MOST - at : 256;
+            int low = 1000, high = -1000;
+            bool raw = false;
+            for (size_t i = at; i < at + n; i++) {
+                int e = 0;
+                raw |= !isfinite(x[i]) || (x[i] == 0 && signbit(x[i]));
+                if (x[i] == 0 || !isfinite(x[i])) continue;
+                double m = frexp((double)x[i], &e);
+                if (e > high) high = e;
+                for (; m != trunc(m); e--) m *= 2;
+                if (e < low) low = e;
+            }
+            unsigned w = low > high ? 0 : (unsigned)(high - low) + 1;
+            if (raw || w > 24) w = 32;
+            const int e = w == 0 || w == 32 ? 0 : low;
+            assert_int_equal(from[0] | from[1] << 8, w << 10 | (unsigned)(e + 200));
+            for (size_t i = 0; i < n; i++) {
+                const float v = drawn(from + 2, i, w, e);
+                assert_true(memcmp(&v, &x[at + i], sizeof v) == 0);
+            }
+            from += 2 + (n * w + 7) / 8;
+        }
+        assert_ptr_equal(from, payload + bytes);
     }
 }
 
@@ -121,6 +201,8 @@ int main(void) {
         cmocka_unit_test(every_number_comes_back),
         cmocka_unit_test(small_multiples_take_few_bits),
         cmocka_unit_test(random_bytes_do_no_harm),
+        cmocka_unit_test(each_head_is_what_is_drawn),
+        cmocka_unit_test(each_block_is_what_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,9 +110,17 @@ static void what_is_refused_is_told_and_given_back(void **state) {
                 {"a route", make_route, 7}};
     int something;
     if (!refuse_memory_works()) skip();
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(survives_refusals(rows[i].what, rows[i].make, &something, true),
                          2 * rows[i].requests);
+        for (int k = 0; k < rows[i].requests; k++) { /* there is none that it could do without */
+            bt_err err = BT_ERR_INIT;
+            refuse_memory(&(refusal){.after = k, .own = true});
+            const bt_code code = rows[i].make(&something, &err);
+            assert_true(grant_memory());
+            if (code != BT_NOMEM) fail_msg("%s does without request %d", rows[i].what, k);
+        }
+    }
 }
 
 /* ---- sizes -------------------------------------------------------------------------------------- */

@@ -168,6 +168,7 @@ static void each_at_its_steps(void **state) {
         {.step = 21, .log = 3, .want = "R"},
         {.step = 5, .stop_at = 5, .log = 3, .want = "Rk"},
         {.step = 5, .stop_at = 6, .log = 3, .want = ""},
+        {.step = 6, .stop_at = 5, .log = 3, .want = "Rk"},
         {.step = 5, .skipped = true, .log = 3, .want = "R"},
         {.step = 5, .skipped = true, .again = true, .log = 1, .want = ""},
         {.step = 6, .eval = 6, .evaluator = true, .log = 3, .want = "eR"},
@@ -187,7 +188,10 @@ static void each_at_its_steps(void **state) {
         {.step = 7, .check = -1, .next_check = 7, .want = "r"},
         {.step = 7, .check = -1, .next_check = 8, .want = ""},
         {.step = 7, .check = 3, .next_check = 7, .want = ""},
+        {.step = 8, .check = -1, .next_check = 7, .want = "r"},
         {.step = 7, .check = 3, .suspect = 7, .want = "r"},
+        {.step = 7, .check = 3, .suspect = 8, .want = ""},
+        {.step = 7, .check = 3, .suspect = 6, .want = ""},
         /* statistics: of the first step and each n-th after it */
         {.step = 1, .stats = 4, .want = "s"},
         {.step = 4, .stats = 4, .want = ""},

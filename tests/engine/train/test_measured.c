@@ -1,19 +1,111 @@
 /* test_measured.c - what an attempt measured reaches the next one in the same place, whole or not at
- * all. */
+ * all; what is measured of ranks, what they tell each other, and what the trainer has of it. Ranks and clocks are
+ * defined here. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <limits.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-#include <cmocka.h>
-
+#include "engine/base/log.h"
+#include "engine/base/threads.h"
+#include "engine/bench/peak.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/train/measured.h"
+#include "engine/train/trainer_impl.h"
+#include "tests/heard.h"
+
+/* ---- in the place of ranks, clocks and kernels --------------------------------------------------------------- */
+
+static bt_trainer t;
+static bt_err err;
+static bt_cpu cpu;
+static bt_link links[BT_AXIS_COUNT];
+static struct {
+    const char *fails;
+    int rank, size;
+    int64_t hash;      /* of this rank's place */
+    const void *told;  /* by rank 0; NULL: what this rank says */
+    size_t told_bytes; /* of what it tells */
+    bt_peak_part mine; /* as it is told to the others */
+} world;
+
+static bt_code done(const char *what, bt_err *e) {
+    said("%s", what);
+    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
+                                                         : BT_OK;
+}
+void bt_log(bt_log_level level, const char *fmt, ...) {
+    char line[2 * PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (strlen(line) < 200) said("log %d %s", (int)level, line);
+}
+int bt_comm_rank(const bt_comm *c) {
+    assert_ptr_equal(c, t.mesh.world);
+    return world.rank;
+}
+int bt_comm_size(const bt_comm *c) {
+    assert_ptr_equal(c, t.mesh.world);
+    return world.size;
+}
+int bt_comm_host(int rank) { return 70 + rank; }
+bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_err *e) {
+    assert_true(c == t.mesh.world && n == 1 && op == BT_SUM);
+    world.hash = *x;
+    *x += 1000;
+    return done("place", e);
+}
+bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *e) {
+    assert_true(c == t.mesh.world && root == 0);
+    world.told_bytes = bytes;
+    if (world.told) memcpy(x, world.told, bytes);
+    return done("tell", e);
+}
+bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
+    assert_ptr_equal(c, t.mesh.world);
+    return mine == BT_OK ? done("agree", e) : mine;
+}
+/* the others measured ten times as much, on hosts of their own */
+bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *e) {
+    assert_true(c == t.mesh.world && bytes == sizeof world.mine);
+    memcpy(&world.mine, x, bytes);
+    for (int i = 0; i < world.size; i++) {
+        bt_peak_part p = world.mine;
+        if (i != world.rank) p.flops *= 10, p.host = i;
+        memcpy((char *)all + (size_t)i * bytes, &p, bytes);
+    }
+    return done("gather", e);
+}
+const bt_cpu *bt_cpu_get(void) { return &cpu; }
+const char *bt_kernels_isa(void) { return "abacus"; }
+int bt_threads_count(void) { return 3; }
+double bt_peak_flops(int threads) {
+    assert_int_equal(threads, 3);
+    said("peak");
+    return 5e9;
+}
+bt_code bt_observer_links(bt_observer *o, bt_err *e) {
+    assert_ptr_equal(o, t.observer);
+    return done("links", e);
+}
+const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis) {
+    assert_ptr_equal(o, t.observer);
+    return &links[axis];
+}
+void bt_observer_set_links(bt_observer *o, const bt_link given[BT_AXIS_COUNT]) {
+    assert_ptr_equal(o, t.observer);
+    said("set links");
+    memcpy(links, given, sizeof links);
+}
+
+/* ---- the file --------------------------------------------------------------------------------------------------- */
 
 static char folder[64];
 
@@ -66,6 +158,21 @@ static void test_damaged(void **state) {
         close(fd);
     }
     assert_true(bt_measured_read(&back, folder, 77));
+    for (int more = -1; more <= 1; more += 2) { /* a whole one of another program, sealed */
+        unsigned char all[1024];
+        const size_t sealed = (size_t)st.st_size - sizeof(uint64_t);
+        const int fd = open(path, O_RDWR);
+        assert_true((size_t)st.st_size <= sizeof all);
+        assert_int_equal(pread(fd, all, sizeof all, 0), st.st_size);
+        all[7] = (unsigned char)(all[7] + more);
+        const uint64_t hash = XXH3_64bits(all, sealed);
+        memcpy(all + sealed, &hash, sizeof hash);
+        assert_int_equal(pwrite(fd, all, (size_t)st.st_size, 0), st.st_size);
+        close(fd);
+        assert_false(bt_measured_read(&back, folder, 77));
+        bt_measured_write(&m, folder, 77);
+        assert_true(bt_measured_read(&back, folder, 77));
+    }
     assert_int_equal(truncate(path, st.st_size - 1), 0);
     assert_false(bt_measured_read(&back, folder, 77));
     /* what is no file neither holds nobody up nor counts */
@@ -80,10 +187,157 @@ static void test_nowhere(void **state) {
     bt_measured m = example(), back;
     bt_measured_write(&m, NULL, 1);
     bt_measured_write(&m, "", 1);
+    heard_is("");
     bt_measured_write(&m, "/nonexistent/folder", 1);
+    heard_is("log 0 what was measured could not be kept in '/nonexistent/folder/measured'\n");
     assert_false(bt_measured_read(&back, NULL, 1));
     assert_false(bt_measured_read(&back, "", 1));
     assert_false(bt_measured_read(&back, "/nonexistent/folder", 1));
+}
+
+/* where another file cannot take its place, the fresh one does not stay; a path that is too long names none */
+static void a_file_that_cannot_be_kept_leaves_nothing(void **state) {
+    (void)state;
+    char path[96], fresh[112], long_dir[PATH_MAX + 8];
+    bt_measured m = example(), back;
+    path_of(path);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    bt_measured_write(&m, folder, 1);
+    assert_int_equal(access(fresh, F_OK), -1);
+    assert_false(bt_measured_read(&back, folder, 1));
+    rmdir(path);
+    bt_text_clear(&heard);
+    bt_measured_write(&m, folder, 1);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    heard_is("");
+    for (size_t more = 0; more < 2; more++) { /* the longest name of the file, and one longer */
+        const size_t n = PATH_MAX - sizeof "/measured" + more;
+        memset(long_dir, '/', n);
+        memcpy(long_dir, folder, strlen(folder));
+        long_dir[n] = 0;
+        assert_int_equal(bt_measured_read(&back, long_dir, 1), more == 0);
+        bt_measured_write(&m, long_dir,
+                          1); /* its fresh file has a longer name: no attempt is made */
+        heard_is("");
+    }
+}
+
+/* ---- of all ranks ----------------------------------------------------------------------------------------------- */
+
+static void begin(int rank) {
+    char path[96];
+    memset(&t, 0, sizeof t);
+    memset(&world, 0, sizeof world);
+    t.mesh.me = (bt_mesh_coord){.pp = 4, .dp_replicate = 5, .dp_shard = 6, .tp = 7};
+    t.number = 9;
+    world.rank = rank, world.size = 3;
+    cpu.cores = 8;
+    for (int a = 0; a < BT_AXIS_COUNT; a++)
+        links[a] = (bt_link){.latency_s = 1 + a, .bytes_per_s = 100 + a, .tried = true};
+    err = (bt_err)BT_ERR_INIT;
+    bt_text_clear(&heard);
+    path_of(path);
+    unlink(path);
+}
+
+static void links_are(double offset) {
+    for (int a = 0; a < BT_AXIS_COUNT; a++)
+        assert_true(links[a].latency_s == offset + a && links[a].bytes_per_s == 99 + offset + a &&
+                    links[a].tried);
+}
+
+/* where a rank is: half of the hash of its host, threads, kernels and coordinates */
+static int64_t place_of(int rank) {
+    char here[400], host[BT_HOST_MAX] = "";
+    gethostname(host, sizeof host - 1);
+    const int n = snprintf(here, sizeof here, "%d/3 %s 3 abacus 4 5 6 7", rank, host);
+    return (int64_t)(XXH3_64bits(here, (size_t)n) >> 32);
+}
+
+static void the_first_attempt_measures_and_the_next_one_takes_over(void **state) {
+    (void)state;
+    begin(0);
+    assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
+    heard_is("place\ntell\nlinks\npeak\nagree\ngather\n");
+    assert_true(world.hash == place_of(0) && world.hash != place_of(1));
+    /* three ranks of hosts of their own; that of a rank is one core of eight a thread */
+    assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9);
+    cpu_set_t cpus;
+    assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+    assert_true(world.mine.flops == 5e9 && world.mine.cpus == XXH3_64bits(&cpus, sizeof cpus) &&
+                world.mine.host == 70 && world.mine.cores == 8 && world.mine.threads == 3);
+    links_are(1);
+
+    t.number = 10; /* the same place: nothing is measured */
+    t.measured_by = 0, t.telemetry.peak_flops = 0;
+    memset(links, 0, sizeof links);
+    assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
+    heard_is("place\ntell\nset links\n");
+    assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9);
+    links_are(1);
+
+    t.mesh.me.tp = 8; /* another one; and the peak is not asked for */
+    assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
+    heard_is("place\ntell\nlinks\n");
+    assert_true(t.measured_by == 10 && t.telemetry.peak_flops == 0);
+    char path[96];
+    path_of(path);
+    unlink(path);
+    assert_int_equal(bt_trainer_measure(&t, NULL, false, &err), BT_OK); /* nothing is kept */
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+/* what rank 0 has read holds on all; the others neither read nor write */
+static void rank_0_alone_reads_and_writes(void **state) {
+    (void)state;
+    struct {
+        bt_measured what;
+        int64_t found;
+    } all;
+    char path[96];
+    path_of(path);
+    begin(1);
+    bt_measured m = example();
+    bt_measured_write(&m, folder, (uint64_t)place_of(1) + 1000);
+    assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
+    heard_is("place\ntell\nlinks\n");
+    assert_int_equal(world.told_bytes, sizeof all);
+    assert_int_equal(t.measured_by, 9);
+    bt_measured back;
+    assert_true(bt_measured_read(&back, folder, (uint64_t)place_of(1) + 1000));
+    assert_int_equal(back.attempt, 3);
+    begin(1);
+    memset(&all, 0, sizeof all);
+    all.what = example();
+    all.found = 1;
+    world.told = &all;
+    assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
+    heard_is("place\ntell\nset links\n");
+    assert_true(t.measured_by == 3 && t.telemetry.peak_flops == 1.25e12);
+    assert_memory_equal(links, m.links, sizeof links);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_rank_that_fails_ends_it(void **state) {
+    (void)state;
+    static const char *const parts[] = {"place", "tell", "links", "agree", "gather"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char says[40];
+        begin(0);
+        world.fails = parts[i];
+        assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_IO);
+        snprintf(says, sizeof says, "%s fails", parts[i]);
+        assert_string_equal(err.msg, says);
+        snprintf(says, sizeof says, "%s\n", parts[i]);
+        assert_string_equal(bt_text_str(&heard) + heard.len - strlen(says), says);
+        assert_int_equal(t.measured_by, 0);
+        char path[96];
+        path_of(path);
+        assert_int_equal(access(path, F_OK), -1);
+    }
 }
 
 /* four ranks on two cores have the peak of two */
@@ -107,10 +361,19 @@ static void shared_cores_count_once(void **state) {
 int main(void) {
     strcpy(folder, "/tmp/bt-measured-XXXXXX");
     if (!mkdtemp(folder)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept), cmocka_unit_test(test_damaged),
-                                       cmocka_unit_test(test_nowhere),
-                                       cmocka_unit_test(shared_cores_count_once)};
+    bt_text_init(&heard);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_nowhere),
+        cmocka_unit_test(a_file_that_cannot_be_kept_leaves_nothing),
+        cmocka_unit_test(the_first_attempt_measures_and_the_next_one_takes_over),
+        cmocka_unit_test(rank_0_alone_reads_and_writes),
+        cmocka_unit_test(a_rank_that_fails_ends_it),
+        cmocka_unit_test(shared_cores_count_once),
+    };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_text_release(&heard);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
     return system(cmd) != 0 || rc;

@@ -87,11 +87,63 @@ static void without_predicted_phases_it_is_guessed(void **state) {
     says(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
 }
 
+/* no phase parts from itself; the one that parts most does, in the direction of the step */
+static void the_phase_that_parts_most_is_found(void **state) {
+    (void)state;
+    char buf[240];
+    bt_predicted p;
+    bt_prediction_seen s = {.ratio = 1.5, .step_ms = 100};
+    (void)bt_predicted_read("", &p);
+    fill(s.phase_ms);
+    fill(p.phase_ms);
+    assert_int_equal(bt_prediction_phase(&s, &p), BT_PHASE_COUNT);
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
+        const int less = (i + 1) % BT_PHASE_COUNT;
+        s.phase_ms[i] = p.phase_ms[i] + 0.5, s.phase_ms[less] = p.phase_ms[less] - 0.75;
+        s.ratio = 1; /* that is no less */
+        assert_int_equal(bt_prediction_phase(&s, &p), i);
+        s.ratio = 0.99;
+        assert_int_equal(bt_prediction_phase(&s, &p), less);
+        s.phase_ms[less] = p.phase_ms[less] + 0.25; /* another one grows too */
+        s.ratio = 1.5;
+        assert_int_equal(bt_prediction_phase(&s, &p), i);
+        s.phase_ms[i] = NAN;
+        assert_int_equal(bt_prediction_phase(&s, &p), less);
+        fill(s.phase_ms);
+    }
+    /* limits: a load of 1.2 is none of others, a quarter of the step is not much of it */
+    (void)bt_predicted_read("", &p);
+    fill(s.phase_ms);
+    static const struct {
+        double wait, comm, load;
+        const char *cause;
+    } rows[] = {
+        {25, 25, 1.2,
+         "computing is slower than when rates were measured ('bitrain plan --measure' does it "
+         "anew)"},
+        {25.1, 60, 1.2, "ranks wait for a slower one, beyond what was predicted"},
+        {25, 25.1, 1.2, "messages take longer than their links were measured to need"},
+        {60, 60, 1.21, "the machine is busy with other work, load 1.2"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        s.phase_ms[BT_PH_WAIT] = rows[i].wait, s.phase_ms[BT_PH_COMM_EXPOSED] = rows[i].comm;
+        s.load = rows[i].load;
+        assert_string_equal(bt_prediction_cause(&s, &p, BT_PHASE_COUNT, buf, sizeof buf),
+                            rows[i].cause);
+    }
+    s.ratio = 0.99, s.load = 3;
+    assert_string_equal(bt_prediction_cause(&s, &p, BT_PHASE_COUNT, buf, sizeof buf),
+                        "the machine is quieter than when its rates were measured");
+    s.ratio = 1; /* as long as predicted is not quieter */
+    assert_string_equal(bt_prediction_cause(&s, &p, BT_PHASE_COUNT, buf, sizeof buf),
+                        "the machine is busy with other work, load 3");
+}
+
 /* ---- the event ------------------------------------------------------------------------------- */
 
 typedef struct told {
     int n;
     bt_event_kind kind;
+    int64_t step;
     char title[512], body[512];
 } told;
 
@@ -99,6 +151,7 @@ static void on_event(void *ctx, const bt_event *e) {
     told *x = ctx;
     x->n++;
     x->kind = e->kind;
+    x->step = e->step;
     snprintf(x->title, sizeof x->title, "%s", e->title);
     snprintf(x->body, sizeof x->body, "%s", e->body);
 }
@@ -143,12 +196,69 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
     free(history);
 }
 
+/* a trainer's telemetry with one step in its history */
+static double (*history_of(bt_telemetry *t, told *x))[BT_MR_COUNT] {
+    double(*history)[BT_MR_COUNT] = calloc(BT_HISTORY, sizeof *history);
+    assert_non_null(history);
+    *t = (bt_telemetry){
+        .sink = {.ctx = x, .event = on_event}, .predicted_ms = 100, .seen = 1, .history = history};
+    for (int m = 0; m < BT_MR_COUNT; m++) history[0][m] = NAN;
+    return history;
+}
+
+/* looked at every so many steps; told where it parts by more than a fifth either way, and when it does no more */
+static void it_is_told_when_it_changes(void **state) {
+    (void)state;
+    static const struct {
+        double ms;
+        const char *title; /* NULL: nothing is told */
+    } rows[] = {
+        {119.9, NULL},
+        {80.1, NULL},
+        {121, "steps take 121 ms, 21 % longer than the 100 ms predicted: computing is slower than "
+              "when rates were measured ('bitrain plan --measure' does it anew)"},
+        {75, NULL}, /* it parts still */
+        {NAN, NULL},
+        {100, "steps take 100 ms, as expected (the 100 ms predicted)"},
+        {100, NULL},
+        {75, "steps take 75 ms, 25 % less than the 100 ms predicted: the machine is quieter than "
+             "when its rates were measured"},
+        {119.9, "steps take 120 ms, as expected (the 100 ms predicted)"}};
+    told x = {0};
+    bt_telemetry t;
+    bt_prediction_check c = {0};
+    double(*history)[BT_MR_COUNT] = history_of(&t, &x);
+    assert_true(bt_predicted_read("", &c.predicted));
+    int64_t step = 100;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int before = x.n;
+        char body[200];
+        history[0][BT_MR_STEP_TIME] = rows[i].ms;
+        history[0][BT_MR_LOAD] = 0.5;
+        for (int k = 1; k < BT_PREDICTION_EVERY; k++) bt_prediction_check_step(&c, &t, step++);
+        assert_int_equal(x.n, before);
+        bt_prediction_check_step(&c, &t, step++);
+        assert_int_equal(x.n, before + (rows[i].title != NULL));
+        if (!rows[i].title) continue;
+        assert_string_equal(x.title, rows[i].title);
+        assert_int_equal(x.step, step - 1);
+        assert_int_equal(x.kind, i == 2 || i == 7 ? BT_EVENT_PREDICTION : BT_EVENT_LAYOUT);
+        snprintf(body, sizeof body,
+                 "{\"predicted_ms\":100,\"tried_ms\":null,\"step_ms\":%.17g,\"machine_load\":0.5}",
+                 rows[i].ms);
+        if (i < 8) assert_string_equal(x.body, body);
+    }
+    free(history);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_phase_has_its_cause),
         cmocka_unit_test(other_work_comes_first_and_the_phase_is_named_all_the_same),
         cmocka_unit_test(without_predicted_phases_it_is_guessed),
+        cmocka_unit_test(the_phase_that_parts_most_is_found),
         cmocka_unit_test(the_event_has_both_numbers_of_the_phase),
+        cmocka_unit_test(it_is_told_when_it_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 static bt_run_cfg cfg;
 static bt_err err;
 
-/* ---- in the place of other ranks ------------------------------------------------------------------- */
+/* ---- in the place of other ranks ------------------------------------------------------------- */
 
 /* what rank 0 has given to all, which rank 1 gets in the same order */
 static struct {
@@ -44,7 +44,7 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *e) {
     return BT_OK;
 }
 
-/* ---- in the place of a model ---------------------------------------------------------------------- */
+/* ---- in the place of a model ----------------------------------------------------------------- */
 
 static bt_model_slice slice;
 static int chunk;
@@ -134,7 +134,7 @@ bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *e) {
     return done("sum", e);
 }
 
-/* ---- settings ------------------------------------------------------------------------------------- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static void settings(int seq_len, int sample_tokens, const char *prompt) {
     memset(&cfg, 0, sizeof cfg);
@@ -179,7 +179,7 @@ static bt_sample_text *create(size_t n) {
     return s;
 }
 
-/* ---- prompts -------------------------------------------------------------------------------------- */
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 /* of the data at most 32 tokens and half a sequence; so many more as are asked for and have room */
 static void data_begin_a_text(void **state) {
@@ -264,6 +264,11 @@ static void a_prompt_that_is_asked_for(void **state) {
     assert_int_equal(bt_sample_text_for_prompt(&s, &cfg, bt_comm_world(), "say", &err), BT_OK);
     assert_string_equal(written(s, NULL), "say| ef ");
     bt_sample_text_destroy(s);
+    /* bytes of other scripts stay */
+    assert_int_equal(bt_sample_text_for_prompt(&s, &cfg, bt_comm_world(), "s\xc3\xa4y", &err),
+                     BT_OK);
+    assert_string_equal(written(s, NULL), "s\xc3\xa4y|ef h");
+    bt_sample_text_destroy(s);
     static const char *const empty[] = {"", NULL};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(bt_sample_text_for_prompt(&s, &cfg, bt_comm_world(), empty[i], &err),
@@ -288,7 +293,7 @@ static void a_prompt_that_is_asked_for(void **state) {
     assert_null(s);
 }
 
-/* ---- a file of prompts ---------------------------------------------------------------------------- */
+/* ---- a file of prompts ----------------------------------------------------------------------- */
 
 static char path[] = "/tmp/bt-prompts-XXXXXX";
 
@@ -351,7 +356,7 @@ static void lines_of_a_file_are_prompts(void **state) {
     }
 }
 
-/* ---- passes --------------------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 static void a_whole_model_writes(void **state) {
     (void)state;

@@ -15,6 +15,7 @@ static void a_run_begins_on_its_rung(void **state) {
     } rows[] = {
         {BT_CODEC_NONE, "off", 4, 1, 0, false, 0}, {BT_CODEC_INT8, "off", 1, 1, 0, false, 0},
         {BT_CODEC_BF16, "off", 4, 2, 1, false, 0}, {BT_CODEC_INT8, "off", 4, 3, 2, false, 0},
+        {BT_CODEC_INT8, "off", 2, 3, 2, false, 0}, {BT_CODEC_SIGN, "off", 3, 4, 3, false, 0},
         {BT_CODEC_INT8, "auto", 4, 3, 0, true, 0}, {BT_CODEC_SIGN, "8kbit", 4, 4, 0, true, 1000}};
     bt_err err = BT_ERR_INIT;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

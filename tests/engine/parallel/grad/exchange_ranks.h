@@ -1,0 +1,373 @@
+/* exchange_ranks.h - the ranks of a gradient exchange in one process, one after the other: an exchange never waits, so
+ * one thread drives those of all ranks, and each order of their steps can be tested. MPI's messages, memory that a
+ * host's ranks share, the clock and futexes are defined here, and what a rank counts is kept apart. For one test
+ * program. */
+#ifndef BT_TESTS_EXCHANGE_RANKS_H
+#define BT_TESTS_EXCHANGE_RANKS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/parallel/grad/exchange.h"
+#include "engine/parallel/mpi/comm_internal.h"
+#include "engine/parallel/mpi/host_memory.h"
+
+enum { RANKS_MOST = 6, MESSAGES = 4096, BUCKETS = 3, ELEMS_MOST = RANKS_MOST * 64 * BUCKETS };
+
+typedef struct exchange_rank {
+    bt_comm world, dp;
+    bt_mesh mesh;
+    bt_exchange *x;
+    float grads[ELEMS_MOST], node[8][ELEMS_MOST];
+    bt_tree_sum nodes;
+    size_t asked, done;
+    /* since the last look */
+    bt_traffic counted;
+    bt_pair from[RANKS_MOST];
+} exchange_rank;
+
+static exchange_rank ranks[RANKS_MOST];
+static int n_ranks, now_is; /* whose turn it is */
+static int64_t now_ns;
+static bt_err err;
+static const char *call_fails; /* of MPI; NULL: none */
+static int fails_at;           /* this rank's */
+static bool memory_refused;
+
+int64_t bt_now_ns(void) { return now_ns; }
+
+/* ---- messages: each is taken when its receiver looks ------------------------------------------------- */
+
+typedef struct message {
+    bool posted, came, sends;
+    int rank, other, tag;
+    void *data;
+    int bytes, arrived;
+} message;
+static message messages[MESSAGES];
+static int n_messages;
+
+static int outcome(const char *call) {
+    return call_fails && now_is == fails_at && strcmp(call_fails, call) == 0 ? MPI_ERR_OTHER
+                                                                             : MPI_SUCCESS;
+}
+int MPI_Error_string(int rc, char *text, int *n) {
+    (void)rc;
+    *n = sprintf(text, "the link is gone");
+    return MPI_SUCCESS;
+}
+static MPI_Request post(bool sends, void *data, int bytes, int other, int tag) {
+    assert_true(n_messages < MESSAGES && other >= 0 && other < n_ranks && other != now_is);
+    messages[n_messages] = (message){.posted = true,
+                                     .sends = sends,
+                                     .rank = now_is,
+                                     .other = other,
+                                     .tag = tag,
+                                     .data = data,
+                                     .bytes = bytes};
+    return (MPI_Request)(void *)&messages[n_messages++];
+}
+int MPI_Irecv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, MPI_Request *r) {
+    assert_true(type == MPI_BYTE && c == ranks[now_is].dp.mpi);
+    *r = post(false, to, n, from, tag);
+    return outcome("irecv");
+}
+int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm c,
+              MPI_Request *r) {
+    assert_true(type == MPI_BYTE && c == ranks[now_is].dp.mpi);
+    *r = post(true, (void *)(uintptr_t)from, n, to, tag);
+    return outcome("isend");
+}
+/* what is asked for and sent in the same order, with one tag, belongs together */
+static void deliver(message *m) {
+    for (int i = 0; i < n_messages && !m->came && !m->sends; i++) {
+        message *s = &messages[i];
+        if (!s->posted || !s->sends || s->came || s->rank != m->other || s->other != m->rank ||
+            s->tag != m->tag)
+            continue;
+        assert_true(s->bytes <= m->bytes);
+        memcpy(m->data, s->data, (size_t)s->bytes);
+        m->arrived = s->bytes;
+        m->came = s->came = true;
+    }
+}
+int MPI_Testsome(int n, MPI_Request *r, int *done, int *which, MPI_Status *s) {
+    int active = 0;
+    *done = 0;
+    for (int i = 0; i < n; i++) {
+        message *m = (message *)(void *)r[i];
+        if (r[i] == MPI_REQUEST_NULL) continue;
+        active++;
+        deliver(m);
+        if (!m->came) continue;
+        which[*done] = i;
+        s[(*done)++]._ucount = (size_t)m->arrived;
+        m->posted = false;
+        r[i] = MPI_REQUEST_NULL;
+    }
+    if (active == 0) *done = MPI_UNDEFINED;
+    return outcome("test");
+}
+int MPI_Get_count(const MPI_Status *s, MPI_Datatype type, int *n) {
+    assert_ptr_equal(type, MPI_BYTE);
+    *n = (int)s->_ucount;
+    return outcome("count");
+}
+
+/* ---- what is made together: the ranks of a host get the same memory, one after the other ------------------ */
+
+int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
+    (void)x, (void)y, (void)n, (void)type, (void)op, (void)c;
+    return MPI_SUCCESS;
+}
+int MPI_Bcast(void *x, int n, MPI_Datatype type, int root, MPI_Comm c) {
+    (void)x, (void)n, (void)type, (void)c;
+    assert_int_equal(root, now_is); /* whose error it is */
+    return MPI_SUCCESS;
+}
+int MPI_Comm_split(MPI_Comm c, int color, int key, MPI_Comm *out) {
+    assert_true(c == ranks[now_is].dp.mpi && key == ranks[now_is].dp.rank);
+    *out = (MPI_Comm)(uintptr_t)(100 + color);
+    return outcome("split");
+}
+int MPI_Comm_rank(MPI_Comm c, int *rank) {
+    (void)c;
+    *rank = 0;
+    return MPI_SUCCESS;
+}
+int MPI_Comm_size(MPI_Comm c, int *size) {
+    (void)c;
+    *size = 2;
+    return MPI_SUCCESS;
+}
+int MPI_Comm_set_errhandler(MPI_Comm c, MPI_Errhandler e) {
+    (void)c, (void)e;
+    return MPI_SUCCESS;
+}
+static struct {
+    unsigned char *at;
+    size_t bytes;
+    int users;
+} shared[RANKS_MOST]; /* of each host */
+bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
+                              bt_err *e) {
+    const uintptr_t host = (uintptr_t)c->mpi - 100;
+    assert_string_equal(name, "bitrain-gradients");
+    *m = (bt_host_memory){0};
+    if (outcome("memory") != MPI_SUCCESS) return bt_fail(e, BT_MPI, "no memory");
+    if (memory_refused) return BT_OK;
+    if (shared[host].users++ == 0) {
+        shared[host].bytes = bytes;
+        shared[host].at = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+        assert_non_null(shared[host].at);
+        memset(shared[host].at, 0, bytes);
+    }
+    assert_int_equal(bytes, shared[host].bytes);
+    *m = (bt_host_memory){shared[host].at, bytes};
+    return BT_OK;
+}
+void bt_host_memory_release(bt_host_memory *m) {
+    for (int h = 0; m->at && h < RANKS_MOST; h++)
+        if (shared[h].at == m->at && --shared[h].users == 0) {
+            free(shared[h].at);
+            shared[h].at = NULL;
+        }
+    *m = (bt_host_memory){0};
+}
+
+/* ---- futexes: who sleeps lets `while_asleep` go on meanwhile ----------------------------------------------- */
+
+static struct {
+    int sleeps, wakes;
+    const void *slept_on, *woken;
+    int64_t nap_ns;
+    uint32_t seen;
+} futex;
+static void (*while_asleep)(void);
+
+long syscall(long number, ...);
+long syscall(long number, ...) {
+    va_list ap;
+    va_start(ap, number);
+    const uint32_t *at = va_arg(ap, uint32_t *);
+    const int op = va_arg(ap, int);
+    const uint32_t value = va_arg(ap, uint32_t);
+    const struct timespec *nap = va_arg(ap, struct timespec *);
+    va_end(ap);
+    assert_int_equal(number, SYS_futex);
+    if (op == FUTEX_WAKE) {
+        assert_int_equal(value, INT32_MAX);
+        futex.wakes++;
+        futex.woken = at;
+        return 0;
+    }
+    assert_int_equal(op, FUTEX_WAIT);
+    futex.sleeps++;
+    futex.slept_on = at;
+    futex.seen = value;
+    futex.nap_ns = nap->tv_sec * 1000000000 + nap->tv_nsec;
+    if (while_asleep) while_asleep();
+    return 0;
+}
+
+/* ---- a layout --------------------------------------------------------------------------------------------- */
+
+typedef struct layout {
+    int ranks, shards;
+    const char *hosts; /* ranks of each */
+    int64_t units;     /* 0: a rank's gradient is one leaf */
+    const bt_codec *codec;
+    size_t piece_bytes; /* 0: the usual ones */
+} layout;
+
+static layout is;
+static bt_buckets buckets;
+static bt_mesh_shape shape;
+static size_t usual_piece_bytes;
+
+/* of leaf u, element i: small multiples of a power of two, so that a codec without loss may send them; their sums are
+ * exact in no order but one only where the values are wide: both kinds are there */
+static float leaf(int64_t u, size_t i) {
+    const uint64_t r = bt_rng_u64(11, (uint64_t)u, i);
+    return i % 3 ? (float)((int)(r % 2001) - 1000) * 0x1p-10f
+                 : (float)((int)(r % (1 << 22)) - (1 << 21)) * (r >> 40 & 1 ? 0x1p-14f : 0x1p-21f);
+}
+static int64_t leaves(void) { return is.units ? is.units : is.ranks; }
+/* the sum of leaves [first, first + width) of the tree, width a power of two */
+static float sum_of(int64_t first, int64_t width, size_t i) {
+    if (width == 1) return leaf(first, i);
+    const float left = sum_of(first, width / 2, i);
+    return first + width / 2 < leaves() ? left + sum_of(first + width / 2, width / 2, i) : left;
+}
+static inline float whole_sum(size_t i) {
+    int64_t width = 1;
+    while (width < leaves()) width *= 2;
+    return sum_of(0, width, i);
+}
+
+/* everything that a call of this rank counts is its own */
+static void count(void) {
+    exchange_rank *r = &ranks[now_is];
+    const bt_coll kind = is.shards > 1 ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
+    const bt_traffic *t = bt_traffic_get(kind, BT_AXIS_DP);
+    r->counted.calls += t->calls, r->counted.rounds += t->rounds;
+    r->counted.bytes_logical += t->bytes_logical, r->counted.bytes_wire += t->bytes_wire;
+    for (int d = 0; d < n_ranks; d++) {
+        const bt_pair *p = bt_pair_get(d);
+        r->from[d].messages += p->messages, r->from[d].bytes += p->bytes;
+        r->from[d].timed += p->timed, r->from[d].flight_ns += p->flight_ns;
+    }
+    bt_traffic_reset();
+    bt_pairs_reset();
+}
+
+static inline void destroy_all(void) {
+    for (now_is = 0; now_is < n_ranks; now_is++) {
+        bt_exchange_destroy(ranks[now_is].x);
+        ranks[now_is].x = NULL;
+    }
+    for (int h = 0; h < RANKS_MOST; h++) assert_null(shared[h].at);
+}
+
+static inline bt_code create_one(int rank, bool discard) {
+    exchange_rank *r = &ranks[rank];
+    now_is = rank;
+    r->world = (bt_comm){.mpi = (MPI_Comm)(uintptr_t)1, .rank = rank, .size = is.ranks};
+    r->dp = (bt_comm){
+        .mpi = (MPI_Comm)(uintptr_t)2, .rank = rank, .size = is.ranks, .axis = BT_AXIS_DP};
+    r->mesh = (bt_mesh){.shape = shape, .me = bt_mesh_coord_of(&shape, rank)};
+    r->mesh.world = &r->world, r->mesh.dp = &r->dp;
+    const bt_exchange_cfg cfg = {.plan = {.shape = &shape,
+                                          .rank = rank,
+                                          .buckets = &buckets,
+                                          .sharded = is.shards > 1,
+                                          .form = {.codec = is.codec},
+                                          .units = leaves()},
+                                 .mesh = &r->mesh,
+                                 .grads = r->grads,
+                                 .discard = discard};
+    return bt_exchange_create(&r->x, &cfg, &err);
+}
+
+/* the layout's ranks, each with its exchange; elements: of the whole array, the first bucket may be short */
+static inline void create_all(const layout *l, size_t elems, bool discard) {
+    is = *l;
+    if (!is.codec) is.codec = bt_codec_at(BT_CODEC_NONE);
+    if (!usual_piece_bytes) usual_piece_bytes = bt_exchange_piece_bytes;
+    bt_exchange_piece_bytes = is.piece_bytes ? is.piece_bytes : usual_piece_bytes;
+    n_ranks = is.ranks;
+    n_messages = 0;
+    now_ns = 1000;
+    memset(&futex, 0, sizeof futex);
+    while_asleep = NULL;
+    err = (bt_err)BT_ERR_INIT;
+    assert_int_equal(setenv("BITRAIN_TEST_HOSTS", is.hosts, 1), 0);
+    shape = (bt_mesh_shape){1, is.ranks / is.shards, is.shards, 1};
+    bt_buckets_init(&buckets, elems, elems / BUCKETS * sizeof(float), is.ranks);
+    for (int k = 0; k < n_ranks; k++)
+        if (create_one(k, discard) != BT_OK) fail_msg("%s", err.msg);
+    bt_traffic_reset();
+    bt_pairs_reset();
+}
+
+/* a step begins: each rank has its leaves, added as far as its nodes go */
+static inline void begin_step(size_t elems) {
+    for (now_is = 0; now_is < n_ranks; now_is++) {
+        exchange_rank *r = &ranks[now_is];
+        const int64_t first = leaves() * now_is / n_ranks, end = leaves() * (now_is + 1) / n_ranks;
+        r->nodes = bt_tree_sum_shape(first, end - first);
+        assert_true(r->nodes.n <= 8);
+        for (size_t k = 0; k < r->nodes.n; k++) {
+            bt_node *node = &r->nodes.at[k];
+            node->x = is.units ? r->node[k] : r->grads;
+            for (size_t i = 0; i < elems; i++)
+                node->x[i] = sum_of(node->index << node->level, INT64_C(1) << node->level, i);
+        }
+        r->asked = r->done = 0;
+        memset(&r->counted, 0, sizeof r->counted);
+        memset(r->from, 0, sizeof r->from);
+        bt_exchange_reset(r->x);
+        bt_exchange_nodes(r->x, &r->nodes);
+    }
+}
+
+/* one rank does what it can; BT_OK unless a call fails */
+static inline bt_code turn_of(int rank) {
+    exchange_rank *r = &ranks[rank];
+    now_is = rank;
+    now_ns += 7;
+    bt_code code = BT_OK;
+    if (r->asked < buckets.n && bt_exchange_has_room(r->x))
+        code = bt_exchange_start(r->x, r->asked++, &err);
+    if (code == BT_OK) code = bt_exchange_progress(r->x, &r->done, &err);
+    count();
+    return code;
+}
+
+/* until all have all, in an order of the seed; a rank that is never done is a deadlock */
+static inline void finish_step(uint64_t seed) {
+    int left = 0;
+    for (uint64_t turn = 0; turn < 20000; turn++) {
+        if (turn % 64 == 0) {
+            left = 0;
+            for (int k = 0; k < n_ranks; k++) left += ranks[k].done < buckets.n;
+            if (!left) return;
+        }
+        if (turn_of((int)(bt_rng_u64(seed, 1, turn) % (uint64_t)n_ranks)) != BT_OK)
+            fail_msg("%s", err.msg);
+    }
+    fail_msg("%d ranks of hosts of %s wait for ever", left, is.hosts);
+}
+
+#endif

@@ -1,0 +1,318 @@
+/* test_exchange_orders.c - the exchange of gradients by the ranks of one process, in whatever order they come: the bits
+ * of one tree, what is discarded, what each rank counts of all it sent and got, and how long it took; when a rank
+ * sleeps and who wakes it; and what is said of each call that fails. */
+#include "tests/engine/parallel/grad/exchange_ranks.h"
+
+#include "engine/parallel/grad/exchange_internal.h"
+#include "engine/parallel/mpi/comm_internal.h"
+
+enum { WHOLE = 6 * 16 * 2 * BUCKETS, SHORT = WHOLE - 70 };
+
+static const layout layouts[] = {
+    {.ranks = 2, .shards = 1, .hosts = "2"},
+    {.ranks = 2, .shards = 1, .hosts = "1"},
+    {.ranks = 3, .shards = 1, .hosts = "3", .units = 7},
+    {.ranks = 4, .shards = 2, .hosts = "2", .units = 13},
+    {.ranks = 4, .shards = 4, .hosts = "4", .piece_bytes = 64},
+    {.ranks = 6, .shards = 1, .hosts = "2,1,3"},
+    {.ranks = 6, .shards = 2, .hosts = "4,2", .units = 11},
+    {.ranks = 6, .shards = 3, .hosts = "1,2,2,1", .units = 16},
+    {.ranks = 6, .shards = 6, .hosts = "3", .units = 6},
+    {.ranks = 6, .shards = 1, .hosts = "6", .piece_bytes = 64, .units = 32},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+/* an element that the rank gets the sum of; else it is of a piece of other shards */
+static bool gets(int rank, size_t i) {
+    for (size_t b = 0; b < buckets.n; b++) {
+        const bt_range r = bt_bucket_at(&buckets, b);
+        if (i < r.begin || i >= r.end) continue;
+        return (int)((i - r.begin) / (buckets.elems / (size_t)is.shards)) == rank % is.shards;
+    }
+    return false;
+}
+
+static void all_have_the_sum(size_t elems, bool discard) {
+    for (size_t i = 0; i < elems; i++) {
+        const float want = whole_sum(i);
+        for (int k = 0; k < n_ranks; k++) {
+            const float got = ranks[k].grads[i];
+            if (gets(k, i) ? memcmp(&got, &want, sizeof got) != 0 : discard && got != 0)
+                fail_msg("rank %d of %d, hosts of %s: element %zu is %a, not %a", k, n_ranks,
+                         is.hosts, i, (double)got, gets(k, i) ? (double)want : 0.0);
+        }
+    }
+}
+
+static int host_of(int rank) {
+    setenv("BITRAIN_TEST_HOSTS", is.hosts, 1);
+    return bt_comm_host(rank);
+}
+
+/* What is sent is what is got: bytes of all ranks. Between hosts a part goes as often as there are nodes of a host
+ * group, and its sum comes back once where it is needed; a message has one part, or one stretch of it. */
+static void what_is_sent_is_got(void) {
+    int64_t sent = 0, logical = 0, got = 0;
+    for (int k = 0; k < n_ranks; k++) {
+        sent += ranks[k].counted.bytes_wire;
+        logical += ranks[k].counted.bytes_logical;
+        assert_int_equal(ranks[k].counted.calls, 0); /* the reducer's to count */
+        for (int d = 0; d < n_ranks; d++) {
+            const bt_pair *p = &ranks[k].from[d];
+            got += p->bytes;
+            assert_int_equal(p->timed, p->messages);
+            assert_true((p->messages > 0) == (p->bytes > 0) && (d != k || p->bytes == 0));
+            assert_true(p->flight_ns >= 0 && p->flight_ns % 7 == 0); /* a turn takes so long */
+        }
+    }
+    assert_int_equal(sent, got);
+    if (!is.codec->encode) assert_int_equal(sent, logical);
+}
+
+static void each_order_gives_the_bits_of_one_tree(void **state) {
+    (void)state;
+    static const size_t sizes[] = {WHOLE, SHORT};
+    for (size_t l = 0; l < LAYOUTS; l++)
+        for (int way = 0; way < 6; way++) { /* short or not, through memory, messages, encoded */
+            const size_t elems = sizes[way % 2];
+            layout one = layouts[l];
+            memory_refused = way / 2 == 1;
+            if (way / 2 == 2) one.codec = &bt_codec_exact;
+            const bool discard = one.shards > 1 && way % 2;
+            create_all(&one, elems, discard);
+            for (uint64_t step = 0; step < 4; step++) {
+                begin_step(elems);
+                finish_step(100 * l + 10 * (uint64_t)way + step);
+                all_have_the_sum(elems, discard);
+                what_is_sent_is_got();
+                n_messages = 0;
+            }
+            for (int k = 0; k < n_ranks; k++) {
+                const bool on_host = (k > 0 && host_of(k) == host_of(k - 1)) ||
+                                     (k + 1 < n_ranks && host_of(k) == host_of(k + 1));
+                const bool several = host_of(n_ranks - 1) != host_of(0);
+                assert_int_equal(bt_exchange_shares_memory(ranks[k].x),
+                                 on_host && !memory_refused && (several || way / 2 == 0));
+            }
+            destroy_all();
+        }
+    memory_refused = false;
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+/* Of rank 0 and the last one: rounds of the step's buckets, bytes sent, and the messages that came. Through memory
+ * the bytes are those of messages, and so are the messages, unless parts are cut; rounds are counted as their
+ * exchanges are. */
+static void a_rank_counts_what_it_did(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rounds[2], sent[2], came[2]; /* of the first and of the last rank */
+    } want[LAYOUTS][2] = {{{{6, 6}, {2304, 2304}, {6, 6}}, {{6, 6}, {2304, 2304}, {6, 6}}},
+                          {{{6, 6}, {2304, 2304}, {6, 6}}, {{6, 6}, {2304, 2304}, {6, 6}}},
+                          {{{6, 6}, {3072, 4608}, {15, 12}}, {{6, 6}, {3072, 4608}, {15, 12}}},
+                          {{{9, 9}, {4032, 5760}, {24, 21}}, {{9, 9}, {4032, 5760}, {24, 21}}},
+                          {{{3, 3}, {1728, 1728}, {27, 27}}, {{3, 3}, {1728, 1728}, {9, 9}}},
+                          {{{12, 12}, {3840, 4608}, {33, 33}}, {{12, 12}, {3840, 4608}, {33, 33}}},
+                          {{{12, 9}, {3840, 4992}, {51, 33}}, {{12, 9}, {3840, 4992}, {51, 33}}},
+                          {{{6, 6}, {2304, 4224}, {21, 18}}, {{6, 6}, {2304, 4224}, {21, 18}}},
+                          {{{6, 6}, {2304, 2304}, {18, 18}}, {{6, 6}, {2304, 2304}, {18, 18}}},
+                          {{{6, 6}, {5760, 5760}, {102, 102}}, {{6, 6}, {5760, 5760}, {51, 51}}}};
+    for (size_t l = 0; l < LAYOUTS; l++)
+        for (int refused = 0; refused < 2; refused++) {
+            memory_refused = refused;
+            create_all(&layouts[l], WHOLE, false);
+            begin_step(WHOLE);
+            finish_step(5);
+            for (int k = 0; k < 2; k++) {
+                const exchange_rank *r = &ranks[k ? n_ranks - 1 : 0];
+                int64_t came = 0;
+                for (int d = 0; d < n_ranks; d++) came += r->from[d].messages;
+                assert_int_equal(r->counted.rounds, want[l][refused].rounds[k]);
+                assert_int_equal(r->counted.bytes_wire, want[l][refused].sent[k]);
+                assert_int_equal(came, want[l][refused].came[k]);
+                assert_true(refused || want[l][0].sent[k] == want[l][1].sent[k]);
+            }
+            n_messages = 0;
+            destroy_all();
+        }
+    memory_refused = false;
+}
+
+/* two ranks, bucket by bucket: the clock says how long each message took */
+static void flights_are_timed(void **state) {
+    (void)state;
+    for (int refused = 0; refused < 2; refused++) {
+        memory_refused = refused;
+        create_all(&layouts[0], WHOLE, false);
+        begin_step(WHOLE);
+        now_ns = 1000;
+        assert_int_equal(turn_of(0), BT_OK); /* at 1007 it asks */
+        now_ns = 5000;
+        assert_int_equal(turn_of(1), BT_OK); /* at 5007 the other one has asked and looks at once */
+        now_ns = 9000;
+        assert_int_equal(turn_of(0), BT_OK);
+        /* the first bucket's nodes were asked for at 1007; what was asked for now came at once */
+        assert_int_equal(ranks[0].from[1].flight_ns, 9007 - 1007);
+        assert_int_equal(ranks[0].from[1].messages, refused ? 1 : 2);
+        finish_step(1);
+        n_messages = 0;
+        destroy_all();
+    }
+    memory_refused = false;
+}
+
+/* ---- sleep ------------------------------------------------------------------------------------ */
+
+static void the_other_one_comes(void) {
+    const int me = now_is;
+    assert_int_equal(turn_of(1), BT_OK);
+    now_is = me;
+}
+
+static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
+    (void)state;
+    create_all(&layouts[0], WHOLE, false);
+    begin_step(WHOLE);
+    assert_int_equal(turn_of(0), BT_OK); /* something moves */
+    bt_exchange_rest(ranks[0].x);
+    assert_int_equal(turn_of(0), BT_OK);
+    assert_int_equal(turn_of(0), BT_OK);
+    assert_int_equal(turn_of(0), BT_OK);
+    const int64_t still = now_ns;
+    bt_exchange_rest(ranks[0].x); /* not yet: it has been still for a moment */
+    now_ns = still + 40000;
+    bt_exchange_rest(ranks[0].x);
+    assert_int_equal(futex.sleeps, 0);
+    now_ns = still + 60000;
+    bt_exchange_rest(ranks[0].x); /* nobody comes */
+    assert_int_equal(futex.sleeps, 1);
+    assert_int_equal(futex.nap_ns, 1000000);
+    assert_int_equal(futex.seen, 0);
+    assert_int_equal(futex.wakes, 0);
+    while_asleep = the_other_one_comes;
+    bt_exchange_rest(ranks[0].x);
+    assert_int_equal(futex.sleeps, 2);
+    assert_true(futex.wakes > 0);
+    while_asleep = NULL;
+    /* the other one wakes nobody who does not sleep */
+    const int wakes = futex.wakes;
+    const size_t done = ranks[0].done;
+    assert_int_equal(turn_of(1), BT_OK);
+    assert_int_equal(futex.wakes, wakes);
+    assert_int_equal(turn_of(0), BT_OK);
+    assert_true(ranks[0].done > done);
+    bt_exchange_rest(ranks[0].x); /* it has moved */
+    assert_int_equal(futex.sleeps, 2);
+    finish_step(3);
+    all_have_the_sum(WHOLE, false);
+    destroy_all();
+    /* who waits for messages does not sleep */
+    memory_refused = true;
+    create_all(&layouts[0], WHOLE, false);
+    begin_step(WHOLE);
+    for (int k = 0; k < 4; k++) assert_int_equal(turn_of(0), BT_OK);
+    now_ns += 1000000;
+    bt_exchange_rest(ranks[0].x);
+    assert_int_equal(futex.sleeps, 0);
+    finish_step(4);
+    n_messages = 0;
+    destroy_all();
+    memory_refused = false;
+}
+
+/* one rank runs ahead, step after step: it waits for those that still read what it sent, and sleeps on them */
+static void nobody_writes_where_others_read(void **state) {
+    (void)state;
+    create_all(&layouts[0], WHOLE, false);
+    for (uint64_t step = 0; step < 40; step++) { /* slots are used again and again */
+        begin_step(WHOLE);
+        finish_step(step);
+        all_have_the_sum(WHOLE, false);
+    }
+    destroy_all();
+    create_all(&layouts[4], WHOLE, false);
+    for (uint64_t step = 0; step < 10; step++) {
+        begin_step(WHOLE);
+        /* rank 0 is always the first to do all that it can */
+        for (int k = 0; k < 50; k++) assert_int_equal(turn_of(0), BT_OK);
+        now_ns += 60000;
+        bt_exchange_rest(ranks[0].x);
+        finish_step(step);
+        all_have_the_sum(WHOLE, false);
+    }
+    assert_true(futex.sleeps > 0);
+    destroy_all();
+}
+
+/* ---- failures ---------------------------------------------------------------------------------- */
+
+static void a_call_that_fails_is_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *fails;
+        const bt_codec *codec;
+    } rows[] = {{"irecv", NULL}, {"isend", NULL}, {"test", NULL}, {"count", &bt_codec_exact}};
+    memory_refused = true;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t l = 0; l < LAYOUTS; l++) {
+            layout one = layouts[l];
+            one.codec = rows[i].codec;
+            create_all(&one, WHOLE, false);
+            begin_step(WHOLE);
+            fails_at = n_ranks - 1;
+            call_fails = rows[i].fails;
+            bt_code code = BT_OK;
+            for (int k = 0; k < 4000 && code == BT_OK; k++) code = turn_of(k % n_ranks);
+            call_fails = NULL;
+            assert_int_equal(code, BT_MPI);
+            assert_string_equal(err.msg, "gradient exchange failed: the link is gone");
+            n_messages = 0;
+            destroy_all();
+        }
+    memory_refused = false;
+    /* bytes that are no payload */
+    layout one = layouts[1];
+    one.codec = &bt_codec_exact;
+    create_all(&one, WHOLE, false);
+    begin_step(WHOLE);
+    assert_int_equal(turn_of(0), BT_OK);
+    for (int k = 0; k < n_messages; k++)
+        if (messages[k].sends) messages[k].bytes -= 1;
+    bt_code code = BT_OK;
+    for (int k = 0; k < 20 && code == BT_OK; k++) code = turn_of(1 - k % 2);
+    assert_int_equal(code, BT_CHECK);
+    char want[300];
+    const char *bytes = strstr(err.msg, "sent ");
+    assert_non_null(bytes);
+    snprintf(want, sizeof want,
+             "another rank sent %d bytes that are not %zu gradients encoded by --codec int8: they "
+             "were damaged on their way, or the ranks' settings differ (nothing of them was added)",
+             atoi(bytes + 5), buckets.elems / 2);
+    assert_string_equal(err.msg, want);
+    n_messages = 0;
+    destroy_all();
+    /* what cannot be made */
+    static const char *const calls[] = {"split", "memory"};
+    for (int i = 0; i < 2; i++) {
+        create_all(&layouts[0], WHOLE, false);
+        destroy_all();
+        call_fails = calls[i];
+        fails_at = 0;
+        assert_int_equal(create_one(0, false), BT_MPI);
+        call_fails = NULL;
+        assert_null(ranks[0].x);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_order_gives_the_bits_of_one_tree),
+        cmocka_unit_test(a_rank_counts_what_it_did),
+        cmocka_unit_test(flights_are_timed),
+        cmocka_unit_test(a_rank_that_waits_sleeps_until_it_is_woken),
+        cmocka_unit_test(nobody_writes_where_others_read),
+        cmocka_unit_test(a_call_that_fails_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

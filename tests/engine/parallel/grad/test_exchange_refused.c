@@ -1,0 +1,53 @@
+/* test_exchange_refused.c - memory that a gradient exchange needs and does not get: whichever request is refused, there
+ * is no exchange, one line says why, and nothing is left. */
+#include "tests/memory/refuse_memory.h"
+
+#include "tests/engine/parallel/grad/exchange_ranks.h"
+
+#include "engine/parallel/mpi/comm_internal.h"
+
+enum { WHOLE = 6 * 16 * 2 * BUCKETS };
+
+static const layout layouts[] = {
+    {.ranks = 2, .shards = 1, .hosts = "2"},
+    {.ranks = 4, .shards = 2, .hosts = "2", .units = 13},
+    {.ranks = 6, .shards = 1, .hosts = "2,1,3"},
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static bt_code make(void *ctx, bt_err *e) {
+    (void)ctx;
+    ranks[0].x = (bt_exchange *)(void *)&shape;
+    const bt_code code = create_one(0, false);
+    assert_true((ranks[0].x != NULL) == (code == BT_OK));
+    bt_exchange_destroy(ranks[0].x);
+    ranks[0].x = NULL;
+    if (code != BT_OK) *e = err;
+    return code;
+}
+
+static void an_exchange_needs_each_request(void **state) {
+    (void)state;
+    if (!refuse_memory_works()) skip();
+    for (size_t l = 0; l < LAYOUTS; l++)
+        for (int encoded = 0; encoded < 2; encoded++) {
+            layout one = layouts[l];
+            if (encoded) one.codec = bt_codec_at(BT_CODEC_SIGN);
+            memory_refused = true; /* that which is shared */
+            create_all(&one, WHOLE, false);
+            destroy_all();
+            const long refused = survives_refusals("an exchange", make, NULL, true) / 2;
+            assert_true(refused > 15);
+            for (long k = 0; k < refused; k++) {
+                refuse_memory(&(refusal){.after = k, .own = true});
+                const bt_code code = make(NULL, &err);
+                assert_true(grant_memory());
+                if (code != BT_NOMEM) fail_msg("layout %zu does without request %ld", l, k);
+            }
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_needs_each_request)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,352 @@
+/* test_tp_shm.c - a tensor-parallel group through memory, by processes that are forked with it: what each exchange
+ * leaves on each rank, the order of sums, what is counted and how long it took, who sleeps until whom, and a group that
+ * cannot be made. The clock, futexes and MPI are defined here: time goes on by a microsecond at each look, and who
+ * sleeps does so until it is woken. */
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/mpi/comm_internal.h"
+#include "engine/parallel/mpi/host_memory.h"
+#include "engine/parallel/tp/tp_group_internal.h"
+
+enum {
+    COLS = 24,
+    MOST_ROWS = 64,
+    LONG = 2 * 16384 + 3000,
+    RANKS_MOST = 5,
+    BOX = 64 << 10,
+    LOOK_NS = 1000
+};
+
+/* of one group, for all its processes */
+static struct shared {
+    atomic_int asleep, slept, wakes, turn;
+    unsigned char memory[8 << 20];
+} * shared;
+static int rank, size;
+static bt_comm axis;
+static bt_tp_group *t;
+static bt_err err;
+static struct {
+    bool refused, refused_elsewhere;
+    const char *fails;
+    int released;
+} world;
+
+/* in a process of a group: a failure ends it */
+#define CHECK(x) \
+    do { \
+        if (!(x)) { \
+            fprintf(stderr, "%s:%d: rank %d of %d: %s\n", __FILE__, __LINE__, rank, size, #x); \
+            _exit(1); \
+        } \
+    } while (0)
+
+static int64_t now_ns;
+int64_t bt_now_ns(void) { return now_ns += LOOK_NS; }
+void bt_sleep_ns(int64_t ns) { (void)ns; }
+int64_t bt_thread_cpu_ns(void) { return 0; }
+
+long syscall(long number, ...);
+long syscall(long number, ...) {
+    long (*real)(long, ...);
+    void *const found = dlsym(RTLD_NEXT, "syscall");
+    memcpy(&real, &found, sizeof real);
+    long arg[6];
+    va_list ap;
+    va_start(ap, number);
+    for (int i = 0; i < 6; i++) arg[i] = va_arg(ap, long);
+    va_end(ap);
+    if (number != SYS_futex) return real(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+    void *const at = (void *)(uintptr_t)arg[0];
+    const int op = (int)arg[1];
+    const uint32_t value = (uint32_t)arg[2];
+    const struct timespec *nap = (const struct timespec *)(uintptr_t)arg[3];
+    if (op == FUTEX_WAKE) {
+        CHECK(value == INT32_MAX);
+        shared->wakes++;
+        return real(SYS_futex, at, FUTEX_WAKE, value, NULL, NULL, 0);
+    }
+    CHECK(op == FUTEX_WAIT && nap->tv_sec == 0 && nap->tv_nsec == 100000000);
+    shared->slept++;
+    shared->asleep++;
+    const long rc = real(SYS_futex, at, FUTEX_WAIT, value, NULL, NULL, 0);
+    shared->asleep--;
+    return rc;
+}
+
+bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
+                              bt_err *e) {
+    assert_true(c == &axis && strcmp(name, "bitrain-tp") == 0);
+    assert_true(bytes <= sizeof shared->memory);
+    *m = (bt_host_memory){world.refused ? NULL : shared->memory, bytes};
+    return world.fails ? bt_fail(e, BT_MPI, "no memory is shared") : BT_OK;
+}
+void bt_host_memory_release(bt_host_memory *m) {
+    world.released += m->at != NULL;
+    m->at = NULL;
+}
+int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
+    (void)c;
+    assert_true(x == MPI_IN_PLACE && n == 1 && type == MPI_INT64_T && op == MPI_MIN);
+    if (world.refused_elsewhere) *(int64_t *)y = 0;
+    return MPI_SUCCESS;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* `run` by each rank of a group of n; a deadlock ends it after a while, as a failure does */
+static void with_group(int n, void (*run)(void)) {
+    enum { DEADLOCK_S = 20 };
+    pid_t pids[RANKS_MOST];
+    size = n;
+    memset(shared, 0, sizeof *shared);
+    memset(&world, 0, sizeof world);
+    fflush(NULL);
+    for (rank = 0; rank < n; rank++) {
+        pids[rank] = fork();
+        if (pids[rank] != 0) continue;
+        alarm(DEADLOCK_S);
+        axis = (bt_comm){.mpi = MPI_COMM_SELF, .rank = rank, .size = n, .axis = BT_AXIS_TP};
+        CHECK(bt_tp_group_shm_create(&t, &axis, MOST_ROWS, COLS, &err) == BT_OK && t);
+        bt_traffic_reset();
+        CHECK(t->rank == rank && t->size == n && t->failed == BT_OK && t->busy_ns == 0);
+        run();
+        bt_tp_group_destroy(t);
+        CHECK(world.released == 1);
+        exit(0);
+    }
+    for (int k = 0; k < n; k++) {
+        int status = 0;
+        assert_int_equal(waitpid(pids[k], &status, 0), pids[k]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+static float numbers[RANKS_MOST][MOST_ROWS * 1000 + 4000];
+static float value(size_t i, int of) { return numbers[of][i]; }
+static float tree_sum(size_t i, int first, int many) {
+    int left = 1;
+    if (many == 1) return value(i, first);
+    while (2 * left < many) left *= 2;
+    return tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
+}
+
+/* One exchange of a kind since the last look, of which this rank has sent so much, in so many meetings: time is what
+ * passes outside of them. */
+static void counted(bt_coll kind, uint64_t before, uint64_t bytes, int meetings) {
+    CHECK(bt_comm_bytes_wire() - before == bytes);
+    const bt_traffic *x = bt_traffic_get(kind, BT_AXIS_TP);
+    CHECK(x->calls == 1 && x->bytes_wire == (int64_t)bytes && x->bytes_logical == (int64_t)bytes);
+    CHECK(x->busy_ns > meetings * LOOK_NS && x->exposed_ns == x->busy_ns);
+    for (int k = 0; k < BT_COLL_COUNT; k++)
+        CHECK(k == (int)kind || bt_traffic_get((bt_coll)k, BT_AXIS_TP)->calls == 0);
+    CHECK(bt_tp_group_take_busy_ns(t) == (meetings + 1) * LOOK_NS && t->busy_ns == 0);
+    bt_traffic_reset();
+    const int64_t moved = bt_span_ns(BT_MR_COMM_EXPOSED), waited = bt_span_ns(BT_MR_WAIT);
+    CHECK(bt_span_ns(BT_MR_COMM_EXPOSED) == moved && bt_span_ns(BT_MR_WAIT) == waited);
+}
+
+static const size_t row_counts[] = {1, 2, 3, 7, 64};
+enum { N_ROWS = sizeof row_counts / sizeof *row_counts };
+
+static size_t first_row(size_t rows, int of) { return rows * (size_t)of / (size_t)size; }
+
+static void gather(void) {
+    static unsigned char a[MOST_ROWS * 5];
+    static float c[MOST_ROWS * COLS], w[MOST_ROWS * 1000];
+    for (size_t k = 0; k < N_ROWS; k++)
+        for (int again = 0; again < 3; again++) {
+            const size_t rows = row_counts[k], first = first_row(rows, rank),
+                         end = first_row(rows, rank + 1);
+            const size_t own = end - first, more = (size_t)again * 1000;
+            uint64_t before = bt_comm_bytes_wire();
+            memset(a, 0, sizeof a);
+            memset(c, 0, sizeof c);
+            for (size_t i = first * 5; i < end * 5; i++) a[i] = (unsigned char)(i + more);
+            for (size_t i = first * COLS; i < end * COLS; i++)
+                t->common[i] = c[i] = value(i + more, rank);
+            t->all_gather_rows(t, (const bt_tp_rows[]){{a, 5}, {c, COLS * 4}}, 2, rows);
+            counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * own * (5 + COLS * 4), 1);
+            before = bt_comm_bytes_wire();
+            t->all_gather_rows(t, &(bt_tp_rows){t->common, COLS * 4}, 1, rows);
+            counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * own * COLS * 4, 1);
+            for (int r = 0; r < size; r++)
+                for (size_t i = first_row(rows, r) * COLS; i < first_row(rows, r + 1) * COLS; i++)
+                    CHECK(c[i] == value(i + more, r) && t->common[i] == c[i]);
+            for (size_t i = 0; i < rows * 5; i++) CHECK(a[i] == (unsigned char)(i + more));
+            /* behind the rows nothing is written */
+            for (size_t i = rows * COLS; i < MOST_ROWS * COLS; i++) CHECK(c[i] == 0);
+            /* rows of common are free for the next ones after another meeting */
+            before = bt_comm_bytes_wire();
+            int all[RANKS_MOST], mine = rank * 3 + again;
+            t->all_gather(t, &mine, all, sizeof mine);
+            counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * sizeof mine, 1);
+            for (int r = 0; r < size; r++) CHECK(all[r] == r * 3 + again);
+        }
+    /* rows that are longer than an outbox go in several meetings */
+    for (size_t i = 0; i < MOST_ROWS * (size_t)1000; i++) w[i] = 0;
+    const size_t first = first_row(MOST_ROWS, rank), end = first_row(MOST_ROWS, rank + 1);
+    size_t longest = 0;
+    for (int r = 0; r < size; r++) {
+        const size_t n = first_row(MOST_ROWS, r + 1) - first_row(MOST_ROWS, r);
+        if (n > longest) longest = n;
+    }
+    for (size_t i = first * 1000; i < end * 1000; i++) w[i] = value(i, rank);
+    const uint64_t before = bt_comm_bytes_wire();
+    t->all_gather_rows(t, &(bt_tp_rows){w, 4000}, 1, MOST_ROWS);
+    counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * (end - first) * 4000,
+            (int)((longest * 4000 + BOX - 1) / BOX));
+    for (int r = 0; r < size; r++)
+        for (size_t i = first_row(MOST_ROWS, r) * 1000; i < first_row(MOST_ROWS, r + 1) * 1000; i++)
+            CHECK(w[i] == value(i, r));
+}
+
+static void reduce_scatter(void) {
+    for (size_t k = 0; k < 2 * N_ROWS; k++) {
+        const size_t rows = row_counts[k / 2], first = first_row(rows, rank) * COLS,
+                     end = first_row(rows, rank + 1) * COLS;
+        const uint64_t before = bt_comm_bytes_wire();
+        for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i + k, rank);
+        t->reduce_scatter_rows(t, rows, COLS);
+        counted(BT_COLL_REDUCE_SCATTER, before, (rows * COLS - (end - first)) * 4, 1);
+        for (size_t i = first; i < end; i++) CHECK(t->partial[i] == tree_sum(i + k, 0, size));
+        int all[RANKS_MOST]; /* partial may be written again after it */
+        t->all_gather(t, &rank, all, sizeof rank);
+        bt_traffic_reset();
+        (void)bt_tp_group_take_busy_ns(t);
+    }
+}
+
+static void all_reduce(void) {
+    static float x[LONG];
+    static const size_t lengths[] = {1, 1023, 1024, 1025, BOX / 4, BOX / 4 + 1, LONG};
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+        for (int group = 1; group <= size; group++) {
+            if (size % group) continue;
+            const size_t n = lengths[k];
+            const uint64_t before = bt_comm_bytes_wire();
+            for (size_t i = 0; i < LONG; i++) x[i] = value(i + k, rank);
+            t->all_reduce(t, x, n, group);
+            counted(BT_COLL_ALL_REDUCE, before, 2 * (uint64_t)(group - 1) * n * 4 / (uint64_t)group,
+                    (int)((n * 4 + BOX - 1) / BOX));
+            for (size_t i = 0; i < n; i++)
+                CHECK(x[i] == tree_sum(i + k, rank / group * group, group));
+            for (size_t i = n; i < LONG; i += 777) CHECK(x[i] == value(i + k, rank));
+        }
+}
+
+static void each_exchange_gives_what_is_promised(void **state) {
+    (void)state;
+    for (int n = 2; n <= RANKS_MOST; n++) {
+        with_group(n, gather);
+        with_group(n, reduce_scatter);
+        with_group(n, all_reduce);
+    }
+}
+
+/* ---- who comes late ---------------------------------------------------------------------------- */
+
+/* The late one comes when all others are asleep, wakes them, and sleeps for nobody. */
+static void late(void) {
+    int all[RANKS_MOST];
+    for (int k = 0; k < 3 * size; k++) {
+        if (k % size == rank) {
+            while (shared->asleep < size - 1) usleep(50);
+            const int wakes = shared->wakes;
+            usleep(200); /* in the kernel, too */
+            t->all_gather(t, &rank, all, sizeof rank);
+            CHECK(shared->wakes > wakes);
+        } else {
+            t->all_gather(t, &rank, all, sizeof rank);
+        }
+        for (int r = 0; r < size; r++) CHECK(all[r] == r);
+        /* the next one begins when none sleeps for this one */
+        while (shared->asleep > 0) usleep(50);
+        shared->turn++;
+        while (shared->turn < (k + 1) * size) usleep(50);
+    }
+}
+
+static void ranks_sleep_until_the_late_one_comes(void **state) {
+    (void)state;
+    for (int n = 2; n <= 4; n++) {
+        with_group(n, late);
+        assert_true(shared->slept >= 3 * n * (n - 1));
+        assert_int_equal(shared->asleep, 0);
+    }
+}
+
+/* ---- create ------------------------------------------------------------------------------------- */
+
+static size_t paged(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+static void a_group_takes_what_is_planned(void **state) {
+    (void)state;
+    static const struct {
+        int size;
+        size_t rows, cols;
+    } rows[] = {{2, 64, 24},   {3, 1, 1},    {4, 1000, 1000},
+                {5, 7, 70000}, {40, 16, 16}, {8, 100000, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t n = (size_t)rows[i].size, matrix = paged(rows[i].rows * rows[i].cols * 4);
+        /* own rows and a number for each of them, or a row's statistics, of the whole matrix */
+        size_t own = (rows[i].rows + n - 1) / n * (rows[i].cols + 1) * 4,
+               stats = rows[i].rows * sizeof(bt_row_stat), box = paged(own > stats ? own : stats);
+        if (box < BOX) box = BOX;
+        assert_int_equal(bt_tp_group_shm_bytes(rows[i].size, rows[i].rows, rows[i].cols),
+                         paged(n * 128) + matrix + n * (matrix + 2 * box));
+    }
+}
+
+static void a_group_that_cannot_be_made(void **state) {
+    (void)state;
+    rank = 0, size = 2;
+    axis = (bt_comm){.mpi = MPI_COMM_SELF, .rank = 0, .size = 2, .axis = BT_AXIS_TP};
+    for (int i = 0; i < 3; i++) {
+        memset(&world, 0, sizeof world);
+        world.refused = i == 0;
+        world.refused_elsewhere = i <= 1;
+        world.fails = i == 2 ? "memory" : NULL;
+        t = (bt_tp_group *)(void *)&err;
+        assert_int_equal(bt_tp_group_shm_create(&t, &axis, 4, 4, &err), i == 2 ? BT_MPI : BT_OK);
+        assert_null(t);
+        assert_int_equal(world.released, i != 0);
+        if (i == 2) assert_string_equal(err.msg, "no memory is shared");
+    }
+}
+
+int main(void) {
+    if (bt_threads_init(1, &err) != BT_OK || bt_kernels_select("generic", &err) != BT_OK) return 1;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return 1;
+    for (int k = 0; k < RANKS_MOST; k++)
+        bt_rng_normal(numbers[k], sizeof *numbers / sizeof **numbers, 0, 1, 3, (uint64_t)k);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_exchange_gives_what_is_promised),
+        cmocka_unit_test(ranks_sleep_until_the_late_one_comes),
+        cmocka_unit_test(a_group_takes_what_is_planned),
+        cmocka_unit_test(a_group_that_cannot_be_made),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    munmap(shared, sizeof *shared);
+    return failed;
+}

@@ -1,0 +1,326 @@
+/* test_data_told.c - data as a run's settings name them, what is told of rows of documents and of sources, and other
+ * weights of a mixture while the run is live: what is refused, what is kept in checkpoints and taken from them. The
+ * loader is defined here. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/data/shards/mixture.h"
+#include "engine/train/data/run_data.h"
+#include "tests/engine/train/said.h"
+
+#include "engine/train/trainer_impl.h"
+
+static bt_trainer t;
+static bt_err err;
+static char loader; /* at which nobody looks */
+static struct {
+    const bt_row_facts *facts;
+    int64_t sequences;
+    size_t sources;
+    bt_loader_share shares[3];
+    int rank;
+    const char *asked, *told; /* of rank 0; what it tells the others, NULL: what was asked */
+    const char *fails;
+    bt_state_row row;
+    const char *before, *now; /* in a checkpoint */
+} world;
+
+static bt_code done(const char *what, bt_err *e) {
+    said("%s", what);
+    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
+                                                         : BT_OK;
+}
+const bt_row_facts *bt_loader_row_facts(const bt_loader *l) { return l ? world.facts : NULL; }
+int64_t bt_loader_sequences(const bt_loader *l) { return l ? world.sequences : -1; }
+size_t bt_loader_sources(const bt_loader *l) { return l ? world.sources : 0; }
+bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {
+    assert_true(l && k < 3 && step == 40);
+    return world.shares[k];
+}
+double bt_loader_bytes_per_token(const bt_loader *l) { return l ? 3.5 : 0; }
+int bt_comm_rank(const bt_comm *c) {
+    assert_ptr_equal(c, t.mesh.world);
+    return world.rank;
+}
+char *bt_control_take_mixture(bt_request_box *box) {
+    assert_ptr_equal(box, t.requests);
+    return world.asked ? strdup(world.asked) : NULL;
+}
+bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *e) {
+    assert_true(c == t.mesh.world && bytes == 128 && root == 0);
+    if (world.told) snprintf(x, bytes, "%s", world.told);
+    return done("tell", e);
+}
+bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
+    (void)e;
+    assert_ptr_equal(c, t.mesh.world);
+    said("agree");
+    return mine;
+}
+bt_code bt_trainer_open_data(bt_trainer *x, bt_err *e) {
+    said("open %s", x->cfg.mixture);
+    return done("open", e);
+}
+void bt_state_add(bt_state *s, const bt_state_row *row) {
+    assert_ptr_equal(s, &t.saver.state);
+    world.row = *row;
+}
+const char *bt_state_text(const bt_state_values *v, const char *key) {
+    assert_null(v);
+    return strcmp(key, "mixture_before") == 0 ? world.before
+           : strcmp(key, "mixture") == 0      ? world.now
+                                              : "?";
+}
+
+static void begin(void) {
+    memset(&t, 0, sizeof t);
+    memset(&world, 0, sizeof world);
+    t.loader = (bt_loader *)(void *)&loader;
+    t.at.step = 40;
+    t.micro_plan.sequences = 8;
+    t.cfg.seq_len = 64;
+    strcpy(t.cfg.mixture, "3:1");
+    world.sources = 2;
+    err = (bt_err)BT_ERR_INIT;
+    bt_text_clear(&heard);
+}
+
+/* ---- settings and rows ----------------------------------------------------------------------- */
+
+static void settings_are_the_loaders(void **state) {
+    (void)state;
+    static bt_run_cfg c;
+    strcpy(c.data, "d"), strcpy(c.val_data, "v"), strcpy(c.mixture, "m"), strcpy(c.glob, "g");
+    strcpy(c.tokenizer, "t"), strcpy(c.field, "f"), strcpy(c.chat_template, "ct");
+    strcpy(c.labels, "l"), strcpy(c.cache, "ca");
+    c.form = BT_FORMED_LABEL, c.train_on = 1, c.packing = BT_PACKED_DOCUMENTS, c.too_long = 2;
+    c.val_frac = 0.25, c.shuffle = true, c.micro_batch = 3, c.seq_len = 5, c.vocab = 7, c.seed = 11;
+    const bt_loader_cfg d = bt_run_data(&c);
+    assert_true(d.paths == c.data && d.val_paths == c.val_data && d.mixture == c.mixture &&
+                d.glob == c.glob && d.tokenizer == c.tokenizer && d.field == c.field &&
+                d.cache_dir == c.cache);
+    assert_true(d.form.kind == BT_FORM_LABEL && (int)d.form.learn == 1 &&
+                d.form.template_name == c.chat_template && d.form.field == c.field &&
+                d.form.labels == c.labels);
+    assert_true(d.packing == BT_PACKING_DOCUMENTS && d.too_long == BT_TOO_LONG_TRUNCATE &&
+                d.split == BT_SPLIT_TRAIN && d.val_frac == 0.25 && d.shuffle);
+    assert_true(d.B == 3 && d.T == 5 && d.V == 7 && d.seed == 11);
+    assert_true(!d.first_step && !d.sequences_per_step && !d.origin && !d.first_sequence &&
+                !d.n_sequences && !d.progress);
+}
+
+static void what_is_told_of_rows(void **state) {
+    (void)state;
+    static const struct {
+        bt_row_facts f;
+        int packing, form;
+        const char *want;
+    } rows[] = {
+        {{.documents = 30, .tokens = 480, .counted = 120},
+         BT_PACKED_DOCUMENTS,
+         BT_FORMED_TEXT,
+         "data 39 30 documents in 10 sequences of 64 tokens, 75.0 % full (25.0 % with one a "
+         "sequence: 3.00 times the steps); 120 tokens are learned, 25.0 % of all\n"},
+        {{.documents = 10, .tokens = 480, .counted = 480},
+         BT_PACKED_DOCUMENTS,
+         BT_FORMED_TEXT,
+         "data 39 10 documents in 10 sequences of 64 tokens, 75.0 % full; 480 tokens are learned, "
+         "100.0 % of all\n"},
+        {{.documents = 30, .tokens = 480, .counted = 120},
+         BT_PACKED_PAD,
+         BT_FORMED_TEXT,
+         "data 39 30 documents in 10 sequences of 64 tokens, 75.0 % full; 120 tokens are learned, "
+         "25.0 % of all\n"},
+        {{.documents = 30, .tokens = 480, .counted = 120},
+         BT_PACKED_DOCUMENTS,
+         BT_FORMED_PREFERENCE,
+         "data 39 30 documents in 10 sequences of 64 tokens, 75.0 % full; 120 tokens are learned, "
+         "25.0 % of all\n"},
+        {{.documents = 10, .tokens = 640, .counted = 64, .skipped = 1, .truncated = 2, .empty = 1},
+         BT_PACKED_PAD,
+         BT_FORMED_TEXT,
+         "data 39 10 documents in 10 sequences of 64 tokens, 100.0 % full; 64 tokens are learned, "
+         "10.0 % of all\nwarning 39 1 conversation longer than 64 tokens left out\n"
+         "warning 39 2 conversations longer than 64 tokens cut off: their ends are not learned\n"
+         "warning 39 1 document left out: nothing of them is learned\n"},
+        {{.documents = 10, .tokens = 640, .counted = 64, .skipped = 2, .truncated = 1, .empty = 5},
+         BT_PACKED_PAD,
+         BT_FORMED_TEXT,
+         "data 39 10 documents in 10 sequences of 64 tokens, 100.0 % full; 64 tokens are learned, "
+         "10.0 % of all\nwarning 39 2 conversations longer than 64 tokens left out\n"
+         "warning 39 1 conversation longer than 64 tokens cut off: their ends are not learned\n"
+         "warning 39 5 documents left out: nothing of them is learned\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin();
+        world.facts = &rows[i].f;
+        world.sequences = 10;
+        t.cfg.packing = rows[i].packing, t.cfg.form = rows[i].form;
+        bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
+        heard_is(rows[i].want);
+    }
+    begin(); /* of a stream there are none */
+    bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
+    heard_is("");
+}
+
+static void what_is_told_of_sources(void **state) {
+    (void)state;
+    begin();
+    world.sources = 3;
+    world.shares[0] = (bt_loader_share){"a", 60, 40};
+    world.shares[1] = (bt_loader_share){"b", 30, 120};
+    world.shares[2] = (bt_loader_share){"c", 10, 10};
+    bt_run_data_shares(&t.telemetry, t.loader, 40);
+    heard_is("data 39 source 1 of 3, 'a': 60 sequences so far, 60.0 % of all, 1.50 of its epochs\n"
+             "data 39 source 2 of 3, 'b': 30 sequences so far, 30.0 % of all, 0.25 of its epochs\n"
+             "data 39 source 3 of 3, 'c': 10 sequences so far, 10.0 % of all, 1.00 of its "
+             "epochs\n");
+    world.sources = 1;
+    world.shares[0].sequences = 0;
+    bt_run_data_shares(&t.telemetry, t.loader, 40);
+    heard_is("data 39 source 1 of 1, 'a': 0 sequences so far, 0.0 % of all, 0.00 of its epochs\n");
+    world.sources = 0;
+    bt_run_data_shares(&t.telemetry, t.loader, 40);
+    heard_is("");
+}
+
+/* ---- a mixture ------------------------------------------------------------------------------- */
+
+static void weights_change_from_the_step_to_come_on(void **state) {
+    (void)state;
+    begin();
+    world.asked = "1:1";
+    assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+    heard_is("tell\nopen 3:1,40=1:1\nopen\nagree\n"
+             "control 39 sources weigh 1:1 from now on (data.mixture=3:1,40=1:1)\n");
+    assert_string_equal(t.cfg.mixture, "3:1,40=1:1");
+    assert_string_equal(t.now.mixture, "3:1,40=1:1");
+    assert_string_equal(t.mixture_before, "3:1");
+    world.asked = "5:1"; /* again before that step: it takes the place of the other */
+    assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+    assert_string_equal(t.cfg.mixture, "3:1,40=5:1");
+    t.at.step = 50;
+    world.rank = 1; /* what rank 0 was asked */
+    world.told = "1:9";
+    assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+    assert_string_equal(t.cfg.mixture, "3:1,40=5:1,50=1:9");
+    assert_string_equal(t.mixture_before, "3:1");
+    bt_text_clear(&heard);
+}
+
+static void what_is_no_mixture_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        size_t sources;
+        bool island;
+        const char *ramp, *asked, *says; /* NULL: begins so */
+    } rows[] = {{0, false, "", "1:1",
+                 "the run has no data.mixture: its sources come one after the other"},
+                {2, true, "", "1:1", "a hub deals out the data of its islands"},
+                {2, false, "0.5", "1:1", "with train.batch_ramp a mixture does not change"},
+                {2, false, "", "1:1,50=3:1", "'1:1,50=3:1' is no list of weights, as 3:1 is"},
+                {2, false, "", "50=3:1", "'50=3:1' is no list of weights, as 3:1 is"},
+                {2, false, "", "1:1:1", NULL},
+                {2, false, "", NULL, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char want[600];
+        begin();
+        world.sources = rows[i].sources;
+        world.asked = rows[i].asked;
+        strcpy(t.cfg.batch_ramp, rows[i].ramp);
+        if (rows[i].island) t.island = (bt_island *)(void *)&loader;
+        assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+        snprintf(want, sizeof want, "tell\nrefused 39 the mixture stays: %s\n", err.msg);
+        heard_is(want);
+        if (rows[i].says) assert_string_equal(err.msg, rows[i].says);
+        assert_true(err.msg[0] != 0);
+        assert_string_equal(t.cfg.mixture, "3:1");
+        assert_string_equal(t.mixture_before, "");
+    }
+    begin(); /* nobody asks for the words */
+    world.asked = "x";
+    assert_int_equal(bt_trainer_mixture_now(&t, NULL), BT_OK);
+    heard_is("tell\nrefused 39 the mixture stays: \n");
+    for (size_t more = 0; more < 2; more++) { /* as many stages as the setting holds */
+        begin();
+        const size_t n = sizeof t.cfg.mixture - sizeof ",40=1:1" + more;
+        memset(t.cfg.mixture, '0', n);
+        memcpy(t.cfg.mixture + n - 2, ":1", 3);
+        world.asked = "1:1";
+        assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+        assert_int_equal(strcmp(err.msg, "data.mixture has no room for more stages") == 0, more);
+        bt_text_clear(&heard);
+    }
+    static const char *const parts[] = {"tell", "open"};
+    for (int i = 0; i < 2; i++) {
+        begin();
+        world.asked = "1:1";
+        world.fails = parts[i];
+        assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_IO);
+        heard_is(i ? "tell\nopen 3:1,40=1:1\nopen\nagree\n" : "tell\n");
+    }
+}
+
+static void a_checkpoint_keeps_the_newest_mixture(void **state) {
+    (void)state;
+    static const struct {
+        const char *is, *before, *now, *becomes, *kept;
+    } rows[] = {{"3:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with what it began with */
+                {"3:1,40=1:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with the newest */
+                {"9:1", "3:1", "3:1,40=1:1", "9:1", ""},                  /* with another one */
+                {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
+                {"3:1", "3:1", NULL, "3:1", ""}};
+    begin();
+    bt_trainer_data_state(&t, &t.saver.state);
+    assert_string_equal(world.row.name, "data");
+    for (int changed = 0; changed < 2; changed++) {
+        bt_text text;
+        bt_json j;
+        bt_text_init(&text);
+        bt_json_begin(&j, &text);
+        bt_json_object(&j, NULL);
+        if (changed) strcpy(t.mixture_before, "1"); /* of one source */
+        world.row.save(world.row.ctx, &j);
+        bt_json_end(&j, '}');
+        assert_string_equal(bt_text_str(&text),
+                            changed ? "{\"bytes_per_token\":3.5,\"mixture_before\":\"1\","
+                                      "\"mixture\":\"3:1\"}"
+                                    : "{\"bytes_per_token\":3.5}");
+        bt_text_release(&text);
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin();
+        bt_trainer_data_state(&t, &t.saver.state);
+        strcpy(t.cfg.mixture, rows[i].is), strcpy(t.now.mixture, rows[i].is);
+        world.before = rows[i].before, world.now = rows[i].now;
+        world.row.load(world.row.ctx, NULL);
+        assert_string_equal(t.cfg.mixture, rows[i].becomes);
+        assert_string_equal(t.now.mixture, rows[i].becomes);
+        assert_string_equal(t.mixture_before, rows[i].kept);
+    }
+    for (size_t more = 0; more < 2; more++) { /* one that is longer than the setting is not taken */
+        char longest[sizeof t.cfg.mixture + 1];
+        memset(longest, '1', sizeof longest);
+        longest[sizeof t.cfg.mixture - 1 + more] = '\0';
+        begin();
+        bt_trainer_data_state(&t, &t.saver.state);
+        world.before = "3:1", world.now = longest;
+        world.row.load(world.row.ctx, NULL);
+        assert_string_equal(t.cfg.mixture, more ? "3:1" : longest);
+    }
+}
+
+int main(void) {
+    bt_text_init(&heard);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_the_loaders),
+        cmocka_unit_test(what_is_told_of_rows),
+        cmocka_unit_test(what_is_told_of_sources),
+        cmocka_unit_test(weights_change_from_the_step_to_come_on),
+        cmocka_unit_test(what_is_no_mixture_is_refused),
+        cmocka_unit_test(a_checkpoint_keeps_the_newest_mixture),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_text_release(&heard);
+    return failed;
+}

@@ -1,0 +1,168 @@
+/* test_run_control.c - the box of requests and the wait for it while a run is paused: what is taken once, factors that
+ * are none, the newest texts, what rank 0 does between two looks and what all ranks learn. Time and ranks are defined
+ * here. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/train/run_control.h"
+#include "tests/heard.h"
+
+static bt_request_box box;
+static bt_err err;
+static struct {
+    int rank, looks;        /* looks: until the others have come */
+    int64_t verbs, lr_bits; /* of rank 0, as another one learns them */
+    uint32_t after[3];      /* what is asked for after so many naps */
+    int naps;
+    const char *fails;
+} world;
+
+static bt_code done(const char *what, bt_err *e) {
+    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
+                                                         : BT_OK;
+}
+int bt_comm_rank(const bt_comm *c) {
+    assert_ptr_equal(c, &world);
+    return world.rank;
+}
+void bt_sleep_ns(int64_t ns) {
+    said("sleep %d ms", (int)(ns / 1000000));
+    assert_true(world.naps < 3);
+    atomic_fetch_or(&box.bits, world.after[world.naps++]);
+}
+int64_t bt_now_ns(void) { return 0; }
+bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r,
+                                bt_err *e) {
+    assert_true(c == (bt_comm *)(void *)&world && n == 2 && op == BT_MAX);
+    said("tell %d %d", (int)x[0], (int)x[1]);
+    if (world.verbs > x[0]) x[0] = world.verbs;
+    if (world.lr_bits > x[1]) x[1] = world.lr_bits;
+    *r = (bt_request){.active = true};
+    return done("start", e);
+}
+bt_code bt_request_test(bt_request *r, bool *over, bt_err *e) {
+    assert_true(r->active);
+    *over = world.looks-- == 0;
+    said(*over ? "all know" : "wait for others");
+    return done("test", e);
+}
+static void work(void *ctx) {
+    assert_ptr_equal(ctx, &box);
+    said("work");
+}
+
+static void begin(int rank) {
+    memset(&box, 0, sizeof box);
+    memset(&world, 0, sizeof world);
+    world.rank = rank;
+    err = (bt_err)BT_ERR_INIT;
+    bt_text_clear(&heard);
+}
+
+static void set_factor(double factor) {
+    uint64_t bits;
+    memcpy(&bits, &factor, sizeof bits);
+    atomic_store(&box.lr_factor_bits, bits);
+}
+
+static void what_is_in_the_box_is_taken_once(void **state) {
+    (void)state;
+    static const struct {
+        double factor;
+        bool good;
+    } rows[] = {{0.5, true}, {1e-9, true}, {999999, true},    {1e6, false},
+                {0, false},  {-1, false},  {INFINITY, false}, {NAN, false}};
+    bt_control c = bt_control_take(NULL);
+    assert_true(c.verbs == 0 && c.lr_bits == 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        begin(0);
+        set_factor(rows[i].factor);
+        atomic_store(&box.bits, BT_REQ_LR | BT_REQ_EVAL);
+        c = bt_control_take(&box);
+        assert_int_equal(c.verbs, BT_REQ_EVAL | (rows[i].good ? (int64_t)BT_REQ_LR : 0));
+        if (rows[i].good) assert_true(bt_control_lr_factor(&c) == rows[i].factor);
+        if (!rows[i].good) assert_int_equal(c.lr_bits, 0);
+        c = bt_control_take(&box);
+        assert_true(c.verbs == 0 && c.lr_bits == 0);
+    }
+    begin(0); /* a factor that nobody asks for */
+    set_factor(0.5);
+    atomic_store(&box.bits, BT_REQ_STOP);
+    c = bt_control_take(&box);
+    assert_true(c.verbs == BT_REQ_STOP && c.lr_bits == 0);
+}
+
+static void the_newest_text_is_taken(void **state) {
+    (void)state;
+    begin(0);
+    assert_true(!bt_control_take_prompt(NULL) && !bt_control_take_mixture(NULL));
+    assert_true(!bt_control_take_prompt(&box) && !bt_control_take_mixture(&box));
+    char said_first[] = "first";
+    assert_true(bt_control_ask_sample(&box, said_first));
+    strcpy(said_first, "later"); /* it was copied */
+    assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE);
+    assert_true(bt_control_ask_mixture(&box, "3:1"));
+    assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE | BT_REQ_MIXTURE);
+    char *prompt = bt_control_take_prompt(&box), *weights;
+    assert_string_equal(prompt, "first");
+    free(prompt);
+    assert_true(bt_control_ask_mixture(&box, "1:1"));
+    weights = bt_control_take_mixture(&box);
+    assert_string_equal(weights, "1:1");
+    free(weights);
+    assert_true(!bt_control_take_prompt(&box) && !bt_control_take_mixture(&box));
+}
+
+static void a_pause_lasts_until_rank_0_is_asked(void **state) {
+    (void)state;
+    const bt_control_idle idle = {work, &box};
+    bt_control c = {-1, -1};
+    begin(0);
+    world.after[1] = BT_REQ_RESUME | BT_REQ_LR;
+    set_factor(0.5);
+    world.looks = 1;
+    assert_int_equal(bt_control_wait((bt_comm *)(void *)&world, &box, &idle, &c, &err), BT_OK);
+    char want[200];
+    snprintf(want, sizeof want,
+             "work\nsleep 20 ms\nwork\nsleep 20 ms\ntell %d 0\nwait for others\nsleep 20 ms\nall "
+             "know\n",
+             BT_REQ_RESUME | BT_REQ_LR); /* the low half of a half is zeros */
+    heard_is(want);
+    assert_true(c.verbs == (BT_REQ_RESUME | BT_REQ_LR) && bt_control_lr_factor(&c) == 0.5);
+    begin(0); /* it was asked before */
+    atomic_store(&box.bits, BT_REQ_STOP);
+    assert_int_equal(bt_control_wait((bt_comm *)(void *)&world, &box, &idle, &c, &err), BT_OK);
+    snprintf(want, sizeof want, "tell %d 0\nall know\n", BT_REQ_STOP);
+    heard_is(want);
+    assert_true(c.verbs == BT_REQ_STOP && c.lr_bits == 0);
+    begin(2); /* what another rank is asked is not heeded; it learns what rank 0 was */
+    atomic_store(&box.bits, BT_REQ_STOP);
+    world.verbs = BT_REQ_RESUME, world.lr_bits = 7;
+    world.looks = 2;
+    assert_int_equal(bt_control_wait((bt_comm *)(void *)&world, &box, &idle, &c, &err), BT_OK);
+    heard_is("tell 0 0\nwait for others\nsleep 20 ms\nwait for others\nsleep 20 ms\nall know\n");
+    assert_true(c.verbs == BT_REQ_RESUME && c.lr_bits == 7);
+    static const char *const parts[] = {"start", "test"};
+    for (int i = 0; i < 2; i++) {
+        char says[40];
+        begin(2);
+        world.fails = parts[i];
+        assert_int_equal(bt_control_wait((bt_comm *)(void *)&world, &box, &idle, &c, &err), BT_IO);
+        snprintf(says, sizeof says, "%s fails", parts[i]);
+        assert_string_equal(err.msg, says);
+    }
+}
+
+int main(void) {
+    bt_text_init(&heard);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_in_the_box_is_taken_once),
+        cmocka_unit_test(the_newest_text_is_taken),
+        cmocka_unit_test(a_pause_lasts_until_rank_0_is_asked),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_text_release(&heard);
+    return failed;
+}
