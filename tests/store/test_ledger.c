@@ -288,7 +288,7 @@ static void a_stall_is_lost_with_its_silence(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
-/* a stall that was told after the newest step: up to its silence the run worked, and what follows its end nobody knows */
+/* a stall that was told after the newest step: up to its silence the run worked, what follows its end nobody knows */
 static void what_was_told_last_is_the_newest_record(void **state) {
     story y = begin(*state);
     const bt_tmp *t = *state;
