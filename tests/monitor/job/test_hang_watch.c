@@ -19,6 +19,7 @@
 
 #include "engine/base/rng.h"
 #include "monitor/job/health/hang_watch.h"
+#include "monitor/job/launch/proc.h"
 
 enum { RANKS = 3, PID = 100000000 }; /* no process has such a number */
 static const int64_t MS = 1000000;
@@ -473,6 +474,10 @@ static void test_proc(void **state) {
     assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
     atomic_store(&over, true);
     pthread_join(other, NULL);
+    bt_proc self;
+    assert_true(bt_proc_look(getpid(), &self));
+    assert_string_equal(self.name, "a) S (b");
+    assert_true(self.pid == getpid() && self.state == 'R');
     const pid_t child = fork();
     if (child == 0) {
         raise(SIGSTOP);
