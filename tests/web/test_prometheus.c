@@ -5,7 +5,6 @@
  * agrees: tests/README.md.) */
 #include <ctype.h>
 
-#include "../golden_json.h"
 #include "web_test.h"
 
 typedef struct seen {
@@ -168,38 +167,6 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
     free(text);
 }
 
-/* what the clock says, and which program */
-static bool is_told_anew(const char *line) {
-    static const char *const words[] = {"bitrain_time_seconds{", "bitrain_goodput_ratio{",
-                                        "bitrain_last_record_timestamp_seconds{",
-                                        "bitrain_build_info{"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strncmp(line, words[i], strlen(words[i])) == 0) return true;
-    return false;
-}
-
-/* Every line of a run of one step whose metrics are all known, numbers to nine digits, against a file
- * (BT_UPDATE=1 writes it anew); what a metric means stands in its table. */
-static void every_line_of_a_run(void **state) {
-    const bt_tmp *t = *state;
-    bt_text out;
-    bt_web_odd_run(t->db);
-    char *text = metrics_of(t->db), *next = text;
-    bt_text_init(&out);
-    for (char *line; (line = strsep(&next, "\n")) && *line;) {
-        char *number = strrchr(line, ' ');
-        if (is_told_anew(line) || (strncmp(line, "# HELP ", 7) == 0 && of_table(line + 7)))
-            continue;
-        if (line[0] == '#')
-            bt_text_printf(&out, "%s\n", line);
-        else
-            bt_text_printf(&out, "%.*s %.9g\n", (int)(number - line), line, strtod(number, NULL));
-    }
-    bt_golden_text("web/golden/prometheus.txt", bt_text_str(&out));
-    bt_text_release(&out);
-    free(text);
-}
-
 /* a run of 60 steps of 113 ms that began at a known time, seen a second after its end: the parts of its time add up */
 static void times_of_a_live_run(void **state) {
     const bt_tmp *t = *state;
@@ -291,7 +258,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_text_is_well_formed_and_true, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(labels_are_escaped_and_names_have_their_unit, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(every_line_of_a_run, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(times_of_a_live_run, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(so_many_runs_are_told, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(grafana_asks_for_what_is_there, bt_tmp_make, bt_tmp_drop),
