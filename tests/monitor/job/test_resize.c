@@ -68,6 +68,9 @@ static void what_is_no_layout(void **state) {
     refuses(
         d, "4,dp=2", BT_ARG,
         "resize 4,dp=2: 'dp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    refuses(
+        d, "4,zp=2", BT_ARG,
+        "resize 4,zp=2: 'zp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
     refuses(d, "4,t=2", BT_ARG,
             "resize 4,t=2: 't=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
     refuses(d, "4,tp", BT_ARG,
