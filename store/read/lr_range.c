@@ -66,7 +66,7 @@ void bt_lr_range_judge(bt_lr_range *r) {
     const double lost_half = r->smooth[least] + 0.5 * (r->smooth[0] - r->smooth[least]);
     size_t steepest = 0;
     double descent = 0;
-    if (least == 0 || !(r->smooth[least] < r->smooth[0])) {
+    if (least == 0) { /* none is below the first */
         r->nothing = "the loss falls at no rate of the range: begin lower";
         return;
     }

@@ -154,7 +154,8 @@ static bool same_heat(const bt_heat_cache *c, const heat_want *w) {
            c->ratio == w->ratio && c->rows == w->rows;
 }
 
-/* what was read before and still fits moves to its place; what is new is read */
+/* what was read before and still fits moves to its place; what is new is read. The first column is whole, wherever the
+ * range begins in it, so that a view that follows a run shows what a fresh one shows */
 static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to, int columns,
                        bt_err *err) {
     int64_t size = column_size(from, to, columns), first_key = from / size,
@@ -174,7 +175,7 @@ static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64
         c->rows = rows;
         c->stride = stride;
         c->size = size;
-        c->next = from;
+        c->next = first_key * size;
         c->exact = true;
     } else if (gone > 0) {
         size_t by = (size_t)gone < stride ? (size_t)gone : stride;

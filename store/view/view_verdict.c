@@ -48,22 +48,19 @@ static void judge(bt_view_rank *x, size_t k, const double *median, const int64_t
         x->verdict = BT_VERDICT_BURSTY;
 }
 
-/* all ranks of a host late, and the host is not the only one: the machine, not the rank */
+/* all ranks of a host late: the machine, not the rank. It is not the only host: the best rank is never late */
 static void node_wide(bt_view_ranks *r) {
     for (size_t k = 0; k < r->n; k++) {
         bt_view_rank *x = &r->rank[k];
-        size_t here = 0, late = 0, elsewhere = 0;
+        size_t here = 0, late = 0;
         if (x->verdict != BT_VERDICT_STEADY || !x->host[0]) continue;
         for (size_t i = 0; i < r->n; i++) {
-            if (strcmp(r->rank[i].host, x->host) != 0) {
-                elsewhere++;
-                continue;
-            }
+            if (strcmp(r->rank[i].host, x->host) != 0) continue;
             here++;
             late += r->rank[i].verdict == BT_VERDICT_STEADY ||
                     r->rank[i].verdict == BT_VERDICT_NODE_WIDE;
         }
-        if (here >= 2 && late == here && elsewhere > 0) x->verdict = BT_VERDICT_NODE_WIDE;
+        if (here >= 2 && late == here) x->verdict = BT_VERDICT_NODE_WIDE;
     }
 }
 

@@ -311,17 +311,23 @@ def candidates(file, seed):
             yield number, asked, lines[number - 1], new, changed
 
 
-def sample_files(room, count, seed):
-    """`count` files of a folder, the long ones more likely: a table's lines and comments weigh nothing."""
+def compiled_files(room, build):
+    """The sources of a folder that this build compiles: one that stands in for a missing library may not be among them."""
     files = subprocess.run(["git", "ls-files", f"{room.rstrip('/')}/*.c"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    return [f for f in files if str(ROOT / f) in build.compile]
+
+
+def sample_files(build, room, count, seed):
+    """`count` files of a folder, the long ones more likely: a table's lines and comments weigh nothing."""
+    files = compiled_files(room, build)
     dice = random.Random(f"{seed}:{room}")
     weight = {f: len(re.findall(r"\b(if|for|while|switch|return)\b|\?|&&|\|\|", (ROOT / f).read_text())) for f in files}
     return sorted(sorted((f for f in files if weight[f]), key=lambda f: dice.random() ** (1 / weight[f]), reverse=True)[:count])
 
 
-def sample_mutants(room, count, seed):
+def sample_mutants(build, room, count, seed):
     """How many of `count` mutants fall on each file of a folder when all of the folder's mutants are equally likely."""
-    files = subprocess.run(["git", "ls-files", f"{room.rstrip('/')}/*.c"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    files = compiled_files(room, build)
     each = {f: len(possible(f, seed)) for f in files}
     drawn = random.Random(f"{seed}:{room}").sample(sorted(each), count, counts=[each[f] for f in sorted(each)])
     return {f: drawn.count(f) for f in sorted(set(drawn))}
@@ -361,9 +367,9 @@ def main():
         if not (ROOT / path).is_dir():
             files[path] = o.n
         elif o.a:
-            files.update(sample_mutants(path, o.a, o.s))
+            files.update(sample_mutants(build, path, o.a, o.s))
         else:
-            files.update(dict.fromkeys(sample_files(path, o.f, o.s), o.n))
+            files.update(dict.fromkeys(sample_files(build, path, o.f, o.s), o.n))
     texts = {file: (ROOT / file).read_text() for file in files}
     totals = {}
 

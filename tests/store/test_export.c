@@ -510,8 +510,35 @@ static void conditions_are_parsed(void **state) {
     assert_true(g.relative && !g.percent && g.limit == 10);
 }
 
+/* told with each 256th row of each of the file's queries, as a share of all of them */
+static void long_exports_tell_how_far_they_are(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_fake f;
+    char path[1200];
+    int64_t points = 0;
+    int attempt;
+    const bt_export_cfg cfg = {.run = "long", .progress = keep_progress};
+    bt_run_start s = bt_fake_run("long");
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    for (int64_t step = 0; step < 600; step++)
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 0));
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    progress_times = 0;
+    OK(bt_export_tensorboard(db, &cfg, t->dir, false, path, &points, err));
+    assert_int_equal(progress_times, 3); /* the other two queries have no rows here */
+    for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - 256 * i / 600.0 / 3) < 1e-12);
+    bt_db_close(db);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(long_exports_tell_how_far_they_are, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tensorboard_files_are_sound, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_trace_says_what_was_recorded, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(event_files_say_what_was_recorded, bt_tmp_make,

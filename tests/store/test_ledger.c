@@ -288,6 +288,26 @@ static void a_stall_is_lost_with_its_silence(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
+/* a stall that was told after the newest step: up to its silence the run worked, what follows its end nobody knows */
+static void what_was_told_last_is_the_newest_record(void **state) {
+    story y = begin(*state);
+    const bt_tmp *t = *state;
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    waits(&y, 12);
+    happens(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":10000}");
+    waits(&y, 3);
+    happens(&y, BT_EVENT_RECOVERED, 9, NULL);
+    OK(bt_writer_flush(y.w, err));
+    const int64_t later = BEGAN + y.now + 5 * (int64_t)S;
+    check_ledger(t, (bt_ledger_until){0}, &(seconds){.productive = 12, .startup = 1, .lost = 13});
+    check_ledger(t, (bt_ledger_until){later, false},
+                 &(seconds){.productive = 12, .startup = 1, .lost = 18});
+    check_ledger(t, (bt_ledger_until){later, true},
+                 &(seconds){.productive = 17, .startup = 1, .lost = 13});
+    bt_writer_close(y.w);
+}
+
 /* a run that goes on: up to its newest record, and beyond it as its state says */
 static void a_live_run_is_judged_to_the_instant(void **state) {
     story y = begin(*state);
@@ -317,6 +337,8 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_extended_run_had_ended, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(what_was_told_last_is_the_newest_record, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_live_run_is_judged_to_the_instant, bt_tmp_make,
                                         bt_tmp_drop),
     };

@@ -384,8 +384,46 @@ static void a_damaged_summary_is_told(void **state) {
         }
 }
 
+static bool without_ranks(void *ctx, const bt_block *b) {
+    assert_int_equal(b->n_ranks, 0);
+    assert_null(b->ranks);
+    return count_block(ctx, b);
+}
+
+/* steps that were recorded without their ranks have none, read row by row and from summaries */
+static void steps_without_ranks(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_fake f;
+    int attempt;
+    bt_run_start start = bt_fake_run("s");
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    for (int64_t step = 0; step < 40; step++)
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 0));
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    static const struct {
+        int64_t max_steps;
+        int blocks;
+    } rows[] = {{1, 40}, {15, 40}, {16, 2 + 8}, {255, 2 + 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int blocks = 0;
+        OK(bt_blocks_walk(
+            db,
+            &(bt_blocks_ask){
+                .run = "s", .step1 = 39, .max_steps = rows[i].max_steps, .ranks = true},
+            without_ranks, &blocks, err));
+        assert_int_equal(blocks, rows[i].blocks);
+    }
+    bt_db_close(db);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(steps_without_ranks, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_plain_run, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_lone_rank, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_with_a_restart, bt_tmp_make, bt_tmp_drop),

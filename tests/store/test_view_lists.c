@@ -372,6 +372,7 @@ static void nothing_yet_and_nobody_there(void **state) {
     assert_int_equal(v->ranks.steps, 0);
     assert_int_equal(v->layers.n, 0);
     assert_int_equal(v->heat.cols, 0);
+    assert_int_equal(v->distribution.samples, 0);
     a.now_us = bt_wall_us() + 3600 * INT64_C(1000000); /* an hour without a record */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->head.state, BT_STATE_STALLED);

@@ -167,6 +167,54 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
     free(text);
 }
 
+/* a run of 60 steps of 113 ms that began at a known time, seen a second after its end: the parts of its time add up */
+static void times_of_a_live_run(void **state) {
+    const bt_tmp *t = *state;
+    bt_web_runs(t->db);
+    char *text = metrics_of(t->db);
+    const double began = 1700000000,
+                 last = value_of(text, "bitrain_last_record_timestamp_seconds{run=\"live\"} ");
+    assert_true(fabs(last - began - 60 * 0.113) < 1);
+    assert_true(fabs(value_of(text, "bitrain_time_seconds{run=\"live\",part=\"productive\"} ") -
+                     60 * 0.113) < 1e-6);
+    double sum = 0;
+    for (int p = 0; p < BT_TIME_PARTS; p++) {
+        char sample[120];
+        snprintf(sample, sizeof sample, "bitrain_time_seconds{run=\"live\",part=\"%s\"} ",
+                 bt_times[p].key);
+        sum += value_of(text, sample);
+    }
+    const double goodput = value_of(text, "bitrain_goodput_ratio{run=\"live\"} ");
+    assert_true(fabs(goodput - 60 * 0.113 / sum) < 1e-9 * goodput);
+    const char *build = strstr(text, "\nbitrain_build_info{version=\"");
+    assert_non_null(build);
+    assert_string_equal(strchr(build, '}'), "} 1\n");
+    free(text);
+}
+
+/* of more than 64 runs that have not ended those are told that began last; of each of them its own rows */
+static void so_many_runs_are_told(void **state) {
+    const bt_tmp *t = *state;
+    bt_web_odd_run(t->db);
+    run_sql(t->db, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 65) "
+                   "INSERT INTO run(name, "
+                   "created_us, host, state, world, n_attempts) SELECT 'r' || i, 1000000 * i, "
+                   "host, state, i, 1 FROM "
+                   "run, n WHERE name = 'odd'");
+    char *text = metrics_of(t->db);
+    assert_true(value_of(text, "\nbitrain_live_runs ") == 64);
+    for (int i = 1; i <= 65; i++) {
+        char sample[80];
+        snprintf(sample, sizeof sample, "bitrain_ranks{run=\"r%d\"} ", i);
+        if (i <= 2)
+            assert_null(strstr(text, sample));
+        else
+            assert_true(value_of(text, sample) == i);
+    }
+    assert_true(value_of(text, "bitrain_ranks{run=\"odd\"} ") == 2);
+    free(text);
+}
+
 static void grafana_asks_for_what_is_there(void **state) {
     const bt_tmp *t = *state;
     char path[600];
@@ -210,6 +258,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_text_is_well_formed_and_true, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(labels_are_escaped_and_names_have_their_unit, bt_tmp_make,
                                         bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(times_of_a_live_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(so_many_runs_are_told, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(grafana_asks_for_what_is_there, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

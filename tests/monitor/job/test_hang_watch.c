@@ -19,8 +19,9 @@
 
 #include "engine/base/rng.h"
 #include "monitor/job/health/hang_watch.h"
+#include "monitor/job/launch/proc.h"
 
-enum { RANKS = 3 };
+enum { RANKS = 3, PID = 100000000 }; /* no process has such a number */
 static const int64_t MS = 1000000;
 
 typedef struct world {
@@ -36,7 +37,7 @@ typedef struct world {
 
 static bool load_of(void *ctx, int pid, bt_rank_load *out) {
     world *w = ctx;
-    *out = w->load[pid - 100];
+    *out = w->load[pid - PID];
     return out->state != '\0';
 }
 
@@ -52,7 +53,7 @@ static void enter(world *w, int rank, bt_place_id at, int64_t step) {
     w->slot[rank].since_ns = w->now;
     w->slot[rank].step = step;
     w->slot[rank].at = (int32_t)at;
-    w->slot[rank].pid = 100 + rank;
+    w->slot[rank].pid = PID + rank;
 }
 
 static void all_enter(world *w, bt_place_id at, int64_t step) {
@@ -100,7 +101,7 @@ static void test_one_hangs(void **state) {
     assert_int_equal(w->hang.rank, 0);
     assert_true(w->hang.limit_s == 2);
     assert_non_null(strstr(w->hang.what,
-                           "rank 0 (pid 100) is in forward and backward of step 8 since "
+                           "rank 0 (pid 100000000) is in forward and backward of step 8 since "
                            "2.2 s, running"));
     assert_non_null(strstr(w->hang.what, "the others wait for it"));
     /* ended and begun again: what hangs once more gets twice the time, in case it only seems to */
@@ -135,7 +136,8 @@ static void test_asleep_among_waiting(void **state) {
     int64_t found = look_for(w, 10000);
     assert_true(found > 2000 && found <= 2200);
     assert_int_equal(w->hang.rank, 2);
-    assert_non_null(strstr(w->hang.what, "rank 2 (pid 102) is in forward and backward of step 8"));
+    assert_non_null(
+        strstr(w->hang.what, "rank 2 (pid 100000002) is in forward and backward of step 8"));
     assert_non_null(strstr(w->hang.what, "asleep"));
 }
 
@@ -251,6 +253,158 @@ static void test_limits(void **state) {
     assert_true(found > 4000 && found <= 4700);
 }
 
+/* what is said of three ranks, by where they are, what their processes do and how many exchanges they have begun */
+static void test_words(void **state) {
+    world *w = *state;
+    static const struct {
+        bt_place_id at[RANKS];
+        char states[RANKS + 1];
+        int64_t exchanges[RANKS];
+        int rank;
+        const char *what;
+    } rows[] = {
+        {{BT_AT_COMPUTE, BT_AT_EXCHANGE, BT_AT_EXCHANGE},
+         "RRR",
+         {0, 5, 5},
+         0,
+         "rank 0 (pid 100000000) is in forward and backward of step 8 since 2.2 s, running; the "
+         "others wait for it"},
+        {{BT_AT_EXCHANGE, BT_AT_COMPUTE, BT_AT_EXCHANGE},
+         "SSS",
+         {1, 1, 1},
+         1,
+         "rank 1 (pid 100000001) is in forward and backward of step 8 since 2.2 s, asleep, after 1 "
+         "exchanges; the "
+         "others wait for it"},
+        {{BT_AT_EXCHANGE, BT_AT_EXCHANGE, BT_AT_DATA},
+         "SSR",
+         {414, 413, 412},
+         2,
+         "rank 2 (pid 100000002) is in data of step 8 since 2.2 s, running, after 412 exchanges "
+         "(another rank: 414); "
+         "the others wait for it"},
+        {{BT_AT_COMPUTE, BT_AT_DATA, BT_AT_COMPUTE},
+         "RSR",
+         {0, 0, 0},
+         1,
+         "rank 1 (pid 100000001) is in data of step 8 since 2.2 s, asleep"},
+        {{BT_AT_COMPUTE, BT_AT_COMPUTE, BT_AT_COMPUTE},
+         "RRR",
+         {7, 9, 9},
+         -1,
+         "all 3 ranks are in forward and backward of step 8 since 2.2 s, after 7 exchanges "
+         "(another rank: 9) and none "
+         "goes on (the transport between them, or one of them)"},
+        {{BT_AT_EXCHANGE, BT_AT_EXCHANGE, BT_AT_EXCHANGE},
+         "SSR",
+         {3, 3, 3},
+         -1,
+         "all 3 ranks are in the exchange of step 8 since 2.2 s, after 3 exchanges and none goes "
+         "on (the transport "
+         "between them, or one of them)"},
+        {{BT_AT_COMPUTE, BT_AT_DATA, BT_AT_EXCHANGE},
+         "SSS",
+         {0, 0, 0},
+         -1,
+         "all 2 ranks are in forward and backward of step 8 since 2.2 s and none goes on (the "
+         "transport between them, "
+         "or one of them)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_hang_anew(&w->watch);
+        w->watch.found = 0;
+        for (int r = 0; r < RANKS; r++) {
+            enter(w, r, rows[i].at[r], 7);
+            w->load[r].state = rows[i].states[r];
+            w->slot[r].exchanges = rows[i].exchanges[r];
+        }
+        assert_int_equal(look_for(w, 10000), 2200);
+        assert_int_equal(w->hang.rank, rows[i].rank);
+        assert_string_equal(w->hang.what, rows[i].what);
+        assert_true(w->hang.stuck_s == 2.1 && w->hang.limit_s == 2);
+    }
+}
+
+/* the limit of each place, by what was seen before it; one that was too short is doubled, five times at most */
+static void test_each_limit(void **state) {
+    world *w = *state;
+    static const struct {
+        bt_place_id at;
+        char process;
+        int found;
+        double median_s, longest_s, longest_io, limit_s;
+    } rows[] = {
+        {BT_AT_COMPUTE, 'R', 0, 0.05, 0, 0, 2},  {BT_AT_DATA, 'R', 0, 0.4, 0, 0, 2},
+        {BT_AT_DATA, 'R', 0, 0.5, 0, 0, 2.5},    {BT_AT_RECORD, 'R', 0, 0.05, 0.5, 0, 2},
+        {BT_AT_RECORD, 'R', 0, 0.05, 1, 0, 3},   {BT_AT_OPTIMIZER, 'R', 0, 1, 1, 9, 5},
+        {BT_AT_EXCHANGE, 'R', 0, 0, 50, 9, 30},  {BT_AT_EXCHANGE, 'R', 1, 0, 0, 0, 60},
+        {BT_AT_COMPUTE, 'R', 1, 0.05, 0, 0, 4},  {BT_AT_COMPUTE, 'R', 4, 0.05, 0, 0, 32},
+        {BT_AT_COMPUTE, 'R', 5, 0.05, 0, 0, 64}, {BT_AT_COMPUTE, 'R', 6, 0.05, 0, 0, 64},
+        {BT_AT_COMPUTE, 'D', 0, 0.05, 0, 0, 30}, {BT_AT_COMPUTE, 'D', 3, 0.05, 0, 4, 40},
+        {BT_AT_EVALUATION, 'R', 0, 9, 9, 3, 30}, {BT_AT_EVALUATION, 'R', 2, 9, 9, 3.5, 35},
+        {BT_AT_CHECKPOINT, 'S', 0, 9, 9, 5, 50}, {BT_AT_CHECKPOINT, 'D', 5, 9, 9, 0, 30},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_hang_anew(&w->watch);
+        w->watch.found = rows[i].found;
+        w->watch.longest_s = rows[i].longest_s;
+        w->watch.longest_io = rows[i].longest_io;
+        w->median_s = rows[i].median_s;
+        all_enter(w, BT_AT_PAUSE, 7);
+        assert_int_equal(look_for(w, 300), -1);
+        all_enter(w, rows[i].at, 7);
+        for (int r = 0; r < RANKS; r++) w->load[r].state = rows[i].process;
+        if (look_for(w, 100000) < 0 || w->hang.limit_s != rows[i].limit_s)
+            fail_msg("row %zu: %g s", i, w->hang.limit_s);
+        assert_int_equal(w->watch.found, rows[i].found + 1);
+    }
+}
+
+/* looks that lie 150 ms apart are in time, those that lie further apart count for nothing */
+static void test_looks_in_time(void **state) {
+    world *w = *state;
+    for (int late = 0; late < 2; late++) {
+        bool found = false;
+        bt_hang_anew(&w->watch);
+        w->watch.found = 0;
+        all_enter(w, BT_AT_COMPUTE, 7);
+        for (int i = 0; i < 100 && !found; i++) {
+            w->now += (150 + late) * MS;
+            found = bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang);
+        }
+        assert_int_equal(found, !late);
+    }
+    /* time that was stolen is told by the same counters: none, or one that goes back, is none */
+    w->each = (bt_machine_time){.worked = -1, .stolen = 1};
+    bt_hang_anew(&w->watch);
+    all_enter(w, BT_AT_COMPUTE, 8);
+    assert_int_equal(look_for(w, 10000), 2200);
+    w->each = (bt_machine_time){.worked = 20, .stolen = -1};
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    all_enter(w, BT_AT_COMPUTE, 9);
+    assert_int_equal(look_for(w, 10000), 2200);
+}
+
+/* without places, or with more of them than there are clocks, nothing is looked at */
+static void test_nothing_to_look_at(void **state) {
+    world *w = *state;
+    const bt_rank_progress none = {.n = RANKS}, more = {.slot = w->slot, .n = RANKS + 1};
+    w->now += 100000 * MS;
+    assert_false(bt_hang_look(&w->watch, &none, w->now, w->median_s, &w->hang));
+    assert_false(bt_hang_look(&w->watch, &more, w->now, w->median_s, &w->hang));
+    static const char stopped[] = "Tt";
+    for (int i = 0; i < 2; i++) {
+        bt_hang_anew(&w->watch);
+        w->load[2].state = stopped[i];
+        assert_int_equal(look_for(w, 10000), -1);
+    }
+    bt_hang_watch h = {.n = 5, .found = 3};
+    bt_hang_anew(&h); /* one that has no clocks */
+    bt_hang_close(&h);
+    assert_true(h.n == 0 && h.found == 0 && !h.rank);
+}
+
 /* Steps as they were seen on a loaded machine: 38 ms, one in a hundred above 96, one in a thousand above
  * 293, the longest 1,148; every tenth with a checkpoint of up to 1.8 s. */
 static void test_ten_thousand_steps(void **state) {
@@ -320,6 +474,10 @@ static void test_proc(void **state) {
     assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
     atomic_store(&over, true);
     pthread_join(other, NULL);
+    bt_proc self;
+    assert_true(bt_proc_look(getpid(), &self));
+    assert_string_equal(self.name, "a) S (b");
+    assert_true(self.pid == getpid() && self.state == 'R');
     const pid_t child = fork();
     if (child == 0) {
         raise(SIGSTOP);
@@ -346,6 +504,10 @@ int main(void) {
                                        TEST(test_long_work),
                                        TEST(test_disk_and_signals),
                                        TEST(test_limits),
+                                       TEST(test_words),
+                                       TEST(test_each_limit),
+                                       TEST(test_looks_in_time),
+                                       TEST(test_nothing_to_look_at),
                                        TEST(test_ten_thousand_steps),
                                        cmocka_unit_test(test_proc)};
     return cmocka_run_group_tests(tests, NULL, NULL);

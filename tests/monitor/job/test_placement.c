@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -184,6 +186,47 @@ static void what_is_left_of_a_machine_is_shared(void **state) {
     }
 }
 
+/* the processors of this process, as a child has them after it was bound as a rank */
+static void bound_as(const bt_place_job *job, const cpu_set_t *first, cpu_set_t *after) {
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        bool ok = sched_setaffinity(0, sizeof *first, first) == 0 && bt_place_bind(job) &&
+                  sched_getaffinity(0, sizeof *after, after) == 0;
+        _exit(ok && write(ends[1], after, sizeof *after) == (ssize_t)sizeof *after ? 0 : 1);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], after, sizeof *after), sizeof *after);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* A rank takes its share of what all may use; one that is alone, or has no more than its share already,
+ * keeps what it has */
+static void a_rank_is_bound_to_its_share(void **state) {
+    (void)state;
+    cpu_set_t all, half, mine, after;
+    const size_t n = bt_machine_places(places, NULL);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (without_hwloc(n)) return;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    bound_as(&(bt_place_job){1, 0, 1, 1}, &all, &after);
+    assert_true(CPU_EQUAL(&after, &all));
+    if (n < 2 || (long)n * 2 <= online) return;
+    for (int r = 0; r < 2; r++) {
+        const bt_place_job job = {2, r, 1, 1};
+        assert_true(bt_place_rank(places, n, &job, &mine));
+        bound_as(&job, &all, &after);
+        assert_true(CPU_EQUAL(&after, &mine) && CPU_COUNT(&after) < CPU_COUNT(&all));
+        CPU_ZERO(&half);
+        for (long i = 0; i < online / 2; i++) CPU_SET((size_t)places[i].cpu, &half);
+        bound_as(&job, &half, &after);
+        assert_true(CPU_EQUAL(&after, &half));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machines_are_read),
@@ -192,6 +235,7 @@ int main(void) {
         cmocka_unit_test(ranks_beyond_them_share_evenly),
         cmocka_unit_test(ranks_stay_in_their_domain),
         cmocka_unit_test(what_is_left_of_a_machine_is_shared),
+        cmocka_unit_test(a_rank_is_bound_to_its_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,13 @@ static void open_places(bt_rank_progress *p, int n) {
     if (bt_rank_progress_open(p, path, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
+/* what a rank maps for life: a page holds it */
+static void unmap(bt_place *mine) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    assert_non_null(mine);
+    assert_int_equal(munmap((void *)((uintptr_t)mine / page * page), page), 0);
+}
+
 static const char *told(const bt_rank_progress *p, double now_s, int *rank) {
     static char out[200];
     return bt_rank_progress_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
@@ -61,8 +68,7 @@ static void who_ends_by_itself(void **state) {
     assert_false(bt_rank_progress_failed(&p));
     atomic_store(&mine->failed, 1);
     assert_true(bt_rank_progress_failed(&p));
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    assert_int_equal(munmap((void *)((uintptr_t)mine / page * page), page), 0);
+    unmap(mine);
     bt_rank_progress_close(&p);
 }
 
@@ -284,6 +290,109 @@ static void places_have_their_order(void **state) {
         }
 }
 
+/* the words of each place, and whether the others are said to wait for a rank that is there: one that may wait
+ * itself is not accused */
+static void each_place_in_words(void **state) {
+    (void)state;
+    static const struct {
+        bt_place_id at;
+        const char *words;
+        bool accused;
+    } rows[] = {{BT_AT_START, "at its start", false},
+                {BT_AT_DATA, "in data of step 4", true},
+                {BT_AT_COMPUTE, "in forward and backward of step 4", true},
+                {BT_AT_EXCHANGE, "in the exchange of step 4", false},
+                {BT_AT_OPTIMIZER, "in the optimizer of step 4", false},
+                {BT_AT_CHECKPOINT, "in a checkpoint of step 4", false},
+                {BT_AT_EVALUATION, "in an evaluation of step 4", false},
+                {BT_AT_RECORD, "recording measurements of step 4", false},
+                {BT_AT_PAUSE, "in a pause of step 4", false},
+                {BT_AT_END, "at its end", false},
+                {BT_AT_HUB, "in the exchange with the hub of step 4", false}};
+    bt_rank_progress p;
+    char out[200], want[200];
+    int rank;
+    open_places(&p, 3);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_rank_seen s = {.at = rows[i].at, .step = 3};
+        assert_int_equal(bt_rank_progress_say(out, sizeof out, &s), strlen(rows[i].words));
+        assert_string_equal(out, rows[i].words);
+        put(&p, 0, BT_AT_EXCHANGE, 4, 1);
+        put(&p, 1, rows[i].at, 3, 1);
+        put(&p, 2, BT_AT_OPTIMIZER, 4, 1);
+        snprintf(want, sizeof want,
+                 "rank 1 is %s since 2.0 s; others wait in the optimizer of step 5", rows[i].words);
+        assert_string_equal(told(&p, 3, &rank), want);
+        assert_int_equal(rank, 1);
+        rank = -7;
+        p.told[1] = 0;
+        assert_int_equal(bt_rank_progress_slow(&p, 3 * SECOND, 2, out, sizeof out, &rank),
+                         rows[i].accused);
+        snprintf(want, sizeof want, "rank 1 is %s since 2.0 s, the others wait for it",
+                 rows[i].words);
+        if (rows[i].accused) assert_string_equal(out, want);
+    }
+    bt_rank_progress_close(&p);
+}
+
+/* those that are seen wait for one that is not, in the places where ranks wait for each other alone */
+static void places_where_ranks_wait_for_the_unseen(void **state) {
+    (void)state;
+    static const bool waits[BT_AT_COUNT] = {[BT_AT_EXCHANGE] = true,
+                                            [BT_AT_OPTIMIZER] = true,
+                                            [BT_AT_CHECKPOINT] = true,
+                                            [BT_AT_EVALUATION] = true,
+                                            [BT_AT_RECORD] = true};
+    bt_rank_progress p;
+    char out[200], want[200], here[80];
+    int rank;
+    open_places(&p, 3);
+    for (int at = BT_AT_NOWHERE + 1; at < BT_AT_COUNT; at++) {
+        put(&p, 0, (bt_place_id)at, 3, 1);
+        put(&p, 2, (bt_place_id)at, 3, 2);
+        const bt_rank_seen s = {.at = at, .step = 3};
+        bt_rank_progress_say(here, sizeof here, &s);
+        memset(p.told, 0, 3 * sizeof *p.told);
+        assert_int_equal(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank),
+                         waits[at]);
+        snprintf(want, sizeof want, "rank 1 is not %s, where the others wait since 2.0 s", here);
+        if (waits[at]) {
+            assert_string_equal(out, want);
+            assert_int_equal(rank, 1);
+            assert_false(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank));
+            memset(p.told, 0, 3 * sizeof *p.told);
+            assert_false(bt_rank_progress_missing(&p, 4 * SECOND - 1, 2, out, sizeof out, &rank));
+        }
+        snprintf(want, sizeof want,
+                 waits[at] ? "the ranks of this host are %s since 2.0 s; rank 1 is not"
+                           : "all ranks are %s since 2.0 s",
+                 here);
+        assert_string_equal(told(&p, 4, &rank), want);
+        assert_int_equal(rank, waits[at] ? 1 : -1);
+    }
+    bt_rank_progress_close(&p);
+    assert_false(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank));
+    assert_false(bt_rank_progress_slow(&p, 4 * SECOND, 2, out, sizeof out, &rank));
+}
+
+/* a file that is too short for the rank has no place of its, one that is just long enough has */
+static void places_of_a_short_file(void **state) {
+    (void)state;
+    bt_rank_progress p;
+    open_places(&p, 2);
+    for (int r = 0; r < 2; r++) assert_int_equal(atomic_load(&p.slot[r].pid), 0);
+    assert_int_equal(truncate(path, 2 * sizeof(bt_place) - 1), 0);
+    assert_null(bt_rank_progress_map(path, 1));
+    unmap(bt_rank_progress_map(path, 0));
+    assert_int_equal(atomic_load(&p.slot[0].pid), getpid());
+    assert_int_equal(truncate(path, 2 * sizeof(bt_place)), 0);
+    unmap(bt_rank_progress_map(path, 1));
+    assert_int_equal(atomic_load(&p.slot[1].pid), getpid());
+    bt_rank_progress_close(&p);
+    assert_true(!p.slot && !p.told && p.n == 0);
+    bt_rank_progress_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_ends_by_itself, make, drop),
@@ -294,6 +403,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
         cmocka_unit_test_setup_teardown(what_cannot_be_made_is_told, make, drop),
         cmocka_unit_test(places_have_their_order),
+        cmocka_unit_test_setup_teardown(each_place_in_words, make, drop),
+        cmocka_unit_test_setup_teardown(places_where_ranks_wait_for_the_unseen, make, drop),
+        cmocka_unit_test_setup_teardown(places_of_a_short_file, make, drop),
         cmocka_unit_test_setup_teardown(what_is_half_written_is_mended, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,9 @@ static void segments_nobody_has_mapped_go(void **state) {
     mapped = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     assert_true(mapped != MAP_FAILED);
-    put_file(hosts, "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\nnode7:3\n\n  node8 slots=1\n",
+    put_file(hosts,
+             "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\n-oProxyCommand=x slots=1\n"
+             "node7:3\n\n  node8 slots=1\n", /* what begins as an option of the agent is no host */
              0600);
     snprintf(script, sizeof script,
              "#!/bin/sh\n[ \"$1\" = -x ] && shift\necho \"$1\" >> '%s'\nshift\nexec sh -c \"$*\"\n",

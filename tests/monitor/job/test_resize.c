@@ -68,6 +68,9 @@ static void what_is_no_layout(void **state) {
     refuses(
         d, "4,dp=2", BT_ARG,
         "resize 4,dp=2: 'dp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
+    refuses(
+        d, "4,zp=2", BT_ARG,
+        "resize 4,zp=2: 'zp=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
     refuses(d, "4,t=2", BT_ARG,
             "resize 4,t=2: 't=2' is none of tp=N, pp=N, zero=N (as in resize 4,tp=2,pp=1,zero=3)");
     refuses(d, "4,tp", BT_ARG,
@@ -249,6 +252,11 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
     assert_string_equal(told, "goes on with 4 ranks (6 before): host h1 is away");
     assert_false(bt_job_hosts_ended(&d->job, &end)); /* no other one is at fault */
+    /* what another end says of a host is not why it came */
+    end = (bt_end){.kind = BT_END_ERROR, .message = "ssh: connect to host h2 port 22: refused"};
+    hosts[2].asked_ns = 1;
+    assert_false(bt_job_hosts_ended(&d->job, &end));
+    hosts[2].asked_ns = 0;
     /* mpirun names the host that it could not reach; one that has never answered is named by that */
     end = (bt_end){.kind = BT_END_LAUNCH, .message = "ssh: connect to host h2 port 22: refused"};
     assert_true(bt_job_hosts_ended(&d->job, &end));
@@ -459,6 +467,27 @@ static void silence_of_a_host(void **state) {
     desk_shows(d, "");
 }
 
+/* five steps of the usual length are waited for before a host is suspected */
+static void long_steps_make_a_long_silence(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    const int64_t now = INT64_C(1000000000000), s = 1000000000;
+    have_hosts(d, hosts);
+    d->job.connected = true;
+    d->job.child.pid = -2; /* no session has this number */
+    for (int i = 0; i < HOSTS; i++) hosts[i].answered = true;
+    bt_health_start(&d->job.health);
+    for (int i = -6; i <= 0; i++) bt_health_step(&d->job.health, now + i * s);
+    hosts[1].asked_ns = now;
+    bt_job_hosts_check(&d->job, now + 5 * s - 1000000);
+    assert_int_equal(hosts[1].asked_ns, 0);
+    assert_null(d->job.lost_host);
+    hosts[1].asked_ns = now + s;
+    bt_job_hosts_check(&d->job, now + 5 * s);
+    assert_ptr_equal(d->job.lost_host, &hosts[1]);
+    desk_shows(d, "failure -1 host h1 has not answered for 4.0 s: the ranks are ended\n");
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_elastic, desk_close)
     const struct CMUnitTest tests[] = {
@@ -474,6 +503,7 @@ int main(void) {
         T(hosts_that_come_back_are_told_of),
         T(a_host_is_taken_back),
         T(silence_of_a_host),
+        T(long_steps_make_a_long_silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

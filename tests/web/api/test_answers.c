@@ -90,6 +90,7 @@ static void metrics_of_live_runs(void **state) {
     s.start_us += 1000000;
     s.live = true;
     OK(bt_synth_make(t->db, &s, err));
+    bt_web_odd_run(t->db); /* of which every metric of a step and of a rank is known */
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     OK(bt_web_ask(api, "/metrics", NULL, "", &a, err));
     bt_text_init(&out);
@@ -99,6 +100,35 @@ static void metrics_of_live_runs(void **state) {
     bt_text_release(&out);
     bt_text_release(&a.body);
     bt_api_close(api);
+}
+
+/* of a long log the last 64 KiB, without the line that is cut: here 4096 lines of 16 bytes, of which the first is not
+ * known to be whole */
+static void the_end_of_a_long_log(void **state) {
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    char path[120];
+    bt_synth s = bt_synth_default("logged");
+    s.steps = 2;
+    s.out_dir = t->dir;
+    OK(bt_synth_make(t->db, &s, err));
+    snprintf(path, sizeof path, "%s/log.txt", t->dir);
+    for (int n = 4096; n <= 5000; n += 904) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        for (int i = 0; i < n; i++) fprintf(f, "line %010d\n", i);
+        assert_int_equal(fclose(f), 0);
+        OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
+        json_t *j = bt_web_json(api, "log", "logged", ""), *lines = json_object_get(j, "lines");
+        const bool cut = n > 4096;
+        const char *first = json_string_value(json_object_get(json_array_get(lines, 0), "text"));
+        assert_true(json_is_true(json_object_get(j, "readable")));
+        assert_int_equal(json_is_true(json_object_get(j, "cut")), cut);
+        assert_int_equal(json_array_size(lines), cut ? 4095 : 4096);
+        assert_string_equal(first, cut ? "line 0000000905" : "line 0000000000");
+        json_decref(j);
+        bt_api_close(api);
+    }
 }
 
 /* the last value that is taken, and the first that is not */
@@ -343,8 +373,8 @@ static void sizes_that_nobody_names(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(answers_of_routes),        T(metrics_of_live_runs),    T(arguments_at_their_bounds),
-        T(a_store_that_comes_later), T(sizes_that_nobody_names),
+        T(answers_of_routes),         T(metrics_of_live_runs),     T(the_end_of_a_long_log),
+        T(arguments_at_their_bounds), T(a_store_that_comes_later), T(sizes_that_nobody_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,39 @@ static int holds_all(const json_t *answers, bt_api *api, const char *run, const 
     return n;
 }
 
+/* what stands around the data, the sheet and the scripts, whose stamps the page allows */
+static void is_framed(const char *page) {
+    static const char *const parts[] = {
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
+        "'sha256-",
+        "' 'sha256-",
+        "'; style-src 'sha256-",
+        "'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" "
+        "content=\"no-referrer\">\n"
+        "<link rel=\"icon\" href=\"data:,\">\n<title>base · bitrain report</title>\n<style>",
+        "</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n"
+        "<header id=\"top\"></header>\n<main id=\"main\" tabindex=\"-1\"><noscript>This report "
+        "draws with "
+        "JavaScript.</noscript></main>\n<div id=\"toast\" role=\"status\" "
+        "aria-live=\"polite\"></div>"
+        "<div id=\"said\" class=\"sr\" role=\"status\" aria-live=\"polite\"></div>\n"
+        "<script type=\"application/json\" id=\"bitrain-data\">",
+        "</script>\n<script>",
+        "</script>\n<script>",
+        "</script>\n</body>\n</html>\n"};
+    enum { N = sizeof parts / sizeof *parts };
+    assert_ptr_equal(strstr(page, parts[0]), page);
+    for (int i = 0; i < N; i++) {
+        const char *at = strstr(page, parts[i]);
+        if (!at) fail_msg("the page lacks '%s'", parts[i]);
+        page = at + strlen(parts[i]);
+    }
+    assert_string_equal(page, "");
+}
+
 static void a_report_holds_the_answers(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -143,6 +176,7 @@ static void a_report_holds_the_answers(void **state) {
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     bt_text_init(&page);
     OK(bt_report(&page, t->db, "base", &progress, err));
+    is_framed(bt_text_str(&page));
     json_t *data = data_of(bt_text_str(&page));
     assert_string_equal(json_string_value(json_object_get(data, "schema")), "bitrain.report/1");
     assert_string_equal(json_string_value(json_object_get(data, "run")), "base");

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "web/api/cache.h"
+#include "web/http/links.h"
 #include "web/serve/serve.h"
 #include "web/web.h"
 
@@ -133,6 +134,24 @@ static void a_question_without_memory(void **state) {
     bt_cache_close(c);
 }
 
+/* a connection for which there is no memory is not in the list: nothing is asked of it */
+static void a_connection_without_memory(void **state) {
+    (void)state;
+    bt_links l;
+    if (!refuse_memory_works()) skip();
+    bt_links_init(&l);
+    refuse_memory(&(refusal){.all = true});
+    bt_link *k = bt_links_add(&l, 7);
+    assert_true(grant_memory());
+    assert_null(k);
+    bt_links_begin(&l, k);
+    bt_links_end(&l, k);
+    bt_links_exempt(&l, k);
+    bt_links_remove(&l, k);
+    assert_true(l.n == 0 && !l.first);
+    bt_links_release(&l);
+}
+
 static void the_dashboard(void **state) {
     (void)state;
     refused("dash", start_and_stop_web);
@@ -147,6 +166,7 @@ int main(void) {
         cmocka_unit_test(the_server_of_a_model),
         cmocka_unit_test(the_dashboard),
         cmocka_unit_test(a_question_without_memory),
+        cmocka_unit_test(a_connection_without_memory),
     };
     alarm(60); /* one that waits for ever fails */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "../../golden_json.h"
 #include "../web_client.h"
 #include "../web_test.h"
+#include "web/server/server_impl.h"
 #include "web/web.h"
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
@@ -150,9 +151,79 @@ static void requests_and_answers(void **state) {
     for (int k = 0; k < 2; k++) bt_web_stop(w[k]);
 }
 
+/* ---- files of the page ----------------------------------------------------------------------- */
+
+/* a header's value of the answer in c; "": there is none */
+static const char *header(const client *c, const char *name) {
+    static char value[200];
+    char line[64];
+    snprintf(line, sizeof line, "\r\n%s: ", name);
+    const char *at = strcasestr(c->text, line);
+    value[0] = '\0';
+    if (at)
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(at + strlen(line), "\r"),
+                 at + strlen(line));
+    return value;
+}
+
+/* the status of an answer to HEAD, or to GET with `more` lines */
+static int ask_file(client *c, const bt_web *w, const char *method, const char *path,
+                    const char *more) {
+    char text[400];
+    dial(c, bt_web_port(w));
+    const int n = snprintf(text, sizeof text,
+                           "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n%s\r\n",
+                           method, path, bt_web_port(w), more);
+    say(c, text, (size_t)n);
+    for (ssize_t k; (k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0)) > 0;)
+        c->n += (size_t)k;
+    c->text[c->n] = '\0';
+    close(c->fd);
+    return atoi(c->text + strlen("HTTP/1.1 "));
+}
+
+/* Each file in both forms, without a token: its length, type and stamp; one that a browser has already is not sent
+ * again, and the stamp of the other form is not its. */
+static void files_of_the_page(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    bt_web *w = NULL;
+    OK(bt_web_start(
+        &w, &(bt_web_cfg){.store = t->db, .host = "127.0.0.1", .socket = "", .token = token}, err));
+    assert_true(bt_assets_n > 5);
+    for (size_t i = 0; i < bt_assets_n; i++)
+        for (int gzip = 0; gzip < 2; gzip++) {
+            const bt_asset *a = &bt_assets[i];
+            const bt_asset_form *f = gzip ? &a->gzip : &a->plain,
+                                *other = gzip ? &a->plain : &a->gzip;
+            const char *takes = gzip ? "Accept-Encoding: gzip\r\n" : "";
+            char more[200], bytes[24];
+            snprintf(bytes, sizeof bytes, "%zu", (size_t)f->bytes);
+            snprintf(more, sizeof more, "%sIf-None-Match: %s\r\n", takes, other->etag);
+            assert_int_equal(ask_file(&c, w, "HEAD", a->path, i % 2 ? more : takes), 200);
+            assert_string_equal(header(&c, "Content-Length"), bytes);
+            assert_string_equal(header(&c, "Content-Type"), a->type);
+            assert_string_equal(header(&c, "Content-Encoding"), gzip ? "gzip" : "");
+            assert_string_equal(header(&c, "ETag"), f->etag);
+            assert_string_equal(header(&c, "Cache-Control"), "no-cache");
+            assert_string_equal(header(&c, "Vary"), "Accept-Encoding");
+            snprintf(more, sizeof more, "%sIf-None-Match: %s\r\n", takes, f->etag);
+            assert_int_equal(ask_file(&c, w, "GET", a->path, more), 304);
+            assert_string_equal(header(&c, "Content-Type"), "");
+            assert_string_equal(header(&c, "Content-Encoding"), "");
+            assert_string_equal(header(&c, "ETag"), f->etag);
+            assert_string_equal(strstr(c.text, "\r\n\r\n"), "\r\n\r\n");
+            if (f->bytes > 8192) continue;
+            assert_int_equal(ask_file(&c, w, "GET", a->path, takes), 200);
+            assert_memory_equal(strstr(c.text, "\r\n\r\n") + 4, f->data, f->bytes);
+        }
+    bt_web_stop(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_and_answers, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(files_of_the_page, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
