@@ -47,19 +47,4 @@ void bt_generic_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *d
                           int flags, void *scratch);
 size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D);
 
-/* isa_generic_split.c */
-void bt_generic_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows,
-                          size_t C);
-void bt_generic_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
-                          const float *rstd, size_t rows, size_t C);
-void bt_generic_row_dot(double *out, const float *dy, const float *x, const float *gain,
-                        size_t rows, size_t C);
-void bt_generic_row_dx(float *dx, const float *dy, const float *x, const float *gain,
-                       const float *rstd, const float *mean, size_t rows, size_t C);
-void bt_generic_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
-void bt_generic_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
-                        size_t V);
-void bt_generic_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
-                            float dscale, size_t rows, size_t V);
-
 #endif
