@@ -10,9 +10,10 @@
 #include "web/server/server_impl.h"
 #include "web/web.h"
 
-static const char token[] = "0123456789abcdef0123456789abcdef";
+/* without digits, among which the number of the port would be found and replaced */
+static const char token[] = "abcdefabcdefabcdefabcdefabcdefab";
 #define HOST "Host: 127.0.0.1:PORT\r\n"
-#define BEARER "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
+#define BEARER "Authorization: Bearer abcdefabcdefabcdefabcdefabcdefab\r\n"
 #define ORIGIN "Origin: http://127.0.0.1:PORT\r\n"
 
 static const struct row {
@@ -22,7 +23,7 @@ static const struct row {
     {"GET /healthz HTTP/1.1\r\n" HOST, "", false},
     {"GET /api/v1/server HTTP/1.1\r\n" HOST BEARER, "", false},
     {"GET /api/v1/server HTTP/1.1\r\n" HOST
-     "Cookie: a=b; bitrain_PORT=0123456789abcdef0123456789abcdef\r\n",
+     "Cookie: a=b; bitrain_PORT=abcdefabcdefabcdefabcdefabcdefab\r\n",
      "", false},
     {"GET /api/v1/server HTTP/1.1\r\n" HOST
      "Authorization: Bearer 0123456789abcdef0123456789abcdee\r\n",
