@@ -12,6 +12,7 @@
 #include "engine/base/span.h"
 #include "engine/config/tune_cfg.h"
 #include "tests/engine/train/said.h"
+#include "tests/log_said.h"
 
 #include "engine/train/trainer_impl.h"
 
@@ -75,14 +76,6 @@ void bt_span_begin(int phase) {
         said("[%s", bt_rank_metrics[phase].key);
 }
 void bt_span_end(void) { said("]"); }
-void bt_log(bt_log_level level, const char *fmt, ...) {
-    char line[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    said("log %d %s", (int)level, line);
-}
 bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_err *err) {
     (void)c;
     assert_true(n == 2 && op == BT_MAX);

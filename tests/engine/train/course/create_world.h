@@ -25,6 +25,7 @@
 #include "engine/train/trainer_island.h"
 #include "engine/tune/adapters_read.h"
 #include "tests/heard.h"
+#include "tests/log_said.h"
 
 /* objects at which nobody looks */
 typedef enum {
@@ -85,14 +86,6 @@ static bt_code done(const char *what, bt_err *e) {
 }
 
 int64_t bt_now_ns(void) { return 1; }
-void bt_log(bt_log_level level, const char *fmt, ...) {
-    char line[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    said("log %d %s", (int)level, line);
-}
 const char *bt_kernels_isa(void) { return world.isa; }
 const char *bt_testing_powercap(void) { return "/powercap"; }
 

@@ -15,6 +15,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/optim/optim.h"
 #include "tests/engine/train/said.h"
+#include "tests/log_said.h"
 
 #include "engine/train/saver.h"
 
@@ -69,14 +70,6 @@ bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_
     assert_true(c == WORLD && n == 1 && op == BT_MAX);
     if (world.refused_elsewhere) *x = 1;
     return done("all", e);
-}
-void bt_log(bt_log_level level, const char *fmt, ...) {
-    char line[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    said("log %d %s", (int)level, line);
 }
 const char *bt_kernels_isa(void) { return "abacus"; }
 
