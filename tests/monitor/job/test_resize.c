@@ -427,16 +427,21 @@ static void hosts_that_come_back_are_told_of(void **state) {
     unlink(a.sun_path);
 }
 
-/* steps stay away: the hosts are asked, and one that is silent for too long ends the attempt */
-static void silence_of_a_host(void **state) {
-    desk *d = *state;
-    bt_host hosts[HOSTS];
-    const int64_t now = INT64_C(1000000000000), s = 1000000000;
+/* a job that runs on hosts which have all answered */
+static void hosts_answered(desk *d, bt_host *hosts) {
     have_hosts(d, hosts);
     d->job.connected = true;
     d->job.child.pid = -2; /* no session has this number */
     for (int i = 0; i < HOSTS; i++) hosts[i].answered = true;
     bt_health_start(&d->job.health);
+}
+
+/* steps stay away: the hosts are asked, and one that is silent for too long ends the attempt */
+static void silence_of_a_host(void **state) {
+    desk *d = *state;
+    bt_host hosts[HOSTS];
+    const int64_t now = INT64_C(1000000000000), s = 1000000000;
+    hosts_answered(d, hosts);
     bt_health_step(&d->job.health, now);
     hosts[1].asked_ns = now - 3 * s;
     bt_job_hosts_check(&d->job,
@@ -472,11 +477,7 @@ static void long_steps_make_a_long_silence(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     const int64_t now = INT64_C(1000000000000), s = 1000000000;
-    have_hosts(d, hosts);
-    d->job.connected = true;
-    d->job.child.pid = -2; /* no session has this number */
-    for (int i = 0; i < HOSTS; i++) hosts[i].answered = true;
-    bt_health_start(&d->job.health);
+    hosts_answered(d, hosts);
     for (int i = -6; i <= 0; i++) bt_health_step(&d->job.health, now + i * s);
     hosts[1].asked_ns = now;
     bt_job_hosts_check(&d->job, now + 5 * s - 1000000);
