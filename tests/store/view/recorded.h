@@ -1,0 +1,68 @@
+/* recorded.h - runs of so many steps, recorded for tests of the view. For one test program. */
+#ifndef BT_TESTS_STORE_VIEW_RECORDED_H
+#define BT_TESTS_STORE_VIEW_RECORDED_H
+
+#include "tests/store/view_test.h"
+
+enum { BEGAN_S = 1700000000 };
+
+/* a run whose steps take 100 ms each, of which every `every`-th is recorded, and its ranks with it */
+typedef struct plan {
+    const char *name;
+    int ranks, world; /* world 0: as many as ranks */
+    int64_t steps, every;
+} plan;
+
+/* loss: the step; the ranks' forward pass: the step and the rank's number more */
+static void record_to(const char *path, const plan *p, bool ended) {
+    bt_writer *w = NULL;
+    bt_run_start start = bt_fake_run(p->name);
+    int attempt;
+    double values[BT_MS_COUNT], *ranks = calloc((size_t)p->ranks * BT_MR_COUNT + 1, sizeof *ranks);
+    start.world_size = p->world ? p->world : p->ranks;
+    start.started_us = INT64_C(1000000) * BEGAN_S;
+    start.config_json = "{\"train.steps\":{\"value\":10000,\"origin\":\"flag\"}}";
+    OK(bt_writer_open(&w, path, 5, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    values[BT_MS_STEP_TIME] = 100;
+    values[BT_MS_BYTES_WIRE] = 7;
+    values[BT_MS_SKIPPED] = 1;
+    for (int64_t step = p->every - 1; step < p->steps; step += p->every) {
+        values[BT_MS_TOKENS] = 10 * (double)(step + 1);
+        values[BT_MS_LOSS] = (double)step;
+        for (int r = 0; r < p->ranks; r++) {
+            double *v = ranks + (size_t)r * BT_MR_COUNT;
+            v[BT_MR_FWD] = (double)step + r;
+            v[BT_MR_STEP_TIME] = 50;
+            v[BT_MR_BYTES_WIRE] = 3;
+        }
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx,
+                                &(bt_step_record){.step = step,
+                                                  .wall_us = start.started_us + 100000 * (step + 1),
+                                                  .values = values,
+                                                  .n_ranks = p->ranks,
+                                                  .rank_values = ranks});
+        if (step % 4096 == 4095) OK(bt_writer_flush(w, err));
+    }
+    if (ended)
+        OK(bt_writer_end(w, "done", "finished", 0, err));
+    else
+        OK(bt_writer_flush(w, err));
+    bt_writer_close(w);
+    free(ranks);
+}
+
+static void record(const char *path, const plan *p) { record_to(path, p, true); }
+
+/* a view of a run that was just recorded, at the end of it */
+static bt_view_ask ask_parts(const plan *p, unsigned parts) {
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = p->name;
+    a.parts = parts;
+    a.now_us = INT64_C(1000000) * BEGAN_S + 100000 * (p->steps + 5);
+    return a;
+}
+
+#endif
