@@ -281,7 +281,7 @@ static double timed(const kcase *c, const work *w) {
     return (double)(bt_now_ns() - from) / 1e9;
 }
 
-/* The first run only warms up; but one of half a second is told as it is, and the only one. */
+/* The first run only warms up, unless it takes longer than half a second: then it is the only one. */
 static void measure(const kcase *c, const work *w, double seconds, double *best, double *median) {
     double s[REPS] = {timed(c, w)};
     size_t n = s[0] > 0.5 ? 1 : 0;

@@ -60,15 +60,17 @@ bool bt_acts_again(const bt_model_setup *s) {
            s->leaves <= 1;
 }
 
-/* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats'
- * products want many rows at once. */
-bool bt_acts_rounds_dy(const bt_model_setup *s) {
-    return s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && !s->cfg.lora.rank;
+static bool int8_of_half(const bt_model_setup *s) {
+    return s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s);
 }
 
+/* the products of adapters read floats */
+bool bt_acts_rounds_dy(const bt_model_setup *s) { return int8_of_half(s) && !s->cfg.lora.rank; }
+
+/* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats'
+ * products want many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
-    bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) &&
-                kept(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
+    bool some = int8_of_half(s) && kept(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
     if (bt_acts_again(s)) {
         const size_t block = bt_acts_block(s, M);
         return bt_min_size(M, (AGAIN_ROWS + block - 1) / block * block);
