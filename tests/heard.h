@@ -8,9 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "engine/base/status.h"
 #include "engine/base/text.h"
 
 static bt_text heard;
@@ -23,6 +25,13 @@ static void said(const char *fmt, ...) {
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     bt_text_printf(&heard, "%s\n", line);
+}
+
+/* says what is done; where `fails` names it, it fails with this code */
+static inline bt_code said_or_fails(const char *what, const char *fails, bt_code code,
+                                    bt_err *err) {
+    said("%s", what);
+    return fails && strcmp(fails, what) == 0 ? bt_fail(err, code, "%s fails", what) : BT_OK;
 }
 
 /* these lines and no others, since the last look */

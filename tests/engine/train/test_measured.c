@@ -35,9 +35,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, BT_IO, e);
 }
 void bt_log(bt_log_level level, const char *fmt, ...) {
     char line[2 * PATH_MAX];

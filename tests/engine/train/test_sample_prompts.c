@@ -55,8 +55,7 @@ static char pipe_object, weights_object;
 #define WEIGHTS ((bt_weights *)(void *)&weights_object)
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return fails && strcmp(fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what) : BT_OK;
+    return said_or_fails(what, fails, BT_IO, e);
 }
 
 bt_model_slice bt_model_slice_of(const bt_model *m) {

@@ -29,9 +29,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, world.code, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, world.code, e);
 }
 
 int64_t bt_now_ns(void) { return world.now_ns += 250000000; }

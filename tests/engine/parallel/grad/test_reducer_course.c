@@ -52,9 +52,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_MPI, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, BT_MPI, e);
 }
 int64_t bt_now_ns(void) { return world.now_ns; }
 int bt_comm_rank(const bt_comm *c) { return c != DP ? 5 : world.dp_size > 1; }

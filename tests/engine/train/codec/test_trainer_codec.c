@@ -15,9 +15,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, BT_IO, e);
 }
 bt_code bt_residual_create(bt_residual *r, const bt_rank_setup *s, bt_err *e) {
     assert_true(r == &t.residual && s == &t.setup);

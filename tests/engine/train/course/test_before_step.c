@@ -26,9 +26,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, BT_IO, e);
 }
 bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
     assert_ptr_equal(c, t.mesh.world);

@@ -26,9 +26,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(e, BT_IO, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, BT_IO, e);
 }
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l) { return l ? world.facts : NULL; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l ? world.sequences : -1; }

@@ -39,9 +39,7 @@ static struct {
 } world;
 
 static bt_code done(const char *what, bt_err *x) {
-    said("%s", what);
-    return world.fails && strcmp(world.fails, what) == 0 ? bt_fail(x, BT_IO, "%s fails", what)
-                                                         : BT_OK;
+    return said_or_fails(what, world.fails, BT_IO, x);
 }
 
 int bt_comm_rank(const bt_comm *c) {
