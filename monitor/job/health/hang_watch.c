@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double LEAST_S = 2, LEAST_IO_S = 30, STEPS = 5, STAYS = 3, STAYS_IO = 10;
+static const double LEAST_S = 2, LEAST_IO_S = 30, STEPS = 5, STAYS = 3, STAYS_IO = 10, RUNNING = 3;
 static const int64_t LATE_NS = 150000000; /* between two looks: more is lateness */
 enum { DOUBLINGS = 5 };
 
 struct bt_hang_rank {
     bt_rank_seen seen;
     int64_t waited_ns, late_ns; /* the process's wait when it came there; our lateness since */
-    double stuck_s;             /* at the newest look */
+    int64_t disk_ns; /* since it came there: between looks that saw it wait for the disk */
+    double stuck_s;  /* at the newest look, with the wait for the disk */
 };
 
 /* ---- /proc ----------------------------------------------------------------------------------- */
@@ -29,14 +30,20 @@ static bool read_line(const char *path, char *line, size_t size) {
     return n > 0;
 }
 
+/* of a file such as "4711 (name) R 1 4711 ..."; '\0': not there */
+static char state_of(const char *path) {
+    char line[512];
+    if (!read_line(path, line, sizeof line)) return '\0';
+    const char *after = strrchr(line, ')');
+    return after && after[1] == ' ' ? after[2] : '\0';
+}
+
 bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     char path[300], line[512];
     (void)ctx;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (!read_line(path, line, sizeof line)) return false;
-    const char *after = strrchr(line, ')');
-    if (!after || after[1] != ' ') return false;
-    *out = (bt_rank_load){.state = after[2]};
+    *out = (bt_rank_load){.state = state_of(path)};
+    if (!out->state) return false;
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *d = opendir(path);
     if (!d) return false;
@@ -46,6 +53,8 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, e->d_name);
         if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &ran, &waited) == 2)
             out->waited_ns += waited;
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", pid, e->d_name);
+        if (out->state == 'S' && state_of(path) == 'R') out->state = 'R';
     }
     closedir(d);
     return true;
@@ -101,7 +110,7 @@ static bool is_ordinary(int at) {
 
 /* one rank's clock; false: it is not there */
 static bool advance(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
-                    int64_t late_ns, bt_rank_load *load) {
+                    int64_t gap_ns, int64_t late_ns, bt_rank_load *load) {
     struct bt_hang_rank *k = &h->rank[r];
     const bt_rank_seen s = bt_rank_progress_look(p, r);
     if (s.at == BT_AT_NOWHERE || !h->load(h->ctx, s.pid, load)) return false;
@@ -116,21 +125,13 @@ static bool advance(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t 
                                    .late_ns = first || late_ns ? now_ns - s.since_ns : 0};
     } else {
         k->late_ns += late_ns;
+        if (load->state == 'D') k->disk_ns += gap_ns - late_ns;
         k->seen.exchanges = s.exchanges;
     }
     k->stuck_s = (double)(now_ns - s.since_ns - k->late_ns -
                           (load->waited_ns > k->waited_ns ? load->waited_ns - k->waited_ns : 0)) /
                  1e9;
     return true;
-}
-
-static double limit_of(const bt_hang_watch *h, int at, bool on_disk, double median_s) {
-    if (is_long_work(at) || (on_disk && is_ordinary(at)))
-        return fmax(LEAST_IO_S, STAYS_IO * h->longest_io);
-    if (!is_ordinary(at)) return INFINITY;
-    const double s = median_s > 0 ? fmax(LEAST_S, fmax(STEPS * median_s, STAYS * h->longest_s))
-                                  : LEAST_IO_S;
-    return ldexp(s, h->found < DOUBLINGS ? h->found : DOUBLINGS);
 }
 
 /* ---- who ------------------------------------------------------------------------------------- */
@@ -141,13 +142,26 @@ typedef struct behind {
     int known;
     bool on_disk, stopped;
     double stuck_s; /* the shortest clock */
+    double disk_s;  /* the longest wait for the disk within a clock */
 } behind;
+
+static double limit_of(const bt_hang_watch *h, const behind *b, double median_s) {
+    const int at = h->rank[b->rank].seen.at;
+    if (is_long_work(at) || (b->on_disk && is_ordinary(at)))
+        return fmax(LEAST_IO_S, STAYS_IO * h->longest_io);
+    if (!is_ordinary(at)) return INFINITY;
+    const double least = b->n_blocked ? LEAST_S : RUNNING * LEAST_S,
+                 s = median_s > 0 ? fmax(least, fmax(STEPS * median_s, STAYS * h->longest_s))
+                                  : LEAST_IO_S;
+    return ldexp(s, h->found < DOUBLINGS ? h->found : DOUBLINGS) + b->disk_s;
+}
 
 static void add(behind *b, const bt_hang_watch *h, int r, const bt_rank_load *load) {
     if (b->n++ == 0) b->rank = r;
     b->on_disk |= load->state == 'D';
     b->stopped |= load->state == 'T' || load->state == 't';
     b->stuck_s = fmin(b->stuck_s, h->rank[r].stuck_s);
+    b->disk_s = fmax(b->disk_s, (double)h->rank[r].disk_ns / 1e9);
     if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
 }
 
@@ -197,7 +211,7 @@ bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, d
     h->last_ns = now_ns;
     for (int r = 0; r < p->n; r++) {
         bt_rank_load load;
-        if (!advance(h, p, r, now_ns, late, &load)) continue;
+        if (!advance(h, p, r, now_ns, gap, late, &load)) continue;
         b.known++;
         if (b.n && bt_rank_before(&h->rank[b.rank].seen, &h->rank[r].seen)) continue;
         if (b.n && bt_rank_before(&h->rank[r].seen, &h->rank[b.rank].seen))
@@ -205,7 +219,7 @@ bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, d
         add(&b, h, r, &load);
     }
     if (!b.n || b.stopped || b.known < p->n) return false;
-    const double limit = limit_of(h, h->rank[b.rank].seen.at, b.on_disk, median_s);
+    const double limit = limit_of(h, &b, median_s);
     if (!(b.stuck_s > limit)) return false;
     h->found++;
     *out = (bt_hang){.rank = b.n == 1           ? b.rank

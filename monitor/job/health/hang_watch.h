@@ -9,11 +9,16 @@
  * when the clock of every one of them is beyond the limit, the run hangs.
  *
  *     place                       limit, seconds
- *     data, compute, exchange,    max(2, 5 x median step, 3 x longest stay of this run)
- *     optimizer, records          before three steps: 30
+ *     data, compute, exchange,    asleep: max(2, 5 x median step, 3 x longest stay of this run)
+ *     optimizer, records          running, each of them: 6 where an asleep one has 2
+ *                                 before three steps: 30
  *     the same, blocked on disk   max(30, 10 x longest stay in a checkpoint or an evaluation)
  *     checkpoint, evaluation      the same
  *     start, pause, end, hub      none (of a hub: islands.patience)
+ *
+ * A rank that runs has longer than one that sleeps: a processor that its hypervisor does not say it took away, or
+ * that a neighbour on the other hardware thread slows down, looks like work. What a rank waited for the disk on
+ * the way, as the looks saw it, is added to its limit.
  *
  * Each hang that was found doubles the limits of ordinary places: what only seems to hang is not ended
  * for ever. A stopped rank is not looked at here.
@@ -24,8 +29,8 @@
 #include "monitor/job/health/rank_progress.h"
 
 typedef struct bt_rank_load { /* of a process */
-    char state;               /* of its main thread: R S D T ... */
-    int64_t waited_ns;        /* that its threads were ready to run and did not */
+    char state; /* of its main thread: R S D T ...; R as well where that sleeps and another runs */
+    int64_t waited_ns; /* that its threads were ready to run and did not */
 } bt_rank_load;
 
 /* reads it; false: no such process any more. Of /proc: bt_rank_load_read */

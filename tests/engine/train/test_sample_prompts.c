@@ -54,9 +54,7 @@ static char pipe_object, weights_object;
 #define PIPE ((bt_pipe *)(void *)&pipe_object)
 #define WEIGHTS ((bt_weights *)(void *)&weights_object)
 
-static bt_code done(const char *what, bt_err *e) {
-    return said_or_fails(what, fails, BT_IO, e);
-}
+static bt_code done(const char *what, bt_err *e) { return said_or_fails(what, fails, BT_IO, e); }
 
 bt_model_slice bt_model_slice_of(const bt_model *m) {
     (void)m;

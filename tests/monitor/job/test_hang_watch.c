@@ -69,7 +69,7 @@ static int make(void **state) {
     w->places = (bt_rank_progress){.slot = w->slot, .n = RANKS};
     w->now = 1000 * MS;
     w->median_s = 0.05;
-    for (int r = 0; r < RANKS; r++) w->load[r].state = 'R';
+    for (int r = 0; r < RANKS; r++) w->load[r].state = 'S';
     all_enter(w, BT_AT_COMPUTE, 7);
     *state = w;
     return 0;
@@ -102,7 +102,7 @@ static void test_one_hangs(void **state) {
     assert_true(w->hang.limit_s == 2);
     assert_non_null(strstr(w->hang.what,
                            "rank 0 (pid 100000000) is in forward and backward of step 8 since "
-                           "2.2 s, running"));
+                           "2.2 s, asleep"));
     assert_non_null(strstr(w->hang.what, "the others wait for it"));
     /* ended and begun again: what hangs once more gets twice the time, in case it only seems to */
     bt_hang_anew(&w->watch);
@@ -111,6 +111,24 @@ static void test_one_hangs(void **state) {
     for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
     found = look_for(w, 10000);
     assert_true(found > 4000 && found <= 4200);
+}
+
+/* what runs may be work on a processor that is not all its own: three times the patience, but not for ever */
+static void test_running(void **state) {
+    world *w = *state;
+    for (int r = 0; r < RANKS; r++) w->load[r].state = 'R';
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+    assert_int_equal(look_for(w, 10000), 6200);
+    assert_int_equal(w->hang.rank, 0);
+    assert_true(w->hang.limit_s == 6);
+    assert_non_null(strstr(w->hang.what, "since 6.2 s, running"));
+    /* one that sleeps beside others that run is the one */
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    all_enter(w, BT_AT_COMPUTE, 8);
+    w->load[1].state = 'S';
+    assert_int_equal(look_for(w, 10000), 2200);
+    assert_int_equal(w->hang.rank, 1);
 }
 
 /* A hypervisor gives the processors to other machines: here they look busy, and nothing goes on. */
@@ -132,7 +150,7 @@ static void test_stolen_processors(void **state) {
 
 static void test_asleep_among_waiting(void **state) {
     world *w = *state; /* tensor-parallel ranks wait for each other in the same place */
-    w->load[2].state = 'S';
+    for (int r = 0; r < 2; r++) w->load[r].state = 'R';
     int64_t found = look_for(w, 10000);
     assert_true(found > 2000 && found <= 2200);
     assert_int_equal(w->hang.rank, 2);
@@ -168,7 +186,7 @@ static void test_starved(void **state) {
         w->load[0].waited_ns = (w->now - began) * 98 / 100;
         assert_int_equal(look_for(w, 100), -1);
     }
-    /* it runs, and does not go on */
+    /* it gets one, and does not go on */
     assert_true(look_for(w, 3000) > 0);
     assert_int_equal(w->hang.rank, 0);
 }
@@ -224,8 +242,19 @@ static void test_disk_and_signals(void **state) {
         w->load[0].state = i ? '\0' : 'T';
         assert_int_equal(look_for(w, 60000), -1);
     }
+    /* 1.5 s of its clock were a wait for the disk: it has as much longer */
+    bt_hang_anew(&w->watch);
+    w->watch.found = 0;
+    w->load[0].state = 'S';
+    enter(w, 0, BT_AT_COMPUTE, 8);
+    for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 8);
+    assert_int_equal(look_for(w, 1000), -1);
+    w->load[0].state = 'D';
+    assert_int_equal(look_for(w, 1500), -1);
+    w->load[0].state = 'S';
+    assert_int_equal(look_for(w, 10000), 3700 - 2500);
+    assert_true(w->hang.limit_s == 3.5);
     /* ranks that are not there yet */
-    w->load[0].state = 'R';
     w->slot[2].at = BT_AT_NOWHERE;
     assert_int_equal(look_for(w, 60000), -1);
 }
@@ -267,7 +296,7 @@ static void test_words(void **state) {
          "RRR",
          {0, 5, 5},
          0,
-         "rank 0 (pid 100000000) is in forward and backward of step 8 since 2.2 s, running; the "
+         "rank 0 (pid 100000000) is in forward and backward of step 8 since 6.2 s, running; the "
          "others wait for it"},
         {{BT_AT_EXCHANGE, BT_AT_COMPUTE, BT_AT_EXCHANGE},
          "SSS",
@@ -280,7 +309,7 @@ static void test_words(void **state) {
          "SSR",
          {414, 413, 412},
          2,
-         "rank 2 (pid 100000002) is in data of step 8 since 2.2 s, running, after 412 exchanges "
+         "rank 2 (pid 100000002) is in data of step 8 since 6.2 s, running, after 412 exchanges "
          "(another rank: 414); "
          "the others wait for it"},
         {{BT_AT_COMPUTE, BT_AT_DATA, BT_AT_COMPUTE},
@@ -292,7 +321,7 @@ static void test_words(void **state) {
          "RRR",
          {7, 9, 9},
          -1,
-         "all 3 ranks are in forward and backward of step 8 since 2.2 s, after 7 exchanges "
+         "all 3 ranks are in forward and backward of step 8 since 6.2 s, after 7 exchanges "
          "(another rank: 9) and none "
          "goes on (the transport between them, or one of them)"},
         {{BT_AT_EXCHANGE, BT_AT_EXCHANGE, BT_AT_EXCHANGE},
@@ -318,10 +347,11 @@ static void test_words(void **state) {
             w->load[r].state = rows[i].states[r];
             w->slot[r].exchanges = rows[i].exchanges[r];
         }
-        assert_int_equal(look_for(w, 10000), 2200);
+        const int limit = strstr(rows[i].what, "6.2 s") ? 6 : 2; /* running or asleep */
+        assert_int_equal(look_for(w, 10000), limit * 1000 + 200);
         assert_int_equal(w->hang.rank, rows[i].rank);
         assert_string_equal(w->hang.what, rows[i].what);
-        assert_true(w->hang.stuck_s == 2.1 && w->hang.limit_s == 2);
+        assert_true(w->hang.stuck_s == limit + 0.1 && w->hang.limit_s == limit);
     }
 }
 
@@ -334,15 +364,18 @@ static void test_each_limit(void **state) {
         int found;
         double median_s, longest_s, longest_io, limit_s;
     } rows[] = {
-        {BT_AT_COMPUTE, 'R', 0, 0.05, 0, 0, 2},  {BT_AT_DATA, 'R', 0, 0.4, 0, 0, 2},
-        {BT_AT_DATA, 'R', 0, 0.5, 0, 0, 2.5},    {BT_AT_RECORD, 'R', 0, 0.05, 0.5, 0, 2},
-        {BT_AT_RECORD, 'R', 0, 0.05, 1, 0, 3},   {BT_AT_OPTIMIZER, 'R', 0, 1, 1, 9, 5},
-        {BT_AT_EXCHANGE, 'R', 0, 0, 50, 9, 30},  {BT_AT_EXCHANGE, 'R', 1, 0, 0, 0, 60},
-        {BT_AT_COMPUTE, 'R', 1, 0.05, 0, 0, 4},  {BT_AT_COMPUTE, 'R', 4, 0.05, 0, 0, 32},
-        {BT_AT_COMPUTE, 'R', 5, 0.05, 0, 0, 64}, {BT_AT_COMPUTE, 'R', 6, 0.05, 0, 0, 64},
+        {BT_AT_COMPUTE, 'S', 0, 0.05, 0, 0, 2},  {BT_AT_DATA, 'S', 0, 0.4, 0, 0, 2},
+        {BT_AT_DATA, 'S', 0, 0.5, 0, 0, 2.5},    {BT_AT_RECORD, 'S', 0, 0.05, 0.5, 0, 2},
+        {BT_AT_RECORD, 'S', 0, 0.05, 1, 0, 3},   {BT_AT_OPTIMIZER, 'S', 0, 1, 1, 9, 5},
+        {BT_AT_EXCHANGE, 'S', 0, 0, 50, 9, 30},  {BT_AT_EXCHANGE, 'S', 1, 0, 0, 0, 60},
+        {BT_AT_COMPUTE, 'S', 1, 0.05, 0, 0, 4},  {BT_AT_COMPUTE, 'S', 4, 0.05, 0, 0, 32},
+        {BT_AT_COMPUTE, 'S', 5, 0.05, 0, 0, 64}, {BT_AT_COMPUTE, 'S', 6, 0.05, 0, 0, 64},
         {BT_AT_COMPUTE, 'D', 0, 0.05, 0, 0, 30}, {BT_AT_COMPUTE, 'D', 3, 0.05, 0, 4, 40},
-        {BT_AT_EVALUATION, 'R', 0, 9, 9, 3, 30}, {BT_AT_EVALUATION, 'R', 2, 9, 9, 3.5, 35},
+        {BT_AT_EVALUATION, 'S', 0, 9, 9, 3, 30}, {BT_AT_EVALUATION, 'S', 2, 9, 9, 3.5, 35},
         {BT_AT_CHECKPOINT, 'S', 0, 9, 9, 5, 50}, {BT_AT_CHECKPOINT, 'D', 5, 9, 9, 0, 30},
+        {BT_AT_COMPUTE, 'R', 0, 0.05, 0, 0, 6},  {BT_AT_DATA, 'R', 1, 1, 0, 9, 12},
+        {BT_AT_RECORD, 'R', 0, 1.5, 0, 0, 7.5},  {BT_AT_OPTIMIZER, 'R', 0, 1, 3, 0, 9},
+        {BT_AT_EXCHANGE, 'R', 0, 0, 0, 0, 30},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_hang_anew(&w->watch);
@@ -458,6 +491,53 @@ static void *until_told(void *over) {
     return NULL;
 }
 
+static void *spins(void *over) {
+    while (!atomic_load((atomic_bool *)over)) {}
+    return NULL;
+}
+
+/* its state as it is read once both of its threads have come where they stay */
+static char state_of_two(void *(*second)(void *)) {
+    int ready[2];
+    char c;
+    bt_rank_load load = {0};
+    assert_int_equal(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        pthread_t other;
+        atomic_bool over = false;
+        if (pthread_create(&other, NULL, second, &over) != 0 || write(ready[1], "", 1) != 1)
+            _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    for (int i = 0; i < 1000; i++) { /* until the first sleeps */
+        bt_proc one;
+        assert_true(bt_proc_look(child, &one));
+        if (one.state == 'S') break;
+        usleep(1000);
+    }
+    usleep(20000);
+    assert_true(bt_rank_load_read(NULL, (int)child, &load));
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+    return load.state;
+}
+
+static void *sleeps(void *arg) {
+    for (;;) pause();
+    return arg;
+}
+
+/* a rank whose first thread waits for another one that works is not asleep */
+static void test_threads(void **state) {
+    (void)state;
+    assert_int_equal(state_of_two(spins), 'R');
+    assert_int_equal(state_of_two(sleeps), 'S');
+}
+
 /* of this process and of a child, as /proc tells; a name may have any characters */
 static void test_proc(void **state) {
     (void)state;
@@ -495,6 +575,7 @@ static void test_proc(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make, drop)
     const struct CMUnitTest tests[] = {TEST(test_one_hangs),
+                                       TEST(test_running),
                                        TEST(test_stolen_processors),
                                        TEST(test_asleep_among_waiting),
                                        TEST(test_all_in_the_exchange),
@@ -509,6 +590,7 @@ int main(void) {
                                        TEST(test_looks_in_time),
                                        TEST(test_nothing_to_look_at),
                                        TEST(test_ten_thousand_steps),
+                                       cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_proc)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

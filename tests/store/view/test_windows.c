@@ -1,6 +1,6 @@
 /* timeout: 60
- * Of which steps each part of the view is made: the newest ones, however seldom they were recorded, and the range that was
- * asked for. */
+ * Of which steps each part of the view is made: the newest ones, however seldom they were recorded, and the range
+ * that was asked for. */
 #include "tests/store/view/recorded.h"
 
 /* ---- the newest steps ------------------------------------------------------------------------ */
