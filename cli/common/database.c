@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +21,35 @@ bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) {
     BT_TRY(bt_db_open(out, path, err));
     bt_store_rescue(*out, 0.5);
     return BT_OK;
+}
+
+/* ---- a run ---- */
+
+static const double NOTICED = 1.001; /* a rise by this factor is one */
+
+bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size) {
+    double best, step, newest;
+    char folder[PATH_MAX], a[32], b[32];
+    struct stat st;
+    bt_err ignored;
+    text[0] = '\0';
+    if (bt_db_value(db, "SELECT best_val FROM runs WHERE run = ?1", run, &best, &ignored) !=
+            BT_OK ||
+        bt_db_value(db, "SELECT best_val_step FROM runs WHERE run = ?1", run, &step, &ignored) !=
+            BT_OK ||
+        bt_db_value(db, "SELECT val_loss FROM runs WHERE run = ?1", run, &newest, &ignored) !=
+            BT_OK ||
+        !(newest > NOTICED * best) ||
+        bt_db_run_folder(db, run, folder, sizeof folder, &ignored) != BT_OK)
+        return false;
+    const size_t n = strlen(folder);
+    if (n == 0 || n + sizeof "/best" > sizeof folder) return false;
+    strcpy(folder + n, "/best");
+    if (stat(folder, &st) != 0) return false;
+    snprintf(text, size, "validation %s at step %.0f, %s now",
+             bt_metric_format(a, sizeof a, best, BT_UNIT_NATS), step + 1,
+             bt_metric_format(b, sizeof b, newest, BT_UNIT_NATS));
+    return true;
 }
 
 /* ---- rows ---- */

@@ -15,6 +15,12 @@ enum { BT_ROWS_MAX = 10000 };
 /* store: the value of --store, "" for the default place */
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;
 
+/* ---- a run ---- */
+/* Of a run whose newest weights are not its best ones: "validation 4.6414 at step 90, 4.9334 now", nats per token;
+ * RUN@best names the checkpoint that was kept from before. false, and "": the newest validation is the least one
+ * to a thousandth, there was none, or no such checkpoint is there (ckpt.keep_best) */
+bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size);
+
 /* ---- rows ---- */
 void bt_cli_csv_names(FILE *to, const bt_row *row);
 /* quoted as in RFC 4180, lines end with LF */

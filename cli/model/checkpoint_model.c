@@ -50,12 +50,14 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
         return BT_OK;
     }
     bt_db *db = NULL;
-    char run[BT_NAME_MAX], run_name[BT_NAME_MAX];
+    char run[BT_NAME_MAX], run_name[BT_NAME_MAX], better[120];
     const bool best = split_best(which, run_name, sizeof run_name);
     out[0] = '\0';
     BT_TRY(bt_cli_open(&db, store, err));
     bt_code code = bt_db_run(db, run_name, run, err);
     if (code == BT_OK) code = bt_db_run_folder(db, run, out, PATH_MAX, err);
+    if (code == BT_OK && !best && bt_cli_best_is_older(db, run, better, sizeof better))
+        fprintf(stderr, "the newest weights of %s; %s@best: %s\n", run, run, better);
     bt_db_close(db);
     BT_TRY(code);
     if (out[0] && best) return best_of(run, out, err);

@@ -143,7 +143,7 @@ static bool head_row(void *ctx, const bt_row *row) {
     const shown *s = ctx;
     const char *state = bt_cli_cell(row, "state");
     double attempts = bt_cli_num(row, "attempts"), ranks = bt_cli_num(row, "ranks");
-    char note[300], host[80];
+    char note[300], host[80], better[120];
     bt_text_plain(note, sizeof note, bt_cli_cell(row, "note"));
     bt_text_plain(host, sizeof host, bt_cli_cell(row, "host"));
     printf("%s  %s%s%s%s\n", bt_cli_cell(row, "run"), state,
@@ -161,6 +161,7 @@ static bool head_row(void *ctx, const bt_row *row) {
         printf(", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
                bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
                bt_cli_num(row, "best_val_step") + 1);
+    if (bt_cli_best_is_older(s->db, s->run, better, sizeof better)) printf(" (%s@best)", s->run);
     fputc('\n', stdout);
     print_figures(s, row, BT_SPAN_RECENT, "lately");
     print_figures(s, row, BT_SPAN_RUN, "whole run");

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "cli/train/train_parts.h"
+
+#include "cli/common/database.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
@@ -133,6 +135,18 @@ static const char *first_question(const bt_run_cfg *c) {
     }
 }
 
+/* "  bitrain generate RUN@best", where validation was lower than it is at the end */
+static void print_best(const bt_train_plan *p, const char *in) {
+    bt_db *db = NULL;
+    bt_err ignored;
+    char better[120];
+    if (!p->cfg.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
+        bt_cli_best_is_older(db, p->run, better, sizeof better))
+        printf("  bitrain generate %s@best%s %s   (%s)\n", p->run, in, first_question(&p->cfg),
+               better);
+    bt_db_close(db);
+}
+
 static void print_next(const bt_train_plan *p, bool done) {
     bt_text store;
     bt_text_init(&store);
@@ -145,6 +159,7 @@ static void print_next(const bt_train_plan *p, bool done) {
                first_question(&p->cfg));
     else
         printf("  bitrain train --resume %s%s\n  bitrain show %s%s\n", run, in, run, in);
+    if (done) print_best(p, in);
     if (done && p->cfg.form >= BT_FORMED_PREFERENCE) printf("  bitrain eval %s%s\n", run, in);
     if (done && adapters)
         printf("  bitrain convert %s%s --merge --to hf   (adapters and their base as one model)\n",

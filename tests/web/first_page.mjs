@@ -72,6 +72,19 @@ async function chipsAndTexts(page) {
   assert.match(await page.locator("[data-tile=tokens] small").textContent(), /epoch 1\.50$/);
 }
 
+/** A validation loss that rose again: its least, and where, in the tile and in the chart's sentence. */
+async function validationRose(page) {
+  const at = (step) =>
+    truth(`SELECT val_loss FROM steps WHERE run = 'failed' AND step = ${step}`).toFixed(4);
+  const [first, least, last] = [at(49), at(99), at(149)];
+  const tile = page.locator("[data-tile=validation]");
+  assert.equal(await tile.locator("dd span").first().textContent(), last);
+  assert.equal(await tile.locator("small").textContent(), `best ${least}, step 100`);
+  const caption = await figure(page, "Loss").locator("figcaption").textContent();
+  const said = `Validation fell from ${first} to ${least} at step 100, then rose to ${last} over`;
+  assert(caption.includes(said), `${caption}, not ${said}`);
+}
+
 /** The texts along the y axis of a chart would be pixels: its range is asked of the server. */
 async function chartShowsTheRun(page, url) {
   const loss = figure(page, "Loss");
@@ -360,6 +373,7 @@ await tested(async (browser) => {
   await chipsAndTexts(page);
   await accessible(page, "a failed run");
   await walked(page, "a failed run");
+  await validationRose(page);
   await chartShowsTheRun(page, url);
   await readoutTellsBuckets(page, url);
   await heatMaps(context, url);

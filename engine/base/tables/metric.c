@@ -121,8 +121,10 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
             snprintf(buf, size, "%.1f ms", value);
         else if (a >= 0.0995 || a == 0)
             snprintf(buf, size, "%.2f ms", value);
-        else
+        else if (a >= 0.0009995)
             snprintf(buf, size, "%.0f us", value * 1e3);
+        else
+            snprintf(buf, size, "%.0f ns", value * 1e6);
         break;
     case BT_UNIT_MIB: with_prefix(buf, size, value * 1048576.0, 1024.0, binary, "B"); break;
     case BT_UNIT_BYTES: with_prefix(buf, size, value, 1024.0, binary, "B"); break;

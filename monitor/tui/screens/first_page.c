@@ -119,7 +119,7 @@ static void draw_text(bt_top *t, bt_rect r, const bt_view_text *x, const char *w
                    (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title,
                    r.w > 60 && x->prompt[0] ? prompt : "");
     bt_canvas_wrap(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, (bt_style){.fg = BT_C_TEXT},
-                   x->text);
+                   x->text + strspn(x->text, " \n\t"));
 }
 
 void bt_texts_draw(bt_top *t, bt_rect r) {

@@ -11,6 +11,10 @@
 static void numbers_have_their_unit(void **state) {
     static const char *const cases[][3] = {
         {"link.dp.latency_s", "1.59999999e-02", "16.0 ms"},
+        {"link.dp.latency_s", "3.9e-07", "390 ns"},
+        {"link.dp.latency_s", "1e-06", "1 us"},
+        {"link.dp.latency_s", "9.995e-05", "0.10 ms"},
+        {"link.dp.latency_s", "0", "0.00 ms"},
         {"link.shard.bytes_per_s", "83886080.123456", "80.0 MiB/s"},
         {"peak_flops", "1231200000000.1234", "1.23 TFLOP/s"},
         {"flop_token", "19005440", "19.0 MFLOP"},

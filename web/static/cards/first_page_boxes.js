@@ -31,7 +31,7 @@ function sampleBox(when) {
     if (!sample) return;
     say(title, `${when}, step ${nth(sample.step)}`);
     say(from, sample.prompt ? `after “${sample.prompt}”` : "");
-    say(text, sample.text);
+    say(text, sample.text.trimStart());
   };
   return { el, put };
 }

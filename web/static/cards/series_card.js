@@ -194,7 +194,11 @@ function firstStep({ step, n }) {
   return step[0] - Math.max(1, n[0] || 1) + 1;
 }
 
-/** "Training fell from 5.1 to 2.2 over 1.2 M tokens."; of a zoom: "between steps 100 and 200." */
+/**
+ * "Training fell from 5.1 to 2.2 over 1.2 M tokens."; of a zoom: "between steps 100 and 200." Of a
+ * line whose least value is marked: "Validation fell from 5.5 to 4.6 at step 90, then rose to 4.9
+ * over 1.2 M tokens."
+ */
 function lineSentence(line) {
   const known = line.y.filter((value) => value !== null);
   if (!known.length) return "";
@@ -209,7 +213,19 @@ function lineSentence(line) {
   const where = state.zoom
     ? `between steps ${nth(firstStep(line))} and ${nth(line.step[end])}`
     : reach(state.x, line.x[end]);
-  return `${name} ${last > first ? "rose" : "fell"} from ${was} to ${now} ${where}.`;
+  const turn = turnOf(line, [was, now]);
+  const how = last > first && !turn ? "rose" : "fell";
+  return `${name} ${how} from ${was} to ${turn}${now} ${where}.`;
+}
+
+/** Of a line whose least value is marked and lies between its ends: "4.6 at step 90, then rose to ". */
+function turnOf(line, ends) {
+  const known = line.best ? line.best.filter(Number.isFinite) : [];
+  if (!known.length) return "";
+  const least = Math.min(...known);
+  const text = unit(line.unit, least);
+  if (ends.includes(text)) return "";
+  return `${text} at step ${nth(line.step[line.best.indexOf(least)])}, then rose to `;
 }
 
 /** The newest points, a column for each line; rows are indices of the first line. */

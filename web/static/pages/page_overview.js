@@ -39,14 +39,18 @@ function progressBar() {
   return h("progress", { max: "1", value: 0, "aria-label": "share of the steps that is done" });
 }
 
+/** "best 4.6414", and where, once it is behind */
+function bestValidation(head) {
+  if (head.val_loss === null) return "best so far";
+  const isBehind = head.best_val_step !== null && head.val_loss > head.best_val_loss;
+  const where = isBehind ? `, step ${nth(head.best_val_step)}` : "";
+  return `best ${nats(head.best_val_loss)}${where}`;
+}
+
 // fields of a run's head: name, text, small text
 const tiles = [
   ["loss", (head) => nats(head.loss), (head) => `of ten steps ${nats(head.loss_ema)}`],
-  [
-    "validation",
-    (head) => nats(head.val_loss ?? head.best_val_loss),
-    (head) => (head.val_loss === null ? "best so far" : `best ${nats(head.best_val_loss)}`),
-  ],
+  ["validation", (head) => nats(head.val_loss ?? head.best_val_loss), bestValidation],
   ["step", (head) => nth(head.newest_step), progress],
   ["tokens", (head) => si(head.tokens), epochs],
   ["median step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A run whose validation loss rose again: whoever uses its newest weights is told which were better, and how they are named; nobody is
+# where the newest are the best, or where the best are not kept.
+# timeout: 60
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+command -v sqlite3 >/dev/null || skip "sqlite3 is missing"
+told="fell@best: validation 0.5000 at step 10,"
+ok train "${tiny[@]}" --steps 40 --stop-after 20 --eval-every 10 --name fell
+grep -q "@best" out err && fault "the best is told of a run that was never better"
+ok eval fell
+grep -q "@best" out err && fault "the newest weights are the best, and others are told"
+
+# as if it had been better once
+sqlite3 "$BITRAIN_STORE" "UPDATE run SET best_val = 0.5, best_val_step = 9 WHERE name = 'fell'" || fault "no such columns"
+newest=$(q "SELECT printf('%.4f', val_loss) FROM runs WHERE run = 'fell'")
+ok eval fell
+says "$told $newest now"
+ok eval fell --json
+grep -q "@best" out && fault "the note is within the answer"
+ok generate fell --prompt 12 --tokens 4
+says "$told"
+ok show fell
+says "best validation loss 0.5000 at step 10 (fell@best)"
+ok eval fell@best
+grep -q "$told" out err && fault "the best weights are said to be the newest"
+ok train --resume fell --threads 1 --ranks 2
+says "bitrain generate fell@best"
+says "(validation 0.5000 at step 10,"
+
+rm runs/fell/best || fault "no such link"
+ok eval fell
+grep -q "@best" out err && fault "a checkpoint that is not there is named"
+ok show fell
+says "best validation loss 0.5000 at step 10"
+grep -q "@best" out && fault "show names a checkpoint that is not there"
+finish
