@@ -37,10 +37,9 @@ enum {
 };
 
 /* of one group, for all its processes */
-static struct shared {
-    atomic_int asleep, slept, wakes, turn;
-    unsigned char memory[8 << 20];
-} * shared;
+static struct shared { atomic_int asleep, slept, wakes, turn; } * shared;
+enum { MEMORY = 8 << 20 }; /* bytes; whoever writes behind them is ended */
+static unsigned char *memory;
 static int rank, size;
 static bt_comm axis;
 static bt_tp_group *t;
@@ -96,8 +95,8 @@ long syscall(long number, ...) {
 bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
                               bt_err *e) {
     assert_true(c == &axis && strcmp(name, "bitrain-tp") == 0);
-    assert_true(bytes <= sizeof shared->memory);
-    *m = (bt_host_memory){world.refused ? NULL : shared->memory, bytes};
+    assert_true(bytes <= MEMORY && bytes % 64 == 0);
+    *m = (bt_host_memory){world.refused ? NULL : memory + MEMORY - bytes, bytes};
     return world.fails ? bt_fail(e, BT_MPI, "no memory is shared") : BT_OK;
 }
 void bt_host_memory_release(bt_host_memory *m) {
@@ -119,6 +118,7 @@ static void with_group(int n, void (*run)(void)) {
     pid_t pids[RANKS_MOST];
     size = n;
     memset(shared, 0, sizeof *shared);
+    memset(memory, 0, MEMORY);
     memset(&world, 0, sizeof world);
     fflush(NULL);
     for (rank = 0; rank < n; rank++) {
@@ -337,7 +337,9 @@ static void a_group_that_cannot_be_made(void **state) {
 int main(void) {
     if (bt_threads_init(1, &err) != BT_OK || bt_kernels_select("generic", &err) != BT_OK) return 1;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return 1;
+    memory = mmap(NULL, MEMORY + BOX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || memory == MAP_FAILED || mprotect(memory + MEMORY, BOX, PROT_NONE))
+        return 1;
     for (int k = 0; k < RANKS_MOST; k++)
         bt_rng_normal(numbers[k], sizeof *numbers / sizeof **numbers, 0, 1, 3, (uint64_t)k);
     const struct CMUnitTest tests[] = {
@@ -347,6 +349,7 @@ int main(void) {
         cmocka_unit_test(a_group_that_cannot_be_made),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    munmap(memory, MEMORY + BOX);
     munmap(shared, sizeof *shared);
     return failed;
 }
