@@ -35,6 +35,10 @@ awk -v a="$alone" -v b="$(value loss)" 'BEGIN {d = a - b; exit !(d < 1e-3 * a &&
 "$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 2>&1 || fault "text: exit $?"
 grep -q 'speed .*tokens' "$tmp/out" || fault "text: $(cat "$tmp/out")"
 
+# the built-in text is put where a run would put it, though none was here
+"$BITRAIN" bench train $tiny --data builtin --tokenizer bytes --steps 2 --ranks 2 >"$tmp/out" 2>&1 || fault "built-in text: exit $?: $(cat "$tmp/out")"
+[ -s "$tmp/bitrain/cache/builtin-kjv.txt" ] || fault "no built-in text in $tmp/bitrain/cache"
+
 # bench learn's bits per byte are those that the run itself says of its validation
 head -c 400000 /dev/urandom | base64 -w 60 >"$tmp/text.txt"
 cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"      # unlike the rest: a token of the end stands for more text than one of the beginning
