@@ -9,6 +9,7 @@
 #include "engine/model/net/model.h"
 #include "engine/train/bad_steps/guard.h"
 #include "engine/train/bad_steps/skipped_data.h"
+#include "tests/memory/refuse_memory.h"
 
 static fake_sink sink, again;
 
@@ -350,14 +351,29 @@ static void the_set_of_skipped_sequences_survives(void **state) {
     assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
     assert_int_equal(b.n, 100);
     assert_memory_equal(a.ranges, b.ranges, 100 * sizeof *a.ranges);
-    static const char *const not_ours[] = {"{}", "{\"skipped\":{\"sequences\":[16,32,24,40]}}",
+    static const char *const not_ours[] = {"{}",
+                                           "{\"skipped\":{\"sequences\":[16,32,24,40]}}",
                                            "{\"skipped\":{\"sequences\":[16,\"32\"]}}",
-                                           "{\"skipped\":{\"sequences\":[-1,5]}}"};
-    for (size_t i = 0; i < 4; i++) {
+                                           "{\"skipped\":{\"sequences\":[-1,5]}}",
+                                           "{\"skipped\":{\"sequences\":[32,16]}}",
+                                           "{\"skipped\":{\"sequences\":[16,16]}}",
+                                           "{\"skipped\":{\"sequences\":[8,16,16,32]}}"};
+    for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++) {
         bt_text_clear(&text);
         bt_text_put(&text, not_ours[i]);
         assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
         assert_int_equal(b.n, 0);
+    }
+    /* without memory for it: as if there were none */
+    for (long k = 0; k < 8 && refuse_memory_works(); k++) {
+        bt_text_clear(&text);
+        bt_text_put(&text, "{\"skipped\":{\"sequences\":[0,16,32,48]}}");
+        assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
+        assert_int_equal(b.n, 2);
+        refuse_memory(&(refusal){.after = k, .own = true});
+        const bt_code code = bt_state_load_values(&to, &text, &err);
+        if (!grant_memory()) break;
+        assert_true(code == BT_NOMEM || (code == BT_OK && b.n == 0));
     }
     bt_text_release(&text);
     bt_skipped_release(&a);

@@ -250,6 +250,20 @@ static void told_dial(const char *why, bt_codec_id to, bt_codec_id from, double 
     heard_is(want);
 }
 
+/* exchanges that hold steps up turn no dial that is off: gradients travel as they were asked to */
+static void a_dial_that_is_off_is_not_turned(void **state) {
+    (void)state;
+    begin(BT_CODEC_INT8, "off");
+    const int at = t.codec.at;
+    for (int i = 1; i < BT_DIAL_WINDOW; i++) {
+        step_of(30, 25, 0, 20, false);
+        assert_int_equal(t.codec.window.steps, i);
+    }
+    bt_text_clear(&heard); /* that the warm-up is over */
+    assert_true(t.codec.at == at && !t.codec.turned && links == 0);
+    end();
+}
+
 static void a_budget_turns_the_dial(void **state) {
     (void)state;
     /* 4 MiB of gradients as fp32 each way, of which 3 of 4 parts leave: 24 MiB a step */
@@ -544,6 +558,7 @@ int main(void) {
         cmocka_unit_test(what_was_chosen_goes_on),
         cmocka_unit_test(the_second_moment_is_held),
         cmocka_unit_test(the_least_delayed_step_of_a_window_counts),
+        cmocka_unit_test(a_dial_that_is_off_is_not_turned),
         cmocka_unit_test(a_budget_turns_the_dial),
         cmocka_unit_test(a_slow_link_turns_the_dial),
         cmocka_unit_test(an_unknown_link_turns_nothing),

@@ -196,6 +196,32 @@ static void a_save_beside_training(void **state) {
     bt_text_clear(&heard);
 }
 
+/* how long training stood still is told where the save took more than one and a half times as long */
+static void a_save_that_training_waited_for(void **state) {
+    (void)state;
+    static const struct {
+        int beside_ms;
+        const char *took, *stood;
+    } rows[] = {
+        {30, "0.11", ""}, {39, "0.12", ""}, {41, "0.12", ", training stood still for 80.0 ms"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char want[200];
+        begin();
+        s.async = ASYNC;
+        world.stages = 3;
+        assert_int_equal(bt_saver_save(&s, false, false, &err), BT_OK);
+        world.now_ns += rows[i].beside_ms * INT64_C(1000000);
+        assert_int_equal(bt_saver_advance(&s, &err), BT_OK);
+        assert_int_equal(bt_saver_finish(&s, &err), BT_OK);
+        snprintf(want, sizeof want,
+                 "\ncheckpoint 29 checkpoint after step 30: 1.91 MiB in %s s%s {", rows[i].took,
+                 rows[i].stood);
+        if (!strstr(bt_text_str(&heard), want))
+            fail_msg("\"%s\" is not in: %s", want, bt_text_str(&heard));
+        bt_text_clear(&heard);
+    }
+}
+
 /* a file system that fails costs the checkpoint; what else fails costs the run */
 static void failures_of_a_save(void **state) {
     (void)state;
@@ -503,6 +529,7 @@ int main(void) {
         cmocka_unit_test(when_one_is_due),
         cmocka_unit_test(a_save_that_is_waited_for),
         cmocka_unit_test(a_save_beside_training),
+        cmocka_unit_test(a_save_that_training_waited_for),
         cmocka_unit_test(failures_of_a_save),
         cmocka_unit_test(the_interval_is_told_anew_by_a_tenth),
         cmocka_unit_test(when_one_is_read_again),
