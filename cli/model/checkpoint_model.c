@@ -44,20 +44,28 @@ static bt_code best_of(const char *run, char folder[PATH_MAX], bt_err *err) {
                    run, folder);
 }
 
+/* that older weights of the run were better; a command that asks for its folder twice says it once */
+static void tell_best(bt_db *db, const char *run) {
+    static char told[BT_NAME_MAX];
+    char better[120];
+    if (strcmp(told, run) == 0 || !bt_cli_best_is_older(db, run, better, sizeof better)) return;
+    snprintf(told, sizeof told, "%s", run);
+    fprintf(stderr, "the newest weights of %s; %s@best: %s\n", run, run, better);
+}
+
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {
     if (is_path(which)) {
         snprintf(out, PATH_MAX, "%s", which);
         return BT_OK;
     }
     bt_db *db = NULL;
-    char run[BT_NAME_MAX], run_name[BT_NAME_MAX], better[120];
+    char run[BT_NAME_MAX], run_name[BT_NAME_MAX];
     const bool best = split_best(which, run_name, sizeof run_name);
     out[0] = '\0';
     BT_TRY(bt_cli_open(&db, store, err));
     bt_code code = bt_db_run(db, run_name, run, err);
     if (code == BT_OK) code = bt_db_run_folder(db, run, out, PATH_MAX, err);
-    if (code == BT_OK && !best && bt_cli_best_is_older(db, run, better, sizeof better))
-        fprintf(stderr, "the newest weights of %s; %s@best: %s\n", run, run, better);
+    if (code == BT_OK && !best) tell_best(db, run);
     bt_db_close(db);
     BT_TRY(code);
     if (out[0] && best) return best_of(run, out, err);

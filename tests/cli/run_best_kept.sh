@@ -16,6 +16,8 @@ sqlite3 "$BITRAIN_STORE" "UPDATE run SET best_val = 0.5, best_val_step = 9 WHERE
 newest=$(q "SELECT printf('%.4f', val_loss) FROM runs WHERE run = 'fell'")
 ok eval fell
 says "$told $newest now"
+ok convert fell -o copy
+[ "$(grep -c "$told" err)" = 1 ] || fault "convert tells of the best $(grep -c "$told" err) times"
 ok eval fell --json
 grep -q "@best" out && fault "the note is within the answer"
 ok generate fell --prompt 12 --tokens 4
