@@ -1,10 +1,8 @@
 /* test_hang_watch.c - ranks that hang, that are starved, that wait for the disk or work long, by
  * places and loads that the test makes up; and 10,000 steps in which nothing hangs. */
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +17,6 @@
 
 #include "engine/base/rng.h"
 #include "monitor/job/health/hang_watch.h"
-#include "monitor/job/launch/proc.h"
 
 enum { RANKS = 3, PID = 100000000 }; /* no process has such a number */
 static const int64_t MS = 1000000;
@@ -144,8 +141,6 @@ static void test_stolen_processors(void **state) {
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 8);
     assert_in_range(look_for(w, 20000), 3800, 4400);
-    bt_machine_time now = {-1, -1};
-    assert_true(bt_machine_time_read(NULL, &now) && now.worked > 0 && now.stolen >= 0);
 }
 
 static void test_asleep_among_waiting(void **state) {
@@ -510,103 +505,6 @@ static void test_ten_thousand_steps(void **state) {
     assert_true(w->watch.longest_s > 0.3 && w->watch.longest_io > 1); /* the long ones were seen */
 }
 
-/* how long the threads of this process have waited for a processor, by a way of its own */
-static int64_t waited_here(void) {
-    int64_t sum = 0;
-    FILE *f = popen("cat /proc/$PPID/task/*/schedstat", "r");
-    assert_non_null(f);
-    for (long long ran, waited, turns; fscanf(f, "%lld %lld %lld", &ran, &waited, &turns) == 3;)
-        sum += waited;
-    pclose(f);
-    return sum;
-}
-
-static void *until_told(void *over) {
-    while (!atomic_load((atomic_bool *)over)) usleep(100);
-    return NULL;
-}
-
-static void *spins(void *over) {
-    while (!atomic_load((atomic_bool *)over)) {}
-    return NULL;
-}
-
-/* its state as it is read once both of its threads have come where they stay */
-static char state_of_two(void *(*second)(void *)) {
-    int ready[2];
-    char c;
-    bt_rank_load load = {0};
-    assert_int_equal(pipe(ready), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        pthread_t other;
-        atomic_bool over = false;
-        if (pthread_create(&other, NULL, second, &over) != 0 || write(ready[1], "", 1) != 1)
-            _exit(1);
-        for (;;) pause();
-    }
-    assert_int_equal(read(ready[0], &c, 1), 1);
-    for (int i = 0; i < 1000; i++) { /* until the first sleeps */
-        bt_proc one;
-        assert_true(bt_proc_look(child, &one));
-        if (one.state == 'S') break;
-        usleep(1000);
-    }
-    usleep(20000);
-    assert_true(bt_rank_load_read(NULL, (int)child, &load));
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    close(ready[0]);
-    close(ready[1]);
-    return load.state;
-}
-
-static void *sleeps(void *arg) {
-    for (;;) pause();
-    return arg;
-}
-
-/* a rank whose first thread waits for another one that works is not asleep */
-static void test_threads(void **state) {
-    (void)state;
-    assert_int_equal(state_of_two(spins), 'R');
-    assert_int_equal(state_of_two(sleeps), 'S');
-}
-
-/* of this process and of a child, as /proc tells; a name may have any characters */
-static void test_proc(void **state) {
-    (void)state;
-    bt_rank_load load;
-    pthread_t other;
-    atomic_bool over = false;
-    int status;
-    assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
-    assert_int_equal(pthread_create(&other, NULL, until_told, &over), 0);
-    for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
-    const int64_t before = waited_here();
-    assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
-    assert_int_equal(load.state, 'R');
-    assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
-    atomic_store(&over, true);
-    pthread_join(other, NULL);
-    bt_proc self;
-    assert_true(bt_proc_look(getpid(), &self));
-    assert_string_equal(self.name, "a) S (b");
-    assert_true(self.pid == getpid() && self.state == 'R');
-    const pid_t child = fork();
-    if (child == 0) {
-        raise(SIGSTOP);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-    assert_true(bt_rank_load_read(NULL, (int)child, &load));
-    assert_int_equal(load.state, 'T');
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-    assert_false(bt_rank_load_read(NULL, (int)child, &load));
-    assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
-}
-
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make, drop)
     const struct CMUnitTest tests[] = {TEST(test_one_hangs),
@@ -625,8 +523,6 @@ int main(void) {
                                        TEST(test_each_limit),
                                        TEST(test_looks_in_time),
                                        TEST(test_nothing_to_look_at),
-                                       TEST(test_ten_thousand_steps),
-                                       cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_proc)};
+                                       TEST(test_ten_thousand_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,147 @@
+/* test_rank_load.c - what /proc tells of a process that hang_watch.h looks at: the state of its threads, how long they
+ * waited for a processor, whatever its name; and the time of all processors. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/health/hang_watch.h"
+#include "monitor/job/launch/proc.h"
+
+/* how long the threads of this process have waited for a processor, by a way of its own */
+static int64_t waited_here(void) {
+    int64_t sum = 0;
+    FILE *f = popen("cat /proc/$PPID/task/*/schedstat", "r");
+    assert_non_null(f);
+    for (long long ran, waited, turns; fscanf(f, "%lld %lld %lld", &ran, &waited, &turns) == 3;)
+        sum += waited;
+    pclose(f);
+    return sum;
+}
+
+static void *until_told(void *over) {
+    while (!atomic_load((atomic_bool *)over)) usleep(100);
+    return NULL;
+}
+
+static void *spins(void *over) {
+    while (!atomic_load((atomic_bool *)over)) {}
+    return NULL;
+}
+
+/* its state as it is read once both of its threads have come where they stay */
+static char state_of_two(void *(*second)(void *)) {
+    int ready[2];
+    char c;
+    bt_rank_load load = {0};
+    assert_int_equal(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        pthread_t other;
+        atomic_bool over = false;
+        if (pthread_create(&other, NULL, second, &over) != 0 || write(ready[1], "", 1) != 1)
+            _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    for (int i = 0; i < 1000; i++) { /* until the first sleeps */
+        bt_proc one;
+        assert_true(bt_proc_look(child, &one));
+        if (one.state == 'S') break;
+        usleep(1000);
+    }
+    usleep(20000);
+    assert_true(bt_rank_load_read(NULL, (int)child, &load));
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+    return load.state;
+}
+
+static void *sleeps(void *arg) {
+    for (;;) pause();
+    return arg;
+}
+
+/* a rank whose first thread waits for another one that works is not asleep */
+static void test_threads(void **state) {
+    (void)state;
+    assert_int_equal(state_of_two(spins), 'R');
+    assert_int_equal(state_of_two(sleeps), 'S');
+}
+
+/* of this process and of a child, as /proc tells; a name may have any characters */
+static void test_proc(void **state) {
+    (void)state;
+    bt_rank_load load;
+    pthread_t other;
+    atomic_bool over = false;
+    int status;
+    assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
+    assert_int_equal(pthread_create(&other, NULL, until_told, &over), 0);
+    for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
+    const int64_t before = waited_here();
+    assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
+    assert_int_equal(load.state, 'R');
+    assert_true(before > 0 && load.waited_ns >= before && load.waited_ns <= waited_here());
+    atomic_store(&over, true);
+    pthread_join(other, NULL);
+    bt_proc self;
+    assert_true(bt_proc_look(getpid(), &self));
+    assert_string_equal(self.name, "a) S (b");
+    assert_true(self.pid == getpid() && self.state == 'R');
+    const pid_t child = fork();
+    if (child == 0) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(bt_rank_load_read(NULL, (int)child, &load));
+    assert_int_equal(load.state, 'T');
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    assert_false(bt_rank_load_read(NULL, (int)child, &load));
+    assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
+}
+
+/* user, nice, system, irq, softirq; and steal: as /proc/stat has them a moment before and after */
+static bt_machine_time machine(void) {
+    long long t[8];
+    FILE *f = fopen("/proc/stat", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2],
+                            &t[3], &t[4], &t[5], &t[6], &t[7]),
+                     8);
+    fclose(f);
+    return (bt_machine_time){.worked = t[0] + t[1] + t[2] + t[5] + t[6], .stolen = t[7]};
+}
+
+static void test_machine_time(void **state) {
+    (void)state;
+    bt_machine_time now = {-1, -1};
+    const bt_machine_time before = machine();
+    assert_true(bt_machine_time_read(NULL, &now));
+    const bt_machine_time after = machine();
+    assert_true(before.worked > 0 && now.worked >= before.worked && now.worked <= after.worked);
+    assert_true(now.stolen >= before.stolen && now.stolen <= after.stolen);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_proc),
+        cmocka_unit_test(test_machine_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
