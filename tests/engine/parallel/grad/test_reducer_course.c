@@ -578,20 +578,6 @@ static void a_failure_at_the_end_is_told(void **state) {
     }
 }
 
-static void blocked_time_is_split(void **state) {
-    (void)state;
-    static const struct {
-        int64_t blocked, skew, error, wait;
-    } rows[] = {{100, 30, 0, 30}, {100, 0, 0, 0},    {100, -5, 0, 0},     {100, 30, 10, 30},
-                {100, 29, 10, 0}, {100, 31, 10, 31}, {100, 300, 10, 100}, {100, -50, -10, 0},
-                {0, 30, 0, 0},    {100, 100, 0, 100}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bt_reduce_times t = bt_reduce_split(rows[i].blocked, rows[i].skew, rows[i].error);
-        assert_true(t.wait_ns == rows[i].wait && t.exposed_ns == rows[i].blocked - rows[i].wait &&
-                    t.busy_ns == 0);
-    }
-}
-
 int main(void) {
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
@@ -606,7 +592,6 @@ int main(void) {
         cmocka_unit_test(as_many_notes_are_told_as_there_may_be),
         cmocka_unit_test(a_failure_in_backward_is_told_at_the_end),
         cmocka_unit_test(a_failure_at_the_end_is_told),
-        cmocka_unit_test(blocked_time_is_split),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&heard);
