@@ -50,7 +50,7 @@ double bt_health_silence_s(const bt_health *h, int64_t now_ns) {
 }
 
 bt_health_verdict bt_health_check(bt_health *h, int64_t now_ns, double deadline_s) {
-    if (h->paused || h->last_ns == 0) return BT_HEALTH_FINE;
+    if (h->paused) return BT_HEALTH_FINE;
     const double silence = bt_health_silence_s(h, now_ns), limit = bt_health_limit_s(h);
     if (h->warned && silence < limit) {
         h->warned = false;

@@ -33,6 +33,10 @@ static void test_kinds(void **state) {
         {EXIT(139), BT_END_SIGNAL},
         {EXIT(143), BT_END_SIGNAL},
         {EXIT(141), BT_END_SIGNAL},
+        {EXIT(128), BT_END_OTHER},
+        {EXIT(129), BT_END_SIGNAL},
+        {EXIT(192), BT_END_SIGNAL}, /* the last signal that there is */
+        {EXIT(193), BT_END_OTHER},
         {EXIT(205), BT_END_NODE_LOST},
         {EXIT(110), BT_END_HUNG},
         {EXIT(1), BT_END_OTHER},

@@ -48,6 +48,14 @@ static void it_is_signed_and_given_back(void **state) {
     close(fd);
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
     close(fd);
+    struct stat st; /* whoever may write to it, the mask says */
+    const mode_t mask = umask(0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
+    umask(mask);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0666);
+    close(fd);
 }
 
 /* the text of the lock while it is held, and how that is told */
