@@ -339,6 +339,7 @@ static void a_group_that_cannot_be_made(void **state) {
     memset(&world, 0, sizeof world); /* one that can be made leaves nothing behind */
     assert_int_equal(bt_tp_group_shm_create(&t, &axis, 4, 4, &err), BT_OK);
     bt_tp_group_destroy(t);
+    t = NULL;
     assert_int_equal(world.released, 1);
 }
 

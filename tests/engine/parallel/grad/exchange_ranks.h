@@ -36,7 +36,8 @@ typedef struct exchange_rank {
     bt_comm world, dp;
     bt_mesh mesh;
     bt_exchange *x;
-    float grads[ELEMS_MOST], node[8][ELEMS_MOST];
+    _Alignas(PAGE) float grads[ELEMS_MOST];
+    float node[8][ELEMS_MOST];
     bt_tree_sum nodes;
     size_t asked, done;
     /* since the last look */

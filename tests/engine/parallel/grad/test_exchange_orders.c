@@ -103,14 +103,16 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
 static void pages_of_others_go_back(void **state) {
     (void)state;
     const layout two = {.ranks = 2, .shards = 2, .hosts = "2"};
-    for (int refused = 0; refused < 2; refused++) {
+    for (int way = 0; way < 4; way++) { /* parts begin with a page, or within one */
+        const size_t elems = way / 2 ? ELEMS_MOST - 96 : ELEMS_MOST;
+        const bool refused = way % 2;
         int n = 0;
-        create_all(&two, ELEMS_MOST, true);
+        create_all(&two, elems, true);
         memset(&given_back, 0, sizeof given_back);
         given_back.refused = refused;
-        begin_step(ELEMS_MOST);
+        begin_step(elems);
         finish_step(7);
-        all_have_the_sum(ELEMS_MOST, true);
+        all_have_the_sum(elems, true);
         for (int k = 0; k < 2; k++)
             for (size_t b = 0; b < buckets.n; b++) {
                 const bt_range r = bt_bucket_at(&buckets, b);
