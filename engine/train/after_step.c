@@ -30,7 +30,7 @@ static bt_code run_codec(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 static void balance_event(bt_trainer *t, double gain) {
     const bt_micro_plan *p = &t->micro_plan;
     char body[512], *at = body, *end = body + sizeof body;
-    int64_t least = p->shares[0], most = p->shares[0];
+    int64_t least = INT64_MAX, most = INT64_MIN;
     at += snprintf(at, (size_t)(end - at), "{\"micro_batches\":[");
     for (size_t i = 0; i < p->dp; i++) {
         if (p->shares[i] < least) least = p->shares[i];

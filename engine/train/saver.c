@@ -151,9 +151,6 @@ void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
 
 static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     memset(m, 0, sizeof *m);
-    bt_text_init(&m->config);
-    bt_text_init(&m->tokenizer);
-    bt_text_init(&m->state);
     bt_saver_identify(s, m);
     bt_run_cfg_texts(s->cfg, &m->config);
     bt_text_put(&m->tokenizer, bt_text_str(&s->tokenizer));

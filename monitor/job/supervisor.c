@@ -253,10 +253,9 @@ static void hear_viewer(bt_job *job) {
 static void wait_once(bt_job *job, int64_t until_ns) {
     const bt_job_ui *ui = &job->s->ui;
     struct pollfd p[9];
-    int wires[2], n_wires = bt_wire_poll_fds(job->wire, wires);
     p[0] = (struct pollfd){job->signals, POLLIN, 0};
-    p[1] = (struct pollfd){job->child.pid > 0 ? job->child.out : -1, POLLIN, 0};
-    p[2] = (struct pollfd){n_wires > 0 ? wires[0] : -1, POLLIN, 0};
+    p[1] = (struct pollfd){job->child.out, POLLIN, 0};
+    p[2] = (struct pollfd){bt_wire_fd(job->wire), POLLIN, 0};
     p[3] = (struct pollfd){job->control ? bt_control_fd(job->control) : -1, POLLIN, 0};
     p[4] = (struct pollfd){job->no_input ? -1 : ui->input_fd, POLLIN, 0};
     p[5] = (struct pollfd){job->viewer.out, POLLIN, 0};
@@ -495,7 +494,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     job->result = out;
     job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock =
         -1;
-    job->watch.epoll = job->spare.socket.listen = job->spare.child.out = -1;
+    job->watch.epoll = job->child.out = job->spare.socket.listen = job->spare.child.out = -1;
     job->attempt = s->attempt;
     job->world_size = s->ranks;
     job->words = s->words;

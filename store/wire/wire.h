@@ -48,8 +48,8 @@ void bt_wire_close(bt_wire *w);
 typedef struct bt_wire_server bt_wire_server;
 /* 0600 */
 bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *err) BT_MUST_CHECK;
-/* fds to wait on for reading */
-int bt_wire_poll_fds(const bt_wire_server *s, int fds[2]);
+/* readable when a rank connects or says something */
+int bt_wire_fd(const bt_wire_server *s);
 struct bt_record;
 /* What becomes of a record that has arrived: it is checked and decoded once for `look` (functions that
  * it lacks cost nothing); then its bytes, as they came, are given to `take` (NULL: dropped). */

@@ -184,11 +184,7 @@ bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *er
     return BT_OK;
 }
 
-int bt_wire_poll_fds(const bt_wire_server *s, int fds[2]) {
-    fds[0] = s->epoll_fd; /* readable when a rank connects or says something */
-    fds[1] = -1;
-    return 1;
-}
+int bt_wire_fd(const bt_wire_server *s) { return s->epoll_fd; }
 
 bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_wire_into *into, bt_err *err) {
     bt_code code = BT_OK;

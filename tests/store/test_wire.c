@@ -96,9 +96,8 @@ static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const in
     bt_wire_into into = into_of(h);
     int64_t end = bt_now_ns() + (int64_t)ms * 1000000;
     while (bt_now_ns() < end && (!count || *count < wanted)) {
-        int fds[2], n = bt_wire_poll_fds(s, fds);
-        struct pollfd p[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
-        poll(p, (nfds_t)n, 20);
+        struct pollfd p = {bt_wire_fd(s), POLLIN, 0};
+        poll(&p, 1, 20);
         bt_err ignored;
         bt_code code = bt_wire_serve(s, attempt, &into, &ignored);
         if (code != BT_OK) h->bad += 1000;

@@ -90,17 +90,17 @@ void bt_hang_close(bt_hang_watch *h) {
 
 void bt_hang_anew(bt_hang_watch *h) {
     if (h->rank) memset(h->rank, 0, (size_t)h->n * sizeof *h->rank);
-    h->last_ns = 0;
 }
 
-/* share of the processors' time since the look before that other machines had */
-static double stolen_share(bt_hang_watch *h, bool first) {
+/* share of the processors' time since the look before that other machines had; at the first look of all it is of no
+ * use, nor is the time since then: each rank's clock begins there */
+static double stolen_share(bt_hang_watch *h) {
     bt_machine_time now;
     if (!h->time(h->ctx, &now)) return 0;
     const double worked = (double)(now.worked - h->before.worked),
                  stolen = (double)(now.stolen - h->before.stolen);
     h->before = now;
-    return first || !(stolen > 0) || worked < 0 ? 0 : stolen / (worked + stolen);
+    return !(stolen > 0) || worked < 0 ? 0 : stolen / (worked + stolen);
 }
 
 static bool is_long_work(int at) { return at == BT_AT_CHECKPOINT || at == BT_AT_EVALUATION; }
@@ -203,10 +203,10 @@ static void say(const bt_hang_watch *h, const behind *b, bt_hang *out) {
 
 bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
                   bt_hang *out) {
-    const int64_t gap = h->last_ns ? now_ns - h->last_ns : 0;
+    const int64_t gap = now_ns - h->last_ns;
     behind b = {.rank = -1, .blocked = -1, .stuck_s = INFINITY};
     if (!p->slot || p->n > h->n) return false;
-    const double stolen = stolen_share(h, h->last_ns == 0);
+    const double stolen = stolen_share(h);
     const int64_t late = gap > LATE_NS ? gap : (int64_t)(stolen * (double)gap);
     h->last_ns = now_ns;
     for (int r = 0; r < p->n; r++) {

@@ -52,7 +52,7 @@ typedef struct bt_hang_watch {
     bt_machine_time before;    /* at the newest look */
     struct bt_hang_rank *rank; /* (n) */
     int n;
-    int64_t last_ns;              /* of the newest look, 0: none */
+    int64_t last_ns;              /* of the newest look */
     double longest_s, longest_io; /* stays in ordinary places; in checkpoints and evaluations */
     int found;                    /* hangs so far */
 } bt_hang_watch;

@@ -117,10 +117,8 @@ static void hear(bt_host *h) {
     socklen_t size = sizeof e;
     if (h->fd < 0 || poll(&p, 1, 0) != 1) return;
     if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &size) != 0) e = errno;
-    if (e == 0 || e == ECONNREFUSED)
-        answer(h);
-    else
-        hang_up(h);
+    if (e == 0 || e == ECONNREFUSED) answer(h);
+    hang_up(h);
 }
 
 static void look_at(bt_host *h, int64_t now_ns) {

@@ -48,6 +48,7 @@ static struct {
     bool refused, refused_elsewhere;
     const char *fails;
     int released;
+    size_t bytes; /* of the group's memory */
 } world;
 
 /* in a process of a group: a failure ends it */
@@ -97,6 +98,7 @@ bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const
     assert_true(c == &axis && strcmp(name, "bitrain-tp") == 0);
     assert_true(bytes <= MEMORY && bytes % 64 == 0);
     *m = (bt_host_memory){world.refused ? NULL : memory + MEMORY - bytes, bytes};
+    world.bytes = bytes;
     return world.fails ? bt_fail(e, BT_MPI, "no memory is shared") : BT_OK;
 }
 void bt_host_memory_release(bt_host_memory *m) {
@@ -132,6 +134,8 @@ static void with_group(int n, void (*run)(void)) {
         run();
         bt_tp_group_destroy(t);
         CHECK(world.released == 1);
+        for (size_t i = world.bytes; i < sizeof shared->memory; i++) /* which are not its own */
+            CHECK(shared->memory[i] == 0);
         exit(0);
     }
     for (int k = 0; k < n; k++) {
@@ -332,6 +336,11 @@ static void a_group_that_cannot_be_made(void **state) {
         assert_int_equal(world.released, i != 0);
         if (i == 2) assert_string_equal(err.msg, "no memory is shared");
     }
+    memset(&world, 0, sizeof world); /* one that can be made leaves nothing behind */
+    assert_int_equal(bt_tp_group_shm_create(&t, &axis, 4, 4, &err), BT_OK);
+    bt_tp_group_destroy(t);
+    t = NULL;
+    assert_int_equal(world.released, 1);
 }
 
 int main(void) {

@@ -76,6 +76,8 @@ static void a_record_has_what_the_step_has(void **state) {
     /* of an earlier step */
     t.validation = (bt_eval_result){.nats = 7, .accuracy = 6, .margin = 5, .macro_f1 = 4};
     follows("[monitor_ms\npost 4 " RECORD("", "0") " at record 4\n]\n");
+    t.validation = (bt_eval_result){.nats = 1.5, .accuracy = 1, .margin = 2, .macro_f1 = 3};
+    follows("[monitor_ms\npost 4 " RECORD("", "0") " at record 4\n]\n"); /* of an earlier step */
     o.applied = false;
     o.global_loss = NAN;
     world.fades = true;
@@ -198,6 +200,30 @@ static void comparisons_are_planned(void **state) {
     assert_int_equal(t.checked_step, 8);
 }
 
+/* what a checkpoint has is compared before, whatever step it is; of weights that differ there is none */
+static void a_checkpoint_is_compared_before(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    for (int differ = 0; differ < 2; differ++) {
+        begin();
+        t.cfg.check_weights = 100;
+        t.setup.dp = 2;
+        world.fails = differ ? "compare" : NULL;
+        assert_int_equal(bt_trainer_save(&t, false, false, &err), differ ? BT_IO : BT_OK);
+        heard_is(differ ? "flush\ncompare 5\n" : "flush\ncompare 5\nsave at checkpoint 4\n");
+        assert_int_equal(t.checked_step, differ ? -1 : 5);
+    }
+    assert_int_equal(bt_trainer_save(&t, true, true, &err), BT_IO);
+    world.fails = "flush";
+    heard_is("flush\ncompare 5\n");
+    assert_int_equal(bt_trainer_save(&t, true, true, &err), BT_IO);
+    heard_is("flush\n");
+    world.fails = NULL;
+    t.checked_step = 5; /* after this step it has been */
+    assert_int_equal(bt_trainer_save(&t, true, true, &err), BT_OK);
+    heard_is("flush\nsave best wait at checkpoint 4\n");
+}
+
 /* ---- requests ---------------------------------------------------------------------------------------- */
 
 static void a_sample_that_cannot_be_is_refused(void **state) {
@@ -308,6 +334,7 @@ int main(void) {
         cmocka_unit_test(replicas_that_differ_are_told),
         cmocka_unit_test(a_suspicion_is_settled),
         cmocka_unit_test(comparisons_are_planned),
+        cmocka_unit_test(a_checkpoint_is_compared_before),
         cmocka_unit_test(a_sample_that_cannot_be_is_refused),
         cmocka_unit_test(an_evaluation_needs_data),
         cmocka_unit_test(a_checkpoint_waits_for_a_good_step),

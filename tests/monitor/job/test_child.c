@@ -276,6 +276,7 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "tell") == 0) return tell(argc, argv);
     if (argc > 1 && strcmp(argv[1], "cores") == 0) return cores();
     if (argc > 1 && strcmp(argv[1], "stay") == 0) return stay();
+    signal(SIGHUP, SIG_DFL); /* whoever started us may have had it ignored, as nohup does */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_has_its_words_a_log_and_a_group_of_its_own, make, drop),
         cmocka_unit_test_setup_teardown(a_launcher_stands_before_it, make, drop),

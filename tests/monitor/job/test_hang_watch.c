@@ -1,6 +1,7 @@
 /* test_hang_watch.c - ranks that hang, that are starved, that wait for the disk or work long, by
  * places and loads that the test makes up; and 10,000 steps in which nothing hangs. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,6 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -30,7 +34,7 @@ typedef struct world {
 
 static bool load_of(void *ctx, int pid, bt_rank_load *out) {
     world *w = ctx;
-    *out = w->load[pid - PID];
+    *out = w->load[pid < PID ? 0 : pid - PID]; /* rank 0 may be a process that there is */
     return out->state != '\0';
 }
 
@@ -346,6 +350,46 @@ static void test_words(void **state) {
     }
 }
 
+/* where in the kernel a process sleeps is told, as far as the kernel says it; "0": nowhere, or not to us */
+static void test_where_it_sleeps(void **state) {
+    world *w = *state;
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) pause();
+    }
+    bt_rank_load load = {0};
+    for (int i = 0; i < 1000 && load.state != 'S'; i++) { /* until it sleeps */
+        usleep(1000);
+        assert_true(bt_rank_load_read(NULL, (int)child, &load));
+    }
+    const pid_t pids[] = {getpid(), child};
+    for (int i = 0; i < 2; i++)
+        for (int asleep = 0; asleep < 2; asleep++) {
+            char path[64], wchan[64] = "", want[300];
+            bt_hang_anew(&w->watch);
+            w->watch.found = 0;
+            w->load[0].state = asleep ? 'S' : 'R';
+            enter(w, 0, BT_AT_COMPUTE, 7);
+            for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
+            w->slot[0].pid = (int32_t)pids[i];
+            snprintf(path, sizeof path, "/proc/%d/wchan", (int)pids[i]);
+            FILE *f = fopen(path, "r");
+            if (f && fread(wchan, 1, sizeof wchan - 1, f) == 1 && wchan[0] == '0') wchan[0] = '\0';
+            if (f) fclose(f);
+            if (i == 0) assert_string_equal(wchan, ""); /* which runs */
+            assert_true(look_for(w, 10000) > 0);
+            snprintf(want, sizeof want,
+                     "rank 0 (pid %d) is in forward and backward of step 8 since %s, %s%s%s; the "
+                     "others wait for it",
+                     (int)pids[i], asleep ? "2.2 s" : "6.2 s", asleep ? "asleep" : "running",
+                     asleep && wchan[0] ? " in " : "", asleep ? wchan : "");
+            assert_string_equal(w->hang.what, want);
+        }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 /* the limit of each place, by what was seen before it; one that was too short is doubled, five times at most */
 static void test_each_limit(void **state) {
     world *w = *state;
@@ -480,6 +524,7 @@ int main(void) {
                                        TEST(test_disk_and_signals),
                                        TEST(test_limits),
                                        TEST(test_words),
+                                       TEST(test_where_it_sleeps),
                                        TEST(test_each_limit),
                                        TEST(test_looks_in_time),
                                        TEST(test_nothing_to_look_at),

@@ -17,6 +17,8 @@ static void test_before_the_first_step(void **state) {
     /* preparing data may take long */
     assert_int_equal(bt_health_check(&h, S(100000), 60), BT_HEALTH_FINE);
     assert_true(bt_health_silence_s(&h, S(5)) == 0);
+    h.gaps[0] = 5; /* of no step */
+    assert_true(bt_health_median_s(&h) == 0 && bt_health_limit_s(&h) == 30);
 }
 
 static void test_no_false_alarm(void **state) {

@@ -417,8 +417,9 @@ static void test_a_message_names_a_host(void **state) {
                                          "node1a", "node10x", "node1-", "node1.x"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (bt_hosts_named(&h, others[i])) fail_msg("%s", others[i]);
-    static const char *const alone[] = {"node1",  "(node1)",       "node1.", "node1. x",
-                                        "node1:", "node10x node1", "Xnode1", "_node1_"};
+    static const char *const alone[] = {"node1",   "(node1)",       "node1.", "node1. x",
+                                        "node1:",  "node10x node1", "Xnode1", "_node1_",
+                                        "{node1}", "/node1/",       ":node1", "`node1`"};
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
         if (bt_hosts_named(&h, alone[i]) != &h.host[0]) fail_msg("%s", alone[i]);
     h.host[0].aside = true;

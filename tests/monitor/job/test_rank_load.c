@@ -1,5 +1,5 @@
-/* test_rank_load.c - what /proc tells of ranks and of the machine: who runs, sleeps or was stopped, how long threads waited
- * for a processor, how much all processors worked. */
+/* test_rank_load.c - what /proc tells of a process that hang_watch.h looks at: the state of its threads, how long they
+ * waited for a processor, whatever its name; and the time of all processors. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,26 +17,6 @@
 
 #include "monitor/job/health/hang_watch.h"
 #include "monitor/job/launch/proc.h"
-
-/* user, nice, system, irq and softirq of all processors */
-static int64_t worked_so_far(void) {
-    enum { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, NUMBERS };
-    long long t[NUMBERS];
-    FILE *f = fopen("/proc/stat", "re");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "cpu"), 0);
-    for (int i = 0; i < NUMBERS; i++) assert_int_equal(fscanf(f, "%lld", &t[i]), 1);
-    fclose(f);
-    return t[USER] + t[NICE] + t[SYSTEM] + t[IRQ] + t[SOFTIRQ];
-}
-
-static void what_the_machine_did(void **state) {
-    (void)state;
-    bt_machine_time now = {-1, -1};
-    const int64_t before = worked_so_far();
-    assert_true(bt_machine_time_read(NULL, &now) && now.worked > 0 && now.stolen >= 0);
-    assert_in_range(now.worked, before, worked_so_far());
-}
 
 /* how long the threads of this process have waited for a processor, by a way of its own */
 static int64_t waited_here(void) {
@@ -96,14 +75,14 @@ static void *sleeps(void *arg) {
 }
 
 /* a rank whose first thread waits for another one that works is not asleep */
-static void a_thread_that_works_is_the_rank(void **state) {
+static void test_threads(void **state) {
     (void)state;
     assert_int_equal(state_of_two(spins), 'R');
     assert_int_equal(state_of_two(sleeps), 'S');
 }
 
 /* of this process and of a child, as /proc tells; a name may have any characters */
-static void a_process_and_a_child(void **state) {
+static void test_proc(void **state) {
     (void)state;
     bt_rank_load load;
     pthread_t other;
@@ -136,9 +115,33 @@ static void a_process_and_a_child(void **state) {
     assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
 }
 
+/* user, nice, system, irq, softirq; and steal: as /proc/stat has them a moment before and after */
+static bt_machine_time machine(void) {
+    long long t[8];
+    FILE *f = fopen("/proc/stat", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2],
+                            &t[3], &t[4], &t[5], &t[6], &t[7]),
+                     8);
+    fclose(f);
+    return (bt_machine_time){.worked = t[0] + t[1] + t[2] + t[5] + t[6], .stolen = t[7]};
+}
+
+static void test_machine_time(void **state) {
+    (void)state;
+    bt_machine_time now = {-1, -1};
+    const bt_machine_time before = machine();
+    assert_true(bt_machine_time_read(NULL, &now));
+    const bt_machine_time after = machine();
+    assert_true(before.worked > 0 && now.worked >= before.worked && now.worked <= after.worked);
+    assert_true(now.stolen >= before.stolen && now.stolen <= after.stolen);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_the_machine_did),
-                                       cmocka_unit_test(a_thread_that_works_is_the_rank),
-                                       cmocka_unit_test(a_process_and_a_child)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_proc),
+        cmocka_unit_test(test_machine_time),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

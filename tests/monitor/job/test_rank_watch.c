@@ -1,5 +1,6 @@
 /* test_rank_watch.c - processes in the ranks' place: who died by which signal is known at once, the
  * others are ended, and orphans are taken up. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,7 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +18,15 @@
 
 #include "engine/base/clock.h"
 #include "monitor/job/launch/rank_watch.h"
+
+/* a kernel that watches no further descriptor, by defining the call here */
+static int refused_fd;
+static bool refuses;
+int epoll_ctl(int epoll, int op, int fd, struct epoll_event *e) {
+    if (!refuses) return (int)syscall(SYS_epoll_ctl, epoll, op, fd, e);
+    refused_fd = fd;
+    return -1;
+}
 
 static pid_t sleeper(void) {
     pid_t pid = fork();
@@ -92,6 +104,26 @@ static void test_other_ends(void **state) {
     bt_rank_watch_close(&w);
 }
 
+/* what cannot be watched is not, and leaves no descriptor behind */
+static void test_not_watched(void **state) {
+    (void)state;
+    bt_rank_watch w;
+    if (!bt_rank_watch_open(&w)) skip();
+    refuses = true;
+    refused_fd = -1;
+    bt_rank_watch_add(&w, 3, getpid());
+    refuses = false;
+    assert_int_equal(w.n, 0);
+    assert_int_equal(bt_rank_watch_pid(&w, 3), 0);
+    if (refused_fd >= 0) assert_int_equal(fcntl(refused_fd, F_GETFD), -1);
+    bt_rank_watch_add(&w, 3, 0);
+    bt_rank_watch_add(&w, 3, -1);
+    assert_int_equal(w.n, 0);
+    bt_rank_watch_close(&w);
+    bt_rank_watch_add(&w, 3, getpid()); /* nor after it was closed */
+    assert_int_equal(w.n, 0);
+}
+
 /* As when mpirun is killed: its children become ours, and do not stay as zombies. */
 static void test_orphans(void **state) {
     (void)state;
@@ -123,6 +155,7 @@ static void test_orphans(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),
                                        cmocka_unit_test(test_other_ends),
+                                       cmocka_unit_test(test_not_watched),
                                        cmocka_unit_test(test_orphans)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

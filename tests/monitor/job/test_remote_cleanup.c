@@ -48,10 +48,13 @@ static void segments_nobody_has_mapped_go(void **state) {
     mapped = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     assert_true(mapped != MAP_FAILED);
-    put_file(hosts,
+    char text[600];
+    /* what begins as an option of the agent is no host, nor is a name that is too long */
+    snprintf(text, sizeof text,
              "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\n-oProxyCommand=x slots=1\n"
-             "node7:3\n\n  node8 slots=1\n", /* what begins as an option of the agent is no host */
-             0600);
+             "%0128d slots=1\nnode7:3\n\n  node8 slots=1\n",
+             0);
+    put_file(hosts, text, 0600);
     snprintf(script, sizeof script,
              "#!/bin/sh\n[ \"$1\" = -x ] && shift\necho \"$1\" >> '%s'\nshift\nexec sh -c \"$*\"\n",
              asked);

@@ -126,6 +126,11 @@ static void waits_grow_without_a_new_step(void **state) {
     assert_true(decide(&h, NODE_LOST, -1, 10, 9).delay_s == 4);
     assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 0); /* new ground */
     assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps once more */
+    for (int steps = 0; steps < 3;
+         steps++) { /* of the first attempt: its first step is a new one */
+        h = (bt_restart_history){0};
+        assert_true(decide(&h, KILLED, 9 + steps, 10, 9).delay_s == !steps);
+    }
 }
 
 static void the_budget_refills_with_new_steps(void **state) {

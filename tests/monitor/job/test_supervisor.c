@@ -1,6 +1,16 @@
 /* timeout: 110
  * Whole runs: how attempts end, what follows, who stops them, which silence is told of. */
+#include <sys/syscall.h>
+
 #include "run_stage.h"
+
+/* a folder for states in memory cannot be made, by defining the call here */
+static bool no_states;
+int mkdir(const char *path, mode_t mode) {
+    const char *name = strrchr(path, '/');
+    if (no_states && name && strcmp(name, "/states") == 0) return -1;
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
 
 static void a_run_that_is_done(void **state) {
     stage *s = *state;
@@ -113,6 +123,32 @@ static void damaged_states_in_memory_are_no_end(void **state) {
         "attempt 2 from 2\nstep 2\n");
     assert_int_equal(s->result.restarts, 2);
     assert_int_equal(s->asked, 2);
+}
+
+static void without_memory_for_states_it_goes_on(void **state) {
+    stage *s = *state;
+    no_states = s->no_memory = true;
+    s->resume_at = 1;
+    run(s, PLAYS("steps 1;leaves;die 9", "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 1\n"
+        "warning -1 a newer one is damaged\n"
+        "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
+        "step 1\n"
+        "attempt 1 from 1\nstep 1\n");
+    no_states = false;
+    assert_int_equal(s->asked, 1);
+}
+
+/* of a keyboard that nobody asked for no key is taken */
+static void keys_without_a_taker(void **state) {
+    stage *s = *state;
+    s->setup.ui.input = NULL;
+    assert_int_equal(write(s->key, "k", 1), 1);
+    run(s, PLAYS("steps 1;result {}"), "attempt 0 from 0\nstep 0\n");
+    char key = 0;
+    assert_int_equal(read(s->setup.ui.input_fd, &key, 1), 1);
+    assert_int_equal(key, 'k');
 }
 
 /* nothing is started, nothing is left, and the reason is told */
@@ -335,6 +371,8 @@ static int tests(void) {
         T(one_that_dies_while_it_stops),
         T(a_paused_run_stays_paused),
         T(damaged_states_in_memory_are_no_end),
+        T(without_memory_for_states_it_goes_on),
+        T(keys_without_a_taker),
         T(without_a_place_it_does_not_begin),
         T(it_comes_back_from_a_stop),
         T(what_cannot_help_is_not_tried),

@@ -72,11 +72,10 @@ static double value_of(const char *path, const char *sql) {
     return x;
 }
 
-static void attempts_are_recorded(void **state) {
-    stage *s = *state;
-    char path[96];
+/* the run's first attempt is open in a database */
+static void open_writer(stage *s, char path[96]) {
     bt_err err = BT_ERR_INIT;
-    snprintf(path, sizeof path, "%s/m.db", s->dir);
+    snprintf(path, 96, "%s/m.db", s->dir);
     s->setup.start = (bt_run_start){.name = "r",
                                     .reason = "start",
                                     .argv = "",
@@ -92,6 +91,13 @@ static void attempts_are_recorded(void **state) {
     assert_int_equal(bt_writer_open(&s->setup.writer, path, 1, &err), BT_OK);
     assert_int_equal(bt_writer_begin(s->setup.writer, &s->setup.start, &s->setup.attempt, &err),
                      BT_OK);
+}
+
+static void attempts_are_recorded(void **state) {
+    stage *s = *state;
+    char path[96];
+    bt_err err = BT_ERR_INIT;
+    open_writer(s, path);
     s->resume_at = 2;
     run(s, PLAYS("steps 3;leaves;die 9", "alone;die 9", "ranks;steps 2;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
@@ -124,6 +130,28 @@ static void attempts_are_recorded(void **state) {
         (int)value_of(path, "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = 2"), 1);
 }
 
+/* A database that was set aside counts attempts anew: one that has been launched under another number is ended, and
+ * launched again under that of its record. */
+static void an_attempt_has_the_number_of_its_record(void **state) {
+    stage *s = *state;
+    char path[96];
+    bt_err err = BT_ERR_INIT;
+    open_writer(s, path);
+    s->setup.attempt = 3;
+    s->resume_at = 2;
+    run(s, PLAYS("", "steps 1;result {}", "", "steps 2;leaves;die 9", "waits"),
+        "attempt 3 from 0\nstep 0\nstep 1\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
+        "warning -1 a newer one is damaged\n"
+        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "step 2\n"
+        "attempt 1 from 2\nstep 2\n");
+    assert_int_equal(bt_writer_end(s->setup.writer, "done", "finished", 0, &err), BT_OK);
+    bt_writer_close(s->setup.writer);
+    assert_int_equal((int)value_of(path, "SELECT count(*) FROM attempts WHERE run = ?1"), 2);
+    assert_int_equal((int)value_of(path, "SELECT steps FROM runs WHERE run = ?1"), 3);
+}
+
 static int tests(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest all[] = {
@@ -131,6 +159,7 @@ static int tests(void) {
         T(a_signal_to_the_ranks_alone),
         T(a_viewer_is_heard),
         T(attempts_are_recorded),
+        T(an_attempt_has_the_number_of_its_record),
     };
     return cmocka_run_group_tests(all, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <cmocka.h>
 
@@ -23,13 +24,20 @@
 #include "engine/parallel/mpi/comm_internal.h"
 #include "engine/parallel/mpi/host_memory.h"
 
-enum { RANKS_MOST = 6, MESSAGES = 4096, BUCKETS = 3, ELEMS_MOST = RANKS_MOST * 64 * BUCKETS };
+enum {
+    RANKS_MOST = 6,
+    MESSAGES = 4096,
+    BUCKETS = 3,
+    PAGE = 4096,
+    ELEMS_MOST = 8 * PAGE / 4 * BUCKETS /* two parts of four pages each in a bucket */
+};
 
 typedef struct exchange_rank {
     bt_comm world, dp;
     bt_mesh mesh;
     bt_exchange *x;
-    float grads[ELEMS_MOST], node[8][ELEMS_MOST];
+    _Alignas(PAGE) float grads[ELEMS_MOST];
+    float node[8][ELEMS_MOST];
     bt_tree_sum nodes;
     size_t asked, done;
     /* since the last look */
@@ -184,6 +192,29 @@ void bt_host_memory_release(bt_host_memory *m) {
             shared[h].at = NULL;
         }
     *m = (bt_host_memory){0};
+}
+
+/* ---- pages that are given back ------------------------------------------------------------------------- */
+
+static struct {
+    unsigned char *at[16];
+    size_t pages[16];
+    int n;
+    bool refused;
+} given_back; /* of all ranks, since it was cleared; not counted where more come */
+int madvise(void *at, size_t bytes, int advice) {
+    const uintptr_t begin = (uintptr_t)ranks[now_is].grads;
+    if (advice != MADV_DONTNEED) return 0; /* of how large pages are */
+    assert_true((uintptr_t)at % PAGE == 0 && bytes > 0 && bytes % PAGE == 0);
+    assert_true((uintptr_t)at >= begin &&
+                (uintptr_t)at + bytes <= begin + sizeof ranks[now_is].grads);
+    if (given_back.n < 16) {
+        given_back.at[given_back.n] = at;
+        given_back.pages[given_back.n++] = bytes / PAGE;
+    }
+    if (given_back.refused) return -1;
+    memset(at, 0, bytes);
+    return 0;
 }
 
 /* ---- futexes: who sleeps lets `while_asleep` go on meanwhile ----------------------------------------------- */

@@ -99,6 +99,41 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
     memory_refused = false;
 }
 
+/* of parts that belong to others whole pages go back to the system; what it refuses is cleared as the rest is */
+static void pages_of_others_go_back(void **state) {
+    (void)state;
+    const layout two = {.ranks = 2, .shards = 2, .hosts = "2"};
+    for (int way = 0; way < 4; way++) { /* parts begin with a page, or within one */
+        const size_t elems = way / 2 ? ELEMS_MOST - 96 : ELEMS_MOST;
+        const bool refused = way % 2;
+        int n = 0;
+        create_all(&two, elems, true);
+        memset(&given_back, 0, sizeof given_back);
+        given_back.refused = refused;
+        begin_step(elems);
+        finish_step(7);
+        all_have_the_sum(elems, true);
+        for (int k = 0; k < 2; k++)
+            for (size_t b = 0; b < buckets.n; b++) {
+                const bt_range r = bt_bucket_at(&buckets, b);
+                /* the half that is the other one's */
+                const size_t half = (r.end - r.begin) / 2, from = r.begin + (k ? 0 : half);
+                const uintptr_t lo = (uintptr_t)(ranks[k].grads + from),
+                                hi = (uintptr_t)(ranks[k].grads + from + half);
+                const uintptr_t first = (lo + PAGE - 1) / PAGE;
+                int seen = 0;
+                for (int i = 0; i < given_back.n; i++)
+                    seen += (uintptr_t)given_back.at[i] / PAGE == first &&
+                            given_back.pages[i] == hi / PAGE - first;
+                assert_int_equal(seen, 1);
+                n++;
+            }
+        assert_int_equal(given_back.n, n);
+        destroy_all();
+    }
+    memset(&given_back, 0, sizeof given_back);
+}
+
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 /* Of rank 0 and the last one: rounds of the step's buckets, bytes sent, and the messages that came. Through memory
@@ -324,6 +359,7 @@ static void a_call_that_fails_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_order_gives_the_bits_of_one_tree),
+        cmocka_unit_test(pages_of_others_go_back),
         cmocka_unit_test(a_rank_counts_what_it_did),
         cmocka_unit_test(flights_are_timed),
         cmocka_unit_test(a_rank_that_waits_sleeps_until_it_is_woken),

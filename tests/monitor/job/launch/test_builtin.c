@@ -50,7 +50,9 @@ static void the_text_is_made_once(void **state) {
     snprintf(dir, sizeof dir, "%s/a/b", folder);
     snprintf(path, sizeof path, "%s/text", dir);
     bible(31102, "");
+    const mode_t mask = umask(0);
     assert_int_equal(bt_builtin_make(path, &err), BT_OK);
+    umask(mask);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
@@ -61,6 +63,9 @@ static void the_text_is_made_once(void **state) {
     fclose(f);
     assert_int_equal(n, 31102);
     assert_int_equal(files_in(dir), 1);
+    struct stat st; /* whoever may use the folders, the mask says */
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0777);
     snprintf(words, sizeof words, "%s/words", folder);
     f = fopen(words, "r");
     assert_true(f && fgets(line, sizeof line, f));
@@ -109,6 +114,13 @@ static void what_cannot_be_made_is_told(void **state) {
     snprintf(path, sizeof path, "%s/bible/text", folder); /* a file where a folder should be */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '"));
+    snprintf(path, sizeof path, "%s/bible/x/text", folder);
+    assert_int_equal(bt_builtin_make(path, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "cannot create the folder '"));
+    assert_non_null(strstr(err.msg, "/bible/x': Not a directory"));
+    assert_int_equal(chdir(folder), 0); /* one below where we are, of one letter */
+    assert_int_equal(bt_builtin_make("c/text", &err), BT_OK);
+    assert_int_equal(chdir("/"), 0);
     assert_int_equal(bt_builtin_make("/proc/nothing/text", &err), BT_IO);
     assert_string_equal(err.msg,
                         "cannot create the folder '/proc/nothing': No such file or directory");

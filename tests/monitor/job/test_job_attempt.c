@@ -1,0 +1,196 @@
+/* test_job_attempt.c - the ranks of one attempt, with processes in their place: which are watched, what is done about
+ * the first that is killed and when nothing is, and what an attempt leaves behind. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "job_test.h"
+#include "monitor/job/launch/rank_watch.h"
+
+static pid_t sleeper(bool session) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        if (session) setsid();
+        for (;;) pause();
+    }
+    return pid;
+}
+
+/* two ranks and the process that has launched them, which is heard by a pipe */
+typedef struct cast {
+    pid_t rank[2];
+    int says;
+} cast;
+
+static void enter(desk *d, cast *c) {
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+    c->says = ends[1];
+    d->job.watch.epoll = -1;
+    d->job.child.out = ends[0];
+    d->job.child.pid = sleeper(true);
+    d->job.output.log = -1;
+    bt_output_reset(&d->job.output, 0);
+    d->job.n_ranks = 2;
+    for (int k = 0; k < 2; k++) {
+        c->rank[k] = sleeper(false);
+        d->job.ranks[k].rank = 4 + k;
+        d->job.ranks[k].pid = (int)c->rank[k];
+    }
+}
+
+/* alive: as a child that nobody has waited for */
+static bool lives(pid_t pid) { return waitpid(pid, NULL, WNOHANG) == 0; }
+
+static void leave(desk *d, const cast *c) {
+    for (int k = 0; k < 2; k++) {
+        kill(c->rank[k], SIGKILL);
+        (void)waitpid(c->rank[k], NULL, 0);
+    }
+    kill(d->job.child.pid, SIGKILL);
+    (void)waitpid(d->job.child.pid, NULL, 0);
+    bt_rank_watch_close(&d->job.watch);
+    close(d->job.child.out);
+    close(c->says);
+}
+
+/* all ranks, where all of them are here */
+static void ranks_of_this_host_are_watched(void **state) {
+    desk *d = *state;
+    cast c;
+    enter(d, &c);
+    d->job.n_ranks = 1;
+    bt_job_watch_ranks(&d->job);
+    assert_int_equal(d->job.watch.epoll, -1);
+    d->job.n_ranks = 2;
+    d->setup.hosts = "hosts";
+    bt_job_watch_ranks(&d->job);
+    assert_int_equal(d->job.watch.epoll, -1);
+    d->setup.hosts = "";
+    bt_job_watch_ranks(&d->job);
+    assert_true(d->job.watch.epoll >= 0);
+    if (d->job.watch.n > 0) { /* a kernel with pidfds */
+        assert_int_equal(d->job.watch.n, 2);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(bt_rank_watch_pid(&d->job.watch, 4 + k), c.rank[k]);
+    }
+    leave(d, &c);
+}
+
+/* waits until it is dead, not until it is taken up */
+static void dies(pid_t pid, int signal) {
+    siginfo_t info;
+    kill(pid, signal);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+}
+
+/* the first rank that is killed from outside ends the others and the launcher at once, and is named; not where the rank
+ * said why, where another signal came first, or where the end is known already */
+static void a_killed_rank_ends_the_others(void **state) {
+    desk *d = *state;
+    enum { PLAIN, TOLD, SAID, OTHERWISE, ENDED, HUNG, STOPPED, COMPLETE, WAYS };
+    static bt_place places[2];
+    for (int way = 0; way < WAYS; way++) {
+        cast c;
+        char host[BT_HOST_MAX] = "", want[160];
+        static const char why[] = "bitrain rank 1: error 4: 'x' is damaged\n";
+        enter(d, &c);
+        bt_job_watch_ranks(&d->job);
+        if (d->job.watch.n == 0) skip();
+        d->job.places = (bt_rank_progress){0};
+        if (way == TOLD) d->job.places = (bt_rank_progress){.slot = places, .n = 2};
+        d->job.died_otherwise = way == OTHERWISE;
+        d->job.ended_by_us = way == ENDED;
+        d->job.hung = way == HUNG;
+        d->job.stop_now = way == STOPPED;
+        d->job.complete = way == COMPLETE;
+        if (way == SAID) assert_int_equal(write(c.says, why, sizeof why - 1), sizeof why - 1);
+        bt_job_hear_deaths(&d->job);
+        assert_true(lives(c.rank[0]) && lives(c.rank[1]) && lives(d->job.child.pid));
+        dies(c.rank[1], SIGKILL);
+        bt_job_hear_deaths(&d->job);
+        if (way <= TOLD) {
+            assert_int_equal(waitpid(c.rank[0], NULL, 0), c.rank[0]);
+            assert_int_equal(waitpid(d->job.child.pid, NULL, 0), d->job.child.pid);
+            gethostname(host, sizeof host - 1);
+            snprintf(want, sizeof want,
+                     "bitrain train: process rank 5 with PID %d on node %s exited on signal 9",
+                     (int)c.rank[1], host);
+            assert_string_equal(d->job.output.last_line, want);
+            assert_int_equal(d->job.output.rank, 5);
+            assert_int_equal(d->job.output.signal, 9);
+        } else {
+            assert_true(lives(c.rank[0]) && lives(d->job.child.pid));
+            assert_int_equal(d->job.output.signal, 0);
+        }
+        assert_int_equal(d->job.ended_by_us, way <= TOLD || way == ENDED);
+        assert_int_equal(d->job.died_otherwise, way == OTHERWISE);
+        if (way == SAID) assert_string_equal(d->job.output.message, "'x' is damaged");
+        leave(d, &c);
+    }
+    d->job.places = (bt_rank_progress){0};
+    d->job.died_otherwise = d->job.ended_by_us = d->job.hung = d->job.stop_now = d->job.complete =
+        false;
+    cast c; /* a rank that another signal ended: mpirun kills the second one, which says nothing */
+    enter(d, &c);
+    bt_job_watch_ranks(&d->job);
+    dies(c.rank[0], SIGTERM);
+    bt_job_hear_deaths(&d->job);
+    assert_true(d->job.died_otherwise && !d->job.ended_by_us);
+    dies(c.rank[1], SIGKILL);
+    bt_job_hear_deaths(&d->job);
+    assert_true(!d->job.ended_by_us && lives(d->job.child.pid));
+    leave(d, &c);
+}
+
+/* the folders of an attempt go once, and what is left of its session with them */
+static void an_attempt_is_cleared_away(void **state) {
+    desk *d = *state;
+    char folder[2][280];
+    snprintf(d->job.scratch.tmp, sizeof d->job.scratch.tmp, "%s/tmp", d->dir);
+    snprintf(d->job.scratch.shm, sizeof d->job.scratch.shm, "%s/shm", d->dir);
+    for (int again = 0; again < 2; again++) {
+        const pid_t pid = sleeper(true);
+        bt_err err = BT_ERR_INIT;
+        mkdir(d->job.scratch.tmp, 0700);
+        mkdir(d->job.scratch.shm, 0700);
+        assert_int_equal(bt_job_dirs_attempt(&d->job.scratch, 3, folder[0], folder[1], &err),
+                         BT_OK);
+        d->job.folder = 3;
+        d->job.child.pid = pid;
+        while (getsid(pid) != pid) bt_sleep_ns(100000); /* it has a session of its own */
+        if (!again) {
+            bt_job_attempt_over(&d->job);
+            assert_int_equal(d->job.child.pid, 0);
+            assert_int_equal(d->job.past.session, pid);
+            assert_int_equal(d->job.past.folder, 3);
+        } else
+            d->job.past.session = 0; /* nothing is left of one */
+        signal(SIGCHLD, SIG_IGN);    /* which takes it up at once */
+        bt_job_clear_away(&d->job);
+        signal(SIGCHLD, SIG_DFL);
+        assert_int_equal(d->job.past.session, 0);
+        for (int i = 0; i < 2; i++) assert_int_equal(access(folder[i], F_OK) == 0, again);
+        if (again) {
+            assert_true(lives(pid));
+            kill(pid, SIGKILL);
+            (void)waitpid(pid, NULL, 0);
+        } else
+            assert_int_equal(kill(pid, 0), -1);
+    }
+    d->job.child.pid = 0;
+    desk_shows(d, "");
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
+    const struct CMUnitTest tests[] = {
+        T(ranks_of_this_host_are_watched),
+        T(a_killed_rank_ends_the_others),
+        T(an_attempt_is_cleared_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
