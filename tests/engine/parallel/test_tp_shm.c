@@ -134,8 +134,8 @@ static void with_group(int n, void (*run)(void)) {
         run();
         bt_tp_group_destroy(t);
         CHECK(world.released == 1);
-        for (size_t i = world.bytes; i < sizeof shared->memory; i++) /* which are not its own */
-            CHECK(shared->memory[i] == 0);
+        for (size_t i = 0; i < MEMORY - world.bytes; i++) /* which are not its own */
+            CHECK(memory[i] == 0);
         exit(0);
     }
     for (int k = 0; k < n; k++) {
