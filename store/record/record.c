@@ -248,8 +248,7 @@ static bool deliver_rows(in *i, const bt_record_head *h, const bt_sink *s) {
     int64_t id = get_i64(i);
     if (i->bad || id < 0 || id >= BT_SCOPE_COUNT || h->step < 0) return false;
     const bt_scope_row *scope = &bt_scopes[id];
-    size_t a_row = sizeof(double) * (size_t)scope->n + 8 * (size_t)scope->n_keys;
-    if (scope->kept != BT_KEPT_SAMPLED || h->rows > i->left / a_row) return false;
+    if (scope->kept != BT_KEPT_SAMPLED) return false;
     bt_row_record r = {.scope = (bt_scope)id, .step = h->step, .n = h->rows};
     r.values = get(i, sizeof(double) * (size_t)scope->n * h->rows);
     in look = *i;

@@ -129,10 +129,11 @@ static bt_code metric_columns(sqlite3 *db, const char *path, int scope, bt_text 
     return code;
 }
 
-static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
-    bt_text sql, head, tail;
+/* the sentence that makes a view; without a database the metric columns, which the file has, are left out. Empty: the
+ * scope has its view among the fixed ones */
+static bt_code sentence(size_t v, sqlite3 *db, const char *path, bt_text *sql, bt_err *err) {
+    bt_text head, tail;
     view w;
-    bt_text_init(&sql);
     bt_text_init(&head);
     bt_text_init(&tail);
     bt_code code = BT_OK;
@@ -140,40 +141,33 @@ static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
     if (head.failed || tail.failed)
         code = bt_fail(err, BT_NOMEM, "cannot take memory for the views of the database");
     if (own && code == BT_OK) {
-        bt_text_printf(&sql, "CREATE VIEW %s AS SELECT ", w.name);
-        code = bt_sql_expand(&sql, bt_text_str(&head), err);
-        if (code == BT_OK) code = metric_columns(db, path, w.scope, &sql, err);
-        if (code == BT_OK) code = bt_sql_expand(&sql, bt_text_str(&tail), err);
-        if (code == BT_OK) code = bt_sql_exec(db, path, bt_text_str(&sql), err);
+        bt_text_printf(sql, "CREATE VIEW %s AS SELECT ", w.name);
+        code = bt_sql_expand(sql, bt_text_str(&head), err);
+        if (db && code == BT_OK) code = metric_columns(db, path, w.scope, sql, err);
+        if (code == BT_OK) code = bt_sql_expand(sql, bt_text_str(&tail), err);
     }
-    bt_text_release(&sql);
     bt_text_release(&head);
     bt_text_release(&tail);
     return code;
 }
 
+static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_code code = sentence(v, db, path, &sql, err);
+    if (code == BT_OK && sql.len) code = bt_sql_exec(db, path, bt_text_str(&sql), err);
+    bt_text_release(&sql);
+    return code;
+}
+
 /* a number for the views of this program; meta.views says which ones the file has */
 static bt_code mark(int64_t *out, bt_err *err) {
-    uint64_t h = 0;
+    bt_text all;
+    bt_text_init(&all);
     bt_code code = BT_OK;
-    for (size_t v = 0; v < N_VIEWS && code == BT_OK; v++) {
-        bt_text head, tail, sql;
-        view w;
-        bt_text_init(&head);
-        bt_text_init(&tail);
-        bt_text_init(&sql);
-        const bool own = texts(v, &w, &head, &tail);
-        if (head.failed || tail.failed)
-            code = bt_fail(err, BT_NOMEM, "cannot take memory for the views of the database");
-        if (own && code == BT_OK) code = bt_sql_expand(&sql, bt_text_str(&head), err);
-        if (own && code == BT_OK) code = bt_sql_expand(&sql, bt_text_str(&tail), err);
-        if (own && code == BT_OK)
-            h = h * 31 + bt_hash_name(w.name) + 7 * bt_hash_name(bt_text_str(&sql));
-        bt_text_release(&head);
-        bt_text_release(&tail);
-        bt_text_release(&sql);
-    }
-    *out = (int64_t)(h >> 1);
+    for (size_t v = 0; v < N_VIEWS && code == BT_OK; v++) code = sentence(v, NULL, NULL, &all, err);
+    *out = (int64_t)(bt_hash_name(bt_text_str(&all)) >> 1);
+    bt_text_release(&all);
     return code;
 }
 

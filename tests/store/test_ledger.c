@@ -342,6 +342,30 @@ static void a_live_run_is_judged_to_the_instant(void **state) {
     bt_writer_close(y.w);
 }
 
+/* the clock of the supervisor, which says when the run ended, is not that of rank 0 */
+static void nothing_is_behind_the_end_of_a_run(void **state) {
+    story y = begin(*state);
+    const bt_tmp *t = *state;
+    char sql[100];
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    attempt_ends(&y, "done", 0);
+    snprintf(sql, sizeof sql, "UPDATE run SET ended_us = %lld",
+             (long long)(BEGAN + 6 * (int64_t)S));
+    run_sql(t->db, sql);
+    check_ledger(t, (bt_ledger_until){0}, &(seconds){.productive = 5, .startup = 1});
+    run_sql(t->db, "UPDATE run SET ended_us = created_us - 1");
+    bt_db *db = NULL;
+    bt_ledger l = {0};
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_run_ledger(&l, db, "a", (bt_ledger_until){0}, err));
+    assert_int_equal(l.n, 0);
+    assert_true(l.end_us == l.begin_us);
+    bt_ledger_release(&l);
+    bt_db_close(db);
+    bt_writer_close(y.w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pauses_and_validations_are_not_productive, bt_tmp_make,
@@ -356,6 +380,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_told_last_is_the_newest_record, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_live_run_is_judged_to_the_instant, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(nothing_is_behind_the_end_of_a_run, bt_tmp_make,
                                         bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,6 +253,25 @@ static void an_empty_file_has_no_run(void **state) {
     assert_string_equal(why.msg, want);
 }
 
+/* in UTC, with milliseconds, and in seconds; what has not ended has no end */
+static void times_are_said_twice(void **state) {
+    const bt_tmp *t = *state;
+    bt_old_file(t->db);
+    OK(apply(t->db, err));
+    bt_table_is(t->db, "SELECT started, ended, started_s, ended_s FROM runs",
+                "2023-11-14T22:13:20.000Z|2023-11-14T22:13:23.582Z|1700000000.0|1700000003.582\n");
+    bt_table_is(
+        t->db, "SELECT attempt, started, ended, started_s, ended_s FROM attempts",
+        "0|2023-11-14T22:13:20.000Z|2023-11-14T22:13:20.904Z|1700000000.0|1700000000.904\n1|2023-"
+        "11-14T22:13:22.904Z|2023-11-14T22:13:23.582Z|1700000002.904|1700000003.582\n");
+    bt_table_is(t->db, "SELECT time, kind FROM events ORDER BY time LIMIT 2",
+                "2023-11-14T22:13:20.000Z|started\n2023-11-14T22:13:22.904Z|resumed\n");
+    run_sql(t->db, "UPDATE run SET ended_us = NULL; UPDATE attempt SET ended_us = NULL");
+    bt_table_is(t->db,
+                "SELECT r.ended, r.ended_s, a.ended, a.ended_s FROM runs r, attempts a LIMIT 1",
+                "-|-|-|-\n");
+}
+
 static void what_is_outdated(void **state) {
     static const char *const changes[] = {"DELETE FROM metric WHERE key = 'mfu'",
                                           "DELETE FROM scope WHERE name = 'pair'",
@@ -324,6 +343,7 @@ int main(void) {
         TEST(each_version_is_a_beginning),
         TEST(files_are_refused_in_these_words),
         TEST(an_empty_file_has_no_run),
+        TEST(times_are_said_twice),
         TEST(what_is_outdated),
         TEST(an_update_that_fails_changes_nothing),
     };

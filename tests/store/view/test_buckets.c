@@ -106,6 +106,34 @@ static void holes_and_sparse_lines(void **state) {
     }
 }
 
+/* what a series has read of a run it keeps: only steps behind it, or before it, are looked up */
+static void a_series_reads_each_step_once(void **state) {
+    const bt_tmp *t = *state;
+    const plan p = {"s", 1, 0, 100, 1};
+    bt_db *db = NULL;
+    record(t->db, &p);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+    a.n_series = 1;
+    a.series[0] = (bt_series_ask){-1, BT_MS_LOSS};
+    const struct {
+        int64_t step0, step1;
+        double first, last;
+    } rows[] = {{0, 50, 0, 50},     {0, 50, 0, 50},     {0, 60, 0, 1060},
+                {10, 60, 10, 1060}, {10, 70, 10, 1070}, {9, 70, 1009, 1070}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        a.step0 = rows[i].step0;
+        a.step1 = rows[i].step1;
+        OK(bt_view_load(v, &a, err));
+        const bt_view_series *s = &v->series[0];
+        NEAR(s->first[0], rows[i].first);
+        NEAR(s->last[s->n - 1], rows[i].last);
+        if (i == 0) run_sql(t->db, "UPDATE step SET loss = loss + 1000");
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 /* forty ranks of two runs in turn: what is kept of them makes room, and what is shown stays right */
 static void many_series_take_turns(void **state) {
     const bt_tmp *t = *state;
@@ -252,9 +280,9 @@ static void heat_maps_of_many_rows(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(long_series_of_steps_and_ranks), T(holes_and_sparse_lines),
-        T(many_series_take_turns),         T(series_alone),
-        T(columns_of_heat_maps),           T(heat_maps_of_many_rows),
+        T(long_series_of_steps_and_ranks), T(holes_and_sparse_lines), T(many_series_take_turns),
+        T(a_series_reads_each_step_once),  T(series_alone),           T(columns_of_heat_maps),
+        T(heat_maps_of_many_rows),
     };
     return cmocka_run_group_tests_name("buckets", tests, NULL, NULL);
 }

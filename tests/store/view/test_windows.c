@@ -283,6 +283,29 @@ static void times_between_recorded_steps(void **state) {
     bt_db_close(db);
 }
 
+/* whatever was shown before */
+static void a_range_behind_the_last_step_is_empty(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.parts = BT_VIEW_DISTRIBUTION | BT_VIEW_LAYERS;
+    for (int behind = 0; behind < 3; behind++) {
+        a.step0 = behind == 1 ? 1000000 : 0;
+        a.step1 = behind == 1 ? 1000001 : 0;
+        OK(bt_view_load(v, &a, err));
+        assert_int_equal(v->distribution.n > 0, behind != 1);
+        assert_int_equal(v->distribution.samples, behind == 1 ? 0 : 5);
+        assert_int_equal(v->layers.n > 0, behind != 1);
+        assert_int_equal(v->layers.samples > 0, behind != 1);
+        assert_int_equal(v->layers.step, behind == 1 ? -1 : 180);
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
@@ -294,6 +317,7 @@ int main(void) {
         T(how_many_steps_it_will_be),
         T(ranges_that_are_asked_for),
         T(times_between_recorded_steps),
+        T(a_range_behind_the_last_step_is_empty),
     };
     return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
 }

@@ -2,8 +2,11 @@
  * both ends of the wire against a hand-made other end: who breaks the protocol is cut off, what is
  * not meant for this rank or this attempt is passed over, the newest connection gets the controls. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -382,6 +385,14 @@ static void wait_until(const _Atomic int *n, int wanted) {
     assert_int_equal(atomic_load(n), wanted);
 }
 
+static void wait_until_read(int fd) {
+    int unread = 1;
+    while (unread > 0) {
+        assert_int_equal(ioctl(fd, SIOCOUTQ, &unread), 0);
+        sched_yield();
+    }
+}
+
 static size_t control_frame(unsigned char *out, uint32_t verb, double value, const char *text) {
     const size_t n = strlen(text);
     const bt_control_frame f = {bt_frame_of(BT_FRAME_CONTROL, 7, sizeof f - sizeof f.frame + n),
@@ -411,7 +422,10 @@ static void a_rank_obeys_what_is_meant_for_it(void **state) {
     r.told[0] = '\0';
     n = control_frame(bytes, BT_VERB_MIXTURE, 0, "3:1");
     n += control_frame(bytes + n, BT_VERB_PAUSE, 0, "");
-    for (size_t i = 0; i < n; i++) put(r.fd, bytes + i, 1);
+    for (size_t i = 0; i < n; i++) {
+        put(r.fd, bytes + i, 1);
+        wait_until_read(r.fd); /* or the rank would get several bytes at once */
+    }
     wait_until(&r.n, 4);
     assert_string_equal(r.told, "mixture 0 3:1;pause 0 ;");
     close_rank(&r);

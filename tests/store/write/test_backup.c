@@ -246,6 +246,13 @@ static void backups_give_what_is_lacking(void **state) {
         snprintf(path, sizeof path, "%s%s", t->db, tails[i]);
         unlink(path);
     }
+    bt_err why = BT_ERR_INIT;
+    snprintf(path, sizeof path, "%s.lock", t->db);
+    const int other = open(path, O_RDWR); /* while another program has it nothing is filled in */
+    assert_int_equal(flock(other, LOCK_EX), 0);
+    assert_int_equal(bt_store_repair(t->db, 0, NULL, &r, &why), BT_BUSY);
+    assert_true(!r.sound && r.rows_of_backups == 0 && access(t->db, F_OK) != 0);
+    close(other);
     OK(bt_store_repair(t->db, 1, NULL, &r, err));
     assert_true(!r.sound && r.rows == 0 && !r.moved_to[0]);
     assert_int_equal(runs_in(t, ""), 2);
@@ -569,6 +576,27 @@ static void rows_are_saved_from_both_ends(void **state) {
     assert_true(r.rows > 2600);
 }
 
+/* a row that its table refuses is left out and not counted, and those behind it are saved */
+static void a_row_that_is_refused_ends_nothing(void **state) {
+    const bt_tmp *t = *state;
+    static const char *const never[] = {"'never'", "NULL"};
+    bt_rescue_result r;
+    char sql[80];
+    for (char name[] = "a"; name[0] < 'e'; name[0]++) add_run(t->db, name);
+    OK(bt_rescue(t->db, NULL, &r, err));
+    for (int i = 0; i < 2; i++) {
+        const int64_t all = r.rows;
+        run_sql(t->db, "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace("
+                       "replace(sql, 'STRICT', ''), 'NOT NULL', '') WHERE name = 'run'");
+        snprintf(sql, sizeof sql, "UPDATE run SET created_us = %s WHERE name = '%c'", never[i],
+                 'b' + i);
+        run_sql(t->db, sql);
+        OK(bt_rescue(t->db, NULL, &r, err));
+        bt_table_is(t->db, "SELECT name FROM run ORDER BY id", i ? "a\nd\n" : "a\nc\nd\n");
+        if (i == 0) assert_int_equal(r.rows, all - 1);
+    }
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {TEST(the_newest_two_are_kept),
@@ -583,6 +611,7 @@ int main(void) {
                                        TEST(what_was_chosen_stays),
                                        TEST(damage_is_told_apart),
                                        TEST(a_snapshot_is_installed),
-                                       TEST(rows_are_saved_from_both_ends)};
+                                       TEST(rows_are_saved_from_both_ends),
+                                       TEST(a_row_that_is_refused_ends_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
