@@ -247,21 +247,6 @@ static void steps_without_a_record_are_told_apart(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
-/* clocks of hosts differ: what was recorded behind the end of the run is not told */
-static void nothing_is_behind_the_end(void **state) {
-    story y = begin(*state);
-    training_begins(&y, 1, 0);
-    steps(&y, 0, 9, 1, 1);
-    happens(&y, BT_EVENT_STOPPED, 9, NULL);
-    attempt_ends(&y, "done", 0);
-    bt_writer_close(y.w);
-    sqlite3 *db = NULL;
-    assert_int_equal(sqlite3_open(((const bt_tmp *)*state)->db, &db), SQLITE_OK);
-    sqlite3_exec(db, "UPDATE run SET ended_us = ended_us - 3500000", NULL, NULL, NULL);
-    sqlite3_close(db);
-    check_ledger(*state, (bt_ledger_until){0}, &(seconds){.productive = 6.5, .startup = 1});
-}
-
 /* a run that was done and is extended was not paused meanwhile, and its goodput is of the rest */
 static void an_extended_run_had_ended(void **state) {
     story y = begin(*state);
@@ -374,7 +359,6 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(steps_without_a_record_are_told_apart, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(nothing_is_behind_the_end, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_extended_run_had_ended, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_was_told_last_is_the_newest_record, bt_tmp_make,

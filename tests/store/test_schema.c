@@ -95,34 +95,6 @@ static void views_have_the_promised_columns(void **state) {
     bt_db_close(db);
 }
 
-/* as ISO 8601 in UTC, to the millisecond */
-static void times_are_told_for_people(void **state) {
-    const bt_tmp *t = *state;
-    static const char *const columns[] = {"runs: started", "runs: ended", "attempts: started",
-                                          "attempts: ended", "events: time"};
-    sqlite3 *db = NULL;
-    make_new(t->db);
-    assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
-    static const char rows[] =
-        "INSERT INTO run(id, name, created_us, ended_us, state) VALUES (1, 'r', 1772345678901234, "
-        "1772345678901234, 'done');"
-        "INSERT INTO attempt(id, run, attempt, started_us, ended_us, from_step, live_to) VALUES "
-        "(1, 1, 0, "
-        "1772345678901234, 1772345678901234, 0, 0);"
-        "INSERT INTO event(run, aid, t_us, kind, level) VALUES (1, 1, 1772345678901234, 'note', "
-        "0);";
-    char *why = NULL;
-    if (sqlite3_exec(db, rows, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s", why);
-    sqlite3_close(db);
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        char sql[100], view[16], column[16];
-        assert_int_equal(sscanf(columns[i], "%15[a-z]: %15[a-z]", view, column), 2);
-        snprintf(sql, sizeof sql, "SELECT %s FROM %s", column, view);
-        const char *is = bt_word(t->db, sql, NULL);
-        if (strcmp(is, "2026-03-01T06:14:38.901Z") != 0) fail_msg("%s is %s", columns[i], is);
-    }
-}
-
 static void refused(const char *path, bt_code code, const char *words) {
     bt_err why = BT_ERR_INIT;
     bt_writer *w = NULL;
@@ -364,7 +336,6 @@ static void damaged_bytes_only_give_errors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_new_file_is_ours, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(times_are_told_for_people, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(views_have_the_promised_columns, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(others_files_are_left_alone, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_newer_file_is_refused, bt_tmp_make, bt_tmp_drop),

@@ -238,49 +238,6 @@ static void an_older_generation_is_ignored(void **state) {
     bt_wire_server_close(s);
 }
 
-/* a stream has no borders: what comes byte by byte is heard as one, and a connection that ends in between is lost */
-static void control_that_comes_in_pieces(void **state) {
-    const bt_tmp *t = *state;
-    verbs told = {0};
-    bt_wire *w = NULL;
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    static const char text[] = "Once upon";
-    bt_control_frame f = {.frame = {.magic = BT_FRAME_MAGIC,
-                                    .attempt = 1,
-                                    .head = {.kind = BT_FRAME_CONTROL,
-                                             .bytes = sizeof f - sizeof f.frame + sizeof text - 1}},
-                          .verb = BT_VERB_SAMPLE,
-                          .text_bytes = sizeof text - 1};
-    unsigned char bytes[sizeof f + sizeof text - 1];
-    memcpy(bytes, &f, sizeof f);
-    memcpy(bytes + sizeof f, text, sizeof text - 1);
-    snprintf(a.sun_path, sizeof a.sun_path, "%s/sock", t->dir);
-    const int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(s, (const struct sockaddr *)&a, sizeof a) + listen(s, 1), 0);
-    OK(bt_wire_connect(&w, a.sun_path, 1, &(bt_wire_handlers){&told, on_control, on_lost}, err));
-    const int peer = accept(s, NULL, NULL);
-    assert_true(peer >= 0);
-    for (int k = 1; k <= 2; k++) {
-        for (size_t i = 0; i < sizeof bytes; i++) {
-            assert_int_equal(atomic_load(&told.n), k - 1);
-            assert_int_equal(send(peer, bytes + i, 1, MSG_NOSIGNAL), 1);
-            if (i % 16 == 0) bt_sleep_ns(2000000);
-        }
-        for (int i = 0; i < 500 && atomic_load(&told.n) < k; i++) bt_sleep_ns(10000000);
-        assert_int_equal(atomic_load(&told.n), k);
-        assert_int_equal(atomic_load(&told.verb), BT_VERB_SAMPLE);
-        assert_string_equal(told.text, text);
-    }
-    assert_int_equal(send(peer, bytes, 5, MSG_NOSIGNAL), 5);
-    assert_int_equal(atomic_load(&told.lost), 0);
-    close(peer);
-    for (int i = 0; i < 500 && atomic_load(&told.lost) == 0; i++) bt_sleep_ns(10000000);
-    assert_true(atomic_load(&told.lost) == 1 && atomic_load(&told.n) == 2);
-    bt_wire_close(w);
-    close(s);
-    unlink(a.sun_path);
-}
-
 static void a_lost_supervisor_is_told_once(void **state) {
     const bt_tmp *t = *state;
     char path[100];
@@ -540,7 +497,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(everything_arrives_both_ways, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_older_generation_is_ignored, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(control_that_comes_in_pieces, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_lost_supervisor_is_told_once, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_slow_reader_costs_rank_rows_only, bt_tmp_make,
                                         bt_tmp_drop),

@@ -410,23 +410,6 @@ static void every_table_comes_over(void **state) {
     free(whole);
 }
 
-/* what the rules of a new file refuse is left out, and not counted; the rows around it come over */
-static void a_row_that_is_refused_is_left_out(void **state) {
-    const bt_tmp *t = *state;
-    bt_rescue_result r = {0}, again = {0};
-    bt_synth s = bt_synth_default("a");
-    s.steps = 20;
-    OK(bt_synth_make(t->db, &s, err));
-    run_sql(t->db, "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = replace(sql, "
-                   "'STRICT', '') WHERE name = 'event'; PRAGMA writable_schema=RESET");
-    run_sql(t->db, "INSERT INTO event(seq, run, t_us, kind, level) VALUES (9001, 1, 1, 'note', 0), "
-                   "(9002, 1, 'late', 'note', 0), (9003, 1, 3, 'note', 0)");
-    OK(bt_rescue(t->db, NULL, &r, err));
-    bt_table_is(t->db, "SELECT seq FROM event WHERE seq > 9000", "9001\n9003\n");
-    OK(bt_rescue(t->db, NULL, &again, err));
-    assert_true(r.rows > 20 && again.rows == r.rows);
-}
-
 /* for how long rank rows stay: of the newest file that can be read */
 static void what_was_chosen_stays(void **state) {
     static const char *const setting = "SELECT value FROM meta WHERE key = 'keep_rank_steps'";
@@ -607,7 +590,6 @@ int main(void) {
                                        TEST(backups_give_what_is_lacking),
                                        TEST(another_history_fills_nothing),
                                        TEST(every_table_comes_over),
-                                       TEST(a_row_that_is_refused_is_left_out),
                                        TEST(what_was_chosen_stays),
                                        TEST(damage_is_told_apart),
                                        TEST(a_snapshot_is_installed),
