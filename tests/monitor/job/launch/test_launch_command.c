@@ -211,6 +211,21 @@ static void settings_of_the_table(void **state) {
 
 /* TERM and INT are blocked, nothing is ignored (of the first 28 signals: the C library keeps two for itself); its
  * descriptors are its own, the pipe's reading end and those it is to inherit */
+/* "pipe:[4711]" becomes "pipe", "/proc/4711/status" "/proc/N/status" */
+static void without_numbers(char *text) {
+    char *to = text;
+    for (const char *c = text; *c; c++) {
+        if (*c == ':') c += strcspn(c, "\n");
+        if (strncmp(c, "/proc/", 6) == 0) {
+            memcpy(to, "/proc/N", 7);
+            to += 7;
+            c += 6 + strspn(c + 6, "0123456789");
+        }
+        *to++ = *c;
+    }
+    *to = '\0';
+}
+
 static void signals_and_descriptors(void **state) {
     (void)state;
     char got[4096], want[256];
@@ -223,16 +238,17 @@ static void signals_and_descriptors(void **state) {
     sigaddset(&hup, SIGHUP);
     sigprocmask(SIG_BLOCK, &hup, &before);
     signal(SIGUSR1, SIG_IGN);
-    outcome(&l,
-            "exec 9<&-; grep -E '^Sig(Blk|Ign)' /proc/$$/status | grep -o '.\\{7\\}$'; for f in 0 "
-            "1 2 3 4 5 6 "
-            "7 8; do "
-            "readlink /proc/$$/fd/$f | sed \"s,:.*,,;s,/[0-9]*/,/N/,\"; done",
-            got, sizeof got);
+    outcome(
+        &l,
+        /* no pipe of the shell's own is open while readlink looks */
+        "exec 9<&-; grep -E '^Sig(Blk|Ign)' /proc/$$/status | grep -o '.\\{7\\}$'; cd /proc/$$/fd; "
+        "readlink 0 1 2 3 4 5 6 7 8; true",
+        got, sizeof got);
     sigprocmask(SIG_SETMASK, &before, NULL);
     signal(SIGUSR1, SIG_DFL);
     close(mine);
     close(other);
+    without_numbers(got);
     snprintf(want, sizeof want, "0004002\n0000000\n/dev/null\npipe\npipe\n%s",
              mine == 3 ? "/proc/N/status\npipe\n" : "");
     assert_string_equal(got, want);
