@@ -142,6 +142,7 @@ static void the_text_is_well_formed_and_true(void **state) {
     text = metrics_of(t->db);
     assert_true(value_of(text, "\nbitrain_live_runs ") == 0);
     assert_null(strstr(text, "run=\"live\""));
+    assert_null(strstr(text, "_utilization_ratio")); /* nor is a family told that has no row */
     free(text);
 }
 

@@ -198,7 +198,9 @@ static void a_live_run_is_asked(void **state) {
 /* one that has ended here has nobody to ask: the server starts it, where it may */
 static void an_ended_run_is_started_again(void **state) {
     static const row able[] = {{BASE("resume", ""), BT_OK, SAID("base is started again"),
-                                "resume base"}},
+                                "resume base"},
+                               {BASE("checkpoint", ""), BT_BUSY, NULL, NULL},
+                               {BASE("stop", ""), BT_BUSY, NULL, NULL}},
                      busy[] = {{BASE("resume", ""), BT_BUSY, "no room", "resume base"}},
                      none[] = {{OF("nobody", "resume", ""), BT_NOTFOUND,
                                 "no run 'nobody' (`bitrain runs` lists them)", NULL},

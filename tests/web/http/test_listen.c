@@ -103,10 +103,13 @@ static void many_may_wait(void **state) {
     none = before;
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    const bt_code code = bt_listen_tcp("127.0.0.1", 0, &fd, &port, &err);
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_listen_tcp("127.0.0.1", 0, &fd, &port, &err),
+                  of_unix = bt_listen_unix("/tmp/bt_listen_none", &fd, &why);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(code, BT_IO);
+    assert_true(code == BT_IO && of_unix == BT_IO);
     assert_string_equal(err.msg, "cannot make a socket: Too many open files");
+    assert_string_equal(why.msg, err.msg);
 }
 
 static void sockets_have_one_owner(void **state) {
