@@ -178,10 +178,12 @@ static void steps_done_again_are_counted(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *sql, *advice;
-    } rows[] = {{"UPDATE ckpt SET step = 119",
-                 "resume it: it goes on after the checkpoint of step 119, so 1 step is done again"},
-                {"UPDATE ckpt SET step = 120",
-                 "resume it: it goes on after the checkpoint of step 120"}};
+    } rows[] = {
+        {"UPDATE ckpt SET step = 119",
+         "resume it: it goes on after the checkpoint of step 119, so 1 step is done again"},
+        {"UPDATE ckpt SET step = 0", "resume it: it goes on after the checkpoint of step 0, "
+                                     "so 120 steps are done again"},
+        {"UPDATE ckpt SET step = 120", "resume it: it goes on after the checkpoint of step 120"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char path[96], sql[512];
         snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
@@ -500,6 +502,9 @@ static void zero_is_told_where_parts_are_sharded(void **state) {
     snprintf(other, sizeof other, "%s/hosts.db", t->dir);
     check_layout(other, "UPDATE run_doc SET config = '{}'; UPDATE rank SET host = rank / 2",
                  "4 ranks x 2 threads on 2 hosts, dp 4");
+    snprintf(other, sizeof other, "%s/thread.db", t->dir);
+    check_layout(other, "UPDATE run_doc SET config = '{}'; UPDATE rank SET threads = 1",
+                 "4 ranks x 1 thread, dp 4");
     snprintf(other, sizeof other, "%s/tp.db", t->dir);
     check_layout(other,
                  "UPDATE run_doc SET config = '{\"mesh.zero\":{\"value\":1}}'; "

@@ -408,6 +408,7 @@ static void a_rank_obeys_what_is_meant_for_it(void **state) {
     unsigned char bytes[2048];
     connect_rank(&r, *state);
     size_t n = control_frame(bytes, BT_VERB_COUNT, 1, "");
+    n += control_frame(bytes + n, UINT32_MAX, 1, "");
     n += control_frame(bytes + n, BT_VERB_STATUS, 1, "");
     n += control_frame(bytes + n, BT_VERB_LR, NAN, "");
     n += control_frame(bytes + n, BT_VERB_LR, INFINITY, "");

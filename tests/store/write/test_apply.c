@@ -283,8 +283,10 @@ static void a_summary_is_of_its_steps(void **state) {
     assert_true(bt_apply_last_step(b->a) == 0 && bt_apply_last_us(b->a) == 1000);
     /* what is not known leaves what is; what cannot be does not count */
     assert_int_equal(
-        apply(b, full_step(1, (double[]){NAN, NAN, INFINITY, NAN, NAN, NAN, -5, -1, 1e15}, 40), 0),
+        apply(b, full_step(1, (double[]){NAN, NAN, INFINITY, NAN, NAN, NAN, -500, -1, 1e15}, 40),
+              0),
         SQLITE_OK);
+    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1", "-500 -1024"); /* as it was said */
     CELLS("SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, step_us, "
           "bytes_wire, "
           "rss_kib, energy_j, spark, dropped FROM run",
