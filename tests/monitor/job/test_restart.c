@@ -234,6 +234,22 @@ static void test_errors_are_not_looped(void **state) {
         const bt_end e = bt_end_classify(&f);
         if (bt_restart_decide(&h, &e, 10, 3).again != rows[i].again) fail_msg("row %zu", i);
     }
+    /* the same words at another step are the same failure; other words are another one */
+    static const char *const words[][2] = {{"b", "a"}, {"b", "c"}, {"b", "b"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        bt_restart_history h;
+        memset(&h, 0, sizeof h);
+        for (int k = 0; k < 2; k++) {
+            bt_end_facts f = base(EXIT(1));
+            f.reported = true;
+            f.code = BT_IO;
+            f.step = 20 + 5 * k;
+            f.message = words[i][k];
+            const bt_end e = bt_end_classify(&f);
+            if (bt_restart_decide(&h, &e, 10, 3).again != (k == 0 || i < 2))
+                fail_msg("'%s' after '%s'", words[i][1], words[i][0]);
+        }
+    }
     /* ranks that do not fit together, or that hold other weights: the exit code is the error's */
     const struct {
         bt_code code;
