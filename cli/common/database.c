@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <langinfo.h>
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,32 +22,40 @@ bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) {
     return BT_OK;
 }
 
+bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) {
+    const char *slash = strrchr(db, '/');
+    const int folder = slash ? (int)(slash - db) + 1 : 0;
+    return snprintf(out, size, "%.*s%s", folder, db, name) < (int)size;
+}
+
 /* ---- a run ---- */
 
-static const double NOTICED = 1.001; /* a rise by this factor is one */
+bool bt_cli_best_folder(char folder[PATH_MAX]) {
+    struct stat st;
+    const size_t n = strlen(folder);
+    return snprintf(folder + n, PATH_MAX - n, "/best") < (int)(PATH_MAX - n) &&
+           stat(folder, &st) == 0;
+}
 
 bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size) {
-    double best, step, newest;
+    static const char *const sql[] = {"SELECT best_val FROM runs WHERE run = ?1",
+                                      "SELECT best_val_step FROM runs WHERE run = ?1",
+                                      "SELECT val_loss FROM runs WHERE run = ?1"};
+    enum { BEST, BEST_STEP, NEWEST, VALUES };
+    static const double noticed = 1.001; /* a loss that is higher by this factor */
+    double v[VALUES];
     char folder[PATH_MAX], a[32], b[32];
-    struct stat st;
     bt_err ignored;
     text[0] = '\0';
-    if (bt_db_value(db, "SELECT best_val FROM runs WHERE run = ?1", run, &best, &ignored) !=
-            BT_OK ||
-        bt_db_value(db, "SELECT best_val_step FROM runs WHERE run = ?1", run, &step, &ignored) !=
-            BT_OK ||
-        bt_db_value(db, "SELECT val_loss FROM runs WHERE run = ?1", run, &newest, &ignored) !=
-            BT_OK ||
-        !(newest > NOTICED * best) ||
-        bt_db_run_folder(db, run, folder, sizeof folder, &ignored) != BT_OK)
+    for (int i = 0; i < VALUES; i++)
+        if (bt_db_value(db, sql[i], run, &v[i], &ignored) != BT_OK) return false;
+    if (!(v[NEWEST] > noticed * v[BEST]) ||
+        bt_db_run_folder(db, run, folder, sizeof folder, &ignored) != BT_OK || !folder[0] ||
+        !bt_cli_best_folder(folder))
         return false;
-    const size_t n = strlen(folder);
-    if (n == 0 || n + sizeof "/best" > sizeof folder) return false;
-    strcpy(folder + n, "/best");
-    if (stat(folder, &st) != 0) return false;
     snprintf(text, size, "validation %s at step %.0f, %s now",
-             bt_metric_format(a, sizeof a, best, BT_UNIT_NATS), step + 1,
-             bt_metric_format(b, sizeof b, newest, BT_UNIT_NATS));
+             bt_metric_format(a, sizeof a, v[BEST], BT_UNIT_NATS), v[BEST_STEP] + 1,
+             bt_metric_format(b, sizeof b, v[NEWEST], BT_UNIT_NATS));
     return true;
 }
 

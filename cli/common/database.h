@@ -3,6 +3,7 @@
 #ifndef BT_CLI_COMMON_DATABASE_H
 #define BT_CLI_COMMON_DATABASE_H
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "store/read/row_json.h"
@@ -15,10 +16,15 @@ enum { BT_ROWS_MAX = 10000 };
 /* store: the value of --store, "" for the default place */
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;
 
+/* what lies beside the metrics database `db`: its folder, "/" and `name` ("cache", "runs/NAME"); false: too long */
+bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) BT_MUST_CHECK;
+
 /* ---- a run ---- */
+/* adds "/best" to the folder of a run's checkpoints; false: no checkpoint is kept there as the best (ckpt.keep_best) */
+bool bt_cli_best_folder(char folder[PATH_MAX]);
 /* Of a run whose newest weights are not its best ones: "validation 4.6414 at step 90, 4.9334 now", nats per token;
- * RUN@best names the checkpoint that was kept from before. false, and "": the newest validation is the least one
- * to a thousandth, there was none, or no such checkpoint is there (ckpt.keep_best) */
+ * RUN@best names the checkpoint of the lower one. false, and "": the newest validation loss is the lowest one
+ * (to a thousandth), there was none, or no such checkpoint is kept */
 bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size);
 
 /* ---- rows ---- */

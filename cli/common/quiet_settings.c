@@ -2,13 +2,11 @@
 #include "cli/common/quiet_settings.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "cli/common/database.h"
 #include "engine/data/io/sources.h"
 #include "engine/kernels/table/cpu.h"
 #include "monitor/job/launch/builtin.h"
-#include "store/store.h"
 
 static const struct {
     const char *key, *value;
@@ -16,17 +14,16 @@ static const struct {
              {"launch.ranks", "1"},        {"train.stats_every", "0"},     {"data.val_frac", "0"},
              {"ckpt.final", "false"},      {"ckpt.minutes", "0"},          {"run.seed", "1"}};
 
-/* data.cache as of a run, beside the metrics database; the built-in corpus is put there */
-static bt_code prepare_cache(bt_opts *o, const bt_run_cfg *cfg, bool first, bt_err *err) {
-    char folder[PATH_MAX - 64], path[PATH_MAX];
-    BT_TRY(bt_store_path(folder, sizeof folder, cfg->store, err));
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = '\0';
-    snprintf(path, sizeof path, "%s/cache", folder);
+/* the built-in text lies where runs have it, beside the metrics database; the first to ask puts it there */
+static bt_code prepare_builtin(bt_opts *o, const bt_run_cfg *cfg, bool first, bt_err *err) {
+    char db[PATH_MAX], path[PATH_MAX];
+    if (!bt_names_builtin(cfg->data)) return BT_OK;
+    BT_TRY(bt_store_path(db, sizeof db, cfg->store, err));
+    if (!bt_cli_beside(path, sizeof cfg->cache, db, "cache"))
+        return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
     if (!cfg->cache[0]) BT_TRY(bt_opts_set(o, "data.cache", path, BT_FROM_PRESET, "bench", err));
-    if (!first || strcmp(cfg->data, "builtin") != 0) return BT_OK;
     bt_builtin_path(path, sizeof path, cfg->cache);
-    return bt_builtin_make(path, err);
+    return first ? bt_builtin_make(path, err) : BT_OK;
 }
 
 bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
@@ -40,7 +37,7 @@ bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **arg
     cfg->steps += warmup;
     cfg->out[0] = '\0';
     cfg->stop_after = 0;
-    BT_TRY(prepare_cache(o, cfg, ranks == 0, err));
+    BT_TRY(prepare_builtin(o, cfg, ranks == 0, err));
     return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
                              err);
 }

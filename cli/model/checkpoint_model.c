@@ -34,10 +34,7 @@ static bool split_best(const char *word, char *run, size_t size) {
 }
 
 static bt_code best_of(const char *run, char folder[PATH_MAX], bt_err *err) {
-    struct stat st;
-    const size_t n = strlen(folder);
-    snprintf(folder + n, PATH_MAX - n, "/best");
-    if (stat(folder, &st) == 0) return BT_OK;
+    if (bt_cli_best_folder(folder)) return BT_OK;
     return bt_fail(err, BT_NOTFOUND,
                    "run '%s' has no best checkpoint: none was validated (train.eval_every, "
                    "ckpt.keep_best), or '%s' was removed",
@@ -50,7 +47,7 @@ static void tell_best(bt_db *db, const char *run) {
     char better[120];
     if (strcmp(told, run) == 0 || !bt_cli_best_is_older(db, run, better, sizeof better)) return;
     snprintf(told, sizeof told, "%s", run);
-    fprintf(stderr, "the newest weights of %s; %s@best: %s\n", run, run, better);
+    fprintf(stderr, "the newest weights of %s; %s@best has the lower loss: %s\n", run, run, better);
 }
 
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/common/database.h"
 #include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
@@ -49,29 +50,19 @@ static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
     return code;
 }
 
-static void store_folder(const bt_train_plan *p, char out[PATH_MAX]) {
-    snprintf(out, PATH_MAX, "%s", p->store);
-    char *slash = strrchr(out, '/');
-    if (slash) *slash = '\0';
-}
-
 bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) {
-    char folder[PATH_MAX];
     if (p->cfg.cache[0]) return bt_absolute_path(p->cfg.cache, out, err);
-    store_folder(p, folder);
-    if (snprintf(out, PATH_MAX, "%s/cache", folder) < (int)sizeof p->cfg.cache) return BT_OK;
-    return bt_fail(err, BT_ARG, "folder '%.200s' is too long", folder);
+    if (bt_cli_beside(out, sizeof p->cfg.cache, p->store, "cache")) return BT_OK;
+    return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);
 }
 
 bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err) {
-    char folder[PATH_MAX], path[PATH_MAX + 96];
+    char name[BT_NAME_MAX + 8];
     if (p->cfg.out[0]) return bt_absolute_path(p->cfg.out, out, err);
-    store_folder(p, folder);
-    snprintf(path, sizeof path, "%s/runs/%s", folder, run);
-    if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out)
-        return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
-    memcpy(out, path, strlen(path) + 1);
-    return BT_OK;
+    snprintf(name, sizeof name, "runs/%s", run);
+    const size_t room = sizeof p->out < sizeof p->cfg.out ? sizeof p->out : sizeof p->cfg.out;
+    if (bt_cli_beside(out, room, p->store, name)) return BT_OK;
+    return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);
 }
 
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
@@ -98,17 +89,9 @@ bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
     return bt_run_lock(&p->run_lock, p->out, p->run, LOCK_WAIT_S, err);
 }
 
-static bool names_builtin(const char *list) {
-    for (const char *w = list; *w; w += strcspn(w, "\n"), w += *w == '\n') {
-        const size_t n = strcspn(w, "\n");
-        if (n == strlen("builtin") && strncmp(w, "builtin", n) == 0) return true;
-    }
-    return false;
-}
-
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
     char path[PATH_MAX], cache[PATH_MAX];
-    if (p->cfg.data[0] && !names_builtin(p->cfg.data) && !names_builtin(p->cfg.val_data))
+    if (p->cfg.data[0] && !bt_names_builtin(p->cfg.data) && !bt_names_builtin(p->cfg.val_data))
         return BT_OK;
     BT_TRY(bt_train_cache(p, cache, err));
     bt_builtin_path(path, sizeof path, cache);

@@ -8,9 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/train/train_parts.h"
-
 #include "cli/common/database.h"
+#include "cli/train/train_parts.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"

@@ -86,7 +86,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     cfg.n_sequences = cfg.B;
     bt_loader *peek = NULL;
     bt_code code = bt_loader_open(&peek, &cfg, err);
-    int64_t wanted = tokens / cfg.T + (tokens < cfg.T); /* one at least */
+    int64_t wanted = tokens < cfg.T ? 1 : tokens / cfg.T;
     if (code == BT_OK) {
         int64_t available = bt_loader_sequences(peek);
         if (available > 0 && wanted > available) wanted = available;

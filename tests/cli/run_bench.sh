@@ -38,6 +38,10 @@ grep -q 'speed .*tokens' "$tmp/out" || fault "text: $(cat "$tmp/out")"
 # the built-in text is put where a run would put it, though none was here
 "$BITRAIN" bench train $tiny --data builtin --tokenizer bytes --steps 2 --ranks 2 >"$tmp/out" 2>&1 || fault "built-in text: exit $?: $(cat "$tmp/out")"
 [ -s "$tmp/bitrain/cache/builtin-kjv.txt" ] || fault "no built-in text in $tmp/bitrain/cache"
+(mkdir "$tmp/here" && cd "$tmp/here" && "$BITRAIN" bench train $tiny --data builtin --tokenizer bytes --steps 2 --store m.db) >"$tmp/out" 2>&1 ||
+    fault "beside a database of this folder: exit $?: $(cat "$tmp/out")"
+[ -s "$tmp/here/cache/builtin-kjv.txt" ] || fault "no built-in text in $tmp/here/cache"
+env -u HOME -u XDG_DATA_HOME "$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 2>&1 || fault "without a home: exit $?: $(cat "$tmp/out")"
 
 # bench learn's bits per byte are those that the run itself says of its validation
 head -c 400000 /dev/urandom | base64 -w 60 >"$tmp/text.txt"

@@ -5,7 +5,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 command -v sqlite3 >/dev/null || skip "sqlite3 is missing"
-told="fell@best: validation 0.5000 at step 10,"
+told="fell@best has the lower loss: validation 0.5000 at step 10,"
 ok train "${tiny[@]}" --steps 40 --stop-after 20 --eval-every 10 --name fell
 grep -q "@best" out err && fault "the best is told of a run that was never better"
 ok eval fell

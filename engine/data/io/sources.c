@@ -134,6 +134,14 @@ static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err)
     return bt_fail(err, BT_ARG, "data '%s' is neither a file nor a folder", path);
 }
 
+bool bt_names_builtin(const char *list) {
+    static const char word[] = "builtin";
+    for (const char *w = list; *w; w += strcspn(w, "\n"), w += *w == '\n')
+        if (strcspn(w, "\n") == sizeof word - 1 && strncmp(w, word, sizeof word - 1) == 0)
+            return true;
+    return false;
+}
+
 void bt_builtin_path(char *out, size_t size, const char *cache_dir) {
     snprintf(out, size, "%s/builtin-kjv.txt", cache_dir);
 }

@@ -44,6 +44,8 @@ bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glo
 uint64_t bt_sources_hash(const bt_source *files, size_t n, const char *field, uint64_t h);
 void bt_sources_release(bt_sources *s); /* accepts an all-zero struct */
 
+/* "builtin" is one of the words of a list of data, one a line */
+bool bt_names_builtin(const char *list);
 /* where the text of "builtin" is expected; bt_builtin_make (monitor/job/launch/builtin.h) puts it
  * there before ranks start */
 void bt_builtin_path(char *out, size_t size, const char *cache_dir);

@@ -92,8 +92,8 @@ void bt_hang_anew(bt_hang_watch *h) {
     if (h->rank) memset(h->rank, 0, (size_t)h->n * sizeof *h->rank);
 }
 
-/* share of the processors' time since the look before that other machines had; at the first look of all it is of no
- * use, nor is the time since then: each rank's clock begins there */
+/* share of the processors' time since the look before that other machines had. The first look has none before it;
+ * nobody reads it there, as each rank's clock begins with that look */
 static double stolen_share(bt_hang_watch *h) {
     bt_machine_time now;
     if (!h->time(h->ctx, &now)) return 0;

@@ -10,7 +10,7 @@
  *
  *     place                       limit, seconds
  *     data, compute, exchange,    asleep: max(2, 5 x median step, 3 x longest stay of this run)
- *     optimizer, records          running, each of them: 6 where an asleep one has 2
+ *     optimizer, records          none asleep: the same with 6 in the place of 2
  *                                 before three steps: 30
  *     the same, blocked on disk   max(30, 10 x longest stay in a checkpoint or an evaluation)
  *     checkpoint, evaluation      the same

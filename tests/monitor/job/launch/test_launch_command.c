@@ -209,8 +209,6 @@ static void settings_of_the_table(void **state) {
     unsetenv("HWLOC_THISSYSTEM");
 }
 
-/* TERM and INT are blocked, nothing is ignored (of the first 28 signals: the C library keeps two for itself); its
- * descriptors are its own, the pipe's reading end and those it is to inherit */
 /* "pipe:[4711]" becomes "pipe", "/proc/4711/status" "/proc/N/status" */
 static void without_numbers(char *text) {
     char *to = text;
@@ -226,6 +224,8 @@ static void without_numbers(char *text) {
     *to = '\0';
 }
 
+/* TERM and INT are blocked, nothing is ignored (of the first 28 signals: the C library keeps two for itself); its
+ * descriptors are its own, the pipe's reading end and those it is to inherit */
 static void signals_and_descriptors(void **state) {
     (void)state;
     char got[4096], want[256];
