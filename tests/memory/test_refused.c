@@ -1,6 +1,6 @@
 /* test_refused.c - every single request for memory refused, and every one with all after it, while a configuration
- * is read, a checkpoint is written, found and loaded, a database is written and read, and a layout is planned: one
- * clear line with the code for memory, or success without it; no crash, and no block is kept. */
+ * is read, a checkpoint is written, found and loaded, a database is written, read and viewed, and a layout is
+ * planned: one clear line with the code for memory, or success without it; no crash, and no block is kept. */
 #include "tests/memory/refuse_memory.h"
 
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "engine/plan/simulate.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 #include "tests/store/store_test.h"
+#include "tests/store/view_test.h"
 
 /* ---- a configuration ------------------------------------------------------------------------- */
 
@@ -171,6 +172,26 @@ static bt_code read_run(void *ctx, bt_err *err) {
     return code;
 }
 
+static bt_code view_run(void *ctx, bt_err *err) {
+    const bt_tmp *t = ctx;
+    bt_db *db = NULL;
+    bt_view *v = NULL;
+    const bt_view_ask ask = ask_all("s");
+    BT_TRY(bt_db_open(&db, t->db, err));
+    bt_code code = bt_view_open(&v, db, err);
+    if (code == BT_OK) code = bt_view_load(v, &ask, err);
+    bt_view_close(v);
+    bt_db_close(db);
+    return code;
+}
+
+static void views(void **state) {
+    bt_tmp *t = *state;
+    const bt_synth s = slow_five();
+    OK(bt_synth_make(t->db, &s, err));
+    assert_true(survives_refusals("viewing a run", view_run, t, false) > 100);
+}
+
 static void databases(void **state) {
     bt_tmp *t = *state;
     OK(write_run(t, err));
@@ -222,6 +243,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reading_a_configuration, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(checkpoints, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(databases, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(views, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(planning, bt_tmp_make, bt_tmp_drop),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,7 +153,7 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     seen last, first;
     int n_last, known;
     char here[80];
-    if (!p->slot || !survey(p, &last, &n_last, rank, &first, &known) || n_last != 1 || known < 2 ||
+    if (!p->slot || !survey(p, &last, &n_last, rank, &first, &known) || n_last != 1 ||
         !bt_rank_before(&last, &first) || places[last.at].waits)
         return false;
     double s = (double)(now_ns - last.since_ns) / 1e9;

@@ -238,6 +238,14 @@ static void the_last_line_is_told_plainly(void **state) {
     write_log(much, sizeof much);
     bt_child_last_line(logged, line, sizeof line);
     assert_string_equal(line, "last");
+    static const size_t lengths[] = {4094, 4095, 4096, 4097, sizeof much};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths;
+         i++) { /* what is read ends where the file does */
+        memcpy(much + lengths[i] - 4, "\nABC", 4);
+        write_log(much, lengths[i]);
+        bt_child_last_line(logged, line, sizeof line);
+        assert_string_equal(line, "ABC");
+    }
     memset(much, 'y', sizeof much);
     write_log(much, sizeof much);
     bt_child_last_line(logged, line, sizeof line);
