@@ -112,6 +112,21 @@ static void a_fault_that_comes_once_costs_one_computation(void **state) {
     }
 }
 
+static void ranks_that_err_at_once_are_all_named(void **state) {
+    (void)state;
+    bt_train_result r;
+    const int rank = bt_comm_rank(bt_comm_world());
+    for (int first = 2; first >= 1; first--) {
+        nan_at(rank < first ? 9 : rank, "5", "embed");
+        run(&other, &layouts[0], NULL, "", &r);
+        no_nan();
+        const int e = event_of(&other, "hardware");
+        assert_true(e >= 0);
+        assert_non_null(
+            strstr(other.events[e].title, first == 2 ? "of ranks 2, 3;" : "of ranks 1, 2, 3;"));
+    }
+}
+
 static void a_batch_that_is_bad_each_time_is_skipped(void **state) {
     (void)state;
     bt_train_result r;
@@ -237,6 +252,7 @@ static void no_checkpoint_is_made_of_a_bad_step(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fault_that_comes_once_costs_one_computation),
+        cmocka_unit_test(ranks_that_err_at_once_are_all_named),
         cmocka_unit_test(a_batch_that_is_bad_each_time_is_skipped),
         cmocka_unit_test(what_was_skipped_stays_so_over_a_resume),
         cmocka_unit_test(too_many_in_a_row_end_the_run),

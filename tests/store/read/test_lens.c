@@ -88,11 +88,14 @@ static void files_of_a_folder_are_lenses(void **state) {
     is_lens(hidden, "mine", "--mine\r\nSELECT 'mine'");
 }
 
+#define SIXTY "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq"
+
 static void what_is_no_lens(void **state) {
     static const struct {
         const char *name, *says;
     } none[] = {{"alpa", "no lens 'alpa' (did you mean 'alpha'?)"},
                 {"qqqqqqqqqq", "no lens 'qqqqqqqqqq' (`bitrain query --lenses` lists them)"},
+                {SIXTY "abcdef", "no lens '" SIXTY "abc' (`bitrain query --lenses` lists them)"},
                 {"../alpha\033", "no lens '../alpha' (`bitrain query --lenses` lists them)"}};
     const char *dir = own_folder(state);
     char want[240], path[200];

@@ -268,6 +268,42 @@ static void what_is_not_finite_is_told(void **state) {
     }
 }
 
+static bt_request_box box;
+
+static void halve_after(void *arg, const bt_step_record *r) {
+    const double half = 0.5;
+    uint64_t bits;
+    memcpy(&bits, &half, sizeof bits);
+    if (r->step != *(const int64_t *)arg) return;
+    atomic_store(&box.lr_factor_bits, bits);
+    atomic_fetch_or(&box.bits, BT_REQ_LR);
+}
+
+/* rank 0 is asked while a step that is computed twice goes on: the first computation takes the request */
+static void what_was_asked_meanwhile_is_obeyed(void **state) {
+    (void)state;
+    static int64_t asked = 4;
+    bt_run_cfg cfg;
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    TINY(&cfg, "--steps", "8", "--lr-schedule", "constant");
+    memset(&sink, 0, sizeof sink);
+    memset(&box, 0, sizeof box);
+    sink.on_step = halve_after;
+    sink.arg = &asked;
+    assert_int_equal(setenv("BITRAIN_TEST_NAN", "0:5:embed", 1), 0);
+    bt_trainer *t = tiny_create(&cfg, &sink, &box, "");
+    assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
+    (void)bt_testing_nan(0, 0, "");
+    assert_int_equal(fake_events_of(&sink, "hardware"), 1);
+    assert_int_equal(fake_events_of(&sink, "control"), 1);
+    for (size_t k = 0; k < 8; k++)
+        assert_true(fabs(sink.steps[k].v[BT_MS_LR] - (k > 5 ? 1.5e-3 : 3e-3)) < 1e-12);
+}
+
 /* what the k-th event says of the spike, whose loss is that of the step; its other numbers */
 static void spike_is(size_t k, int64_t step, const char *action, const char *title) {
     double value, median, z;
@@ -386,6 +422,7 @@ int main(void) {
         cmocka_unit_test(a_resumed_run_judges_the_same),
         cmocka_unit_test(damaged_weights_are_no_bad_batch),
         cmocka_unit_test(what_is_not_finite_is_told),
+        cmocka_unit_test(what_was_asked_meanwhile_is_obeyed),
         cmocka_unit_test(spikes_in_a_row_are_a_new_level),
         cmocka_unit_test(the_set_of_skipped_sequences_survives),
     };
