@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "store/export/ask.h"
 #include "store/export/export.h"
 
 uint32_t bt_crc32c(const void *data, size_t n) {
@@ -196,19 +197,14 @@ static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
     bt_text_put(&sql, " FROM steps WHERE run = ?1 ORDER BY attempt, step");
     w->metrics = bt_step_metrics;
     w->first_metric = 2;
-    bt_code code =
-        bt_db_query(db, &(bt_question){.sql = bt_text_str(&sql), .params = &run, .n_params = 1},
-                    scalars_of_row, w, err);
+    bt_code code = bt_export_ask(db, &sql, &run, 1, scalars_of_row, w, err);
     bt_text_clear(&sql);
     w->query++;
     bt_text_put(&sql, "SELECT s.step, s.time_s, l.layer, l.tensor");
     columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
     bt_text_put(&sql, " FROM layers l JOIN steps s ON s.run = l.run AND s.attempt = l.attempt AND "
                       "s.step = l.step WHERE l.run = ?1 AND s.run = ?1 ORDER BY l.attempt, l.step");
-    if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_question){.sql = bt_text_str(&sql), .params = &run, .n_params = 1},
-                           scalars_of_layer, w, err);
+    if (code == BT_OK) code = bt_export_ask(db, &sql, &run, 1, scalars_of_layer, w, err);
     bt_text_clear(&sql);
     w->query++;
     bt_text_put(&sql, "SELECT r.step, s.time_s");
@@ -218,11 +214,7 @@ static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
                 "s.step = r.step WHERE r.run = ?1 AND s.run = ?1 GROUP BY r.attempt, r.step");
     w->metrics = bt_rank_metrics;
     w->prefix = "mean_";
-    if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_question){.sql = bt_text_str(&sql), .params = &run, .n_params = 1},
-                           scalars_of_row, w, err);
-    if (code == BT_OK && sql.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
+    if (code == BT_OK) code = bt_export_ask(db, &sql, &run, 1, scalars_of_row, w, err);
     bt_text_release(&sql);
     return code;
 }
@@ -252,9 +244,7 @@ static bt_code write_rank(bt_db *db, const writing *of_run, int rank, const char
         &sql,
         " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND s.step = "
         "r.step WHERE r.run = ?1 AND s.run = ?1 AND r.rank = ?2 ORDER BY r.attempt, r.step");
-    bt_code code =
-        bt_db_query(db, &(bt_question){.sql = bt_text_str(&sql), .params = params, .n_params = 2},
-                    scalars_of_row, &w, err);
+    const bt_code code = bt_export_ask(db, &sql, params, 2, scalars_of_row, &w, err);
     bt_text_release(&sql);
     *n_points += w.points;
     return end_file(&t, code, err);

@@ -4,11 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "store/export/ask.h"
 #include "store/export/export.h"
 
 typedef struct tracing {
     FILE *to;
-    bool any;
+    bool any, failed;  /* failed: there was no memory for a name */
     int64_t origin_us; /* start of the first step: ts 0 */
     const bt_export_cfg *cfg;
     int64_t first, last;
@@ -64,6 +65,14 @@ static bool rank_row(void *ctx, const bt_row *row) {
     return !ferror(t->to);
 }
 
+/* else it is released and the export fails */
+static bool is_whole(tracing *t, bt_text *name) {
+    if (!name->failed) return true;
+    t->failed = true;
+    bt_text_release(name);
+    return false;
+}
+
 /* rank, host */
 static bool name_row(void *ctx, const bt_row *row) {
     static const char *const lanes[] = {"steps", "phases"};
@@ -77,6 +86,7 @@ static bool name_row(void *ctx, const bt_row *row) {
     snprintf(label, sizeof label, "rank %d%s%s", rank, row->cells[1] ? " on " : "",
              row->cells[1] ? row->cells[1] : "");
     bt_json_str(&j, NULL, label);
+    if (!is_whole(t, &name)) return false;
     next_event(t);
     fprintf(t->to,
             "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":%s}}",
@@ -105,6 +115,7 @@ static bool event_row(void *ctx, const bt_row *row) {
     bt_text_init(&title);
     bt_json_begin(&j, &title);
     bt_json_str(&j, NULL, row->cells[1] ? row->cells[1] : "");
+    if (!is_whole(t, &title)) return false;
     next_event(t);
     fprintf(t->to, "{\"name\":%s,\"ph\":\"i\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"s\":\"%s\"}",
             bt_text_str(&title), row->types[2] == 'n' ? 0 : (int)row->nums[2],
@@ -169,10 +180,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
                 .params = params,
                 .n_params = 3},
             step_row, &t, err);
-    if (code == BT_OK)
-        code = bt_db_query(
-            db, &(bt_question){.sql = bt_text_str(&sql), .params = params, .n_params = 3}, rank_row,
-            &t, err);
+    if (code == BT_OK) code = bt_export_ask(db, &sql, params, 3, rank_row, &t, err);
     if (code == BT_OK)
         code = bt_db_query(
             db,
@@ -184,6 +192,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
             event_row, &t, err);
     fputs("\n]}\n", to);
     bt_text_release(&sql);
+    if (code == BT_OK && t.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
     if (code == BT_OK && ferror(to))
         code = bt_fail_errno(err, BT_IO, errno, "cannot write the trace");
     return code;

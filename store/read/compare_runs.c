@@ -50,18 +50,21 @@ static void level_of(const window *w, bt_level *out) {
     out->noise = sqrt(rest / (n - 2) / n);
 }
 
-static bool has_column(bt_db *db, const char *view, const char *column) {
+static bt_code has_column(bt_db *db, const char *view, const char *column, bool *has, bt_err *err) {
     char sql[128];
     double n = 0;
-    bt_err ignored;
     snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('%s') WHERE name = ?1", view);
-    return bt_db_value(db, sql, column, &n, &ignored) == BT_OK && n > 0;
+    const bt_code code = bt_db_value(db, sql, column, &n, err);
+    *has = n > 0;
+    return code;
 }
 
 bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at *at, int n,
                     bt_level *out, bt_err *err) {
-    bool of_step = has_column(db, "steps", metric);
-    if (!of_step && !has_column(db, "runs", metric))
+    bool of_step, of_run = false;
+    BT_TRY(has_column(db, "steps", metric, &of_step, err));
+    if (!of_step) BT_TRY(has_column(db, "runs", metric, &of_run, err));
+    if (!of_step && !of_run)
         return bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", metric);
     window *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot compare: out of memory");

@@ -35,7 +35,8 @@ static bt_code put_arg(bt_text *out, const span *arg, bt_err *err) {
     bt_text_init(&own);
     bt_text_putn(&own, arg->at, arg->n);
     bt_text_put(out, "(1.0 * (");
-    bt_code code = bt_sql_expand(out, bt_text_str(&own), err);
+    bt_code code = own.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for a question")
+                              : bt_sql_expand(out, bt_text_str(&own), err);
     bt_text_put(out, "))");
     bt_text_release(&own);
     return code;

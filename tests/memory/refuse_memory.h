@@ -38,7 +38,7 @@ void tell_refused(void);
 /* Does something that takes memory, and gives back all of it, whether it succeeds or not. */
 typedef bt_code (*needs_memory)(void *ctx, bt_err *err);
 
-/* Runs it with each single request refused (of many, a sample), and with each and all after it: it fails with
+/* Runs it with each single request refused (of many of all libraries, a sample), and with each and all after it: it fails with
  * one line and the code for memory, or succeeds without, and keeps no block. It runs twice before, for what
  * libraries keep. Returns how many requests were refused. */
 static inline long survives_refusals(const char *what, needs_memory fn, void *ctx, bool own) {
@@ -49,7 +49,9 @@ static inline long survives_refusals(const char *what, needs_memory fn, void *ct
         if (fn(ctx, &err) != BT_OK) fail_msg("%s, with all memory: %s", what, err.msg);
     }
     for (int all = 0; all < 2; all++) {
-        for (long k = 0;; k += 1 + k / 25) { /* of thousands, as SQLite makes them, a sample */
+        for (long k = 0;;
+             k += own && k < 120 ? 1
+                                 : 1 + k / 25) { /* of thousands, as SQLite makes them, a sample */
             const long before = memory_blocks(false);
             err = (bt_err)BT_ERR_INIT;
             refuse_memory(&(refusal){.after = k, .all = all, .own = own});

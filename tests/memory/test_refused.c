@@ -9,6 +9,7 @@
 #include "engine/config/run_cfg.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/simulate.h"
+#include "store/export/export.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 #include "tests/store/store_test.h"
 #include "tests/store/view_test.h"
@@ -185,17 +186,36 @@ static bt_code view_run(void *ctx, bt_err *err) {
     return code;
 }
 
-static void views(void **state) {
+static bt_code export_run(void *ctx, bt_err *err) {
+    const bt_tmp *t = ctx;
+    const bt_export_cfg of_s = {.run = "s"};
+    char path[1200];
+    int64_t points;
+    bt_db *db = NULL;
+    FILE *to = fopen("/dev/null", "we");
+    if (!to) return bt_fail(err, BT_NOMEM, "no memory for the test's own file");
+    bt_code code = bt_db_open(&db, t->db, err);
+    if (code == BT_OK) code = bt_export_trace(db, &of_s, 100, 103, to, err);
+    if (code == BT_OK) code = bt_export_tensorboard(db, &of_s, t->dir, true, path, &points, err);
+    bt_db_close(db);
+    fclose(to);
+    return code;
+}
+
+static void views_and_exports(void **state) {
     bt_tmp *t = *state;
     const bt_synth s = slow_five();
     OK(bt_synth_make(t->db, &s, err));
     assert_true(survives_refusals("viewing a run", view_run, t, false) > 100);
+    assert_true(survives_refusals("viewing a run", view_run, t, true) > 100);
+    assert_true(survives_refusals("exporting a run", export_run, t, true) > 10);
 }
 
 static void databases(void **state) {
     bt_tmp *t = *state;
     OK(write_run(t, err));
     assert_true(survives_refusals("making a database", make_database, t, false) > 100);
+    assert_true(survives_refusals("making a database", make_database, t, true) > 50);
     assert_true(survives_refusals("reading a database", read_run, t, false) > 20);
     assert_true(survives_refusals("writing a database", write_run, t, true) > 5);
 }
@@ -243,7 +263,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reading_a_configuration, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(checkpoints, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(databases, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(views, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(views_and_exports, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(planning, bt_tmp_make, bt_tmp_drop),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,6 +47,24 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     bt_db_close(db);
 }
 
+/* before the first step there are ranks already, in their own order */
+static void ranks_without_a_step(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    s.steps = 0;
+    s.live = true;
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->ranks.n, 4);
+    assert_int_equal(v->ranks.steps, 0);
+    for (int k = 0; k < 4; k++) assert_int_equal(v->ranks.order[k], k);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 /* Two ranks of which each is slow in its own phase, then one rank alone: where a step goes is the mean
  * of each step over its ranks and then of the steps, so that the phases add up to it. */
 static void where_a_step_goes_adds_up(void **state) {
@@ -319,6 +337,7 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase),
+        T(ranks_without_a_step),
         T(verdicts_tell_patterns_apart),
         T(heat_map_shows_who_and_when),
         T(heat_map_against_a_baseline),

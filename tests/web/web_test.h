@@ -58,6 +58,7 @@ static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run
                                  bt_answer *a, bt_err *err) {
     bt_req *r = calloc(1, sizeof *r);
     char copy[8192], *next = copy;
+    if (!r) return bt_fail(err, BT_NOMEM, "no memory for the test's own request");
     snprintf(copy, sizeof copy, "%s", args);
     for (char *word; (word = strsep(&next, "&")) && *word;) {
         char *eq = strchr(word, '=');

@@ -208,6 +208,10 @@ static void words_of_a_request(void **state) {
     assert_string_equal(word, "a%01%1F%20%23%25%7F!\"~");
     OK(bt_control_word(fits, sizeof fits, "abcd", err));
     assert_string_equal(fits, "abcd");
+    OK(bt_control_word(fits, sizeof fits, "a", err));
+    assert_string_equal(fits, "a");
+    OK(bt_control_word(fits, sizeof fits, "", err));
+    assert_string_equal(fits, "%");
     OK(bt_control_word(fits, sizeof fits, "abc ",
                        err)); /* the last byte of the buffer is its end */
     assert_string_equal(fits, "abc%20");

@@ -162,6 +162,28 @@ static void who_breaks_the_protocol_is_cut_off(void **state) {
     bt_wire_server_close(s.server);
 }
 
+/* as many as there are places for say nothing: rank 0, who comes last, takes one of them, whichever it is */
+static void rank_0_finds_a_place(void **state) {
+    scene s = listening(*state);
+    unsigned char bytes[512];
+    int silent[8];
+    for (int n = 0; n <= 8; n++) {
+        for (int i = 0; i < n; i++) silent[i] = dial(s.path);
+        const int fd = greeted(&s, 3);
+        put(fd, bytes, event_frame(bytes, 3, "here"));
+        s.events = 0;
+        serve_well(&s, 3);
+        assert_int_equal(s.events, 1);
+        assert_true(bt_wire_connected(s.server));
+        OK(bt_wire_send_control(s.server, &(bt_ctl){.verb = BT_VERB_STOP}, err));
+        close(fd);
+        for (int i = 0; i < n; i++) close(silent[i]);
+        serve_well(&s, 3);
+        assert_false(bt_wire_connected(s.server));
+    }
+    bt_wire_server_close(s.server);
+}
+
 /* frames are put together from any pieces, whoever speaks in between */
 static void frames_come_in_any_pieces(void **state) {
     scene s = listening(*state);
@@ -537,6 +559,7 @@ static void a_ring_that_cannot_be_made_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(who_breaks_the_protocol_is_cut_off),
+                                       CASE(rank_0_finds_a_place),
                                        CASE(frames_come_in_any_pieces),
                                        CASE(there_is_room_for_eight),
                                        CASE(the_newest_connection_gets_the_controls),

@@ -1,6 +1,7 @@
 /* labels: web
- * /metrics without memory: where a request of the program's own code is refused, it is said, and no answer lacks a
- * line. */
+ * timeout: 120
+ * /metrics and the routes without memory: where a request of the program's own code is refused, it is said, and no
+ * answer lacks a line. */
 #include "../../memory/refuse_memory.h"
 #include "../web_test.h"
 
@@ -36,9 +37,57 @@ static void metrics_are_whole_or_refused(void **state) {
     assert_false(x.cut);
 }
 
+/* ---- routes ---------------------------------------------------------------------------------- */
+
+typedef struct route_asked {
+    const char *db, *path, *args;
+    const char *run;
+    size_t bytes; /* of an answer that is whole */
+} route_asked;
+
+static bt_code ask_route(void *ctx, bt_err *err) {
+    enum { AGES = 64 }; /* an age has more digits or fewer */
+    route_asked *x = ctx;
+    bt_api *api = NULL;
+    bt_answer a;
+    bt_text_init(&a.body);
+    bt_code code = bt_api_open(&api, x->db, &(bt_api_allows){.control = false}, err);
+    if (code == BT_OK) code = bt_web_ask(api, x->path, x->run, x->args, &a, err);
+    if (code == BT_OK && a.body.failed) code = bt_fail(err, BT_NOMEM, "out of memory");
+    if (code == BT_OK && x->bytes == 0) x->bytes = a.body.len;
+    if (code == BT_OK && (a.body.len > x->bytes + AGES || a.body.len + AGES < x->bytes))
+        code = bt_fail(err, BT_FORMAT, "%zu bytes, %zu with all memory", a.body.len, x->bytes);
+    bt_text_release(&a.body);
+    bt_api_close(api);
+    return code;
+}
+
+static void routes_are_whole_or_refused(void **state) {
+    static const struct {
+        const char *path, *args;
+    } words[] = {{"series", "metric=loss&metric=tokens_per_s&width=40&baseline=other"},
+                 {"panel", "panel=speed"},
+                 {"heatmap", "value=busy&cols=20"},
+                 {"/api/v1/settings", "name=train.steps&metric=loss"},
+                 {"/api/v1/compare", "runs=base,other"},
+                 {"/api/v1/curves", "runs=base,other&metric=loss&width=40"}};
+    const bt_tmp *t = *state;
+    bt_web_runs(t->db);
+    for (size_t i = 0; i < bt_routes_n; i++) {
+        const bt_route *r = &bt_routes[i];
+        if (strcmp(r->method, "GET") != 0 || r->guard != BT_ROUTE_TOKEN) continue;
+        route_asked x = {
+            .db = t->db, .path = r->path, .args = "", .run = r->per_run ? "base" : NULL};
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (strcmp(words[k].path, r->path) == 0) x.args = words[k].args;
+        assert_true(survives_refusals(r->path, ask_route, &x, true) >= 2);
+    }
+}
+
 int main(void) {
     if (!refuse_memory_works()) return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(metrics_are_whole_or_refused, bt_tmp_make, bt_tmp_drop)};
+        cmocka_unit_test_setup_teardown(metrics_are_whole_or_refused, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(routes_are_whole_or_refused, bt_tmp_make, bt_tmp_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
