@@ -3,6 +3,7 @@
  * acknowledged step is lost. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -102,6 +103,30 @@ static void a_foreign_lock_costs_nothing(void **state) {
     assert_int_equal(bt_writer_dropped(w), 0);
     bt_writer_close(w);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 8000);
+}
+
+static void *let_go_late(void *db) {
+    bt_sleep_ns(2600000000);
+    sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    return NULL;
+}
+
+/* a run waits for as long as it was told, which is longer than SQLite itself waits */
+static void a_foreign_lock_is_waited_for(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    sqlite3 *db = NULL;
+    pthread_t late;
+    int attempt;
+    OK(bt_writer_open(&w, t->db, 20, err));
+    bt_run_start s = bt_fake_run("a");
+    assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(pthread_create(&late, NULL, let_go_late, db), 0);
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    pthread_join(late, NULL);
+    sqlite3_close(db);
+    bt_writer_close(w);
 }
 
 /* two writers of this program: the lock file names who holds it, and a stopped holder makes the
@@ -460,6 +485,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kill_9_loses_no_acknowledged_step, bt_tmp_make,
                                         bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_foreign_lock_is_waited_for, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_foreign_lock_costs_nothing, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stopped_writer_is_named, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(several_runs_share_a_new_file, bt_tmp_make, bt_tmp_drop),

@@ -122,7 +122,10 @@ static void a_run_and_its_attempts(void **state) {
                            .argv = "args",
                            .config_json = "{}",
                            .pid = 56};
+    const int64_t rev = bt_sql_int(b->db, "SELECT rev FROM run", -1);
     begin_attempt(b, &again);
+    assert_int_equal(bt_sql_int(b->db, "SELECT rev FROM run", -1),
+                     rev + 1); /* who watches sees it */
     CELLS("SELECT ended_us, exit_kind, exit_code FROM attempt WHERE id = 2", "1070 lost -");
     CELLS("SELECT exit_kind, ended_us FROM attempt WHERE id = 1", "killed 888");
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other new open hello /o");
@@ -291,6 +294,14 @@ static void a_summary_is_of_its_steps(void **state) {
           "bytes_wire, "
           "rss_kib, energy_j, spark, dropped FROM run",
           "1 1010 100 - 4.0 4.0 0 30000 10 1536 2.5 [3.5] 0");
+    for (int i = 0; i < 2; i++) { /* a step of thirty years is none */
+        assert_int_equal(apply(b,
+                               full_step(1, (double[]){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
+                                         i ? 1e12 : 1e13),
+                               0),
+                         SQLITE_OK);
+        CELLS("SELECT step_us FROM run", "30000");
+    }
     /* medians of the newest, sums, and the least validation loss */
     assert_int_equal(
         apply(b, full_step(2, (double[]){300, 2.5, 4.5, 3000, 0.75, 0.25, 0.6, 1, 0.25}, 60), 0),

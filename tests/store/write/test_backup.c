@@ -270,6 +270,18 @@ static void another_history_fills_nothing(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 5);
     OK(bt_rescue_fill(t->db, copy, NULL, &r, err));
     assert_int_equal(r.rows, once);
+    /* nor are several that stand behind the last one of either */
+    run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
+    assert_int_equal(system(cmd), 0);
+    for (int i = 0; i < 2; i++) {
+        add_run(i ? copy : t->db, i ? "x" : "c");
+        if (i) add_run(copy, "y");
+    }
+    run_sql(t->db, "PRAGMA foreign_keys=ON; DELETE FROM run WHERE id > 1");
+    run_sql(copy, "UPDATE run SET name = 'b2' WHERE id = 3");
+    OK(bt_rescue_fill(t->db, copy, NULL, &r, err));
+    assert_int_equal(runs_in(t, ""), 4);
+    OK(bt_rescue_fill(copy, t->db, NULL, &r, err));
 }
 
 static void note_progress(void *ctx, const char *what, double done) {
