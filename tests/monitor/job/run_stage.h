@@ -73,6 +73,10 @@ static inline int act(rank *r, char *what) {
         while (!(r->told >> bt_verb_find(value) & 1)) bt_sleep_ns(1000000);
     } else if (strcmp(what, "appears") == 0) { /* a spare that comes and does not greet */
         while (access(getenv("STAGE_SILENT"), F_OK) != 0) bt_sleep_ns(1000000);
+    } else if (strcmp(what, "unmaps") == 0) { /* as who cleans temporary folders */
+        if (getenv("HWLOC_XMLFILE")) unlink(getenv("HWLOC_XMLFILE"));
+    } else if (strcmp(what, "maps") == 0) {
+        if (getenv("HWLOC_XMLFILE") && access(getenv("HWLOC_XMLFILE"), R_OK) != 0) return 96;
     } else if (strcmp(what, "waits") == 0) {
         for (;;) pause();
     } else if (strcmp(what, "die") == 0) {
@@ -104,7 +108,13 @@ static inline int play(int argc, char **argv) {
         const int first = but_one ? open(but_one, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
         if (first >= 0) close(first);
         if (says && first < 0) {
-            printf("%s\n", says);
+            const size_t half = strcspn(says, "|"); /* a moment lies between them */
+            printf("%.*s\n", (int)half, says);
+            fflush(stdout);
+            if (says[half]) {
+                bt_sleep_ns(200000000);
+                printf("%s\n", says + half + 1);
+            }
             return 5;
         }
         if (bt_spare_wait(spare, &go, &err) != BT_OK) return 0;

@@ -94,6 +94,8 @@ static void bad_rules_are_named(void **state) {
                                       "val_loss not better",
                                       "loss ~ 3",
                                       "disk < 10",
+                                      "disk < 0.5",
+                                      "disk < 0.5 GB",
                                       "disk < x %",
                                       "disk < 0 %",
                                       "disk < -1 GiB",

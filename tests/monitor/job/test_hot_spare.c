@@ -60,7 +60,7 @@ static void the_next_one_has_its_own_tries(void **state) {
     snprintf(first, sizeof first, "%s/first", s->dir);
     s->setup.hot_spare = true;
     s->resume_at = 2;
-    setenv("STAGE_SPARE", "there is no room", 1);
+    setenv("STAGE_SPARE", "it begins|there is no room", 1);
     setenv("STAGE_SPARE_BUT_ONE", first, 1);
     s->when = "a hot spare waits";
     s->verb = "checkpoint";

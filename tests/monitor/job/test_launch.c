@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -217,6 +218,28 @@ static void test_kill_session(void **state) {
     close(c.out);
 }
 
+/* one that a debugger has stopped is there, one that has ended and is not waited for is not */
+static void test_traced(void **state) {
+    (void)state;
+    bt_proc list[4];
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (setsid() < 0 || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(1);
+        raise(SIGSTOP);
+        pause();
+    }
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    if (WIFEXITED(status)) skip(); /* tracing is forbidden here */
+    assert_int_equal(bt_proc_session(child, list, 4), 1);
+    assert_int_equal(list[0].state, 't');
+    assert_int_equal(kill(child, SIGKILL), 0);
+    siginfo_t ended;
+    assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT), 0);
+    assert_int_equal(bt_proc_session(child, list, 4), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+}
+
 static void test_scratch(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -384,6 +407,7 @@ int main(void) {
                                        cmocka_unit_test(test_outlives_us),
                                        cmocka_unit_test(test_no_mpirun),
                                        cmocka_unit_test(test_kill_session),
+                                       cmocka_unit_test(test_traced),
                                        cmocka_unit_test(test_scratch),
                                        cmocka_unit_test(test_sweep),
                                        cmocka_unit_test(test_where_scratch_is),

@@ -193,6 +193,12 @@ static void a_far_rank_that_does_not_come(void **state) {
         told(&p, 70, &rank),
         "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
+    put(&p, 1, BT_AT_DATA, 17, 58); /* the others of this host wait for one of it */
+    assert_string_equal(
+        told(&p, 70, &rank),
+        "rank 1 is in data of step 18 since 12.0 s; the other in the exchange of step 18");
+    assert_int_equal(rank, 1);
+    put(&p, 1, BT_AT_EXCHANGE, 17, 58);
     put(&p, 2, BT_AT_EXCHANGE, 17, 61);
     /* the last of them came 9 s ago */
     assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));
