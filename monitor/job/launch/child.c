@@ -98,18 +98,22 @@ bool bt_child_ended(pid_t pid, int *status) { return waitpid(pid, status, WNOHAN
 
 void bt_child_signal(pid_t pid, int signal) { kill(pid, signal); }
 
-void bt_child_last_line(const char *log, char *out, size_t size) {
+void bt_child_last_line_of(int fd, char *out, size_t size) {
     char buf[4096], raw[480];
-    const int fd = open(log, O_RDONLY | O_CLOEXEC);
-    out[0] = 0;
-    if (fd < 0) return;
     const off_t end = lseek(fd, 0, SEEK_END),
                 from = end > (off_t)sizeof buf - 1 ? end - (off_t)sizeof buf + 1 : 0;
     ssize_t n = pread(fd, buf, sizeof buf - 1, from);
-    close(fd);
     for (n = n > 0 ? n : 0; n > 0 && buf[n - 1] == '\n'; n--) {}
     buf[n] = 0;
     const char *line = strrchr(buf, '\n');
     snprintf(raw, sizeof raw, "%.479s", line ? line + 1 : buf);
     bt_text_plain(out, size, raw);
+}
+
+void bt_child_last_line(const char *log, char *out, size_t size) {
+    const int fd = open(log, O_RDONLY | O_CLOEXEC);
+    out[0] = 0;
+    if (fd < 0) return;
+    bt_child_last_line_of(fd, out, size);
+    close(fd);
 }

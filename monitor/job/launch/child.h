@@ -26,8 +26,9 @@ bt_code bt_child_start(pid_t *pid, const bt_child_cfg *cfg, bt_err *err) BT_MUST
 /* true: it has ended; *status as waitpid gives it. Does not wait */
 bool bt_child_ended(pid_t pid, int *status);
 void bt_child_signal(pid_t pid, int signal);
-/* the last line of a file, made safe for a terminal; "" where there is none */
+/* the last line of a file, which may be open, made safe for a terminal; "" where there is none */
 void bt_child_last_line(const char *log, char *out, size_t size);
+void bt_child_last_line_of(int fd, char *out, size_t size);
 /* From now on INT, TERM and HUP are remembered instead of ending us; returns the newest, 0: none */
 int bt_child_signals(bool begin);
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/text.h"
+#include "monitor/job/launch/child.h"
 
 static int unnamed_file(void) {
     int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -44,18 +44,6 @@ static _Noreturn void become(const char *exe, char *const *argv, int out) {
     _exit(127);
 }
 
-static void last_line(int fd, char *out, size_t size) {
-    char buf[4096], raw[480];
-    off_t end = lseek(fd, 0, SEEK_END),
-          from = end > (off_t)sizeof buf - 1 ? end - (off_t)sizeof buf + 1 : 0;
-    ssize_t n = pread(fd, buf, sizeof buf - 1, from);
-    buf[n > 0 ? n : 0] = 0;
-    for (n = n > 0 ? n : 0; n > 0 && buf[n - 1] == '\n'; n--) buf[n - 1] = 0;
-    const char *line = strrchr(buf, '\n');
-    snprintf(raw, sizeof raw, "%.479s", line ? line + 1 : buf);
-    bt_text_plain(out, size, raw);
-}
-
 bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err *err) {
     char exe[1024];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
@@ -81,7 +69,7 @@ bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err 
     for (int status = 0; bt_now_ns() < until; bt_sleep_ns(20000000)) {
         if (waitpid(pid, &status, WNOHANG) != pid) continue;
         char line[400];
-        last_line(out, line, sizeof line);
+        bt_child_last_line_of(out, line, sizeof line);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             code = bt_fail(err, BT_ARG, "%s", line[0] ? line : "the run ended at once");
         break;

@@ -229,14 +229,33 @@ static void it_stops_when_asked(void **state) {
     assert_true(s->ticks > 0);
 }
 
+static bool had_no_terminal(void *ctx) {
+    (void)ctx;
+    return false;
+}
+
+static void stopped_by(stage *s, int signal, const char *name) {
+    char shows[120];
+    snprintf(shows, sizeof shows, "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by %s\n",
+             name);
+    s->shown[0] = '\0';
+    s->when = "step 0\n";
+    s->signal = signal;
+    run(s, PLAYS("steps 1;until stop;result {\"stopped\":true}"), shows);
+    assert_true(s->result.stopped);
+    assert_int_equal(s->result.signal, signal);
+    bt_job_result_release(&s->result);
+    memset(&s->result, 0, sizeof s->result);
+}
+
+/* the end of a terminal is one as well, where there was none, or nobody who knows */
 static void a_signal_stops_it(void **state) {
     stage *s = *state;
-    s->when = "step 0\n";
-    s->signal = SIGTERM;
-    run(s, PLAYS("steps 1;until stop;result {\"stopped\":true}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by SIGTERM\n");
-    assert_true(s->result.stopped);
-    assert_int_equal(s->result.signal, SIGTERM);
+    stopped_by(s, SIGTERM, "SIGTERM");
+    stopped_by(s, SIGINT, "Ctrl-C");
+    stopped_by(s, SIGHUP, "SIGHUP");
+    s->setup.ui.hangup = had_no_terminal;
+    stopped_by(s, SIGHUP, "SIGHUP");
 }
 
 /* all at once: the ranks are killed, and nothing is started again */

@@ -1,0 +1,139 @@
+/* test_refused_calls.c - what the system refuses when a run is started: a process, a lock, room in /dev/shm. It is told
+ * with its cause and nothing is left behind. The calls are taken over by defining them here. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/launch/detach.h"
+#include "monitor/job/launch/job_dirs.h"
+#include "monitor/job/launch/server_guard.h"
+
+static char dir[64];
+static int locks; /* so many are granted */
+static uint64_t room;
+static bool no_room_known, not_ours;
+
+pid_t fork(void) { return errno = EAGAIN, -1; }
+
+int flock(int fd, int how) {
+    if (locks-- > 0) return (int)syscall(SYS_flock, fd, how);
+    return errno = ENOLCK, -1;
+}
+
+int statvfs(const char *restrict path, struct statvfs *restrict v) {
+    (void)path;
+    if (no_room_known) return errno = EIO, -1;
+    *v = (struct statvfs){.f_frsize = 1, .f_bavail = room};
+    return 0;
+}
+
+int access(const char *path, int how) {
+    if (not_ours && strcmp(path, "/dev/shm") == 0) return errno = EACCES, -1;
+    return (int)syscall(SYS_faccessat, AT_FDCWD, path, how, 0);
+}
+
+static int descriptors(void) {
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* folders of jobs in a folder */
+static int jobs_in(const char *folder) {
+    char prefix[48];
+    int n = 0;
+    snprintf(prefix, sizeof prefix, "bitrain-%u-", (unsigned)getuid());
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) n += strncmp(e->d_name, prefix, strlen(prefix)) == 0;
+    closedir(d);
+    return n;
+}
+
+static void without_a_process(void **state) {
+    (void)state;
+    static const char *const words[] = {"train"};
+    const int before = descriptors();
+    bt_err err = BT_ERR_INIT;
+    bt_guarded *shared;
+    int status;
+    assert_int_equal(bt_job_detach(1, words, 1, &err), BT_IO);
+    assert_string_equal(err.msg, "cannot start a run: Resource temporarily unavailable");
+    assert_int_equal(descriptors(), before);
+    assert_int_equal(bt_guard_begin(&shared, 3, NULL, &status, &err), BT_IO);
+    assert_string_equal(err.msg, "cannot start a second process: Resource temporarily unavailable");
+    assert_false(bt_job_aside((void (*)(const void *))abort, NULL));
+}
+
+static void without_a_lock(void **state) {
+    (void)state;
+    const int before = descriptors();
+    bt_err err = BT_ERR_INIT;
+    bt_job_dirs d;
+    char want[200];
+    room = UINT64_MAX;
+    for (int granted = 0; granted < 2; granted++) { /* for the one folder, for the other */
+        const int in_memory = jobs_in("/dev/shm");
+        locks = granted;
+        assert_int_equal(bt_job_dirs_create(&d, 2, &err), BT_IO);
+        snprintf(want, sizeof want, "cannot lock '%.60s/bitrain-%u-", granted ? "/dev/shm" : dir,
+                 (unsigned)getuid());
+        assert_memory_equal(err.msg, want, strlen(want));
+        assert_non_null(strstr(err.msg, "/lock': No locks available"));
+        assert_int_equal(descriptors(), before);
+        assert_int_equal(jobs_in(dir), 0);
+        assert_int_equal(jobs_in("/dev/shm"), in_memory);
+        assert_true(d.lock == -1 && d.shm_lock == -1);
+    }
+    locks = 100;
+}
+
+/* 5 MiB a rank in /dev/shm; else what ranks share lies beside the rest */
+static void memory_where_there_is_room(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t room;
+        int ranks;
+        bool unknown, not_ours, there;
+    } rows[] = {{10 << 20, 2, false, false, true},   {(10 << 20) - 1, 2, false, false, false},
+                {UINT64_MAX, 2, true, false, false}, {UINT64_MAX, 2, false, true, false},
+                {0, 1, false, false, false},         {UINT64_MAX, 2, false, false, true}};
+    if (access("/dev/shm", W_OK) != 0) skip();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        bt_job_dirs d;
+        room = rows[i].room;
+        no_room_known = rows[i].unknown;
+        not_ours = rows[i].not_ours;
+        if (bt_job_dirs_create(&d, rows[i].ranks, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_int_equal(
+            strncmp(d.shm, rows[i].there ? "/dev/shm/" : dir, rows[i].there ? 9 : strlen(dir)), 0);
+        assert_int_equal(d.shm_lock >= 0, rows[i].there);
+        bt_job_dirs_remove(&d);
+    }
+    not_ours = no_room_known = false;
+}
+
+int main(void) {
+    strcpy(dir, "/tmp/bt_refused_XXXXXX");
+    if (!mkdtemp(dir) || setenv("TMPDIR", dir, 1) != 0) return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(without_a_process),
+                                       cmocka_unit_test(without_a_lock),
+                                       cmocka_unit_test(memory_where_there_is_room)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return rmdir(dir) != 0 || failed;
+}
