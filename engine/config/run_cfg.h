@@ -30,6 +30,8 @@ typedef struct bt_run_cfg {
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* train.logits */
 enum { BT_LOGITS_FLOAT, BT_LOGITS_INT8 };
+/* train.attention */
+enum { BT_ATTENTION_FLOAT, BT_ATTENTION_INT8 };
 /* tune.mode */
 enum { BT_TUNE_FULL, BT_TUNE_LORA };
 /* tune.base_type */

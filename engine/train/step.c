@@ -47,7 +47,10 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     put_test_nan(t);
     bt_span_end();
 
-    BT_TRY(t->schedule->run(t->schedule, &t->micro, scale, err));
+    bt_model_round_attention(t->model, true);
+    const bt_code code = t->schedule->run(t->schedule, &t->micro, scale, err);
+    bt_model_round_attention(t->model, false);
+    BT_TRY(code);
     out->seconds_per_micro = (compute_seconds() - began) / (double)plan->n;
     for (int64_t i = 0; i < plan->n; i++) sum += *bt_micro_loss(&t->micro, i);
     out->score = bt_model_take_score(t->model);

@@ -38,9 +38,9 @@ void tell_refused(void);
 /* Does something that takes memory, and gives back all of it, whether it succeeds or not. */
 typedef bt_code (*needs_memory)(void *ctx, bt_err *err);
 
-/* Runs it with each single request refused (of many of all libraries, a sample), and with each and all after it: it fails with
- * one line and the code for memory, or succeeds without, and keeps no block. It runs twice before, for what
- * libraries keep. Returns how many requests were refused. */
+/* Runs it with each single request refused (of many, a sample), and with each and all after it: it fails with one line
+ * and the code for memory, or succeeds without, and keeps no block. It runs twice before, for what libraries keep.
+ * Returns how many requests were refused. */
 static inline long survives_refusals(const char *what, needs_memory fn, void *ctx, bool own) {
     long refused = 0;
     bt_err err = BT_ERR_INIT;

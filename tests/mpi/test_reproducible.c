@@ -36,6 +36,7 @@ static bt_train_result run(fake_sink *f, int unit, const char *const *more) {
     snprintf(text, sizeof text, "train.unit=%s", units[unit]);
     size_t n = 5;
     words[n++] = text;
+    if (unit == 1) words[n++] = "--set", words[n++] = "train.attention=int8";
     while (more && *more) words[n++] = *more++;
     return layout_run(f, words, NULL);
 }

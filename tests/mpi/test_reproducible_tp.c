@@ -64,6 +64,8 @@ static const shape shapes[] = {
       "--set",
       "train.logits=int8",
       "--set",
+      "train.attention=int8",
+      "--set",
       "model.logit_cap=4",
       "--set",
       "train.z_loss=1e-3",

@@ -77,7 +77,9 @@ two=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\n\r\nGET /nothing HTTP/1.1\r\n$
 many=$(for i in $(seq 60); do printf 'GET /healthz HTTP/1.1\\r\\n%s\\r\\n\\r\\n' "$host_line"; done)
 n=$(ask "${many}GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\n\r\n" | grep -ac '^HTTP/1\.1 200')
 [ "$n" -eq 61 ] || { echo "FAIL: $n of 61 pipelined answers"; failed=1; }
-want 400 "length and chunks together" "$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")"
+both=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+want 400 "length and chunks together" "$both"
+[[ $both == *"Content-Length and Transfer-Encoding together"* ]] || { echo "FAIL: length and chunks together are not named"; failed=1; }
 smuggled=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /api/v1/server HTTP/1.1\r\n$host_line\r\n$token\r\nConnection: close\r\n\r\n")
 case $(codes "$smuggled") in *200*200*) echo "FAIL: a request was smuggled: $(codes "$smuggled")"; failed=1 ;; esac
 refused "negative length"     "$(req GET /healthz 'Content-Length: -1')"

@@ -77,14 +77,14 @@ static void amx_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
 static void amx_attn_fwd(float *o, float *lse, const void *q, const void *k, const void *v,
                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
                          void *scratch) {
-    (prec == BT_PREC_BF16 ? attn_fwd : bt_kernels_avx512.attn_fwd)(o, lse, q, k, v, s, t0, t1, prec,
-                                                                   scratch);
+    (prec == BT_PREC_BF16 && !s->int8 ? attn_fwd : bt_kernels_avx512.attn_fwd)(
+        o, lse, q, k, v, s, t0, t1, prec, scratch);
 }
 static void amx_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o,
                          const float *lse, const void *q, const void *k, const void *v,
                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
-    (prec == BT_PREC_BF16 ? attn_bwd : bt_kernels_avx512.attn_bwd)(dq, dk, dv, dout, o, lse, q, k,
-                                                                   v, s, prec, scratch);
+    (prec == BT_PREC_BF16 && !s->int8 ? attn_bwd : bt_kernels_avx512.attn_bwd)(
+        dq, dk, dv, dout, o, lse, q, k, v, s, prec, scratch);
 }
 
 static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {

@@ -14,161 +14,14 @@
  * dS and P serve as B operands in the layout they are computed in (rows = depth), so nothing is
  * transposed per tile; dK^T and dV^T are transposed once at the end of a key block. 5 products of
  * 2 TQ NR D operations against ~25 vector instructions per 16 scores: products run at the peak of
- * their instruction and take 60 % of the time at D = 32, T = 256, packing and transposing 15 to 20. */
+ * their instruction and take 60 % of the time at D = 32, T = 256, packing and transposing 15 to 20.
+ * With int8 in the shape forward, S and dP are products of int8 (attention/isa_attention_int8.h). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 #define BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 
-#include <math.h>
-
-#include "engine/kernels/isa/isa_products.h"
-#include "engine/kernels/isa/isa_rows.h"
+#include "engine/kernels/isa/attention/isa_attention_int8.h"
 
 #if defined(__AVX2__)
-
-enum { TQ = BT_ATTN_ROWS, KB = 128, PAD = 16 };
-
-/* scratch handed out from one block, every piece 64-byte aligned */
-typedef struct pool {
-    char *at;
-} pool;
-static void *piece(pool *p, size_t dwords_) {
-    void *r = p->at;
-    p->at += up(dwords_ * 4, 64);
-    return r;
-}
-
-static size_t attn_dwords(size_t T, size_t D) {
-    size_t keys = up(T, KB),
-           forward = keys * D + up(D, NR) * keys + TQ * D + TQ * keys + TQ * (keys + PAD) + 8 * PAD;
-    size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + up(D, NR) * KB +
-                      TQ * (KB + PAD) + 5 * TQ * NR + 2 * D * KB + 2 * keys + 24 * PAD;
-    return most(forward, backward);
-}
-
-/* keys [from, to) that query t may see */
-static size_t first_key(const bt_attn_shape *s, size_t t) {
-    return s->window && t + 1 > s->window ? t + 1 - s->window : 0;
-}
-
-/* c (rows, cols) = alpha a b (+ c): a in A form, b panels of `panel` dwords; the depth is
- * `groups` */
-typedef struct small_product {
-    const form *f;
-    const uint32_t *a, *b;
-    size_t lda, panel, rows, cols, groups;
-    float *c, alpha;
-    size_t ldc;
-    int acc;
-} small_product;
-
-/* tiles whose first column lies beyond `diagonal` + their last row are all masked: not computed
- * (SIZE_MAX: compute all) */
-static void small(const small_product *p, size_t diagonal) {
-    size_t tiles = (p->rows + MR - 1) / MR;
-    for (size_t j = 0; j < p->cols; j += NR) {
-        tile_out o = {.ldc = p->ldc, .cols = p->cols - j, .alpha = p->alpha, .acc = p->acc};
-        for (size_t t = 0; t < tiles; t++) {
-            size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
-            if (diagonal != SIZE_MAX && j >= diagonal + r1) continue;
-            o.c = p->c + r0 * p->ldc + j;
-            p->f->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->b + j / NR * p->panel,
-                       p->groups);
-        }
-    }
-}
-
-/* the depth are keys, of which row r sees the first `diagonal` + r + 1: a tile goes only as deep as
- * its last row */
-static void small_deep(const small_product *p, size_t diagonal) {
-    size_t tiles = (p->rows + MR - 1) / MR;
-    for (size_t t = 0; t < tiles; t++) {
-        size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
-        small_product rows = *p;
-        rows.a += r0 * p->lda;
-        rows.c += r0 * p->ldc;
-        rows.rows = r1 - r0;
-        rows.groups = least(p->groups, (diagonal + r1 + p->f->group - 1) / p->f->group);
-        small(&rows, SIZE_MAX);
-    }
-}
-
-/* rows of a head: (rows, D) of floats, or of what lies as bf16, `ld` apart */
-typedef struct head {
-    const void *x;
-    size_t ld;
-    bool bf16;
-} head;
-
-static const float *floats_at(const head *h, size_t t, size_t d) {
-    return (const float *)h->x + t * h->ld + d;
-}
-static const uint16_t *kept_at(const head *h, size_t t, size_t d) {
-    return (const uint16_t *)h->x + t * h->ld + d;
-}
-static void head_a_rows(const form *f, uint32_t *dst, size_t ld, const head *h, size_t t,
-                        size_t rows, size_t D) {
-    if (h->bf16)
-        f->a_rows_kept(dst, ld, kept_at(h, t, 0), h->ld, rows, D);
-    else
-        f->a_rows(dst, ld, floats_at(h, t, 0), h->ld, rows, D);
-}
-static void head_a_cols(const form *f, uint32_t *dst, size_t ld, const head *h, size_t D,
-                        size_t rows) {
-    if (h->bf16)
-        f->a_cols_kept(dst, ld, kept_at(h, 0, 0), h->ld, D, rows);
-    else
-        f->a_cols(dst, ld, floats_at(h, 0, 0), h->ld, NULL, D, rows);
-}
-static void head_b_rows(const form *f, uint32_t *dst, const head *h, size_t t, size_t d,
-                        size_t cols, size_t rows) {
-    if (h->bf16)
-        f->b_rows_kept(dst, kept_at(h, t, d), h->ld, cols, rows);
-    else
-        f->b_rows(dst, floats_at(h, t, d), h->ld, cols, rows);
-}
-static void head_b_cols(const form *f, uint32_t *dst, const head *h, size_t t, size_t rows,
-                        size_t D) {
-    if (h->bf16)
-        f->b_cols_kept(dst, kept_at(h, t, 0), h->ld, rows, D);
-    else
-        f->b_cols(dst, floats_at(h, t, 0), h->ld, rows, D);
-}
-/* row t with a row of floats; `some`: memory of D floats */
-static float head_dot(const float *y, const head *h, size_t t, size_t D, float *some) {
-    if (!h->bf16) return row_dot(y, floats_at(h, t, 0), D);
-    rows_from_bf16(some, kept_at(h, t, 0), D);
-    return row_dot(y, some, D);
-}
-
-/* lanes of vector [i, i + VL) inside [a, b), else zero */
-BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
-    if (i >= a && i + VL <= b) return v;
-    if (i >= b || i + VL <= a) return v_set(0);
-    if (i + VL > b) v = v_where_n(v, v_set(0), b - i);
-    return i < a ? v_where_n(v_set(0), v, a - i) : v;
-}
-
-/* ---- scores, in powers of two ---------------------------------------------------------------- */
-#define LOG2_E 1.44269504088896340736
-#define LN_2 0.69314718055994530942
-
-/* 2^x, as precise as operands of this form need it */
-BT_INLINE vf power(vf x, const bt_prec prec) {
-    return prec == BT_PREC_BF16 ? v_exp2_coarse(x) : v_exp2(x);
-}
-
-static float row_most(const float *row, size_t a, size_t b) {
-    vf top = v_set(-INFINITY), top2 = top;
-    size_t i = a;
-    for (; i + 2 * VL <= b; i += 2 * VL) {
-        top = v_max(top, v_load(row + i));
-        top2 = v_max(top2, v_load(row + i + VL));
-    }
-    for (; i < b; i += VL)
-        top = v_max(top, i + VL <= b ? v_load(row + i)
-                                     : v_where_n(v_load_n(row + i, b - i), top, b - i));
-    return v_hmax(v_max(top, top2));
-}
 
 /* 2^(row - max) over [a, b), zero elsewhere in [0, n), as an A row; returns the sum, and the
  * maximum */
@@ -260,6 +113,10 @@ static void score_put(const scores *k, bt_prec prec) {
 /* ---- slots ----------------------------------------------------------------------------------- */
 static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const void *v_,
                      const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch) {
+    if (s->int8 && t1 > t0) {
+        attn_fwd8(o, lse, q_, k_, v_, s, t0, t1, prec, scratch);
+        return;
+    }
     const form *f = form_of(prec);
     const head q = {q_, s->ldq, s->bf16}, k = {k_, s->ldk, s->bf16}, v = {v_, s->ldv, s->bf16};
     size_t keys = up(t1, NR), g = f->group, dg = (s->D + g - 1) / g, kg = keys / g, ld_p = kg + PAD;
@@ -325,8 +182,12 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
           *lse2 = piece(&mem, T + PAD);
     /* tiles that store what they summed have it done afterwards */
     const float alpha = IN_TILES ? 1 : s->scale;
-    head_a_rows(f, qa, dg, &q, 0, T, D);
-    f->a_rows(ga, dg, dout, s->ldo, T, D);
+    const head dout_ = {dout, s->ldo, false};
+    const left8 l8 = left8_of(s, &mem, &q, &dout_);
+    if (!s->int8) {
+        head_a_rows(f, qa, dg, &q, 0, T, D);
+        f->a_rows(ga, dg, dout, s->ldo, T, D);
+    }
     head_a_cols(f, qt, ld_t, &q, D, T);
     f->a_cols(gt, ld_t, dout, s->ldo, NULL, D, T);
     for (size_t t = 0; t < T; t++) {
@@ -336,8 +197,13 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
     for (size_t j = 0; j < T; j += KB) {
         size_t keys = least(KB, T - j), last = s->window ? least(T, j + keys - 1 + s->window) : T;
         for (size_t c = 0; c < keys; c += NR) {
-            head_b_cols(f, kt + c * dg, &k, j + c, least(NR, keys - c), D);
-            head_b_cols(f, vt + c * dg, &v, j + c, least(NR, keys - c), D);
+            const size_t n = least(NR, keys - c);
+            if (s->int8) {
+                right8_put(&l8, c, &k, &v, j + c, n, D);
+                continue;
+            }
+            head_b_cols(f, kt + c * dg, &k, j + c, n, D);
+            head_b_cols(f, vt + c * dg, &v, j + c, n, D);
         }
         for (size_t d = 0; d < D; d += NR)
             head_b_rows(f, kb + d * (KB / g), &k, j, d, least(NR, D - d), keys);
@@ -357,8 +223,12 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
                                     p,           s->scale * (float)LOG2_E,
                                     NR,          0};
                 small_product gv = {f, ga + u * dg, vt + c * dg, dg, 0, see, NR, dg, dp, 1, NR, 0};
-                small(&qk, SIZE_MAX);
-                small(&gv, SIZE_MAX);
+                if (s->int8) {
+                    scores8(&l8, s, u, see, c, p, dp);
+                } else {
+                    small(&qk, SIZE_MAX);
+                    small(&gv, SIZE_MAX);
+                }
                 scores here = {.shape = s,
                                .t = u,
                                .j = j + c,

@@ -209,25 +209,65 @@ static float dot_f32(const float *a, const float *b, size_t n) {
     return s;
 }
 
+/* n elements, `step` apart, to whole multiples of their largest magnitude / 127 */
+static void round_to_int8(float *to, size_t to_step, const float *x, size_t step, size_t n) {
+    float top = 0, trouble = 0;
+    for (size_t i = 0; i < n; i++) {
+        top = fmaxf(top, fabsf(x[i * step]));
+        trouble += 0.0f * x[i * step]; /* NaN, where one is not finite */
+    }
+    const float by = top > 0 ? 127.0f / top : 0, scale = top / 127.0f + trouble;
+    for (size_t i = 0; i < n; i++) to[i * to_step] = rintf(x[i * step] * by) * scale;
+}
+
+/* (T, D) by rows; or by columns of rows [from, T) */
+static const float *rounded_rows(float *to, const float *x, size_t ld, size_t T, size_t D) {
+    for (size_t t = 0; t < T; t++) round_to_int8(to + t * D, 1, x + t * ld, 1, D);
+    return to;
+}
+static const float *rounded_columns(float *to, const float *x, size_t ld, size_t from, size_t T,
+                                    size_t D) {
+    for (size_t d = 0; d < D; d++)
+        round_to_int8(to + from * D + d, D, x + from * ld + d, ld, T - from);
+    return to;
+}
+
 void bt_generic_attn_fwd(float *o, float *lse, const void *q_, const void *k_, const void *v_,
                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
                          void *scratch) {
     const float *q = q_, *k = k_, *v = v_;
-    float *p = scratch; /* (T) scores of one query */
+    float *p = scratch, *room = p + t1; /* (t1) scores of one query */
+    size_t ldq = s->ldq, ldk = s->ldk, ldv = s->ldv;
     (void)prec;
+    if (s->int8) {
+        const size_t n = t1 * s->D;
+        q = rounded_rows(room, q, ldq, t1, s->D);
+        k = rounded_rows(room + n, k, ldk, t1, s->D);
+        v = rounded_columns(room + 2 * n, v, ldv, first_key(t0, s->window), t1, s->D);
+        ldq = ldk = ldv = s->D;
+    }
     for (size_t t = t0; t < t1; t++) {
         size_t from = first_key(t, s->window);
         float top = -INFINITY;
         for (size_t j = from; j <= t; j++) {
-            p[j] = s->scale * dot_f32(q + t * s->ldq, k + j * s->ldk, s->D);
+            p[j] = s->scale * dot_f32(q + t * ldq, k + j * ldk, s->D);
             top = fmaxf(top, p[j]);
         }
-        double sum = 0;
-        for (size_t j = from; j <= t; j++) sum += (double)(p[j] = expf(p[j] - top));
-        float *out = o + t * s->ldo, inv = (float)(1.0 / sum);
+        double sum = 0, weights = 0;
+        float left[BT_ATTN_LANES] = {0};
+        for (size_t j = from; j <= t; j++) {
+            sum += (double)(p[j] = expf(p[j] - top));
+            if (s->int8) {
+                float *over = &left[j % BT_ATTN_LANES], x = BT_ATTN_STEPS * p[j] + *over;
+                p[j] = rintf(x);
+                *over = x - p[j];
+            }
+            weights += (double)p[j];
+        }
+        float *out = o + t * s->ldo, inv = (float)(1.0 / weights);
         memset(out, 0, s->D * sizeof *out);
         for (size_t j = from; j <= t; j++) {
-            for (size_t d = 0; d < s->D; d++) out[d] += p[j] * inv * v[j * s->ldv + d];
+            for (size_t d = 0; d < s->D; d++) out[d] += p[j] * inv * v[j * ldv + d];
         }
         lse[t] = top + (float)log(sum);
     }
@@ -239,16 +279,27 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
                          const float *lse, const void *q_, const void *k_, const void *v_,
                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
     const float *o = o_, *q = q_, *k = k_, *v = v_;
+    /* of the products over D */
+    const float *q8 = q, *k8 = k, *v8 = v, *g8 = dout;
+    size_t ldq = s->ldq, ldk = s->ldk, ldv = s->ldv, ldg = s->ldo;
     (void)prec;
-    (void)scratch;
+    if (s->int8) {
+        float *room = scratch;
+        const size_t n = s->T * s->D;
+        q8 = rounded_rows(room, q, ldq, s->T, s->D);
+        k8 = rounded_rows(room + n, k, ldk, s->T, s->D);
+        v8 = rounded_rows(room + 2 * n, v, ldv, s->T, s->D);
+        g8 = rounded_rows(room + 3 * n, dout, ldg, s->T, s->D);
+        ldq = ldk = ldv = ldg = s->D;
+    }
     for (size_t t = 0; t < s->T; t++) {
         const float *go = dout + t * s->ldo, *qt = q + t * s->ldq;
         float *gq = dq + t * s->ldq, delta = dot_f32(go, o + t * s->ldo, s->D);
         memset(gq, 0, s->D * sizeof *gq);
         for (size_t j = first_key(t, s->window); j <= t; j++) {
-            const float *kj = k + j * s->ldk, *vj = v + j * s->ldv;
-            float p = expf(s->scale * dot_f32(qt, kj, s->D) - lse[t]);
-            float ds = p * (dot_f32(go, vj, s->D) - delta) * s->scale;
+            const float *kj = k + j * s->ldk;
+            float p = expf(s->scale * dot_f32(q8 + t * ldq, k8 + j * ldk, s->D) - lse[t]);
+            float ds = p * (dot_f32(g8 + t * ldg, v8 + j * ldv, s->D) - delta) * s->scale;
             for (size_t d = 0; d < s->D; d++) {
                 gq[d] += ds * kj[d];
                 dk[j * s->ldk + d] += ds * qt[d];
@@ -276,6 +327,6 @@ void bt_generic_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *d
 size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D) {
     size_t most = N > K ? N : K;
     (void)M;
-    (void)D;
-    return (T > most ? T : most) * sizeof(float);
+    const size_t attention = T + 4 * T * D;
+    return (attention > most ? attention : most) * sizeof(float);
 }

@@ -163,8 +163,9 @@ static void rows_rmsnorm_dgain(float *dgain, const float *dy, const float *x, co
     }
 }
 
-BT_INLINE float row_absmax(const float *x, size_t C) {
-    vf a = v_set(1e-5f), b = a;
+/* the largest magnitude */
+BT_INLINE float row_top(const float *x, size_t C) {
+    vf a = v_set(0), b = a;
     size_t i = 0;
     for (; i + 2 * VL <= C; i += 2 * VL) {
         a = v_max(a, v_abs(v_load(x + i)));
@@ -172,6 +173,11 @@ BT_INLINE float row_absmax(const float *x, size_t C) {
     }
     for (; i < C; i += VL) a = v_max(a, v_abs(v_load_n(x + i, C - i < VL ? C - i : VL)));
     return v_hmax(v_max(a, b));
+}
+
+BT_INLINE float row_absmax(const float *x, size_t C) {
+    const float top = row_top(x, C);
+    return top > 1e-5f ? top : 1e-5f;
 }
 
 static void rows_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {

@@ -96,6 +96,12 @@ typedef struct bt_attn_shape {
     /* q, k, v, and of the backward pass o, lie as bf16 (uint16_t): for sets with `multiplies_bf16`, in
      * BT_PREC_BF16. The bits are those of the same values as floats */
     bool bf16;
+    /* Rounded to nearest int8 are q, k, v and dout, a scale for each row, where they are multiplied over D, and of the
+     * forward pass v by columns and exp(score - the row's largest) to 1 / BT_ATTN_STEPS: of every BT_ATTN_LANES-th
+     * key what is left over is added to the next one before it is rounded, so that many small ones keep their sum,
+     * by which the row is divided. Sums are exact. The other three products of the
+     * backward pass are those of `prec` */
+    bool int8;
     const bt_turned *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
 } bt_attn_shape;
 
@@ -333,7 +339,7 @@ typedef struct bt_kernels {
 /* granularity of splitting tern_pack and tern_dw over outputs */
 enum { BT_TERN_ROWS = 64 };
 /* queries of an attention tile */
-enum { BT_ATTN_ROWS = 64 };
+enum { BT_ATTN_ROWS = 64, BT_ATTN_LANES = 32, BT_ATTN_STEPS = 126 };
 /* rows of tern_gemv at most */
 enum { BT_FEW_ROWS = 32 };
 /* fixed block of sums that are split over threads */

@@ -81,6 +81,8 @@ typedef struct bt_model_setup {
     /* with grad_int8, passes that make gradients: logits are a product of int8, of each token and each
      * word of the head rounded to nearest. Others, and a frozen head's, are as without */
     bool logits_int8;
+    bool
+        attention_int8; /* between bt_model_round_attention: attention is that of bt_attn_shape's int8 */
     bt_model_slice slice; /* all zero: the whole model */
     /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many
      * equal leaves of the whole model (shape/leaves.h): then they have the same bits in any
@@ -284,6 +286,9 @@ typedef struct bt_shares {
     bool attention;
 } bt_shares;
 void bt_model_shares(bt_model *m, bt_shares how);
+/* on: passes from now on are those of a training step, whose attention is in int8 where the setup says so; off: those
+ * of validation, in floats. A backward pass is made as the forward pass was. At first off */
+void bt_model_round_attention(bt_model *m, bool on);
 /* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
  * reward above the rejected one's; a classifier's likeliest class), and the sum of the reward margins
  * beta m */

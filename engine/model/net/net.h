@@ -236,10 +236,11 @@ struct bt_model {
     int32_t *pos;               /* (M) position of each token in its sequence or document */
     /* (n_documents) of the passes to come; room for M, NULL without setup.documents */
     bt_attn_document *documents;
-    size_t n_documents;   /* 0: each sequence is one document */
-    bool bigram;          /* passes leave attention out */
-    uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */
-    size_t block;         /* rows of one feed-forward block */
+    size_t n_documents;    /* 0: each sequence is one document */
+    bool bigram;           /* passes leave attention out */
+    bool rounds_attention; /* bt_model_round_attention */
+    uint32_t *noise_rows;  /* (M) keys of bt_noise; NULL without int8 gradients */
+    size_t block;          /* rows of one feed-forward block */
     size_t
         again; /* rows whose gate and up are there, a multiple of it; 0: those of all (acts.def) */
     /* query heads whose dk and dv are summed apart, and arrays of these sums */

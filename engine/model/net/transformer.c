@@ -88,6 +88,10 @@ void bt_model_shares(bt_model *m, bt_shares how) {
     m->head_form.weight = how.weight;
 }
 
+void bt_model_round_attention(bt_model *m, bool on) {
+    m->rounds_attention = on && m->setup.attention_int8;
+}
+
 static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
@@ -100,6 +104,7 @@ static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
                            .scale = 1.0f / sqrtf((float)D),
                            .group = (size_t)c->group,
                            .skip = (size_t)c->skip,
+                           .int8 = m->rounds_attention,
                            .documents = m->n_documents ? m->documents : NULL,
                            .n_documents = m->n_documents};
 }

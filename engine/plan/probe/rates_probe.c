@@ -95,8 +95,9 @@ static bt_model_setup setup_of(const bt_part_shape *s) {
         .train = true,
         .n_threads = bt_threads_count(),
         .recompute = (bt_recompute)s->recompute,
-        .grad_int8 = s->grad_int8 != 0,
-        .logits_int8 = s->grad_int8 == 2,
+        .grad_int8 = head ? s->grad_int8 != 0 : s->grad_int8 % 2 != 0,
+        .logits_int8 = head && s->grad_int8 == 2,
+        .attention_int8 = !head && s->grad_int8 >= 2,
         .sequence = s->sequence != 0,
         .lean = s->lean != 0,
         .base_q8 = s->base8 != 0,
@@ -158,6 +159,7 @@ static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *w
     fill(bt_model_stage_in(out->model), bt_stage_elems(&setup), 1.0f);
     if (!shape->lora) bt_model_quantise(out->model);
     bt_model_zero_grads(out->model);
+    bt_model_round_attention(out->model, true);
     return BT_OK;
 }
 

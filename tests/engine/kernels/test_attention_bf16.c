@@ -12,8 +12,9 @@ static uint16_t *bf16_of(float *x, size_t n) { /* x becomes the same values */
     return half;
 }
 
-static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
-    const bt_attn_shape s = uneven_heads(T, D, window);
+static void heads(const bt_kernels *k, size_t T, size_t D, size_t window, bool int8) {
+    bt_attn_shape s = uneven_heads(T, D, window);
+    s.int8 = int8;
     bt_attn_shape kept = s;
     kept.bf16 = true;
     const size_t nq = T * s.ldq, nk = T * s.ldk, nv = T * s.ldv, no = T * s.ldo;
@@ -42,7 +43,8 @@ static void all_heads(const bt_kernels *k) {
                         D[] = {2, 16, 30, 32, 64, 66, 128};
     for (size_t i = 0; i < sizeof T / sizeof *T; i++)
         for (size_t j = 0; j < sizeof D / sizeof *D; j++)
-            heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i);
+            for (int int8 = 0; int8 < 2; int8++)
+                heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i, int8);
 }
 
 static void bf16_heads(void **state) {

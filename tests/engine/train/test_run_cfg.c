@@ -207,6 +207,9 @@ static void test_gradients(void **state) {
     assert_int_equal(c.logit_product, BT_LOGITS_INT8);
     assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.logits=int8"), BT_ARG);
     assert_non_null(strstr(err.msg, "--grad int8"));
+    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.attention=int8"), BT_OK);
+    assert_int_equal(c.attention, BT_ATTENTION_INT8);
 }
 
 /* as many micro-batches as stages, or a multiple, where nobody says how many */

@@ -102,6 +102,11 @@ bt_score bt_model_take_score(bt_model *m) {
     said("take score");
     return (bt_score){.n = 2, .right = 1, .margin = 0.5};
 }
+static bool rounds_attention; /* only while passes are made */
+void bt_model_round_attention(bt_model *m, bool on) {
+    assert_true(m == t.model && on != rounds_attention);
+    rounds_attention = on;
+}
 void bt_model_lambda(bt_model *m, double lambda) {
     assert_ptr_equal(m, t.model);
     said("lambda %g", lambda);
@@ -130,7 +135,7 @@ bt_code bt_weights_end(bt_weights *w, bt_err *e) {
     return done("weights end", e);
 }
 static bt_code run(bt_micro_schedule *s, bt_micro *m, double scale, bt_err *e) {
-    assert_true(s == &schedule && m == &t.micro && m->counted == 0);
+    assert_true(s == &schedule && m == &t.micro && m->counted == 0 && rounds_attention);
     said("run step %d times %.9g", (int)m->step, scale);
     for (int i = 0; i < t.micro_plan.n; i++) losses[t.micro_plan.first + i] = world.loss * (i + 1);
     m->counted = world.learned;

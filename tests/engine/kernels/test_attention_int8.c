@@ -1,0 +1,168 @@
+/* Attention rounded to int8 (bt_attn_shape.int8): every set does what the generic one does, which rounds and multiplies
+ * plainly; it is near attention of floats; scores of forward and backward agree; and what is not finite stays so. */
+#include "tests/engine/kernels/isa_util.h"
+
+static double rms(const float *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum / (double)(n ? n : 1));
+}
+
+/* root mean square of what two have apart, of that of the second one */
+static double apart(const float *a, const float *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return sqrt(sum / (double)(n ? n : 1)) / (rms(b, n) + 1e-30);
+}
+
+typedef struct pass {
+    float *o, *lse, *dq, *dk, *dv;
+} pass;
+
+static pass made(const bt_kernels *k, const bt_attn_shape *s, const float *q, const float *key,
+                 const float *v, const float *go, bt_prec prec) {
+    const size_t T = s->T;
+    const pass p = {.o = filled(T * s->ldo, 0),
+                    .lse = filled(T, 0),
+                    .dq = filled(T * s->ldq, 0),
+                    .dk = filled(T * s->ldk, 0),
+                    .dv = filled(T * s->ldv, 0)};
+    void *tmp = scratch_for(k, 1, 1, 1, T, s->D);
+    k->attn_fwd(p.o, p.lse, q, key, v, s, 0, T, prec, tmp);
+    k->attn_bwd(p.dq, p.dk, p.dv, go, p.o, p.lse, q, key, v, s, prec, tmp);
+    for (size_t t = 0; t < T; t++) { /* what lies between heads is nobody's */
+        for (size_t d = s->D; d < s->ldq; d++) assert_true(p.dq[t * s->ldq + d] == 0);
+        for (size_t d = s->D; d < s->ldo; d++) assert_true(p.o[t * s->ldo + d] == 0);
+    }
+    return p;
+}
+
+static void all_near(const char *what, const pass *a, const pass *b, const bt_attn_shape *s,
+                     double within, double least) {
+    const struct {
+        const char *name;
+        const float *a, *b;
+        size_t n;
+    } parts[] = {{"o", a->o, b->o, s->T * s->ldo},
+                 {"lse", a->lse, b->lse, s->T},
+                 {"dq", a->dq, b->dq, s->T * s->ldq},
+                 {"dk", a->dk, b->dk, s->T * s->ldk},
+                 {"dv", a->dv, b->dv, s->T * s->ldv}};
+    for (size_t i = 0; i < 5; i++) {
+        const double d = apart(parts[i].a, parts[i].b, parts[i].n);
+        if (!(d <= within))
+            fail_msg("%s, T %zu, D %zu, window %zu: %s is %.3g apart, at most %.3g", what, s->T,
+                     s->D, s->window, parts[i].name, d, within);
+        if (i != 1 && d < least) fail_msg("%s: %s is not rounded", what, parts[i].name);
+    }
+}
+
+static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
+    bt_attn_shape s = uneven_heads(T, D, window);
+    float *q = floats(T * s.ldq), *key = floats(T * s.ldk), *v = floats(T * s.ldv),
+          *go = floats(T * s.ldo);
+    for (size_t i = 0; i < T * s.ldo; i++) go[i] *= 1e-7f; /* gradients are small */
+    s.int8 = true;
+    const pass plain = made(&bt_kernels_generic, &s, q, key, v, go, BT_PREC_FP32),
+               own = made(k, &s, q, key, v, go, BT_PREC_FP32),
+               again = made(k, &s, q, key, v, go, BT_PREC_FP32),
+               coarse = made(k, &s, q, key, v, go, BT_PREC_BF16);
+    same_bits("o made again", again.o, own.o, T * s.ldo * 4);
+    same_bits("dk made again", again.dk, own.dk, T * s.ldk * 4);
+    /* of one key dS is what rounding left */
+    all_near("int8 and generic int8", &own, &plain, &s, T == 1 || window == 1 ? 0.05 : 2e-3, 0);
+    all_near("int8 beside bf16", &coarse, &plain, &s, 0.03, 0);
+    s.int8 = false;
+    const pass exact = made(k, &s, q, key, v, go, BT_PREC_FP32);
+    if (T > 8 && D >= 16) all_near("int8 and floats", &own, &exact, &s, 0.08, 1e-4);
+    drop_all("attention of int8");
+}
+
+static void all_heads(const bt_kernels *k) {
+    static const size_t T[] = {1, 2, 15, 17, 33, 64, 65, 129, 200},
+                        D[] = {2, 6, 16, 30, 32, 64, 66, 128};
+    for (size_t i = 0; i < sizeof T / sizeof *T; i++)
+        for (size_t j = 0; j < sizeof D / sizeof *D; j++)
+            heads(k, T[i], D[j], (i + j) % 3 ? 0 : 1 + i * i);
+}
+
+static void each_set(void **state) {
+    (void)state;
+    static const char *const sets[] = {"generic", "avx2", "avx512", "amx"};
+    int seen = 0;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        bt_err err = BT_ERR_INIT;
+        if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
+        all_heads(bt_k());
+        seen++;
+    }
+    assert_true(seen > 0);
+    bt_kernels amx;
+    if (emulated_amx(&amx)) all_heads(&amx);
+}
+
+/* One key has a weight that leaves all others below half a step, but together these have four times as much: their
+ * share of the values is theirs. */
+static void many_small_weights_keep_their_sum(void **state) {
+    (void)state;
+    enum { T = 2000, D = 16 };
+    static const char *const sets[] = {"generic", "avx2", "avx512"};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        bt_err err = BT_ERR_INIT;
+        if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
+        bt_attn_shape s = uneven_heads(T, D, 0);
+        s.int8 = true;
+        float *q = filled(T * s.ldq, 1), *key = filled(T * s.ldk, 0), *v = filled(T * s.ldv, 1),
+              *o = filled(T * s.ldo, 0), *lse = filled(T, 0);
+        const float score = logf(500); /* the others have 1/500 each */
+        for (size_t d = 0; d < D; d++)
+            key[7 * s.ldk + d] = score * sqrtf(D) / D, v[7 * s.ldv + d] = 0;
+        bt_k()->attn_fwd(o, lse, q, key, v, &s, 0, T, BT_PREC_FP32,
+                         scratch_for(bt_k(), 1, 1, 1, T, D));
+        for (size_t t = 500; t < T; t += 100) {
+            const double others = (double)t / 500, want = others / (1 + others);
+            if (fabs((double)o[t * s.ldo] - want) > 0.02)
+                fail_msg("%s: query %zu has %.4f of the others' values, not %.4f", sets[i], t,
+                         (double)o[t * s.ldo], want);
+        }
+        drop_all("small weights");
+    }
+}
+
+/* a number that is not finite is seen in what is made of it, whichever operand has it */
+static void what_is_not_finite(void **state) {
+    (void)state;
+    enum { T = 40, D = 32 };
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
+    for (int set = 0; set < 2; set++) {
+        const bt_kernels *k = set ? &bt_kernels_generic : bt_k();
+        for (int which = 0; which < 4; which++) {
+            for (int kind = 0; kind < 3; kind++) {
+                bt_attn_shape s = uneven_heads(T, D, 0);
+                s.int8 = true;
+                float *x[4] = {floats(T * s.ldq), floats(T * s.ldk), floats(T * s.ldv),
+                               floats(T * s.ldo)};
+                const size_t ld[4] = {s.ldq, s.ldk, s.ldv, s.ldo};
+                x[which][5 * ld[which] + 3] = bad[kind];
+                const pass p = made(k, &s, x[0], x[1], x[2], x[3], BT_PREC_BF16);
+                double sum = 0;
+                for (size_t i = 0; i < T * s.ldo && which < 3; i++) sum += (double)p.o[i];
+                for (size_t i = 0; i < T * s.ldq && which == 3; i++) sum += (double)p.dq[i];
+                if (isfinite(sum))
+                    fail_msg("%s: operand %d with %g is not seen", k->name, which,
+                             (double)bad[kind]);
+                drop_all("not finite");
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_set),
+                                       cmocka_unit_test(many_small_weights_keep_their_sum),
+                                       cmocka_unit_test(what_is_not_finite)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
