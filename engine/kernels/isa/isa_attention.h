@@ -29,14 +29,8 @@ BT_INLINE float softmax_row(uint32_t *dst, const float *row, size_t a, size_t b,
                             float *max, const bt_prec prec) {
     vf sum[2] = {v_set(0), v_set(0)}, m = v_set(*max = row_most(row, a, b));
     for (size_t i = 0; i < n; i += NR) {
-        vf e[2] = {v_set(0), v_set(0)};
-        if (i < b && i + NR > a) {
-            BT_UNROLL for (size_t h = 0; h < 2; h++)
-                e[h] = power(v_sub(v_load(row + i + h * VL), m), prec);
-            if (i < a || i + NR > b)
-                BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
-            BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
-        }
+        vf e[2];
+        row_weights(e, sum, row, m, i, a, b, prec);
         a_put(dst, i, e, prec);
     }
     return v_hsum(v_add(sum[0], sum[1]));

@@ -180,15 +180,8 @@ BT_INLINE float softmax_row8(int8_t *dst, const float *row, size_t from, size_t 
     vf sum[2] = {v_set(0), v_set(0)}, m = v_set(*max = row_most(row, a, b)), left[LANES / VL];
     for (size_t i = 0; i < LANES / VL; i++) left[i] = v_set(0);
     for (size_t i = 0; i < n; i += NR) {
-        vf e[2] = {v_set(0), v_set(0)},
-           *over = (int)NR == (int)LANES ? left : left + (from + i) % LANES / VL;
-        if (i < b && i + NR > a) {
-            BT_UNROLL for (size_t h = 0; h < 2; h++)
-                e[h] = power(v_sub(v_load(row + i + h * VL), m), prec);
-            if (i < a || i + NR > b)
-                BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
-            BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
-        }
+        vf e[2], *over = (int)NR == (int)LANES ? left : left + (from + i) % LANES / VL;
+        row_weights(e, sum, row, m, i, a, b, prec);
         BT_UNROLL for (size_t h = 0; h < 2; h++) {
             const vf x = v_fma(v_min(e[h], v_set(1)), v_set(BT_ATTN_STEPS), over[h]),
                      steps = v_rint(x);

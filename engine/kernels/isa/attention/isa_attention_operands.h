@@ -159,5 +159,16 @@ static float row_most(const float *row, size_t a, size_t b) {
     return v_hmax(v_max(top, top2));
 }
 
+/* e = 2^(row - m) of NR keys from i on, zero outside [a, b); added to sum */
+BT_INLINE void row_weights(vf e[2], vf sum[2], const float *row, vf m, size_t i, size_t a, size_t b,
+                           const bt_prec prec) {
+    BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = v_set(0);
+    if (i >= b || i + NR <= a) return;
+    BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = power(v_sub(v_load(row + i + h * VL), m), prec);
+    if (i < a || i + NR > b)
+        BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
+    BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
+}
+
 #endif /* __AVX2__ */
 #endif

@@ -1,6 +1,5 @@
 /* test_refused_calls.c - what the system refuses when a run is started: a process, a lock, room in /dev/shm. It is told
  * with its cause and nothing is left behind. The calls are taken over by defining them here. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -52,16 +51,15 @@ static int descriptors(void) {
     return n;
 }
 
-/* folders of jobs in a folder */
-static int jobs_in(const char *folder) {
-    char prefix[48];
-    int n = 0;
-    snprintf(prefix, sizeof prefix, "bitrain-%u-", (unsigned)getuid());
-    DIR *d = opendir(folder);
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d));) n += strncmp(e->d_name, prefix, strlen(prefix)) == 0;
-    closedir(d);
-    return n;
+/* whether a message names the lock of a folder in `base`, which is not there any more */
+static bool lock_of_gone(const char *message, const char *base) {
+    char want[120], folder[200];
+    snprintf(want, sizeof want, "cannot lock '%.60s/bitrain-%u-", base, (unsigned)getuid());
+    if (strncmp(message, want, strlen(want)) != 0) return false;
+    const char *from = strchr(message, '\'') + 1, *end = strstr(from, "/lock': No locks available");
+    if (!end) return false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(end - from), from);
+    return access(folder, F_OK) != 0;
 }
 
 static void without_a_process(void **state) {
@@ -84,19 +82,13 @@ static void without_a_lock(void **state) {
     const int before = descriptors();
     bt_err err = BT_ERR_INIT;
     bt_job_dirs d;
-    char want[200];
+    if (access("/dev/shm", W_OK) != 0) skip();
     room = UINT64_MAX;
     for (int granted = 0; granted < 2; granted++) { /* for the one folder, for the other */
-        const int in_memory = jobs_in("/dev/shm");
         locks = granted;
         assert_int_equal(bt_job_dirs_create(&d, 2, &err), BT_IO);
-        snprintf(want, sizeof want, "cannot lock '%.60s/bitrain-%u-", granted ? "/dev/shm" : dir,
-                 (unsigned)getuid());
-        assert_memory_equal(err.msg, want, strlen(want));
-        assert_non_null(strstr(err.msg, "/lock': No locks available"));
+        assert_true(lock_of_gone(err.msg, granted ? "/dev/shm" : dir));
         assert_int_equal(descriptors(), before);
-        assert_int_equal(jobs_in(dir), 0);
-        assert_int_equal(jobs_in("/dev/shm"), in_memory);
         assert_true(d.lock == -1 && d.shm_lock == -1);
     }
     locks = 100;
