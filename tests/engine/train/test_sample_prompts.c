@@ -187,7 +187,7 @@ static void data_begin_a_text(void **state) {
         int prompt, text;
     } rows[] = {{200, 8, 300, 32, 8},  {200, 300, 300, 32, 168}, {64, 8, 300, 32, 8},
                 {62, 8, 300, 31, 8},   {20, 8, 300, 10, 8},      {20, 12, 300, 10, 10},
-                {20, 10, 300, 10, 10}, {200, 8, 5, 5, 8}};
+                {20, 10, 300, 10, 10}, {200, 8, 5, 5, 8},        {200, 8, 1, 1, 8}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         settings(rows[i].seq_len, rows[i].tokens, "");
         bt_sample_text *s = create(rows[i].n);

@@ -105,6 +105,21 @@ static void a_spike_stands_out_from_the_median(void **state) {
     assert_int_equal(judge(&g, 4, 1e6, NULL), BT_STEP_GOOD);
 }
 
+/* of an even number of steps the median lies between the two in the middle; of an odd number it is one of them */
+static void the_median_is_in_the_middle(void **state) {
+    (void)state;
+    static const double losses[] = {1, 4, 2, 7, 3, 40};
+    for (int n = 4; n <= 6; n++) {
+        bt_spike s;
+        bt_guard g = {.patience = 5, .spike_limit = 12, .window = n};
+        for (int i = 0; i < n; i++)
+            bt_guard_good(&g,
+                          &(bt_step_facts){.loss = losses[i], .grad_norm = 1, .loss_finite = true});
+        assert_int_equal(judge(&g, 1000, 1, &s), BT_STEP_LOSS_SPIKE);
+        assert_true(s.median == (n == 4 ? 3 : n == 5 ? 3 : 3.5));
+    }
+}
+
 static void nothing_is_a_spike_without_a_history(void **state) {
     (void)state;
     bt_guard g = guard_after(WINDOW / 2 - 1);
@@ -192,6 +207,7 @@ int main(void) {
         cmocka_unit_test(skips_what_is_not_finite),
         cmocka_unit_test(ends_the_run_after_so_many_in_a_row),
         cmocka_unit_test(a_spike_stands_out_from_the_median),
+        cmocka_unit_test(the_median_is_in_the_middle),
         cmocka_unit_test(nothing_is_a_spike_without_a_history),
         cmocka_unit_test(the_history_survives_a_checkpoint),
         cmocka_unit_test(another_history_is_none),
