@@ -1,5 +1,6 @@
 /* test_blocks.c - summaries of blocks of steps: what a value and a later block add, the keys under which blocks lie,
  * the blocks of a small run to the last number, and what of them is made again when a run goes back. */
+#include "store/read/blocks.h"
 #include "store/write/rollup.h"
 #include "tests/store/store_test.h"
 
@@ -214,6 +215,26 @@ static void blocks_of_a_small_run(void **state) {
     close_base(b);
 }
 
+/* "0-15:0 16-31:3": steps of a block and the ranks that it has */
+static bool tell_block(void *ctx, const bt_block *x) {
+    const size_t n = strlen(ctx);
+    snprintf((char *)ctx + n, 200 - n, "%s%d-%d:%d", n ? " " : "", (int)x->step0, (int)x->step1,
+             x->n_ranks);
+    return true;
+}
+
+static void walks_as(const char *path, bool ranks, int64_t most, const char *want) {
+    char told[200] = "";
+    bt_db *db = NULL;
+    OK(bt_db_open(&db, path, err));
+    OK(bt_blocks_walk(
+        db,
+        &(bt_blocks_ask){.run = "a", .step0 = 0, .step1 = 34, .max_steps = most, .ranks = ranks},
+        tell_block, told, err));
+    assert_string_equal(told, want);
+    bt_db_close(db);
+}
+
 /* steps without ranks, and ranks that come later */
 static void ranks_may_come_later(void **state) {
     base one, *b = &one;
@@ -229,8 +250,12 @@ static void ranks_may_come_later(void **state) {
     expects(&s, 16, 23.5, 23.5, 23.5, 23.5, 16 * 23.5);
     assert_true(block(b, BT_ROLL_RANKS, 1, 1, 2, ms, &s));
     expects(&s, 12, 2025.5, 2025.5, 2025.5, 2025.5, 12 * 2025.5);
+    for (int64_t step = 33; step < 35; step++) add_step(b, step, step == 33 ? 3 : 0);
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
     close_base(b);
+    /* of steps without ranks none are told, whatever stood before them, nor where nobody asks */
+    walks_as(b->path, true, 16, "0-15:0 16-31:3 32-32:3 33-33:3 34-34:0");
+    walks_as(b->path, false, 16, "0-15:0 16-31:0 32-32:0 33-33:0 34-34:0");
 }
 
 int main(void) {
