@@ -150,6 +150,16 @@ static void a_hub_shows_its_islands(void **state) {
     assert_int_equal(v->islands.n, 0);
     bt_view_close(v);
     bt_db_close(db);
+    /* a sample of the first step is one as well */
+    char sql[80];
+    snprintf(sql, sizeof sql, "UPDATE %s SET step = 0", bt_scopes[BT_SCOPE_ISLAND].table);
+    run_sql(t->db, sql);
+    v = open_view(t->db, &db);
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->islands.step, 0);
+    assert_int_equal(v->islands.n, 2);
+    bt_view_close(v);
+    bt_db_close(db);
 }
 
 /* nothing of a run that was removed is shown of another one that has its name now */

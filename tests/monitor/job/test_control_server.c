@@ -103,8 +103,8 @@ static void test_prompts(void **state) {
     assert_int_equal(bt_control_line(line, sizeof line, "sample", " \n", "ctl", &err), BT_ARG);
     assert_string_equal(err.msg, "the prompt is empty");
     char longest[BT_PROMPT_MAX + 2];
-    memset(longest, ' ', sizeof longest - 1);
-    longest[0] = 'x', longest[sizeof longest - 1] = '\0';
+    memset(longest, '#', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
     assert_int_equal(bt_control_line(line, sizeof line, "sample", longest, "ctl", &err), BT_ARG);
     longest[sizeof longest - 2] = '\0'; /* every byte of it three times */
     assert_int_equal(bt_control_line(line, sizeof line, "sample", longest, "ctl", &err), BT_OK);
