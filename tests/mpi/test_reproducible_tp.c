@@ -31,7 +31,7 @@
 enum { STEPS = 12 };
 
 typedef struct shape {
-    const char *name, *words[34];
+    const char *name, *words[40];
 } shape;
 typedef struct layout {
     const char *name;

@@ -112,7 +112,8 @@ static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const
         return;
     }
     const form *f = form_of(prec);
-    const head q = {q_, s->ldq, s->bf16}, k = {k_, s->ldk, s->bf16}, v = {v_, s->ldv, s->bf16};
+    const head q = head_of(q_, s->ldq, s, f), k = head_of(k_, s->ldk, s, f),
+               v = head_of(v_, s->ldv, s, f);
     size_t keys = up(t1, NR), g = f->group, dg = (s->D + g - 1) / g, kg = keys / g, ld_p = kg + PAD;
     pool mem = {scratch};
     uint32_t *kt = piece(&mem, keys * dg), *vb = piece(&mem, up(s->D, NR) * kg),
@@ -161,8 +162,8 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
                      const float *lse, const void *q_, const void *k_, const void *v_,
                      const bt_attn_shape *s, bt_prec prec, void *scratch) {
     const form *f = form_of(prec);
-    const head o = {o_, s->ldo, s->bf16}, q = {q_, s->ldq, s->bf16}, k = {k_, s->ldk, s->bf16},
-               v = {v_, s->ldv, s->bf16};
+    const head o = head_of(o_, s->ldo, s, f), q = head_of(q_, s->ldq, s, f),
+               k = head_of(k_, s->ldk, s, f), v = head_of(v_, s->ldv, s, f);
     size_t T = s->T, D = s->D, g = f->group, dg = (D + g - 1) / g, ld_t = up(T, KB) / g + PAD,
            ld_s = KB / g + PAD;
     pool mem = {scratch};
@@ -176,7 +177,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
           *lse2 = piece(&mem, T + PAD);
     /* tiles that store what they summed have it done afterwards */
     const float alpha = IN_TILES ? 1 : s->scale;
-    const head dout_ = {dout, s->ldo, false};
+    const head dout_ = {dout, s->ldo, false, false};
     const left8 l8 = left8_of(s, &mem, &q, &dout_);
     if (!s->int8) {
         head_a_rows(f, qa, dg, &q, 0, T, D);

@@ -121,7 +121,12 @@ bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*said)(const char *
         const pid_t self = getpid();
         fflush(NULL);
         const pid_t child = fork();
-        if (child < 0) return bt_fail_errno(err, BT_IO, errno, "cannot start a second process");
+        if (child < 0) {
+            bt_fail_errno(err, BT_IO, errno, "cannot start a second process");
+            munmap(g.child, sizeof *g.child);
+            *out = NULL;
+            return err ? err->code : BT_IO;
+        }
         if (child == 0) {
             *status = -1;
             if (become_child(&g, self)) return BT_OK;

@@ -74,9 +74,19 @@ static rows8 rows8_of(pool *mem, size_t rows, size_t ld) {
     return r;
 }
 
+/* the nearest value of bf16 */
+BT_INLINE vf nearest_bf16(vf v) {
+    const vi b = vi_bits(v), odd = vi_and(vi_srl(b, 16), vi_set(1)),
+             up_ = vi_add(vi_add(b, vi_set(0x7fff)), odd);
+    return v_bits(vi_where_nan(v, b, vi_and(up_, vi_set(0xffff0000u))));
+}
+
 /* n <= VL elements of row t from d on, zeros behind them */
 BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
-    if (!h->bf16) return n == VL ? v_load(floats_at(h, t, d)) : v_load_n(floats_at(h, t, d), n);
+    if (!h->bf16) {
+        const vf v = n == VL ? v_load(floats_at(h, t, d)) : v_load_n(floats_at(h, t, d), n);
+        return h->rounds ? nearest_bf16(v) : v;
+    }
     uint16_t some[VL] = {0};
     const uint16_t *x = kept_at(h, t, d);
     if (n < VL) x = memcpy(some, x, n * sizeof *x);
@@ -119,13 +129,16 @@ BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, 
 
 /* rows [t, t + rows) rounded, as rows `at` on */
 static void head_rows8(const rows8 *to, size_t at, const head *h, size_t t, size_t rows, size_t D) {
-    const head floats = {h->x, h->ld, false}, kept = {h->x, h->ld, true};
+    const head floats = {h->x, h->ld, false, false}, rounded = {h->x, h->ld, false, true},
+               kept = {h->x, h->ld, true, false};
     for (size_t r = 0; r < rows; r += VL) {
         const size_t some = least(VL, rows - r);
         if (some < VL || D % VL)
             head_batch8(to, at + r, h, t + r, some, D, false);
         else if (h->bf16)
             head_batch8(to, at + r, &kept, t + r, VL, D, true);
+        else if (h->rounds)
+            head_batch8(to, at + r, &rounded, t + r, VL, D, true);
         else
             head_batch8(to, at + r, &floats, t + r, VL, D, true);
     }
@@ -203,7 +216,9 @@ static float softmax_put8(int8_t *dst, const float *row, size_t from, size_t a, 
 
 static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, const void *v_,
                       const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch) {
-    const head q = {q_, s->ldq, s->bf16}, k = {k_, s->ldk, s->bf16}, v = {v_, s->ldv, s->bf16};
+    const form *f = form_of(prec);
+    const head q = head_of(q_, s->ldq, s, f), k = head_of(k_, s->ldk, s, f),
+               v = head_of(v_, s->ldv, s, f);
     const size_t D = s->D, deep = row8(D), wide = up(D, NR), keys = up(t1, NR),
                  low = first_key(s, t0) / NR * NR;
     pool mem = {scratch};
@@ -234,7 +249,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
             int8_t *p = pa.x + i * pa.ld;
             int32_t whole;
             float top, sum = softmax_put8(p, sc + i * n, from, first_key(s, t + i) - from,
-                                          t + i + 1 - from, n, &top, &whole, form_of(prec)->prec);
+                                          t + i + 1 - from, n, &top, &whole, f->prec);
             pa.sums[i] = 128 * whole;
             /* the largest of a row has nearly all steps: it is never without weight. NaN stays what it is */
             pa.scale[i] = 1.0f / (float)whole + 0.0f * sum;

@@ -86,7 +86,13 @@ typedef struct head {
     const void *x;
     size_t ld;
     bool bf16;
+    bool rounds; /* floats that int8 takes become bf16 first, as they would lie if they were kept */
 } head;
+
+/* q, k or v: the bits are the same however they lie */
+static head head_of(const void *x, size_t ld, const bt_attn_shape *s, const form *f) {
+    return (head){x, ld, s->bf16, !s->bf16 && f->prec == BT_PREC_BF16};
+}
 
 static const float *floats_at(const head *h, size_t t, size_t d) {
     return (const float *)h->x + t * h->ld + d;

@@ -74,6 +74,7 @@ static void without_a_process(void **state) {
     assert_int_equal(descriptors(), before);
     assert_int_equal(bt_guard_begin(&shared, 3, NULL, &status, &err), BT_IO);
     assert_string_equal(err.msg, "cannot start a second process: Resource temporarily unavailable");
+    assert_null(shared);
     assert_false(bt_job_aside((void (*)(const void *))abort, NULL));
 }
 
