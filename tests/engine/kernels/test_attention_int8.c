@@ -114,7 +114,8 @@ static void all_heads(const bt_kernels *k) {
 
 static void each_set(void **state) {
     (void)state;
-    static const char *const sets[] = {"generic", "avx2", "avx512", "amx"};
+    static const char *const sets[] = {"generic",     "avx2-plain", "avx2", "avx512-plain",
+                                       "avx512-vnni", "avx512",     "amx"};
     int seen = 0;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         bt_err err = BT_ERR_INIT;
