@@ -62,8 +62,6 @@ BT_INLINE vi noise_sum(vi sum, vi bytes) {
     return vi_add(sum, VI_OP(madd_epi16)(pairs, VI_OP(set1_epi16)(1)));
 }
 
-BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
-
 BT_INLINE vf load_bf16(const uint16_t *p) { return v_bits(vi_sll(vi_from_u16(p), 16)); }
 BT_INLINE vf load_bf16_tail(const uint16_t *p, size_t have) {
     uint16_t some[VL] = {0};

@@ -121,6 +121,9 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
     }
 }
 
+/* bits of |x|, which as whole numbers are in the order of the magnitudes */
+BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
+
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 

@@ -163,9 +163,8 @@ static void rows_rmsnorm_dgain(float *dgain, const float *dy, const float *x, co
     }
 }
 
-/* the largest magnitude */
-BT_INLINE float row_top(const float *x, size_t C) {
-    vf a = v_set(0), b = a;
+BT_INLINE float row_absmax(const float *x, size_t C) {
+    vf a = v_set(1e-5f), b = a;
     size_t i = 0;
     for (; i + 2 * VL <= C; i += 2 * VL) {
         a = v_max(a, v_abs(v_load(x + i)));
@@ -173,11 +172,6 @@ BT_INLINE float row_top(const float *x, size_t C) {
     }
     for (; i < C; i += VL) a = v_max(a, v_abs(v_load_n(x + i, C - i < VL ? C - i : VL)));
     return v_hmax(v_max(a, b));
-}
-
-BT_INLINE float row_absmax(const float *x, size_t C) {
-    const float top = row_top(x, C);
-    return top > 1e-5f ? top : 1e-5f;
 }
 
 static void rows_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {
@@ -310,13 +304,17 @@ static void rows_scale(float *y, float a, size_t count) {
     EACH_VECTOR(count, st(y + i, v_mul(ld(y + i, n), v_set(a)), n));
 }
 
+/* the nearest bf16, its bits in the low half of each lane */
+BT_INLINE vi bf16_of(vf v) {
+    const vi b = vi_bits(v), odd = vi_and(vi_srl(b, 16), vi_set(1));
+    return vi_where_nan(v, vi_or(vi_srl(b, 16), vi_set(0x40)),
+                        vi_srl(vi_add(vi_add(b, vi_set(0x7fff)), odd), 16));
+}
+
 static void rows_to_bf16(uint16_t *y, const float *x, size_t count) {
     size_t i = 0;
     for (; i + VL <= count; i += VL) {
-        vf v = v_load(x + i);
-        vi b = vi_bits(v), odd = vi_and(vi_srl(b, 16), vi_set(1));
-        vi_store_u16(y + i, vi_where_nan(v, vi_or(vi_srl(b, 16), vi_set(0x40)),
-                                         vi_srl(vi_add(vi_add(b, vi_set(0x7fff)), odd), 16)));
+        vi_store_u16(y + i, bf16_of(v_load(x + i)));
     }
     if (i < count) bt_kernels_generic.to_bf16(y + i, x + i, count - i);
 }

@@ -96,11 +96,11 @@ typedef struct bt_attn_shape {
     /* q, k, v, and of the backward pass o, lie as bf16 (uint16_t): for sets with `multiplies_bf16`, in
      * BT_PREC_BF16. The bits are those of the same values as floats */
     bool bf16;
-    /* Rounded to nearest int8 are q, k, v and dout, a scale for each row, where they are multiplied over D, and of the
-     * forward pass v by columns and exp(score - the row's largest) to 1 / BT_ATTN_STEPS: of every BT_ATTN_LANES-th
-     * key what is left over is added to the next one before it is rounded, so that many small ones keep their sum,
-     * by which the row is divided. Sums are exact. The other three products of the
-     * backward pass are those of `prec` */
+    /* Four of the seven products are of int8, with exact sums; the other three of the backward pass are those of
+     * `prec`. Q K^T (both passes) and dout V^T: rows are rounded to nearest, with one scale a row. P V: v is rounded
+     * by columns, and p = exp(score - the row's largest) to multiples of 1 / BT_ATTN_STEPS. What rounding p of key j
+     * leaves is added to p of key j + BT_ATTN_LANES before that is rounded, so that many small weights keep their
+     * sum; the row is divided by the sum of the rounded ones */
     bool int8;
     const bt_turned *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
 } bt_attn_shape;
@@ -339,7 +339,9 @@ typedef struct bt_kernels {
 /* granularity of splitting tern_pack and tern_dw over outputs */
 enum { BT_TERN_ROWS = 64 };
 /* queries of an attention tile */
-enum { BT_ATTN_ROWS = 64, BT_ATTN_LANES = 32, BT_ATTN_STEPS = 126 };
+enum { BT_ATTN_ROWS = 64 };
+/* int8 attention: keys between one whose rounding error is carried and the one it is carried to; steps of a probability */
+enum { BT_ATTN_LANES = 32, BT_ATTN_STEPS = 126 };
 /* rows of tern_gemv at most */
 enum { BT_FEW_ROWS = 32 };
 /* fixed block of sums that are split over threads */

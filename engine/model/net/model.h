@@ -81,8 +81,8 @@ typedef struct bt_model_setup {
     /* with grad_int8, passes that make gradients: logits are a product of int8, of each token and each
      * word of the head rounded to nearest. Others, and a frozen head's, are as without */
     bool logits_int8;
-    bool
-        attention_int8; /* between bt_model_round_attention: attention is that of bt_attn_shape's int8 */
+    /* passes that make gradients (bt_model_round_attention): attention is that of bt_attn_shape's int8 */
+    bool attention_int8;
     bt_model_slice slice; /* all zero: the whole model */
     /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many
      * equal leaves of the whole model (shape/leaves.h): then they have the same bits in any

@@ -38,7 +38,8 @@ static void a_run_that_is_done(void **state) {
 static void a_killed_rank_is_started_again(void **state) {
     stage *s = *state;
     s->resume_at = 1;
-    run(s, PLAYS("steps 3;leaves;die 9", "steps 3;result {}"),
+    /* somebody takes the map of the machine away: the second attempt has it again */
+    run(s, PLAYS("maps;steps 3;unmaps;leaves;die 9", "maps;steps 3;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
         "warning -1 a newer one is damaged\n"
@@ -49,20 +50,6 @@ static void a_killed_rank_is_started_again(void **state) {
     assert_int_equal(s->result.attempts, 2);
     assert_int_equal(s->result.restarts, 1);
     assert_int_equal(s->asked, 1);
-}
-
-/* the map of the machine is made again where somebody took it */
-static void a_map_that_is_gone_is_made_again(void **state) {
-    stage *s = *state;
-    s->resume_at = 1;
-    run(s, PLAYS("maps;steps 3;unmaps;leaves;die 9", "maps;steps 2;result {}"),
-        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
-        "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
-        "warning -1 a newer one is damaged\n"
-        "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
-        "step 3\n"
-        "attempt 1 from 1\nstep 1\nstep 2\n");
-    assert_int_equal(s->result.end.kind, BT_END_DONE);
 }
 
 static void without_a_new_step_it_waits(void **state) {
@@ -399,7 +386,6 @@ static int tests(void) {
     const struct CMUnitTest all[] = {
         T(a_run_that_is_done),
         T(a_killed_rank_is_started_again),
-        T(a_map_that_is_gone_is_made_again),
         T(without_a_new_step_it_waits),
         T(a_stop_ends_the_wait),
         T(one_that_dies_while_it_stops),

@@ -35,8 +35,7 @@ static void small_i8(const small8 *p, size_t diagonal) {
     const tile_i8_fn tile = tile_u8();
     const size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t j = 0; j < p->cols; j += NR) {
-        tile_i8_out o = {
-            .ldy = p->ldy, .cols = p->cols - j, .scale = p->scale, .by = p->by ? p->by + j : NULL};
+        tile_i8_out o = {.ldy = p->ldy, .cols = p->cols - j, .scale = p->scale, .by = p->by + j};
         for (size_t t = 0; t < tiles; t++) {
             const size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles, r = p->row + r0;
             if (diagonal != SIZE_MAX && j >= diagonal + r1) continue;
@@ -74,18 +73,11 @@ static rows8 rows8_of(pool *mem, size_t rows, size_t ld) {
     return r;
 }
 
-/* the nearest value of bf16 */
-BT_INLINE vf nearest_bf16(vf v) {
-    const vi b = vi_bits(v), odd = vi_and(vi_srl(b, 16), vi_set(1)),
-             up_ = vi_add(vi_add(b, vi_set(0x7fff)), odd);
-    return v_bits(vi_where_nan(v, b, vi_and(up_, vi_set(0xffff0000u))));
-}
-
 /* n <= VL elements of row t from d on, zeros behind them */
 BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
     if (!h->bf16) {
         const vf v = n == VL ? v_load(floats_at(h, t, d)) : v_load_n(floats_at(h, t, d), n);
-        return h->rounds ? nearest_bf16(v) : v;
+        return h->rounds ? v_bits(vi_sll(bf16_of(v), 16)) : v;
     }
     uint16_t some[VL] = {0};
     const uint16_t *x = kept_at(h, t, d);
@@ -93,7 +85,6 @@ BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
     return v_bits(vi_sll(vi_from_u16(x), 16));
 }
 
-BT_INLINE vi magnitude_of(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 /* 127 / top, and 0 for 0; of what is not finite the scale, top / 127, is not finite either */
 BT_INLINE vf steps_of(vf top) {
     return v_where_eq(top, v_set(0), v_set(0), v_div(v_set(127), top));
@@ -107,8 +98,7 @@ BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, 
     float by[VL];
     BT_UNROLL for (size_t i = 0; i < VL; i++) all[i] = vi_set(0);
     BT_UNROLL for (size_t i = 0; i < VL; i++) for (size_t d = 0; d < D && i < rows; d += VL)
-        all[i] =
-            vi_max(all[i], magnitude_of(head_vector(h, t + i, d, even ? VL : least(VL, D - d))));
+        all[i] = vi_max(all[i], magnitude(head_vector(h, t + i, d, even ? VL : least(VL, D - d))));
     transpose(all);
     vi top = all[0];
     BT_UNROLL for (size_t i = 1; i < VL; i++) top = vi_max(top, all[i]);
@@ -160,7 +150,7 @@ static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, s
     for (size_t d = 0; d < wide; d += VL) {
         vi top = vi_set(0);
         for (size_t t = low; t < T && d < D; t++)
-            top = vi_max(top, magnitude_of(head_vector(h, t, d, least(VL, D - d))));
+            top = vi_max(top, magnitude(head_vector(h, t, d, least(VL, D - d))));
         v_store(by + d, v_mul(v_bits(top), v_set(1.0f / 127.0f)));
         v_store(steps + d, steps_of(v_bits(top)));
     }
