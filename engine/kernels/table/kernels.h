@@ -340,7 +340,7 @@ typedef struct bt_kernels {
 enum { BT_TERN_ROWS = 64 };
 /* queries of an attention tile */
 enum { BT_ATTN_ROWS = 64 };
-/* int8 attention: keys between one whose rounding error is carried and the one it is carried to; steps of a probability */
+/* int8 attention: a rounding error is carried to the key so many further on; steps of a weight */
 enum { BT_ATTN_LANES = 32, BT_ATTN_STEPS = 126 };
 /* rows of tern_gemv at most */
 enum { BT_FEW_ROWS = 32 };

@@ -1,4 +1,4 @@
-/* test_islands.c - the islands of a hub as its viewers see them: counts, sums and staleness at a step, and before it. */
+/* test_islands.c - the islands of a hub as viewers see them: counts, sums and staleness at a step, and before it. */
 #include "tests/store/hub_record.h"
 #include "tests/store/view_test.h"
 
