@@ -308,6 +308,21 @@ static void what_was_told_last_is_the_newest_record(void **state) {
     bt_writer_close(y.w);
 }
 
+/* an attempt that has done nothing yet: its beginning is the newest that is known */
+static void an_attempt_that_begins_is_a_record(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    happens(&y, BT_EVENT_STOPPED, 9, NULL);
+    attempt_ends(&y, "stopped", 0);
+    waits(&y, 60);
+    attempt_begins(&y, "resume");
+    OK(bt_writer_flush(y.w, err));
+    check_ledger(*state, (bt_ledger_until){0},
+                 &(seconds){.productive = 10, .startup = 1, .paused = 60});
+    bt_writer_close(y.w);
+}
+
 /* a run that goes on: up to its newest record, and beyond it as its state says */
 static void a_live_run_is_judged_to_the_instant(void **state) {
     story y = begin(*state);
@@ -362,6 +377,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_extended_run_had_ended, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_was_told_last_is_the_newest_record, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(an_attempt_that_begins_is_a_record, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_live_run_is_judged_to_the_instant, bt_tmp_make,
                                         bt_tmp_drop),

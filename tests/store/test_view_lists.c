@@ -97,6 +97,13 @@ static void layers_and_lists(void **state) {
     a.step0 = a.step1 = 0;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->layers.samples, 10);
+    /* codes that no weight has */
+    run_sql(t->db, "UPDATE layer_stat SET zero_ppb = 0, pos_ppb = 1000000000");
+    bt_view_close(v);
+    bt_db_close(db);
+    v = open_view(t->db, &db);
+    OK(bt_view_load(v, &a, err));
+    NEAR(v->layers.layer[0].entropy_bits, 0);
     a.max_events = 2;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n, 2);

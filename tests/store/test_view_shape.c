@@ -125,6 +125,34 @@ static void a_slow_rank_of_many_reaches_the_end_of_the_scale(void **state) {
     bt_db_close(db);
 }
 
+/* held against another run: one late rank of 64 does not widen the scale */
+static void a_comparison_has_round_ends(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("slow"), b = bt_synth_default("even");
+    bt_view *v;
+    bt_db *db = NULL;
+    s.ranks = b.ranks = 64;
+    s.steps = b.steps = 80;
+    s.straggler = 5;
+    s.phase = BT_MR_BWD;
+    s.excess = 1;
+    OK(bt_synth_make(t->db, &b, err));
+    load(t, &s, BT_HEAT_STEP, &v, &db);
+    const double longest = v->heat.high;
+    assert_true(longest > 100);
+    bt_view_ask a = ask_all("slow");
+    a.baseline = "even";
+    a.heat = BT_HEAT_BUSY;
+    a.step0 = 0;
+    a.step1 = 39; /* fewer values than before */
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->heat.against);
+    NEAR(v->heat.low, 2 - BT_HEAT_EVEN);
+    NEAR(v->heat.high, BT_HEAT_EVEN);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void a_crowded_machine_is_named_before_a_rank(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -165,6 +193,7 @@ int main(void) {
         cmocka_unit_test(smoothing_is_a_share_of_what_is_shown),
         TEST(noise_is_not_painted_as_a_difference),
         TEST(a_slow_rank_of_many_reaches_the_end_of_the_scale),
+        TEST(a_comparison_has_round_ends),
         TEST(a_crowded_machine_is_named_before_a_rank),
         TEST(a_machine_with_room_leaves_the_blame_with_the_rank),
     };

@@ -55,6 +55,7 @@ static void files_of_a_folder_are_lenses(void **state) {
     for (size_t i = 0; i < shipped; i++) { /* each says what it is, and asks something */
         assert_true(list[i].about[0] && list[i].sql.len > 10);
         assert_string_equal(list[i].file, "");
+        is_lens(list[i].name, list[i].about, bt_text_str(&list[i].sql));
     }
     release(list, shipped);
 

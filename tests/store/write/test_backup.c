@@ -243,6 +243,7 @@ static void another_history_fills_nothing(void **state) {
     add_run(t->db, "b");
     add_run(other, "a2");
     add_run(other, "b");
+    add_run(other, "c"); /* which would come along */
     OK(bt_rescue_fill(t->db, other, NULL, &r, err));
     assert_int_equal(r.rows, 0);
     assert_int_equal(runs_in(t, ""), 2);
