@@ -162,7 +162,7 @@ static void check_stopped(bt_job *job, int64_t now) {
                  quiet = bt_health_silence_s(&job->health, now);
     if (now < job->stopped_look_ns || job->stop_asked || job->paused || !job->connected) return;
     /* only where steps stay away */
-    if (!job->stopped_ns && quiet < (median > 0.1 ? 2 * median : 0.2)) return;
+    if (!job->stopped_ns && quiet < fmax(2 * median, 0.2)) return;
     job->stopped_look_ns = now + STOPPED_LOOK_NS;
     name_stopped(job, who, sizeof who, &rank);
     if (rank < 0) {

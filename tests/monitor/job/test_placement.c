@@ -54,6 +54,11 @@ static void machines_are_read(void **state) {
         assert_true(places[i].domain == places[i - 1].domain + (i % 8 == 0));
         assert_true(places[i].package == places[i - 1].package + (i % 16 == 0));
     }
+    /* numbered as most machines do: first one thread of each core */
+    static const int numbers[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    n = bt_machine_places(places, "core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
+    assert_int_equal(n, 8);
+    for (size_t i = 0; i < n; i++) assert_int_equal(places[i].cpu, numbers[i]);
     n = bt_machine_places(places, "pu:1");
     assert_string_equal(bt_places_words(places, n, words, sizeof words),
                         "1 socket, 1 memory domain, 1 core, 1 hardware thread");

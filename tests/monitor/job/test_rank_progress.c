@@ -99,7 +99,9 @@ static void who_is_behind(void **state) {
     told(&p, 100, &rank);
     assert_int_equal(rank, 2);
     bt_rank_progress_close(&p);
-    assert_false(bt_rank_progress_tell(&p, 0, (char[8]){0}, 8, &rank));
+    char says[8] = "before";
+    assert_false(bt_rank_progress_tell(&p, 0, says, sizeof says, &rank));
+    assert_string_equal(says, "");
 }
 
 static void slow_is_said_once(void **state) {

@@ -111,6 +111,19 @@ static void records_of_ranks(void **state) {
     bt_writer_close(d->setup.writer);
 }
 
+/* what shows that the ranks get on, though no step has ended */
+static void signs_of_life(void **state) {
+    desk *d = *state;
+    const bt_sink *look = &d->job.into.look;
+    int64_t *last_ns = &d->job.health.last_ns;
+    *last_ns = 1;
+    look->event(look->ctx, &(bt_event){.kind = BT_EVENT_NOTICE, .title = "t"});
+    assert_true(*last_ns > 1);
+    *last_ns = 1;
+    look->checkpoint(look->ctx, &(bt_ckpt_record){.step = 2, .path = "/c", .hash = "h"});
+    assert_true(*last_ns > 1);
+}
+
 /* more ranks than there is room for: the first are known */
 static void very_many_ranks(void **state) {
     desk *d = *state;
@@ -299,9 +312,13 @@ static void an_alert_starts_programs(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
     const struct CMUnitTest tests[] = {
-        T(records_of_ranks),         T(very_many_ranks),
-        T(events_of_the_supervisor), T(alerts_are_told_once_for_each_cause),
-        T(alerts_at_the_end),        T(an_alert_starts_programs),
+        T(records_of_ranks),
+        T(very_many_ranks),
+        T(signs_of_life),
+        T(events_of_the_supervisor),
+        T(alerts_are_told_once_for_each_cause),
+        T(alerts_at_the_end),
+        T(an_alert_starts_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
