@@ -234,7 +234,6 @@ bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     char base[BT_NAME_MAX];
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_SERIES;
-    ask.baseline = NULL;
     BT_TRY(wanted_series(r, &ask, err));
     const char *baseline = bt_req_arg(r, "baseline");
     if (baseline && *baseline) {

@@ -159,6 +159,12 @@ static const struct refusal {
      "no metric 'lr' of a rank (`bitrain help metrics` lists them)"},
     {"series", "base", "metric=lr", "metric=data_ms", BT_ARG,
      "no metric 'data_ms' of a step (`bitrain help metrics` lists them)"},
+    /* the last of each table */
+    {"series", "base", "metric=micro_batches&rank=0", "metric=micro_batches", BT_ARG,
+     "no metric 'micro_batches' of a step (`bitrain help metrics` lists them)"},
+    {"series", "base", "metric=plan_ratio", "metric=plan_ratio&rank=0", BT_ARG,
+     "no metric 'plan_ratio' of a rank (`bitrain help metrics` lists them)"},
+    {"series", "base", "metric=energy_j", NULL, BT_OK, ""},
     {"series", "base", "metric=lr", "rank=1", BT_ARG, "query argument 'metric' is missing"},
     {"series", "base", "metric=lr&baseline=other", "metric=lr&baseline=nobody", BT_NOTFOUND,
      "no run 'nobody' (`bitrain runs` lists them)"},
@@ -226,6 +232,20 @@ static void refuses(bt_api *api, const char *route, const char *run, const char 
     bt_text_release(&a.body);
     if (code != want || (want != BT_OK && strcmp(why.msg, says) != 0))
         fail_msg("%s?%s: %s: %s", route, args, bt_code_name(code), why.msg);
+}
+
+/* a path is no format */
+static void a_database_with_a_per_cent_sign(void **state) {
+    const bt_tmp *t = *state;
+    char path[200];
+    bt_api *api = NULL;
+    bt_synth s = bt_synth_default("base");
+    snprintf(path, sizeof path, "%s/100%%d.db", t->dir);
+    OK(bt_synth_make(path, &s, err));
+    OK(bt_api_open(&api, path, &(bt_api_allows){.control = false}, err));
+    assert_string_equal(bt_api_store(api), path);
+    refuses(api, "head", "base", "", BT_OK, "");
+    bt_api_close(api);
 }
 
 static void arguments_at_their_bounds(void **state) {
@@ -373,8 +393,10 @@ static void sizes_that_nobody_names(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(answers_of_routes),         T(metrics_of_live_runs),     T(the_end_of_a_long_log),
-        T(arguments_at_their_bounds), T(a_store_that_comes_later), T(sizes_that_nobody_names),
+        T(answers_of_routes),         T(metrics_of_live_runs),
+        T(the_end_of_a_long_log),     T(a_database_with_a_per_cent_sign),
+        T(arguments_at_their_bounds), T(a_store_that_comes_later),
+        T(sizes_that_nobody_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
