@@ -194,13 +194,13 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
                             err);
     bt_isa_agreement isa;
     if (code == BT_OK) code = bt_agree_isa(world, cfg->isa, &isa, err);
-    if (code == BT_OK) memcpy(cfg->isa, isa.isa, sizeof cfg->isa);
+    if (code == BT_OK) bt_isa_agreement_apply(&isa, cfg);
     if (code == BT_OK) code = bt_agree_settings(world, cfg, err);
     reproducible_cost cost = {0};
     bt_run_cfg *plain = NULL;
     if (code == BT_OK && cfg->reproducible) {
         code = bt_agree(world, read_plain(&plain, argc, argv, bt_comm_size(world), err), err);
-        if (code == BT_OK) memcpy(plain->isa, cfg->isa, sizeof plain->isa);
+        if (code == BT_OK) bt_isa_agreement_apply(&isa, plain);
         if (code == BT_OK) code = measure_cost(cfg, plain, &r, &cost, err);
     } else if (code == BT_OK) {
         code = measure(cfg, &r, err);

@@ -188,7 +188,7 @@ static bt_code prepare(layouts *l, int argc, char **argv, bt_err *err) {
     BT_TRY(bt_agree(world, read_words(l, argc, argv, err), err));
     BT_TRY(bt_agree_isa(world, l->at[0].cfg.isa, &isa, err));
     for (size_t i = 0; i < l->n; i++) {
-        memcpy(l->at[i].cfg.isa, isa.isa, sizeof l->at[i].cfg.isa);
+        bt_isa_agreement_apply(&isa, &l->at[i].cfg);
         BT_TRY(bt_agree_settings(world, &l->at[i].cfg, err));
     }
     bt_code code = bt_kernels_select(isa.isa, err);

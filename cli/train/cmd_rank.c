@@ -155,6 +155,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
     BT_TRY(bt_agree_isa(world, cfg.isa, &isa, err));
     memcpy(cfg.isa, isa.isa, sizeof cfg.isa);
     BT_TRY(bt_agree(world, bt_run_cfg_resolve(&cfg, bt_comm_size(world), err), err));
+    bt_isa_agreement_apply(&isa, &cfg);
     BT_TRY(bt_agree_settings(world, &cfg, err));
     BT_TRY(bt_rank_prepare(&cfg, err));
 

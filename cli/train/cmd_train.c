@@ -178,6 +178,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
+    if (world) bt_isa_agreement_apply(&p->isa, &p->cfg);
     BT_TRY(bt_train_keep_prediction(p, err));
     if (!world) tell_ramps(p);
     if (p->from.step >= p->cfg.steps && p->cfg.go_on) {

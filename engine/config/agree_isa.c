@@ -138,5 +138,14 @@ bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_
     if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
     if (code == BT_OK) code = settle(world, all, out, err);
     free(all);
-    return code;
+    BT_TRY(code);
+    double pays = bt_kernels_int8_attention_pays(out->isa);
+    BT_TRY(bt_all_reduce_f64(world, &pays, 1, BT_MIN, err));
+    out->int8_attention = pays > 0;
+    return BT_OK;
+}
+
+void bt_isa_agreement_apply(const bt_isa_agreement *a, bt_run_cfg *cfg) {
+    memcpy(cfg->isa, a->isa, sizeof cfg->isa);
+    if (cfg->attention_found && !a->int8_attention) cfg->attention = BT_ATTENTION_FLOAT;
 }

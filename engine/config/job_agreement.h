@@ -16,7 +16,8 @@
 typedef struct bt_isa_agreement {
     /* for this rank: what bt_kernels_select and launch.isa take from now on */
     char isa[16];
-    bool changed; /* it is not the word this rank was given */
+    bool changed;        /* it is not the word this rank was given */
+    bool int8_attention; /* pays on every rank (bt_kernels_int8_attention_pays) */
     /* one sentence, the same on all ranks; "" where no rank gives up anything */
     char note[320];
     /* "avx512 on ranks 0-2, avx2 on rank 3": the best that each rank's processor has */
@@ -27,6 +28,10 @@ typedef struct bt_isa_agreement {
  * use. */
 bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_err *err)
     BT_MUST_CHECK;
+
+/* cfg: resolved, for this rank's processor alone; before bt_agree_settings. Takes the agreed set, and floats for
+ * attention that nobody chose where int8 does not pay on every rank. */
+void bt_isa_agreement_apply(const bt_isa_agreement *a, bt_run_cfg *cfg);
 
 /* The settings that ranks must share (setting_scope.h), resolved, and the program. BT_ARG names the
  * first setting that differs, two ranks, and their values. */

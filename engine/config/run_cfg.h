@@ -24,14 +24,15 @@ typedef struct bt_run_cfg {
 #undef BT_ENUM
 #undef BT_TEXT
 #undef BT_LIST
+    bool attention_found; /* train.attention was auto before it was resolved */
 } bt_run_cfg;
 
 /* train.grad; never AUTO once resolved */
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* train.logits */
 enum { BT_LOGITS_FLOAT, BT_LOGITS_INT8 };
-/* train.attention */
-enum { BT_ATTENTION_FLOAT, BT_ATTENTION_INT8 };
+/* train.attention; never AUTO once resolved */
+enum { BT_ATTENTION_AUTO, BT_ATTENTION_FLOAT, BT_ATTENTION_INT8 };
 /* tune.mode */
 enum { BT_TUNE_FULL, BT_TUNE_LORA };
 /* tune.base_type */

@@ -153,6 +153,14 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
         c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
+    if (c->attention == BT_ATTENTION_AUTO) {
+        /* the losses that allow it were measured on plain text (engine/README.md) */
+        bool may = c->grad == BT_GRAD_INT8 && c->precision == BT_PREC_BF16 &&
+                   c->form == BT_FORMED_TEXT && c->tune == BT_TUNE_FULL;
+        c->attention_found = true;
+        c->attention = may && bt_kernels_int8_attention_pays(c->isa) ? BT_ATTENTION_INT8
+                                                                     : BT_ATTENTION_FLOAT;
+    }
     if (c->logit_product == BT_LOGITS_INT8 && c->grad != BT_GRAD_INT8)
         return bt_fail(
             err, BT_ARG,

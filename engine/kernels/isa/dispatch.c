@@ -191,6 +191,14 @@ bool bt_kernels_int8_pays(const char *isa) {
     return wanted && wanted->set >= AVX2 && set_at(wanted->set);
 }
 
+bool bt_kernels_int8_attention_pays(const char *isa) {
+    const cap *wanted = cap_of(isa);
+    const bt_cpu *c = bt_cpu_found();
+    if (!wanted || bt_kernels_level(isa) == BT_LEVEL_AVX512_BF16) return false;
+    return (wanted->set == AVX512 && c->avx512_vnni && !(wanted->hide & BT_HIDE_VNNI)) ||
+           (wanted->set == AVX2 && c->avx_vnni && !(wanted->hide & BT_HIDE_AVX_VNNI));
+}
+
 bool bt_kernels_multiply_bf16(void) {
     const bt_kernels *k = bt_k();
     return k->multiplies_bf16 && k->multiplies_bf16();

@@ -391,6 +391,9 @@ const char *bt_kernels_level_isa(bt_isa_level level);
 /* whether the fastest set of `isa` trains faster with int8 gradients: every vector set does, by 1.3
  * times even without VNNI */
 bool bt_kernels_int8_pays(const char *isa);
+/* whether it trains faster with int8 attention: VNNI multiplies int8 four times as fast as fp32. Without VNNI int8
+ * attention is slower, and beside products of bf16 it was not measured where those are fast */
+bool bt_kernels_int8_attention_pays(const char *isa);
 /* whether `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and
  * AMX. The others multiply fp32 */
 bool bt_kernels_multiply_bf16(void);

@@ -1,44 +1,14 @@
 /* test_run_cfg.c - presets, checks between settings, automatic values, origins. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "engine/config/ramp.h"
-#include "engine/config/run_cfg.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
-
-static bt_run_cfg c;
-static bt_opts o;
-static bt_err err;
-
-static bt_code read_words(const char *const *words) {
-    int n = 0;
-    bool help;
-    while (words[n]) n++;
-    memset(&err, 0, sizeof err);
-    return bt_run_cfg_read(&o, &c, n, (char *const *)(uintptr_t)words, &help, &err);
-}
-#define READ(...) read_words((const char *const[]){__VA_ARGS__, NULL})
-
-static bt_code settle(int world, const char *const *words) {
-    BT_TRY(read_words(words));
-    return bt_run_cfg_settle(&o, &c, world, &err);
-}
-#define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
+#include "tests/engine/config/settled.h"
 
 static void says(bt_code code, const char *part) {
     assert_int_equal(code, BT_ARG);
     if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
 }
-
-static const char *where(const char *key) { return o.where[bt_opt_find(o.table, o.n, key)]; }
 
 static void test_every_preset_resolves(void **state) {
     (void)state;
@@ -173,43 +143,6 @@ static void test_rate_of_shape(void **state) {
     assert_true(c.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--data", "synth:chain"), BT_OK);
     assert_true(c.lr == own);
-}
-
-/* int8 gradients where they pay; never for a precision that somebody chose, or layers without
- * codes */
-static void test_gradients(void **state) {
-    (void)state;
-    const bt_cpu *cpu = bt_cpu_get();
-    const bool vectors = cpu->avx2 && cpu->fma && cpu->f16c;
-    assert_int_equal(bt_kernels_int8_pays("auto"), vectors);
-    assert_false(bt_kernels_int8_pays("generic"));
-    assert_false(bt_kernels_int8_pays("blas"));
-    static const char *const isas[] = {"auto", "avx2", "avx2-plain"};
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
-        assert_int_equal(bt_kernels_int8_pays(isas[i]), vectors);
-        assert_int_equal(SETTLE(1, "--isa", isas[i]), BT_OK);
-        assert_int_equal(c.grad, vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
-        assert_string_equal(where("train.grad"), "auto");
-    }
-    const char *const exact[][4] = {{"--precision", "fp32"},
-                                    {"--precision", "fp16"},
-                                    {"--set", "model.linear=dense"},
-                                    {"--isa", "generic"},
-                                    {"--grad", "float"}};
-    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
-        assert_int_equal(SETTLE(1, exact[i][0], exact[i][1]), BT_OK);
-        assert_int_equal(c.grad, BT_GRAD_FLOAT);
-    }
-    assert_int_equal(SETTLE(1, "--grad", "int8", "--isa", "generic"), BT_OK);
-    assert_int_equal(c.grad, BT_GRAD_INT8);
-    assert_int_equal(c.logit_product, BT_LOGITS_FLOAT);
-    assert_int_equal(SETTLE(1, "--grad", "int8", "--set", "train.logits=int8"), BT_OK);
-    assert_int_equal(c.logit_product, BT_LOGITS_INT8);
-    assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.logits=int8"), BT_ARG);
-    assert_non_null(strstr(err.msg, "--grad int8"));
-    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
-    assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.attention=int8"), BT_OK);
-    assert_int_equal(c.attention, BT_ATTENTION_INT8);
 }
 
 /* as many micro-batches as stages, or a multiple, where nobody says how many */
@@ -562,7 +495,6 @@ int main(void) {
         cmocka_unit_test(test_automatic_values),
         cmocka_unit_test(test_rate_of_shape),
         cmocka_unit_test(test_synth_is_for_comparison),
-        cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_layouts),

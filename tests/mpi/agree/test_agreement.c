@@ -193,6 +193,8 @@ static void ranks_take_the_best_set_that_all_have(void **state) {
             !rows[i].note[0] != !got.note[0])
             fail_msg("row %zu: rank %d takes '%s': '%s'", i, me(), got.isa, got.note);
         assert_int_equal(got.changed, strcmp(got.isa, rows[i].isa[me()]) != 0);
+        assert_int_equal(got.int8_attention, bt_kernels_int8_attention_pays(rows[i].agreed[0]) &&
+                                                 bt_kernels_int8_attention_pays(rows[i].agreed[1]));
         assert_int_equal(bt_kernels_select(got.isa, &err), BT_OK);
     }
 }

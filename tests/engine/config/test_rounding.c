@@ -1,0 +1,105 @@
+/* test_rounding.c - which products are of int8 where nobody says. */
+#include "engine/config/job_agreement.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "tests/engine/config/settled.h"
+
+/* int8 gradients where they pay; never for a precision that somebody chose, or layers without
+ * codes */
+static void test_gradients(void **state) {
+    (void)state;
+    const bt_cpu *cpu = bt_cpu_get();
+    const bool vectors = cpu->avx2 && cpu->fma && cpu->f16c;
+    assert_int_equal(bt_kernels_int8_pays("auto"), vectors);
+    assert_false(bt_kernels_int8_pays("generic"));
+    assert_false(bt_kernels_int8_pays("blas"));
+    static const char *const isas[] = {"auto", "avx2", "avx2-plain"};
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        assert_int_equal(bt_kernels_int8_pays(isas[i]), vectors);
+        assert_int_equal(SETTLE(1, "--isa", isas[i]), BT_OK);
+        assert_int_equal(c.grad, vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
+        assert_string_equal(where("train.grad"), "auto");
+    }
+    const char *const exact[][4] = {{"--precision", "fp32"},
+                                    {"--precision", "fp16"},
+                                    {"--set", "model.linear=dense"},
+                                    {"--isa", "generic"},
+                                    {"--grad", "float"}};
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+        assert_int_equal(SETTLE(1, exact[i][0], exact[i][1]), BT_OK);
+        assert_int_equal(c.grad, BT_GRAD_FLOAT);
+    }
+    assert_int_equal(SETTLE(1, "--grad", "int8", "--isa", "generic"), BT_OK);
+    assert_int_equal(c.grad, BT_GRAD_INT8);
+    assert_int_equal(c.logit_product, BT_LOGITS_FLOAT);
+    assert_int_equal(SETTLE(1, "--grad", "int8", "--set", "train.logits=int8"), BT_OK);
+    assert_int_equal(c.logit_product, BT_LOGITS_INT8);
+    assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.logits=int8"), BT_ARG);
+    assert_non_null(strstr(err.msg, "--grad int8"));
+    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.attention=int8"), BT_OK);
+    assert_int_equal(c.attention, BT_ATTENTION_INT8);
+}
+
+/* int8 attention where VNNI is and products of bf16 are not, beside int8 gradients, of text; never where somebody
+ * chose floats */
+static void test_attention(void **state) {
+    (void)state;
+    const bt_cpu *cpu = bt_cpu_found();
+    const bool avx512 = cpu->avx512 && cpu->avx512_vnni, avx2 = cpu->avx_vnni;
+    static const char *const never[] = {"generic", "blas", "avx2-plain", "avx512-plain", "amx"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        assert_false(bt_kernels_int8_attention_pays(never[i]));
+    assert_int_equal(bt_kernels_int8_attention_pays("avx2"), avx2);
+    assert_int_equal(bt_kernels_int8_attention_pays("avx512-vnni"), avx512);
+    assert_int_equal(bt_kernels_int8_attention_pays("avx512"), avx512 && !cpu->avx512_bf16);
+    assert_int_equal(bt_kernels_int8_attention_pays("auto"),
+                     bt_kernels_int8_attention_pays(bt_kernels_auto_isa(cpu)));
+    static const char *const isas[] = {"avx2", "avx512-vnni"};
+    for (size_t k = 0; k < 2; k++) {
+        const bool pays = bt_kernels_int8_attention_pays(isas[k]);
+        assert_int_equal(SETTLE(1, "--isa", isas[k]), BT_OK);
+        assert_int_equal(c.attention, pays ? BT_ATTENTION_INT8 : BT_ATTENTION_FLOAT);
+        assert_string_equal(where("train.attention"), "auto");
+        const char *const floats[][4] = {{"--set", "train.attention=float"},
+                                         {"--grad", "float"},
+                                         {"--precision", "fp32"},
+                                         {"--form", "completion"}};
+        for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
+            if (SETTLE(1, "--isa", isas[k], floats[i][0], floats[i][1]) != BT_OK)
+                fail_msg("%s: %s", floats[i][1], err.msg);
+            assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+        }
+        if (SETTLE(1, "--isa", isas[k], "--set", "tune.mode=lora", "--set", "tune.base=b") != BT_OK)
+            fail_msg("%s", err.msg);
+        assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    }
+}
+
+/* what all ranks take, of what each would choose by itself */
+static void test_attention_of_all_ranks(void **state) {
+    (void)state;
+    bt_isa_agreement all = {.isa = "avx2", .int8_attention = true}, some = {.isa = "avx2-plain"};
+    assert_int_equal(SETTLE(1, "--set", "train.attention=int8"), BT_OK);
+    bt_isa_agreement_apply(&some, &c);
+    assert_int_equal(c.attention, BT_ATTENTION_INT8);
+    assert_string_equal(c.isa, "avx2-plain");
+    if (!bt_kernels_int8_attention_pays("avx2")) return;
+    assert_int_equal(SETTLE(1, "--isa", "avx2"), BT_OK);
+    bt_isa_agreement_apply(&all, &c);
+    assert_int_equal(c.attention, BT_ATTENTION_INT8);
+    bt_isa_agreement_apply(&some, &c);
+    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    /* resolved again, as for other ranks: it is still that of all */
+    assert_int_equal(bt_run_cfg_resolve(&c, 1, &err), BT_OK);
+    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_of_all_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
