@@ -365,7 +365,8 @@ static void sizes_that_nobody_names(void **state) {
         size_t n;
     } sizes[] = {
         {"/api/v1/curves", NULL, "runs=wide&metric=loss", "runs.0.curve.series.0.x",
-         115},                                                                        /* of 200 */
+         115}, /* of 200 */
+        {"/api/v1/curves", NULL, "runs=longer&metric=loss", "runs.0.curve.series.0.x", 101},
         {"/api/v1/compare", NULL, "runs=wide&metric=loss", "runs.0.series.0.x", 230}, /* of 256 */
         {"series", "wide", "metric=loss", "series.0.x", 230},
         {"heatmap", "wide", "", "heatmap.step", 115}, /* of 120 */
@@ -379,9 +380,13 @@ static void sizes_that_nobody_names(void **state) {
     bt_synth s = bt_synth_default("wide");
     s.steps = 230;
     OK(bt_synth_make(t->db, &s, err));
+    s = bt_synth_default("longer"); /* by a step than 200 */
+    s.steps = 201;
+    OK(bt_synth_make(t->db, &s, err));
     run_sql(t->db, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 205) INSERT "
                    "INTO event(run, t_us, "
-                   "kind, level, title) SELECT 1, last_us, 'warning', 1, x FROM run, c");
+                   "kind, level, title) SELECT 1, last_us, 'warning', 1, x FROM run, c WHERE "
+                   "run.name = 'wide'");
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const size_t n = length_of(api, sizes[i].route, sizes[i].run, sizes[i].args, sizes[i].path);

@@ -130,6 +130,24 @@ static int holds_all(const json_t *answers, bt_api *api, const char *run, const 
     return n;
 }
 
+/* the most digits of a fraction in the data of a page; of one without an exponent */
+static size_t most_digits(const char *page) {
+    const char *s = strstr(page, "\"answers\"");
+    size_t most = 0;
+    bool text = false;
+    assert_non_null(s);
+    for (; *s && strncmp(s, "</script", 8) != 0; s++) {
+        const size_t n = text ? 0 : strspn(s, "0123456789."), dots = strcspn(s, ".");
+        if (*s == '\\' && text)
+            s++;
+        else if (*s == '"')
+            text = !text;
+        if (n > 1 && dots < n && n > most) most = n;
+        if (n > 1) s += n - 1;
+    }
+    return most;
+}
+
 /* what stands around the data, the sheet and the scripts, whose stamps the page allows */
 static void is_framed(const char *page) {
     static const char *const parts[] = {
@@ -177,6 +195,7 @@ static void a_report_holds_the_answers(void **state) {
     bt_text_init(&page);
     OK(bt_report(&page, t->db, "base", &progress, err));
     is_framed(bt_text_str(&page));
+    assert_int_equal(most_digits(bt_text_str(&page)), 14); /* of a time of day to the millisecond */
     json_t *data = data_of(bt_text_str(&page));
     assert_string_equal(json_string_value(json_object_get(data, "schema")), "bitrain.report/1");
     assert_string_equal(json_string_value(json_object_get(data, "run")), "base");

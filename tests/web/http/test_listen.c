@@ -76,6 +76,13 @@ static void ports_are_found_and_taken(void **state) {
     snprintf(want, sizeof want,
              "cannot listen on 192.0.2.1 port %d: Cannot assign requested address", port);
     assert_string_equal(err.msg, want);
+    /* an address of a link, without the link */
+    const bt_code code = bt_listen_tcp("fe80::1", port, &other, &none, &err);
+    if (strstr(err.msg, "cannot make a socket") || strstr(err.msg, "cannot listen on 'fe80::1'"))
+        return; /* a system without IPv6 */
+    assert_int_equal(code, BT_IO);
+    snprintf(want, sizeof want, "cannot listen on fe80::1 port %d: Invalid argument", port);
+    assert_string_equal(err.msg, want);
 }
 
 /* more than a few come at the same moment, before the first of them is accepted */
