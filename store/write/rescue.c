@@ -213,10 +213,10 @@ typedef struct copying {
     bt_rescue_result *out;
 } copying;
 
-/* one direction; until_met: up to rows that are there already. true: came to the end. A row that is not put may as
- * well be one that the new file's rules refuse, so the first direction goes past it */
+/* One direction; until_met: up to rows that are there already. true: came to the end. A row that is not put may as
+ * well be one that the new file's rules refuse, so the first direction goes past it; *refused: into an empty table */
 static bool copy_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
-                      bool until_met) {
+                      bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;
     int rc = sqlite3_prepare_v2(c->from, select, -1, &get, NULL);
     bool met = false;
@@ -225,11 +225,13 @@ static bool copy_rows(const copying *c, const char *select, sqlite3_stmt *put, i
         int done = sqlite3_step(put);
         sqlite3_reset(put);
         rc = SQLITE_OK;
-        if (done != SQLITE_DONE) continue; /* of a type that the new file's rules refuse: damaged */
-        if (sqlite3_changes(c->to) > 0)
+        if (done == SQLITE_DONE && sqlite3_changes(c->to) > 0) {
             c->out->rows++;
-        else
-            met = until_met;
+            continue;
+        }
+        *refused = *refused || (!c->fill && !until_met);
+        met = done == SQLITE_DONE &&
+              until_met; /* else of a type that the new file's rules refuse */
     }
     sqlite3_finalize(get);
     return met || rc == SQLITE_DONE;
@@ -254,14 +256,12 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
         put_order(&sql, t, false);
-        bool whole = copy_rows(c, bt_text_str(&sql), put, n, false);
+        bool refused = false, whole = copy_rows(c, bt_text_str(&sql), put, n, false, &refused);
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
         put_order(&sql, t, true);
-        if (!whole) {
-            copy_rows(c, bt_text_str(&sql), put, n, !c->fill);
-            c->out->unreadable++;
-        }
+        if (!whole) copy_rows(c, bt_text_str(&sql), put, n, !c->fill, &refused);
+        if (!whole || refused) c->out->unreadable++;
     }
     sqlite3_finalize(put);
     bt_text_release(&columns);
