@@ -46,6 +46,12 @@ static void *later(void *ctx) {
     } else if (strcmp(w->path, "/v1/never") == 0) {
         while (!atomic_load(&w->gone) && !atomic_load(&w->go)) bt_sleep_ns(2000000);
         bt_reply_send(w->reply, 200, "text/plain", "at last", 7);
+    } else if (strcmp(w->path, "/v1/linger") == 0) { /* says more to one that has gone */
+        for (int i = 0; i < 20; i++) {
+            bt_reply_put(w->reply, "data: 0\n\n", 9);
+            while (i == 0 && !atomic_load(&w->gone)) bt_sleep_ns(2000000);
+            bt_sleep_ns(5000000);
+        }
     } else if (strcmp(w->path, "/v1/flood") == 0) {
         static char block[65536];
         memset(block, 'x', sizeof block);
@@ -314,7 +320,12 @@ static void the_source_hears_of_clients_that_go(void **state) {
     wait_for(&n_gone, 3, "gone in the middle");
     wait_for(&n_ended, 3, "ended");
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
+    ask(&c, s, "POST /v1/linger", "", "");
+    assert_true(recv(c.fd, c.text, 1000, 0) > 0);
+    close(c.fd);
+    wait_for(&n_ended, 5, "ended");
     bt_serve_stop(s);
+    assert_int_equal(atomic_load(&n_gone), 4); /* each once */
 }
 
 static void *release_later(void *ctx) {
