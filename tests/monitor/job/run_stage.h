@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
+#include "monitor/job/health/rank_progress.h"
 #include "monitor/job/spare_socket.h"
 #include "monitor/job/supervisor.h"
 #include "store/wire/control_client.h"
@@ -32,6 +35,8 @@ typedef struct rank {
     bt_wire *wire;
     int64_t step;
     _Atomic uint32_t told; /* a bit a verb */
+    const char *places;
+    pid_t second; /* another rank's process, or 0 */
 } rank;
 
 static inline void on_told(void *ctx, const bt_ctl *c) {
@@ -43,6 +48,32 @@ static inline const char *word_after(int argc, char **argv, const char *flag) {
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], flag) == 0) return argv[i + 1];
     return "";
+}
+
+/* a second process that only waits: it is rank 0, this one rank 1 */
+static inline void be_two(rank *r, const bt_sink *to) {
+    const pid_t me = getpid();
+    r->second = fork();
+    if (r->second == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (getppid() == me) pause();
+        _exit(0);
+    }
+    bt_rank_info all[2] = {{.rank = 0, .pid = (int)r->second}, {.rank = 1, .pid = (int)me}};
+    for (int i = 0; i < 2; i++) gethostname(all[i].host, sizeof all[i].host - 1);
+    to->ranks(to->ctx, all, 2);
+}
+
+/* rank 0 waits in an exchange for rank 1, which computes */
+static inline void be_late(const rank *r, int ms) {
+    bt_place *first = bt_rank_progress_map(r->places, 0), *late;
+    if (!first) exit(95);
+    late = first + 1;
+    bt_place_enter(first, BT_AT_EXCHANGE, r->step);
+    bt_place_enter(late, BT_AT_COMPUTE, r->step);
+    bt_sleep_ns(ms * INT64_C(1000000));
+    bt_place_enter(late, BT_AT_EXCHANGE, r->step);
+    munmap(first, 2 * sizeof *first);
 }
 
 /* "steps 3;die 9": one thing after the other */
@@ -60,6 +91,12 @@ static inline int act(rank *r, char *what) {
         bt_rank_info me = {.rank = 0, .pid = (int)getpid()};
         gethostname(me.host, sizeof me.host - 1);
         to->ranks(to->ctx, &me, 1);
+    } else if (strcmp(what, "two") == 0) {
+        be_two(r, to);
+    } else if (strcmp(what, "stops") == 0) {
+        kill(r->second, SIGSTOP);
+    } else if (strcmp(what, "late") == 0) {
+        be_late(r, number);
     } else if (strcmp(what, "steps") == 0) {
         for (int i = 0; i < number; i++, r->step++)
             to->step(to->ctx,
@@ -123,7 +160,7 @@ static inline int play(int argc, char **argv) {
     }
     /* as on_fence says it of the attempt */
     if (!spare[0] && atoi(word_after(argc, argv, "--fence")) != attempt + 10) return 97;
-    rank r = {.step = from[0] ? atoi(from + 1) : 0};
+    rank r = {.step = from[0] ? atoi(from + 1) : 0, .places = word_after(argc, argv, "--places")};
     char words[600];
     while (at < argc && strcmp(argv[at], "PLAY") != 0) at++;
     if (at + 1 + attempt >= argc) return 99;
@@ -176,6 +213,9 @@ static inline void on_event(void *ctx, const bt_event *e) {
     /* of another process each time */
     char *pid = strstr(title, "(pid ");
     if (pid) memmove(pid + 4, strchr(pid, ')'), strlen(strchr(pid, ')')) + 1);
+    char *since = strstr(title, " since ");
+    if (since && strchr(since, ','))
+        memmove(since, strchr(since, ','), strlen(strchr(since, ',')) + 1);
     char *mib = strstr(title, " MiB"), *at = mib; /* of memory, which is never none */
     while (at && at > title && at[-1] != ' ') at--;
     if (mib && atoi(at) > 0) memmove(at, mib + 1, strlen(mib + 1) + 1);
