@@ -251,9 +251,9 @@ BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
 #endif
 
 /* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is
- * finite and positive */
+ * finite and positive. NaN stays: of a NaN and another number, v_min and v_max give the second */
 BT_INLINE vf v_exp(vf x) {
-    x = v_min(v_max(x, v_set(-87.0f)), v_set(87.0f));
+    x = v_min(v_set(87.0f), v_max(v_set(-87.0f), x));
     vf n = v_rint(v_mul(x, v_set(1.44269504f)));
     vf f = v_fnma(n, v_set(-2.12194440e-4f), v_fnma(n, v_set(0.693359375f), x));
     vf p = v_set(1.9875691500e-4f); /* Cephes expf */
@@ -267,9 +267,9 @@ BT_INLINE vf v_exp(vf x) {
 }
 
 /* 2^x, relative error below 2e-7 for x in [-126, 127], where arguments are clamped: the attention's
- * exp, whose scores come in powers of two. Minimax on [-1/2, 1/2] */
+ * exp, whose scores come in powers of two. NaN stays. Minimax on [-1/2, 1/2] */
 BT_INLINE vf v_exp2(vf x) {
-    x = v_min(v_max(x, v_set(-126.0f)), v_set(127.0f));
+    x = v_min(v_set(127.0f), v_max(v_set(-126.0f), x));
     vf n = v_rint(x), f = v_sub(x, n);
     vf p = v_fma(v_set(1.327647196e-3f), f, v_set(9.675541503e-3f));
     p = v_fma(p, f, v_set(5.550713275e-2f));

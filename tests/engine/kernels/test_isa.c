@@ -226,6 +226,9 @@ static void softmax_xent(const bt_kernels *k) {
                 near_rel("softmax_xent gradient", x, want, 2e-6, 1e-8, n);
             else
                 same_bits("softmax_xent leaves the logits", x, before, n * 4);
+            x[2 * V] = NAN; /* not the target's */
+            k->softmax_xent(loss, x, t, 0, rows, V);
+            assert_true(isnan(loss[2]) && isfinite(loss[0]));
             drop_all("softmax_xent");
         }
 }
