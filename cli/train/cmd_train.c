@@ -24,6 +24,7 @@
 #include "engine/config/ramp.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/launch/detach.h"
 #include "monitor/job/launch/host_file.h"
@@ -152,6 +153,17 @@ static void tell_ramps(const bt_train_plan *p) {
     }
 }
 
+/* where it was measured to be slower: with tiles, and without VNNI */
+static void tell_attention(const bt_run_cfg *c) {
+    const bt_isa_level level = bt_kernels_level(c->isa);
+    if (c->attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&
+        level != BT_LEVEL_AVX512_BF16 && !bt_kernels_int8_attention_pays(c->isa))
+        bt_log(BT_LOG_WARN,
+               "train.attention=int8 is slower than float on this processor with --isa %s "
+               "(train.attention=auto takes the faster one)",
+               c->isa);
+}
+
 /* world: 0 when the ranks are ours to start */
 bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
                            bt_err *err) {
@@ -181,6 +193,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (world) bt_isa_agreement_apply(&p->isa, &p->cfg);
     BT_TRY(bt_train_keep_prediction(p, err));
     if (!world) tell_ramps(p);
+    if (!world) tell_attention(&p->cfg);
     if (p->from.step >= p->cfg.steps && p->cfg.go_on) {
         p->complete = true;
         return BT_OK;

@@ -41,6 +41,17 @@ if can avx2 && can fma && can f16c; then
     else
         echo "this processor has no AVX-512: avx2 beside avx512 is left out"
     fi
+    # attention is int8 by itself only where every rank has VNNI
+    ok train "${direct[@]}" --ranks 2 --isa avx2-plain --name plain
+    losses plain >plain.txt
+    two --isa avx2 --name some -- --isa avx2-plain || fault "VNNI beside none: exit $?: $(tail -n 3 err)"
+    losses some | cmp -s - plain.txt || fault "attention differs from that of ranks without VNNI"
+    if can avx_vnni; then
+        cmp -s avx2.txt plain.txt && fault "attention of floats where all have VNNI"
+        ok train "${direct[@]}" --ranks 2 --isa avx2-plain --set train.attention=int8 --name chosen
+        says "train.attention=int8 is slower than float on this processor with --isa avx2-plain (train.attention=auto"
+        losses chosen | cmp -s - avx2.txt || fault "int8 attention has other bits without VNNI"
+    fi
     # a processor that has less, under the supervisor and without; a resumed run forgets what the others had
     BITRAIN_TEST_PROCESSOR=1:generic ok train "${direct[@]}" --ranks 2 --name lesser
     [ "$(isas lesser)" = "generic generic" ] || fault "beside a lesser processor: '$(isas lesser)'"

@@ -55,7 +55,7 @@ event nan hardware | grep -q "gradient of embed is not finite, but not when comp
 BITRAIN_TEST_DELAY=20 "$BITRAIN" train "${slow[@]}" --steps 100000 --set ckpt.minutes=0 --name disk >disk.out 2>disk.err &
 job=$!
 started+=($job)
-until_event() { local i; for i in $(seq 300); do [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND $1")" -gt 0 ] && return; sleep 0.1; done; fault "never: $1"; return 1; }
+until_event() { local i; for i in $(seq 900); do [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND $1")" -gt 0 ] && return; sleep 0.1; done; fault "never: $1"; return 1; }
 if wait_step disk 3; then
     ok ctl disk pause
     ok ctl disk checkpoint
