@@ -166,6 +166,15 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
         if (!strstr(text, told[i])) fail_msg("no line '%s'", told[i]);
     parse(text, &families);
     free(text);
+    /* one that is too long ends with a whole character */
+    char many[200] = "kind=\"";
+    for (int i = 0; i < 39; i++) strcat(many, "\\\"");
+    strcat(many, "\",level=");
+    run_sql(t->db, "INSERT INTO event(run, t_us, kind, level, title) SELECT id, last_us, "
+                   "replace(hex(zeroblob(30)), '0', '\"'), 1, 'x' FROM run");
+    text = metrics_of(t->db);
+    assert_non_null(strstr(text, many));
+    free(text);
 }
 
 /* a run of 60 steps of 113 ms that began at a known time, seen a second after its end: the parts of its time add up */

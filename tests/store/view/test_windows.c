@@ -39,6 +39,35 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
     }
 }
 
+/* a series that is read from summaries goes on where it ended */
+static void a_long_series_goes_on(void **state) {
+    const bt_tmp *t = *state;
+    const plan p = {"long", 1, 0, 12000, 1};
+    bt_db *db[2] = {NULL};
+    bt_view *v[2];
+    record(t->db, &p);
+    bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+    a.columns = 64;
+    a.n_series = 1;
+    a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
+    for (int i = 0; i < 2; i++) v[i] = open_view(t->db, &db[i]);
+    a.at_step = 8999;
+    OK(bt_view_load(v[0], &a, err));
+    a.at_step = -1;
+    for (int i = 0; i < 2; i++) OK(bt_view_load(v[i], &a, err));
+    const bt_view_series *x = &v[0]->series[0], *y = &v[1]->series[0];
+    assert_int_equal(x->n, y->n);
+    for (size_t i = 0; i < x->n; i++) {
+        assert_int_equal(x->step[i], y->step[i]);
+        assert_int_equal(x->count[i], y->count[i]);
+        NEAR(x->mean[i], y->mean[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        bt_view_close(v[i]);
+        bt_db_close(db[i]);
+    }
+}
+
 /* a view that goes on, in steps of any size and back, looks at the same steps as one that begins there */
 static void the_head_follows(void **state) {
     const bt_tmp *t = *state;
@@ -310,6 +339,7 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(the_head_looks_at_256_steps_that_were_recorded),
+        T(a_long_series_goes_on),
         T(the_head_follows),
         T(windows_of_ranks),
         T(time_that_is_left),

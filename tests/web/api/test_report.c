@@ -190,7 +190,8 @@ static void a_report_holds_the_answers(void **state) {
     bt_web_runs(t->db);
     run_sql(t->db, "UPDATE run SET note = '</script><b a=\"1\">&amp; \\\"-12.34567890123\"', tags "
                    "= 'x' WHERE name = "
-                   "'base'; UPDATE event SET title = '<!-- \\' WHERE seq = 1");
+                   "'base'; UPDATE event SET title = '<!-- \\' WHERE seq = 1; "
+                   "UPDATE step SET loss = 1.23456789012345e20 WHERE step = 150");
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     bt_text_init(&page);
     OK(bt_report(&page, t->db, "base", &progress, err));

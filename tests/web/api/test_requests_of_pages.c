@@ -139,7 +139,9 @@ static void what_people_say_of_a_run(void **state) {
         db, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'annotation' AND step = 41",
         "second", &n, err));
     assert_true(n == 1);
-    OK(bt_db_value(db, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'acknowledged'",
+    OK(bt_db_value(db,
+                   "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'acknowledged' AND "
+                   "coalesce(step, -1) = -1",
                    "second", &n, err));
     assert_true(n == 1);
     bt_api_close(api);
