@@ -153,7 +153,7 @@ static void tell_ramps(const bt_train_plan *p) {
     }
 }
 
-/* where it was measured to be slower: with tiles, and without VNNI */
+/* Warns of int8 attention that was asked for where it was measured to be slower: with tiles, and without VNNI. */
 static void tell_attention(const bt_run_cfg *c) {
     const bt_isa_level level = bt_kernels_level(c->isa);
     if (c->attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&
@@ -192,8 +192,10 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (world) bt_isa_agreement_apply(&p->isa, &p->cfg);
     BT_TRY(bt_train_keep_prediction(p, err));
-    if (!world) tell_ramps(p);
-    if (!world) tell_attention(&p->cfg);
+    if (!world) {
+        tell_ramps(p);
+        tell_attention(&p->cfg);
+    }
     if (p->from.step >= p->cfg.steps && p->cfg.go_on) {
         p->complete = true;
         return BT_OK;

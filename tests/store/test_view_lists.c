@@ -250,7 +250,7 @@ static void a_link_that_was_not_measured_has_no_rate(void **state) {
     assert_true(isnan(rate_under(t->db, "old",
                                  "UPDATE fact SET value = '4.15e18' WHERE key = "
                                  "'link.dp.bytes_per_s'")));
-    /* what is said of no link, and of one with too long a name */
+    /* a fact that names no link, and one whose link has too long a name */
     NEAR(rate_under(
              t->db, "odd",
              "INSERT INTO fact SELECT id, 'link.odd', '1', 0 FROM run WHERE name = 'odd'; "
