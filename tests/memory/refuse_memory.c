@@ -28,11 +28,14 @@ extern const char __executable_start, etext; /* of the program's code, by the li
 
 enum { FRAMES = 24 };
 
-static _Thread_local struct {
+typedef struct state {
     refusal r;
-    long asked;
-    bool armed, refused;
-} now;
+    atomic_long asked;
+    atomic_bool armed, refused;
+} state;
+static _Thread_local state of_thread; /* of the thread that called refuse_memory */
+static state of_all;
+static atomic_bool everywhere;
 static atomic_long blocks, own_blocks;
 static void *frames[FRAMES];
 static int n_frames;
@@ -43,13 +46,14 @@ static bool is_own(const void *caller) {
 }
 
 static bool refuses(const void *caller) {
-    if (!now.armed || (now.r.own && !is_own(caller))) return false;
-    const long k = now.asked++;
-    if (k < now.r.after || (k > now.r.after && !now.r.all)) return false;
-    if (!now.refused) {
-        now.armed = false; /* what looks at the stack may ask for memory */
+    state *s = atomic_load(&everywhere) ? &of_all : &of_thread;
+    if (!atomic_load(&s->armed) || (s->r.own && !is_own(caller))) return false;
+    const long k = atomic_fetch_add(&s->asked, 1);
+    if (k < s->r.after || (k > s->r.after && !s->r.all)) return false;
+    if (!atomic_exchange(&s->refused, true)) {
+        atomic_store(&s->armed, false); /* what looks at the stack may ask for memory */
         n_frames = backtrace(frames, FRAMES);
-        now.armed = now.refused = true;
+        atomic_store(&s->armed, true);
     }
     errno = ENOMEM;
     return true;
@@ -103,16 +107,19 @@ bool refuse_memory_works(void) {
 }
 
 void refuse_memory(const refusal *r) {
+    state *s = r->everywhere ? &of_all : &of_thread;
     n_frames = 0;
-    now.r = *r;
-    now.asked = 0;
-    now.refused = false;
-    now.armed = true;
+    s->r = *r;
+    atomic_store(&s->asked, 0);
+    atomic_store(&s->refused, false);
+    atomic_store(&s->armed, true);
+    atomic_store(&everywhere, r->everywhere);
 }
 
 bool grant_memory(void) {
-    now.armed = false;
-    return now.refused;
+    state *s = atomic_exchange(&everywhere, false) ? &of_all : &of_thread;
+    atomic_store(&s->armed, false);
+    return atomic_load(&s->refused);
 }
 
 long memory_blocks(bool own) { return atomic_load(own ? &own_blocks : &blocks); }

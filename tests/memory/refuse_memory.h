@@ -2,7 +2,7 @@
  * refuse_memory.c, whose malloc, calloc, realloc, aligned_alloc and posix_memalign stand before those of the C
  * library, for the libraries that the program uses too (strdup, fopen and SQLite ask them).
  *
- * Threads: requests of the thread that called refuse_memory are refused, those of others are not. */
+ * Threads: requests of the thread that called refuse_memory are refused, those of others only with `everywhere`. */
 #ifndef BT_TESTS_MEMORY_REFUSE_MEMORY_H
 #define BT_TESTS_MEMORY_REFUSE_MEMORY_H
 
@@ -22,6 +22,7 @@ typedef struct refusal {
     long after; /* so many requests are granted, the next one is refused */
     bool all;   /* and every one after it */
     bool own; /* requests of the program's own code alone count: libraries get what they ask for */
+    bool everywhere; /* those of every thread count */
 } refusal;
 
 /* false: in this build (a sanitizer's) memory belongs to somebody else, nothing can be refused */

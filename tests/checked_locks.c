@@ -1,0 +1,93 @@
+/* checked_locks.c - part of every unit test: a mutex that the program makes looks after its own use. A thread
+ * that gives back one it does not hold, takes one it holds already, destroys one that is held, or waits for the end of
+ * what is no thread, ends the test at that place; a test that ends while a mutex is not destroyed fails. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#ifndef __SANITIZE_THREAD__ /* which has functions of these names itself, and looks for more */
+
+extern const char __executable_start, etext; /* of the program's code, by the linker */
+
+static int (*make)(pthread_mutex_t *, const pthread_mutexattr_t *);
+static int (*take)(pthread_mutex_t *);
+static int (*give)(pthread_mutex_t *);
+static int (*drop)(pthread_mutex_t *);
+static int (*join)(pthread_t, void **);
+static atomic_int there; /* of the program's */
+static pid_t owner;
+
+__attribute__((constructor(101))) static void find(void) {
+    *(void **)&make = dlsym(RTLD_NEXT, "pthread_mutex_init");
+    *(void **)&take = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    *(void **)&give = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+    *(void **)&drop = dlsym(RTLD_NEXT, "pthread_mutex_destroy");
+    *(void **)&join = dlsym(RTLD_NEXT, "pthread_join");
+    owner = getpid();
+}
+
+__attribute__((destructor)) static void end(void) {
+    if (getpid() != owner || atomic_load(&there) <= 0) return;
+    fprintf(stderr, "checked_locks: %d mutexes were not destroyed\n", atomic_load(&there));
+    fflush(NULL);
+    _exit(1);
+}
+
+static bool is_own(const void *caller) {
+    const char *at = caller;
+    return at >= &__executable_start && at < &etext;
+}
+
+static void expect(bool well, const char *what) {
+    if (well) return;
+    fprintf(stderr, "checked_locks: %s\n", what);
+    abort();
+}
+
+int pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *a) {
+    pthread_mutexattr_t checked;
+    if (!make) find();
+    if (a || !is_own(__builtin_return_address(0))) return make(m, a);
+    atomic_fetch_add(&there, 1);
+    pthread_mutexattr_init(&checked);
+    pthread_mutexattr_settype(&checked, PTHREAD_MUTEX_ERRORCHECK);
+    const int code = make(m, &checked);
+    pthread_mutexattr_destroy(&checked);
+    return code;
+}
+
+int pthread_mutex_destroy(pthread_mutex_t *m) {
+    if (!drop) find();
+    const int code = drop(m);
+    if (is_own(__builtin_return_address(0))) atomic_fetch_sub(&there, 1);
+    expect(code != EBUSY, "a mutex is destroyed while a thread holds it");
+    return code;
+}
+
+int pthread_mutex_lock(pthread_mutex_t *m) {
+    if (!take) find();
+    const int code = take(m);
+    expect(code != EDEADLK, "a thread takes a mutex that it holds already");
+    return code;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *m) {
+    if (!give) find();
+    const int code = give(m);
+    expect(code != EPERM, "a thread gives back a mutex that it does not hold");
+    return code;
+}
+
+int pthread_join(pthread_t t, void **result) {
+    if (!join) find();
+    const int code = join(t, result);
+    expect(code == 0 || !is_own(__builtin_return_address(0)), "what is joined is no thread");
+    return code;
+}
+
+#endif
