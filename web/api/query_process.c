@@ -50,7 +50,10 @@ static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
         }
         c->fd[i] = pair[0], theirs[i] = pair[1];
         fcntl(c->fd[i], F_SETFL, O_NONBLOCK);
-        posix_spawn_file_actions_adddup2(&actions, theirs[i], i);
+        if (posix_spawn_file_actions_adddup2(&actions, theirs[i], i) != 0) {
+            code = bt_fail(err, BT_NOMEM, "no memory to start a query");
+            break;
+        }
     }
     if (code == BT_OK) {
         int e = posix_spawn(&c->pid, q->program, &actions, NULL, (char *const *)(uintptr_t)argv,

@@ -120,12 +120,9 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
     if (!bt_http_framing_ok(c))
         return send_error(c, 400, "invalid_request_error",
                           "Content-Length and Transfer-Encoding together");
-    bt_req *q = malloc(sizeof *q);
-    if (!q) return send_error(c, 503, "server_error", "out of memory");
-    bt_http_read(q, c, path, method);
-    const enum MHD_Result ok = dispatch(s, c, q, x);
-    free(q);
-    return ok;
+    bt_req q;
+    bt_http_read(&q, c, path, method);
+    return dispatch(s, c, &q, x);
 }
 
 static void completed(void *ctx, struct MHD_Connection *c, void **state,

@@ -250,18 +250,18 @@ static int spawn(const bt_launch *l, char **argv, char **env, int null, const in
     if (e) return e;
     e = posix_spawnattr_init(&attr);
     if (!e) {
-        posix_spawn_file_actions_adddup2(&files, null, 0);
-        posix_spawn_file_actions_adddup2(&files, out[1], 1);
-        posix_spawn_file_actions_adddup2(&files, out[1], 2);
+        e = posix_spawn_file_actions_adddup2(&files, null, 0);
+        if (!e) e = posix_spawn_file_actions_adddup2(&files, out[1], 1);
+        if (!e) e = posix_spawn_file_actions_adddup2(&files, out[1], 2);
         /* onto itself: survives exec */
-        posix_spawn_file_actions_adddup2(&files, out[0], out[0]);
-        for (int i = 0; i < l->n_inherit; i++)
-            posix_spawn_file_actions_adddup2(&files, l->inherit[i], l->inherit[i]);
+        if (!e) e = posix_spawn_file_actions_adddup2(&files, out[0], out[0]);
+        for (int i = 0; i < l->n_inherit && !e; i++)
+            e = posix_spawn_file_actions_adddup2(&files, l->inherit[i], l->inherit[i]);
         posix_spawnattr_setsigmask(&attr, &mask);
         posix_spawnattr_setsigdefault(&attr, &all);
         posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
                                             POSIX_SPAWN_SETSIGDEF);
-        e = posix_spawnp(pid, argv[0], &files, &attr, argv, env);
+        if (!e) e = posix_spawnp(pid, argv[0], &files, &attr, argv, env);
         posix_spawnattr_destroy(&attr);
     }
     posix_spawn_file_actions_destroy(&files);
