@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "web/api/api.h"
+#include "web/http/http_server.h"
 
 static void hosts(void **state) {
     (void)state;
@@ -64,12 +65,13 @@ static void hosts(void **state) {
     static const struct {
         const char *host;
         bool ok;
-    } v6[] = {{"[fd00::5]:1", true},  {"[FD00::5]", true},    {"[fd00::7]:1", true},
-              {"[fd00::5", false},    {"fd00::5", false},     {"[fd00::6]:1", false},
-              {"[fd00::5]x", false},  {"[fd00::5]:2", false}, {"[box]:1", false},
-              {"[localhost]", false}, {"[]:1", false},        {"[[::1]]", false}};
+    } v6[] = {{"[fd00::5]:1", true},   {"[FD00::5]", true},    {"[fd00::7]:1", true},
+              {"[2001:db8::9]", true}, {"[fd00::5", false},    {"fd00::5", false},
+              {"[fd00::6]:1", false},  {"[fd00::5]x", false},  {"[fd00::5]:2", false},
+              {"[box]:1", false},      {"[localhost]", false}, {"[]:1", false},
+              {"[[::1]]", false}};
     for (size_t i = 0; i < sizeof v6 / sizeof v6[0]; i++)
-        if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7", 1) != v6[i].ok)
+        if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7,2001:db8::9", 1) != v6[i].ok)
             fail_msg("Host '%s'", v6[i].host);
     /* this machine's own names, wherever it listens */
     static const char *const own[] = {"localhost", "127.0.0.1", "[::1]", "10.0.0.5"},
@@ -94,6 +96,21 @@ static void hosts(void **state) {
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
         if (bt_req_host_ok(ports[i].host, "127.0.0.1", "", 0) != ports[i].ok)
             fail_msg("Host '%s'", ports[i].host);
+}
+
+static void encodings(void **state) {
+    (void)state;
+    static const char *const takes[] = {"gzip",           "GZIP",
+                                        "br, gzip",       "gzip;q=0.5",
+                                        "gzip ; q=1",     "gzip,br",
+                                        "\tgzip;Q=0.001", "deflate;q=0,gzip"},
+                             *const not [] = {"",        "gzip;q=0",  "x-gzip",  "gzipped",
+                                              "zip, br", "gzip;q=-1", "gzip;q=", "br;gzip"};
+    assert_false(bt_http_takes_gzip(NULL));
+    for (size_t i = 0; i < sizeof takes / sizeof takes[0]; i++)
+        if (!bt_http_takes_gzip(takes[i])) fail_msg("Accept-Encoding '%s'", takes[i]);
+    for (size_t i = 0; i < sizeof not / sizeof not [0]; i++)
+        if (bt_http_takes_gzip(not [i])) fail_msg("Accept-Encoding '%s'", not [i]);
 }
 
 static void origins(void **state) {
@@ -125,6 +142,9 @@ static void tokens(void **state) {
     assert_true(bt_req_token_ok(NULL, "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     assert_true(
         bt_req_token_ok(NULL, "a=b; bitrain_7=0123456789abcdef0123456789abcdef; c=d", t, 7));
+    assert_true(
+        bt_req_token_ok(/* an empty one is none */
+                        NULL, "bitrain_7=; bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     assert_true(bt_req_token_ok("Basic xyz", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     static const char *const bad_auth[] = {
         "Bearer ",
@@ -151,6 +171,13 @@ static void tokens(void **state) {
         "bitrain_7=wrong; bitrain_7=0123456789abcdef0123456789abcdef"};
     for (size_t i = 0; i < sizeof bad_cookie / sizeof bad_cookie[0]; i++)
         if (bt_req_token_ok(NULL, bad_cookie[i], t, 7)) fail_msg("Cookie '%s'", bad_cookie[i]);
+    /* each of its letters counts */
+    for (size_t i = 0; i < strlen(t); i++) {
+        char other[sizeof t];
+        memcpy(other, t, sizeof t);
+        other[i] = t[i] == '0' ? '1' : '0';
+        if (bt_token_equal(other, strlen(t), t)) fail_msg("token '%s'", other);
+    }
     /* a wrong token is wrong */
     assert_false(
         bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
@@ -329,10 +356,13 @@ static void cursors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts),     cmocka_unit_test(origins),
-        cmocka_unit_test(tokens),    cmocka_unit_test(a_guess_learns_nothing_from_time),
-        cmocka_unit_test(run_paths), cmocka_unit_test(arguments),
-        cmocka_unit_test(cursors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts),
+                                       cmocka_unit_test(encodings),
+                                       cmocka_unit_test(origins),
+                                       cmocka_unit_test(tokens),
+                                       cmocka_unit_test(a_guess_learns_nothing_from_time),
+                                       cmocka_unit_test(run_paths),
+                                       cmocka_unit_test(arguments),
+                                       cmocka_unit_test(cursors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

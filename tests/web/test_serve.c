@@ -230,7 +230,9 @@ static void answers_come_whole_late_and_in_pieces(void **state) {
     assert_non_null(strstr(c.text, "{\"late\":1}"));
     ask(&c, s, "POST /v1/stream", "", "");
     assert_int_equal(hear(&c), 200);
-    assert_non_null(strstr(c.text, "Content-Type: text/event-stream"));
+    assert_non_null(strstr(c.text, "\r\nContent-Type: text/event-stream\r\n"));
+    assert_non_null(strstr(c.text, "\r\nCache-Control: no-store\r\n"));
+    assert_non_null(strstr(c.text, "\r\nX-Accel-Buffering: no\r\n"));
     for (int i = 0; i < 3; i++) {
         char piece[32];
         snprintf(piece, sizeof piece, "data: %d\n\n", i);
@@ -297,6 +299,15 @@ static void limits_hold(void **state) {
         assert_int_equal(hear(&held[i]), 200);
     }
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
+    /* between two requests there is one again, twice as long */
+    dial(&c, bt_serve_port(s));
+    n = snprintf(head, sizeof head,
+                 "POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 1\r\n\r\nx",
+                 bt_serve_port(s));
+    say(&c, head, (size_t)n);
+    const int64_t answered = bt_now_ns();
+    assert_int_equal(hear(&c), 200);
+    assert_true(bt_now_ns() - answered < (int64_t)5e9);
     bt_serve_stop(s);
 }
 

@@ -179,7 +179,8 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     bt_web *w = serve(t, 50000000, 0, false);
     ask(&c, w, live, "");
     hear(&c, 0, "Content-Type: text/event-stream");
-    hear(&c, 0, "Cache-Control: no-store");
+    hear(&c, 0, "\r\nCache-Control: no-store\r\n");
+    hear(&c, 0, "\r\nX-Accel-Buffering: no\r\n");
     hear(&c, 0, "retry: 2000\n\n");
     const char *id = hear(&c, 0, "id: 0.59.");
     hear(&c, 0, "event: tick\ndata: {");
@@ -209,6 +210,24 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     hear(&c, 0, "event: tick");
     bt_web_stop(w); /* ends although a stream is open */
     hang_up(&c);
+}
+
+/* how often it comes where nobody says: it takes 15 s of silence, and here is less */
+static void no_heartbeat_of_a_moment(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    bt_web_runs(t->db);
+    bt_web *w = serve(t, 0, 0, false);
+    const int64_t began = bt_now_ns();
+    ask(&c, w, live, "");
+    hear(&c, 0, "\"newest_step\":59");
+    bt_sleep_ns(300000000); /* some looks of the publisher */
+    go_on(t);
+    hear(&c, 0, "\"newest_step\":79");
+    const int64_t most = (bt_now_ns() - began) / 15000000000;
+    assert_true(times(c.text, ": hb") <= most);
+    hang_up(&c);
+    bt_web_stop(w);
 }
 
 /* one an hour: none between the state at the beginning and the next news */
@@ -446,6 +465,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_long_query_holds_up_nobody, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_query_without_a_thread, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(many_commits_wake_calmly, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(no_heartbeat_of_a_moment, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_heartbeat_comes_at_its_interval, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was,

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "checked_suspends.h"
+
 typedef struct client {
     int fd;
     char text[1 << 16];

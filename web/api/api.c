@@ -96,16 +96,16 @@ static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
 
 /* at, x0, x1, window, width: what most parts understand */
 static bt_code common(const bt_req *r, bt_view_ask *ask, bt_err *err) {
-    int64_t v = -1;
+    int64_t window = ask->window, width = ask->columns;
     if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
     if (!bt_req_int(r, "x0", 0, INT64_MAX / 2, &ask->step0)) return bad_arg(err, "x0", "a step");
     if (!bt_req_int(r, "x1", 0, INT64_MAX / 2, &ask->step1)) return bad_arg(err, "x1", "a step");
     if (ask->step1 && ask->step1 < ask->step0) return bad_arg(err, "x1", "not below x0");
-    if (!bt_req_int(r, "window", 1, 100000, &v)) return bad_arg(err, "window", "1 to 100000 steps");
-    if (v > 0) ask->window = (int)v;
-    v = -1;
-    if (!bt_req_int(r, "width", 1, 4096, &v)) return bad_arg(err, "width", "1 to 4096 pixels");
-    if (v > 0) ask->columns = (int)v;
+    if (!bt_req_int(r, "window", 1, 100000, &window))
+        return bad_arg(err, "window", "1 to 100000 steps");
+    if (!bt_req_int(r, "width", 1, 4096, &width)) return bad_arg(err, "width", "1 to 4096 pixels");
+    ask->window = (int)window;
+    ask->columns = (int)width;
     const char *x = bt_req_arg(r, "x");
     if (x && !bt_x_axis_parse(x, &ask->x))
         return bad_arg(err, "x", "step, tokens, time, active or bytes");

@@ -28,9 +28,9 @@ static unsigned long listening_inode(const char *table, int port) {
     while (!found && fgets(line, sizeof line, f)) {
         unsigned local, state;
         unsigned long inode;
-        if (sscanf(line,
-                   " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu",
-                   &local, &state, &inode) == 3 &&
+        /* number, local address:port, remote, state, queues, timer, retransmits, user, timeout, inode */
+        if (sscanf(line, " %*d: %*[^:]:%x %*s %x %*s %*s %*s %*u %*d %lu", &local, &state,
+                   &inode) == 3 &&
             (int)local == port && state == STATE_LISTEN)
             found = inode;
     }

@@ -17,7 +17,7 @@ static const struct row {
     {"curves", "/api/v1/curves", NULL, "runs=base,gone&metric=loss&width=8&runs=other,also-gone"},
     {"curves_by_bytes", "/api/v1/curves", NULL, "runs=base&metric=tokens_per_s&x=bytes&width=3"},
     {"settings", "/api/v1/settings", NULL,
-     "name=optim.lr&metric=val_loss&name=train.steps&metric=loss"},
+     "a=b&name=optim.lr&metric=val_loss&name=train.steps&metric=loss&x=step"},
     {"no_settings", "/api/v1/settings", NULL, ""},
     {"no_lr_range", "lr_range", "other", ""},
     {"no_log", "log", "base", ""},
@@ -143,6 +143,7 @@ static const struct refusal {
     {"head", "base", "x0=0&x1=0", "x0=-1", WANTS("x0", "a step")},
     {"head", "base", "x0=5&x1=5", "x0=5&x1=4", WANTS("x1", "not below x0")},
     {"head", "base", "x1=0", "x1=-1", WANTS("x1", "a step")},
+    {"head", "base", "x0=5", NULL, BT_OK, ""}, /* to its end */
     {"breakdown", "base", "window=1", "window=0", WANTS("window", "1 to 100000 steps")},
     {"breakdown", "base", "window=100000", "window=100001", WANTS("window", "1 to 100000 steps")},
     {"series", "base", "metric=loss&width=1", "metric=loss&width=0",
@@ -395,13 +396,43 @@ static void sizes_that_nobody_names(void **state) {
     bt_api_close(api);
 }
 
+/* 64 are kept, each of its own run; one more takes the place of that which was not asked for longest */
+static void views_of_runs(void **state) {
+    enum { KEPT = 64 };
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_view *view[KEPT];
+    char name[BT_NAME_MAX];
+    bt_err why = BT_ERR_INIT;
+    bt_web_runs(t->db);
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
+    for (int round = 0; round < 2; round++) { /* names that come before and behind each other */
+        for (int i = 0; i < KEPT; i++) {
+            snprintf(name, sizeof name, "run-%d", i * 37 % KEPT);
+            bt_view *v = bt_api_view(api, name, &why);
+            assert_non_null(v);
+            for (int k = 0; k < (round ? 0 : i); k++) assert_ptr_not_equal(view[k], v);
+            if (round) assert_ptr_equal(view[i], v);
+            view[i] = v;
+        }
+    }
+    snprintf(name, sizeof name, "run-0"); /* the oldest is now the second */
+    assert_ptr_equal(bt_api_view(api, name, &why), view[0]);
+    assert_non_null(bt_api_view(api, "one-more", &why));
+    for (int i = 0; i < KEPT; i++) {
+        snprintf(name, sizeof name, "run-%d", i * 37 % KEPT);
+        if (i != 1) assert_ptr_equal(bt_api_view(api, name, &why), view[i]);
+    }
+    bt_api_close(api);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(answers_of_routes),         T(metrics_of_live_runs),
         T(the_end_of_a_long_log),     T(a_database_with_a_per_cent_sign),
         T(arguments_at_their_bounds), T(a_store_that_comes_later),
-        T(sizes_that_nobody_names),
+        T(sizes_that_nobody_names),   T(views_of_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

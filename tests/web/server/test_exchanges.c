@@ -107,6 +107,27 @@ static void put_answer(bt_text *out, char *answer) {
         bt_text_printf(out, "    %s\n", body);
 }
 
+/* a header's value of the answer in c; "": there is none */
+static const char *header(const client *c, const char *name) {
+    static char value[200];
+    char line[64];
+    snprintf(line, sizeof line, "\r\n%s: ", name);
+    const char *at = strcasestr(c->text, line);
+    value[0] = '\0';
+    if (at)
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(at + strlen(line), "\r"),
+                 at + strlen(line));
+    return value;
+}
+
+/* the length of a body that is a text, without a zero within; of one that is packed, what came */
+static int whole_body(const client *c) {
+    const char *body = strstr(c->text, "\r\n\r\n") + 4;
+    const size_t n = c->n - (size_t)(body - c->text);
+    if (strcmp(header(c, "Content-Encoding"), "gzip") != 0) assert_null(memchr(body, 0, n));
+    return (int)n;
+}
+
 static void exchange(bt_text *out, const bt_web *w, const struct row *r) {
     static client c;
     char port[16];
@@ -125,6 +146,8 @@ static void exchange(bt_text *out, const bt_web *w, const struct row *r) {
         c.n += (size_t)k;
     c.text[c.n] = '\0';
     close(c.fd);
+    if (strncmp(r->head, "HEAD", 4) != 0 && header(&c, "Content-Length")[0])
+        assert_int_equal(atoi(header(&c, "Content-Length")), whole_body(&c));
     put_answer(out, c.text);
     bt_golden_replace(out, port, "PORT");
     bt_text_release(&text);
@@ -153,19 +176,6 @@ static void requests_and_answers(void **state) {
 }
 
 /* ---- files of the page ----------------------------------------------------------------------- */
-
-/* a header's value of the answer in c; "": there is none */
-static const char *header(const client *c, const char *name) {
-    static char value[200];
-    char line[64];
-    snprintf(line, sizeof line, "\r\n%s: ", name);
-    const char *at = strcasestr(c->text, line);
-    value[0] = '\0';
-    if (at)
-        snprintf(value, sizeof value, "%.*s", (int)strcspn(at + strlen(line), "\r"),
-                 at + strlen(line));
-    return value;
-}
 
 /* the status of an answer to HEAD, or to GET with `more` lines */
 static int ask_file(client *c, const bt_web *w, const char *method, const char *path,
