@@ -40,9 +40,15 @@ CHECKED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-
 # what is optimised away is not counted: a line that is passed by a jump around it seemed not to be run
 COUNTED = ["--coverage", "-O0", "-U_FORTIFY_SOURCE", "-w"]
 # a loop that steps by one from 0 ends where it ended; two factors of a size, or two texts that are compared, change places;
-# a text's buffer has a byte more
-SAME = ((re.compile(r"(\bchar [^;=]*\w)\[\((\d+)\+1\)\]"), r"\1[\2]"),
-        (re.compile(r"(for \(\w+ (\w+) = 0; \2) (?:<|!=) (\w[^;&|]*; \2\+\+\))"), r"\1 < \3"),
+# a text's buffer has a byte more, an array an element; a call that returns 0 or -1, or 0 or the number of an error, fails
+ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"
+CALL = r"(\b(?:bind|listen|connect|unlink|rename|stat|fstat|lstat|mkdir|chmod|ftruncate|fsync|close|fclose)" + ARGUMENTS + ")"
+THREAD = r"(\bpthread_\w+" + ARGUMENTS + ")"
+SAME = ((re.compile(CALL + r" (?:<|!=) 0\b"), r"\1 != 0"), (re.compile(CALL + r" (?:>=|==) 0\b"), r"\1 == 0"),
+        (re.compile(THREAD + r" (?:>|!=) 0\b"), r"\1 != 0"), (re.compile(THREAD + r" (?:<=|==) 0\b"), r"\1 == 0"),
+        (re.compile(r"(\bchar [^;=]*\w)\[\((\d+)\+1\)\]"), r"\1[\2]"),
+        (re.compile(r"(for \(\w+ (\w+) = 0; \2) (?:<|!=) (\w[^;&|]*(?: && [^;|]*)?; \2\+\+\))"), r"\1 < \3"),
+        (re.compile(r"\bcalloc\(\(1\+1\),"), "calloc(1,"),
         (re.compile(r"(calloc)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*\)"), lambda m: f"calloc({sorted((m[2], m[3]))})"),
         (re.compile(r"\b(strn?(?:case)?cmp|memcmp)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*((?:,[^,()]+)?)\)(?= [=!]= 0)"),
          lambda m: f"{m[1]}({sorted((m[2], m[3]))}{squeeze(m[4])})"))
