@@ -50,6 +50,8 @@ const char *bt_testing_processor(int rank) {
     return after_number(getenv("BITRAIN_TEST_PROCESSOR"), rank);
 }
 
+const char *bt_testing_cpu(void) { return getenv("BITRAIN_TEST_CPU"); }
+
 /* false: BITRAIN_TEST_ONCE says that it has come already */
 static bool comes(void) {
     const char *file = getenv("BITRAIN_TEST_ONCE");

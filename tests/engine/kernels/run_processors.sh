@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# timeout: 600
+# labels: kernels
+# What rests on the kernels, as processors of other kinds do it: BITRAIN_TEST_CPU leaves out of this one what they have not
+# (engine/kernels/table/cpu.c). So each choice by features is taken here, as far as this processor has as much.
+set -u
+failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# the kernel set that each kind chooses, on a processor that has all it has, and on one without AVX-512
+kinds=("westmere blas blas" "haswell avx2 avx2" "skylake avx512 avx2" "icelake avx512 avx2" "zen4 avx512 avx2")
+programs=("$BT_BIN"/tests/t.engine.kernels.* "$BT_BIN"/tests/t.engine.{config.rounding,model.step,model.gradients}
+    "$BT_BIN"/tests/t.engine.{train.trainer,train.golden,update.*})
+grep -q avx2 /proc/cpuinfo || { echo "SKIP: this processor has no AVX2: there is nothing to leave out"; exit 77; }
+
+bad() {
+    echo "FAIL: $*"
+    failed=1
+}
+
+for row in "${kinds[@]}"; do
+    read -r kind all less <<<"$row"
+    export BITRAIN_TEST_CPU=$kind
+    want=$all
+    grep -q avx512vl /proc/cpuinfo || want=$less
+    got=$("$BITRAIN" doctor 2>/dev/null | sed -n 's/.*fastest set in use: //p')
+    [ "$got" = "$want" ] || bad "a processor like $kind uses '$got', not $want"
+    for program in "${programs[@]}"; do
+        [ -x "$program" ] || continue
+        (cd "$work" && "$program" >out 2>&1)
+        status=$?
+        [ $status -eq 0 ] || [ $status -eq 77 ] || { bad "$(basename "$program") on one like $kind: $status"; tail -20 "$work/out"; }
+    done
+done
+exit $failed
