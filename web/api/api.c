@@ -89,7 +89,7 @@ bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
     return a->view[oldest].view;
 }
 
-/* ---- asking the view ---- */
+/* ---- asking the view: a number that a request does not name is 0, and the view's own ---- */
 static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
 }
@@ -169,7 +169,7 @@ bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_ans
 
 bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
-    int64_t limit = 200;
+    int64_t limit = 0;
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_EVENTS;
     if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
@@ -191,7 +191,7 @@ bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out
 
 bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
-    int64_t cols = 120;
+    int64_t cols = 0;
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_HEAT;
     if (!bt_req_int(r, "cols", 1, 4096, &cols)) return bad_arg(err, "cols", "1 to 4096");
@@ -247,7 +247,7 @@ bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
 
 bt_code bt_api_runs(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
-    int64_t limit = 500;
+    int64_t limit = 0;
     (void)run;
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_RUNS;

@@ -138,9 +138,8 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
                *value = json_string_value(json_object_get(root, "value"));
     const json_t *step = json_object_get(root, "step");
     bt_code code = BT_OK;
-    memset(q, 0, sizeof *q);
-    q->step = json_is_integer(step) && json_integer_value(step) >= 0 ? json_integer_value(step)
-                                                                     : -1;
+    *q = (request){.step = -1};
+    if (json_is_integer(step) && json_integer_value(step) >= 0) q->step = json_integer_value(step);
     if (!root)
         code = bt_fail(err, BT_ARG, "the body is not JSON: %s", why.text);
     else if (!name || !bt_name_ok(name))

@@ -250,8 +250,8 @@ typedef struct live {
 
 static bool keep_name(void *ctx, const bt_row *row) {
     live *l = ctx;
-    if (l->n < LIVE_MAX) snprintf(l->run[l->n++], BT_NAME_MAX, "%s", row->cells[0]);
-    return l->n < LIVE_MAX;
+    snprintf(l->run[l->n++], BT_NAME_MAX, "%s", row->cells[0]);
+    return true;
 }
 
 /* one run at a time is loaded, so rows are gathered by family and printed family by family */
@@ -268,7 +268,7 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
         &(bt_question){
             .sql =
                 "SELECT run FROM runs WHERE ended_s IS NULL AND state <> 'lost' ORDER BY started_s "
-                "DESC LIMIT 64",
+                "DESC",
             .max_rows = LIVE_MAX,
             .max_s = 2},
         keep_name, &l, err);

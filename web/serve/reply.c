@@ -196,9 +196,10 @@ void bt_reply_close(bt_reply *r) {
 static bool has_gone(const bt_reply *r) {
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(r->conn,
                                                                 MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct pollfd p = {.fd = i ? i->connect_fd : -1, .events = POLLRDHUP};
+    struct pollfd p = {.fd = i ? i->connect_fd : -1,
+                       .events = POLLRDHUP}; /* of -1 nothing is told */
     if (r->out.len - r->sent > UNREAD_MAX) return true;
-    return p.fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 void bt_reply_look_for_gone(bt_serve *s) {

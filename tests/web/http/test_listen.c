@@ -36,7 +36,7 @@ static void is_ready(int fd) {
 static void ports_are_found_and_taken(void **state) {
     int fd = -1, port = -1, other = -7, none = -7, on = 0;
     socklen_t n = sizeof on;
-    char want[300], me[64] = "", holder[128];
+    char want[300], me[64] = "", holder[128], us[128];
     bt_err err = BT_ERR_INIT;
     (void)state;
     assert_int_equal(bt_listen_tcp("127.0.0.1", 0, &fd, &port, &err), BT_OK);
@@ -58,6 +58,7 @@ static void ports_are_found_and_taken(void **state) {
     snprintf(want, sizeof want, "%.20s (pid %d)", me, (int)getpid());
     bt_listen_holder(port, holder, sizeof holder);
     assert_string_equal(holder, want);
+    snprintf(us, sizeof us, "%s", holder);
     assert_int_equal(bt_listen_tcp("127.0.0.1", port, &other, &none, &err), BT_BUSY);
     snprintf(want, sizeof want,
              "port %d of 127.0.0.1 is in use by %s (choose one with --port N, or --port 0 for any "
@@ -83,6 +84,10 @@ static void ports_are_found_and_taken(void **state) {
     assert_int_equal(code, BT_IO);
     snprintf(want, sizeof want, "cannot listen on fe80::1 port %d: Invalid argument", port);
     assert_string_equal(err.msg, want);
+    assert_int_equal(bt_listen_tcp("::1", 0, &fd, &port, &err), BT_OK);
+    bt_listen_holder(port, want, sizeof want);
+    assert_string_equal(want, us);
+    close(fd);
 }
 
 /* more than a few come at the same moment, before the first of them is accepted */
