@@ -1,9 +1,14 @@
 /* labels: web
- * Servers to which something is refused while they start, memory request by request and files one by one: they say so,
- * and keep no socket, no thread and no block. */
+ * Servers to which something is refused while they start, memory request by request, files and threads one by one: they
+ * say so, and keep no socket, no thread and no block. */
 #include "tests/memory/refuse_memory.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,6 +19,14 @@
 #include "web/web.h"
 
 static char dir[64], store[96];
+static atomic_int threads = INT_MAX; /* that may be made */
+
+/* before that of the C library */
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *ctx) {
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+    return atomic_fetch_sub(&threads, 1) > 0 ? create(t, a, run, ctx) : EAGAIN;
+}
 
 static int entries_of(const char *path) {
     int n = 0;
@@ -104,6 +117,32 @@ static void refused(const char *what, bt_code (*start)(bt_err *err)) {
         failed += code == BT_IO;
     }
     assert_int_equal(failed, 3);
+    for (int more = 0; more < 3; more++) { /* libmicrohttpd's, our own, and none is refused */
+        const kept before = now();
+        err = (bt_err)BT_ERR_INIT;
+        atomic_store(&threads, more);
+        const bt_code code = start(&err);
+        atomic_store(&threads, INT_MAX);
+        same(what, more, &before, code, &err);
+        assert_int_equal(code, more == 0 ? BT_IO : more == 1 ? BT_NOMEM : BT_OK);
+    }
+}
+
+/* 32 digits of 0 to 9 and a to f, and nothing else in any place */
+static void tokens_that_are_none(void **state) {
+    (void)state;
+    char token[] = "0123456789abcdef0123456789abcde?";
+    bt_serve_cfg cfg = {
+        .host = "127.0.0.1", .max_replies = 1, .token = token, .source = {NULL, nothing, nobody}};
+    for (int c = 1; c < 256; c++) {
+        bt_serve *s = NULL;
+        bt_err err = BT_ERR_INIT;
+        token[sizeof token - 2] = (char)c;
+        const bool good = c < 128 && strchr("0123456789abcdef", c);
+        const bt_code code = bt_serve_start(&s, &cfg, &err);
+        bt_serve_stop(s);
+        if (code != (good ? BT_OK : BT_ARG)) fail_msg("'%s': %s", token, err.msg);
+    }
 }
 
 static void the_server_of_a_model(void **state) {
@@ -164,6 +203,7 @@ int main(void) {
     snprintf(store, sizeof store, "%s/m.db", dir);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_server_of_a_model),
+        cmocka_unit_test(tokens_that_are_none),
         cmocka_unit_test(the_dashboard),
         cmocka_unit_test(a_question_without_memory),
         cmocka_unit_test(a_connection_without_memory),
