@@ -145,6 +145,31 @@ static void tokens_that_are_none(void **state) {
     }
 }
 
+/* before any thread is made: the first thing that is wrong is told, and no socket is opened for it */
+static void bad_starts_of_the_dashboard(void **state) {
+    bt_web *w = NULL, *other = NULL;
+    char want[100];
+    bt_err err = BT_ERR_INIT;
+    bt_web_cfg cfg = {.store = store, .host = "127.0.0.1", .socket = ""};
+    (void)state;
+    assert_int_equal(bt_web_start(&w, &cfg, &err), BT_OK);
+    const kept before = now();
+    atomic_store(&threads, 0);
+    cfg.port = bt_web_port(w);
+    assert_int_equal(bt_web_start(&other, &cfg, &err), BT_BUSY);
+    snprintf(want, sizeof want, "port %d of 127.0.0.1 is in use by ", cfg.port);
+    assert_int_equal(strncmp(err.msg, want, strlen(want)), 0);
+    cfg.port = 0;
+    cfg.token = "short";
+    assert_int_equal(bt_web_start(&other, &cfg, &err), BT_ARG);
+    assert_string_equal(err.msg, "the token must be 32 hex digits");
+    atomic_store(&threads, INT_MAX);
+    assert_null(other);
+    const kept after = now();
+    assert_int_equal(after.files, before.files);
+    bt_web_stop(w);
+}
+
 static void the_server_of_a_model(void **state) {
     (void)state;
     refused("serve", start_and_stop_serve);
@@ -205,6 +230,7 @@ int main(void) {
         cmocka_unit_test(the_server_of_a_model),
         cmocka_unit_test(tokens_that_are_none),
         cmocka_unit_test(the_dashboard),
+        cmocka_unit_test(bad_starts_of_the_dashboard),
         cmocka_unit_test(a_question_without_memory),
         cmocka_unit_test(a_connection_without_memory),
     };
