@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -32,6 +33,18 @@ static inline void dial(client *c, int port) {
     c->text[0] = '\0';
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
+}
+
+/* an answer, where one came, has all its guards and says what its body is */
+static inline void says_what_it_is(const client *c) {
+    if (c->n == 0) return;
+    const char *body = strstr(c->text, "\r\n\r\n");
+    assert_non_null(body);
+    assert_non_null(strstr(c->text, "\r\nContent-Security-Policy: "));
+    assert_non_null(strstr(c->text, "\r\nX-Frame-Options: DENY\r\n"));
+    assert_non_null(strstr(c->text, "\r\nContent-Type: "));
+    if (strncmp(body + 4, "\x1f\x8b", 2) == 0)
+        assert_non_null(strstr(c->text, "\r\nContent-Encoding: gzip\r\n"));
 }
 
 static inline void say(const client *c, const char *text, size_t n) {

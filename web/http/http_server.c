@@ -12,22 +12,35 @@ static const char csp[] = "default-src 'none'; script-src 'self'; style-src 'sel
                           "data:; connect-src 'self'; font-src 'self'; "
                           "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static void safe_headers(struct MHD_Response *r) {
-    static const char *const headers[][2] = {
-        {"Content-Security-Policy", csp},
-        {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "no-referrer"},
-        {"Cross-Origin-Opener-Policy", "same-origin"},
-        {"Cross-Origin-Resource-Policy", "same-origin"},
-        {"X-Frame-Options", "DENY"},
-    };
-    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)
-        MHD_add_response_header(r, headers[i][0], headers[i][1]);
+static const bt_header guards[] = {
+    {"Content-Security-Policy", csp},
+    {"X-Content-Type-Options", "nosniff"},
+    {"Referrer-Policy", "no-referrer"},
+    {"Cross-Origin-Opener-Policy", "same-origin"},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"X-Frame-Options", "DENY"},
+    {NULL, NULL},
+};
+
+const bt_header bt_http_events[] = {{"Content-Type", "text/event-stream"},
+                                    {"Cache-Control", "no-store"},
+                                    {"X-Accel-Buffering", "no"},
+                                    {NULL, NULL}};
+
+/* false: there was no memory for one */
+static bool add_headers(struct MHD_Response *r, const bt_header *h) {
+    for (; h->name; h++)
+        if (h->value && MHD_add_response_header(r, h->name, h->value) != MHD_YES) return false;
+    return true;
 }
 
-enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r) {
-    safe_headers(r);
-    enum MHD_Result ok = MHD_queue_response(c, (unsigned)status, r);
+enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r,
+                             const bt_header *more) {
+    const char *wait = status == 429 || status == 503 ? "2" : NULL; /* seconds */
+    const bt_header own[] = {{"Retry-After", wait}, {NULL, NULL}};
+    enum MHD_Result ok = MHD_NO;
+    if (add_headers(r, guards) && add_headers(r, more) && add_headers(r, own))
+        ok = MHD_queue_response(c, (unsigned)status, r);
     MHD_destroy_response(r);
     return ok;
 }
@@ -91,12 +104,14 @@ enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, co
         same ? 0 : f->bytes, (void *)(same ? (const unsigned char *)"" : f->data),
         MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, "ETag", f->etag);
-    MHD_add_response_header(r, "Cache-Control", "no-cache");
-    MHD_add_response_header(r, "Vary", "Accept-Encoding");
-    if (!same) MHD_add_response_header(r, "Content-Type", a->type);
-    if (!same && q->gzip_ok) MHD_add_response_header(r, "Content-Encoding", "gzip");
-    return bt_http_send(c, same ? 304 : 200, r);
+    return bt_http_send(
+        c, same ? 304 : 200, r,
+        (const bt_header[]){{"ETag", f->etag},
+                            {"Cache-Control", "no-cache"},
+                            {"Vary", "Accept-Encoding"},
+                            {"Content-Type", same ? NULL : a->type},
+                            {"Content-Encoding", !same && q->gzip_ok ? "gzip" : NULL},
+                            {NULL, NULL}});
 }
 
 enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token) {
@@ -107,10 +122,11 @@ enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const cha
     if (!r) return MHD_NO;
     snprintf(cookie, sizeof cookie, "bitrain_%d=%s; Path=/; HttpOnly; SameSite=Strict", port,
              token);
-    MHD_add_response_header(r, "Set-Cookie", cookie);
-    MHD_add_response_header(r, "Content-Type", "application/json");
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    return bt_http_send(c, 200, r);
+    return bt_http_send(c, 200, r,
+                        (const bt_header[]){{"Set-Cookie", cookie},
+                                            {"Content-Type", "application/json"},
+                                            {"Cache-Control", "no-store"},
+                                            {NULL, NULL}});
 }
 
 bt_code bt_http_make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) {

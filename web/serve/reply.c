@@ -148,20 +148,17 @@ static enum MHD_Result send_whole(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_buffer(
         r->out.len, (void *)(size_t)bt_text_str(&r->out), MHD_RESPMEM_MUST_COPY);
     if (!response) return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", r->type);
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    if (r->status == 429 || r->status == 503) MHD_add_response_header(response, "Retry-After", "2");
-    return bt_http_send(r->conn, r->status, response);
+    return bt_http_send(r->conn, r->status, response,
+                        (const bt_header[]){{"Content-Type", r->type},
+                                            {"Cache-Control", "no-store"},
+                                            {NULL, NULL}});
 }
 
 static enum MHD_Result send_stream(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
                                                                       read_stream, r, NULL);
     if (!response) return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", "text/event-stream");
-    MHD_add_response_header(response, "Cache-Control", "no-store");
-    MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    return bt_http_send(r->conn, 200, response);
+    return bt_http_send(r->conn, 200, response, bt_http_events);
 }
 
 enum MHD_Result bt_reply_answer(bt_reply *r) {

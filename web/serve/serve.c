@@ -24,12 +24,12 @@ static enum MHD_Result send_text(struct MHD_Connection *c, int status, const cha
     struct MHD_Response *r = MHD_create_response_from_buffer(n, (void *)(size_t)text,
                                                              MHD_RESPMEM_MUST_COPY);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, "Content-Type", type);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    if (status == 429 || status == 503) MHD_add_response_header(r, "Retry-After", "2");
-    if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
-    if (status == 405) MHD_add_response_header(r, "Allow", "GET, HEAD, POST");
-    return bt_http_send(c, status, r);
+    return bt_http_send(c, status, r,
+                        (const bt_header[]){{"Content-Type", type},
+                                            {"Cache-Control", "no-store"},
+                                            {"WWW-Authenticate", status == 401 ? "Bearer" : NULL},
+                                            {"Allow", status == 405 ? "GET, HEAD, POST" : NULL},
+                                            {NULL, NULL}});
 }
 
 static enum MHD_Result send_error(struct MHD_Connection *c, int status, const char *type,

@@ -94,10 +94,7 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
     w->n_streams++;
     pthread_mutex_unlock(&w->lock);
     bt_links_exempt(&w->links, bt_http_link(c));
-    MHD_add_response_header(r, "Content-Type", "text/event-stream");
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no");
-    return bt_http_send(c, 200, r);
+    return bt_http_send(c, 200, r, bt_http_events);
 }
 
 /* ---- the publisher --------------------------------------------------------------------------- */

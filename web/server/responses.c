@@ -19,12 +19,12 @@ enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a) {
         free(packed);
         return MHD_NO;
     }
-    if (gzip) MHD_add_response_header(r, "Content-Encoding", "gzip");
-    MHD_add_response_header(r, "Vary", "Accept-Encoding");
-    MHD_add_response_header(r, "Content-Type", a->type);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    if (a->status == 429 || a->status == 503) MHD_add_response_header(r, "Retry-After", "2");
-    return bt_http_send(c, a->status, r);
+    return bt_http_send(c, a->status, r,
+                        (const bt_header[]){{"Content-Encoding", gzip ? "gzip" : NULL},
+                                            {"Vary", "Accept-Encoding"},
+                                            {"Content-Type", a->type},
+                                            {"Cache-Control", "no-store"},
+                                            {NULL, NULL}});
 }
 
 enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,

@@ -96,6 +96,7 @@ static void each_request_for_memory_refused_once(void **state) {
             if (status != 0 && status != r->status && status != 500 && status != 503 &&
                 status != 429)
                 fail_msg("%s, request for memory %ld: %s", r->what, k, c.text);
+            says_what_it_is(&c);
             refused += any;
             assert_int_equal(ask(&c, s, r->what, r->n_body, &answer), r->status);
             if (r->answer) assert_non_null(strstr(answer, r->answer));

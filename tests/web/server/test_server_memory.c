@@ -34,7 +34,8 @@ static const struct row {
     {"/healthz", "\r\nok"},
     {"/api/v1/login", "\r\n\r\n{"},
     {"/api/v1/runs?limit=1", "no such text"},
-    {"/api/v1/runs/base/series?metric=loss&width=300", "no such text"},
+    {"/api/v1/runs/base/series?metric=loss&width=300", "no such text"}, /* packed */
+    {"/assets/style.css", "no such text"},
     {"/api/v1/runs/live/stream", "event: tick"},
     {"/api/v1/query?sql=SELECT%2040%2B2", "[[42]]"},
 };
@@ -64,10 +65,10 @@ static void each_request_for_memory_refused_once(void **state) {
                 any = grant_memory();
                 if (status != 0 && status != 200 && status != 500 && status != 503)
                     fail_msg("%s, request for memory %ld: %s", r->path, k, c.text);
+                says_what_it_is(&c);
                 refused += any;
                 assert_int_equal(ask(&c, w, "/healthz", "\r\nok"), 200);
             }
-            printf("%s: %ld refused\n", r->path, refused);
         }
         assert_int_equal(ask(&c, w, r->path, r->enough), 200);
     }
