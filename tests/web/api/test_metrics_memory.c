@@ -1,9 +1,10 @@
 /* labels: web
  * timeout: 120
- * /metrics and the routes without memory: where a request of the program's own code is refused, it is said, and no
+ * /metrics, the routes and a report without memory: where a request of the program's own code is refused, it is said, and no
  * answer lacks a line. */
 #include "../../memory/refuse_memory.h"
 #include "../web_test.h"
+#include "web/api/report.h"
 
 typedef struct asked {
     const char *db;
@@ -84,10 +85,33 @@ static void routes_are_whole_or_refused(void **state) {
     }
 }
 
+/* ---- a report -------------------------------------------------------------------------------- */
+
+static bt_code make_report(void *ctx, bt_err *err) {
+    enum { AGES = 400 };
+    route_asked *x = ctx;
+    bt_text page;
+    bt_text_init(&page);
+    bt_code code = bt_report(&page, x->db, "odd", NULL, err);
+    if (code == BT_OK && x->bytes == 0) x->bytes = page.len;
+    if (code == BT_OK && (page.len > x->bytes + AGES || page.len + AGES < x->bytes))
+        code = bt_fail(err, BT_FORMAT, "%zu bytes, %zu with all memory", page.len, x->bytes);
+    bt_text_release(&page);
+    return code;
+}
+
+static void a_report_is_whole_or_refused(void **state) {
+    const bt_tmp *t = *state;
+    route_asked x = {.db = t->db};
+    bt_web_odd_run(t->db);
+    assert_true(survives_refusals("a report", make_report, &x, true) > 20);
+}
+
 int main(void) {
     if (!refuse_memory_works()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(metrics_are_whole_or_refused, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(routes_are_whole_or_refused, bt_tmp_make, bt_tmp_drop)};
+        cmocka_unit_test_setup_teardown(routes_are_whole_or_refused, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_report_is_whole_or_refused, bt_tmp_make, bt_tmp_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
