@@ -262,6 +262,22 @@ static void many_clients_at_once(void **state) {
     free(c);
 }
 
+static void a_body_that_is_too_large_is_not_kept(void **state) {
+    (void)state;
+    static client c;
+    char head[160];
+    bt_serve *s = serve(true, 3, (int64_t)60e9);
+    dial(&c, bt_serve_port(s));
+    const int n = snprintf(head, sizeof head,
+                           "POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
+                           "Content-Length: %d\r\n\r\n",
+                           bt_serve_port(s), MUCH);
+    say(&c, head, (size_t)n);
+    assert_true(say_much(&c) < MUCH / 2);
+    assert_int_equal(hear(&c), 413);
+    bt_serve_stop(s);
+}
+
 static void limits_hold(void **state) {
     (void)state;
     static client c, held[3];
@@ -383,6 +399,7 @@ int main(void) {
         cmocka_unit_test(the_page_is_compiled_in),
         cmocka_unit_test(answers_come_whole_late_and_in_pieces),
         cmocka_unit_test(many_clients_at_once),
+        cmocka_unit_test(a_body_that_is_too_large_is_not_kept),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(the_source_hears_of_clients_that_go),
         cmocka_unit_test(the_stop_waits_for_answers),

@@ -177,6 +177,7 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     char last[64], more[128];
     bt_web_runs(t->db);
     bt_web *w = serve(t, 50000000, 0, false);
+    const int64_t began = bt_now_ns();
     ask(&c, w, live, "");
     hear(&c, 0, "Content-Type: text/event-stream");
     hear(&c, 0, "\r\nCache-Control: no-store\r\n");
@@ -188,6 +189,7 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     const char *beat = hear(&c, 0, ": hb\n\n"); /* alive, nothing to say */
     const unsigned long long wakes = atomic_load(&w->wakes);
     for (int i = 0; i < 8; i++) beat = hear(&c, (size_t)(beat - c.text) + 1, ": hb\n\n");
+    assert_true(bt_now_ns() - began >= 9 * 50000000LL);
     assert_int_equal(atomic_load(&w->wakes), wakes); /* nobody is woken when nothing is new */
     snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
     hang_up(&c);
@@ -413,6 +415,25 @@ static bool is_cut(const client *c, char byte) {
     return false;
 }
 
+static void a_body_that_is_too_large_is_not_kept(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    char text[300];
+    for (int control = 0; control < 2; control++) {
+        bt_web *w = serve(t, 0, 60000000000, control);
+        dial(&c, bt_web_port(w));
+        const int n = snprintf(text, sizeof text,
+                               "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: "
+                               "close\r\nContent-Length: %d\r\n\r\n",
+                               bt_web_port(w), MUCH);
+        say(&c, text, (size_t)n);
+        assert_true(say_much(&c) < MUCH / 2);
+        hear(&c, 0, "HTTP/1.1 413");
+        hang_up(&c);
+        bt_web_stop(w);
+    }
+}
+
 static void a_request_has_a_deadline_as_a_whole(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -476,6 +497,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(another_file_of_the_name_is_seen, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_answer_is_given_again, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(streams_are_few, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_body_that_is_too_large_is_not_kept, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_request_has_a_deadline_as_a_whole, bt_tmp_make,
                                         bt_tmp_drop),
     };

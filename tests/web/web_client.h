@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -49,6 +50,23 @@ static inline void says_what_it_is(const client *c) {
 
 static inline void say(const client *c, const char *text, size_t n) {
     assert_int_equal(send(c->fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+/* a body of MUCH bytes; how many more bytes of memory this process then had than ever before */
+enum { MUCH = 96 << 20 };
+static inline int64_t say_much(const client *c) {
+    static char text[1 << 20];
+    struct rusage before, after;
+    memset(text, ' ', sizeof text);
+    getrusage(RUSAGE_SELF, &before);
+    for (size_t sent = 0; sent < MUCH;) {
+        const size_t at = sent % sizeof text;
+        const ssize_t k = send(c->fd, text + at, sizeof text - at, MSG_NOSIGNAL);
+        assert_true(k > 0);
+        sent += (size_t)k;
+    }
+    getrusage(RUSAGE_SELF, &after);
+    return (int64_t)(after.ru_maxrss - before.ru_maxrss) << 10;
 }
 
 #endif

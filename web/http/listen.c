@@ -46,9 +46,9 @@ static bool process_holds(const char *pid, const char *socket) {
     bool held = false;
     for (struct dirent *e; !held && (e = readdir(d));) {
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        ssize_t n = readlink(path, target, sizeof target - 1);
-        if (n > 0) target[n] = '\0';
-        held = n > 0 && strcmp(target, socket) == 0;
+        const ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        held = strcmp(target, socket) == 0;
     }
     closedir(d);
     return held;
