@@ -1,7 +1,7 @@
 /* labels: web
  * timeout: 120
- * /metrics, the routes and a report without memory: where a request of the program's own code is refused, it is said, and no
- * answer lacks a line. */
+ * /metrics, the routes and a report without memory: where a request of the program's own code is refused, it is
+ * said, and no answer lacks a line. */
 #include "../../memory/refuse_memory.h"
 #include "../web_test.h"
 #include "web/api/report.h"
