@@ -418,16 +418,9 @@ static bool is_cut(const client *c, char byte) {
 static void a_body_that_is_too_large_is_not_kept(void **state) {
     const bt_tmp *t = *state;
     static client c;
-    char text[300];
     for (int control = 0; control < 2; control++) {
         bt_web *w = serve(t, 0, 60000000000, control);
-        dial(&c, bt_web_port(w));
-        const int n = snprintf(text, sizeof text,
-                               "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: "
-                               "close\r\nContent-Length: %d\r\n\r\n",
-                               bt_web_port(w), MUCH);
-        say(&c, text, (size_t)n);
-        assert_true(say_much(&c) < MUCH / 2);
+        assert_true(post_much(&c, bt_web_port(w), "/api/v1/control") < MUCH / 2);
         hear(&c, 0, "HTTP/1.1 413");
         hang_up(&c);
         bt_web_stop(w);

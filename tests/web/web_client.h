@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -52,11 +53,17 @@ static inline void say(const client *c, const char *text, size_t n) {
     assert_int_equal(send(c->fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* a body of MUCH bytes; how many more bytes of memory this process then had than ever before */
+/* posts a body of MUCH bytes; how many more bytes of memory this process then had than ever before */
 enum { MUCH = 96 << 20 };
-static inline int64_t say_much(const client *c) {
+static inline int64_t post_much(client *c, int port, const char *path) {
     static char text[1 << 20];
     struct rusage before, after;
+    const int n = snprintf(text, sizeof text,
+                           "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n"
+                           "Content-Length: %d\r\n\r\n",
+                           path, port, MUCH);
+    dial(c, port);
+    say(c, text, (size_t)n);
     memset(text, ' ', sizeof text);
     getrusage(RUSAGE_SELF, &before);
     for (size_t sent = 0; sent < MUCH;) {
