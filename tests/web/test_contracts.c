@@ -222,6 +222,15 @@ static void the_numbers_are_those_of_the_run(void **state) {
     assert_int_equal((int)num(j, "redone.0.to_step"), 199);
     assert_int_equal((int)json_array_size(at(j, "redone")), 1);
     json_decref(j);
+    bt_synth again = bt_synth_default("again"); /* one step */
+    again.steps = 60;
+    again.fail_at = 50;
+    again.resume_from = 49;
+    OK(bt_synth_make(t->db, &again, err));
+    j = bt_web_json(api, "", "again", "");
+    assert_int_equal((int)num(j, "redone.0.from_step"), 49);
+    assert_int_equal((int)num(j, "redone.0.to_step"), 49);
+    json_decref(j);
     j = bt_web_json(api, "series", "base", "metric=loss&x0=100&x1=109&width=50");
     assert_int_equal((int)json_array_size(at(j, "series.0.step")), 10);
     assert_true(fabs(num(j, "series.0.mean.3") - bt_synth_loss(103)) < 1e-12);

@@ -272,13 +272,15 @@ static void arguments_at_their_bounds(void **state) {
     static const struct {
         const char *route, *word, *also;
         int most;
-        const char *says;
-    } counts[] = {{"/api/v1/curves", "runs=base&", "", 100, "at most 100 runs are drawn together"},
-                  {"/api/v1/settings", "name=optim.lr&", "", 16, "at most 16 settings a request"},
-                  {"/api/v1/settings", "metric=lr&", "", 16,
-                   "at most 16 settings and metrics a request"},
-                  {"/api/v1/settings", "metric=lr&", "name=optim.lr", 15,
-                   "at most 16 settings and metrics a request"}};
+        const char *says, *run;
+    } counts[] = {
+        {"series", "metric=loss&", "", 16, "at most 16 metrics a request", "base"},
+        {"/api/v1/curves", "runs=base&", "", 100, "at most 100 runs are drawn together", NULL},
+        {"/api/v1/settings", "name=optim.lr&", "", 16, "at most 16 settings a request", NULL},
+        {"/api/v1/settings", "metric=lr&", "", 16, "at most 16 settings and metrics a request",
+         NULL},
+        {"/api/v1/settings", "metric=lr&", "name=optim.lr", 15,
+         "at most 16 settings and metrics a request", NULL}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         for (int more = 0; more < 2; more++) {
             bt_text_init(&many);
@@ -289,11 +291,16 @@ static void arguments_at_their_bounds(void **state) {
                 for (int k = 24; k < 100 + more; k++) bt_text_put(&many, ",gone");
             }
             bt_text_put(&many, counts[i].also);
-            refuses(api, counts[i].route, NULL, bt_text_str(&many), more ? BT_ARG : BT_OK,
+            refuses(api, counts[i].route, counts[i].run, bt_text_str(&many), more ? BT_ARG : BT_OK,
                     more ? counts[i].says : "");
             bt_text_release(&many);
         }
     }
+    bt_text_init(&many); /* as many arguments as a request may have */
+    for (int k = 0; k < BT_REQ_ARGS - 1; k++) bt_text_put(&many, "width=9&");
+    bt_text_put(&many, "metric=loss");
+    refuses(api, "series", "base", bt_text_str(&many), BT_OK, "");
+    bt_text_release(&many);
     bt_api_close(api);
 }
 
