@@ -276,13 +276,18 @@ async function rateFinder(page, url) {
   await accessible(page, "a range test");
 }
 
-/** A compared run has no value after its end. */
+/** A run beside others has no value after its end, nor one that is live after its newest point. */
 async function comparisonTellsEnds(page, url) {
-  await page.goto(`${url}/#/compare?runs=failed,long`);
-  await page.waitForFunction(() => {
-    const text = document.querySelector("figure .readout")?.textContent || "";
-    return /failed ended/.test(text) && /long \d/.test(text);
-  });
+  for (const [path, figure] of [
+    ["compare?runs=failed,long,behind", "figure:not(.runs-chart)"],
+    ["", "figure.runs-chart"],
+  ]) {
+    await page.goto(`${url}/#/${path}`);
+    await page.waitForFunction((chart) => {
+      const text = document.querySelector(`${chart} .readout`)?.textContent || "";
+      return /failed ended/.test(text) && /long \d/.test(text) && /behind not there yet/.test(text);
+    }, figure);
+  }
 }
 
 /** With --control the button asks, and starts the run again; the page follows it. */

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/browser_lib.sh"
 "$BT_SYNTH" "$BITRAIN_STORE" failed ranks=2 steps=150 live=1 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" long ranks=2 steps=3000 || exit 1
+"$BT_SYNTH" "$BITRAIN_STORE" behind ranks=2 steps=90 live=1 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" range ranks=1 steps=200 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" many ranks=256 steps=40 jitter=0.05 load=3 || exit 1
 "$BITRAIN" train --name trained --preset nano --data synth:chain --ranks 1 --threads 1 --batch-tokens 512 --seq-len 64 --steps 12 \
@@ -13,6 +14,7 @@
 sqlite3 "$BITRAIN_STORE" <<'SQL' || exit 1
 UPDATE step SET val_loss = val_loss + 0.5 WHERE step > 99 AND aid IN (SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'failed');
 UPDATE run SET (val_loss, best_val, best_val_step) = (SELECT max(val_loss) FILTER (WHERE step = 149), min(val_loss), 99 FROM step WHERE aid IN (SELECT id FROM attempt WHERE run = run.id)) WHERE name = 'failed';
+UPDATE run SET host = 'elsewhere' WHERE name = 'behind';
 UPDATE run SET state = 'failed', exit_kind = 'signal', ended_us = last_us WHERE name = 'failed';
 UPDATE run_doc SET config = '{"model.preset":{"value":"nano"},"optim.lr":{"value":0.002},"optim.schedule":{"value":"cosine"},"model.seq_len":{"value":256},"data.path":{"value":["book.txt"]},"train.steps":{"value":200}}' WHERE run = (SELECT id FROM run WHERE name = 'failed');
 INSERT INTO fact SELECT id, 'data.tokens', '409600', 0 FROM run WHERE name = 'failed';

@@ -14,6 +14,7 @@ export const goodputParts = []; // {key, label, color, help}
 export const figures = []; // of a run: {key, label, span, unit, help}
 export const verbs = []; // {verb, argument, label, help, states}
 const scopes = []; // {name, view, per, keys}
+const states = []; // of runs: {name, live, help}
 const kinds = new Map(); // of events: kind -> {level, mark, help}
 
 function replace(list, rows) {
@@ -47,6 +48,7 @@ export function learn(tables) {
   replace(panels, tables.panels);
   replace(verbs, tables.verbs);
   replace(figures, tables.figures);
+  replace(states, tables.states);
   const named = tables.phases.map((row) => ({ ...row, property: `--phase-${row.name}` }));
   const times = tables.times.map((row) => ({ ...row, property: `--time-${row.key}` }));
   replace(phases, named.map(phaseOf));
@@ -73,6 +75,11 @@ export function stepMetric(key) {
 export function figureHelp(key) {
   const figure = figures.find((one) => one.key === key);
   return figure ? `${figure.label}, ${figure.span}: ${figure.help}` : "";
+}
+
+/** What is said of a run in this state at a place that its curve has no point at, nor after it. */
+export function beyondCurve(state) {
+  return states.some(({ name, live }) => name === state && live) ? "not there yet" : "ended";
 }
 
 export function scopeOf({ scope }) {

@@ -147,7 +147,7 @@ class Layers {
       label,
       color: name,
       values,
-      ends: line.ends,
+      beyond: line.beyond,
       least: line.lo && this.spread(line.lo, i),
       most: line.lo && this.spread(line.hi, i),
       meant: line.meant && this.spread(line.meant, i),
@@ -179,8 +179,8 @@ let pressed = null; // the chart on which the pointer went down: only it may sta
  *             ghost}]. n: steps that a point stands for; meant: of how many it is the mean; lo, hi:
  *             their range; low, high: where the line's usual values lie, which is what the chart
  *             shows first; best: the values whose least is marked; sparse: few points, which are
- *             joined; smooth: false leaves the line as it is; ends: a run of its own, which has no
- *             value after its end; ghost: steps as they went before a restart
+ *             joined; smooth: false leaves the line as it is; beyond: of a run of its own, what is
+ *             told after its newest point; ghost: steps as they went before a restart
  *   unit      of y
  *   axis      of x, a key of `axes` in vocabulary.js
  *   stacked   areas on each other

@@ -47,9 +47,9 @@ export class ChartReadout {
     if (shown.length > toldMost) this.tellEnds(spec.unit, shown, at);
     else
       shown.forEach((line, k) => {
-        const ended = line.ends && hasEnded(line.values, at);
-        say(this.values[k], ended ? "ended" : unit(spec.unit, newest(line.values, at)));
-        say(this.smooth[k], line.smoothed && !ended ? smoothedText(line, spec.unit, at) : "");
+        const isBeyond = line.beyond && endsBefore(line.values, at);
+        say(this.values[k], isBeyond ? line.beyond : unit(spec.unit, newest(line.values, at)));
+        say(this.smooth[k], line.smoothed && !isBeyond ? smoothedText(line, spec.unit, at) : "");
       });
     const event = pointing && eventNear(spec.events || [], steps, at, isNear);
     this.event.className = event ? `level-${event.level}` : "";
@@ -84,7 +84,7 @@ export class ChartReadout {
   /** Of many lines: how many go on, and which are the lowest and the highest. */
   tellEnds(unitName, shown, at) {
     const live = shown
-      .filter((line) => !(line.ends && hasEnded(line.values, at)))
+      .filter((line) => !(line.beyond && endsBefore(line.values, at)))
       .map((line) => ({ label: line.label, value: newest(line.values, at) }))
       .filter(({ value }) => Number.isFinite(value))
       .sort((a, b) => a.value - b.value);
@@ -110,7 +110,7 @@ function smoothedText(line, unitName, index) {
 }
 
 /** Whether a line has no point at an index or after it. */
-function hasEnded(values, index) {
+function endsBefore(values, index) {
   return values.slice(index).every((value) => value === undefined || value === null);
 }
 

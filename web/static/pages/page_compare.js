@@ -5,7 +5,7 @@ import { h, hiddenTitle } from "../base/dom.js";
 import { dash, digits, nth, onAxis, setting, si, unit } from "../base/format.js";
 import { state } from "../base/state.js";
 import { number, table, tallTable, text } from "../base/table.js";
-import { axes, comparedMetrics } from "../base/vocabulary.js";
+import { axes, beyondCurve, comparedMetrics } from "../base/vocabulary.js";
 import { Card } from "../cards/card.js";
 import { section } from "../cards/section.js";
 import { placesOf } from "../cards/series_card.js";
@@ -32,7 +32,7 @@ function linesOf(data) {
       meant: at(one.n),
       low: one.low,
       high: one.high,
-      ends: true,
+      beyond: beyondCurve(data.levels[i].state),
       sparse: true,
       unit: one.unit,
     };

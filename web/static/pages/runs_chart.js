@@ -8,7 +8,7 @@ import { empty, h, say } from "../base/dom.js";
 import { nth, unit } from "../base/format.js";
 import { onChoice, state } from "../base/state.js";
 import { number, table, text } from "../base/table.js";
-import { metricsOfSteps } from "../base/vocabulary.js";
+import { beyondCurve, metricsOfSteps } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
 import { Chart } from "../figures/chart.js";
 import { meanLines } from "./run_means.js";
@@ -25,7 +25,7 @@ const kinds = [
   ["parallel", "parallel axes"],
 ];
 
-function curveOf({ run, curve }, i) {
+function curveOf({ run, curve }, i, state) {
   const one = curve.series[0];
   const known = one ? [...one.mean.keys()].filter((k) => one.mean[k] !== null) : [];
   const at = (values) => known.map((k) => values[k]);
@@ -40,7 +40,7 @@ function curveOf({ run, curve }, i) {
     meant: one ? at(one.n) : [],
     low: one?.low,
     high: one?.high,
-    ends: true,
+    beyond: beyondCurve(state),
     sparse: true,
   };
 }
@@ -238,7 +238,8 @@ export class RunsChart {
   }
 
   lines() {
-    const curves = this.data.runs.map(curveOf);
+    const stateOf = (name) => this.rows.find(({ run }) => run === name)?.state;
+    const curves = this.data.runs.map((one, i) => curveOf(one, i, stateOf(one.run)));
     if (!this.group) return curves;
     const valueOf = (run) => {
       const row = this.rows.find((one) => one.run === run);
