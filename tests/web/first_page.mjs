@@ -276,6 +276,44 @@ async function rateFinder(page, url) {
   await accessible(page, "a range test");
 }
 
+/** No text of a drawing is cut at the drawing's edge: "180 k" would read as 180. */
+async function textsAreWhole(context, url) {
+  const page = await newPage(context, "whole texts");
+  await page.addInitScript(() => {
+    window.drawn = 0;
+    window.cut = [];
+    const { prototype } = CanvasRenderingContext2D;
+    const { fillText } = prototype;
+    prototype.fillText = function (text, x, y) {
+      const { width } = this.measureText(text);
+      const align = { center: 0.5, right: 1, end: 1 }[this.textAlign] ?? 0;
+      const m = this.getTransform();
+      const isFlat = m.b === 0;
+      const left = m.a * (x - align * width) + m.e;
+      const right = left + m.a * width;
+      window.drawn += 1;
+      if (isFlat && (left < -1 || right > this.canvas.width + 1)) window.cut.push(text);
+      return fillText.call(this, text, x, y);
+    };
+  });
+  // where the last label stands beside the edge depends on the width and on the steps
+  for (const width of [1600, 1280, 900, 640])
+    for (const path of ["run/failed/overview", "run/long/steps", "compare?runs=failed,long"]) {
+      await page.setViewportSize({ width, height: 5000 }); // all is in sight
+      await page.goto(`${url}/#/${path}`);
+      await page.reload();
+      await drawn(page, path);
+      for (const axis of ["step", "tokens", "time", "bytes"]) {
+        await page.locator('select:has(option[value="bytes"])').first().selectOption(axis);
+        await drawn(page, `${path} by ${axis}`);
+      }
+      const told = await page.evaluate(() => [window.drawn, [...new Set(window.cut)]]);
+      assert(told[0] > 10, `${told[0]} texts are drawn on ${path}`);
+      assert.deepEqual(told[1], [], `${path}, ${width} pixels wide`);
+    }
+  await page.close();
+}
+
 /** A run beside others has no value after its end, nor one that is live after its newest point. */
 async function comparisonTellsEnds(page, url) {
   for (const [path, figure] of [
@@ -385,6 +423,7 @@ await tested(async (browser) => {
   await rateFinder(page, url);
   await settingsAreSearched(page, url);
   await comparisonTellsEnds(page, url);
+  await textsAreWhole(context, url);
   await mayNot(context);
   await resumes(context, page, url);
   await starts(page, url);

@@ -349,7 +349,7 @@ export class Chart {
     return {
       ...this.boxSize(),
       legend: { show: false },
-      padding: [8, 8, 0, 0],
+      padding: [8, (plot) => this.roomAtRight(plot), 0, 0],
       series,
       bands,
       cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
@@ -365,6 +365,16 @@ export class Chart {
         draw: [(plot) => this.drawOver(plot)],
       },
     };
+  }
+
+  /** Pixels beside the plot in which the label of its last x, half of which stands there, is whole. */
+  roomAtRight({ ctx, scales }) {
+    if (!Number.isFinite(scales.x.max)) return 8;
+    ctx.save();
+    ctx.font = font;
+    const { width } = ctx.measureText(onAxis(this.spec.axis, scales.x.max));
+    ctx.restore();
+    return Math.max(8, Math.ceil(width / 2));
   }
 
   axes() {
