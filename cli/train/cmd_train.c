@@ -241,12 +241,15 @@ static bt_code own_path(char *out, size_t size, bt_err *err) {
     return BT_OK;
 }
 
-/* what the outcome is called, and its exit status */
+/* What the outcome is called, and its exit status. The ranks know whether steps are left: a stop that is asked
+ * for after the last one finds a run that is done. */
 static const char *judge(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
-        *status = r->stopped && r->signal ? 128 + r->signal : 0;
-        return r->stopped || bt_train_result_says(r->result_json, "stopped", NULL, 0) ? "stopped"
-                                                                                      : "done";
+        const bool stopped = r->result_json
+                                 ? bt_train_result_says(r->result_json, "stopped", NULL, 0)
+                                 : r->stopped;
+        *status = stopped && r->stopped && r->signal ? 128 + r->signal : 0;
+        return stopped ? "stopped" : "done";
     }
     if (r->end.kind == BT_END_STOPPED_NOW) {
         *status = r->signal ? 128 + r->signal : 130;
@@ -276,7 +279,8 @@ static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *
                       int *status, bt_err *err) {
     const char *state = judge(r, status);
     bt_err trouble = BT_ERR_INIT;
-    if (writer && bt_writer_end(writer, state, r->stopped ? "stopped" : bt_end_name(r->end.kind),
+    const bool asked = r->stopped && strcmp(state, "stopped") == 0;
+    if (writer && bt_writer_end(writer, state, asked ? "stopped" : bt_end_name(r->end.kind),
                                 *status, &trouble) != BT_OK)
         fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
     bt_train_summary(p, state, attempt, r->result_json);

@@ -4,6 +4,7 @@
 # timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${slow[@]}" --steps 60)
+export BITRAIN_TEST_DELAY=15                    # a signal finds steps that are left, on any processor
 
 go() {                                          # NAME STEP WORDS...
     local name=$1 step=$2; shift 2
@@ -33,6 +34,15 @@ saved term || fault "SIGTERM: nothing saved at the last step"
 last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # the signal may meet a run that is through
 [ "$last" = 59 ] || ok train --resume term --threads 1 --ranks 2
 losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
+
+# asked for after the last step, while the run validates once more: it is done, and nothing is to be resumed
+"$BITRAIN" train "${slow[@]}" --steps 4 --set train.eval_tokens=3000000 --name late >late.out 2>late.err &
+job=$!
+started+=($job)
+wait_step late 3
+kill -TERM $job 2>/dev/null
+ended late 0 done
+[ "$(q "SELECT exit_kind, exit_code FROM runs WHERE run='late'")" = done,0 ] || fault "late: $(q "SELECT exit_kind, exit_code FROM runs WHERE run='late'")"
 
 # `timeout` signals its child and then its whole group: one request, not two, of which the second means "at once"
 go group 5

@@ -24,7 +24,7 @@ chmod +x bin/srun bin/scontrol
 below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; }
 batch() { PATH=$tmp/bin:$PATH CONF=conf.yaml SLURM_JOB_ID=7 SLURM_CPUS_PER_TASK=2 bash "$@"; }
 
-batch "$files/slurm.sbatch" >s.out 2>s.err &
+BITRAIN_TEST_DELAY=50 batch "$files/slurm.sbatch" >s.out 2>s.err & # steps are left when the notice comes
 job=$!
 started+=($job)
 if wait_step slurm-7 5; then
