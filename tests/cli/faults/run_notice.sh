@@ -44,7 +44,7 @@ below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; } 
 ok "${again[@]}" --name calm
 losses calm >calm.txt
 for turn in 1 2; do
-    "$BITRAIN" "${again[@]}" --name unit >"u$turn.out" 2>"u$turn.err" &
+    BITRAIN_TEST_DELAY=15 "$BITRAIN" "${again[@]}" --name unit >"u$turn.out" 2>"u$turn.err" & # steps are left when it comes
     job=$!
     started+=($job)
     # steps of this start, not of those before: a fast machine has done many by then
