@@ -1,6 +1,6 @@
-/* checked_locks.c - part of every unit test: a mutex that the program makes looks after its own use. A thread
- * that gives back one it does not hold, takes one it holds already, destroys one that is held, or waits for the end of
- * what is no thread, ends the test at that place; a test that ends while a mutex is not destroyed fails. */
+/* checked_locks.c - part of every unit test: checks how the program uses its mutexes and threads. A thread
+ * that unlocks one it does not hold, locks one it holds already, destroys one that is locked, or joins a thread that
+ * does not exist, aborts the test there; a test that leaves a mutex undestroyed fails. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ static int (*take)(pthread_mutex_t *);
 static int (*give)(pthread_mutex_t *);
 static int (*drop)(pthread_mutex_t *);
 static int (*join)(pthread_t, void **);
-static atomic_int there; /* of the program's */
+static atomic_int there; /* mutexes that the program has made and not destroyed */
 static pid_t owner;
 
 __attribute__((constructor(101))) static void find(void) {
@@ -65,28 +65,29 @@ int pthread_mutex_destroy(pthread_mutex_t *m) {
     if (!drop) find();
     const int code = drop(m);
     if (is_own(__builtin_return_address(0))) atomic_fetch_sub(&there, 1);
-    expect(code != EBUSY, "a mutex is destroyed while a thread holds it");
+    expect(code != EBUSY, "a mutex is destroyed while it is locked");
     return code;
 }
 
 int pthread_mutex_lock(pthread_mutex_t *m) {
     if (!take) find();
     const int code = take(m);
-    expect(code != EDEADLK, "a thread takes a mutex that it holds already");
+    expect(code != EDEADLK, "a thread locks a mutex that it holds already");
     return code;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *m) {
     if (!give) find();
     const int code = give(m);
-    expect(code != EPERM, "a thread gives back a mutex that it does not hold");
+    expect(code != EPERM, "a thread unlocks a mutex that it does not hold");
     return code;
 }
 
 int pthread_join(pthread_t t, void **result) {
     if (!join) find();
     const int code = join(t, result);
-    expect(code == 0 || !is_own(__builtin_return_address(0)), "what is joined is no thread");
+    expect(code == 0 || !is_own(__builtin_return_address(0)),
+           "a thread is joined that does not exist");
     return code;
 }
 

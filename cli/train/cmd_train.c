@@ -241,8 +241,8 @@ static bt_code own_path(char *out, size_t size, bt_err *err) {
     return BT_OK;
 }
 
-/* What the outcome is called, and its exit status. The ranks know whether steps are left: a stop that is asked
- * for after the last one finds a run that is done. */
+/* The state that the run ends in, and its exit status. The ranks report whether steps were left: a run that was
+ * asked to stop after its last step is done, not stopped. */
 static const char *judge(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         const bool stopped = r->result_json

@@ -1,5 +1,5 @@
-/* checked_suspends.h - part of tests of a server: a connection that is resumed is one that sleeps, and one that sleeps
- * is not put to sleep again. Whoever does otherwise ends the test at that place. Threads: any. */
+/* checked_suspends.h - part of tests of a server: libmicrohttpd must be asked to resume only connections that are
+ * suspended, and to suspend only those that are not. Anything else aborts the test there. Threads: any. */
 #ifndef BT_TESTS_WEB_CHECKED_SUSPENDS_H
 #define BT_TESTS_WEB_CHECKED_SUSPENDS_H
 
@@ -23,8 +23,8 @@ static void change_sleep(const struct MHD_Connection *from, const struct MHD_Con
     for (int i = 0; to && i < MOST; i++) known += asleep.conn[i] == to;
     while (at < MOST && asleep.conn[at] != from) at++;
     if (known || at == MOST) {
-        fprintf(stderr, "a connection that %s is %s\n", to ? "sleeps" : "does not sleep",
-                to ? "suspended" : "resumed");
+        fprintf(stderr, "a connection that is %s is %s\n", to ? "suspended" : "not suspended",
+                to ? "suspended again" : "resumed");
         abort();
     }
     asleep.conn[at] = to;

@@ -89,7 +89,8 @@ bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
     return a->view[oldest].view;
 }
 
-/* ---- asking the view: a number that a request does not name is 0, and the view's own ---- */
+/* ---- asking the view ---- */
+/* A number that a request does not give stays 0: the view then takes its own default (view.h). */
 static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
 }

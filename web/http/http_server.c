@@ -27,7 +27,7 @@ const bt_header bt_http_events[] = {{"Content-Type", "text/event-stream"},
                                     {"X-Accel-Buffering", "no"},
                                     {NULL, NULL}};
 
-/* false: there was no memory for one */
+/* false: out of memory */
 static bool add_headers(struct MHD_Response *r, const bt_header *h) {
     for (; h->name; h++)
         if (h->value && MHD_add_response_header(r, h->name, h->value) != MHD_YES) return false;

@@ -28,11 +28,12 @@ typedef struct bt_header {
     const char *name, *value; /* value NULL: it is not sent; name NULL: the end of a list */
 } bt_header;
 
-/* Adds the content policy and the other guards' headers, `more`, and Retry-After to 429 and 503; takes r. MHD_NO, by
- * which the connection is closed, where one of them has no memory: a guard or an encoding that is not told misleads. */
+/* Adds the content policy and the other guards' headers, `more`, and Retry-After to 429 and 503; takes r. MHD_NO, which
+ * closes the connection, if memory for a header runs out: no response is better than one without its content policy, or
+ * a compressed one that does not say so. */
 enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r,
                              const bt_header *more);
-extern const bt_header bt_http_events[]; /* of an event stream, which no proxy is to keep back */
+extern const bt_header bt_http_events[]; /* of an event stream; tells proxies not to buffer it */
 const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path); /* NULL: none */
 enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
 /* the token came in the Authorization header; a cookie bitrain_PORT carries it from now on */

@@ -193,10 +193,9 @@ void bt_reply_close(bt_reply *r) {
 static bool has_gone(const bt_reply *r) {
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(r->conn,
                                                                 MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct pollfd p = {.fd = i ? i->connect_fd : -1,
-                       .events = POLLRDHUP}; /* of -1 nothing is told */
+    struct pollfd p = {.fd = i ? i->connect_fd : -1, .events = POLLRDHUP}; /* poll ignores -1 */
     if (r->out.len - r->sent > UNREAD_MAX) return true;
-    return poll(&p, 1, 0) > 0; /* that it hung up, or an error, and nothing else */
+    return poll(&p, 1, 0) > 0; /* nothing but a hang-up or an error is reported */
 }
 
 void bt_reply_look_for_gone(bt_serve *s) {

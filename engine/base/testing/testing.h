@@ -20,8 +20,8 @@ int bt_testing_host(int rank);
 /* BITRAIN_TEST_PROCESSOR=RANK:ISA pretends that a rank's processor has nothing better than the kernel
  * set ISA: the word for this rank, else NULL */
 const char *bt_testing_processor(int rank);
-/* BITRAIN_TEST_CPU=NAME leaves out what this machine's processor has and one of that kind has not (westmere, haswell,
- * skylake, icelake or zen4: kernels/table/cpu.c); read once: NAME, else NULL */
+/* BITRAIN_TEST_CPU=NAME hides the features of this machine's processor that one of the kind NAME does not have
+ * (westmere, haswell, skylake, icelake or zen4: kernels/table/cpu.c). NAME, else NULL; read once, with the features */
 const char *bt_testing_cpu(void);
 /* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (0, the lowest, unless given; 30 is an
  * exponent's) of the first weight of TENSOR that a rank holds, after it has done so many steps: true,

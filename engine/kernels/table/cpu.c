@@ -142,7 +142,7 @@ static void read_features(void) {
 }
 #endif
 
-/* what the processors of a kind have at most, for tests on one that has more; of these none has tiles or AVX-VNNI */
+/* The features of older kinds of processors, for tests on a newer one. None of these kinds has AMX or AVX-VNNI. */
 static const struct kind {
     const char *name, *vendor;
     bool avx2, avx512, avx512_vnni, avx512_vbmi, avx512_bf16;

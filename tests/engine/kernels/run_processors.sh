@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # timeout: 600
 # labels: kernels
-# What rests on the kernels, as processors of other kinds do it: BITRAIN_TEST_CPU leaves out of this one what they have not
-# (engine/kernels/table/cpu.c). So each choice by features is taken here, as far as this processor has as much.
+# Runs the tests of the kernels, and of what chooses among them, as if on older kinds of processors: BITRAIN_TEST_CPU hides the
+# features that a kind does not have (engine/kernels/table/cpu.c). A feature that this processor does not have stays untested.
 set -u
 failed=0
 work=$(mktemp -d)

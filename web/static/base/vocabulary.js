@@ -77,7 +77,7 @@ export function figureHelp(key) {
   return figure ? `${figure.label}, ${figure.span}: ${figure.help}` : "";
 }
 
-/** What is said of a run in this state at a place that its curve has no point at, nor after it. */
+/** What a chart says of a run in this state beyond the last point of its curve. */
 export function beyondCurve(state) {
   return states.some(({ name, live }) => name === state && live) ? "not there yet" : "ended";
 }

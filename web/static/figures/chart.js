@@ -179,8 +179,8 @@ let pressed = null; // the chart on which the pointer went down: only it may sta
  *             ghost}]. n: steps that a point stands for; meant: of how many it is the mean; lo, hi:
  *             their range; low, high: where the line's usual values lie, which is what the chart
  *             shows first; best: the values whose least is marked; sparse: few points, which are
- *             joined; smooth: false leaves the line as it is; beyond: of a run of its own, what is
- *             told after its newest point; ghost: steps as they went before a restart
+ *             joined; smooth: false leaves the line as it is; beyond: what is told of a
+ *             run beyond its newest point; ghost: steps as they went before a restart
  *   unit      of y
  *   axis      of x, a key of `axes` in vocabulary.js
  *   stacked   areas on each other
@@ -367,7 +367,7 @@ export class Chart {
     };
   }
 
-  /** Pixels beside the plot in which the label of its last x, half of which stands there, is whole. */
+  /** Pixels to keep to the right of the plot: half of the last label of x stands there. */
   roomAtRight({ ctx, scales }) {
     if (!Number.isFinite(scales.x.max)) return 8;
     ctx.save();
