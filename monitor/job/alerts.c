@@ -94,8 +94,19 @@ void bt_job_alerts_open(bt_job *job) {
     job->alerts.ctx = job;
 }
 
+/* Counts the evaluation that waits, once for each step of training: a restart repeats steps with the same bits. */
+static void count_evaluation(bt_job *job, double recorded) {
+    const int64_t step = job->evaluation.step;
+    job->evaluation.waits = false;
+    if (job->evaluation.counted_to > step) return;
+    job->evaluation.counted_to = step + 1;
+    bt_alert_value(&job->alerts, BT_MS_VAL_LOSS, isnan(recorded) ? job->evaluation.loss : recorded,
+                   step);
+}
+
 void bt_job_alerts_tick(bt_job *job, int64_t now) {
     struct statvfs fs;
+    if (job->evaluation.waits && job->evaluation.step <= job->last_step) count_evaluation(job, NAN);
     if (now < job->alert_disk_ns || !bt_alert_has(&job->alerts, BT_ALERT_DISK)) return;
     job->alert_disk_ns = now + DISK_LOOK_NS;
     if (statvfs(job->s->out_dir, &fs) == 0)
@@ -103,18 +114,39 @@ void bt_job_alerts_tick(bt_job *job, int64_t now) {
                       (double)fs.f_blocks * (double)fs.f_frsize);
 }
 
-/* an evaluation's loss is in its body, {"val_loss":2.31,...}; null: it was not finite */
+/* An evaluation's event precedes the record of its step, which has the exact loss. An alert is therefore decided
+ * when that record is here, or at the next tick when the step was recorded before the evaluation (in a pause). Its
+ * body is {"val_loss":2.31,...}; null: the loss was not finite. */
 void bt_job_alerts_evaluation(bt_job *job, const bt_event *e) {
     static const char key[] = "\"val_loss\":";
     char *end;
     const char *at = e->body ? strstr(e->body, key) : NULL;
     if (!at) return;
+    if (job->evaluation.waits) count_evaluation(job, NAN);
     at += strlen(key);
     const double loss = strtod(at, &end);
-    bt_alert_value(&job->alerts, BT_MS_VAL_LOSS, end == at ? NAN : loss, e->step);
+    job->evaluation.waits = true;
+    job->evaluation.step = e->step;
+    job->evaluation.loss = end == at ? NAN : loss;
 }
 
-/* an event of the supervisor, told already */
+void bt_job_alerts_step(bt_job *job, const bt_step_record *r) {
+    double values[BT_MS_COUNT];
+    const double val_loss = r->values[BT_MS_VAL_LOSS];
+    const bool same_step = job->evaluation.waits && job->evaluation.step == r->step;
+    memcpy(values, r->values, sizeof values);
+    values[BT_MS_VAL_LOSS] = NAN;
+    if (job->evaluation.waits) {
+        count_evaluation(job, same_step ? val_loss : NAN);
+    } else if (!isnan(val_loss)) {
+        job->evaluation.step = r->step;
+        job->evaluation.loss = val_loss;
+        count_evaluation(job, val_loss);
+    }
+    bt_alert_step(&job->alerts, values, r->step);
+}
+
+/* an event of the supervisor, already recorded */
 void bt_job_alerts_event(bt_job *job, const bt_event *e) {
     if (e->kind == BT_EVENT_FAILURE || e->kind == BT_EVENT_HOST_LOST)
         bt_alert_happened(&job->alerts, BT_ALERT_RANK_LOST, e->title);
@@ -124,6 +156,7 @@ void bt_job_alerts_event(bt_job *job, const bt_event *e) {
 void bt_job_alerts_end(bt_job *job) {
     const bt_end *end = &job->result->end;
     char told[640];
+    if (job->evaluation.waits) count_evaluation(job, NAN);
     if (job->stop_asked || end->kind == BT_END_STOPPED_NOW) return;
     if (end->kind == BT_END_DONE) {
         snprintf(told, sizeof told, "after step %lld", (long long)job->last_step + 1);

@@ -105,6 +105,12 @@ struct bt_job {
     int64_t stop_ns;   /* when stop_now was asked */
     int64_t signal_ns; /* when the first signal to stop came; 0: none yet */
     bt_alert_rules alerts;
+    struct {                /* the newest evaluation of the ranks */
+        bool waits;         /* the rules have not counted its loss yet */
+        int64_t step;       /* of the record that it belongs to */
+        double loss;        /* from its event; NaN: not finite */
+        int64_t counted_to; /* evaluations of earlier steps have been counted */
+    } evaluation;
     int64_t alert_disk_ns; /* when to look at the disk next */
     /* wanted; that the ranks have (from their checkpoint, or told) */
     double lr_factor, told_factor;
@@ -149,6 +155,7 @@ void bt_job_spare_end(bt_job *job);
 void bt_job_alerts_open(bt_job *job);
 void bt_job_alerts_tick(bt_job *job, int64_t now);
 void bt_job_alerts_evaluation(bt_job *job, const bt_event *e);
+void bt_job_alerts_step(bt_job *job, const bt_step_record *r);
 void bt_job_alerts_event(bt_job *job, const bt_event *e);
 void bt_job_alerts_end(bt_job *job);
 

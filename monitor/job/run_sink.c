@@ -41,7 +41,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     bt_job *job = ctx;
     job->last_step = r->step;
     bt_health_step(&job->health, bt_now_ns());
-    bt_alert_step(&job->alerts, r->values, r->step);
+    bt_job_alerts_step(job, r);
     if (job->s->ui.step) job->s->ui.step(job->s->ui.ctx, r);
 }
 

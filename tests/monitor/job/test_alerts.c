@@ -35,20 +35,27 @@ static void events_that_are_told_of(void **state) {
                   "alert -1 run stalled: no step\n");
 }
 
+/* The loss of an evaluation that no record follows is counted at the next tick, once for each step of training. */
 static void losses_of_evaluations(void **state) {
     desk *d = *state;
     static const struct {
+        int step;
         const char *body, *shows;
-    } rows[] = {{"{\"val_loss\":2.5,\"n\":1}", ""},
-                {"{\"n\":1}", ""},
-                {NULL, ""},
-                {"{\"val_loss\":3.5}", "alert -1 val_loss > 3: it is 3.5000 at step 8\n"},
-                {"{\"val_loss\":1}", ""},
-                {"{\"val_loss\":null}", "alert -1 val_loss > 3: it is - at step 8\n"}};
+    } rows[] = {{7, "{\"val_loss\":2.5,\"n\":1}", ""},
+                {8, "{\"n\":1}", ""},
+                {8, NULL, ""},
+                {9, "{\"val_loss\":3.5}", "alert -1 val_loss > 3: it is 3.5000 at step 10\n"},
+                {10, "{\"val_loss\":1}", ""},
+                {10, "{\"val_loss\":4}", ""},
+                {11, "{\"val_loss\":null}", "alert -1 val_loss > 3: it is - at step 12\n"}};
     rules(d, "val_loss > 3");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_job_alerts_evaluation(
-            &d->job, &(bt_event){.kind = BT_EVENT_WARNING, .body = rows[i].body, .step = 7});
+        d->job.last_step = rows[i].step;
+        bt_job_alerts_evaluation(&d->job, &(bt_event){.kind = BT_EVENT_EVALUATION,
+                                                      .body = rows[i].body,
+                                                      .step = rows[i].step});
+        desk_shows(d, "");
+        bt_job_alerts_tick(&d->job, 1);
         desk_shows(d, rows[i].shows);
     }
 }

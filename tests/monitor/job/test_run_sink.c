@@ -201,24 +201,34 @@ static void alerts_are_told_once_for_each_cause(void **state) {
     values[BT_MS_LOSS] = 4;
     look->step(look->ctx, &(bt_step_record){.step = 4, .values = values});
     desk_shows(d, "alert -1 loss > 3: it is 4.0000 at step 5\n");
+    /* an evaluation's event, and then the record of its step */
     look->event(look->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
-                                       .step = 4,
+                                       .step = 5,
                                        .title = "e",
                                        .body = "{\"n\":1,\"val_loss\":2.5,\"x\":0}"});
-    desk_shows(d, "alert -1 val_loss > 2: it is 2.5000 at step 5\nevaluation 0 e "
-                  "{\"n\":1,\"val_loss\":2.5,\"x\":0}\n");
-    /* within the limit, and then none at all: above every limit */
-    look->event(look->ctx,
-                &(bt_event){.kind = BT_EVENT_EVALUATION, .title = "e", .body = "{\"val_loss\":1}"});
+    desk_shows(d, "evaluation 0 e {\"n\":1,\"val_loss\":2.5,\"x\":0}\n");
+    values[BT_MS_LOSS] = 2;
+    values[BT_MS_VAL_LOSS] = 2.5;
+    look->step(look->ctx, &(bt_step_record){.step = 5, .values = values});
+    desk_shows(d, "alert -1 val_loss > 2: it is 2.5000 at step 6\n");
+    /* a loss within the limit, and then one that is not finite: above every limit */
+    static const char *const bodies[] = {"{\"val_loss\":1}", "{\"val_loss\":null}"};
+    for (int i = 0; i < 2; i++) {
+        values[BT_MS_VAL_LOSS] = i == 0 ? 1 : NAN;
+        look->event(look->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
+                                           .step = 6 + i,
+                                           .title = "e",
+                                           .body = bodies[i]});
+        d->shown[0] = '\0';
+        look->step(look->ctx, &(bt_step_record){.step = 6 + i, .values = values});
+        desk_shows(d, i == 0 ? "" : "alert -1 val_loss > 2: it is - at step 8\n");
+    }
     look->event(look->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION, .title = "e", .body = "{}"});
     look->event(look->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION, .title = "e"});
     look->event(look->ctx,
                 &(bt_event){.kind = BT_EVENT_WARNING, .title = "w", .body = "{\"val_loss\":9}"});
+    assert_null(strstr(d->shown, "alert"));
     d->shown[0] = '\0';
-    look->event(look->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
-                                       .title = "e",
-                                       .body = "{\"val_loss\":null}"});
-    assert_non_null(strstr(d->shown, "alert -1 val_loss > 2: it is "));
     d->shown[0] = '\0';
     bt_job_event(&d->job, BT_EVENT_FAILURE, 1, "f");
     bt_job_event(&d->job, BT_EVENT_HOST_LOST, -1, "h");
@@ -237,6 +247,47 @@ static void alerts_are_told_once_for_each_cause(void **state) {
     bt_job_alerts_tick(&d->job, INT64_C(10000000005));
     assert_int_equal(d->job.alert_disk_ns, INT64_C(20000000005));
     desk_shows(d, ""); /* it holds still */
+}
+
+/* Each evaluation reaches the supervisor as an event and in the record of its step: it is one evaluation for the
+ * rules. The alert carries the evaluation's step and follows it in the record. */
+static void an_evaluation_is_counted_once(void **state) {
+    desk *d = *state;
+    const bt_alert_rules rules = rules_of("val_loss not better for 3");
+    static const double losses[] = {2.12345678901, 2.5, 2.4, 2.3, 2.2};
+    double values[BT_MS_COUNT];
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    values[BT_MS_LOSS] = 1;
+    write_to_a_database(d);
+    d->setup.alert.rules = &rules;
+    bt_job_alerts_open(&d->job);
+    desk_connect(d);
+    const bt_sink *to = bt_wire_sink(d->rank);
+    for (int step = 0; step < 50; step++) {
+        char body[80];
+        values[BT_MS_VAL_LOSS] = step % 10 == 9 ? losses[step / 10] : NAN;
+        snprintf(body, sizeof body, "{\"val_loss\":%.9g}", values[BT_MS_VAL_LOSS]);
+        if (step % 10 == 9)
+            to->event(to->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
+                                           .step = step,
+                                           .wall_us = 1700000000000000 + step,
+                                           .title = "e",
+                                           .body = body});
+        to->step(to->ctx, &(bt_step_record){
+                              .step = step, .wall_us = 1700000000000000 + step, .values = values});
+    }
+    while (d->job.last_step < 49) desk_serve(d);
+    write_all(d);
+    assert_int_equal(
+        (int)value_of(d, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'alert'"), 1);
+    assert_int_equal((int)value_of(d, "SELECT step FROM events WHERE run = ?1 AND kind = 'alert'"),
+                     39);
+    assert_int_equal(
+        (int)value_of(d, "SELECT a.seq > e.seq FROM events a JOIN events e ON e.run = a.run AND "
+                         "e.kind = 'evaluation' AND e.step = a.step "
+                         "WHERE a.run = ?1 AND a.kind = 'alert'"),
+        1);
+    bt_writer_close(d->setup.writer);
 }
 
 /* how a run ended; one that somebody stopped ended as wanted */
@@ -317,6 +368,7 @@ int main(void) {
         T(signs_of_life),
         T(events_of_the_supervisor),
         T(alerts_are_told_once_for_each_cause),
+        T(an_evaluation_is_counted_once),
         T(alerts_at_the_end),
         T(an_alert_starts_programs),
     };
