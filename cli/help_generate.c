@@ -1,6 +1,5 @@
 /* help_generate.c - documents made from the same tables: README blocks, man page, bash
  * completion. */
-#include <ctype.h>
 #include <string.h>
 
 #include "cli/help.h"

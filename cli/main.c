@@ -1,7 +1,6 @@
 /* main.c - finds the command, runs it, shows its error once, turns the code into the exit
  * status. */
 #include <errno.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,8 @@
 #include "cli/common/verbs.h"
 #include "cli/help.h"
 #include "engine/base/log.h"
+#include "engine/base/system/locale.h"
+#include "engine/config/environment.h"
 
 #ifdef BITRAIN_HAVE_TUI
 #define BITRAIN_HAVE_SCREENS 1
@@ -86,6 +87,23 @@ static int unknown_command(const char *word) {
     return bt_exit_code(BT_ARG);
 }
 
+/* a misspelt variable would otherwise change nothing without a word */
+static void warn_of_unknown_variables(void) {
+    for (size_t i = 0; environ[i]; i++) {
+        bt_environment_name name;
+        if (bt_environment_read(environ[i], &name)) continue;
+        if (name.nearest[0])
+            bt_log(BT_LOG_WARN,
+                   "%s in the environment is unknown and has no effect (did you mean '%s'?)",
+                   name.name, name.nearest);
+        else
+            bt_log(BT_LOG_WARN,
+                   "%s in the environment is unknown and has no effect ('bitrain help options' "
+                   "lists the settings)",
+                   name.name);
+    }
+}
+
 static int run(int argc, char **argv) {
     const char *term = getenv("TERM");
     if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term &&
@@ -108,6 +126,8 @@ static int run(int argc, char **argv) {
     if (!command) return unknown_command(word);
     bt_err err = BT_ERR_INIT;
     if (asks_for_help(argc - 2, argv + 2)) return show_help(command, argc - 2, argv + 2);
+    /* ranks have the environment of the command that started them; doctor lists the names itself */
+    if (!command->hidden && strcmp(command->name, "doctor") != 0) warn_of_unknown_variables();
     int status = -1;
     bt_code code = command->run(argc - 2, argv + 2, &status, &err);
     if (code != BT_OK && code != BT_STOPPED) show_error(command->name, code, &err);
@@ -115,7 +135,7 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    setlocale(LC_CTYPE, ""); /* braille and box drawing; numbers keep the C locale */
+    (void)bt_locale_follow(); /* braille and box drawing where the terminal is UTF-8 */
     bt_log_set(log_line, NULL, BT_LOG_WARN);
     int status = run(argc, argv);
     errno = 0;

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/ascii.h"
 
 int bt_http_connect(int port) {
     struct sockaddr_in at = {.sin_family = AF_INET,
@@ -68,7 +68,7 @@ int bt_http_get(bt_http *h, const char *path) {
         char *end = head ? NULL : strstr(h->body, "\r\n\r\n");
         if (!end) continue;
         head = (size_t)(end - h->body) + 4;
-        char *length = strcasestr(h->body, "content-length:");
+        char *length = bt_ascii_find(h->body, "content-length:");
         if (!length || length > end || sscanf(h->body, "HTTP/1.1 %d", &h->status) != 1)
             return fail(h);
         want = head + strtoul(length + 15, NULL, 10);

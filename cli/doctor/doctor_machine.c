@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
+#include "engine/base/system/ascii.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/testing/testing.h"
 #include "engine/kernels/isa/blas.h"
@@ -173,13 +174,13 @@ static void openblas(bt_doctor *d) {
         return;
     }
     const char *used = bt_blas_corename();
-    if (told_copy[0] && deserved && strcasecmp(told_copy, deserved) != 0)
+    if (told_copy[0] && deserved && !bt_ascii_equal(told_copy, deserved))
         bt_doc_way_out(
             bt_doc(d, BT_DOC_WARN, "openblas",
                    "OPENBLAS_CORETYPE=%s makes it use %s kernels; this processor deserves %s",
                    told_copy, used, deserved),
             "unset OPENBLAS_CORETYPE");
-    else if (known && strcasecmp(alone, used) != 0)
+    else if (known && !bt_ascii_equal(alone, used))
         bt_doc(d, BT_DOC_OK, "openblas", "took this processor for %s; bitrain makes it use %s",
                alone, used);
     else

@@ -6,7 +6,7 @@
 
 #include "cli/doctor/doctor.h"
 #include "engine/base/tables/metric.h"
-#include "engine/config/run_cfg.h"
+#include "engine/config/environment.h"
 #include "store/store.h"
 
 /* ---- store ----------------------------------------------------------------------------------- */
@@ -104,42 +104,20 @@ void bt_doctor_screens(bt_doctor *d) {
 
 /* ---- environment ----------------------------------------------------------------------------- */
 
-static void upper(char *out, size_t size, const char *name) {
-    size_t n = 0;
-    for (; *name && n + 1 < size; name++, n++) {
-        char c = *name;
-        out[n] = (char)(c == '.' || c == '-' ? '_' : c >= 'a' && c <= 'z' ? c - 32 : c);
-    }
-    out[n] = '\0';
-}
-
 void bt_doctor_environment(bt_doctor *d) {
-    enum { MOST = 2 * BT_OPT_MAX + 4 };
-    static char names[MOST][48];
-    const char *candidates[MOST];
-    size_t n = 0;
-    snprintf(names[n++], sizeof names[0], "STORE");
-    snprintf(names[n++], sizeof names[0], "MPIRUN");
-    for (size_t i = 0; i < bt_run_opts_n; i++) {
-        upper(names[n++], sizeof names[0], bt_run_opts[i].key);
-        if (bt_run_opts[i].flag) upper(names[n++], sizeof names[0], bt_run_opts[i].flag + 2);
-    }
-    for (size_t i = 0; i < n; i++) candidates[i] = names[i];
     for (char **e = environ; *e; e++) {
+        bt_environment_name name;
+        char shown[64];
         if (strncmp(*e, "BITRAIN_", 8) != 0) continue;
-        char var[64], shown[64];
-        snprintf(var, sizeof var, "%.*s", (int)strcspn(*e + 8, "="), *e + 8);
-        bt_text_plain(shown, sizeof shown, var);
-        bool known = false;
-        for (size_t i = 0; i < n; i++) known |= strcmp(var, names[i]) == 0;
-        if (known) {
-            bt_doc(d, BT_DOC_INFO, "environment", "BITRAIN_%s is set", shown);
+        if (bt_environment_read(*e, &name)) {
+            snprintf(shown, sizeof shown, "%.*s", (int)strcspn(*e, "="), *e);
+            bt_doc(d, BT_DOC_INFO, "environment", "%s is set", shown);
             continue;
         }
-        const char *near = bt_nearest(var, candidates, n);
-        bt_finding *f = bt_doc(d, BT_DOC_WARN, "environment", "nobody reads BITRAIN_%s", shown);
-        if (near)
-            bt_doc_way_out(f, "did you mean BITRAIN_%s?", near);
+        bt_finding *f = bt_doc(d, BT_DOC_WARN, "environment", "%s is unknown and has no effect",
+                               name.name);
+        if (name.nearest[0])
+            bt_doc_way_out(f, "did you mean %s?", name.nearest);
         else
             bt_doc_way_out(f, "'bitrain help options' lists the settings");
     }

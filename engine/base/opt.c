@@ -1,8 +1,8 @@
 /* opt.c - option tables: typing, ranges, origins, environment, help. The argument vector is in
  * opt_argv.c, YAML in opt_yaml.c. */
 #include "engine/base/opt.h"
+#include "engine/base/system/ascii.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ bool bt_opts_given(const bt_opts *o, const char *key) {
 /* strtod without hexadecimal, infinities and NaN; *end as strtod */
 static double number(const char *text, char **end) {
     const char *p = text + (*text == '-' || *text == '+');
-    if (!isdigit((unsigned char)*p) && !(*p == '.' && isdigit((unsigned char)p[1]))) {
+    if (!bt_ascii_digit(*p) && !(*p == '.' && bt_ascii_digit(p[1]))) {
         *end = (char *)(uintptr_t)text;
         return 0;
     }
@@ -49,7 +49,7 @@ static bool parse_int(const char *text, int64_t *out) {
     char *end;
     errno = 0;
     long long whole = strtoll(text, &end, 10);
-    if (end != text && *end == '\0' && errno == 0 && !isspace((unsigned char)*text)) {
+    if (end != text && *end == '\0' && errno == 0 && !bt_ascii_space(*text)) {
         *out = whole;
         return true;
     }
@@ -242,11 +242,11 @@ bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt
 
 /* ---- environment ----------------------------------------------------------------------------- */
 
-static void env_name(char *out, size_t size, const char *name) {
+void bt_opt_env_name(char *out, size_t size, const char *name) {
     size_t n = (size_t)snprintf(out, size, "BITRAIN_");
     for (; *name && n + 1 < size; name++) {
         char c = *name;
-        out[n++] = (char)(c == '.' || c == '-' ? '_' : toupper((unsigned char)c));
+        out[n++] = c == '.' || c == '-' ? '_' : bt_ascii_upper(c);
     }
     out[n] = '\0';
 }
@@ -256,10 +256,10 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
     for (size_t i = 0; i < o->n; i++) {
         const char *flag = o->table[i].flag;
         const char *value = NULL;
-        env_name(var, sizeof var, o->table[i].key);
+        bt_opt_env_name(var, sizeof var, o->table[i].key);
         value = getenv(var);
         if (!value && flag && strncmp(flag, "--", 2) == 0) {
-            env_name(var, sizeof var, flag + 2);
+            bt_opt_env_name(var, sizeof var, flag + 2);
             value = getenv(var);
         }
         if (value) BT_TRY(set_index(o, i, value, BT_FROM_ENV, var, err));

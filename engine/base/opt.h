@@ -79,6 +79,8 @@ bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt
  * messages and origins */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
+/* the variable of a key or flag without dashes: "optim.lr" is BITRAIN_OPTIM_LR */
+void bt_opt_env_name(char *out, size_t size, const char *name);
 /* every BITRAIN_<KEY> (BITRAIN_OPTIM_LR) or, after it, BITRAIN_<FLAG> (BITRAIN_LR) that is set */
 bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;
 /* YAML, strict subset: nested mappings of scalars and lists of scalars, and for keys of other programs

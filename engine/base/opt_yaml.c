@@ -6,12 +6,12 @@
  * works as well). Scalars stay text; the option's type decides. Anchors, aliases, tags, directives,
  * duplicate keys and further documents are refused with file:line:column. */
 #include "engine/base/opt.h"
+#include "engine/base/system/ascii.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <yaml.h>
 
 #include "engine/base/opt_private.h"
@@ -125,7 +125,7 @@ static bool translate(const bt_opt_alias *a, const char *text, char *out, size_t
             (void)snprintf(out, size, "%s", text);
             return true;
         }
-        if (strlen(text) == k && strncasecmp(text, item, k) == 0) {
+        if (strlen(text) == k && bt_ascii_equal_n(text, item, k)) {
             (void)snprintf(out, size, "%.*s", (int)(n - k - 1), item + k + 1);
             return true;
         }

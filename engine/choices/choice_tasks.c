@@ -1,7 +1,7 @@
 /* choice_tasks.c - ARC, HellaSwag and MMLU from the fields that their data sets have. */
 #include "engine/choices/choice_tasks.h"
 
-#include <ctype.h>
+#include "engine/base/system/ascii.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -104,9 +104,7 @@ static bt_code read_hellaswag(json_t *o, bt_choice_item *q, bt_err *err) {
     BT_TRY(text_of(o, "ctx_b", &b, err));
     bt_text_printf(&q->context, "%s: %s ", activity, a);
     for (const char *p = b; *p; p++) /* str.capitalize() */
-        bt_text_putn(
-            &q->context,
-            &(char){(char)(p == b ? toupper((unsigned char)*p) : tolower((unsigned char)*p))}, 1);
+        bt_text_putn(&q->context, &(char){p == b ? bt_ascii_upper(*p) : bt_ascii_lower(*p)}, 1);
     preprocess(&q->context);
     BT_TRY(take_choices(json_object_get(o, "endings"), q, err));
     for (size_t i = 0; i < q->n; i++) preprocess(&q->choices[i]);

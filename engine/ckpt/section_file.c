@@ -5,7 +5,6 @@
 #include "engine/base/system/reserve.h"
 #include "engine/ckpt/format.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

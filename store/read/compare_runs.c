@@ -1,7 +1,7 @@
 /* compare_runs.c - levels, differences, gates. */
 #include "store/read/compare_runs.h"
 
-#include <ctype.h>
+#include "engine/base/system/ascii.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
 /* ---- gate ---- */
 
 static const char *skip(const char *p) {
-    while (isspace((unsigned char)*p)) p++;
+    while (bt_ascii_space(*p)) p++;
     return p;
 }
 
@@ -183,7 +183,7 @@ bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
     char shown[120];
     bt_text_plain(shown, sizeof shown, text);
     *g = (bt_gate){.at = {BT_AT_TOKENS, NAN}};
-    while ((isalnum((unsigned char)p[n]) || p[n] == '_') && n + 1 < sizeof g->metric) n++;
+    while ((bt_ascii_alnum(p[n]) || p[n] == '_') && n + 1 < sizeof g->metric) n++;
     memcpy(g->metric, p, n);
     p = skip(p + n);
     if (n == 0 || (*p != '<' && *p != '>')) goto bad;

@@ -1,6 +1,7 @@
 /* run_log.c - reads the end of a file and cuts it into lines. */
 #include "store/read/run_log.h"
 
+#include "engine/base/system/ascii.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,13 +11,14 @@
 #include <unistd.h>
 
 bt_event_level bt_run_log_level(const char *line) {
-    if (strcasestr(line, "error") || strcasestr(line, "abort") || strcasestr(line, "signal"))
+    if (bt_ascii_find(line, "error") || bt_ascii_find(line, "abort") ||
+        bt_ascii_find(line, "signal"))
         return BT_EV_ERROR;
-    return strcasestr(line, "warn") ? BT_EV_WARN : BT_EV_INFO;
+    return bt_ascii_find(line, "warn") ? BT_EV_WARN : BT_EV_INFO;
 }
 
 int bt_run_log_rank(const char *line) {
-    const char *at = strcasestr(line, "rank ");
+    const char *at = bt_ascii_find(line, "rank ");
     char *end;
     const long rank = at ? strtol(at + strlen("rank "), &end, 10) : -1;
     return at && end > at + strlen("rank ") && rank >= 0 && rank < 1000000 ? (int)rank : -1;

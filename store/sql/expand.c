@@ -1,15 +1,15 @@
 /* expand.c - figures of derived.def and rows of other tables put into SQL. */
 #include "store/sql/expand.h"
 
-#include <ctype.h>
 #include <string.h>
 
+#include "engine/base/system/ascii.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/tables/event.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/tables/time_part.h"
 
-static bool word_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
+static bool word_letter(char c) { return bt_ascii_alnum(c) || c == '_'; }
 
 static size_t word_length(const char *s) {
     size_t n = 0;

@@ -2,13 +2,13 @@
  * same names (api.js reads them). */
 #include "web/api/report.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/ascii.h"
 #include "web/api/api.h"
 #include "web/api/report_page.h"
 
@@ -138,7 +138,7 @@ static void put_data(bt_text *out, const char *s) {
         } else if (text && *s == '\\' && s[1]) {
             bt_text_putn(out, s, 2);
             s += 2;
-        } else if (!text && (isdigit((unsigned char)*s) || *s == '-')) {
+        } else if (!text && (bt_ascii_digit(*s) || *s == '-')) {
             size_t n = strspn(s, "0123456789+-.eE");
             double v = strtod(s, NULL);
             /* times of day to the millisecond */

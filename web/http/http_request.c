@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "engine/base/system/ascii.h"
 #include "engine/base/text.h"
 
 void bt_req_add_arg(bt_req *r, const char *key, const char *value) {
@@ -53,9 +53,9 @@ bool bt_req_num(const bt_req *r, const char *key, double *out) {
 /* h (n bytes) names the host of `name` (k bytes): in a request an IPv6 address stands in brackets, where it
  * is listened at without */
 static bool same_host(const char *h, size_t n, const char *name, size_t k) {
-    if (k > 0 && k == n && strncasecmp(name, h, n) == 0) return true;
+    if (k > 0 && k == n && bt_ascii_equal_n(name, h, n)) return true;
     return memchr(name, ':', k) && name[0] != '[' && n == k + 2 && h[0] == '[' && h[n - 1] == ']' &&
-           strncasecmp(name, h + 1, k) == 0;
+           bt_ascii_equal_n(name, h + 1, k);
 }
 
 /* "name", "name:port", "[v6]:port" -> is name (n bytes of h) in the list? */

@@ -1,11 +1,11 @@
 /* http_server.c - requests read, responses sent with their guards, connections kept in a list. */
 #include "web/http/http_server.h"
 
+#include "engine/base/system/ascii.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 static const char csp[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
@@ -66,9 +66,9 @@ bool bt_http_takes_gzip(const char *encodings) {
     for (const char *p = encodings; p && *p; p += strcspn(p, ","), p += *p == ',') {
         p += strspn(p, " \t");
         size_t n = strcspn(p, ",; \t");
-        if (n != 4 || strncasecmp(p, "gzip", 4) != 0) continue;
+        if (n != 4 || !bt_ascii_equal_n(p, "gzip", 4)) continue;
         const char *q = p + n + strspn(p + n, " \t;");
-        return strncasecmp(q, "q=", 2) != 0 || strtod(q + 2, NULL) > 0;
+        return !bt_ascii_equal_n(q, "q=", 2) || strtod(q + 2, NULL) > 0;
     }
     return false;
 }

@@ -1,7 +1,6 @@
 /* listen.c - binds the socket, and names the process that holds a port already. */
 #include "web/http/listen.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <netdb.h>
@@ -13,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "engine/base/system/ascii.h"
 #include "engine/base/text.h"
 
 enum { BACKLOG = 1024, STATE_LISTEN = 0x0a };
@@ -63,7 +63,7 @@ void bt_listen_holder(int port, char *out, size_t size) {
     if (!d) return;
     snprintf(socket, sizeof socket, "socket:[%lu]", inode);
     for (struct dirent *e; !out[0] && (e = readdir(d));) {
-        if (!isdigit((unsigned char)e->d_name[0]) || !process_holds(e->d_name, socket)) continue;
+        if (!bt_ascii_digit(e->d_name[0]) || !process_holds(e->d_name, socket)) continue;
         snprintf(path, sizeof path, "/proc/%s/comm", e->d_name);
         FILE *f = fopen(path, "r");
         if (f && fgets(name, sizeof name, f)) name[strcspn(name, "\n")] = '\0';

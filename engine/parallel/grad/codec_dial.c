@@ -1,9 +1,9 @@
 /* codec_dial.c - rungs, and the arithmetic that chooses one. */
 #include "engine/parallel/grad/codec_dial.h"
 
+#include "engine/base/system/ascii.h"
 #include <math.h>
 #include <stdlib.h>
-#include <strings.h>
 
 /* ---- rungs ----------------------------------------------------------------------------------- */
 
@@ -121,11 +121,11 @@ bt_code bt_comm_budget_parse(const char *text, double *rate, bt_err *err) {
         double bits;
     } units[] = {{"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
     char *end;
-    *rate = strcasecmp(text, "auto") == 0 ? 0 : -1;
-    if (*rate == 0 || strcasecmp(text, "off") == 0) return BT_OK;
+    *rate = bt_ascii_equal(text, "auto") ? 0 : -1;
+    if (*rate == 0 || bt_ascii_equal(text, "off")) return BT_OK;
     const double x = strtod(text, &end);
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++) {
-        if (strcasecmp(end, units[i].word) != 0) continue;
+        if (!bt_ascii_equal(end, units[i].word)) continue;
         *rate = x * units[i].bits / 8;
         if (isfinite(x) && x > 0) return BT_OK;
     }

@@ -1,7 +1,7 @@
 /* hang_watch.c - the clocks of the ranks, and what /proc knows of them. */
 #include "monitor/job/health/hang_watch.h"
 
-#include <ctype.h>
+#include "engine/base/system/ascii.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     if (!d) return false;
     for (struct dirent *e; (e = readdir(d));) {
         long long ran, waited;
-        if (!isdigit((unsigned char)e->d_name[0])) continue;
+        if (!bt_ascii_digit(e->d_name[0])) continue;
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, e->d_name);
         if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &ran, &waited) == 2)
             out->waited_ns += waited;

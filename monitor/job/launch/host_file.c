@@ -2,12 +2,12 @@
  * comment. */
 #include "monitor/job/launch/host_file.h"
 
+#include "engine/base/system/ascii.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { LINE_BYTES = 1024, SLOTS_MOST = 65536 };
 #define BLANKS " \t\r\n"
@@ -79,7 +79,7 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
     if (s.hosts == 0)
         return bt_fail(err, BT_ARG, "host file '%s' names no host (one 'host slots=N' per line)",
                        path);
-    if (!s.all_say || ranks <= s.slots || strcasestr(more, "oversubscribe")) return BT_OK;
+    if (!s.all_say || ranks <= s.slots || bt_ascii_find(more, "oversubscribe")) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "host file '%s' has %d slot%s on %d host%s for %d ranks (use --ranks %d, or "
                    "slots=%d for every host)",

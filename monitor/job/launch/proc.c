@@ -1,7 +1,6 @@
 /* proc.c - reads /proc/PID/stat, and the kernel's count of processes killed for memory. */
 #include "monitor/job/launch/proc.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/ascii.h"
 
 bool bt_proc_batch_job(void) {
     const char *id = getenv("SLURM_JOB_ID");
@@ -51,7 +51,7 @@ size_t bt_proc_session(pid_t session, bt_proc *out, size_t max) {
     for (struct dirent *e; n < max && (e = readdir(d));) {
         bt_proc p;
         pid_t sid;
-        if (!isdigit((unsigned char)e->d_name[0]) || !read_stat(e->d_name, &p, &sid)) continue;
+        if (!bt_ascii_digit(e->d_name[0]) || !read_stat(e->d_name, &p, &sid)) continue;
         if (sid == session && p.state != 'Z' && p.state != 'X') out[n++] = p;
     }
     closedir(d);

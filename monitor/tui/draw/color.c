@@ -1,13 +1,13 @@
 /* color.c - the palette from colors.def, and themes over it. */
 #include "monitor/tui/draw/color.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/system/ascii.h"
 #include "engine/base/text.h"
 
 #define BT_COLOR(id, c256, c16, help) {c256, c16},
@@ -58,7 +58,7 @@ static bt_code read_line(char *line, const char *path, int at, bt_color_row *to,
     if (!*line) return BT_OK;
     const size_t n = strcspn(line, " \t");
     snprintf(role, sizeof role, "%.*s", (int)(n < 31 ? n : 31), line);
-    for (char *c = role; *c; c++) *c = (char)toupper((unsigned char)*c);
+    for (char *c = role; *c; c++) *c = bt_ascii_upper(*c);
     int i = 0;
     while (i < BT_C_COUNT && strcmp(names[i], role) != 0) i++;
     if (i == BT_C_COUNT) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/ascii.h"
 
 void bt_term_close(bt_term *t) {
     if (t) t->close(t);
@@ -27,7 +28,7 @@ static bool utf8_locale(void) {
     const char *v = getenv("LC_ALL");
     if (!v || !v[0]) v = getenv("LC_CTYPE");
     if (!v || !v[0]) v = getenv("LANG");
-    return v && (strcasestr(v, "utf-8") || strcasestr(v, "utf8"));
+    return v && (bt_ascii_find(v, "utf-8") || bt_ascii_find(v, "utf8"));
 }
 
 bt_term_caps bt_term_caps_of_env(void) {

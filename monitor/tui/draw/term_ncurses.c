@@ -6,7 +6,6 @@
  * shows and sends changed cells only; we compare with the last canvas first, so that a frame in
  * which nothing moved costs no curses call at all. */
 #include <errno.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #define NCURSES_WIDECHAR 1
 #include <ncurses.h>
 
+#include "engine/base/system/locale.h"
 #include "monitor/tui/draw/term.h"
 
 enum { PAIRS_MAX = 4096 };
@@ -243,9 +243,8 @@ static void catch_signals(void) {
 bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     nc_term *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
-    if (want.chars != BT_CHARS_ASCII && !setlocale(LC_CTYPE, "")) want.chars = BT_CHARS_ASCII;
-    if (want.chars != BT_CHARS_ASCII && MB_CUR_MAX < 2)
-        want.chars = setlocale(LC_CTYPE, "C.UTF-8") ? want.chars : BT_CHARS_ASCII;
+    if (want.chars != BT_CHARS_ASCII && !bt_locale_follow() && !bt_locale_force_utf8())
+        want.chars = BT_CHARS_ASCII;
     const char *term = getenv("TERM");
     int w, h;
     char columns[16], lines[16];

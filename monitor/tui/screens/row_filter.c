@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/system/ascii.h"
 #include "monitor/tui/screens/top_state.h"
 
 bool bt_top_filter_set(bt_top *t, const char *text) {
@@ -21,7 +22,7 @@ bool bt_top_filter_set(bt_top *t, const char *text) {
 bool bt_top_match(const bt_top *t, const char *text) {
     if (!t->filter_on) return true;
     if (t->filter_is_re) return regexec(&t->filter_re, text, 0, NULL, 0) == 0;
-    return strcasestr(text, t->filter) != NULL;
+    return bt_ascii_find(text, t->filter) != NULL;
 }
 
 typedef struct order {
