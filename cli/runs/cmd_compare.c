@@ -62,6 +62,8 @@ typedef struct check {
 typedef struct comparison {
     bt_db *db;
     const compare_cfg *cfg;
+    const char *metric; /* compared at matched progress */
+    bool metric_given;
     result runs[RUNS_MAX];
     const char *names[RUNS_MAX];
     size_t n, n_checks, n_failed;
@@ -159,7 +161,14 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
     }
     BT_TRY(read_at(c->cfg, &c->at, err));
     if (isnan(c->at.x)) BT_TRY(bt_db_common_end(c->db, c->names, n, c->at.axis, &c->at.x, err));
-    BT_TRY(levels(c, c->cfg->metric, c->at, found, err));
+    BT_TRY(levels(c, c->metric, c->at, found, err));
+    /* runs without a training loss, as imported curves: the validation loss, unless the user named a metric */
+    bool any = false;
+    for (size_t i = 0; i < n; i++) any = any || found[i].n > 0;
+    if (!any && !c->metric_given) {
+        c->metric = bt_step_metrics[BT_MS_VAL_LOSS].key;
+        BT_TRY(levels(c, c->metric, c->at, found, err));
+    }
     for (size_t i = 0; i < n; i++) c->runs[i].level = found[i];
     return run_checks(c, err);
 }
@@ -266,8 +275,8 @@ static void print_results(comparison *c) {
     bt_table t;
     char b[64], x[64], y[24] = "";
     bt_table_init(&t);
-    const char *heads[] = {"RUN",      "STEPS",    "TOKENS",  c->cfg->metric, "NOISE", "AGAINST",
-                           "BEST VAL", "TOKENS/S", "AGAINST", "STEP TIME",    "MFU",   "STATE"};
+    const char *heads[] = {"RUN",      "STEPS",    "TOKENS",  c->metric,   "NOISE", "AGAINST",
+                           "BEST VAL", "TOKENS/S", "AGAINST", "STEP TIME", "MFU",   "STATE"};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
     bt_table_end_row(&t);
     for (size_t i = 0; i < c->n; i++) {
@@ -275,7 +284,10 @@ static void print_results(comparison *c) {
         bt_table_cell(&t, r->run);
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->steps, BT_UNIT_COUNT));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->tokens, BT_UNIT_COUNT));
-        bt_table_cellf(&t, "%.6g", r->level.value);
+        if (r->level.n > 0)
+            bt_table_cellf(&t, "%.6g", r->level.value);
+        else
+            bt_table_cell(&t, "-");
         if (isnan(r->level.noise))
             bt_table_cell(&t, "-");
         else
@@ -302,16 +314,17 @@ static void print_results(comparison *c) {
     }
     if (least < most) snprintf(y, sizeof y, "%d to ", least);
     printf("results: %s at %s %s, mean of %s%d record%s; %s, %s and %s of each run's %s\n",
-           c->cfg->metric, bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT),
-           axis_words[c->at.axis], y, most, most == 1 ? "" : "s",
-           bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
-           bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
+           c->metric, bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT), axis_words[c->at.axis],
+           y, most, most == 1 ? "" : "s", bt_figures[BT_FIGURE_TOKENS_PER_S].label,
+           bt_figures[BT_FIGURE_STEP_MS].label, bt_figures[BT_FIGURE_MFU].label,
+           bt_figure_span_name(BT_SPAN_RECENT));
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
     for (size_t i = 1; i < c->n; i++) {
         const bt_first_difference *f = &c->runs[i].first;
         if (f->common == 0)
-            printf("%s and %s have no step in common\n", c->names[0], c->names[i]);
+            printf("%s and %s have no step in common for which both recorded a loss\n", c->names[0],
+                   c->names[i]);
         else if (f->step < 0)
             printf("%s and %s: the same losses to the last bit in all %lld common steps\n",
                    c->names[0], c->names[i], (long long)f->common);
@@ -402,7 +415,7 @@ static bt_code print_json(comparison *c, bt_err *err) {
     bt_json_begin(&j, &out);
     bt_json_object(&j, NULL);
     bt_json_int(&j, "version", 1);
-    bt_json_str(&j, "metric", c->cfg->metric);
+    bt_json_str(&j, "metric", c->metric);
     bt_json_object(&j, "at");
     bt_json_num(&j, axis[c->at.axis], c->at.x);
     bt_json_end(&j, '}');
@@ -457,6 +470,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     comparison *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
     c->cfg = &cfg;
+    c->metric = cfg.metric;
+    c->metric_given = bt_opts_given(&o, "metric");
     bt_code code = bt_cli_open(&c->db, cfg.store, err);
     if (code == BT_OK) code = load(c, words, n, err);
     if (code == BT_OK) code = cfg.json ? print_json(c, err) : print_text(c, err);

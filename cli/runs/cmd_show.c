@@ -57,12 +57,13 @@ static const char *which_steps(char *buf, size_t size, double n, const shown *s)
 
 /* ---- phases ---- */
 
-/* the rank that took longest over a phase, mean of its steps */
+/* the rank with the longest mean time in a phase; NULL: no rank recorded the phase */
 static const bt_view_rank *longest_rank(const bt_view_ranks *r, int phase) {
     const bt_rank_metric m = bt_phases[phase].metric;
     const bt_view_rank *worst = NULL;
     for (size_t k = 0; k < r->n; k++)
-        if (r->rank[k].n > 0 && (!worst || r->rank[k].mean[m] > worst->mean[m]))
+        if (r->rank[k].n > 0 && isfinite(r->rank[k].mean[m]) &&
+            (!worst || r->rank[k].mean[m] > worst->mean[m]))
             worst = &r->rank[k];
     return worst;
 }
@@ -90,9 +91,11 @@ static void print_phases(const shown *s) {
             bt_table_cell(&t, bt_metric_format(b, sizeof b, s->view->head.predicted.phase_ms[i],
                                                BT_UNIT_MS));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, share_of_step(r, i), BT_UNIT_FRAC));
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, longest->mean[bt_phases[i].metric],
-                                           BT_UNIT_MS));
-        bt_table_cellf(&t, "%d", longest->rank);
+        if (longest) {
+            const double ms = longest->mean[bt_phases[i].metric];
+            bt_table_cell(&t, bt_metric_format(b, sizeof b, ms, BT_UNIT_MS));
+            bt_table_cellf(&t, "%d", longest->rank);
+        }
         bt_table_end_row(&t);
     }
     bt_table_cell(&t, "step");
@@ -114,6 +117,37 @@ static void print_phases(const shown *s) {
                bt_metric_format(b, sizeof b, s->view->head.predicted.tried_ms, BT_UNIT_MS));
     else if (planned)
         printf("  not tried before the run: plan_ratio compares with the prediction\n");
+}
+
+/* ---- islands of a hub's run ---- */
+
+static void print_islands(const bt_view_islands *l) {
+    static const int columns[] = {BT_MI_CLOCK, BT_MI_UPDATES, BT_MI_LEFT_OUT, BT_MI_STALENESS,
+                                  BT_MI_LOSS,  BT_MI_TOKENS,  BT_MI_BYTES};
+    bt_table t;
+    char b[32];
+    printf("\nislands (%.0f of %zu train; %lld joined, %lld left, %lld lost)\n", l->training, l->n,
+           (long long)l->joined, (long long)l->left, (long long)l->lost);
+    if (l->n == 0) return;
+    bt_table_init(&t);
+    bt_table_cell(&t, "ISLAND");
+    bt_table_cell(&t, "HOST");
+    bt_table_cell(&t, "STATE");
+    for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
+        bt_table_cell(&t, bt_scopes[BT_SCOPE_ISLAND].metric[columns[k]].key);
+    bt_table_end_row(&t);
+    for (size_t i = 0; i < l->n; i++) {
+        const bt_view_island *x = &l->island[i];
+        bt_table_cell(&t, x->name);
+        bt_table_cell(&t, x->host[0] ? x->host : "-");
+        bt_table_cell(&t, x->value[BT_MI_TRAINS] > 0 ? "trains" : "gone");
+        for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
+            bt_table_cell(&t, bt_metric_format(b, sizeof b, x->value[columns[k]],
+                                               bt_scopes[BT_SCOPE_ISLAND].metric[columns[k]].unit));
+        bt_table_end_row(&t);
+    }
+    bt_table_print(&t, stdout, "  ");
+    bt_table_release(&t);
 }
 
 /* ---- the head ---- */
@@ -304,7 +338,10 @@ static bt_code print_text(shown *s, bt_err *err) {
                                       .n_params = 1},
                        head_row, s, err));
     print_trouble(s);
-    if (s->view->ranks.steps > 0) print_phases(s);
+    if (s->view->head.hub)
+        print_islands(&s->view->islands);
+    else if (s->view->ranks.steps > 0)
+        print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
         bool every = s->all;
@@ -366,17 +403,18 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     bt_json_num(j, "step_ms", r->mean_ms);
     bt_json_num(j, "predicted_step_ms", s->view->head.predicted.step_ms);
     bt_json_num(j, "tried_step_ms", s->view->head.predicted.tried_ms);
-    for (int i = 0; i < BT_PHASE_COUNT && r->steps > 0; i++) {
+    for (int i = 0; i < BT_PHASE_COUNT && isfinite(r->mean_ms); i++) {
         const bt_view_rank *longest = longest_rank(r, i);
         bt_json_object(j, bt_rank_metrics[bt_phases[i].metric].key);
         bt_json_num(j, "mean_ms", r->phase_ms[i]);
         bt_json_num(j, "predicted_ms", s->view->head.predicted.phase_ms[i]);
         bt_json_num(j, "share", share_of_step(r, i));
-        bt_json_num(j, "longest_ms", longest->mean[bt_phases[i].metric]);
-        bt_json_int(j, "longest_rank", longest->rank);
+        bt_json_num(j, "longest_ms", longest ? longest->mean[bt_phases[i].metric] : (double)NAN);
+        if (longest) bt_json_int(j, "longest_rank", longest->rank);
         bt_json_end(j, '}');
     }
     bt_json_end(j, '}');
+    if (s->view->head.hub) bt_view_islands_json(&s->view->islands, j);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         BT_TRY(bt_rows_json(j, arrays[i].key, s->db,
                             &(bt_question){.sql = arrays[i].sql, .params = &s->run, .n_params = 1},
@@ -387,7 +425,7 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
 static bt_code load_view(shown *s, bt_err *err) {
     bt_view_ask ask;
     bt_view_ask_init(&ask);
-    ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS;
+    ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_ISLANDS;
     ask.run = s->run;
     BT_TRY(bt_view_open(&s->view, s->db, err));
     return bt_view_load(s->view, &ask, err);

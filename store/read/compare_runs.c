@@ -139,7 +139,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
         db,
         &(bt_question){
             .sql = "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE "
-                   "x.run = ?1 AND y.run = ?2",
+                   "x.run = ?1 AND y.run = ?2 AND x.loss IS NOT NULL AND y.loss IS NOT NULL",
             .params = params,
             .n_params = 2},
         take_difference, &count, err));

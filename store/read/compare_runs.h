@@ -31,7 +31,8 @@ bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axi
                          bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_first_difference {
-    /* steps both recorded; first whose losses differ in any bit, -1: none */
+    /* steps with a recorded loss in both runs; first step of both whose losses differ in any bit,
+     * also where one of them is not recorded, -1: none */
     int64_t common, step;
     double a, b; /* the losses there */
 } bt_first_difference;

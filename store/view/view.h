@@ -72,7 +72,8 @@ typedef enum {
 } bt_heat_value;
 
 enum {
-    BT_VIEW_SERIES_MAX = 16,
+    /* every metric of a step, or every metric of a rank */
+    BT_VIEW_SERIES_MAX = (int)BT_MS_COUNT > (int)BT_MR_COUNT ? (int)BT_MS_COUNT : (int)BT_MR_COUNT,
     BT_VIEW_EXACT_STEPS = 65536,
     BT_VIEW_WINDOW = BT_RECENT_STEPS,
     BT_VIEW_SAMPLES = 32
@@ -485,5 +486,6 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
 /* "failed after step 122 of 500, 3m 10s ago" */
 const char *bt_view_trouble_line(const bt_view_trouble *t, char *buf, size_t size);
 void bt_view_trouble_json(const bt_view_trouble *t, bt_json *j); /* as "trouble" */
+void bt_view_islands_json(const bt_view_islands *l, bt_json *j); /* as "islands" */
 
 #endif

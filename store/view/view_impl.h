@@ -216,7 +216,6 @@ typedef struct bt_sample_steps {
  * last */
 bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest,
                         bt_sample_steps *out, bt_err *err) BT_MUST_CHECK;
-void bt_view_islands_json(const bt_view_islands *l, bt_json *j);
 void bt_view_panel_json(const bt_view_panel *p, bt_json *j);
 /* rank rows of `window` sampled steps up to `to` into impl->row */
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_MUST_CHECK;

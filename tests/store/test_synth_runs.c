@@ -2,7 +2,8 @@
  * truth of synthetic runs through the views; with arguments it makes databases for the tests of
  *   commands and screens: t.store.synth_runs FILE NAME [ranks=4] [steps=200] [straggler=1]
  *   [phase=data_ms] [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0]
- *   [pace_ms=0] [planned=0] */
+ *   [pace_ms=0] [planned=0]; t.store.synth_runs FILE --kinds: a run of each kind */
+#include "kinds_of_runs.h"
 #include "store_test.h"
 #include "synth_run.h"
 
@@ -118,6 +119,10 @@ static int make(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 2 && strcmp(argv[2], "--kinds") == 0) {
+        bt_kinds_of_runs(argv[1]);
+        return 0;
+    }
     if (argc > 2) return make(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_slow_rank_is_the_one_that_waits_least, bt_tmp_make,

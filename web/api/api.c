@@ -208,24 +208,35 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     return answer_view(a, r, run, &ask, out, err);
 }
 
+/* one metric argument: a name or a list a,b */
+static bt_code add_series(bt_view_ask *ask, int rank, const char *list, bt_err *err) {
+    const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
+    const int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
+    while (true) {
+        const size_t length = strcspn(list, ",");
+        int m = 0;
+        while (m < n &&
+               (strlen(table[m].key) != length || strncmp(table[m].key, list, length) != 0))
+            m++;
+        if (m == n)
+            return bt_fail(err, BT_ARG, "no metric '%.*s' %s (`bitrain help metrics` lists them)",
+                           (int)length, list, rank < 0 ? "of a step" : "of a rank");
+        if (ask->n_series == BT_VIEW_SERIES_MAX)
+            return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);
+        ask->series[ask->n_series++] = (bt_series_ask){.rank = rank, .metric = m};
+        if (!list[length]) return BT_OK;
+        list += length + 1;
+    }
+}
+
 /* every metric argument, for the run as a whole or for one rank */
 static bt_code wanted_series(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     int64_t rank = -1;
     if (!bt_req_int(r, "rank", -1, 1000000, &rank))
         return bad_arg(err, "rank", "a rank, or absent for all together");
-    const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
-    int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
-    for (int k = 0; k < r->n_args; k++) {
-        if (strcmp(r->arg[k].key, "metric") != 0) continue;
-        int m = 0;
-        while (m < n && strcmp(table[m].key, r->arg[k].value) != 0) m++;
-        if (m == n)
-            return bt_fail(err, BT_ARG, "no metric '%s' %s (`bitrain help metrics` lists them)",
-                           r->arg[k].value, rank < 0 ? "of a step" : "of a rank");
-        if (ask->n_series == BT_VIEW_SERIES_MAX)
-            return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);
-        ask->series[ask->n_series++] = (bt_series_ask){.rank = (int)rank, .metric = m};
-    }
+    for (int k = 0; k < r->n_args; k++)
+        if (strcmp(r->arg[k].key, "metric") == 0)
+            BT_TRY(add_series(ask, (int)rank, r->arg[k].value, err));
     if (ask->n_series == 0) return bt_fail(err, BT_ARG, "query argument 'metric' is missing");
     return BT_OK;
 }

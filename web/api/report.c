@@ -47,29 +47,26 @@ static bt_code keep(keeper *k, bt_api_fn fn, const char *name, const char *const
     return code;
 }
 
-/* step and value metrics of the run as a whole (rank NULL) or of one rank, on the axis of steps */
+/* every metric of the run as a whole (rank NULL) or of one rank, on the axis of steps */
 static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
-    const char *args[2 * BT_VIEW_SERIES_MAX + 8], *columns = rank ? "240" : "600";
+    const char *args[7] = {"metric", NULL, "width", rank ? "240" : "600"};
+    const int n = rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT;
     char name[64];
-    size_t n = 0;
-    const int all = rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT;
-    int used = 0;
-    for (int m = 0; m < all && used < BT_VIEW_SERIES_MAX; m++) {
-        /* no page draws them */
-        if (rank && (m == BT_MR_LOSS || m == BT_MR_MICRO_BATCHES)) continue;
-        args[n++] = "metric";
-        args[n++] = rank ? bt_rank_metrics[m].key : bt_step_metrics[m].key;
-        used++;
-    }
-    args[n++] = "width";
-    args[n++] = columns;
+    bt_text metrics;
+    bt_text_init(&metrics);
+    for (int m = 0; m < n; m++)
+        bt_text_printf(&metrics, "%s%s", m > 0 ? "," : "",
+                       rank ? bt_rank_metrics[m].key : bt_step_metrics[m].key);
+    args[1] = bt_text_str(&metrics);
     if (rank) {
-        args[n++] = "rank";
-        args[n++] = rank;
+        args[4] = "rank";
+        args[5] = rank;
     }
-    args[n] = NULL;
     snprintf(name, sizeof name, rank ? "/series?rank=%s" : "/series", rank ? rank : "");
-    return keep(k, bt_api_series, name, args, err);
+    bt_code code = metrics.failed ? bt_fail(err, BT_NOMEM, "no memory for the report")
+                                  : keep(k, bt_api_series, name, args, err);
+    bt_text_release(&metrics);
+    return code;
 }
 
 static bt_code keep_all(keeper *k, bt_err *err) {

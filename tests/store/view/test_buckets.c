@@ -137,7 +137,7 @@ static void a_series_reads_each_step_once(void **state) {
 /* forty ranks of two runs in turn: what is kept of them makes room, and what is shown stays right */
 static void many_series_take_turns(void **state) {
     const bt_tmp *t = *state;
-    static const int first[] = {0, 16, 24, 8, 0, 16};
+    static const int first[] = {0, 14, 12, 8, 0, 14};
     const plan p = {"s", 40, 0, 12, 1}, other = {"other", 40, 0, 9, 1};
     bt_db *db = NULL;
     record(t->db, &p);

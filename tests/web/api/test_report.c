@@ -65,16 +65,10 @@ static char metric_args[2][2000];
 
 static const char *all_metrics(bool of_rank) {
     char *out = metric_args[of_rank];
-    int used = 0;
-    out[0] = '\0';
-    for (int m = 0;
-         m < (of_rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT) && used < BT_VIEW_SERIES_MAX; m++) {
-        if (of_rank && (m == BT_MR_LOSS || m == BT_MR_MICRO_BATCHES)) continue;
-        snprintf(out + strlen(out), sizeof metric_args[0] - strlen(out), "metric=%s&",
+    snprintf(out, sizeof metric_args[0], "width=%d&metric=", of_rank ? 240 : 600);
+    for (int m = 0; m < (of_rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT); m++)
+        snprintf(out + strlen(out), sizeof metric_args[0] - strlen(out), "%s%s", m > 0 ? "," : "",
                  of_rank ? bt_rank_metrics[m].key : bt_step_metrics[m].key);
-        used++;
-    }
-    strcat(out, of_rank ? "width=240&" : "width=600");
     return out;
 }
 
@@ -124,7 +118,7 @@ static int holds_all(const json_t *answers, bt_api *api, const char *run, const 
     holds(answers, api, key, "series", run, all_metrics(false)), n++;
     for (int i = 0; i < n_ranks; i++, n++) {
         snprintf(key, sizeof key, "runs/%s/series?rank=%d", run, ranks[i]);
-        snprintf(args, sizeof args, "%srank=%d", all_metrics(true), ranks[i]);
+        snprintf(args, sizeof args, "%s&rank=%d", all_metrics(true), ranks[i]);
         holds(answers, api, key, "series", run, args);
     }
     return n;

@@ -120,7 +120,7 @@ export async function series(run, metrics, args) {
     const wanted = new Set();
     const answer = Promise.resolve().then(() => {
       gathering.delete(key);
-      return get(`runs/${run}/series`, { ...args, metric: [...wanted] });
+      return get(`runs/${run}/series`, { ...args, metric: [...wanted].join() });
     });
     request = { wanted, answer };
     gathering.set(key, request);

@@ -96,7 +96,7 @@ function loadSeries(run, spec) {
 
 /** Asks what the card of this spec asks when it loads alone. */
 export function askSeriesEarly(run, spec) {
-  askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec) });
+  askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec).join() });
 }
 
 /** The chart's lines with the numbers that came. */

@@ -117,7 +117,8 @@ function levelsSection(data, metric) {
   };
   const firstDifferent = (level) => {
     if (level === base) return dash;
-    if (level.first_different_step === null) return `none in ${level.common_steps}`;
+    if (level.first_different_step === null)
+      return level.common_steps ? `none in ${level.common_steps}` : "no common losses";
     return nth(level.first_different_step);
   };
   const columns = [

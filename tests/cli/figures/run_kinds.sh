@@ -1,0 +1,57 @@
+# Every view command and every screen on a run of each kind: a run of one rank, of four, resumed, live, of a hub, imported, failed in
+# its first step, fine-tuned. None ends by a signal, and no text or JSON has a number that is none.
+# timeout: 120
+set -u
+d=$(mktemp -d) || exit 1
+trap 'rm -rf "$d"' EXIT
+export BITRAIN_STORE=$d/m.db LC_ALL=C.UTF-8 TERM=dumb COLUMNS=80 LINES=24
+cd "$d" || exit 1
+n_failed=0
+fail() { echo "FAIL: $*"; n_failed=$((n_failed + 1)); }
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" --kinds || exit 1
+
+# ok COMMAND...: it ends with 0, and prints no "nan", "inf" or empty JSON number
+ok() {
+    "$BITRAIN" "$@" > out 2> err < /dev/null
+    local got=$?
+    [ $got -eq 0 ] || { fail "exit $got: $*"; head -3 err; }
+    ! grep -qwE -- '-?(nan|inf)' out || { fail "a number that is none: $*"; grep -nwE -- '-?(nan|inf)' out | head -3; }
+}
+json() {
+    ok "$@"
+    sqlite3 :memory: "SELECT json_valid(readfile('out'))" | grep -qx 1 || { fail "no JSON: $*"; head -c 300 out; }
+}
+says() { grep -qE -- "$1" out err || { fail "no '$1': $2"; head -30 out err; }; }
+
+screens=$(sed -n 's/^BT_SCREEN([A-Z]*, *\([a-z]*\),.*/\1/p' "$BT_SRC/monitor/tui/screens/screens.def")
+[ "$(echo "$screens" | wc -w)" -ge 10 ] || fail "no screens"
+runs=$(sqlite3 "$BITRAIN_STORE" "SELECT name FROM run")
+[ "$(echo "$runs" | wc -w)" -eq 11 ] || fail "runs: $runs"
+for run in $runs; do
+    ok show "$run"
+    ok show "$run" --all
+    json show "$run" --json
+    json top "$run" --once --json
+    for s in $screens; do ok top "$run" --once --screen "$s"; done
+    ok export "$run" --format csv
+    ok compare four "$run"
+    ok compare "$run" four
+    json compare "$run" one --json
+    "$BITRAIN" autopsy "$run" > out 2> err; [ $? -lt 128 ] || fail "autopsy $run"
+    "$BITRAIN" plot "$run" val_loss > out 2> err; [ $? -lt 128 ] || fail "plot $run"
+done
+ok runs
+json runs --json
+
+# what only a kind has
+ok show hub
+says "islands \(1 of 2 train; 2 joined, 0 left, 1 lost\)" "show hub"
+says "^ +north +n1 +trains +25 +30 " "show hub"
+json show hub --json
+says '"islands":\{"step":39,' "show hub --json"
+ok compare import-a import-b
+says "no step in common for which both recorded a loss" "compare of runs without losses"
+says "^results: val_loss at " "compare of runs without losses"
+ok compare one four
+says "the same losses to the last bit in all 60 common steps" "compare of equal losses"
+exit $((n_failed > 0))
