@@ -28,7 +28,7 @@ static const bt_opt plot_opts[] = {
     {"steps", "--steps", BT_OPT_TEXT, offsetof(plot_cfg, from_to), 48, "", 0, 0, NULL, NULL,
      "only these steps, as 100..200"},
     {"smooth", "--smooth", BT_OPT_REAL, offsetof(plot_cfg, smooth), sizeof(double), "0", 0, 0.9999,
-     NULL, NULL, "exponential average that keeps this share per step"},
+     NULL, NULL, "centred average: a step counts this share of the step beside it"},
     {"log", "--log", BT_OPT_BOOL, offsetof(plot_cfg, log_y), sizeof(bool), "false", 0, 0, NULL,
      NULL, "logarithmic y axis"},
     {"all-y", "--all-y", BT_OPT_BOOL, offsetof(plot_cfg, all_y), sizeof(bool), "false", 0, 0, NULL,
@@ -104,10 +104,10 @@ static void foot(bt_canvas *c, int y, const bt_view_series *s) {
 
 /* of the run and its baseline; what lies beyond is marked at the edge */
 static void usual_range(const bt_view *v, bt_plot *p) {
-    double low = INFINITY, high = -INFINITY;
+    double low, high, range[2 * BT_VIEW_SERIES_MAX][2];
     for (int i = 0; i < v->n_series; i++)
-        if (!isnan(v->series[i].low))
-            low = fmin(low, v->series[i].low), high = fmax(high, v->series[i].high);
+        range[i][0] = v->series[i].low, range[i][1] = v->series[i].high;
+    bt_view_join_ranges((const double(*)[2])range, (size_t)v->n_series, &low, &high);
     if (!(high > low) || (p->log_y && !(low > 0))) return;
     const double room = p->log_y ? 0 : (high - low) * 0.03;
     p->y0 = low - room;
@@ -130,7 +130,7 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
     bt_canvas_rule(&c, (bt_rect){0, 0, w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD},
                    title, s->unit == BT_UNIT_NATS ? "nats" : bt_unit_name(s->unit));
     double *ema = cfg->smooth > 0 ? malloc((s->n + 1) * sizeof *ema) : NULL;
-    if (ema) bt_view_ema(s, cfg->smooth, ema);
+    if (ema) bt_view_smooth(s, cfg->smooth, ema);
     bt_plot p;
     bt_plot_init(&p);
     p.log_y = cfg->log_y;

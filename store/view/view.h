@@ -452,18 +452,22 @@ void bt_view_close(bt_view *v); /* accepts NULL */
 
 /* mean step time had these ranks (indices into v->ranks.rank) been at the median; ms */
 double bt_view_what_if(const bt_view *v, const int *ranks, size_t n);
-/* the series' means, exponentially smoothed; keep: share of the average kept per step; out: s->n
- * values */
-void bt_view_ema(const bt_view_series *s, double keep, double *out);
+/* The series' means, smoothed: each is the average of the means around it, before and after alike, weighed by
+ * keep^(distance in steps). It does not lag, and it stays within the values of the steps around it (min to max of its
+ * bucket, or of 16 steps). keep: 0..1; out: s->n values, NaN where the mean is NaN */
+void bt_view_smooth(const bt_view_series *s, double keep, double *out);
 /* what averages over a share of the steps shown keep per step; 0: none, as below two steps. Charts of any length
  * look equally smooth at the same share */
 double bt_view_keep(double share, double steps);
 /* how many steps such an average looks back over, and how many steps a series covers */
 double bt_view_steps_shown(const bt_view_series *s);
 /* Where the values of a run lie: the 5th to the 95th percentile of its steps and at least the
- * quartiles with three times their distance on each side, no further than the values go; the newest
- * value always lies within. What a first descent or a few outliers add to it is left out. */
+ * quartiles with three times their distance on each side, no further than the values go. A first descent, a few
+ * outliers and an explosion lie outside, the newest value too where it is one of them. */
 void bt_view_usual_range(const bt_view_series *s, double *low, double *high);
+/* The usual range of several lines in one chart, from theirs {low, high} (NaN: none). A line whose values are of
+ * another order than the typical line's (one run of many exploded) does not widen it. */
+void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double *high);
 /* nearest event before (dir < 0) or after (dir > 0) this step; -1: none */
 bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out,
                            bt_err *err) BT_MUST_CHECK;

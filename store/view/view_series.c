@@ -421,22 +421,6 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-/* a bucket of n steps moves the average as n single steps would; divided by the weights so far, so
- * that the first values do not pull for ever */
-void bt_view_ema(const bt_view_series *s, double keep, double *out) {
-    double sum = 0, weight = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        if (isnan(s->mean[i])) {
-            out[i] = NAN;
-            continue;
-        }
-        double k = pow(keep, (double)(s->count[i] > 0 ? s->count[i] : 1));
-        sum = k * sum + (1 - k) * s->mean[i];
-        weight = k * weight + (1 - k);
-        out[i] = sum / weight;
-    }
-}
-
 /* ---- time and steps -------------------------------------------------------------------------- */
 
 /* time_s of the first recorded step at or after this one; steps are recorded every N-th, so look

@@ -51,25 +51,124 @@ static size_t weigh(const bt_view_series *s, const double *values, weighed *w, d
     return n;
 }
 
+/* A value this many times as large as the quartiles is of another order: it says nothing about the usual ones. */
+static const double OTHER_ORDER = 20;
+
+/* `bound` where the quantile beyond it is of another order than the quartiles, else the farther of both */
+static double usual_end(double quantile, double bound, double q1, double q3) {
+    const double size = fmax(fabs(q1), fabs(q3));
+    if (size > 0 && fabs(quantile - bound) > OTHER_ORDER * size) return bound;
+    return bound > q3 ? fmax(quantile, bound) : bound < q1 ? fmin(quantile, bound) : quantile;
+}
+
 void bt_view_usual_range(const bt_view_series *s, double *low, double *high) {
-    double total, newest = NAN;
+    double total;
     weighed *w = s->n ? malloc(s->n * sizeof *w) : NULL;
     *low = *high = NAN;
     if (!w) return;
     size_t n = weigh(s, s->min, w, &total);
     if (n > 0) {
         double q1 = quantile_of(w, n, total, 0.25), q3 = quantile_of(w, n, total, 0.75);
-        *low = fmax(w[0].value, fmin(quantile_of(w, n, total, 0.05), q1 - 3 * (q3 - q1)));
+        *low = fmax(w[0].value,
+                    usual_end(quantile_of(w, n, total, 0.05), q1 - 3 * (q3 - q1), q1, q3));
         n = weigh(s, s->max, w, &total);
         q1 = quantile_of(w, n, total, 0.25);
         q3 = quantile_of(w, n, total, 0.75);
-        *high = fmin(w[n - 1].value, fmax(quantile_of(w, n, total, 0.95), q3 + 3 * (q3 - q1)));
-        for (size_t i = 0; i < s->n; i++)
-            if (isfinite(s->last[i])) newest = s->last[i];
-        if (newest < *low) *low = newest;
-        if (newest > *high) *high = newest;
+        *high = fmin(w[n - 1].value,
+                     usual_end(quantile_of(w, n, total, 0.95), q3 + 3 * (q3 - q1), q1, q3));
     }
     free(w);
+}
+
+void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double *high) {
+    size_t narrow = n;
+    *low = *high = NAN;
+    /* the reference is the line with the lower median of the widths */
+    for (size_t i = 0; i < n; i++) {
+        size_t narrower = 0, known = 0;
+        if (isnan(range[i][0]) || isnan(range[i][1])) continue;
+        const double width = range[i][1] - range[i][0];
+        for (size_t k = 0; k < n; k++) {
+            if (isnan(range[k][0]) || isnan(range[k][1])) continue;
+            const double other = range[k][1] - range[k][0];
+            known++;
+            narrower += other < width || (k < i && !(other > width));
+        }
+        if (narrower == (known - 1) / 2) narrow = i;
+    }
+    if (narrow == n) return;
+    const double *of = range[narrow], room = OTHER_ORDER * fmax(fabs(of[0]), fabs(of[1]));
+    *low = of[0];
+    *high = of[1];
+    for (size_t i = 0; i < n; i++) {
+        const double from = range[i][0], to = range[i][1];
+        if (isnan(from) || isnan(to)) continue;
+        if (!(room > 0) || from >= of[0] - room) *low = fmin(*low, from);
+        if (!(room > 0) || to <= of[1] + room) *high = fmax(*high, to);
+    }
+}
+
+/* ---- smoothing ------------------------------------------------------------------------------- */
+
+enum { BAND_ROWS = 16 };
+
+/* into the range of the values around bucket i: of its rows, or of its neighbours' where it has fewer than
+ * BAND_ROWS */
+static double within_band(const bt_view_series *s, size_t i, double value) {
+    double low = s->min[i], high = s->max[i];
+    int64_t rows = s->count[i] > 0 ? s->count[i] : 1;
+    for (size_t d = 1; rows < BAND_ROWS && (d <= i || i + d < s->n); d++)
+        for (int side = 0; side < 2; side++) {
+            if (side == 0 ? d > i : i + d >= s->n) continue;
+            const size_t k = side == 0 ? i - d : i + d;
+            if (isnan(s->min[k])) continue;
+            low = fmin(low, s->min[k]);
+            high = fmax(high, s->max[k]);
+            rows += s->count[k] > 0 ? s->count[k] : 1;
+        }
+    return fmin(fmax(value, low), high);
+}
+
+/* steps that bucket i stands for: those since the bucket before */
+static double width_of(const bt_view_series *s, size_t i) {
+    if (i > 0) return (double)(s->step[i] - s->step[i - 1]);
+    return s->count[0] > 0 ? (double)s->count[0] : 1;
+}
+
+void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
+    double *later = s->n ? malloc(2 * s->n * sizeof *later) : NULL, sum = 0, weight = 0;
+    if (!later) {
+        for (size_t i = 0; i < s->n; i++) out[i] = s->mean[i];
+        return;
+    }
+    /* what lies after each bucket, seen from its end; then what lies before it, seen from its start */
+    for (size_t i = s->n; i-- > 0;) {
+        const double k = pow(keep, width_of(s, i));
+        later[2 * i] = sum;
+        later[2 * i + 1] = weight;
+        sum *= k;
+        weight *= k;
+        if (isnan(s->mean[i])) continue;
+        sum += (1 - k) * s->mean[i];
+        weight += 1 - k;
+    }
+    sum = weight = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const double k = pow(keep, width_of(s, i)), half = sqrt(k);
+        out[i] = NAN;
+        if (!isnan(s->mean[i])) {
+            const double own = 2 * (1 - half);
+            out[i] = within_band(s, i,
+                                 (half * (sum + later[2 * i]) + own * s->mean[i]) /
+                                     (half * (weight + later[2 * i + 1]) + own));
+        }
+        sum *= k;
+        weight *= k;
+        if (isnan(s->mean[i])) continue;
+        sum += (1 - k) * s->mean[i];
+        weight += 1 - k;
+    }
+    free(later);
 }
 
 /* ---- heat maps ------------------------------------------------------------------------------- */

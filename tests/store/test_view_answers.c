@@ -341,19 +341,23 @@ static void following_is_the_same_as_opening(void **state) {
     bt_writer_close(w);
 }
 
-/* a bucket of three steps moves the average as three steps would; a gap moves nothing */
+/* every step counts keep^distance, seen from the middle of its bucket; a bucket of three steps counts as three */
 static void averages_of_buckets(void **state) {
     (void)state;
     const double mean[] = {2, NAN, 4, 8};
-    const int64_t count[] = {1, 1, 3, 0};
-    const bt_view_series s = {.n = 4, .mean = mean, .count = count};
+    const int64_t count[] = {20, 1, 3, 1}, step[] = {0, 1, 4, 5};
+    const bt_view_series s = {
+        .n = 4, .mean = mean, .min = mean, .max = mean, .count = count, .step = step};
     double out[4];
-    bt_view_ema(&s, 0.5, out);
-    NEAR(out[0], 2);
+    bt_view_smooth(&s, 0, out);
+    for (int i = 0; i < 4; i++)
+        assert_true(i == 1 ? isnan(out[i]) : fabs(out[i] - mean[i]) < 1e-12);
+    bt_view_smooth(&s, 0.5, out);
+    const double half = sqrt(0.125), first = 1 - pow(0.5, 20), above_before = 0.5 * first * 2,
+                 before = 0.5 * first;
     assert_true(isnan(out[1]));
-    NEAR(out[2], (0.125 * 1 + 0.875 * 4) / (0.125 * 0.5 + 0.875));
-    NEAR(out[3],
-         (0.5 * (0.125 + 3.5) + 0.5 * 8) / (0.5 * 0.9375 + 0.5)); /* of no step: as of one */
+    NEAR(out[2], (half * (above_before + 0.5 * 8) + 2 * (1 - half) * 4) /
+                     (half * (before + 0.5) + 2 * (1 - half)));
     assert_true(bt_view_keep(0, 100) <= 0 && bt_view_keep(0.1, 10) <= 0 &&
                 bt_view_keep(0.1, 1000) > 0.9);
 }

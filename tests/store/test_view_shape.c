@@ -30,6 +30,7 @@ static double line(int i) { return 5 - i / 100.0; }
 static double flat(int i) { return i < N ? 2 : 0; }
 static double spiked(int i) { return i == 200 ? 90 : 1 + 0.01 * cos(i); }
 static double late_jump(int i) { return i == N - 1 ? 9 : 1 + 0.01 * cos(i); }
+static double explosion(int i) { return i < N - 40 ? 5 - i / 100.0 : exp(i - N + 45); }
 static double unknown(int i) { return i < 0 ? 0 : NAN; }
 
 static void the_usual_range_is_that_of_the_run(void **state) {
@@ -52,9 +53,10 @@ static void the_usual_range_is_that_of_the_run(void **state) {
     NEAR(high, 2);
     bt_view_usual_range(series_of(&m, spiked), &low, &high);
     assert_true(high < 1.2);
-    /* the newest value is always in view */
     bt_view_usual_range(series_of(&m, late_jump), &low, &high);
-    NEAR(high, 9);
+    assert_true(high < 1.2);
+    bt_view_usual_range(series_of(&m, explosion), &low, &high);
+    assert_true(high < 20 && low > 1);
     bt_view_usual_range(series_of(&m, unknown), &low, &high);
     assert_true(isnan(low) && isnan(high));
 }
@@ -81,6 +83,61 @@ static void smoothing_is_a_share_of_what_is_shown(void **state) {
     NEAR(bt_view_keep(0.02, 100000), exp(-1 / 2000.0));
     NEAR(bt_view_keep(0.02, 40), 0); /* less than a step: nothing to average */
     NEAR(bt_view_keep(0, 1000), 0);
+}
+
+/* one run of many that exploded does not flatten the others' curves */
+static void lines_share_the_range_of_the_typical_line(void **state) {
+    (void)state;
+    static const struct {
+        double range[4][2], low, high;
+        size_t n;
+    } rows[] = {{{{2, 5}, {1, 4}}, 1, 5, 2},
+                {{{2, 5}, {1.5, 3.7e10}}, 1.5, 5, 2},
+                {{{-4e9, 3.7e10}, {2, 5}, {NAN, NAN}, {2, 6}}, 2, 6, 4},
+                {{{1e6, 2e6}}, 1e6, 2e6, 1},
+                {{{0, 0}, {0, 3e6}}, 0, 3e6, 2},
+                {{{0.1, 0.2}, {0.5, 3}}, 0.1, 3, 2},
+                {{{NAN, NAN}}, NAN, NAN, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double low, high;
+        bt_view_join_ranges(rows[i].range, rows[i].n, &low, &high);
+        if (isnan(rows[i].low)) {
+            assert_true(isnan(low) && isnan(high));
+            continue;
+        }
+        NEAR(low, rows[i].low);
+        NEAR(high, rows[i].high);
+    }
+}
+
+/* the smooth line: centred (a slope is itself, at any width of buckets), and within the values around it */
+static void smoothing_does_not_lag(void **state) {
+    static made m;
+    static double out[N], low[N], high[N];
+    (void)state;
+    const double keep = exp(-1 / 20.0);
+    bt_view_smooth(series_of(&m, line), keep, out);
+    for (int i = 100; i < N - 100; i++) assert_true(fabs(out[i] - m.y[i]) < 5e-3);
+    bt_view_smooth(series_of(&m, descent), keep, out);
+    for (int i = 0; i < N; i++) {
+        double least = INFINITY, most = -INFINITY;
+        for (int k = i - 15; k <= i + 15; k++)
+            if (k >= 0 && k < N) least = fmin(least, m.y[k]), most = fmax(most, m.y[k]);
+        assert_true(out[i] >= least && out[i] <= most);
+    }
+    /* buckets of 16 rows: a drop at once stays within the range of each bucket */
+    bt_view_series *s = series_of(&m, line);
+    for (int i = 0; i < N; i++) {
+        m.y[i] = i < 200 ? 5 : 3;
+        low[i] = m.y[i] - 0.1;
+        high[i] = m.y[i] + 0.1;
+        m.step[i] = 16 * i + 15;
+        m.count[i] = 16;
+    }
+    s->min = low;
+    s->max = high;
+    bt_view_smooth(s, exp(-1 / 128.0), out);
+    for (int i = 0; i < N; i++) assert_true(out[i] >= low[i] && out[i] <= high[i]);
 }
 
 static void load(const bt_tmp *t, const bt_synth *s, bt_heat_value value, bt_view **v, bt_db **db) {
@@ -191,6 +248,8 @@ int main(void) {
         cmocka_unit_test(the_usual_range_is_that_of_the_run),
         cmocka_unit_test(a_bucket_counts_its_steps),
         cmocka_unit_test(smoothing_is_a_share_of_what_is_shown),
+        cmocka_unit_test(lines_share_the_range_of_the_typical_line),
+        cmocka_unit_test(smoothing_does_not_lag),
         TEST(noise_is_not_painted_as_a_difference),
         TEST(a_slow_rank_of_many_reaches_the_end_of_the_scale),
         TEST(a_comparison_has_round_ends),

@@ -90,16 +90,14 @@ static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const c
     bt_canvas_rule(&t->canvas, row, style, title, from);
 }
 
-static void widen(const bt_view_series *s, double *low, double *high) {
-    if (s->n == 0 || isnan(s->low)) return;
-    *low = isnan(*low) ? s->low : fmin(*low, s->low);
-    *high = isnan(*high) ? s->high : fmax(*high, s->high);
-}
-
 /* the usual range of what is drawn, then the reader's zoom and pan */
 static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n, bt_plot *p) {
-    double low = NAN, high = NAN, floor = p->y0;
-    for (size_t i = 0; i < n; i++) widen(all[i], &low, &high);
+    double low, high, floor = p->y0, range[4][2];
+    for (size_t i = 0; i < n; i++) {
+        range[i][0] = all[i]->n ? all[i]->low : NAN;
+        range[i][1] = all[i]->n ? all[i]->high : NAN;
+    }
+    bt_view_join_ranges((const double(*)[2])range, n, &low, &high);
     if (t->y_all || isnan(low)) return;
     const bool log_y = p->log_y && low > 0;
     if (p->log_y && !log_y) return;
@@ -143,7 +141,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
                          *val = which == BT_TS_LOSS ? bt_top_ts(t, BT_TS_VAL) : &nothing;
     double keep = bt_view_keep(bt_top_smooth[t->smooth], bt_view_steps_shown(s));
     double *ema = keep > 0 && s->n ? malloc(s->n * sizeof *ema) : NULL;
-    if (ema) bt_view_ema(s, keep, ema);
+    if (ema) bt_view_smooth(s, keep, ema);
     bt_style style = {.fg = pane_active ? BT_C_ACCENT : BT_C_TEXT, .attr = BT_ATTR_BOLD};
     chart_title(t, (bt_rect){r.x, r.y, r.w, 1}, s, title, style, ema ? ema[s->n - 1] : NAN);
     bt_rect body = {r.x, r.y + 1, r.w, r.h - 1};

@@ -97,7 +97,7 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
         snprintf(x->run, sizeof x->run, "%s", t->marked[i]);
         double *ema = t->view->n_series > 0 ? malloc((s->n + 1) * sizeof *ema) : NULL;
         if (!ema) continue;
-        bt_view_ema(s, bt_view_keep(bt_top_smooth[t->smooth], bt_view_steps_shown(s)), ema);
+        bt_view_smooth(s, bt_view_keep(bt_top_smooth[t->smooth], bt_view_steps_shown(s)), ema);
         x->n = s->n < BT_COMPARE_POINTS ? s->n : BT_COMPARE_POINTS;
         memcpy(x->x, s->x, x->n * sizeof *x->x);
         memcpy(x->loss, ema, x->n * sizeof *x->loss);

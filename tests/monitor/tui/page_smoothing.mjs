@@ -6,14 +6,14 @@ import { readFileSync } from "node:fs";
 const page = (name) => readFileSync(`${process.env.BT_SRC}/web/static/${name}`, "utf8");
 // it imports nothing, so its text is a module; by its path, Node.js would take it for a script
 const lines = encodeURIComponent(page("figures/chart_lines.js"));
-const { keepOf, stepsCovered, exponentialAverage } = await import(`data:text/javascript,${lines}`);
+const { keepOf, stepsCovered, smoothed } = await import(`data:text/javascript,${lines}`);
 const stops = /^const smoothings = \[(.*)\];$/m.exec(page("frame/header.js"))[1];
 const shares = stops.split(",").map(Number);
 console.log(shares.join(" "));
-for (const { step, n, mean } of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
+for (const { step, n, mean, lo, hi } of JSON.parse(readFileSync(process.argv[2], "utf8"))) {
   for (const share of shares) {
     const keep = keepOf(share, stepsCovered({ step, n, y: mean }));
-    const averages = exponentialAverage(mean, keep, n).map((value) => value ?? "nan");
+    const averages = smoothed({ mean, lo, hi, n, step }, keep).map((value) => value ?? "nan");
     console.log(keep, averages.join(" "));
   }
 }

@@ -66,7 +66,7 @@ static void axes_and_smoothing(void **state) {
     shows("~y~", "log y");
     hides("~yy~", "log y");
     /* the newest value as it is, and smoothed over 2, 5, 10 % of the steps shown */
-    shows("~~", "2.4101 nats · 2.4251 over 4 steps");
+    shows("~~", "2.4101 nats · 2.4253 over 4 steps");
     shows("~s~", "over 10 steps");
     shows("~ss~", "over 20 steps");
     hides("~sss~", "nats ·");

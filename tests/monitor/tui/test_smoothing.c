@@ -14,7 +14,7 @@
 enum { N = 400 };
 
 typedef struct made {
-    double y[N];
+    double y[N], lo[N], hi[N];
     int64_t step[N], count[N];
     bt_view_series s;
 } made;
@@ -31,9 +31,13 @@ static void put_series(bt_json *j, const bt_view_series *s) {
     bt_json_array(j, "n");
     for (size_t i = 0; i < s->n; i++) bt_json_int(j, NULL, s->count[i]);
     bt_json_end(j, ']');
-    bt_json_array(j, "mean");
-    for (size_t i = 0; i < s->n; i++) bt_json_num(j, NULL, s->mean[i]);
-    bt_json_end(j, ']');
+    const double *const values[] = {s->mean, s->min, s->max};
+    static const char *const names[] = {"mean", "lo", "hi"};
+    for (int k = 0; k < 3; k++) {
+        bt_json_array(j, names[k]);
+        for (size_t i = 0; i < s->n; i++) bt_json_num(j, NULL, values[k][i]);
+        bt_json_end(j, ']');
+    }
     bt_json_end(j, '}');
 }
 
@@ -46,11 +50,18 @@ static void line_of(FILE *f, double *out, size_t n) {
 static void series_to_smooth(made m[3]) {
     int64_t step = 0;
     for (int k = 0; k < 3; k++)
-        m[k].s = (bt_view_series){.n = N, .mean = m[k].y, .step = m[k].step, .count = m[k].count};
+        m[k].s = (bt_view_series){.n = N,
+                                  .mean = m[k].y,
+                                  .min = m[k].lo,
+                                  .max = m[k].hi,
+                                  .step = m[k].step,
+                                  .count = m[k].count};
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < 3; k++) {
             /* JSON has room for all digits of such a number */
             m[k].y[i] = round(1024 * (3 + 8 * exp(-i / 40.0) + 0.3 * cos(i * (k + 1)))) / 1024;
+            m[k].lo[i] = m[k].y[i] - (k + i % 5) / 64.0;
+            m[k].hi[i] = m[k].y[i] + (k + i % 3) / 64.0;
             m[k].step[i] = i;
             m[k].count[i] = 1;
         }
@@ -59,7 +70,7 @@ static void series_to_smooth(made m[3]) {
         m[1].step[i] = step - 1;
         m[2].step[i] = 90 + 7 * i;
     }
-    m[1].y[50] = m[1].y[51] = NAN;
+    for (int i = 50; i < 52; i++) m[1].y[i] = m[1].lo[i] = m[1].hi[i] = NAN;
     m[1].count[50] = m[1].count[51] = 0;
 }
 
@@ -95,7 +106,7 @@ static void the_page_smooths_as_the_terminal_does(void **state) {
         for (int i = 0; i < BT_TOP_SMOOTHS; i++) {
             double keep = bt_view_keep(bt_top_smooth[i], bt_view_steps_shown(&m[k].s));
             line_of(page, got, N + 1);
-            bt_view_ema(&m[k].s, keep, want);
+            bt_view_smooth(&m[k].s, keep, want);
             near(got[0], keep, 1e-12, "the share that is kept");
             for (int p = 0; p < N; p++) {
                 if (isnan(got[1 + p]) && isnan(want[p])) continue;

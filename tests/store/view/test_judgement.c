@@ -326,13 +326,14 @@ static void usual_ranges(void **state) {
     ascending(&p, 40);
     p.min[5] = -1000; /* the quartiles are 0 and 20 */
     usual(&p, 40, -60, 50, "without one value that is far below");
-    p.last[39] = -500;
-    usual(&p, 40, -500, 50, "with the newest value");
-    p.last[39] = 500;
-    usual(&p, 40, -60, 500, "with the newest value above");
-    p.last[39] = NONE;
-    p.last[38] = 60;
-    usual(&p, 40, -60, 60, "with the newest value that is known");
+    ascending(&p, 40);
+    p.max[39] = p.last[39] = 500;
+    usual(&p, 40, -9, 100, "without the newest value where it is far above");
+    p.max[39] = p.last[39] = 52;
+    usual(&p, 40, -9, 52, "with the newest value where it is one of many");
+    ascending(&p, 40);
+    for (int i = 34; i < 40; i++) p.max[i] = pow(10, i - 30);
+    usual(&p, 40, -9, 100, "without the last sixth, which exploded");
     /* a bucket counts its steps, one of none as one */
     ascending(&p, 4);
     p.count[0] = 1000;

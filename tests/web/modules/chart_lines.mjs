@@ -5,27 +5,32 @@ import assert from "node:assert";
 const c = await import(`${process.env.BT_PAGE}/figures/chart_lines.js`);
 const near = (a, b) => assert.ok(Math.abs(a - b) <= 1e-9 * (1 + Math.abs(b)), `${a}, not ${b}`);
 
-// an average: of all values before, each weighed by what remained of it; the start is corrected
-const y = [3, null, 5, -2, 8];
-const n = [1, 1, 4, 0, undefined];
+// an average: of all values around, each weighed by what remains of it at a distance in steps
 const keep = 0.7;
-const averages = c.exponentialAverage(y, keep, n);
+const line = { mean: [3, null, 5, -2, 8], step: [10, 11, 15, 16, 19] };
+const all = { ...line, lo: line.mean.map(() => -9), hi: line.mean.map(() => 9) };
+const averages = c.smoothed(all, keep);
 assert.strictEqual(averages[1], null);
-const weightOf = (i) => (y[i] === null ? 1 : keep ** (n[i] || 1));
-for (const last of [0, 2, 3, 4]) {
-  let above = 0;
-  let below = 0;
-  for (let i = 0; i <= last; i++) {
-    if (y[i] === null) continue;
-    let remains = 1 - weightOf(i);
-    for (let k = i + 1; k <= last; k++) remains *= weightOf(k);
-    above += remains * y[i];
+const widths = [1, 1, 4, 1, 3];
+for (const at of [0, 2, 3, 4]) {
+  const half = Math.sqrt(keep ** widths[at]);
+  let above = 2 * (1 - half) * line.mean[at];
+  let below = 2 * (1 - half);
+  for (let i = 0; i < 5; i++) {
+    if (i === at || line.mean[i] === null) continue;
+    let remains = half * (1 - keep ** widths[i]);
+    for (let k = Math.min(i, at) + 1; k < Math.max(i, at); k++) remains *= keep ** widths[k];
+    above += remains * line.mean[i];
     below += remains;
   }
-  near(averages[last], above / below);
+  near(averages[at], above / below);
 }
-assert.deepStrictEqual(c.exponentialAverage([1, 2, 4], 0), [1, 2, 4]);
-assert.strictEqual(c.exponentialAverage([1, 2], 0.5)[1], 5 / 3);
+assert.deepStrictEqual(c.smoothed({ mean: [1, 2, 4] }, 0), [1, 2, 4]);
+// within the values around: here a bucket of many rows
+assert.deepStrictEqual(
+  c.smoothed({ mean: [1, 9], lo: [0, 8], hi: [2, 9.5], n: [20, 20] }, 0.99),
+  [2, 8],
+);
 
 assert.strictEqual(c.keepOf(0.01, 100), 0);
 near(c.keepOf(0.02, 100), Math.exp(-1 / 2));
@@ -47,6 +52,9 @@ const lines = [
 ];
 assert.deepStrictEqual(c.usualRange(lines), [1, 5]);
 assert.strictEqual(c.usualRange(lines.slice(2)), null);
+// one run that exploded does not flatten the others
+assert.deepStrictEqual(c.usualRange([...lines, { x: [1], low: 2, high: 3.7e10 }]), [1, 5]);
+assert.deepStrictEqual(c.usualRange([{ x: [1], low: 2, high: 3.7e10 }]), [2, 3.7e10]);
 
 const at = { zoom: 1, pan: 0.25 };
 assert.deepStrictEqual(c.zoomedRange([10, 18], { zoom: 0, pan: 0 }, false), [10, 18]);

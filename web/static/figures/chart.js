@@ -7,11 +7,11 @@ import { choose, color, onPoint, point, state } from "../base/state.js";
 import { pointsAlong } from "./chart_labels.js";
 import {
   commonX,
-  exponentialAverage,
   indexOfStep,
   keepOf,
   linearRange,
   logRange,
+  smoothed,
   spread,
   stepsCovered,
   stepsOf,
@@ -131,7 +131,7 @@ class Layers {
     }
     const raw = { stroke: `${tone}77`, width: 1, points: noPoints, spanGaps: false };
     if (keep > 0) this.push(values, { ...raw, paths: linePath });
-    const averaged = () => exponentialAverage(line.mean || line.y, keep, line.n);
+    const averaged = () => smoothed({ ...line, mean: line.mean || line.y }, keep);
     const drawn = keep > 0 ? this.spread(averaged(), i) : values;
     const few = line.x.length < 3 || (line.sparse && line.x.length <= 40);
     this.push(drawn, {

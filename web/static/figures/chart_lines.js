@@ -1,20 +1,63 @@
 // chart_lines.js - the numbers behind a chart's lines: a common x, averages, ranges of axes. Pure
 // functions. A line is {label, color, x, y, n, lo, hi, step, ...}, see chart.js.
 
+const bandRows = 16;
+
+/** Into the range of the values around point i, as within_band in store/view/view_shape.c. */
+function withinBand(value, i, { mean, lo, hi, n }) {
+  const least = lo || mean;
+  const most = hi || mean;
+  const rowsOf = (k) => Math.max(1, (n && n[k]) || 1);
+  let low = least[i];
+  let high = most[i];
+  let rows = rowsOf(i);
+  for (let d = 1; rows < bandRows && (d <= i || i + d < mean.length); d += 1)
+    for (const k of [i - d, i + d]) {
+      if (k < 0 || k >= mean.length || mean[k] === null) continue;
+      low = Math.min(low, least[k]);
+      high = Math.max(high, most[k]);
+      rows += rowsOf(k);
+    }
+  return Math.min(Math.max(value, low), high);
+}
+
+/** How many steps each point stands for: those since the point before. */
+function widthsOf({ mean, step, n }) {
+  const rows = (i) => Math.max(1, (n && n[i]) || 1);
+  return mean.map((none, i) => (i > 0 && step ? step[i] - step[i - 1] : rows(i)));
+}
+
 /**
- * Exponential average: of each step `keep` of the average before remains. A point that stands for n
- * steps counts n times, so that a curve looks alike at every zoom. The average is corrected for its
- * start, where there is nothing before. As bt_view_ema in store/view.
+ * The line smoothed: each point is the average of the means around it, before and after alike,
+ * weighed by keep^(distance in steps). It does not lag and stays within the values around it. As
+ * bt_view_smooth in store/view.
  */
-export function exponentialAverage(values, keep, n) {
+export function smoothed(line, keep) {
+  const { mean } = line;
+  const kept = widthsOf(line).map((width) => keep ** width);
+  const later = new Array(mean.length);
   let sum = 0;
   let weight = 0;
-  return values.map((value, i) => {
-    if (value === null) return null;
-    const kept = keep ** Math.max(1, (n && n[i]) || 1);
-    sum = kept * sum + (1 - kept) * value;
-    weight = kept * weight + (1 - kept);
-    return sum / weight;
+  const pass = (i) => {
+    sum *= kept[i];
+    weight *= kept[i];
+    if (mean[i] === null) return;
+    sum += (1 - kept[i]) * mean[i];
+    weight += 1 - kept[i];
+  };
+  for (let i = mean.length - 1; i >= 0; i -= 1) {
+    later[i] = [sum, weight];
+    pass(i);
+  }
+  sum = 0;
+  weight = 0;
+  return mean.map((value, i) => {
+    const half = Math.sqrt(kept[i]);
+    const own = 2 * (1 - half);
+    const above = value === null ? 0 : half * (sum + later[i][0]) + own * value;
+    const below = half * (weight + later[i][1]) + own;
+    pass(i);
+    return value === null ? null : withinBand(above / below, i, line);
   });
 }
 
@@ -36,13 +79,24 @@ export function stepsCovered({ step, n, y }) {
   return step.length ? step[step.length - 1] - step[0] + n[0] : 0;
 }
 
-/** The range in which the usual values of all lines lie, as the server tells; null: not known. */
+const otherOrder = 20;
+
+/**
+ * The range in which the usual values of all lines lie, from the range of each as the server tells;
+ * null: not known. A line whose values are of another order than the typical line's does not widen
+ * it. As bt_view_join_ranges in store/view.
+ */
 export function usualRange(lines) {
-  const known = lines.filter((line) => line.x.length && !line.ghost && Number.isFinite(line.low));
+  const isKnown = ({ x, ghost, low, high }) =>
+    x.length && !ghost && Number.isFinite(low) && Number.isFinite(high);
+  const known = lines.filter(isKnown);
   if (!known.length) return null;
-  const low = Math.min(...known.map((line) => line.low));
-  const high = Math.max(...known.map((line) => line.high));
-  return [low, high];
+  const byWidth = [...known].sort((a, b) => a.high - a.low - (b.high - b.low));
+  const of = byWidth[(known.length - 1) >> 1];
+  const room = otherOrder * Math.max(Math.abs(of.low), Math.abs(of.high)) || Infinity;
+  const lows = known.map(({ low }) => low).filter((low) => low >= of.low - room);
+  const highs = known.map(({ high }) => high).filter((high) => high <= of.high + room);
+  return [Math.min(...lows), Math.max(...highs)];
 }
 
 /** A range seen closer (zoom > 0: 2^zoom times) and moved by a share of itself. */

@@ -1,4 +1,5 @@
 // run_means.js - the mean and the spread of curves that share the value of a setting.
+import { usualRange } from "../figures/chart_lines.js";
 
 const places = 160; // points of a mean
 
@@ -33,9 +34,8 @@ function meanLine(label, color, curves) {
     line.hi.push(Math.max(...values));
     line.step.push(Math.round(Math.max(...steps.filter((step) => step !== null))));
   }
-  const lows = curves.map((curve) => curve.low).filter(Number.isFinite);
-  const highs = curves.map((curve) => curve.high).filter(Number.isFinite);
-  return { ...line, low: Math.min(...lows), high: Math.max(...highs), smooth: false };
+  const [low, high] = usualRange(curves) || [];
+  return { ...line, low, high, smooth: false };
 }
 
 /** A line for each value of a setting; valueOf(run) gives it, or null. */
