@@ -28,6 +28,7 @@ enum { MOST = 256, PROMPT = 128 };
 typedef struct decode_cfg {
     char preset[32], isa[16];
     int64_t threads, tokens, batch;
+    int precision;
     bool json;
 } decode_cfg;
 
@@ -40,6 +41,9 @@ static const bt_opt decode_opts[] = {
      100000, "tokens", NULL, "tokens written after a prompt of 16"},
     {"batch", "--batch", BT_OPT_INT, offsetof(decode_cfg, batch), sizeof(int64_t), "1", 1, 256,
      NULL, "texts", "written at once"},
+    {"precision", "--precision", BT_OPT_ENUM, offsetof(decode_cfg, precision), sizeof(int), "fp32",
+     0, 0, "fp32|bf16|fp16", NULL,
+     "operands of products with floats (fp32: as 'generate' and 'serve')"},
     {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL,
      "fastest kernel set allowed: " BT_ISA_WORDS},
     {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL,
@@ -129,15 +133,18 @@ static bt_code decode(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *o
     return BT_OK;
 }
 
+static const char *const precisions[] = {"fp32", "bf16", "fp16"}; /* order of bt_prec */
+
 static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
     const double packed_bytes = (double)d->packed_bytes,
                  bytes = packed_bytes + (double)d->head_bytes,
                  rate = packed_bytes / d->packed_ms / 1e6, all = bytes / d->step_ms / 1e6,
                  n = (double)cfg->batch, bound = n * d->read / bytes;
     if (!cfg->json) {
-        bt_text_printf(text, "%s, %d thread%s, %d text%s at once, %s kernels, %s\n", cfg->preset,
-                       (int)cfg->threads, cfg->threads == 1 ? "" : "s", (int)cfg->batch,
-                       cfg->batch == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
+        bt_text_printf(text, "%s, %d thread%s, %d text%s at once, %s, %s kernels, %s\n",
+                       cfg->preset, (int)cfg->threads, cfg->threads == 1 ? "" : "s",
+                       (int)cfg->batch, cfg->batch == 1 ? "" : "s", precisions[cfg->precision],
+                       bt_kernels_isa(), bt_cpu_get()->model);
         bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a step\n", "speed",
                        n * 1e3 / d->step_ms, d->step_ms);
         bt_text_printf(text, "  %-16s %.1f tokens/s, if memory alone counted: %.0f %% of it\n",
@@ -169,6 +176,7 @@ static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
     bt_json_num(&j, "packed_roofline_frac", rate * 1e9 / d->read);
     bt_json_num(&j, "roofline_frac", all * 1e9 / d->read);
     bt_json_str(&j, "isa", bt_kernels_isa());
+    bt_json_str(&j, "precision", precisions[cfg->precision]);
     bt_json_int(&j, "threads", cfg->threads);
     bt_json_str(&j, "cpu", bt_cpu_get()->model);
     bt_json_end(&j, '}');
@@ -181,7 +189,7 @@ static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err
     decoded d = {.read = bt_peak_read(256)};
     bt_model_setup setup = {.cfg = p->model,
                             .B = 1 + (int)cfg->batch / p->model.T,
-                            .prec = BT_PREC_BF16,
+                            .prec = (bt_prec)cfg->precision,
                             .n_threads = (int)cfg->threads};
     bt_text_init(&text);
     bt_code code = bt_model_create(&m, &setup, err);

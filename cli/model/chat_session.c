@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/model/model_notes.h"
 #include "cli/model/sampling_opts.h"
 #include "engine/base/clock.h"
 #include "engine/data/chat/instruct.h"
@@ -134,6 +135,8 @@ static bt_code put_json(const session *s, const bt_written *w, bt_err *err) {
     bt_json_num(&j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
     bt_json_int(&j, "prompt_tokens", (int64_t)s->ids.n);
     bt_json_num(&j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_json_str(&j, "precision", bt_trained_precision(s->t));
+    bt_notes_json(&j, &s->t->notes);
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));
     fflush(stdout);
@@ -155,7 +158,7 @@ static bt_code answer(session *s, const char *question, size_t n, bt_err *err) {
     if (code == BT_OK && !s->cfg->json) {
         putchar('\n');
         fflush(stdout);
-        bt_show_speed(&w);
+        bt_show_speed(s->t, &w);
     }
     if (code == BT_OK)
         code = say(s, BT_CHAT_ASSISTANT, bt_text_str(&w.out.text), w.out.text.len, err);

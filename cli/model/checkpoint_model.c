@@ -10,6 +10,7 @@
 #include "cli/common/database.h"
 #include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
+#include "cli/model/model_notes.h"
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/data/chat/chat.h"
@@ -104,6 +105,7 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
         BT_TRY(foreign_settings(t, s, err));
     t->tokenizer = s->tokenizer;
     s->tokenizer = NULL;
+    bt_notes_take(&t->notes, &s->notes, t->path);
     return BT_OK;
 }
 
@@ -128,6 +130,7 @@ static bt_code load_base(bt_trained *t, const bt_trained_how *how, const int64_t
     bt_base_weights base = {.watch = t->file->watch};
     BT_TRY(base_folder(t, how, path, err));
     bt_code code = bt_base_weights_load(&base, t->model, path, &told, err);
+    if (code == BT_OK) bt_notes_take(&t->notes, &told, path);
     bt_text_release(&told);
     for (size_t i = 0; code == BT_OK && i < n; i++) {
         base.trained_on = hashes[i];
@@ -197,7 +200,7 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
-                            .prec = (bt_prec)t->cfg.precision,
+                            .prec = (bt_prec)how->precision,
                             .train = false,
                             .documents = t->cfg.packing > BT_PACKED_STREAM,
                             .pairs = t->cfg.form == BT_FORMED_PREFERENCE,
@@ -206,9 +209,11 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     BT_TRY(add_adapters(t, how, hashes, &n_hashes, err));
     if (setup.cfg.lora.rank) setup.cfg.lora = t->file->cfg.lora;
     if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
+    t->prec = setup.prec;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(load_weights(t, how, hashes, n_hashes, err));
+    bt_notes_take(&t->notes, &t->file->notes, t->path); /* the reading of weights adds to them */
     bt_model_file_close(t->file);
     t->file = NULL;
     return BT_OK;
@@ -231,6 +236,15 @@ void bt_trained_release(bt_trained *t) {
     bt_model_file_close(t->file);
     bt_tokenizer_free(t->tokenizer);
     bt_ckpt_meta_release(&t->meta);
+    bt_text_release(&t->notes);
     bt_threads_release();
     memset(t, 0, sizeof *t);
+}
+
+const char *bt_trained_precision(const bt_trained *t) {
+    switch (t->prec) {
+    case BT_PREC_BF16: return bt_kernels_multiply_bf16() ? "bf16" : "fp32";
+    case BT_PREC_FP16: return "fp16";
+    default: return "fp32";
+    }
 }

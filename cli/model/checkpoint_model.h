@@ -20,6 +20,8 @@ typedef struct bt_trained {
     bt_tokenizer *tokenizer;
     bt_model_file *file; /* where the weights come from; NULL once there is a model */
     bt_model *model;     /* quantised, forward only */
+    bt_text notes;       /* what the readers of the files reported, printed already: a line each */
+    bt_prec prec;        /* asked for; bt_trained_precision names the one in use */
 } bt_trained;
 
 typedef struct bt_trained_how {
@@ -33,9 +35,12 @@ typedef struct bt_trained_how {
     double weight;
     const char *add;
     int64_t threads; /* 0: all cores */
-    int B;           /* sequences at once; 0: the run's micro-batch */
-    bool quiet;      /* no progress bar while it is loaded */
-    int T;           /* their length where that is less than the model's; 0: the model's */
+    /* bt_prec of the products. 0 is fp32: with it a run, its checkpoint and its exports answer alike on every
+     * processor, whatever precision the run trained in */
+    int precision;
+    int B;      /* sequences at once; 0: the run's micro-batch */
+    bool quiet; /* no progress bar while it is loaded */
+    int T;      /* their length where that is less than the model's; 0: the model's */
 } bt_trained_how;
 
 /* rows of an option table, for a struct s with these fields: how a trained model is used */
@@ -49,6 +54,8 @@ typedef struct bt_trained_how {
      "of adapters: use others of the same base at the same time, RUN[:WEIGHT],.."}, \
     {"weight", "--weight", BT_OPT_REAL, offsetof(s, weight), sizeof(((s *)0)->weight), "1", -100, 100, NULL, NULL, \
      "of adapters: what the product of the first ones is multiplied by"}, \
+    {"precision", "--precision", BT_OPT_ENUM, offsetof(s, precision), sizeof(((s *)0)->precision), "fp32", 0, 0, \
+     "fp32|bf16|fp16", NULL, "operands of products with floats; bf16 is faster where the processor multiplies it"}, \
     {"isa", "--isa", BT_OPT_TEXT, offsetof(s, isa), sizeof(((s *)0)->isa), "", 0, 0, NULL, NULL, \
      "fastest kernel set allowed (default: as the run)"}
 /* clang-format on */
@@ -61,5 +68,7 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) B
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 void bt_trained_release(bt_trained *t);
+/* "fp32", "bf16", "fp16": what the model computes in, which is fp32 where the processor does not multiply bf16 */
+const char *bt_trained_precision(const bt_trained *t);
 
 #endif

@@ -7,6 +7,7 @@
 #include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
 #include "cli/model/checkpoint_model.h"
+#include "cli/model/model_notes.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/tables/metric.h"
@@ -188,13 +189,8 @@ static void print_json(const bt_model_file *s, const convert_cfg *cfg, const out
         bt_json_num(&j, "mean_difference", o->difference.mean);
         bt_json_int(&j, "same_first_token", o->difference.same_first);
     }
-    bt_json_array(&j, "notes");
-    for (char *p = o->notes.data, *end; p && *p; p = end) {
-        end = p + strcspn(p, "\n");
-        if (*end) *end++ = '\0';
-        bt_json_str(&j, NULL, p);
-    }
-    bt_json_end(&j, ']');
+    bt_json_str(&j, "verified_in", o->verified ? "fp32" : NULL);
+    bt_notes_json(&j, &o->notes);
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));
     bt_text_release(&out);
@@ -206,9 +202,10 @@ static void print(const bt_model_file *s, const convert_cfg *cfg, const outcome 
            bt_metric_format(size, sizeof size, (double)o->bytes, BT_UNIT_BYTES), o->seconds);
     print_lines(&o->notes, "  ");
     if (o->verified)
-        printf("  read back: log probabilities differ by %.2g at most, %.2g on average; the "
-               "likeliest token is the same after %d of %d prompts\n",
-               o->difference.largest, o->difference.mean, o->difference.same_first, BT_PROBES);
+        printf(
+            "  read back: log probabilities in fp32 differ by %.2g at most, %.2g on average; the "
+            "likeliest token is the same after %d of %d prompts\n",
+            o->difference.largest, o->difference.mean, o->difference.same_first, BT_PROBES);
 }
 
 static bt_code write_adapters(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {

@@ -12,6 +12,7 @@
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
 #include "cli/model/eval_choices.h"
+#include "cli/model/model_notes.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/train/data/run_data.h"
@@ -25,6 +26,7 @@ typedef struct eval_cfg {
     int64_t tokens, threads, shots, limit, top_k;
     int task; /* 0: text */
     int form; /* 0: as the run, else 1 + data.form */
+    int precision;
     bool json, quiet;
 } eval_cfg;
 
@@ -207,26 +209,28 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
 static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
                   const double *confusion, double seconds) {
     const bool pairs = t->cfg.form == BT_FORMED_PREFERENCE;
+    const char *precision = bt_trained_precision(t),
+               *source = cfg->data[0] ? "the data given" : "the validation split";
     if (!cfg->json && pairs) {
         printf("%s, step %lld: %.4f nats per preference, %.1f %% right, reward margin %.4f (%lld "
-               "preferences of %s)\n",
+               "preferences of %s, %s)\n",
                t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->margin,
-               (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+               (long long)r->tokens, source, precision);
         return;
     }
     if (!cfg->json && confusion) {
-        printf(
-            "%s, step %lld: %.4f nats per text, %.1f %% right, macro F1 %.4f (%lld texts of %s)\n",
-            t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->macro_f1,
-            (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+        printf("%s, step %lld: %.4f nats per text, %.1f %% right, macro F1 %.4f (%lld texts of %s, "
+               "%s)\n",
+               t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->macro_f1,
+               (long long)r->tokens, source, precision);
         bt_classifier_print(t, confusion);
         return;
     }
     if (!cfg->json) {
         printf("%s, step %lld: %.4f nats per token, perplexity %.3f, %.4f bits per byte (%lld "
-               "tokens of %s)\n",
+               "tokens of %s, %s)\n",
                t->meta.run, (long long)t->meta.step, r->nats, exp(r->nats), r->bits_per_byte,
-               (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+               (long long)r->tokens, source, precision);
         return;
     }
     bt_text out;
@@ -237,6 +241,7 @@ static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result
     bt_json_str(&j, "run", t->meta.run);
     bt_json_str(&j, "checkpoint", t->path);
     bt_json_int(&j, "step", t->meta.step);
+    bt_json_str(&j, "precision", precision);
     bt_json_num(&j, "nats", r->nats);
     if (pairs) {
         bt_json_num(&j, "accuracy", r->accuracy);
@@ -253,6 +258,7 @@ static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result
         bt_json_int(&j, "tokens", r->tokens);
     }
     bt_json_num(&j, "tokens_per_s", seconds > 0 ? (double)r->tokens / seconds : NAN);
+    bt_notes_json(&j, &t->notes);
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));
     bt_text_release(&out);
@@ -273,7 +279,7 @@ static void print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_cho
                task->name, (long long)r->questions, r->acc);
         if (task->norm) printf(", acc_norm %.4f, acc_bytes %.4f", r->acc_norm, r->acc_bytes);
         if (r->cut) printf(" (%lld were too long and lost their beginning)", (long long)r->cut);
-        printf("\n");
+        printf(" (%s)\n", bt_trained_precision(t));
         return;
     }
     bt_text out = {0};
@@ -282,12 +288,14 @@ static void print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_cho
     bt_json_object(&j, NULL);
     bt_json_str(&j, "run", t->meta.run);
     bt_json_str(&j, "checkpoint", t->path);
+    bt_json_str(&j, "precision", bt_trained_precision(t));
     bt_json_str(&j, "task", task->name);
     bt_json_int(&j, "questions", r->questions);
     bt_json_int(&j, "cut", r->cut);
     put_figure(&j, "acc", r->acc, r->questions);
     if (task->norm) put_figure(&j, "acc_norm", r->acc_norm, r->questions);
     if (task->norm) put_figure(&j, "acc_bytes", r->acc_bytes, r->questions);
+    bt_notes_json(&j, &t->notes);
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));
     bt_text_release(&out);
@@ -338,6 +346,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .weight = cfg.weight,
                                 .add = cfg.add,
                                 .threads = cfg.threads,
+                                .precision = cfg.precision,
                                 .quiet = cfg.quiet || cfg.json};
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);

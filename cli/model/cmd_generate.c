@@ -8,6 +8,7 @@
 #include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
+#include "cli/model/model_notes.h"
 #include "cli/model/sampling_opts.h"
 #include "cli/model/write_text.h"
 #include "engine/base/clock.h"
@@ -18,6 +19,7 @@ typedef struct generate_cfg {
     char store[1024], base[1024], add[2048], isa[16], stop[4096];
     double weight;
     int64_t tokens, threads;
+    int precision;
     bt_sampling_opts sampling;
     bool chat, json;
 } generate_cfg;
@@ -101,9 +103,11 @@ static void put_json(const bt_trained *t, const bt_text *prompt, const bt_writte
     bt_json_str(&j, "text", bt_text_str(&mended));
     bt_json_int(&j, "tokens", w->tokens);
     bt_json_str(&j, "finish_reason", w->finish);
+    bt_json_str(&j, "precision", bt_trained_precision(t));
     bt_json_num(&j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
     bt_json_int(&j, "prompt_tokens", w->prompt_tokens);
     bt_json_num(&j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_notes_json(&j, &t->notes);
     bt_json_end(&j, '}');
     puts(bt_text_str(&out));
     bt_text_release(&mended);
@@ -148,6 +152,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
                                 .weight = cfg->weight,
                                 .add = cfg->add,
                                 .threads = cfg->threads,
+                                .precision = cfg->precision,
                                 .B = 1};
     bt_code code = check(cfg, err);
     if (code == BT_OK) code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
@@ -165,7 +170,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     if (code == BT_OK && !cfg->chat && !classifier) {
         code = write_on(&t, cfg, &prompt, &w, err);
         if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
-        if (code == BT_OK && !cfg->json) bt_show_speed(&w);
+        if (code == BT_OK && !cfg->json) bt_show_speed(&t, &w);
     }
     bt_trained_release(&t);
     bt_output_release(&w.out);

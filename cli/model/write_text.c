@@ -22,12 +22,12 @@ void bt_show(const char *s, size_t n) {
 
 double bt_per_second(int64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : NAN; }
 
-void bt_show_speed(const bt_written *w) {
+void bt_show_speed(const bt_trained *t, const bt_written *w) {
     const double here = bt_per_second(w->tokens, w->seconds),
                  prompt = bt_per_second(w->prompt_tokens, w->prompt_seconds);
-    fprintf(stderr, "%lld tokens, %.*f tokens/s (prompt: %lld tokens, %.*f tokens/s)\n",
+    fprintf(stderr, "%lld tokens, %.*f tokens/s (prompt: %lld tokens, %.*f tokens/s), %s\n",
             (long long)w->tokens, here < 100, here, (long long)w->prompt_tokens, prompt < 100,
-            prompt);
+            prompt, bt_trained_precision(t));
 }
 
 bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,

@@ -10,6 +10,7 @@
 #include "cli/common/token_file.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/classify.h"
+#include "cli/model/model_notes.h"
 #include "cli/serve/openai.h"
 #include "engine/base/system/hangup.h"
 #include "engine/kernels/ops/ops.h"
@@ -22,6 +23,7 @@ typedef struct serve_cfg {
         name[128];
     double weight;
     int64_t port, threads, parallel, queue;
+    int precision;
     bool open, json;
 } serve_cfg;
 
@@ -74,7 +76,7 @@ static bool is_loopback(const char *host) {
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 static void print_address(const serve_cfg *c, const bt_serve *s, const char *model,
-                          const char *token_file) {
+                          const bt_trained *t, const char *token_file) {
     const bool any = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0;
     const char *shown = any ? "localhost" : c->host;
     const char *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
@@ -96,12 +98,15 @@ static void print_address(const serve_cfg *c, const bt_serve *s, const char *mod
         bt_json_str(&j, "model", model);
         bt_json_str(&j, "token", c->open ? NULL : bt_serve_token(s));
         bt_json_str(&j, "token_file", c->open ? NULL : token_file);
+        bt_json_str(&j, "precision", bt_trained_precision(t));
+        bt_notes_json(&j, &t->notes);
         bt_json_end(&j, '}');
         printf("%s\n", bt_text_str(&out));
         bt_text_release(&out);
     } else {
         printf("%s\n", url);
-        fprintf(stderr, "OpenAI's API at %s/v1, model '%s'%s%s; Ctrl-C ends it\n", base, model,
+        fprintf(stderr, "OpenAI's API at %s/v1, model '%s' in %s%s%s; Ctrl-C ends it\n", base,
+                model, bt_trained_precision(t),
                 c->open ? ", no token" : ", key: the token, also in ", c->open ? "" : token_file);
     }
     fflush(stdout);
@@ -143,7 +148,7 @@ static void say_load(bt_batch *b) {
 }
 
 static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_batch *b, const char *model,
-                                   bt_err *err) {
+                                   const bt_trained *t, bt_err *err) {
     stopper stop = {.batch = b};
     pthread_t waiter;
     bt_serve *s = NULL;
@@ -166,7 +171,7 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_batch *b
     if (code == BT_OK && pthread_create(&waiter, NULL, wait_for_signal, &stop) != 0)
         code = bt_fail(err, BT_NOMEM, "cannot start the waiting thread");
     if (code == BT_OK) {
-        print_address(c, s, model, token_file);
+        print_address(c, s, model, t, token_file);
         bt_batch_run(b); /* on this thread, which has the kernels */
         pthread_cancel(waiter);
         pthread_join(waiter, NULL);
@@ -198,9 +203,11 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
                                                  .tokenizer = t->tokenizer,
                                                  .template = template,
                                                  .name = name,
-                                                 .context = (size_t)m->T},
+                                                 .context = (size_t)m->T,
+                                                 .precision = bt_trained_precision(t),
+                                                 .notes = &t->notes},
                                 err);
-    if (code == BT_OK) code = serve_until_stopped(c, o, b, name, err);
+    if (code == BT_OK) code = serve_until_stopped(c, o, b, name, t, err);
     bt_openai_destroy(o);
     bt_batch_destroy(b);
     return code;
@@ -229,6 +236,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .weight = cfg.weight,
                                 .add = cfg.add,
                                 .threads = cfg.threads,
+                                .precision = cfg.precision,
                                 .B = 1};
     bt_code code = bt_trained_load(&t, &how, err);
     if (code == BT_OK) code = bt_classifier_refuse(&t, err);

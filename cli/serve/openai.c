@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "cli/model/model_notes.h"
 #include "cli/serve/openai_answer.h"
 #include "cli/serve/openai_request.h"
 
@@ -206,6 +207,8 @@ static void put_model(const bt_openai *o, bt_json *j) {
     bt_json_str(j, "owned_by", "bitrain");
     bt_json_int(j, "max_model_len", (int64_t)o->cfg.context);
     bt_json_str(j, "chat_template", o->cfg.template->name);
+    bt_json_str(j, "precision", o->cfg.precision);
+    bt_notes_json(j, o->cfg.notes);
     bt_json_end(j, '}');
 }
 

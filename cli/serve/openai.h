@@ -20,6 +20,8 @@ typedef struct bt_openai_cfg { /* borrowed; name is copied */
     const bt_chat_template *template;
     const char *name; /* of the model */
     size_t context;   /* tokens */
+    const char *precision;
+    const bt_text *notes; /* about the model's files, one line each */
 } bt_openai_cfg;
 
 bt_code bt_openai_create(bt_openai **out, const bt_openai_cfg *cfg, bt_err *err) BT_MUST_CHECK;

@@ -77,8 +77,12 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
 static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out,
                                     bt_err *err) {
     bt_trained whole;
-    const bt_trained_how how = {
-        .which = checkpoint, .weight = 1, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
+    const bt_trained_how how = {.which = checkpoint,
+                                .weight = 1,
+                                .isa = cfg->isa,
+                                .threads = bt_threads_count(),
+                                .B = 1,
+                                .precision = (int)cfg->precision};
     bt_code code = bt_trained_load(&whole, &how, err);
     if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
     bt_trained_release(&whole);

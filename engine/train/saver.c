@@ -460,6 +460,7 @@ static bt_code fill_from(bt_saver *s, const char *path, bt_text *told, bt_err *e
     if (code == BT_OK) code = bt_init_from_check(file, &model, told, err);
     if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_WEIGHTS, &all, err);
     if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
+    if (code == BT_OK) bt_text_put(told, bt_text_str(&file->notes));
     bt_slices_release(&all);
     bt_model_file_close(file);
     return code;

@@ -148,6 +148,7 @@ bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, 
         code = check(m, file, told, err);
     }
     if (code == BT_OK) code = read_all(b, file, m, err);
+    if (code == BT_OK) bt_text_put(told, bt_text_str(&file->notes));
     bt_model_file_close(file);
     if (code == BT_OK) bt_model_base_done(m);
     return code;

@@ -44,6 +44,16 @@ for m in last folder back; do
 done
 cmp -s text.folder text.back || fault "the folder and its checkpoint write different texts"
 ok eval back --tokens 1k --json
+
+# one model, one answer: the run (trained in bf16), its folder and the slowest kernels predict alike, in fp32 unless asked otherwise
+{ seq 200; echo "In the beginning God created the heaven and the earth"; } >text.txt
+nats() { ok eval "$@" --data text.txt --json; has '"precision":"fp32"' out; sed -n 's/.*"nats":\([^,}]*\).*/\1/p' out; }
+of_run=$(nats run)
+for m in folder back "run --isa generic"; do
+    awk -v a="$of_run" -v b="$(nats $m)" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d * d < 1e-8) }' || fault "$m: $(cat out), the run $of_run"
+done
+ok eval run --data text.txt --json --precision bf16
+grep -q '"precision":"[bf][pf]' out || fault "no precision in $(cat out)"
 ok generate m.gguf --prompt "In the beginning" --tokens 12 --temperature 0
 
 # training goes on from each: shape and tokenizer come with the weights

@@ -65,7 +65,7 @@ losses lora-killed | cmp -s - want || fault "killed and resumed, adapters differ
 # adapters alone: 4 x (32 inputs + outputs) a matrix, of which there are 14, with two moments
 size() { du -sb "$(q "SELECT out_dir FROM runs WHERE run='$1'")" | cut -f1; }
 [ $((2 * $(size one))) -lt "$(size base)" ] || fault "$(size one) bytes of adapters, $(size base) of the base"
-ok eval one --json
+ok eval one --precision bf16 --json
 says '"nats"'
 nats=$(grep -o '"nats":[ 0-9.]*' out | head -1 | cut -d: -f2)
 val=$(q "SELECT printf('%.6f', val_loss) FROM steps WHERE run='one' AND val_loss IS NOT NULL ORDER BY step DESC LIMIT 1")
