@@ -71,12 +71,16 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
 }
 
 /* of a model of another program: as a checkpoint made of it would have them */
-static bt_code foreign_settings(bt_trained *t, const bt_model_file *s, bt_err *err) {
+static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (!s->tokenizer)
         return bt_fail(err, s->no_tokenizer.code, "'%.200s' has no tokenizer that can be used: %s",
                        s->path, s->no_tokenizer.msg);
-    if (model.T > BT_CONTEXT_MOST) model.T = BT_CONTEXT_MOST;
+    if (model.T > BT_CONTEXT_MOST) {
+        bt_text_printf(&s->notes, "texts are read up to %d tokens here, by the model up to %d\n",
+                       (int)BT_CONTEXT_MOST, model.T);
+        model.T = BT_CONTEXT_MOST;
+    }
     BT_TRY(bt_native_settings_of(&t->cfg, &model, "", err));
     bt_native_name(t->meta.run, s->path);
     const char *jinja = bt_tokenizer_chat_template(s->tokenizer), *how;

@@ -9,6 +9,7 @@
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
+#include "engine/interop/keys/hf_keys.h"
 
 enum { CONFIG_MAX = 4 << 20 };
 
@@ -52,21 +53,42 @@ static bt_code flag_or(json_t *o, const char *key, bool otherwise, bool *out, bt
     return BT_OK;
 }
 
+/* Mistral without a sliding window computes what Llama does; its own defaults are those of its class */
+static const bt_arch_row mistral = {.hf_class = "MistralForCausalLM",
+                                    .model_type = "mistral",
+                                    .norm = BT_NORM_PRE,
+                                    .theta = 10000,
+                                    .eps = 1e-6,
+                                    .act = "silu",
+                                    .kv = 8};
+enum { MISTRAL_WINDOW = 4096 }; /* if config.json has no sliding_window */
+
 static void known_classes(bt_text *out) {
     for (int a = 0; a < BT_ARCH_COUNT; a++)
         bt_text_printf(out, "%s%s", a ? ", " : "", bt_arch_at((bt_arch)a)->hf_class);
+    bt_text_printf(out, ", %s", mistral.hf_class);
 }
 
-static bt_code read_arch(json_t *o, bt_arch *out, bt_err *err) {
+static bool is_class(const bt_arch_row *row, const char *name, const char *type) {
+    return name ? strcmp(name, row->hf_class) == 0 : type && strcmp(type, row->model_type) == 0;
+}
+
+/* *row: the defaults of the class, *out: what computes it */
+static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_err *err) {
     const char *name = json_string_value(json_array_get(json_object_get(o, "architectures"), 0)),
                *type = json_string_value(json_object_get(o, "model_type"));
-    for (int a = 0; a < BT_ARCH_COUNT; a++) {
-        const bt_arch_row *row = bt_arch_at((bt_arch)a);
-        if (name ? strcmp(name, row->hf_class) != 0 : !type || strcmp(type, row->model_type) != 0)
-            continue;
-        *out = (bt_arch)a;
-        return BT_OK;
-    }
+    *row = NULL;
+    for (int a = 0; a < BT_ARCH_COUNT && !*row; a++)
+        if (is_class(bt_arch_at((bt_arch)a), name, type))
+            *out = (bt_arch)a, *row = bt_arch_at((bt_arch)a);
+    if (!*row && is_class(&mistral, name, type)) *out = BT_ARCH_LLAMA, *row = &mistral;
+    if (*row && type && strcmp(type, (*row)->model_type) != 0)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "'model_type' is '%.40s', but 'architectures' says '%s', whose type is '%s': "
+            "the two may compute different things",
+            type, (*row)->hf_class, (*row)->model_type);
+    if (*row) return BT_OK;
     bt_text known = {0};
     known_classes(&known);
     bt_code code = name || type
@@ -85,7 +107,7 @@ static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
     json_t *v = json_object_get(o, "layer_types"), *kind;
     size_t i;
     for (i = 0; i < sizeof off / sizeof *off; i++)
-        if (json_is_true(json_object_get(o, off[i])))
+        if (!bt_hf_is_off(json_object_get(o, off[i])))
             return bt_fail(err, BT_UNSUPPORTED, "'%s' is true: models here have none", off[i]);
     json_array_foreach(
         v, i, kind) if (!json_is_string(kind) ||
@@ -99,10 +121,33 @@ static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
     return BT_OK;
 }
 
+/* a factor that no type explains scales in some program and not in another */
+static bt_code check_unnamed_rope(json_t *rope, const char *key, bt_err *err) {
+    const char *name;
+    json_t *v;
+    json_object_foreach(rope, name, v) {
+        if (!bt_hf_is_off(v) && strcmp(name, "rope_theta") != 0 &&
+            strcmp(name, "partial_rotary_factor") != 0 &&
+            !(json_is_number(v) && json_number_value(v) == 1))
+            return bt_fail(
+                err, BT_UNSUPPORTED,
+                "'%s' has '%.40s' but names no 'rope_type': whether it scales the rotary "
+                "embedding is unknown",
+                key, name);
+    }
+    return BT_OK;
+}
+
 static bt_code check_rope(json_t *rope, const char *key, bt_err *err) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    json_t *partial = json_object_get(rope, "partial_rotary_factor");
     if (!type) type = json_string_value(json_object_get(rope, "type"));
-    if (absent(rope) || !type || strcmp(type, "default") == 0) return BT_OK;
+    if (absent(rope)) return BT_OK;
+    if (!json_is_object(rope)) return bt_fail(err, BT_FORMAT, "'%s' is no object", key);
+    if (!absent(partial) && json_number_value(partial) != 1)
+        return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' of '%s' is not 1", key);
+    if (!type) return check_unnamed_rope(rope, key, err);
+    if (strcmp(type, "default") == 0) return BT_OK;
     return bt_fail(err, BT_UNSUPPORTED,
                    "'%s' scales the rotary embedding by the method '%.40s'; only 'default' is "
                    "computed here",
@@ -194,13 +239,32 @@ static bt_code read_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt
     return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
 }
 
+/* of Mistral: a window that is at least as long as every text that is read changes nothing */
+static bt_code check_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_text *notes,
+                            bt_err *err) {
+    json_t *v = json_object_get(o, "sliding_window");
+    int window = MISTRAL_WINDOW;
+    if (row != &mistral || json_is_null(v)) return BT_OK;
+    if (v) BT_TRY(whole(o, "sliding_window", 1, 1 << 30, &window, err));
+    if (window >= m->T) return BT_OK;
+    if (notes)
+        bt_text_printf(notes,
+                       "attention of the model slides over %d tokens: texts are read up to that "
+                       "length here, not up to %d\n",
+                       window, m->T);
+    m->T = window;
+    return BT_OK;
+}
+
 static bt_code read_all(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *err) {
     bt_model_cfg *m = &c->model;
-    BT_TRY(read_arch(o, &c->arch, err));
-    const bt_arch_row *row = bt_arch_at(c->arch);
+    const bt_arch_row *row;
+    BT_TRY(read_arch(o, &c->arch, &row, err));
     *m = (bt_model_cfg){.norm = row->norm, .qk_norm = row->qk_norm, .init_std = 0.02};
     BT_TRY(read_sizes(o, row, m, err));
+    BT_TRY(check_window(o, row, m, notes, err));
     BT_TRY(refuse_the_unknown(o, err));
+    BT_TRY(bt_hf_keys_check(o, notes, err));
     BT_TRY(read_act(o, row->act, &m->act, err));
     BT_TRY(read_rope(o, row->theta, &m->rope_theta, notes, err));
     BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));

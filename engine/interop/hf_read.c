@@ -46,15 +46,45 @@ static bt_code place(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *
     return bt_model_file_check_shape(t, f, BT_ROWS_PACKED, err);
 }
 
-/* what transformers ignores as well */
+/* transformers computes these from rope_theta as well */
 static bool harmless(const bt_model_file *s, const char *name) {
     const char *end = strrchr(name, '.');
-    return (s->cfg.tied && strcmp(name, "lm_head.weight") == 0) ||
-           (end && strcmp(end, ".inv_freq") == 0);
+    (void)s;
+    return end && strcmp(end, ".inv_freq") == 0;
+}
+
+static bt_code equal_bytes(const bt_model_file *s, const bt_stored *a, const bt_stored *b,
+                           bool *equal, bt_err *err) {
+    enum { PIECE = 1 << 16 };
+    unsigned char x[PIECE], y[PIECE];
+    *equal = a->number == b->number && a->rows == b->rows && a->cols == b->cols;
+    for (uint64_t at = 0, n; *equal && at < a->bytes; at += n) {
+        n = a->bytes - at < PIECE ? a->bytes - at : PIECE;
+        BT_TRY(bt_foreign_read(&s->stored.files[a->file], x, (size_t)n, a->at + at, err));
+        BT_TRY(bt_foreign_read(&s->stored.files[b->file], y, (size_t)n, b->at + at, err));
+        *equal = memcmp(x, y, (size_t)n) == 0;
+    }
+    return BT_OK;
+}
+
+/* A head beside a configuration that ties it to the embedding: its values decide, as in transformers 5. A merge of
+ * adapters that trained the head leaves such folders. */
+static bt_code untie_own_head(bt_model_file *s, bt_err *err) {
+    bt_stored *head = bt_stored_find(&s->stored, "lm_head.weight"),
+              *embed = bt_stored_find(&s->stored, "model.embed_tokens.weight");
+    bool equal = true;
+    if (!s->cfg.tied || !head || !embed) return BT_OK;
+    BT_TRY(equal_bytes(s, head, embed, &equal, err));
+    head->used = equal; /* a copy of the embedding */
+    if (equal) return BT_OK;
+    s->cfg.tied = false;
+    bt_text_put(&s->notes,
+                "config.json ties the head to the embedding (tie_word_embeddings), but "
+                "'lm_head.weight' holds other values: these are used, as transformers 5 does\n");
+    return BT_OK;
 }
 
 static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err) {
-    BT_TRY(bt_safetensors_folder(&s->stored, s->path, err));
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = place(s, c, i, &why);
@@ -128,6 +158,8 @@ bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {
     BT_TRY(bt_hf_config_read(&c, path, &s->notes, err));
     s->arch = c.arch;
     s->cfg = c.model;
+    BT_TRY(bt_safetensors_folder(&s->stored, s->path, err));
+    BT_TRY(untie_own_head(s, err));
     BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(read_tensors(s, &c, err));
     return read_tokenizer(s, &c, err);

@@ -108,14 +108,17 @@ bt_code bt_model_file_complete(bt_model_file *s,
                        other ? "', which is none of them)" : "");
     bt_text_clear(&list);
     n = 0;
-    for (size_t i = 0; code == BT_OK && i < s->stored.n; i++) {
-        const bt_stored *t = &s->stored.at[i];
-        if (t->used) continue;
-        if (extra(s, t->name))
-            bt_text_printf(&s->notes, "tensor '%s' is not used\n", t->name);
-        else
-            name_some(&list, t->name, &n);
-    }
+    for (size_t i = 0; code == BT_OK && i < s->stored.n; i++)
+        if (!s->stored.at[i].used && extra(s, s->stored.at[i].name))
+            name_some(&list, s->stored.at[i].name, &n);
+    if (n > 0)
+        bt_text_printf(&s->notes, "%zu tensor%s not used: %s%s\n", n, n > 1 ? "s are" : " is",
+                       bt_text_str(&list), n > 3 ? ", ..." : "");
+    bt_text_clear(&list);
+    n = 0;
+    for (size_t i = 0; code == BT_OK && i < s->stored.n; i++)
+        if (!s->stored.at[i].used && !extra(s, s->stored.at[i].name))
+            name_some(&list, s->stored.at[i].name, &n);
     if (n > 0)
         code = bt_fail(err, BT_UNSUPPORTED,
                        "%zu tensor%s for which the architecture has no place: %s%s", n,

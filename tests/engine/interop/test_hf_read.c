@@ -46,6 +46,62 @@ static void qwen3_with_wide_heads_and_padded_vocabulary(void **state) {
     says_the_same("qwen3", "hf", 1e-4);
 }
 
+/* a copy of a golden folder whose config.json has these members too, opened */
+static bt_model_file *open_edited(const char *folder, const char *members) {
+    char command[1200], path[600];
+    bt_model_file *s = NULL;
+    bt_err err = BT_ERR_INIT;
+    json_error_t why;
+    snprintf(path, sizeof path, "%s/edited", fixture_dir);
+    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", path, golden_path(folder), path);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/edited/config.json", fixture_dir);
+    json_t *root = json_load_file(path, 0, &why);
+    assert_non_null(root);
+    json_t *more = json_loads(members, 0, &why);
+    if (!more) fail_msg("%s: %s", members, why.text);
+    json_object_update(root, more);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(more);
+    json_decref(root);
+    snprintf(path, sizeof path, "%s/edited", fixture_dir);
+    if (bt_model_file_open(&s, path, &err) != BT_OK) fail_msg("%s: %s", members, err.msg);
+    return s;
+}
+
+static void predicts_as(bt_model_file *s, const char *model) {
+    expected e;
+    expected_read(&e, model);
+    const double worst = worst_difference(s, &e, false);
+    if (!(worst < 1e-4)) fail_msg("log probabilities differ by %g", worst);
+    expected_release(&e);
+}
+
+static void head_of_its_own_is_used_though_config_ties_it(void **state) {
+    (void)state;
+    bt_model_file *s = open_edited("llama/hf", "{\"tie_word_embeddings\": true}");
+    assert_false(s->cfg.tied);
+    assert_non_null(strstr(bt_text_str(&s->notes), "'lm_head.weight' holds other values"));
+    predicts_as(s, "llama");
+    bt_model_file_close(s);
+}
+
+static void mistral_without_a_window_is_llama(void **state) {
+    (void)state;
+#define MISTRAL "\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\""
+    bt_model_file *s = open_edited("llama/hf", "{" MISTRAL ", \"sliding_window\": null}");
+    assert_int_equal(s->cfg.T, 128);
+    predicts_as(s, "llama");
+    bt_model_file_close(s);
+    s = open_edited("llama/hf", "{" MISTRAL "}"); /* the default window is 4096 */
+    assert_string_equal(bt_text_str(&s->notes), "");
+    bt_model_file_close(s);
+    s = open_edited("llama/hf", "{" MISTRAL ", \"sliding_window\": 8}");
+    assert_int_equal(s->cfg.T, 8);
+    assert_non_null(strstr(bt_text_str(&s->notes), "slides over 8 tokens"));
+    bt_model_file_close(s);
+}
+
 /* any stretch of a tensor has the elements that a read of all of it has */
 static void stretches(bt_model_file *s, size_t i) {
     const bt_tensor *t = &s->params.tensors[i];
@@ -101,6 +157,8 @@ int main(void) {
         cmocka_unit_test(packed_codes_with_either_scale),
         cmocka_unit_test(llama_in_shards_untied),
         cmocka_unit_test(qwen3_with_wide_heads_and_padded_vocabulary),
+        cmocka_unit_test(head_of_its_own_is_used_though_config_ties_it),
+        cmocka_unit_test(mistral_without_a_window_is_llama),
         cmocka_unit_test(any_stretch_can_be_read),
         cmocka_unit_test(latents_of_codes_have_the_scale),
     };
