@@ -1,6 +1,7 @@
 /* gguf.c - reads the head of a GGUF file through a bounded cursor. */
 #include "engine/interop/gguf.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,22 @@ static bt_code take_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
+static bt_code refuse_type(const char *tensor, uint32_t type, bt_err *err) {
+    static const char *const names[] = {
+        [2] = "q4_0",    [3] = "q4_1",     [6] = "q5_0",    [7] = "q5_1",     [9] = "q8_1",
+        [10] = "q2_k",   [11] = "q3_k",    [12] = "q4_k",   [13] = "q5_k",    [14] = "q6_k",
+        [15] = "q8_k",   [16] = "iq2_xxs", [17] = "iq2_xs", [18] = "iq3_xxs", [19] = "iq1_s",
+        [20] = "iq4_nl", [21] = "iq3_s",   [22] = "iq2_s",  [23] = "iq4_xs",  [24] = "i8",
+        [25] = "i16",    [26] = "i32",     [27] = "i64",    [28] = "f64",     [29] = "iq1_m",
+        [36] = "i2_s",   [39] = "mxfp4",   [40] = "nvfp4"};
+    char number[16];
+    (void)snprintf(number, sizeof number, "%u", type);
+    const char *name = type < sizeof names / sizeof *names ? names[type] : NULL;
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "tensor '%s' has ggml's type %s (read are f32, f16, bf16, q8_0, tq1_0, tq2_0)",
+                   tensor, name ? name : number);
+}
+
 static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
     char *name = NULL;
     size_t n = 0;
@@ -215,11 +232,7 @@ static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
     t->cols = size[0];
     t->rows = size[1];
     t->number = bt_number_of_ggml(type);
-    if (t->number == BT_NUM_COUNT)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "tensor '%s' has ggml's type %u (read are f32, f16, bf16, q8_0, tq1_0, "
-                       "tq2_0)",
-                       t->name, type);
+    if (t->number == BT_NUM_COUNT) return refuse_type(t->name, type, err);
     if (t->cols % bt_number_at(t->number)->block == 0 && !bt_stored_bytes(t, &t->bytes))
         return bt_fail(err, BT_FORMAT, "tensor '%s' would have more bytes than any file", t->name);
     if (!bt_stored_bytes(t, &t->bytes))

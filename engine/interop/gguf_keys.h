@@ -2,8 +2,8 @@
 #ifndef BT_ENGINE_INTEROP_GGUF_KEYS_H
 #define BT_ENGINE_INTEROP_GGUF_KEYS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "engine/base/text.h"
+#include "engine/interop/gguf.h"
 
 /* keys of our own, which other programs pass over: what linear layers are ("bitnet158", "dense"), the
  * activation the model was trained with, and whether text is normalised to NFC */
@@ -22,5 +22,11 @@ typedef struct bt_gguf_pre {
 } bt_gguf_pre;
 extern const bt_gguf_pre bt_gguf_pres[];
 extern const size_t bt_gguf_pres_n;
+
+/* Compares all keys of a file with those that are used here. arch: the prefix of the model's keys. BT_UNSUPPORTED names
+ * a key that changes what the model computes (a scaled rotary embedding, experts, attention to later tokens) or a file
+ * that holds no whole model (adapters, a part of a split file). notes gets at most one line: the keys without a use. */
+bt_code bt_gguf_keys_check(const bt_gguf *g, const char *arch, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

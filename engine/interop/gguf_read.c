@@ -76,18 +76,6 @@ static bt_code find_arch(reader *r, bt_err *err) {
     return code;
 }
 
-static bt_code check_rope(const reader *r, bt_err *err) {
-    const bt_gguf_kv *type = model_key(r, "rope.scaling.type"),
-                     *factor = model_key(r, "rope.scaling.factor");
-    const bool linear = type && type->text && strcmp(type->text, "linear") == 0;
-    if (!type || !type->text || strcmp(type->text, "none") == 0) return BT_OK;
-    if (linear && (!factor || factor->real == 1 || factor->real == 0)) return BT_OK;
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "it scales the rotary embedding by the method '%.40s', which is not computed "
-                   "here",
-                   type->text);
-}
-
 static bt_code read_sizes(reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     int value = 0, rope = 0;
@@ -143,6 +131,7 @@ static void find_linear(reader *r) {
 
 static bt_code read_model(reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
+    BT_TRY(bt_gguf_keys_check(&r->g, r->arch, &r->s->notes, err));
     const bt_arch_row *row = bt_arch_at(r->s->arch);
     bt_model_cfg *m = &r->s->cfg;
     *m = (bt_model_cfg){.norm = row->norm,
@@ -152,7 +141,6 @@ static bt_code read_model(reader *r, bt_err *err) {
     BT_TRY(read_sizes(r, err));
     BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
     BT_TRY(real(r, "rope.freq_base", false, &m->rope_theta, err));
-    BT_TRY(check_rope(r, err));
     BT_TRY(read_act(r, err));
     find_linear(r);
     m->tied = !bt_stored_find(&r->s->stored, "output.weight");
