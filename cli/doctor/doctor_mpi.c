@@ -144,7 +144,7 @@ static void try_job(bt_doctor *d, const char *program) {
     double limit_s = 30;
     int64_t start = bt_now_ns();
     bt_code code = bt_job_dirs_create(&scratch, d->ranks, &err);
-    if (code == BT_OK) code = bt_job_dirs_attempt(&scratch, 0, tmp, shm, &err);
+    if (code == BT_OK) code = bt_job_dirs_attempt(&scratch, d->ranks, 0, tmp, shm, &err);
     if (code == BT_OK) {
         bt_launch l = {.ranks = d->ranks,
                        .hosts = d->hosts,

@@ -1,6 +1,5 @@
 /* cmd_autopsy.c - what ended a run: who, when, at which step, by which evidence, and what to do. From the
  * database and the run's folder alone; the sentences are those of the views (view_summary.c). */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -14,6 +13,8 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
+#include "engine/base/clock.h"
+#include "monitor/job/machine/memory_kills.h"
 #include "store/view/view.h"
 
 typedef struct autopsy_cfg {
@@ -63,7 +64,7 @@ typedef struct autopsy {
     int at; /* the attempt looked into: the last that failed, else the last */
     bt_view *view;
     char *log; /* lines of that attempt, '\n' between */
-    char oom[OOM_LINES][256];
+    char oom[OOM_LINES][BT_KERNEL_LINE];
     int n_oom;
     double free_mib; /* where its checkpoints are; NaN */
 } autopsy;
@@ -188,27 +189,34 @@ static void read_log(autopsy *a) {
     free(text);
 }
 
-/* lines of the kernel about what it killed for want of memory: read where this user may */
+enum { PIDS_MOST = 256 };
+typedef struct pid_list {
+    int pid[PIDS_MOST];
+    size_t n;
+} pid_list;
+
+static bool on_pid(void *ctx, const bt_row *r) {
+    pid_list *l = ctx;
+    if (l->n < PIDS_MOST) l->pid[l->n++] = (int)whole(r->nums[0], 0);
+    return l->n < PIDS_MOST;
+}
+
+/* What the kernel logged about the ranks of the attempt, where this user may read that log. Lines about other
+ * programs prove nothing. */
 static void read_kernel(autopsy *a) {
-    char line[2048];
-    const int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    for (ssize_t n; fd >= 0;) {
-        n = read(fd, line, sizeof line - 1);
-        if (n < 0 && errno == EPIPE) continue; /* overwritten meanwhile */
-        if (n <= 0) break;
-        line[n] = '\0';
-        const char *said = strchr(line, ';');
-        if (!said || (!strstr(said, "Out of memory") && !strstr(said, "oom-kill"))) continue;
-        if (!strstr(said, "bitrain")) continue;
-        if (a->n_oom == OOM_LINES) {
-            memmove(a->oom[0], a->oom[1], sizeof a->oom - sizeof a->oom[0]);
-            a->n_oom--;
-        }
-        char plain[256];
-        snprintf(plain, sizeof plain, "%.*s", (int)strcspn(said + 1, "\n"), said + 1);
-        bt_text_plain(a->oom[a->n_oom++], sizeof a->oom[0], plain);
-    }
-    if (fd >= 0) close(fd);
+    const attempt *t = &a->list[a->at];
+    char sql[200];
+    pid_list pids = {.n = 0};
+    bt_err ignored = BT_ERR_INIT;
+    snprintf(sql, sizeof sql,
+             "SELECT k.pid FROM ranks k JOIN runs r ON r.run = k.run AND r.host = k.host WHERE "
+             "k.run = ?1 AND k.attempt = %d",
+             t->number);
+    if (ask(a, sql, on_pid, &pids, &ignored) != BT_OK || isnan(t->started_s)) return;
+    const double age_s = (double)bt_wall_us() / 1e6 - t->started_s;
+    const int64_t since_ns = bt_now_ns() - (int64_t)(age_s * 1e9);
+    const int n = bt_memory_kill_lines(pids.pid, pids.n, since_ns, a->oom, OOM_LINES);
+    a->n_oom = n > 0 ? n : 0;
 }
 
 static void read_folder(autopsy *a) {

@@ -78,15 +78,15 @@ typedef struct bt_ckpt_meta { /* small state, JSON in the manifest */
 
 void bt_ckpt_meta_release(bt_ckpt_meta *m);
 
-/* the folder exists and can be written; fresh: and holds no checkpoint of anybody (BT_BUSY). One
- * process, before anything starts */
+/* The folder exists, can be written and has room for a block; fresh: and holds no checkpoint of anybody
+ * (BT_BUSY). One process, before anything starts */
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
 /* the second half alone: creates nothing */
 bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
 /* number for the next attempt in this folder: at least `at_least`, above all that began here */
 int bt_ckpt_next_attempt(const char *dir, int at_least);
-/* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first
- * step. */
+/* Announces an attempt: later commits by lower attempts fail. Rank 0 calls it before the first step. BT_IO: the
+ * folder cannot be written now; a commit can announce the attempt instead (bt_ckpt_job.announce). */
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_ckpt_job { /* one save; all borrowed */
@@ -94,8 +94,9 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
     const bt_ckpt_meta *meta;
     const bt_ckpt_slice *slices; /* (n) what this rank contributes */
     size_t n;
-    int keep;  /* so many of the newest checkpoints stay, at least 1; and the best one */
-    bool best; /* DIR/best is this one from its commit on */
+    int keep;      /* so many of the newest checkpoints stay, at least 1; and the best one */
+    bool best;     /* DIR/best is this one from its commit on */
+    bool announce; /* bt_ckpt_begin failed for this attempt: the commit announces it */
     /* makes elements first .. first+count of a slice without data (one stretch, no width) where they
      * are written, a section at a time; NULL: all slices have data */
     bt_code (*produce)(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,

@@ -58,13 +58,39 @@ static int lock_fence(const char *dir, bt_err *err) {
     return fd;
 }
 
-static bt_code check_fence(const char *dir, int attempt, bt_err *err) {
-    int newest;
-    BT_TRY(read_attempt(dir, &newest, err));
-    if (newest > attempt)
+/* newest: receives the number that the fence has, -1 when there is none; may be NULL */
+static bt_code check_fence(const char *dir, int attempt, int *newest, bt_err *err) {
+    int number;
+    BT_TRY(read_attempt(dir, &number, err));
+    if (newest) *newest = number;
+    if (number > attempt)
         return bt_fail(err, BT_BUSY, "attempt %d may not write to '%s': attempt %d began there",
-                       attempt, dir, newest);
+                       attempt, dir, number);
     return BT_OK;
+}
+
+/* Overwrites the number inside the existing file, which needs neither a free block nor permission to create
+ * files. Numbers only grow, so the new text is never shorter than the old one. */
+static bt_code overwrite_fence(const char *dir, const char *text, bt_err *err) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/attempt", dir);
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
+    bt_code code = ckpt_write_all(fd, text, strlen(text), 0, path, err);
+    if (code == BT_OK && fsync(fd) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", path);
+    close(fd);
+    return code;
+}
+
+/* Writes the number of the attempt. The caller holds the lock and has checked the fence. */
+static bt_code raise_fence(const char *dir, int attempt, bt_err *err) {
+    char text[24];
+    bt_err ignored = BT_ERR_INIT;
+    snprintf(text, sizeof text, "%d\n", attempt);
+    bt_code code = ckpt_replace_file(dir, "attempt", text, strlen(text), NULL, NULL, err);
+    if (code == BT_IO && overwrite_fence(dir, text, &ignored) == BT_OK) code = BT_OK;
+    return code;
 }
 
 /* leftovers of saves that were killed */
@@ -87,6 +113,24 @@ static void sweep_uncommitted(const char *dir) {
     ckpt_list_release(&list);
 }
 
+/* A file of one block is created, written to the disk and removed: a full disk is an error before anything starts. */
+static bt_code probe_folder(const char *dir, bt_err *err) {
+    static const char block[4096];
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/attempt.probe", dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bt_code code = fd < 0 ? BT_IO : ckpt_write_all(fd, block, sizeof block, 0, path, NULL);
+    if (code == BT_OK && fsync(fd) != 0) code = BT_IO;
+    const int cause = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    return code == BT_OK
+               ? BT_OK
+               : bt_fail_errno(err, BT_IO, cause, "cannot write to checkpoint folder '%s'", dir);
+}
+
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(ckpt_mkdirs(dir, err));
@@ -96,7 +140,8 @@ bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) {
     if (fd < 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot write to checkpoint folder '%s'", dir);
     close(fd);
-    return bt_ckpt_check(dir, fresh, err);
+    BT_TRY(bt_ckpt_check(dir, fresh, err));
+    return probe_folder(dir, err);
 }
 
 bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) {
@@ -131,12 +176,10 @@ bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) {
     BT_TRY(ckpt_mkdirs(dir, err));
     int lock = lock_fence(dir, err);
     if (lock < 0) return err ? err->code : BT_IO;
-    char text[24];
-    snprintf(text, sizeof text, "%d\n", attempt);
-    bt_code code = check_fence(dir, attempt, err);
-    if (code == BT_OK)
-        code = ckpt_replace_file(dir, "attempt", text, strlen(text), NULL, NULL, err);
+    bt_code code = check_fence(dir, attempt, NULL, err);
+    /* first, because it may free the room that the fence needs */
     if (code == BT_OK) sweep_uncommitted(dir);
+    if (code == BT_OK) code = raise_fence(dir, attempt, err);
     close(lock);
     return code;
 }
@@ -146,14 +189,16 @@ bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) {
 typedef struct fence_ctx {
     const char *dir;
     int attempt, lock;
-    bool passed;
+    bool announce, passed;
 } fence_ctx;
 
 static bt_code fence_before_rename(void *ctx, bt_err *err) {
     fence_ctx *f = ctx;
     f->lock = lock_fence(f->dir, err);
     if (f->lock < 0) return err ? err->code : BT_IO;
-    BT_TRY(check_fence(f->dir, f->attempt, err));
+    int newest;
+    BT_TRY(check_fence(f->dir, f->attempt, &newest, err));
+    if (f->announce && newest < f->attempt) BT_TRY(raise_fence(f->dir, f->attempt, err));
     f->passed = true;
     return BT_OK;
 }
@@ -217,7 +262,7 @@ static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_e
     const bt_ckpt_meta *meta = s->job.meta;
     bt_text text;
     bt_text_init(&text);
-    fence_ctx fence = {s->job.dir, meta->attempt, -1, false};
+    fence_ctx fence = {s->job.dir, meta->attempt, -1, s->job.announce, false};
     bt_code code = ckpt_manifest_text(meta, s->generation, s->size, files, n, &text, s->seal, err);
     if (code == BT_OK)
         code = ckpt_replace_file(s->folder, "manifest.json", text.data, text.len,
@@ -267,7 +312,7 @@ bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err
 
 bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) {
     BT_TRY(ckpt_mkdirs(s->job.dir, err));
-    BT_TRY(check_fence(s->job.dir, s->job.meta->attempt, err));
+    BT_TRY(check_fence(s->job.dir, s->job.meta->attempt, NULL, err));
     return ckpt_mkdirs(s->folder, err);
 }
 

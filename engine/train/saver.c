@@ -180,6 +180,7 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     s->step = s->pending_step;
     s->saved_ns = bt_now_ns();
     s->trouble[0] = '\0';
+    s->unannounced = false;
     snprintf(s->path, sizeof s->path, "%.1023s", saved->path);
     if (sink->checkpoint) {
         bt_ckpt_record record = {.step = s->step,
@@ -231,7 +232,8 @@ bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
                            .slices = mine.at,
                            .n = mine.n,
                            .keep = (int)s->cfg->ckpt_keep,
-                           .best = best};
+                           .best = best,
+                           .announce = s->unannounced};
         if (s->async && !wait)
             code = bt_ckpt_async_start(s->async, s->world, &job, &meta, err);
         else

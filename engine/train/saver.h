@@ -50,6 +50,8 @@ typedef struct bt_saver {
     bt_ckpt_reread *check;
     int64_t check_step, checked_step, next_check_ns;
     bool damaged;
+    bool
+        unannounced; /* rank 0: the folder could not be written when the attempt began (bt_ckpt_job.announce) */
     char path[1024];   /* newest, "" when none */
     char trouble[240]; /* why the newest save failed, "" when it did not */
 } bt_saver;

@@ -348,13 +348,29 @@ static bt_code fill_adapters(bt_trainer *t, bt_err *err) {
     return code;
 }
 
+/* A folder that cannot be written when an attempt begins is treated as one that fails during training: every
+ * checkpoint is tried, and the first that succeeds announces the attempt. (The start of a run has probed the folder:
+ * bt_ckpt_prepare.) */
+static bt_code announce_attempt(bt_trainer *t, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    if (bt_comm_rank(t->mesh.world) != 0 || !t->cfg.out[0]) return BT_OK;
+    const bt_code code = bt_ckpt_begin(t->cfg.out, t->saver.attempt, &why);
+    t->saver.unannounced = code == BT_IO;
+    if (code == BT_IO)
+        bt_log(BT_LOG_WARN,
+               "the checkpoint folder cannot be written (%s): training continues, and "
+               "each checkpoint is tried",
+               why.msg);
+    else if (code != BT_OK && err)
+        *err = why;
+    return code == BT_IO ? BT_OK : code;
+}
+
 /* memory_dir as resume_dir: from the state in memory, which id identifies then */
 static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *memory_dir,
                              bt_memory_id *id, bt_err *err) {
     bt_comm *world = t->mesh.world;
-    bool fence = bt_comm_rank(world) == 0 && t->cfg.out[0];
-    bt_code code = fence ? bt_ckpt_begin(t->cfg.out, t->saver.attempt, err) : BT_OK;
-    BT_TRY(bt_agree(world, code, err));
+    BT_TRY(bt_agree(world, announce_attempt(t, err), err));
     BT_TRY(load_base(t, err));
     BT_TRY(load_teacher(t, err));
     if (resume_dir && resume_dir[0]) {

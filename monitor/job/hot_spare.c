@@ -103,9 +103,8 @@ void bt_job_spare_tick(bt_job *job) {
 
 bool bt_job_spare_take(bt_job *job) {
     bt_job_spare *s = &job->spare;
-    bt_spare_go go = {.attempt = job->attempt,
-                      .fence = job->s->fence(job->s->resume_ctx, job->attempt)};
     if (s->child.pid <= 0) return false;
+    bt_spare_go go = {.attempt = job->attempt, .fence = bt_job_next_fence(job)};
     bt_job_spare_serve(job);
     snprintf(go.resume_from, sizeof go.resume_from, "%s", job->from.dir);
     if (!s->told || s->ranks != job->world_size || !bt_spare_send(&s->socket, &go)) {

@@ -82,7 +82,11 @@ struct bt_job {
     int attempt;
     int64_t last_step; /* recorded in this attempt, -1: none */
     int64_t started_ns, restart_at_ns;
-    int64_t oom_before;
+    int64_t memory_kills; /* bt_memory_kills_of_group when the attempt began */
+    int fence,
+        last_fence; /* of this attempt and of the one before: they grow even where no folder records them */
+    double start_s;    /* longest time from a launch to the first connection so far; 0: none yet */
+    bool launch_named; /* the user was informed that mpirun has started no rank */
     struct {
         int rank, pid;
     } ranks[BT_JOB_LOCAL_RANKS];
@@ -95,6 +99,7 @@ struct bt_job {
     int n_remote;
     bool connected; /* a rank greeted in this attempt */
     bool complete;  /* and told its result */
+    bool unstarted; /* a stop ended this attempt before a rank connected */
 
     bool stop_asked, stop_now, hung, paused, restarting;
     bool no_input; /* the keyboard is gone */
@@ -102,7 +107,9 @@ struct bt_job {
     uint32_t pending;
     /* when a rank was first seen stopped by a signal, 0: none is; when to look next */
     int64_t stopped_ns, stopped_look_ns;
-    int64_t stop_ns;   /* when stop_now was asked */
+    int64_t stop_ns; /* when stop_now was asked */
+    int64_t
+        asked_ns; /* when the supervisor first saw a stop without a connected rank; 0: it has not */
     int64_t signal_ns; /* when the first signal to stop came; 0: none yet */
     bt_alert_rules alerts;
     struct {                /* the newest evaluation of the ranks */
@@ -126,6 +133,8 @@ typedef struct bt_job_ranks { /* how a job of ranks is launched */
 bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
                       bt_rank_progress *places, bt_err *err) BT_MUST_CHECK;
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
+/* the number that fences the checkpoints of an attempt that starts now */
+int bt_job_next_fence(bt_job *job);
 void bt_job_show_attempt(const bt_job *job);
 /* the ranks have told who they are: from here on their deaths are seen without mpirun */
 void bt_job_watch_ranks(bt_job *job);
@@ -142,6 +151,11 @@ void bt_job_end_record(bt_job *job, const char *state, const char *kind, int sta
  * away */
 bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err)
     BT_MUST_CHECK;
+
+/* launch_watch.c. connected: the first rank of this attempt has connected. check: until then, a launch that takes too
+ * long is named, then ended; a stop ends it soon, because nothing has to be saved */
+void bt_job_launch_connected(bt_job *job, int64_t now);
+void bt_job_launch_check(bt_job *job, int64_t now);
 
 /* hot_spare.c. tick: starts one where launch.hot_spare says so and the run has got on; sees its end. serve:
  * takes the ranks that wait. take: the spare is the next attempt's job, which begins at job->from; false:

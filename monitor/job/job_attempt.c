@@ -18,6 +18,7 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 #include "monitor/job/machine/machine_map.h"
+#include "monitor/job/machine/memory_kills.h"
 
 /* ---- what it leaves behind ------------------------------------------------------------------- */
 
@@ -29,6 +30,7 @@ void bt_job_attempt_over(bt_job *job) {
     char from[PATH_MAX], to[PATH_MAX];
     job->past.folder = job->folder;
     job->past.session = job->child.pid;
+    job->last_fence = job->fence;
     job->child.pid = 0;
     bt_rank_progress_close(&job->places);
     /* so that the next attempt can begin its own before these records are rows */
@@ -168,7 +170,11 @@ bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
                       bt_rank_progress *places, bt_err *err) {
     const bt_job_setup *s = job->s;
     char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], boxes[300];
-    BT_TRY(bt_job_dirs_attempt(&job->scratch, how->folder, tmp, shm, err));
+    BT_TRY(bt_job_dirs_attempt(&job->scratch, job->world_size, how->folder, tmp, shm, err));
+    if (job->scratch.shm_lock >= 0 && strncmp(shm, "/dev/shm/", 9) != 0)
+        bt_job_event(job, BT_EVENT_WARNING, -1,
+                     "/dev/shm has no room: the shared segments of attempt %d are in '%s'",
+                     job->attempt, shm);
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
     snprintf(number, sizeof number, "%d", how->attempt);
     snprintf(fence, sizeof fence, "%d", how->fence);
@@ -178,7 +184,7 @@ bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
     if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
         job->map[0] = '\0';
     if (bt_rank_progress_open(places, boxes, job->world_size, &why) != BT_OK)
-        bt_log(BT_LOG_DEBUG, "%s", why.msg);
+        bt_job_event(job, BT_EVENT_WARNING, -1, "ranks that hang will not be found: %s", why.msg);
     if (!ring_path(job, BT_JOB_RING, ring, sizeof ring)) ring[0] = '\0';
     const char *own[] = {"rank",
                          "--wire",
@@ -229,12 +235,19 @@ static void begin_to_watch(bt_job *job) {
     job->last_step = job->leaving = -1;
     job->n_ranks = job->n_remote = 0;
     job->connected = job->complete = job->hung = job->restarting = job->ended_by_us =
-        job->died_otherwise = false;
+        job->died_otherwise = job->unstarted = false;
     job->stopped_ns = job->stopped_look_ns = 0;
-    job->oom_before = bt_proc_oom_kills();
+    job->launch_named = false;
+    job->memory_kills = bt_memory_kills_of_group();
     job->started_ns = bt_now_ns();
     bt_health_start(&job->health);
     watch_for_hangs(job);
+}
+
+int bt_job_next_fence(bt_job *job) {
+    const int free = job->s->fence(job->s->resume_ctx, job->attempt);
+    job->fence = free > job->last_fence ? free : job->last_fence + 1;
+    return job->fence;
 }
 
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
@@ -246,7 +259,7 @@ bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
     job->folder = job->attempt;
     const bt_job_ranks how = {.folder = job->folder,
                               .attempt = job->attempt,
-                              .fence = job->s->fence(job->s->resume_ctx, job->attempt),
+                              .fence = bt_job_next_fence(job),
                               .resume_from = job->from.dir,
                               .spare = ""};
     return bt_job_launch(job, &how, &job->child, &job->places, err);
@@ -329,8 +342,10 @@ bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, 
         tell_next(job, &why, reason);
         if (other) bt_job_resized_event(job, ranks_before, layout);
         bt_job_show_attempt(job);
-    } else
+    } else {
         end_launched(job);
+        job->attempt--; /* the next try has the same number */
+    }
     bt_text_release(&why);
     bt_job_clear_away(job);
     return code;

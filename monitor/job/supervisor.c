@@ -24,6 +24,7 @@
 #include "monitor/job/launch/proc.h"
 #include "monitor/job/launch/remote_cleanup.h"
 #include "monitor/job/machine/machine_map.h"
+#include "monitor/job/machine/memory_kills.h"
 
 /* whoever watches, or attacks the watcher, comes after the ranks */
 enum { VIEWER_NICE = 10 };
@@ -91,6 +92,7 @@ static void serve_wire(bt_job *job) {
         bt_job_event(job, BT_EVENT_WARNING, 0, "%s", err.msg);
     if (!job->connected && bt_wire_connected(job->wire)) {
         job->connected = true;
+        bt_job_launch_connected(job, bt_now_ns());
         if (job->paused) job->pending |= BT_PENDING(PAUSE);
         bt_job_send_pending(job);
     }
@@ -211,6 +213,7 @@ static void check_health(bt_job *job) {
     char who[320], told[480];
     int rank;
     const int64_t now = bt_now_ns();
+    bt_job_launch_check(job, now);
     check_slow(job, now);
     bt_job_hosts_check(job, now);
     /* an island: how long the hub may be waited for is islands.patience */
@@ -307,6 +310,17 @@ static void hear_last_words(bt_job *job) {
     }
 }
 
+/* The ranks of this host, by what they wrote into their places before they took memory. */
+static bool memory_ran_out(const bt_job *job) {
+    int pids[BT_JOB_LOCAL_RANKS];
+    size_t n = 0;
+    for (int r = 0; r < job->places.n && job->places.slot && n < BT_JOB_LOCAL_RANKS; r++) {
+        const int pid = atomic_load(&job->places.slot[r].pid);
+        if (pid > 0) pids[n++] = pid;
+    }
+    return bt_memory_killed(pids, n, job->started_ns, job->memory_kills);
+}
+
 static bt_end watch_attempt(bt_job *job) {
     int status = 0;
     int64_t next = 0;
@@ -314,15 +328,10 @@ static bt_end watch_attempt(bt_job *job) {
         tick(job, &next);
         wait_once(job, next < job->hang_look_ns ? next : job->hang_look_ns);
         check_health(job);
-        if (!job->result->signal && job->stop_asked && !job->connected &&
-            bt_now_ns() - job->started_ns > 5000000000 && (job->pending & BT_PENDING(STOP))) {
-            job->pending &= ~BT_PENDING(STOP);
-            /* no wire yet: the forwarded signal says the same */
-            kill(job->child.pid, SIGUSR1);
-        }
     }
     bt_job_end_ranks(job);
     hear_last_words(job);
+    const bool oom = memory_ran_out(job);
     int behind;
     if (!bt_rank_progress_tell(&job->places, bt_now_ns(), job->where, sizeof job->where, &behind))
         job->where[0] = '\0';
@@ -332,7 +341,7 @@ static bt_end watch_attempt(bt_job *job) {
                             .lost_host = job->lost_host ? job->lost_host->name : NULL,
                             .stop_now = job->stop_now,
                             .started = job->connected,
-                            .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before,
+                            .oom = oom,
                             .reported = job->output.reported,
                             .code = job->output.code,
                             .rank = job->output.rank,
@@ -342,6 +351,7 @@ static bt_end watch_attempt(bt_job *job) {
                             .last_line = job->output.said[0] ? job->output.said
                                                              : job->output.last_line};
     bt_end end = bt_end_classify(&f);
+    if (job->unstarted) end.kind = BT_END_DONE;
     /* The work is done and saved: a rank that stumbles on its way out is no reason to do it
      * again. */
     if (job->complete && !f.reported && end.kind != BT_END_DONE && end.kind != BT_END_STOPPED_NOW) {
@@ -367,6 +377,42 @@ static bool wait_for_restart(bt_job *job, double delay_s) {
     return job->stop_asked;
 }
 
+/* The state in memory is newer than every checkpoint: a run that is asked to stop starts its ranks once more, so that
+ * they save it. */
+static bool state_to_save(bt_job *job) {
+    bt_resume_point p = {.lr_factor = 1};
+    bt_text ignored;
+    bt_err why = BT_ERR_INIT;
+    if (job->stop_now || !job->memory[0]) return false;
+    bt_text_init(&ignored);
+    const bool memory = job->s->resume_point(job->s->resume_ctx, job->memory, &p, &ignored, &why) ==
+                            BT_OK &&
+                        p.memory;
+    bt_text_release(&ignored);
+    if (memory) job->pending |= BT_PENDING(STOP);
+    return memory;
+}
+
+/* what the machine refuses now, it may grant later */
+static bool may_be_granted(bt_code code) {
+    return code == BT_IO || code == BT_NOMEM || code == BT_MPI || code == BT_DB ||
+           code == BT_BUSY || code == BT_UNSUPPORTED;
+}
+
+/* Starts the next attempt of a run that lived, and tries again for about an hour where the machine refuses what the
+ * start needs. The state in memory is kept meanwhile. BT_STOPPED: a stop was asked for. */
+static bt_code start_next(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
+    for (int tries = 1;; tries++) {
+        const bt_code code = bt_job_next_attempt(job, reason, tries == 1 ? end : NULL, err);
+        if (code == BT_OK || !may_be_granted(code) || tries >= BT_RESTART_HOUR) return code;
+        const double delay_s = bt_restart_delay_s(tries);
+        bt_job_event(job, BT_EVENT_WARNING, -1, "attempt %d cannot start: %s; next try in %.0f s%s",
+                     job->attempt + 1, err->msg, delay_s,
+                     job->from.memory ? ", and the state in memory is kept" : "");
+        if (wait_for_restart(job, delay_s)) return BT_STOPPED;
+    }
+}
+
 /* The ranks found the state in memory damaged and dropped it: the next attempt begins from the disk. */
 static bool refused_memory(const bt_job *job, const bt_end *end) {
     return job->from.memory && end->kind == BT_END_ERROR && end->code == BT_FORMAT &&
@@ -375,17 +421,18 @@ static bool refused_memory(const bt_job *job, const bt_end *end) {
 
 static bt_code attempts(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
+    bt_code code = BT_OK;
     BT_TRY(bt_job_start_attempt(job, err));
     bt_job_show_attempt(job);
-    for (;;) {
+    while (code == BT_OK) {
         char told[640];
         job->result->attempts++;
         bt_end end = watch_attempt(job);
         job->result->end = end;
         if (bt_job_ended_to_resize(job, &end)) {
             bt_job_end_record(job, "stopped", "resized", 0);
-            BT_TRY(bt_job_next_attempt(job, NULL, NULL, err));
-            job->result->resizes++;
+            code = start_next(job, NULL, NULL, err);
+            job->result->resizes += code == BT_OK;
             continue;
         }
         if (bt_job_left_unasked(job, &end)) {
@@ -393,10 +440,10 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             const bool without_it = bt_job_hosts_left(job);
             if (!without_it && wait_for_restart(job, NOTICE_S)) return BT_OK;
             bt_job_end_record(job, "stopped", "signal", 0);
-            BT_TRY(bt_job_next_attempt(
+            code = start_next(
                 job, without_it ? NULL : "a signal told the ranks to stop, but not the run", NULL,
-                err));
-            job->result->restarts++;
+                err);
+            job->result->restarts += code == BT_OK;
             continue;
         }
         if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts, job->scratch.shm, false);
@@ -419,14 +466,15 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             bt_job_end_record(job, "failed", bt_end_name(end.kind), end.status);
             bt_job_clear_away(job);
         }
-        if (wait_for_restart(job, r.delay_s)) {
-            snprintf(job->result->why_not_again, sizeof job->result->why_not_again,
-                     "a stop was asked for");
-            return BT_OK;
-        }
-        BT_TRY(bt_job_next_attempt(job, told, at_once ? &end : NULL, err));
-        job->result->restarts++;
+        if (wait_for_restart(job, r.delay_s) && !state_to_save(job))
+            code = BT_STOPPED;
+        else
+            code = start_next(job, told, at_once ? &end : NULL, err);
+        job->result->restarts += code == BT_OK;
     }
+    if (code != BT_STOPPED) return code;
+    snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "a stop was asked for");
+    return BT_OK;
 }
 
 static void on_note(void *ctx, const char *text) {

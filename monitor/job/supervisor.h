@@ -99,6 +99,7 @@ typedef struct bt_job_setup {
     int64_t max_restarts;
     bool hot_spare;    /* a second job waits, to go on when this one dies; not with hosts */
     double hang_s;     /* restart after this long without a step; 0: never */
+    double launch_s;   /* a launch without a connected rank is named after this long; 0: 30 s */
     double lr;         /* peak learning rate, for `set lr=` */
     bt_writer *writer; /* attempt already begun; NULL: record nothing */
     /* for the attempts that follow: from_step, reason and resume are filled in */

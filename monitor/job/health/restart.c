@@ -13,7 +13,7 @@ static const struct {
     [BT_END_DONE] = {"done", false},
     [BT_END_ERROR] = {"error", false}, /* IO and MPI errors in mid-run: see decide */
     [BT_END_SIGNAL] = {"signal", true},
-    [BT_END_OOM] = {"out of memory", false}, /* the same memory would be asked for again */
+    [BT_END_OOM] = {"out of memory", false}, /* after progress: see decide */
     [BT_END_NODE_LOST] = {"node lost", true},
     [BT_END_HUNG] = {"hung", true},
     [BT_END_LAUNCH] = {"launch", false},
@@ -81,15 +81,22 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size) {
                  strsignal(e->signal), when);
         break;
     case BT_END_OOM:
-        snprintf(buf, size,
-                 "%s was killed %s because this machine ran out of memory (try a smaller "
-                 "--micro-batch or --recompute full)",
-                 who, when);
+        snprintf(
+            buf, size,
+            "%s was killed %s because its memory ran out (limit of its group or of the machine; a "
+            "smaller --micro-batch or --recompute full takes less)",
+            who, when);
         break;
     case BT_END_NODE_LOST:
         snprintf(buf, size, "%s%s was lost %s", e->host[0] ? "node " : "a node", e->host, when);
         break;
-    case BT_END_HUNG: snprintf(buf, size, "no progress %s", when); break;
+    case BT_END_HUNG:
+        if (e->started || e->step >= 0)
+            snprintf(buf, size, "no progress %s", when);
+        else
+            snprintf(buf, size, "mpirun did not start the ranks in time%s%s",
+                     e->message[0] ? ": " : "", e->message);
+        break;
     case BT_END_LAUNCH:
         snprintf(buf, size, "mpirun could not start the ranks (exit code %d): %s", e->status,
                  e->message);
@@ -112,10 +119,22 @@ static bool from_outside(const bt_end *e) {
     return false;
 }
 
+/* the machine refused what a restart needs, before the attempt made progress */
+static bool refused_at_start(const bt_restart_history *h, const bt_end *e, bool progress) {
+    return h->alive && !progress && e->kind == BT_END_ERROR &&
+           (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB || e->code == BT_NOMEM);
+}
+
+static bool oom_may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
+    enum { APART = 100 }; /* steps */
+    return progress && (!h->any_oom || e->step - h->oom_step >= APART);
+}
+
 static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
     if (e->kind == BT_END_ERROR)
-        return e->code == BT_DAMAGED ||
+        return e->code == BT_DAMAGED || refused_at_start(h, e, progress) ||
                (progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB));
+    if (e->kind == BT_END_OOM) return oom_may_help(h, e, progress);
     return kinds[e->kind].again || (e->kind == BT_END_LAUNCH && h->alive);
 }
 
@@ -128,42 +147,54 @@ static bool same_again(const bt_restart_history *h, const bt_end *e) {
            h->last.signal == e->signal && h->last.code == e->code;
 }
 
+/* restarts in a row without a new step that this end may have had; 0: max_restarts decides */
+static int limit_in_time(const bt_restart_history *h, const bt_end *e, bool progress) {
+    enum { SIX_MINUTES = 12 }; /* 1, 2, 4, 8, 16, 32, 60, 60 ... s */
+    const bool launch = e->kind == BT_END_LAUNCH ||
+                        (e->kind == BT_END_HUNG && !e->started && h->alive);
+    if (refused_at_start(h, e, progress)) return BT_RESTART_HOUR;
+    return e->kind == BT_END_NODE_LOST || launch || from_outside(e) ? SIX_MINUTES : 0;
+}
+
+double bt_restart_delay_s(int n) { return n < 1 ? 0 : n > 6 ? 60 : (double)(1 << (n - 1)); }
+
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts) {
-    enum { AWAY_TRIES = 12 }; /* 1, 2, 4, 8, 16, 32, 60, 60 ... s */
     bt_restart r;
     memset(&r, 0, sizeof r);
     if (!h->any) h->furthest = from_step - 1;
     const bool progress = e->step >= from_step, new_ground = e->step > h->furthest,
-               away = e->kind == BT_END_NODE_LOST || e->kind == BT_END_LAUNCH,
-               same = !away && !from_outside(e) && same_again(h, e);
+               oom = e->kind == BT_END_OOM;
+    const int in_time = limit_in_time(h, e, progress);
+    const bool same = !in_time && !oom && same_again(h, e);
     if (new_ground) h->furthest = e->step, h->without_new_step = 0;
-    const int64_t most = away && max_restarts > 0 && max_restarts < AWAY_TRIES ? AWAY_TRIES
-                                                                               : max_restarts;
+    const bool longer = max_restarts > 0 && max_restarts < in_time;
+    const int64_t most = longer ? in_time : max_restarts;
     r.again = false;
     if (!may_help(h, e, progress))
         snprintf(r.why, sizeof r.why, "%s",
-                 e->kind == BT_END_ERROR && e->code == BT_IO ? "it failed before any progress"
-                                                             : "a restart would not help");
+                 oom && progress ? "the memory ran out twice within 100 steps"
+                 : e->kind == BT_END_ERROR && e->code == BT_IO ? "it failed before any progress"
+                                                               : "a restart would not help");
     else if (same)
         snprintf(r.why, sizeof r.why, "the same failure came twice at the same step");
     else if (h->without_new_step >= most)
         snprintf(r.why, sizeof r.why,
-                 most ? "%lld restarts in a row brought no new step (launch.max_restarts)"
-                      : "%lld restarts are allowed (launch.max_restarts)",
+                 longer ? "%lld restarts in a row brought no new step"
+                 : most ? "%lld restarts in a row brought no new step (launch.max_restarts)"
+                        : "%lld restarts are allowed (launch.max_restarts)",
                  (long long)most);
     else
         r.again = true;
     h->last = *e;
     h->any = true;
     h->alive |= e->started;
+    if (oom) h->any_oom = true, h->oom_step = e->step;
     if (r.again) {
         h->restarts++;
         h->without_new_step++;
-        /* failures without a new step wait 1, 2, 4 ... 60 s */
-        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): 1 to 6
-        if (!new_ground)
-            r.delay_s = h->without_new_step > 6 ? 60 : (double)(1 << (h->without_new_step - 1));
+        /* what took the memory may need a moment to give it back */
+        if (!new_ground || oom) r.delay_s = bt_restart_delay_s(h->without_new_step);
     }
     return r;
 }

@@ -35,7 +35,7 @@ typedef struct bt_end_facts { /* what the supervisor saw */
     int wait_status;          /* of waitpid */
     bool hung, stop_now, started;
     const char *lost_host; /* the attempt was ended because this host did not answer; NULL */
-    bool oom;              /* the kernel's oom_kill counter rose meanwhile */
+    bool oom;              /* the kernel killed a process of this job for want of memory */
     bool reported;         /* a rank wrote an error line */
     bt_code code;
     int rank, signal; /* from the error line, or from mpirun's notice */
@@ -56,6 +56,8 @@ typedef struct bt_restart_history {
     bt_end last;
     bool any;
     bool alive; /* ranks had started before: a launch that fails now is a machine that is away */
+    bool any_oom;
+    int64_t oom_step; /* newest step recorded before the last end for want of memory */
 } bt_restart_history;
 
 typedef struct bt_restart {
@@ -64,17 +66,23 @@ typedef struct bt_restart {
     char why[160]; /* why not again */
 } bt_restart;
 
-/* A run goes on as long as it gets on: max_restarts counts restarts in a row that brought no new step,
- * and a machine that is away is tried for about six minutes, whatever max_restarts (0: never again).
- * Damaged state (BT_DAMAGED) is read again from the newest checkpoint.
- * What came twice at the same step is not tried a third time when it can come from the run itself:
- * an error, a crash; a signal that others send, or a lost machine, is nobody's fault. from_step: where
- * the ended attempt began. Adds the end to the history. */
+/* A run continues as long as it makes progress. max_restarts limits the restarts in a row without a new step when
+ * the cause can be the run itself; 0 forbids every restart. Causes outside the run have a limit in time instead:
+ *     signals of other processes, lost hosts, failed launches       about six minutes
+ *     files, memory or connections refused while a run restarts     about an hour
+ * The second row applies to a run whose ranks had started before: its state may exist in memory only.
+ * Damaged state (BT_DAMAGED) is read again from the newest checkpoint. An error or a crash that occurs twice at the
+ * same step is final. An end for want of memory restarts after progress; the second one within 100 steps is final.
+ * from_step: where the ended attempt began. Adds the end to the history. */
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts);
 /* the same end, where the run goes on without the hosts that are at fault: at once, whatever was tried
  * before */
 bt_restart bt_restart_elsewhere(bt_restart_history *h);
+/* Seconds before try n = 1, 2, ... of something that failed: 1, 2, 4 ... 60. */
+double bt_restart_delay_s(int n);
+/* tries of about an hour with these delays */
+enum { BT_RESTART_HOUR = 65 };
 /* public exit code of a run that ends here */
 int bt_end_exit_code(const bt_end *e);
 

@@ -125,24 +125,36 @@ void bt_job_dirs_remove(bt_job_dirs *s) {
 }
 
 static void attempt_folder(char out[280], const char *base, int attempt) {
-    snprintf(out, 280, "%s/%d", base, attempt);
+    snprintf(out, 280, "%.260s/%d", base, attempt);
 }
 
-bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280],
-                            bt_err *err) {
+bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int ranks, int attempt, char tmp[280],
+                            char shm[280], bt_err *err) {
     attempt_folder(tmp, s->tmp, attempt);
-    attempt_folder(shm, s->shm, attempt);
     if (mkdir(tmp, 0700) != 0 && errno != EEXIST)
         return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
-    if (mkdir(shm, 0700) != 0 && errno != EEXIST)
-        return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", shm);
-    return BT_OK;
+    attempt_folder(shm, s->shm, attempt);
+    const bool memory = s->shm_lock >= 0;
+    if ((!memory || shm_has_room(ranks)) && (mkdir(shm, 0700) == 0 || errno == EEXIST))
+        return BT_OK;
+    if (memory) {
+        char base[280];
+        snprintf(base, sizeof base, "%s/shm", s->tmp);
+        attempt_folder(shm, base, attempt);
+        if ((mkdir(base, 0700) == 0 || errno == EEXIST) &&
+            (mkdir(shm, 0700) == 0 || errno == EEXIST))
+            return BT_OK;
+    }
+    return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", shm);
 }
 
 void bt_job_dirs_attempt_end(const bt_job_dirs *s, int attempt) {
-    char folder[280];
+    char folder[280], base[280];
     attempt_folder(folder, s->tmp, attempt);
     remove_tree(folder);
     attempt_folder(folder, s->shm, attempt);
+    remove_tree(folder);
+    snprintf(base, sizeof base, "%s/shm", s->tmp);
+    attempt_folder(folder, base, attempt);
     remove_tree(folder);
 }

@@ -21,9 +21,10 @@ void bt_job_dirs_sweep(void);
 bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) BT_MUST_CHECK;
 /* accepts an all-zero struct */
 void bt_job_dirs_remove(bt_job_dirs *s);
-/* tmp/N and shm/N for attempt N: made before it, removed with all they hold after it */
-bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280],
-                            bt_err *err) BT_MUST_CHECK;
+/* Folders for attempt N: tmp/N, and shm/N for the segments of `ranks` ranks, or tmp/shm/N where /dev/shm has no room
+ * for them any more. They are created before the attempt and removed with their contents after it. */
+bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int ranks, int attempt, char tmp[280],
+                            char shm[280], bt_err *err) BT_MUST_CHECK;
 void bt_job_dirs_attempt_end(const bt_job_dirs *s, int attempt);
 
 #endif

@@ -1,8 +1,7 @@
-/* proc.c - reads /proc/PID/stat, and the kernel's count of processes killed for memory. */
+/* proc.c - reads /proc/PID/stat. */
 #include "monitor/job/launch/proc.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,15 +68,4 @@ size_t bt_proc_kill_session(pid_t session, double wait_s) {
         if (bt_now_ns() >= until) return n;
         bt_sleep_ns(2000000);
     }
-}
-
-int64_t bt_proc_oom_kills(void) {
-    FILE *f = fopen("/proc/vmstat", "re");
-    if (!f) return -1;
-    char line[128];
-    int64_t kills = -1;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "oom_kill %" SCNd64, &kills) == 1) break;
-    fclose(f);
-    return kills;
 }

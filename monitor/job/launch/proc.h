@@ -1,5 +1,4 @@
-/* proc.h - what /proc says about the processes of a session, and whether the kernel killed for
- * memory. */
+/* proc.h - what /proc says about the processes of a session. */
 #ifndef BT_MONITOR_JOB_LAUNCH_PROC_H
 #define BT_MONITOR_JOB_LAUNCH_PROC_H
 
@@ -24,7 +23,5 @@ size_t bt_proc_kill_session(pid_t session, double wait_s);
 /* a batch system (Slurm) started this process: it repeats its notices to leave, and sends SIGKILL by
  * itself when the time is over */
 bool bt_proc_batch_job(void);
-/* counter of this kernel; -1 unknown */
-int64_t bt_proc_oom_kills(void);
 
 #endif

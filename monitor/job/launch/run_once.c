@@ -149,7 +149,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     bt_job_dirs_sweep();
     bt_code code = bt_job_dirs_create(&scratch, o->ranks, err);
     if (code == BT_OK) {
-        code = bt_job_dirs_attempt(&scratch, 1, tmp, shm, err);
+        code = bt_job_dirs_attempt(&scratch, o->ranks, 1, tmp, shm, err);
         if (code == BT_OK) {
             bt_launch l = {.ranks = o->ranks,
                            .hosts = o->hosts,

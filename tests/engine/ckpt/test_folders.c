@@ -400,6 +400,34 @@ static void a_fence_that_cannot_be(void **state) {
     assert_non_null(strstr(err.msg, "': attempt 1 began there"));
 }
 
+/* A folder where no file can be created still takes the number of a new attempt, inside the old file. Without one the
+ * first commit of the attempt announces it. */
+static void a_fence_without_a_new_file(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char blocked[PATH_MAX], fence[PATH_MAX];
+    snprintf(blocked, sizeof blocked, "%s/attempt.tmp", s->dir);
+    snprintf(fence, sizeof fence, "%s/attempt", s->dir);
+    check_ok(bt_ckpt_begin(s->dir, 9, &err), &err);
+    assert_int_equal(mkdir(blocked, 0700), 0);
+    check_ok(bt_ckpt_begin(s->dir, 10, &err), &err);
+    expect_text(s->dir, "attempt", "10\n");
+    assert_int_equal(bt_ckpt_begin(s->dir, 9, &err), BT_BUSY);
+    assert_int_equal(unlink(fence), 0);
+    assert_int_equal(bt_ckpt_begin(s->dir, 11, &err), BT_IO);
+    assert_int_equal(access(fence, F_OK), -1);
+    assert_int_equal(rmdir(blocked), 0);
+    bt_ckpt_meta meta;
+    const bt_ckpt_slice slice = {"w", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false};
+    fill_meta(&meta, 70, 11);
+    const bt_ckpt_job job = {
+        .dir = s->dir, .meta = &meta, .slices = &slice, .n = 1, .keep = 1, .announce = true};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    expect_text(s->dir, "attempt", "11\n");
+    assert_int_equal(bt_ckpt_begin(s->dir, 10, &err), BT_BUSY);
+}
+
 /* a file that is no checkpoint's folder, and one that was not finished, are none */
 static void a_fresh_folder_may_hold_what_was_not_finished(void **state) {
     world *s = *state;
@@ -491,6 +519,7 @@ int main(void) {
                                        TEST(the_newest_and_the_best_stay),
                                        TEST(what_a_save_tells),
                                        TEST(a_fence_that_cannot_be),
+                                       TEST(a_fence_without_a_new_file),
                                        TEST(a_fresh_folder_may_hold_what_was_not_finished),
                                        TEST(folders_of_states)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

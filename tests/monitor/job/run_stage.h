@@ -158,8 +158,8 @@ static inline int play(int argc, char **argv) {
         attempt = go.attempt;
         from = go.resume_from;
     }
-    /* as on_fence says it of the attempt */
-    if (!spare[0] && atoi(word_after(argc, argv, "--fence")) != attempt + 10) return 97;
+    /* at least on_fence's number for the attempt */
+    if (!spare[0] && atoi(word_after(argc, argv, "--fence")) < attempt + 10) return 97;
     rank r = {.step = from[0] ? atoi(from + 1) : 0, .places = word_after(argc, argv, "--places")};
     char words[600];
     while (at < argc && strcmp(argv[at], "PLAY") != 0) at++;

@@ -157,7 +157,7 @@ static void an_attempt_is_cleared_away(void **state) {
         bt_err err = BT_ERR_INIT;
         mkdir(d->job.scratch.tmp, 0700);
         mkdir(d->job.scratch.shm, 0700);
-        assert_int_equal(bt_job_dirs_attempt(&d->job.scratch, 3, folder[0], folder[1], &err),
+        assert_int_equal(bt_job_dirs_attempt(&d->job.scratch, 2, 3, folder[0], folder[1], &err),
                          BT_OK);
         d->job.folder = 3;
         d->job.child.pid = pid;

@@ -137,15 +137,95 @@ static void the_budget_refills_with_new_steps(void **state) {
     (void)state;
     bt_restart_history h = {0};
     for (int i = 0; i < 100; i++) assert_true(decide(&h, KILLED, 10 + i, 5, 3).again);
-    /* done again, but never passed: three times */
-    for (int i = 0; i < 2; i++) assert_true(decide(&h, KILLED, 100 + i, 90, 3).again);
-    bt_restart r = decide(&h, KILLED, 103, 90, 3);
+    /* done again, but never passed: by crashes three times */
+    for (int i = 0; i < 2; i++) assert_true(decide(&h, CRASHED, 100 + i, 90, 3).again);
+    bt_restart r = decide(&h, CRASHED, 103, 90, 3);
     assert_false(r.again);
     assert_string_equal(r.why, "3 restarts in a row brought no new step (launch.max_restarts)");
     h = (bt_restart_history){0};
     r = decide(&h, KILLED, 30, 5, 0);
     assert_false(r.again);
     assert_string_equal(r.why, "0 restarts are allowed (launch.max_restarts)");
+}
+
+/* Kills by other processes end a run after minutes, not after seconds. A larger launch.max_restarts holds as well. */
+static void kills_from_outside_have_a_limit_in_time(void **state) {
+    (void)state;
+    for (int most = 1; most <= 20; most += 19) {
+        bt_restart_history h = {0};
+        double waited = 0;
+        int tries = 0;
+        bt_restart r;
+        while ((r = decide(&h, KILLED, -1, 0, most)).again && tries < 100)
+            waited += r.delay_s, tries++;
+        assert_int_equal(tries, most < 12 ? 12 : 20);
+        assert_true(waited > 300);
+        assert_string_equal(r.why, most < 12 ? "12 restarts in a row brought no new step"
+                                             : "20 restarts in a row brought no new step "
+                                               "(launch.max_restarts)");
+    }
+}
+
+static bt_end refused(bt_code code, int64_t step) {
+    bt_end_facts f = base(EXIT(1));
+    f.reported = true;
+    f.code = code;
+    f.step = step;
+    f.message = "cannot write 'x': No space left on device";
+    return bt_end_classify(&f);
+}
+
+/* What a machine refuses a run that had lived is tried for an hour; at the first start it ends the run. */
+static void what_a_restart_is_refused_is_tried_again(void **state) {
+    (void)state;
+    static const bt_code codes[] = {BT_IO, BT_MPI, BT_DB, BT_NOMEM};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        bt_restart_history h = {0};
+        const bt_end e = refused(codes[i], -1);
+        assert_false(bt_restart_decide(&h, &e, 0, 3).again);
+        h = (bt_restart_history){0};
+        assert_true(decide(&h, KILLED, 20, 0, 3).again);
+        double waited = 0;
+        int tries = 0;
+        for (bt_restart r; (r = bt_restart_decide(&h, &e, 20, 3)).again && tries < 100; tries++)
+            waited += r.delay_s;
+        assert_true(waited > 3000 && waited < 4500);
+    }
+    bt_restart_history h = {0};
+    const bt_end never = refused(BT_FORMAT, -1);
+    assert_true(decide(&h, KILLED, 20, 0, 3).again);
+    assert_false(bt_restart_decide(&h, &never, 20, 3).again);
+}
+
+static bt_end out_of_memory(int64_t step) {
+    bt_end_facts f = base(EXIT(137));
+    f.oom = true;
+    f.step = step;
+    return bt_end_classify(&f);
+}
+
+/* A model that fitted for many steps fits again; one that does not is not tried for ever. */
+static void an_end_for_want_of_memory_is_forgiven_once(void **state) {
+    (void)state;
+    static const struct {
+        int64_t steps[3]; /* newest step at each end; each attempt begins 10 before */
+        bool again[3];
+    } rows[] = {{{200, 400, 600}, {true, true, true}},
+                {{200, 299, 0}, {true, false, false}},
+                {{200, 300, 350}, {true, true, false}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_restart_history h = {0};
+        for (int k = 0; k < 3 && rows[i].steps[k]; k++) {
+            const bt_end e = out_of_memory(rows[i].steps[k]);
+            const bt_restart r = bt_restart_decide(&h, &e, rows[i].steps[k] - 10, 3);
+            if (r.again != rows[i].again[k]) fail_msg("row %zu, end %d", i, k);
+            assert_true(!r.again || r.delay_s >= 1);
+            if (!r.again) assert_string_equal(r.why, "the memory ran out twice within 100 steps");
+        }
+    }
+    bt_restart_history h = {0};
+    const bt_end first = out_of_memory(-1);
+    assert_string_equal(bt_restart_decide(&h, &first, 0, 3).why, "a restart would not help");
 }
 
 /* ranks that hang are ended by the supervisor's own SIGKILL: that is no signal of others */
@@ -167,12 +247,12 @@ static void a_hang_that_comes_twice_ends_the_run(void **state) {
 static void elsewhere_the_count_begins_again(void **state) {
     (void)state;
     bt_restart_history h = {0};
-    for (int i = 0; i < 3; i++) assert_true(decide(&h, KILLED, -1, 0, 3).again);
+    for (int i = 0; i < 12; i++) assert_true(decide(&h, KILLED, -1, 0, 3).again);
     const bt_restart r = bt_restart_elsewhere(&h);
     assert_true(r.again && r.delay_s == 0 && !r.why[0]);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 12; i++) {
         const bt_restart more = decide(&h, KILLED, -1, 0, 3);
-        assert_true(more.again && more.delay_s == 1 << i);
+        assert_true(more.again && more.delay_s == (i < 6 ? 1 << i : 60));
     }
     assert_false(decide(&h, KILLED, -1, 0, 3).again);
 }
@@ -205,6 +285,7 @@ static void a_lost_machine_is_waited_for(void **state) {
     /* that ranks had started makes only a launch worth another try */
     bt_end_facts no_memory = base(EXIT(137));
     no_memory.oom = true;
+    no_memory.step = -1;
     e = bt_end_classify(&no_memory);
     h = (bt_restart_history){0};
     assert_true(decide(&h, KILLED, 20, 0, 3).again);
@@ -285,16 +366,17 @@ static void test_words(void **state) {
     static const struct {
         bt_end_kind kind;
         const char *says;
-    } kinds[] = {{BT_END_DONE, "done"},
-                 {BT_END_ERROR, "rank 3 failed after step 8: what mpirun said"},
-                 {BT_END_OOM,
-                  "rank 3 was killed after step 8 because this machine ran out of memory (try a "
-                  "smaller --micro-batch or --recompute full)"},
-                 {BT_END_NODE_LOST, "a node was lost after step 8"},
-                 {BT_END_HUNG, "no progress after step 8"},
-                 {BT_END_LAUNCH, "mpirun could not start the ranks (exit code 137)"},
-                 {BT_END_STOPPED_NOW, "stopped at once on request after step 8"},
-                 {BT_END_OTHER, "mpirun ended with exit code 137 after step 8"}};
+    } kinds[] = {
+        {BT_END_DONE, "done"},
+        {BT_END_ERROR, "rank 3 failed after step 8: what mpirun said"},
+        {BT_END_OOM,
+         "rank 3 was killed after step 8 because its memory ran out (limit of its group or of "
+         "the machine; a smaller --micro-batch or --recompute full takes less)"},
+        {BT_END_NODE_LOST, "a node was lost after step 8"},
+        {BT_END_HUNG, "no progress after step 8"},
+        {BT_END_LAUNCH, "mpirun could not start the ranks (exit code 137)"},
+        {BT_END_STOPPED_NOW, "stopped at once on request after step 8"},
+        {BT_END_OTHER, "mpirun ended with exit code 137 after step 8"}};
     static const char *const names[] = {"done", "error",  "out of memory", "node lost",
                                         "hung", "launch", "stopped now",   "unknown"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -324,6 +406,9 @@ int main(void) {
                                        cmocka_unit_test(elsewhere_the_count_begins_again),
                                        cmocka_unit_test(waits_grow_without_a_new_step),
                                        cmocka_unit_test(the_budget_refills_with_new_steps),
+                                       cmocka_unit_test(kills_from_outside_have_a_limit_in_time),
+                                       cmocka_unit_test(what_a_restart_is_refused_is_tried_again),
+                                       cmocka_unit_test(an_end_for_want_of_memory_is_forgiven_once),
                                        cmocka_unit_test(a_lost_machine_is_waited_for),
                                        cmocka_unit_test(test_errors_are_not_looped),
                                        cmocka_unit_test(test_words)};

@@ -1,0 +1,65 @@
+/* launch_watch.c - the time between the launch of an attempt and the first connection of its ranks.
+ *
+ * mpirun can hang before it starts a rank (too few file descriptors, a name server that does not answer). No rank
+ * exists then that could report it or save anything, so the supervisor has a deadline of its own. */
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "monitor/job/job.h"
+#include "monitor/job/launch/proc.h"
+
+/* DEADLINE: times the limit after which the launch is named. A stop waits for ranks that may be about to connect:
+ * shortly, or longer where they hold a state that is in no checkpoint. */
+static const double NAMED_S = 30, DEADLINE = 4, STOP_S = 0.5, STOP_WITH_STATE_S = 10;
+
+void bt_job_launch_connected(bt_job *job, int64_t now) {
+    job->start_s = fmax(job->start_s, (double)(now - job->started_ns) / 1e9);
+    job->asked_ns = 0;
+    if (job->launch_named) bt_job_event(job, BT_EVENT_RECOVERED, -1, "the ranks have connected");
+    job->launch_named = false;
+}
+
+/* what mpirun printed, which explains why it starts nothing */
+static const char *words_of_mpirun(bt_job *job) {
+    if (job->child.out >= 0) (void)bt_output_drain(&job->output, job->child.out);
+    return job->output.said[0] ? job->output.said : job->output.last_line;
+}
+
+static void stop_launch(bt_job *job, int64_t now) {
+    const double patience = job->from.memory ? fmax(STOP_WITH_STATE_S, 4 * job->start_s) : STOP_S;
+    if (!job->asked_ns) job->asked_ns = now;
+    if (job->unstarted || (double)(now - job->asked_ns) / 1e9 < patience) return;
+    bt_job_event(job, BT_EVENT_WARNING, -1,
+                 job->from.memory
+                     ? "no rank has connected: the run stops, and the steps after the "
+                       "newest checkpoint are lost"
+                     : "no rank has connected: the run stops, there is nothing to save");
+    job->unstarted = true;
+    bt_proc_kill_session(job->child.pid, 0);
+}
+
+void bt_job_launch_check(bt_job *job, int64_t now) {
+    const double waited = (double)(now - job->started_ns) / 1e9,
+                 named = fmax(job->s->launch_s > 0 ? job->s->launch_s : NAMED_S, 10 * job->start_s);
+    if (job->connected || job->hung || job->stop_now || job->child.pid <= 0) return;
+    if (job->stop_asked) {
+        stop_launch(job, now);
+        return;
+    }
+    if (waited > named && !job->launch_named) {
+        const char *words = words_of_mpirun(job);
+        job->launch_named = true;
+        bt_job_event(job, BT_EVENT_STALLED, -1,
+                     "mpirun (pid %d) has started no rank for %.0f s and is ended after %.0f s%s%s",
+                     (int)job->child.pid, waited, DEADLINE * named,
+                     words[0] ? "; it printed: " : "", words);
+    }
+    if (waited <= DEADLINE * named) return;
+    bt_job_event(job, BT_EVENT_FAILURE, -1,
+                 "mpirun (pid %d) has started no rank for %.0f s: it is ended", (int)job->child.pid,
+                 waited);
+    job->hung = true;
+    bt_proc_kill_session(job->child.pid, 1);
+}

@@ -1,0 +1,116 @@
+/* memory_kills.c - reads /dev/kmsg and the counters of the memory group. */
+#include "monitor/job/machine/memory_kills.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/text.h"
+
+/* ---- the kernel's log ------------------------------------------------------------------------ */
+
+/* "6,4711,98765432,-;Out of memory: Killed process 4711 (bitrain) ...": priority, number, microseconds since boot,
+ * flags, text. Other texts: "Memory cgroup out of memory: Killed process 4711 ...", and
+ * "oom-kill:constraint=...,task=bitrain,pid=4711,uid=0". */
+bool bt_memory_kill_names(const char *record, const int *pids, size_t n, int64_t since_ns) {
+    /* the clock of the log and ours may differ by this much after weeks */
+    static const int64_t DRIFT_US = 30000000;
+    const char *at = strstr(record, "Killed process "), *oom = strstr(record, ";oom-kill:");
+    int64_t us = -1;
+    int pid = 0;
+    if (at)
+        pid = atoi(at + strlen("Killed process "));
+    else if (oom && (at = strstr(oom, ",pid=")))
+        pid = atoi(at + strlen(",pid="));
+    if (pid <= 0 || sscanf(record, "%*d,%*d,%" SCNd64, &us) != 1 || us < since_ns / 1000 - DRIFT_US)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (pids[i] == pid) return true;
+    return false;
+}
+
+/* the first pid namespace of the machine has this inode number in every kernel (PROC_PID_INIT_INO) */
+static bool in_first_pid_namespace(void) {
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == 0xEFFFFFFCU;
+}
+
+int bt_memory_kill_lines(const int *pids, size_t n, int64_t since_ns, char (*lines)[BT_KERNEL_LINE],
+                         int max) {
+    char record[2048];
+    int found = 0;
+    const int fd = in_first_pid_namespace() ? open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                                            : -1;
+    if (fd < 0) return -1;
+    for (;;) {
+        const ssize_t got = read(fd, record, sizeof record - 1);
+        if (got < 0 && errno == EPIPE) continue; /* the kernel overwrote the record meanwhile */
+        if (got <= 0) break;
+        record[got] = '\0';
+        char *text = strchr(record, ';');
+        if (!text || max < 1 || !bt_memory_kill_names(record, pids, n, since_ns)) continue;
+        if (found == max) memmove(lines[0], lines[1], (size_t)--found * sizeof *lines);
+        text[strcspn(text, "\n")] = '\0';
+        bt_text_plain(lines[found++], sizeof *lines, text + 1);
+    }
+    close(fd);
+    return found;
+}
+
+/* ---- the counter of the group ---------------------------------------------------------------- */
+
+/* Of lines "N:controllers:PATH": version 1 has its own line for memory, version 2 is line 0. */
+bool bt_memory_group_file(const char *cgroups, const char *root, char *path, size_t size) {
+    path[0] = '\0';
+    for (const char *line = cgroups; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *names = strchr(line, ':'), *at = names ? strchr(names + 1, ':') : NULL;
+        if (!at) break;
+        const int length = (int)strcspn(++at, "\n");
+        const size_t n = (size_t)(at - 1 - (names + 1));
+        const bool old = n >= 6 && (strncmp(names + 1, "memory", n) == 0 ||
+                                    strncmp(names + 1, "memory,", 7) == 0 ||
+                                    strncmp(at - 1 - 7, ",memory", 7) == 0);
+        if (old) {
+            snprintf(path, size, "%s/memory%.*s/memory.oom_control", root, length, at);
+            return true;
+        }
+        if (n == 0) snprintf(path, size, "%s%.*s/memory.events", root, length, at);
+    }
+    return path[0] != '\0';
+}
+
+static int64_t kills_in(const char *cgroups) {
+    char path[PATH_MAX];
+    int64_t kills = -1;
+    if (!bt_memory_group_file(cgroups, "/sys/fs/cgroup", path, sizeof path)) return -1;
+    FILE *f = fopen(path, "re");
+    if (!f) return -1;
+    for (char line[128]; kills < 0 && fgets(line, sizeof line, f);)
+        if (sscanf(line, "oom_kill %" SCNd64, &kills) != 1) kills = -1;
+    fclose(f);
+    return kills;
+}
+
+int64_t bt_memory_kills_of_group(void) {
+    char text[4096];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return -1;
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    const int64_t kills = kills_in(text);
+    /* a container that sees its own group as the root, but not in its path */
+    return kills >= 0 ? kills : kills_in("1:memory:/\n");
+}
+
+bool bt_memory_killed(const int *pids, size_t n, int64_t since_ns, int64_t before) {
+    char line[1][BT_KERNEL_LINE];
+    const int found = bt_memory_kill_lines(pids, n, since_ns, line, 1);
+    return found >= 0 ? found > 0 : before >= 0 && bt_memory_kills_of_group() > before;
+}
