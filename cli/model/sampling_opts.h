@@ -29,7 +29,7 @@ typedef struct bt_sampling_opts {
          BT_OPT_REAL, BT_SAMPLING_FIELD(s, top_p), \
          "0.95",      0, \
          1,           NULL, \
-         NULL,        "choose among the likeliest that hold this probability (1: all)"}, \
+         NULL,        "choose among the likeliest that hold this probability (1: all; 0: the likeliest)"}, \
         {"min_p",     "--min-p", \
          BT_OPT_REAL, BT_SAMPLING_FIELD(s, min_p), \
          "0",         0, \

@@ -123,9 +123,9 @@ int32_t bt_sampler_draw(bt_sampler *s, const float *raw, const bt_sampling *how,
     const size_t V = s->V;
     const float *logits = penalise(s, raw, how->repetition_penalty, occurred);
     const int32_t best = likeliest(logits, V);
-    if (!(how->temperature > 0) || how->top_k == 1) return best;
+    if (!(how->temperature > 0) || how->top_k == 1 || !(how->top_p > 0)) return best;
     size_t n = V, k = how->top_k > 0 && (size_t)how->top_k < V ? (size_t)how->top_k : V;
-    double p = how->top_p > 0 && how->top_p < 1 ? how->top_p : 1.0, held = 0;
+    double p = fmin(how->top_p, 1), held = 0;
     candidate *c = s->candidates;
     for (size_t i = 0; i < V; i++) {
         c[i] = (candidate){

@@ -165,6 +165,7 @@ static void texts_written_together_equal_those_written_alone(void **state) {
             random_prompt(prompts[i], i % 7, n); /* some begin alike: slots are read on from */
             asks[i] = ask_of(&h[i], prompts[i], n, 1 + bt_rng_u64(1, 3, i) % 20);
             asks[i].sampling = (bt_sampling){.temperature = i % 3 ? 0.7 : 0,
+                                             .top_p = 1,
                                              .top_k = i % 4 ? 0 : 7,
                                              .repetition_penalty = i % 5 ? 1 : 1.2,
                                              .seed = i};
@@ -347,6 +348,7 @@ static void *ask_often(void *ctx) {
         bt_ask a = ask_of(&h[0], prompt, 1 + (c->seed + i) % 4, 1 + i % 40);
         a.group = c->seed;
         a.sampling.temperature = 1;
+        a.sampling.top_p = 1;
         a.sampling.seed = i;
         atomic_bool cancel = i % 3 == 0;
         a.cancel = &cancel;

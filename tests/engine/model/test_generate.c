@@ -171,7 +171,7 @@ static void sampling_draws_what_it_says(void **state) {
         int n = cases[i].top_k > 0 && cases[i].top_k < V ? cases[i].top_k : V, left = 0;
         sum = 0;
         for (int a = 0; a < n; a++) sum += p[order[a]];
-        double top_p = cases[i].top_p > 0 && cases[i].top_p < 1 ? cases[i].top_p : 1;
+        double top_p = fmin(cases[i].top_p, 1); /* 0: the likeliest token */
         while (left < n && (left == 0 || kept < top_p * sum)) kept += p[order[left++]];
         for (int a = 0; a < V; a++) p[order[a]] = a < left ? p[order[a]] / kept : 0;
         int count[V] = {0};
@@ -192,7 +192,7 @@ static void sampling_draws_what_it_says(void **state) {
                          DRAWS * p[v]);
         }
     }
-    bt_sampling greedy = {.temperature = 0}, one = {.temperature = 1, .top_k = 1};
+    bt_sampling greedy = {.temperature = 0}, one = {.temperature = 1, .top_k = 1, .top_p = 1};
     int32_t best = 0;
     for (int32_t v = 1; v < V; v++) best = bt_gen_logits(g)[v] > bt_gen_logits(g)[best] ? v : best;
     assert_int_equal(bt_gen_sample(g, &greedy), best);

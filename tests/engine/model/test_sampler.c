@@ -49,7 +49,7 @@ static void oracle(double out[V], const float *logits, const bt_sampling *how, b
     qsort(e, V, sizeof *e, by_probability);
     int n = V;
     if (how->top_k > 0 && how->top_k < n) n = how->top_k;
-    if (how->top_p > 0 && how->top_p < 1) {
+    if (how->top_p < 1) {
         const double total = sum_of(e, n);
         int keep = 1;
         while (keep < n && sum_of(e, keep) < how->top_p * total) keep++;
@@ -66,23 +66,24 @@ static void random_logits(float *logits, uint64_t seed) {
 }
 
 static const bt_sampling cases[] = {
-    {.temperature = 1},
-    {.temperature = 0.3},
-    {.temperature = 3},
-    {.temperature = 1, .top_k = 1},
-    {.temperature = 2, .top_k = 5},
-    {.temperature = 2, .top_k = V + 10},
+    {.temperature = 1, .top_p = 1},
+    {.temperature = 0.3, .top_p = 1},
+    {.temperature = 3, .top_p = 1},
+    {.temperature = 1, .top_k = 1, .top_p = 1},
+    {.temperature = 2, .top_k = 5, .top_p = 1},
+    {.temperature = 2, .top_k = V + 10, .top_p = 1},
     {.temperature = 2, .top_p = 0.6},
     {.temperature = 1, .top_p = 1e-9},
-    {.temperature = 3, .min_p = 0.2},
-    {.temperature = 1, .min_p = 1},
-    {.temperature = 3, .min_p = 1e-12},
-    {.temperature = 1, .repetition_penalty = 1.5},
-    {.temperature = 1, .repetition_penalty = 0.5},
-    {.temperature = 1, .repetition_penalty = 1},
+    {.temperature = 3, .min_p = 0.2, .top_p = 1},
+    {.temperature = 1, .min_p = 1, .top_p = 1},
+    {.temperature = 3, .min_p = 1e-12, .top_p = 1},
+    {.temperature = 1, .repetition_penalty = 1.5, .top_p = 1},
+    {.temperature = 1, .repetition_penalty = 0.5, .top_p = 1},
+    {.temperature = 1, .repetition_penalty = 1, .top_p = 1},
     {.temperature = 2, .top_k = 9, .top_p = 0.8},
     {.temperature = 2, .top_k = 9, .top_p = 0.9, .min_p = 0.3, .repetition_penalty = 1.3},
     {.temperature = 2, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 2},
+    {.temperature = 2, .top_p = 0},
 };
 
 static void draws_follow_what_is_left(void **state) {
