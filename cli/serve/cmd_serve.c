@@ -19,12 +19,12 @@
 #include "store/store.h"
 
 typedef struct serve_cfg {
-    char store[1024], base[1024], add[2048], isa[16], host[128], allow[512], template[40],
-        name[128];
+    char store[1024], base[1024], add[2048], isa[16], host[128], allow[512], origins[1024],
+        key[256], template[40], name[128];
     double weight;
     int64_t port, threads, parallel, queue;
     int precision;
-    bool open, json;
+    bool open, any_model, json;
 } serve_cfg;
 
 #define FIELD(f) offsetof(serve_cfg, f), sizeof(((serve_cfg *)0)->f)
@@ -35,10 +35,17 @@ static const bt_opt serve_opts[] = {
      "address to listen on"},
     {"allow_host", "--allow-host", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
      "further names it may be reached by, separated by commas"},
+    {"allow_origin", "--allow-origin", BT_OPT_TEXT, FIELD(origins), "", 0, 0, NULL, NULL,
+     "web pages that may use it, as http://localhost:3000, separated by commas (*: all)"},
+    {"api_key", "--api-key", BT_OPT_TEXT, FIELD(key), "", 0, 0, NULL, NULL,
+     "the token, instead of a random one; process lists show it, $BITRAIN_SERVE_TOKEN is not "
+     "shown"},
     {"open", "--open", BT_OPT_BOOL, FIELD(open), "false", 0, 0, NULL, NULL,
      "answer without a token (on this machine only)"},
     {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
      "of the model, for clients (default: the run's)"},
+    {"any_model", "--any-model", BT_OPT_BOOL, FIELD(any_model), "false", 0, 0, NULL, NULL,
+     "answer requests for other model names, too"},
     {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
      "chat template (default: as in training, or by the tokenizer's special tokens)"},
     {"parallel", "--parallel", BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "texts",
@@ -75,17 +82,30 @@ static bool is_loopback(const char *host) {
 }
 
 /* ---- what is printed ------------------------------------------------------------------------- */
+static const char *percent_encode(char *out, size_t size, const char *text) {
+    size_t n = 0;
+    for (; *text && n + 4 <= size; text++) {
+        const unsigned char c = (unsigned char)*text;
+        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                           (c >= 'a' && c <= 'z') || strchr("-._~", c);
+        n += (size_t)snprintf(out + n, size - n, plain ? "%c" : "%%%02X", c);
+    }
+    out[n] = '\0';
+    return out;
+}
+
 static void print_address(const serve_cfg *c, const bt_serve *s, const char *model,
                           const bt_trained *t, const char *token_file) {
     const bool any = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0;
     const char *shown = any ? "localhost" : c->host;
     const char *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
-    char base[256], url[320];
+    char base[256], token[3 * BT_SERVE_KEY_MAX + 1], url[sizeof base + sizeof token + 16];
     snprintf(base, sizeof base, "http://%s%s%s:%d", open, shown, close, bt_serve_port(s));
     if (c->open)
         snprintf(url, sizeof url, "%s/", base);
     else
-        snprintf(url, sizeof url, "%s/#token=%s", base, bt_serve_token(s));
+        snprintf(url, sizeof url, "%s/#token=%s", base,
+                 percent_encode(token, sizeof token, bt_serve_token(s)));
     if (c->json) {
         bt_text out;
         bt_json j;
@@ -157,7 +177,8 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_batch *b
     const bt_serve_cfg cfg = {.host = c->host,
                               .port = (int)c->port,
                               .allow_hosts = c->allow,
-                              .token = getenv("BITRAIN_SERVE_TOKEN"),
+                              .allow_origins = c->origins,
+                              .token = c->key[0] ? c->key : getenv("BITRAIN_SERVE_TOKEN"),
                               .open = c->open,
                               .max_replies = REPLIES,
                               .max_body = BODY_MAX,
@@ -191,6 +212,8 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     const char *name = c->name[0] ? c->name : t->meta.run[0] ? t->meta.run : "model";
     bt_batch *b = NULL;
     bt_openai *o = NULL;
+    char fingerprint[64];
+    snprintf(fingerprint, sizeof fingerprint, "bitrain-%s-%s", BITRAIN_VERSION, bt_k()->name);
     BT_TRY(bt_chat_choose(&template, c->template, t, c->json, err));
     const bt_batch_cfg batch = {.model = t->model,
                                 .tokenizer = t->tokenizer,
@@ -203,6 +226,8 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
                                                  .tokenizer = t->tokenizer,
                                                  .template = template,
                                                  .name = name,
+                                                 .fingerprint = fingerprint,
+                                                 .any_model = c->any_model,
                                                  .context = (size_t)m->T,
                                                  .precision = bt_trained_precision(t),
                                                  .notes = &t->notes},

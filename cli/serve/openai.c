@@ -1,4 +1,4 @@
-/* openai.c - from a request to texts in the batch, and from what these say to its reply. */
+/* openai.c - the routes: requests become texts of the batch, and generated texts become replies. */
 #include "cli/serve/openai.h"
 
 #include <stdatomic.h>
@@ -11,6 +11,9 @@
 #include "cli/model/model_notes.h"
 #include "cli/serve/openai_answer.h"
 #include "cli/serve/openai_request.h"
+#include "cli/serve/openai_tokens.h"
+#include "cli/serve/serve_metrics.h"
+#include "engine/base/clock.h"
 
 struct bt_openai {
     bt_openai_cfg cfg;
@@ -18,6 +21,7 @@ struct bt_openai {
     int64_t created;
     bt_chat_encoder encoder;
     atomic_ullong n; /* requests so far */
+    bt_serve_metrics metrics;
 };
 
 typedef struct request request;
@@ -28,7 +32,10 @@ typedef struct writer { /* of one choice: what the batch's callbacks get */
 } writer;
 
 struct request {
+    bt_openai *server;
     bt_reply *reply;
+    int64_t arrived_ns;
+    bool has_token; /* the first generated token was counted */
     bt_openai_answer answer;
     bool stream, include_usage;
     atomic_bool gone; /* its client */
@@ -53,9 +60,15 @@ static void send_chunk(request *r, bt_openai_choice *c, bool finished) {
     if (r->out.len) bt_reply_put(r->reply, r->out.data, r->out.len);
 }
 
+static double seconds_since(int64_t ns) { return (double)(bt_now_ns() - ns) * 1e-9; }
+
 static void on_said(void *ctx, const bt_said *s) {
     const writer *w = ctx;
     request *r = w->of;
+    if (!s->echoed && !r->has_token) {
+        r->has_token = true;
+        bt_serve_metrics_first_token(&r->server->metrics, seconds_since(r->arrived_ns));
+    }
     bt_openai_add(&r->answer, w->choice, s);
     if (r->stream) send_chunk(r, w->choice, false);
 }
@@ -71,17 +84,19 @@ static void end_stream(request *r) {
     bt_reply_put(r->reply, bt_text_str(&r->out), r->out.len);
 }
 
-static void end_whole(request *r) {
-    if (r->cancelled) {
-        bt_reply_error(r->reply, 503, "server_error", "the server is stopping");
-        return;
-    }
+/* returns the status */
+static int reply_unavailable(bt_reply *reply, const char *message) {
+    bt_reply_error(reply, 503, &(bt_serve_error){.type = "server_error", .message = message});
+    return 503;
+}
+
+static int end_whole(request *r) {
+    if (r->cancelled) return reply_unavailable(r->reply, "the server is stopping");
     bt_text_clear(&r->out);
     bt_openai_put(&r->answer, &r->out);
-    if (r->out.failed)
-        bt_reply_error(r->reply, 503, "server_error", "out of memory");
-    else
-        bt_reply_send(r->reply, 200, NULL, r->out.data, r->out.len);
+    if (r->out.failed) return reply_unavailable(r->reply, "out of memory");
+    bt_reply_send(r->reply, 200, NULL, r->out.data, r->out.len);
+    return 200;
 }
 
 static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
@@ -99,21 +114,38 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
         if (r->stream) send_chunk(r, w->choice, true);
     }
     if (--r->left) return;
+    int status = 200; /* of a stream: sent long ago */
     if (r->stream)
         end_stream(r);
     else
-        end_whole(r);
+        status = end_whole(r);
+    bt_serve_metrics_request(&r->server->metrics, status, seconds_since(r->arrived_ns));
     bt_reply_end(r->reply);
     request_free(r);
 }
 
 /* ---- requests: the server's thread ----------------------------------------------------------- */
-static void refuse(bt_reply *reply, const bt_err *err) {
+static void refuse(bt_openai *o, bt_reply *reply, const bt_openai_fault *fault, const bt_err *err) {
+    int status = 400;
+    bt_serve_error e = {.type = "invalid_request_error",
+                        .code = fault->code,
+                        .param = fault->param,
+                        .message = err->msg};
     switch (err->code) {
-    case BT_BUSY: bt_reply_error(reply, 429, "rate_limit_error", err->msg); break;
-    case BT_NOMEM: bt_reply_error(reply, 503, "server_error", err->msg); break;
-    default: bt_reply_error(reply, 400, "invalid_request_error", err->msg);
+    case BT_BUSY:
+        status = 429;
+        e.type = "rate_limit_error";
+        e.code = "rate_limit_exceeded";
+        break;
+    case BT_NOMEM:
+        status = 503;
+        e.type = "server_error";
+        break;
+    case BT_NOTFOUND: status = 404; break;
+    default: break;
     }
+    bt_reply_error(reply, status, &e);
+    bt_serve_metrics_request(&o->metrics, status, -1);
     bt_reply_end(reply);
 }
 
@@ -170,6 +202,42 @@ static bt_code submit(bt_openai *o, request *r, const bt_openai_request *q, uint
     return code;
 }
 
+static bt_code check_model(const bt_openai *o, bt_openai_request *q, bt_err *err) {
+    char shown[128];
+    if (!q->model || o->cfg.any_model || strcmp(q->model, o->name) == 0) return BT_OK;
+    bt_text_plain(shown, sizeof shown, q->model);
+    (void)bt_openai_refuse_key(&q->fault, "model", "model_not_found", err,
+                               "there is no model '%s': this server has '%s' (serve --any-model "
+                               "answers every name)",
+                               shown, o->name);
+    return err->code = BT_NOTFOUND;
+}
+
+/* The phrase of OpenAI's message is kept: clients recognise a prompt that is too long by it. */
+static bt_code check_length(const bt_openai *o, bt_openai_request *q, bool chat, bt_err *err) {
+    for (size_t i = 0; i < q->n_prompts; i++)
+        if (q->prompts[i].n > o->cfg.context)
+            return bt_openai_refuse_key(&q->fault, chat ? "messages" : "prompt",
+                                        "context_length_exceeded", err,
+                                        "this model's maximum context length is %zu tokens, but "
+                                        "the prompt has %zu: shorten "
+                                        "it",
+                                        o->cfg.context, q->prompts[i].n);
+    return BT_OK;
+}
+
+static void prepare(bt_openai *o, request *r, bool chat) {
+    r->server = o;
+    r->arrived_ns = bt_now_ns();
+    r->answer.chat = chat;
+    r->answer.tokenizer = o->cfg.tokenizer;
+    r->answer.model = o->name;
+    r->answer.fingerprint = o->cfg.fingerprint;
+    r->answer.created = (int64_t)time(NULL);
+    snprintf(r->answer.id, sizeof r->answer.id, "%s-%s", chat ? "chatcmpl" : "cmpl",
+             bt_reply_id(r->reply));
+}
+
 static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body, size_t n) {
     bt_openai_request q;
     bt_err err = BT_ERR_INIT;
@@ -177,26 +245,45 @@ static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body
     const unsigned long long number = atomic_fetch_add(&o->n, 1) + 1;
     bt_code code = chat ? bt_openai_chat(&q, body, n, &o->encoder, &err)
                         : bt_openai_completion(&q, body, n, o->cfg.tokenizer, &err);
+    if (code == BT_OK) code = check_model(o, &q, &err);
+    if (code == BT_OK) code = check_length(o, &q, chat, &err);
     if (code == BT_OK) {
         r = request_of(&q);
         if (!r) code = bt_fail(&err, BT_NOMEM, "no memory for a request");
     }
     if (code == BT_OK) {
         r->reply = reply;
-        r->answer.chat = chat;
-        r->answer.tokenizer = o->cfg.tokenizer;
-        r->answer.model = o->name;
-        r->answer.created = (int64_t)time(NULL);
-        snprintf(r->answer.id, sizeof r->answer.id, "%s-%llu", chat ? "chatcmpl" : "cmpl", number);
+        prepare(o, r, chat);
         bt_reply_set(reply, r);
         /* from here on the request is the batch's; a refusal leaves it here */
         code = submit(o, r, &q, number, &err);
     }
+    if (code != BT_OK) {
+        bt_reply_set(reply, NULL);
+        request_free(r);
+        refuse(o, reply, &q.fault, &err);
+    }
     bt_openai_request_release(&q);
-    if (code == BT_OK) return;
-    bt_reply_set(reply, NULL);
-    request_free(r);
-    refuse(reply, &err);
+}
+
+static void count_tokens(bt_openai *o, bt_reply *reply, bool detokenize, const char *body,
+                         size_t n) {
+    bt_err err = BT_ERR_INIT;
+    bt_openai_fault fault = {0};
+    bt_text out;
+    bt_text_init(&out);
+    bt_code code = detokenize ? bt_openai_detokenize(body, n, o->cfg.tokenizer, &out, &fault, &err)
+                              : bt_openai_tokenize(body, n, o->cfg.tokenizer, o->cfg.context, &out,
+                                                   &fault, &err);
+    if (code == BT_OK && out.failed) code = bt_fail(&err, BT_NOMEM, "out of memory");
+    if (code == BT_OK) {
+        bt_reply_send(reply, 200, NULL, bt_text_str(&out), out.len);
+        bt_serve_metrics_request(&o->metrics, 200, -1);
+        bt_reply_end(reply);
+    } else {
+        refuse(o, reply, &fault, &err);
+    }
+    bt_text_release(&out);
 }
 
 static void put_model(const bt_openai *o, bt_json *j) {
@@ -212,7 +299,7 @@ static void put_model(const bt_openai *o, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void tell_models(const bt_openai *o, bt_reply *reply, bool list) {
+static void send_models(bt_openai *o, bt_reply *reply, bool list) {
     bt_text out;
     bt_json j;
     bt_text_init(&out);
@@ -228,29 +315,105 @@ static void tell_models(const bt_openai *o, bt_reply *reply, bool list) {
         bt_json_end(&j, '}');
     }
     bt_reply_send(reply, 200, NULL, bt_text_str(&out), out.len);
+    bt_reply_end(reply);
     bt_text_release(&out);
+}
+
+static void send_metrics(bt_openai *o, bt_reply *reply) {
+    const bt_batch_load load = bt_batch_now(o->cfg.batch);
+    bt_text out;
+    bt_text_init(&out);
+    bt_serve_metrics_put(&o->metrics, &load, &out);
+    if (out.failed)
+        reply_unavailable(reply, "out of memory");
+    else
+        bt_reply_send(reply, 200, "text/plain; version=0.0.4", bt_text_str(&out), out.len);
+    bt_reply_end(reply);
+    bt_text_release(&out);
+}
+
+/* ---- routes ---------------------------------------------------------------------------------- */
+typedef enum {
+    ROUTE_COMPLETIONS,
+    ROUTE_CHAT,
+    ROUTE_TOKENIZE,
+    ROUTE_DETOKENIZE,
+    ROUTE_MODELS,
+    ROUTE_MODEL,
+    ROUTE_METRICS,
+    ROUTE_NONE
+} route_id;
+
+static const char models_path[] = "/v1/models";
+
+static const struct {
+    const char *path;
+    route_id id;
+    bool post;
+} routes[] = {
+    {"/v1/completions", ROUTE_COMPLETIONS, true}, {"/v1/chat/completions", ROUTE_CHAT, true},
+    {"/tokenize", ROUTE_TOKENIZE, true},          {"/detokenize", ROUTE_DETOKENIZE, true},
+    {models_path, ROUTE_MODELS, false},           {"/metrics", ROUTE_METRICS, false},
+};
+
+/* a slash at the end is ignored */
+static route_id find_route(const char *path, bool *post) {
+    size_t n = strlen(path);
+    *post = false;
+    if (n > 1 && path[n - 1] == '/') n--;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (strlen(routes[i].path) != n || memcmp(routes[i].path, path, n) != 0) continue;
+        *post = routes[i].post;
+        return routes[i].id;
+    }
+    const size_t prefix = sizeof models_path - 1;
+    return n > prefix + 1 && strncmp(path, models_path, prefix) == 0 && path[prefix] == '/'
+               ? ROUTE_MODEL
+               : ROUTE_NONE;
+}
+
+static void refuse_route(bt_reply *reply, int status, const char *code, const char *message) {
+    bt_reply_error(
+        reply, status,
+        &(bt_serve_error){.type = "invalid_request_error", .code = code, .message = message});
+    bt_reply_end(reply);
+}
+
+static void send_model(bt_openai *o, bt_reply *reply, const char *name) {
+    char message[300];
+    if (o->cfg.any_model || strcmp(name, o->name) == 0) {
+        send_models(o, reply, false);
+        return;
+    }
+    snprintf(message, sizeof message, "there is no model of this name: this server has '%s'",
+             o->name);
+    refuse_route(reply, 404, "model_not_found", message);
 }
 
 static void ask(void *ctx, bt_reply *reply, const char *method, const char *path, const char *body,
                 size_t n) {
-    static const char models[] = "/v1/models";
     bt_openai *o = ctx;
-    const bool post = strcmp(method, "POST") == 0, chat = strcmp(path, "/v1/chat/completions") == 0,
-               text = strcmp(path, "/v1/completions") == 0, list = strcmp(path, models) == 0;
-    const bool one = strncmp(path, models, sizeof models - 1) == 0 &&
-                     path[sizeof models - 1] == '/' && strcmp(path + sizeof models, o->name) == 0;
-    if (post && (chat || text)) {
-        ask_model(o, reply, chat, body, n);
+    bool post;
+    const route_id id = find_route(path, &post);
+    if (id != ROUTE_NONE && post != (strcmp(method, "POST") == 0)) {
+        refuse_route(reply, 405, "method_not_allowed",
+                     post ? "this route takes POST" : "this route takes GET");
         return;
     }
-    if (!post && (list || one))
-        tell_models(o, reply, list);
-    else if (chat || text || list || one)
-        bt_reply_error(reply, 405, "invalid_request_error", "not with this method");
-    else
-        bt_reply_error(reply, 404, "invalid_request_error",
-                       "no such route: /v1/completions, /v1/chat/completions, /v1/models");
-    bt_reply_end(reply);
+    switch (id) {
+    case ROUTE_COMPLETIONS: ask_model(o, reply, false, body, n); break;
+    case ROUTE_CHAT: ask_model(o, reply, true, body, n); break;
+    case ROUTE_TOKENIZE: count_tokens(o, reply, false, body, n); break;
+    case ROUTE_DETOKENIZE: count_tokens(o, reply, true, body, n); break;
+    case ROUTE_MODELS: send_models(o, reply, true); break;
+    case ROUTE_MODEL: send_model(o, reply, path + sizeof models_path); break;
+    case ROUTE_METRICS: send_metrics(o, reply); break;
+    case ROUTE_NONE:
+        refuse_route(reply, 404, "unknown_url",
+                     "no such route: /v1/completions, /v1/chat/completions, /v1/models, /tokenize, "
+                     "/detokenize, /metrics, /health");
+        break;
+    }
 }
 
 static void gone(void *ctx, void *work) {
@@ -267,16 +430,20 @@ bt_code bt_openai_create(bt_openai **out, const bt_openai_cfg *cfg, bt_err *err)
     o->cfg = *cfg;
     snprintf(o->name, sizeof o->name, "%s", cfg->name);
     o->created = (int64_t)time(NULL);
+    bt_serve_metrics_init(&o->metrics);
     const bt_code code = bt_chat_encoder_init(&o->encoder, cfg->template, cfg->tokenizer, err);
-    if (code == BT_OK)
+    if (code == BT_OK) {
         *out = o;
-    else
+    } else {
+        bt_serve_metrics_release(&o->metrics);
         free(o);
+    }
     return code;
 }
 
 void bt_openai_destroy(bt_openai *o) {
     if (!o) return;
+    bt_serve_metrics_release(&o->metrics);
     bt_chat_encoder_release(&o->encoder);
     free(o);
 }

@@ -1,7 +1,8 @@
 /* openai.h - a model behind OpenAI's routes: the source of a web server's answers (web/serve/serve.h),
  * with a batch (engine/answer/batch.h) that writes them.
  *
- *     POST /v1/completions  /v1/chat/completions      GET /v1/models  /v1/models/NAME
+ *     POST /v1/completions  /v1/chat/completions  /tokenize  /detokenize
+ *     GET  /v1/models  /v1/models/NAME  /metrics
  *
  * Threads: the source's functions are called by the server's thread, the batch's callbacks by the
  * one that runs it; a request belongs to the latter once its texts are submitted. */
@@ -18,8 +19,10 @@ typedef struct bt_openai_cfg { /* borrowed; name is copied */
     bt_batch *batch;
     const bt_tokenizer *tokenizer;
     const bt_chat_template *template;
-    const char *name; /* of the model */
-    size_t context;   /* tokens */
+    const char *name;        /* of the model */
+    const char *fingerprint; /* of program and kernels: "system_fingerprint" of every answer */
+    size_t context;          /* tokens */
+    bool any_model;          /* requests may name any model */
     const char *precision;
     const bt_text *notes; /* about the model's files, one line each */
 } bt_openai_cfg;

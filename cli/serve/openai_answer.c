@@ -64,10 +64,23 @@ void bt_openai_token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
     bt_text_release(&mended);
 }
 
-static size_t characters(const char *s, size_t n) {
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++) k += ((unsigned char)s[i] & 0xc0) != 0x80;
-    return k;
+/* Appends the bytes of a token to the text of a choice and counts the characters that are complete afterwards. Clients cut
+ * the text by these offsets, so bytes that are no UTF-8 count as the U+FFFD that the text has for them. */
+static void count_characters(bt_openai_choice *c, const char *bytes, size_t n) {
+    bt_text text, shown;
+    bt_text_init(&text);
+    bt_text_init(&shown);
+    bt_text_putn(&text, c->part, c->n_part);
+    bt_text_putn(&text, bytes, n);
+    c->n_part = bt_utf8_unfinished(bt_text_str(&text), text.len);
+    if (!text.failed) {
+        bt_utf8_mend(&shown, text.data, text.len - c->n_part, false);
+        memcpy(c->part, text.data + text.len - c->n_part, c->n_part);
+    }
+    for (size_t i = 0; i < shown.len; i++)
+        c->n_chars += ((unsigned char)shown.data[i] & 0xc0) != 0x80;
+    bt_text_release(&shown);
+    bt_text_release(&text);
 }
 
 static void put_bytes(bt_json *j, const bt_tokenizer *t, int32_t id) {
@@ -131,8 +144,11 @@ static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt
     bt_json_num(&c->token_logprobs.json, NULL, s->logprob); /* NaN is null */
     add_top(a, &c->top_logprobs.json, s, bt_text_str(&word));
     bt_json_int(&c->text_offset.json, NULL, (int64_t)c->n_chars);
-    c->n_chars += characters(bt_text_str(&word), word.len);
     bt_text_release(&word);
+    if (!s->echoed && bt_tokenizer_is_special(a->tokenizer, s->token)) return; /* not in the text */
+    size_t n;
+    const char *bytes = bt_tokenizer_bytes(a->tokenizer, s->token, &n);
+    count_characters(c, bytes, n);
 }
 
 void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_said *s) {
@@ -154,6 +170,7 @@ static void put_head(const bt_openai_answer *a, bt_json *j, const char *object) 
     bt_json_str(j, "object", object);
     bt_json_int(j, "created", a->created);
     bt_json_str(j, "model", a->model);
+    bt_json_str(j, "system_fingerprint", a->fingerprint);
 }
 
 static void put_usage(const bt_openai_answer *a, bt_json *j) {

@@ -17,8 +17,10 @@ typedef struct bt_openai_choice {
     bt_text text; /* so far */
     /* log probabilities: completions have four lists, chat has the first alone */
     bt_openai_list tokens, token_logprobs, top_logprobs, text_offset;
-    size_t n_chars; /* of the tokens so far */
-    bool has_role;  /* a stream of chat has said whose text it is */
+    size_t n_chars; /* complete characters of the tokens so far */
+    char part[4];   /* bytes of the character that is not complete yet */
+    size_t n_part;
+    bool has_role; /* a stream of chat has said whose text it is */
     bt_finish why;
 } bt_openai_choice;
 
@@ -26,6 +28,7 @@ typedef struct bt_openai_answer {
     bool chat, logprobs;
     const bt_tokenizer *tokenizer;
     const char *model;
+    const char *fingerprint; /* changes with program and kernels; borrowed */
     char id[40];
     int64_t created;
     size_t prompt_tokens, completion_tokens;

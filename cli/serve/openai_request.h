@@ -1,7 +1,8 @@
-/* openai_request.h - requests in OpenAI's form, read from JSON and checked. */
+/* openai_request.h - requests in OpenAI's form, read from JSON and checked. Threads: the caller's. */
 #ifndef BT_CLI_SERVE_OPENAI_REQUEST_H
 #define BT_CLI_SERVE_OPENAI_REQUEST_H
 
+#include "cli/serve/openai_keys.h"
 #include "engine/data/chat/chat.h"
 #include "engine/model/net/sampler.h"
 
@@ -13,6 +14,7 @@ typedef struct bt_openai_ids {
 } bt_openai_ids;
 
 typedef struct bt_openai_request {
+    char *model;            /* the name that the client gave; NULL: none */
     bt_openai_ids *prompts; /* (n_prompts) */
     size_t n_prompts, n;    /* n: answers to each */
     bt_sampling sampling;
@@ -24,9 +26,11 @@ typedef struct bt_openai_request {
     int32_t end; /* token that ends an answer beside the end of text; -1: none */
     bool stream, include_usage, echo, logprobs;
     size_t top;
+    bt_openai_fault fault; /* of a refused request */
 } bt_openai_request;
 
-/* POST /v1/completions. BT_ARG and BT_FORMAT say what is wrong with the request. */
+/* POST /v1/completions. BT_ARG, BT_FORMAT and BT_UNSUPPORTED: the request is wrong; out->fault is set. The caller releases
+ * *out in either case. */
 bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
                              const bt_tokenizer *tokenizer, bt_err *err) BT_MUST_CHECK;
 /* POST /v1/chat/completions */

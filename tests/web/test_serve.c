@@ -77,7 +77,11 @@ static void ask_source(void *ctx, bt_reply *r, const char *method, const char *p
         return;
     }
     if (strcmp(path, "/v1/bad") == 0) {
-        bt_reply_error(r, 400, "invalid_request_error", "no \"such\" thing");
+        bt_reply_error(r, 400,
+                       &(bt_serve_error){.type = "invalid_request_error",
+                                         .code = "invalid_value",
+                                         .param = "prompt",
+                                         .message = "no \"such\" thing"});
         bt_reply_end(r);
         return;
     }
@@ -223,8 +227,9 @@ static void answers_come_whole_late_and_in_pieces(void **state) {
     assert_non_null(strstr(c.text, "\r\n\r\nPOST 5 hello"));
     ask(&c, s, "POST /v1/bad", "", "");
     assert_int_equal(hear(&c), 400);
-    assert_non_null(strstr(c.text, "{\"error\":{\"message\":\"no \\\"such\\\" thing\",\"type\":"
-                                   "\"invalid_request_error\",\"param\":null,\"code\":null}}"));
+    assert_non_null(strstr(
+        c.text, "{\"error\":{\"message\":\"no \\\"such\\\" thing\",\"type\":"
+                "\"invalid_request_error\",\"param\":\"prompt\",\"code\":\"invalid_value\"}}"));
     ask(&c, s, "POST /v1/late", "", "");
     assert_int_equal(hear(&c), 200);
     assert_non_null(strstr(c.text, "{\"late\":1}"));

@@ -116,7 +116,7 @@ enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, co
 
 enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token) {
     static const char body[] = "{\"ok\":true}";
-    char cookie[128];
+    char cookie[256];
     struct MHD_Response *r = MHD_create_response_from_buffer(sizeof body - 1, (void *)(size_t)body,
                                                              MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;

@@ -18,6 +18,7 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
     if (!r) return NULL;
     r->server = s;
     r->conn = c;
+    bt_serve_request_id(r->id);
     bt_text_init(&r->out);
     pthread_mutex_lock(&s->lock);
     const bool room = s->n_replies < s->cfg.max_replies;
@@ -75,26 +76,32 @@ void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, 
     unlock(r);
 }
 
-void bt_serve_error_text(bt_text *out, const char *type, const char *message) {
+static void put_text_or_null(bt_json *j, const char *key, const char *text) {
+    bt_json_str(j, key, text && *text ? text : NULL);
+}
+
+void bt_serve_error_text(bt_text *out, const bt_serve_error *e) {
     bt_json j;
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
     bt_json_object(&j, "error");
-    bt_json_str(&j, "message", message);
-    bt_json_str(&j, "type", type);
-    bt_json_null(&j, "param");
-    bt_json_null(&j, "code");
+    bt_json_str(&j, "message", e->message);
+    bt_json_str(&j, "type", e->type);
+    put_text_or_null(&j, "param", e->param);
+    put_text_or_null(&j, "code", e->code);
     bt_json_end(&j, '}');
     bt_json_end(&j, '}');
 }
 
-void bt_reply_error(bt_reply *r, int status, const char *type, const char *message) {
+void bt_reply_error(bt_reply *r, int status, const bt_serve_error *e) {
     bt_text body;
     bt_text_init(&body);
-    bt_serve_error_text(&body, type, message);
+    bt_serve_error_text(&body, e);
     bt_reply_send(r, status, NULL, bt_text_str(&body), body.len);
     bt_text_release(&body);
 }
+
+const char *bt_reply_id(const bt_reply *r) { return r->id; }
 
 void bt_reply_put(bt_reply *r, const char *data, size_t n) {
     lock(r);
@@ -148,17 +155,21 @@ static enum MHD_Result send_whole(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_buffer(
         r->out.len, (void *)(size_t)bt_text_str(&r->out), MHD_RESPMEM_MUST_COPY);
     if (!response) return MHD_NO;
-    return bt_http_send(r->conn, r->status, response,
-                        (const bt_header[]){{"Content-Type", r->type},
-                                            {"Cache-Control", "no-store"},
-                                            {NULL, NULL}});
+    bt_header headers[BT_SERVE_HEADERS];
+    bt_serve_headers(
+        r->server, r->conn, r->id,
+        (const bt_header[]){{"Content-Type", r->type}, {"Cache-Control", "no-store"}, {NULL, NULL}},
+        headers);
+    return bt_http_send(r->conn, r->status, response, headers);
 }
 
 static enum MHD_Result send_stream(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
                                                                       read_stream, r, NULL);
     if (!response) return MHD_NO;
-    return bt_http_send(r->conn, 200, response, bt_http_events);
+    bt_header headers[BT_SERVE_HEADERS];
+    bt_serve_headers(r->server, r->conn, r->id, bt_http_events, headers);
+    return bt_http_send(r->conn, 200, response, headers);
 }
 
 enum MHD_Result bt_reply_answer(bt_reply *r) {

@@ -19,28 +19,45 @@ typedef struct exchange { /* one request in progress */
 } exchange;
 
 /* ---- answers of the server itself ------------------------------------------------------------ */
-static enum MHD_Result send_text(struct MHD_Connection *c, int status, const char *type,
-                                 const char *text, size_t n) {
+static enum MHD_Result send_text(const bt_serve *s, struct MHD_Connection *c, int status,
+                                 const char *type, const char *text, size_t n) {
     struct MHD_Response *r = MHD_create_response_from_buffer(n, (void *)(size_t)text,
                                                              MHD_RESPMEM_MUST_COPY);
+    bt_header headers[BT_SERVE_HEADERS];
+    char id[BT_REQUEST_ID_HEX + 1];
     if (!r) return MHD_NO;
-    return bt_http_send(c, status, r,
-                        (const bt_header[]){{"Content-Type", type},
-                                            {"Cache-Control", "no-store"},
-                                            {"WWW-Authenticate", status == 401 ? "Bearer" : NULL},
-                                            {"Allow", status == 405 ? "GET, HEAD, POST" : NULL},
-                                            {NULL, NULL}});
+    bt_serve_request_id(id);
+    bt_serve_headers(s, c, id,
+                     (const bt_header[]){{"Content-Type", type},
+                                         {"Cache-Control", "no-store"},
+                                         {"WWW-Authenticate", status == 401 ? "Bearer" : NULL},
+                                         {"Allow", status == 405 ? "GET, HEAD, POST" : NULL},
+                                         {NULL, NULL}},
+                     headers);
+    return bt_http_send(c, status, r, headers);
 }
 
-static enum MHD_Result send_error(struct MHD_Connection *c, int status, const char *type,
-                                  const char *message) {
+static enum MHD_Result send_error(const bt_serve *s, struct MHD_Connection *c, int status,
+                                  const bt_serve_error *e) {
     bt_text body;
     bt_text_init(&body);
-    bt_serve_error_text(&body, type, message);
-    const enum MHD_Result ok = send_text(c, status, "application/json", bt_text_str(&body),
+    bt_serve_error_text(&body, e);
+    const enum MHD_Result ok = send_text(s, c, status, "application/json", bt_text_str(&body),
                                          body.len);
     bt_text_release(&body);
     return ok;
+}
+
+static enum MHD_Result send_invalid(const bt_serve *s, struct MHD_Connection *c, int status,
+                                    const char *code, const char *message) {
+    return send_error(
+        s, c, status,
+        &(bt_serve_error){.type = "invalid_request_error", .code = code, .message = message});
+}
+
+static enum MHD_Result send_unavailable(const bt_serve *s, struct MHD_Connection *c,
+                                        const char *message) {
+    return send_error(s, c, 503, &(bt_serve_error){.type = "server_error", .message = message});
 }
 
 /* ---- guards and routes ----------------------------------------------------------------------- */
@@ -48,25 +65,25 @@ static bool is_get(const bt_req *q) {
     return strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0;
 }
 
-/* NULL: let it pass; otherwise what is wrong, and with which status */
-static const char *refusal(const bt_serve *s, const bt_req *q, int *status) {
-    *status = 403;
-    if (!bt_req_host_ok(q->host, s->host, s->allow, s->port))
-        return "this Host is not served here: use localhost, or start serve with --allow-host";
-    if (!bt_req_origin_ok(q->origin, q->fetch_site, s->host, s->allow, s->port))
-        return "requests from other sites are refused";
-    *status = 405;
-    if (!is_get(q) && strcmp(q->method, "POST") != 0) return "only GET and POST are served";
-    return NULL;
+/* the key as OpenAI's clients send it, as Azure's and Anthropic's do, or the page's cookie */
+static bool key_ok(const bt_serve *s, struct MHD_Connection *c, const bt_req *q) {
+    static const char *const names[] = {"api-key", "x-api-key"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *key = bt_http_header(c, names[i]);
+        if (key && bt_token_equal(key, strlen(key), s->token)) return true;
+    }
+    return bt_req_token_ok(q->authorization, q->cookie, s->token, s->port);
 }
 
 static enum MHD_Result ask_source(bt_serve *s, struct MHD_Connection *c, const bt_req *q,
                                   exchange *x) {
-    if (atomic_load(&s->stopping))
-        return send_error(c, 503, "server_error", "the server is stopping");
+    if (atomic_load(&s->stopping)) return send_unavailable(s, c, "the server is stopping");
     x->reply = bt_reply_open(s, c);
     if (!x->reply)
-        return send_error(c, 429, "rate_limit_error", "too many requests are being answered");
+        return send_error(s, c, 429,
+                          &(bt_serve_error){.type = "rate_limit_error",
+                                            .code = "rate_limit_exceeded",
+                                            .message = "too many requests are being answered"});
     bt_links_exempt(&s->links, bt_http_link(c));
     s->cfg.source.ask(s->cfg.source.ctx, x->reply, q->method, q->path, bt_text_str(&x->body),
                       x->body.len);
@@ -75,19 +92,35 @@ static enum MHD_Result ask_source(bt_serve *s, struct MHD_Connection *c, const b
 
 static enum MHD_Result dispatch(bt_serve *s, struct MHD_Connection *c, const bt_req *q,
                                 exchange *x) {
-    int status;
-    const char *why = refusal(s, q, &status);
-    if (why) return send_error(c, status, "invalid_request_error", why);
+    const bool listed = bt_serve_allowed_origin(s, c) != NULL;
+    if (!bt_req_host_ok(q->host, s->host, s->allow, s->port))
+        return send_invalid(s, c, 403, "host_not_allowed",
+                            "this Host is not served here: use localhost, or start serve with "
+                            "--allow-host");
+    if (!listed && !bt_req_origin_ok(q->origin, q->fetch_site, s->host, s->allow, s->port))
+        return send_invalid(s, c, 403, "origin_not_allowed",
+                            "requests from other sites are refused: start serve with "
+                            "--allow-origin and the site's address");
+    if (listed && strcmp(q->method, "OPTIONS") == 0) return bt_serve_preflight(s, c);
+    if (!is_get(q) && strcmp(q->method, "POST") != 0)
+        return send_invalid(s, c, 405, "method_not_allowed", "only GET, HEAD and POST are served");
     if (is_get(q)) {
+        static const char healthy[] = "{\"status\":\"ok\"}";
         const bt_asset *asset = bt_http_asset(bt_chat_assets, bt_chat_assets_n, q->path);
         if (asset) return bt_http_send_asset(c, q, asset);
-        if (strcmp(q->path, "/healthz") == 0) return send_text(c, 200, "text/plain", "ok\n", 3);
+        if (strcmp(q->path, "/healthz") == 0) return send_text(s, c, 200, "text/plain", "ok\n", 3);
+        if (strcmp(q->path, "/health") == 0)
+            return send_text(s, c, 200, "application/json", healthy, sizeof healthy - 1);
     }
-    if (!s->cfg.open && !bt_req_token_ok(q->authorization, q->cookie, s->token, s->port))
+    if (!s->cfg.open && !key_ok(s, c, q))
         return send_error(
-            c, 401, "authentication_error",
-            "the token is missing or wrong: send the one that `bitrain serve` printed "
-            "as 'Authorization: Bearer TOKEN'");
+            s, c, 401,
+            &(bt_serve_error){
+                .type = "authentication_error",
+                .code = "invalid_api_key",
+                .message =
+                    "the token is missing or wrong: send the one that `bitrain serve` printed "
+                    "as 'Authorization: Bearer TOKEN'"});
     if (is_get(q) && strcmp(q->path, "/api/v1/login") == 0)
         return bt_http_send_login(c, s->port, s->token);
     return ask_source(s, c, q, x);
@@ -115,11 +148,10 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
         return MHD_YES;
     }
     if (x->too_large)
-        return send_error(c, 413, "invalid_request_error", "the request body is too large");
-    if (x->body.failed) return send_error(c, 503, "server_error", "out of memory");
+        return send_invalid(s, c, 413, "request_too_large", "the request body is too large");
+    if (x->body.failed) return send_unavailable(s, c, "out of memory");
     if (!bt_http_framing_ok(c))
-        return send_error(c, 400, "invalid_request_error",
-                          "Content-Length and Transfer-Encoding together");
+        return send_invalid(s, c, 400, NULL, "Content-Length and Transfer-Encoding together");
     bt_req q;
     bt_http_read(&q, c, path, method);
     return dispatch(s, c, &q, x);
@@ -152,10 +184,17 @@ static void *watch(void *ctx) {
 /* ---- start and stop -------------------------------------------------------------------------- */
 static bt_code take_token(bt_serve *s, const char *token, bt_err *err) {
     if (!token || !*token) return bt_http_make_token(s->token, err);
-    snprintf(s->token, sizeof s->token, "%s", token);
-    if (strlen(token) == BT_TOKEN_HEX && strspn(token, "0123456789abcdef") == BT_TOKEN_HEX)
-        return BT_OK;
-    return bt_fail(err, BT_ARG, "the token must be %d hex digits", BT_TOKEN_HEX);
+    const size_t n = strlen(token);
+    size_t good = 0;
+    while (good < n && token[good] > ' ' && token[good] <= '~' && !strchr("\"',;\\", token[good]))
+        good++;
+    if (good < n || n < BT_SERVE_KEY_MIN || n > BT_SERVE_KEY_MAX)
+        return bt_fail(err, BT_ARG,
+                       "an API key has %d to %d visible ASCII characters without quotes, commas, "
+                       "semicolons and backslashes (--api-key or BITRAIN_SERVE_TOKEN)",
+                       BT_SERVE_KEY_MIN, BT_SERVE_KEY_MAX);
+    memcpy(s->token, token, n + 1);
+    return BT_OK;
 }
 
 static bt_code listen_and_start(bt_serve *s, bt_err *err) {
@@ -197,6 +236,7 @@ bt_code bt_serve_start(bt_serve **out, const bt_serve_cfg *cfg, bt_err *err) {
     snprintf(s->host, sizeof s->host, "%s", cfg->host);
     snprintf(s->allow, sizeof s->allow, "%s", cfg->allow_hosts ? cfg->allow_hosts : "");
     bt_code code = take_token(s, cfg->token, err);
+    if (code == BT_OK) code = bt_serve_take_origins(s, cfg->allow_origins, err);
     if (code == BT_OK) code = listen_and_start(s, err);
     if (code == BT_OK)
         *out = s;

@@ -2,7 +2,8 @@
  * who answers them is the source's, which the program gives (this folder knows no model).
  *
  *     GET  /, /assets/...        the chat page
- *     GET  /healthz              "ok", without the token
+ *     GET  /healthz, /health     "ok" as text and as JSON, without the token
+ *     OPTIONS                    preflights of the web pages in allow_origins
  *     GET  /api/v1/login         the page exchanges the token for a cookie
  *     GET, POST  /v1/...         the source's
  *
@@ -34,15 +35,29 @@ typedef struct bt_serve_source {
     void (*gone)(void *ctx, void *work);
 } bt_serve_source;
 
+enum { BT_SERVE_KEY_MIN = 16, BT_SERVE_KEY_MAX = 128 };
+
+/* What an error response contains, in OpenAI's form; texts are borrowed during the call. */
+typedef struct bt_serve_error {
+    const char *type;    /* "invalid_request_error" */
+    const char *code;    /* "context_length_exceeded"; NULL: null */
+    const char *param;   /* key of the request; NULL or "": null */
+    const char *message; /* for people */
+} bt_serve_error;
+
 typedef struct bt_serve_cfg { /* texts are copied */
     const char *host;
     int port;                /* 0: any free one */
     const char *allow_hosts; /* further names, separated by commas; NULL: none */
-    const char *token;       /* 32 hex digits; NULL or "": a random one */
-    bool open;               /* no token is asked for */
-    int max_replies;         /* unfinished at a time; beyond: 429 */
-    size_t max_body;         /* bytes of a request */
-    int64_t deadline_ns;     /* of a request to arrive; 0: 10 s */
+    /* Origins of web pages that may use the server ("http://localhost:3000"), separated by commas, or "*"; NULL: none. */
+    const char *allow_origins;
+    /* BT_SERVE_KEY_MIN to BT_SERVE_KEY_MAX visible ASCII characters without quotes, commas, semicolons and backslashes;
+     * NULL or "": 32 random hex digits */
+    const char *token;
+    bool open;           /* no token is asked for */
+    int max_replies;     /* unfinished at a time; beyond: 429 */
+    size_t max_body;     /* bytes of a request */
+    int64_t deadline_ns; /* of a request to arrive; 0: 10 s */
     bt_serve_source source;
 } bt_serve_cfg;
 
@@ -60,7 +75,9 @@ void bt_reply_set(bt_reply *r, void *work);
 /* the whole answer; bt_reply_end follows. type NULL: JSON */
 void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, size_t n);
 /* an error in OpenAI's form: {"error": {"message", "type", "param", "code"}} */
-void bt_reply_error(bt_reply *r, int status, const char *type, const char *message);
+void bt_reply_error(bt_reply *r, int status, const bt_serve_error *e);
+/* 16 random hex digits, which the client receives as the header x-request-id */
+const char *bt_reply_id(const bt_reply *r);
 /* a piece of an answer that is a stream of server-sent events, with status 200 */
 void bt_reply_put(bt_reply *r, const char *data, size_t n);
 /* the last call: the reply is not the source's any more */

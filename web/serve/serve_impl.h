@@ -10,12 +10,14 @@
 #include "web/http/http_server.h"
 #include "web/serve/serve.h"
 
+enum { BT_REQUEST_ID_HEX = 16 };
+
 struct bt_reply {
     bt_serve *server;
     struct MHD_Connection *conn; /* NULL: the connection is done with it */
     void *work;
     int status; /* 0: nothing was said yet */
-    char type[40];
+    char type[40], id[BT_REQUEST_ID_HEX + 1];
     bool stream, ended, suspended, told_gone;
     bt_text out; /* not yet sent: of a stream, what is behind `sent` */
     size_t sent;
@@ -24,7 +26,7 @@ struct bt_reply {
 
 struct bt_serve {
     bt_serve_cfg cfg;
-    char host[256], allow[1024], token[BT_TOKEN_HEX + 1];
+    char host[256], allow[1024], origins[1024], token[BT_SERVE_KEY_MAX + 1];
     int port, listen_fd;
     struct MHD_Daemon *daemon;
     bt_links links;
@@ -44,7 +46,19 @@ void bt_reply_close(bt_reply *r); /* its connection is done with it */
 /* tells the source of replies whose client hung up while the connection slept */
 void bt_reply_look_for_gone(bt_serve *s);
 /* {"error": ...} */
-void bt_serve_error_text(bt_text *out, const char *type, const char *message);
+void bt_serve_error_text(bt_text *out, const bt_serve_error *e);
+
+/* serve_headers.c: headers of every response beside the guards */
+enum { BT_SERVE_HEADERS = 10 };
+void bt_serve_request_id(char id[BT_REQUEST_ID_HEX + 1]);
+/* The request's Origin if the configuration lists it, otherwise NULL; valid as long as the request. */
+const char *bt_serve_allowed_origin(const bt_serve *s, struct MHD_Connection *c);
+/* `own` (at most 4 headers), the request id and what a listed web page needs; out is terminated. */
+void bt_serve_headers(const bt_serve *s, struct MHD_Connection *c, const char *id,
+                      const bt_header *own, bt_header out[BT_SERVE_HEADERS]);
+enum MHD_Result bt_serve_preflight(const bt_serve *s, struct MHD_Connection *c);
+/* BT_ARG: an entry that is no origin */
+bt_code bt_serve_take_origins(bt_serve *s, const char *list, bt_err *err) BT_MUST_CHECK;
 
 extern const bt_asset bt_chat_assets[];
 extern const size_t bt_chat_assets_n;

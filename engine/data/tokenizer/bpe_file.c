@@ -256,6 +256,9 @@ static bt_code parse_json(json_t **out, const char *json, size_t n, size_t flags
     if (!bt_json_depth_ok(json, n, 64))
         return bt_fail(err, BT_FORMAT, "its JSON is nested deeper than 64");
     *out = json_loadb(json, n, JSON_REJECT_DUPLICATES | flags, &why);
+    if (!*out && json_error_code(&why) == json_error_null_character)
+        return bt_fail(err, BT_FORMAT, "line %d, column %d: the character \\u0000 is not allowed",
+                       why.line, why.column);
     if (!*out)
         return bt_fail(err, BT_FORMAT, "line %d, column %d: not valid JSON: %s", why.line,
                        why.column, why.text);
@@ -271,6 +274,10 @@ bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
 
 bt_code bt_json_parse_big(json_t **out, const char *json, size_t n, bt_err *err) {
     return parse_json(out, json, n, JSON_DECODE_INT_AS_REAL, err);
+}
+
+bt_code bt_json_parse_nul(json_t **out, const char *json, size_t n, bt_err *err) {
+    return parse_json(out, json, n, JSON_ALLOW_NUL, err);
 }
 
 bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,

@@ -38,7 +38,7 @@ ok generate m --prompt abc --tokens 12 --temperature 0.9 --top-p 1 --seed 5 --js
 export WANT_SEED=$(cat out)
 
 export XDG_RUNTIME_DIR=$tmp
-"$BITRAIN" serve m --port 0 --json --threads 2 >serve.out 2>serve.err &
+"$BITRAIN" serve m --port 0 --json --threads 2 --api-key "k3y/of+16=characters" --allow-origin http://other.example,http://pages.example:3000 >serve.out 2>serve.err &
 pid=$!
 started+=($pid)
 for _ in $(seq 200); do [ -s serve.out ] && break; sleep 0.05; done
@@ -64,5 +64,9 @@ wait $pid || fault "an idle server's stop is no success"
 code 2 serve m --open --listen 0.0.0.0
 says "only with --listen 127.0.0.1"
 code 2 serve m --template nope
+code 2 serve m --api-key short
+says "16 to 128 visible ASCII characters"
+code 2 serve m --allow-origin localhost:3000
+says "as http://localhost:3000"
 code 3 serve none
 finish

@@ -45,7 +45,8 @@ static void ask_source(void *ctx, bt_reply *r, const char *method, const char *p
         return;
     }
     if (sscanf(path, "/v1/error/%d", &status) == 1) {
-        bt_reply_error(r, status, "of_the_source", "it says why");
+        bt_reply_error(r, status,
+                       &(bt_serve_error){.type = "of_the_source", .message = "it says why"});
     } else if (strcmp(path, "/v1/json") == 0) {
         bt_reply_send(r, 201, NULL, "[1]", 3);
         bt_reply_put(r, "more", 4); /* an answer that is whole has no pieces */
@@ -115,15 +116,22 @@ static const char *header_of(const client *c, const char *name) {
     return value;
 }
 
-#define ERROR(type, message) \
-    "{\"error\":{\"message\":\"" message "\",\"type\":\"" type "\",\"param\":null,\"code\":null}}"
-#define WRONG(message) ERROR("invalid_request_error", message)
+#define ERROR(type, message, code) \
+    "{\"error\":{\"message\":\"" message "\",\"type\":\"" type "\",\"param\":null,\"code\":" code \
+    "}}"
+#define WRONG(message, code) ERROR("invalid_request_error", message, "\"" code "\"")
+#define NO_ORIGIN \
+    WRONG("requests from other sites are refused: start serve with --allow-origin and the site's " \
+          "address", \
+          "origin_not_allowed")
 #define NO_TOKEN \
     ERROR("authentication_error", \
           "the token is missing or wrong: send the one that `bitrain serve` printed as " \
-          "'Authorization: Bearer TOKEN'")
+          "'Authorization: Bearer TOKEN'", \
+          "\"invalid_api_key\"")
 #define NO_HOST \
-    WRONG("this Host is not served here: use localhost, or start serve with --allow-host")
+    WRONG("this Host is not served here: use localhost, or start serve with --allow-host", \
+          "host_not_allowed")
 
 static void every_answer_word_for_word(void **state) {
     (void)state;
@@ -135,11 +143,12 @@ static void every_answer_word_for_word(void **state) {
         {"GET /healthz", "", "", NULL, 200, "text/plain", "ok\n", NULL, NULL},
         {"HEAD /healthz", "", "", NULL, 200, "text/plain", "", "Content-Length", "3"},
         {"GET /healthz", "", "", "evil.example", 403, NULL, NO_HOST, NULL, NULL},
-        {"GET /healthz", "Origin: http://evil.example\r\n", "", NULL, 403, NULL,
-         WRONG("requests from other sites are refused"), NULL, NULL},
-        {"GET /healthz", "Sec-Fetch-Site: cross-site\r\n", "", NULL, 403, NULL,
-         WRONG("requests from other sites are refused"), NULL, NULL},
-        {"PUT /v1/x", AUTH, "", NULL, 405, NULL, WRONG("only GET and POST are served"), "Allow",
+        {"GET /healthz", "Origin: http://evil.example\r\n", "", NULL, 403, NULL, NO_ORIGIN, NULL,
+         NULL},
+        {"GET /healthz", "Sec-Fetch-Site: cross-site\r\n", "", NULL, 403, NULL, NO_ORIGIN, NULL,
+         NULL},
+        {"PUT /v1/x", AUTH, "", NULL, 405, NULL,
+         WRONG("only GET, HEAD and POST are served", "method_not_allowed"), "Allow",
          "GET, HEAD, POST"},
         {"POST /healthz", "", "", NULL, 401, NULL, NO_TOKEN, "WWW-Authenticate", "Bearer"},
         {"GET /v1/x", "", "", NULL, 401, NULL, NO_TOKEN, "WWW-Authenticate", "Bearer"},
@@ -154,12 +163,12 @@ static void every_answer_word_for_word(void **state) {
         {"POST /v1/x", AUTH "Origin: http://localhost\r\n", "q", "localhost", 200, "text/plain",
          "POST /v1/x 1 q", NULL, NULL},
         {"GET /v1/json", AUTH, "", NULL, 201, "application/json", "[1]", NULL, NULL},
-        {"GET /v1/error/400", AUTH, "", NULL, 400, NULL, ERROR("of_the_source", "it says why"),
-         NULL, NULL},
-        {"GET /v1/error/429", AUTH, "", NULL, 429, NULL, ERROR("of_the_source", "it says why"),
-         "Retry-After", "2"},
-        {"GET /v1/error/503", AUTH, "", NULL, 503, NULL, ERROR("of_the_source", "it says why"),
-         "Retry-After", "2"},
+        {"GET /v1/error/400", AUTH, "", NULL, 400, NULL,
+         ERROR("of_the_source", "it says why", "null"), NULL, NULL},
+        {"GET /v1/error/429", AUTH, "", NULL, 429, NULL,
+         ERROR("of_the_source", "it says why", "null"), "Retry-After", "2"},
+        {"GET /v1/error/503", AUTH, "", NULL, 503, NULL,
+         ERROR("of_the_source", "it says why", "null"), "Retry-After", "2"},
         {"GET /v1/pieces", AUTH, "", NULL, 200, "text/event-stream", NULL, "X-Accel-Buffering",
          "no"},
     };
@@ -213,12 +222,14 @@ static void bodies_up_to_the_limit(void **state) {
     ask(&c, s, "POST /v1/x", "", body, "localhost");
     hear(&c);
     assert_non_null(strstr(c.text, "HTTP/1.1 413 "));
-    assert_string_equal(body_of(&c), WRONG("the request body is too large"));
+    assert_string_equal(body_of(&c), WRONG("the request body is too large", "request_too_large"));
     ask(&c, s, "POST /v1/x", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n0\r\n\r\n", "localhost");
     hear(&c); /* libmicrohttpd may refuse it itself */
     assert_non_null(strstr(c.text, "HTTP/1.1 400 "));
     if (strstr(c.text, "error"))
-        assert_string_equal(body_of(&c), WRONG("Content-Length and Transfer-Encoding together"));
+        assert_string_equal(body_of(&c),
+                            ERROR("invalid_request_error",
+                                  "Content-Length and Transfer-Encoding together", "null"));
     bt_serve_stop(s);
 }
 
@@ -280,10 +291,18 @@ static void hosts_that_are_allowed(void **state) {
 
 static void tokens_are_given_or_made(void **state) {
     (void)state;
-    static const char *const wrong[] = {"0", "00112233445566778899aabbccddeef",
-                                        "00112233445566778899aabbccddeeff0",
-                                        "00112233445566778899aabbccddeefg",
-                                        "00112233445566778899AABBCCDDEEFF"};
+    static const char *const wrong[] = {"0",
+                                        "fifteen-letters",
+                                        "a key with spaces in it",
+                                        "quotes\"in-the-key!",
+                                        "semicolon;in-the-key",
+                                        "umlaut-\xc3\xa4-in-the-key"};
+    static const char sixteen[] = "sk-of/16+letters";
+    char long_key[BT_SERVE_KEY_MAX + 2];
+    bt_err good = BT_ERR_INIT;
+    bt_serve *keyed = NULL;
+    memset(long_key, 'x', sizeof long_key - 1);
+    long_key[sizeof long_key - 1] = '\0';
     char made[2][64];
     for (int i = 0; i < 2; i++) {
         bt_serve *s = start((bt_serve_cfg){.token = i ? "" : NULL});
@@ -299,8 +318,19 @@ static void tokens_are_given_or_made(void **state) {
         assert_int_equal(bt_serve_start(&s, &(bt_serve_cfg){.host = "127.0.0.1", .token = wrong[i]},
                                         &err),
                          BT_ARG);
-        assert_string_equal(err.msg, "the token must be 32 hex digits");
+        assert_non_null(strstr(err.msg, "an API key has 16 to 128 visible ASCII characters"));
         assert_null(s);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const char *key = i ? long_key : sixteen;
+        if (i)
+            assert_int_equal(
+                bt_serve_start(&keyed, &(bt_serve_cfg){.host = "127.0.0.1", .token = key}, &good),
+                BT_ARG);
+        long_key[BT_SERVE_KEY_MAX] = '\0';
+        keyed = start((bt_serve_cfg){.token = key});
+        assert_string_equal(bt_serve_token(keyed), key);
+        bt_serve_stop(keyed);
     }
 }
 
@@ -332,7 +362,8 @@ static void replies_end_in_any_order(void **state) {
         assert_non_null(strstr(more.text, "HTTP/1.1 429 "));
         assert_string_equal(header_of(&more, "Retry-After"), "2");
         assert_string_equal(body_of(&more),
-                            ERROR("rate_limit_error", "too many requests are being answered"));
+                            ERROR("rate_limit_error", "too many requests are being answered",
+                                  "\"rate_limit_exceeded\""));
         for (int i = 0; i < 2; i++) {
             end_held(orders[o][i]);
             hear(&c[orders[o][i]]);
@@ -406,7 +437,7 @@ static void a_stop_refuses_what_is_new(void **state) {
     } while (strstr(more.text, "HTTP/1.1 200 "));
     assert_non_null(strstr(more.text, "HTTP/1.1 503 "));
     assert_string_equal(header_of(&more, "Retry-After"), "2");
-    assert_string_equal(body_of(&more), ERROR("server_error", "the server is stopping"));
+    assert_string_equal(body_of(&more), ERROR("server_error", "the server is stopping", "null"));
     end_held(0);
     end_held(1);
     hear(&c);

@@ -19,7 +19,9 @@ static void source(void *ctx, bt_reply *r, const char *method, const char *path,
         bt_reply_put(r, "data: 1\n\n", 9);
         bt_reply_put(r, "data: 2\n\n", 9);
     } else if (n == 0) {
-        bt_reply_error(r, 400, "invalid_request_error", "there is nothing");
+        bt_reply_error(r, 400,
+                       &(bt_serve_error){.type = "invalid_request_error",
+                                         .message = "there is nothing"});
     } else {
         snprintf(text, sizeof text, "%zu, %.9s", n, body + n - 9);
         bt_reply_send(r, 200, "text/plain", text, strlen(text));

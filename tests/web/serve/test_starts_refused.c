@@ -128,7 +128,7 @@ static void refused(const char *what, bt_code (*start)(bt_err *err)) {
     }
 }
 
-/* 32 digits of 0 to 9 and a to f, and nothing else in any place */
+/* any character of a key: those that a header, a cookie or a quoted text would end or change are refused */
 static void tokens_that_are_none(void **state) {
     (void)state;
     char token[] = "0123456789abcdef0123456789abcde?";
@@ -138,7 +138,7 @@ static void tokens_that_are_none(void **state) {
         bt_serve *s = NULL;
         bt_err err = BT_ERR_INIT;
         token[sizeof token - 2] = (char)c;
-        const bool good = c < 128 && strchr("0123456789abcdef", c);
+        const bool good = c > ' ' && c < 127 && !strchr("\"',;\\", c);
         const bt_code code = bt_serve_start(&s, &cfg, &err);
         bt_serve_stop(s);
         if (code != (good ? BT_OK : BT_ARG)) fail_msg("'%s': %s", token, err.msg);

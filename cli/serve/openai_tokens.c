@@ -1,0 +1,90 @@
+/* openai_tokens.c - the tokens of a text and the text of tokens, for clients that count tokens. */
+#include "cli/serve/openai_tokens.h"
+
+#include <stdlib.h>
+
+#include "engine/answer/output_text.h"
+#include "engine/data/io/json.h"
+
+static json_t *text_to_tokenize(json_t *o) {
+    json_t *content = json_object_get(o, "content");
+    return content ? content : json_object_get(o, "prompt");
+}
+
+static bt_code put_ids(json_t *text, const bt_tokenizer *tokenizer, size_t context, bt_text *out,
+                       bt_err *err) {
+    int32_t *ids = NULL;
+    size_t n = 0, cap = 0;
+    bt_json j;
+    const bt_code code = bt_tokenizer_encode(tokenizer, json_string_value(text),
+                                             json_string_length(text), &ids, &n, &cap, err);
+    if (code == BT_OK) {
+        bt_json_begin(&j, out);
+        bt_json_object(&j, NULL);
+        bt_json_array(&j, "tokens");
+        for (size_t i = 0; i < n; i++) bt_json_int(&j, NULL, ids[i]);
+        bt_json_end(&j, ']');
+        bt_json_int(&j, "count", (int64_t)n);
+        bt_json_int(&j, "max_model_len", (int64_t)context);
+        bt_json_end(&j, '}');
+    }
+    free(ids);
+    return code;
+}
+
+bt_code bt_openai_tokenize(const char *body, size_t n, const bt_tokenizer *tokenizer,
+                           size_t context, bt_text *out, bt_openai_fault *fault, bt_err *err) {
+    json_t *o;
+    BT_TRY(bt_json_parse_nul(&o, body, n, err));
+    bt_code code = bt_openai_check_keys(o, BT_KEYS_TOKENIZE, fault, err);
+    json_t *text = text_to_tokenize(o);
+    if (code == BT_OK && !json_is_string(text))
+        code = bt_openai_refuse_key(fault, "content", NULL, err, "'content' must be a text");
+    if (code == BT_OK) code = put_ids(text, tokenizer, context, out, err);
+    json_decref(o);
+    return code;
+}
+
+static bt_code put_bytes_of_ids(json_t *list, const bt_tokenizer *tokenizer, bt_text *bytes,
+                                bt_openai_fault *fault, bt_err *err) {
+    const json_int_t V = bt_tokenizer_vocab(tokenizer);
+    json_t *v;
+    size_t i, n;
+    json_array_foreach(list, i, v) {
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= V)
+            return bt_openai_refuse_key(fault, "tokens", NULL, err,
+                                        "entry %zu of 'tokens' is not a token id below %lld", i,
+                                        (long long)V);
+        const char *s = bt_tokenizer_bytes(tokenizer, (int32_t)json_integer_value(v), &n);
+        bt_text_putn(bytes, s, n);
+    }
+    return bytes->failed ? bt_fail(err, BT_NOMEM, "no memory for a text") : BT_OK;
+}
+
+bt_code bt_openai_detokenize(const char *body, size_t n, const bt_tokenizer *tokenizer,
+                             bt_text *out, bt_openai_fault *fault, bt_err *err) {
+    json_t *o, *list;
+    bt_text bytes, shown;
+    bt_json j;
+    BT_TRY(bt_json_parse(&o, body, n, err));
+    bt_text_init(&bytes);
+    bt_text_init(&shown);
+    bt_code code = bt_openai_check_keys(o, BT_KEYS_DETOKENIZE, fault, err);
+    list = json_object_get(o, "tokens");
+    if (code == BT_OK && !json_is_array(list))
+        code = bt_openai_refuse_key(fault, "tokens", NULL, err,
+                                    "'tokens' must be a list of token ids");
+    if (code == BT_OK) code = put_bytes_of_ids(list, tokenizer, &bytes, fault, err);
+    if (code == BT_OK) {
+        bt_utf8_mend(&shown, bt_text_str(&bytes), bytes.len, false);
+        bt_json_begin(&j, out);
+        bt_json_object(&j, NULL);
+        bt_json_str(&j, "content", bt_text_str(&shown)); /* llama-server's key */
+        bt_json_str(&j, "prompt", bt_text_str(&shown));  /* vLLM's */
+        bt_json_end(&j, '}');
+    }
+    bt_text_release(&shown);
+    bt_text_release(&bytes);
+    json_decref(o);
+    return code;
+}

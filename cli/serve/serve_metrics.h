@@ -1,0 +1,37 @@
+/* serve_metrics.h - counters and latencies of a model's server, as Prometheus text.
+ *
+ * Threads: any; a lock of its own. Owns: nothing beyond the struct. */
+#ifndef BT_CLI_SERVE_SERVE_METRICS_H
+#define BT_CLI_SERVE_SERVE_METRICS_H
+
+#include <pthread.h>
+
+#include "engine/answer/batch.h"
+#include "engine/base/text.h"
+
+enum { BT_LATENCY_BUCKETS = 12, BT_SERVE_STATUSES = 8 };
+
+typedef struct bt_latency { /* a histogram of seconds */
+    uint64_t count[BT_LATENCY_BUCKETS + 1];
+    double sum_s;
+} bt_latency;
+
+typedef struct bt_serve_metrics {
+    pthread_mutex_t lock;
+    bt_latency first_token; /* from a request's arrival to its first generated token */
+    bt_latency request;     /* from its arrival to the end of its last text */
+    struct {
+        int status; /* 0: this row is unused */
+        uint64_t n;
+    } statuses[BT_SERVE_STATUSES];
+} bt_serve_metrics;
+
+void bt_serve_metrics_init(bt_serve_metrics *m);
+void bt_serve_metrics_release(bt_serve_metrics *m);
+void bt_serve_metrics_first_token(bt_serve_metrics *m, double seconds);
+/* a completion, chat completion or tokenization was answered with this HTTP status; seconds < 0: without a latency */
+void bt_serve_metrics_request(bt_serve_metrics *m, int status, double seconds);
+/* text format 0.0.4 */
+void bt_serve_metrics_put(bt_serve_metrics *m, const bt_batch_load *load, bt_text *out);
+
+#endif
