@@ -25,11 +25,16 @@ typedef struct bt_sampling_opts {
          "0",        0, \
          1e9,        NULL, \
          "tokens",   "choose among the likeliest N (0: all)"}, \
-        {"top_p",     "--top-p", \
-         BT_OPT_REAL, BT_SAMPLING_FIELD(s, top_p), \
-         "0.95",      0, \
-         1,           NULL, \
-         NULL,        "choose among the likeliest that hold this probability (1: all; 0: the likeliest)"}, \
+        {"top_p", \
+         "--top-p", \
+         BT_OPT_REAL, \
+         BT_SAMPLING_FIELD(s, top_p), \
+         "0.95", \
+         0, \
+         1, \
+         NULL, \
+         NULL, \
+         "choose among the likeliest that hold this probability (1: all; 0: the likeliest)"}, \
         {"min_p",     "--min-p", \
          BT_OPT_REAL, BT_SAMPLING_FIELD(s, min_p), \
          "0",         0, \
