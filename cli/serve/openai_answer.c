@@ -64,8 +64,9 @@ void bt_openai_token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
     bt_text_release(&mended);
 }
 
-/* Appends the bytes of a token to the text of a choice and counts the characters that are complete afterwards. Clients cut
- * the text by these offsets, so bytes that are no UTF-8 count as the U+FFFD that the text has for them. */
+/* Appends the bytes of a token to the text of a choice and counts the characters that are complete
+ * afterwards. Clients cut the text by these offsets, so bytes that are no UTF-8 count as the U+FFFD
+ * that the text has for them. */
 static void count_characters(bt_openai_choice *c, const char *bytes, size_t n) {
     bt_text text, shown;
     bt_text_init(&text);

@@ -49,7 +49,8 @@ typedef struct bt_serve_cfg { /* texts are copied */
     const char *host;
     int port;                /* 0: any free one */
     const char *allow_hosts; /* further names, separated by commas; NULL: none */
-    /* Origins of web pages that may use the server ("http://localhost:3000"), separated by commas, or "*"; NULL: none. */
+    /* Origins of web pages that may use the server ("http://localhost:3000"), separated by commas, or
+     * "*"; NULL: none. */
     const char *allow_origins;
     /* BT_SERVE_KEY_MIN to BT_SERVE_KEY_MAX visible ASCII characters without quotes, commas, semicolons and backslashes;
      * NULL or "": 32 random hex digits */
