@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cli/common/given_path.h"
@@ -218,7 +219,8 @@ static bt_code bound_memory(const bt_hub_settings *s, bt_hub *h, bt_hub_socket *
 
 static bool all_gone(const bt_hub *h) {
     for (size_t i = 0; i < h->n; i++)
-        if (h->members[i].state == BT_MEMBER_JOINS || h->members[i].state == BT_MEMBER_TRAINS)
+        if (h->members[i].state == BT_MEMBER_JOINS ||
+            (h->members[i].state == BT_MEMBER_TRAINS && !h->members[i].overdue))
             return false;
     return true;
 }
@@ -234,16 +236,54 @@ static bt_code one_message(bt_hub *h, bt_hub_socket *socket, int timeout_ms, bt_
     return BT_OK;
 }
 
+/* a second, or less when the hub is to end: then false */
+static bool wait_a_second(void *ctx) {
+    enum { LOOK_MS = 50, TIMES = 20 };
+    (void)ctx;
+    for (int k = 0; k < TIMES && !(atomic_load(&box.bits) & BT_REQ_STOP); k++)
+        bt_sleep_ns(LOOK_MS * INT64_C(1000000));
+    return !(atomic_load(&box.bits) & BT_REQ_STOP);
+}
+
+/* what the hub will take of the disk, once its model is known; a warning where there is less */
+static void report_disk_need(record *r, const bt_hub *h) {
+    struct statvfs v;
+    char title[200];
+    const double mib = 1024.0 * 1024.0, need = (double)bt_hub_state_need(h->model) / mib;
+    const bool known = statvfs(r->out, &v) == 0;
+    const double free_mib = known ? (double)v.f_bavail * (double)v.f_frsize / mib : 0;
+    const bool few = known && free_mib < need;
+    snprintf(title, sizeof title, "checkpoints and the log of updates take up to %.0f MiB of disk",
+             need);
+    if (known)
+        snprintf(title + strlen(title), sizeof title - strlen(title), "; %.0f MiB are free",
+                 free_mib);
+    const bt_event e = {.kind = few ? BT_EVENT_WARNING : BT_EVENT_NOTICE,
+                        .step = h->model->version - 1,
+                        .rank = -1,
+                        .wall_us = bt_wall_us(),
+                        .title = title};
+    on_event(r, &e);
+}
+
 static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     enum { TICK_MS = 100, ROOM_MS = 1 }; /* ROOM_MS: until a connection has room again */
-    int64_t ticked = bt_now_ns();
+    const int64_t again_ns = 2000000000; /* until a checkpoint that failed is tried again */
+    int64_t ticked = bt_now_ns(), tried = 0;
+    bool need_reported = false;
     double base_mib = 0;
     while (!(atomic_load(&box.bits) & BT_REQ_STOP)) {
         BT_TRY(one_message(h, socket, bt_hub_serve(h) ? ROOM_MS : TICK_MS, err));
-        if (bt_hub_state_due(h->state)) BT_TRY(bt_hub_all_save(h, err));
         const int64_t now = bt_now_ns();
+        if (bt_hub_state_due(h->state) && (h->room_again || now - tried >= again_ns)) {
+            h->room_again = false;
+            BT_TRY(bt_hub_all_save(h, err));
+            tried = h->unsaved.code == BT_OK ? 0 : now;
+        }
         if (now - ticked < TICK_MS * INT64_C(1000000)) continue;
         ticked = now;
+        if (!need_reported && h->model) report_disk_need(r, h);
+        need_reported = h->model != NULL;
         if (r->guarded && h->model) r->guarded->progress = h->model->version;
         BT_TRY(bt_hub_tick(h, now, err));
         tell_keys(r, socket);
@@ -271,6 +311,10 @@ static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         code = loop(h, socket, r, err);
     }
     if (code == BT_OK) code = bt_hub_all_save(h, err);
+    if (code == BT_OK && h->unsaved.code != BT_OK) {
+        *err = h->unsaved;
+        code = err->code;
+    }
     if (code == BT_OK) code = bt_hub_all_end(h, err);
     int64_t traffic = 0;
     if (code == BT_OK) code = all_traffic(socket, &traffic, err);
@@ -317,7 +361,9 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket 
                       .silence_s = s->silence_s,
                       .quorum = (int)s->quorum,
                       .quorum_s = s->quorum_s,
+                      .overdue_s = s->overdue_s,
                       .late = s->late,
+                      .wait = wait_a_second,
                       .sink = &r.both};
     if (getrandom(&cfg.epoch, sizeof cfg.epoch, 0) != sizeof cfg.epoch)
         return bt_fail(err, BT_IO, "the system gives no random numbers");

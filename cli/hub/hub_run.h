@@ -10,7 +10,7 @@
 typedef struct bt_hub_settings {
     char listen[1024], keys[1024], allow[1024], name[64], store[1024], out[1024], isa[32];
     int64_t islands, threads, quorum, late, restarts;
-    double grace_s, link_s, silence_s, quorum_s;
+    double grace_s, link_s, silence_s, quorum_s, overdue_s;
     double memory_mib; /* beyond bt_hub_bytes; 0: no limit */
     bool quiet, no_monitor;
 } bt_hub_settings;

@@ -14,6 +14,8 @@ bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head
                           const void *payload);
 /* one line to a peer that is no member, or of one's message */
 void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) BT_PRINTF(3, 4);
+/* one line for the people of an island, or (m NULL) of all islands that train */
+void bt_hub_notice(bt_hub *h, const bt_member *m, const char *line);
 /* the settings of an island become the job's */
 bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
 bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err)
@@ -33,6 +35,20 @@ bt_push_kind bt_hub_push_kind(const bt_hub *h);
 /* an update of all islands at once, and not one at each arrival */
 bool bt_hub_together(const bt_hub *h);
 void bt_hub_send_go(bt_hub *h, const bt_member *m);
+
+/* hub_overdue.c */
+/* Names the islands that others wait for, and lets the others go on without those that take far too long */
+bt_code bt_hub_watch(bt_hub *h, bt_err *err) BT_MUST_CHECK;
+/* the member's update is complete; true: the others had gone on without it */
+bool bt_hub_returns(bt_hub *h, bt_member *m);
+/* somebody began, pushed, joined or left: is there an island that waits for another? */
+void bt_hub_note_waits(bt_hub *h);
+
+/* hub_disk.c */
+/* After the disk refused to keep something, on all processes with the same reason: reports it (first), gives the
+ * islands a sign of life and waits about a second. An error is the end of the hub: `why` where waiting does not help */
+bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *err) BT_MUST_CHECK;
+void bt_hub_disk_is_back(bt_hub *h);
 
 /* hub_observe.c: an update was applied */
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens);

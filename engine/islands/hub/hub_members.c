@@ -49,6 +49,15 @@ void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) {
     if (text[0]) bt_hub_send(h, to, &head, text);
 }
 
+void bt_hub_notice(bt_hub *h, const bt_member *m, const char *line) {
+    const bt_island_head head = {.type = BT_ISLAND_NOTICE, .bytes = (uint32_t)strlen(line)};
+    for (size_t i = 0; i < h->n; i++) {
+        const bt_member *to = &h->members[i];
+        if (m ? to == m : to->state == BT_MEMBER_JOINS || to->state == BT_MEMBER_TRAINS)
+            bt_hub_send(h, &to->peer, &head, line);
+    }
+}
+
 void bt_hub_unstage(bt_member *m) {
     free(m->staged);
     free(m->have);
@@ -159,6 +168,9 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
     m->sequences = line_int(text, n, "sequences", 0);
     m->seen_ns = m->pinged_ns = h->now_ns;
     m->gone_ns = 0;
+    m->worked_ns = m->go_ns = h->now_ns;
+    m->pushed_ns = 0;
+    m->named = m->overdue = false;
     m->go = (bt_island_go){.seq = 0};
     m->fetch = (bt_island_fetch){.n = 0};
 }

@@ -207,8 +207,22 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
 
 /* ---- what is kept ----------------------------------------------------------------------------- */
 
+/* A record in the log of every process: those that wrote theirs wait for the others */
+static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
+    bool written = false, waited = false;
+    for (;; waited = true) {
+        bt_err why = BT_ERR_INIT;
+        const bt_code code = written ? BT_OK : bt_hub_state_log(h->state, a, version, &why);
+        written = code == BT_OK;
+        if (bt_agree(all(), code, &why) == BT_OK) break;
+        BT_TRY(bt_hub_wait_for_disk(h, !waited, &why, err));
+    }
+    if (waited) bt_hub_disk_is_back(h);
+    return BT_OK;
+}
+
 static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
-    BT_TRY(bt_agree(all(), bt_hub_state_log(h->state, a, version, err), err));
+    BT_TRY(log_when_possible(h, a, version, err));
     if (a->kind < 0) return BT_OK;
     /* of a process that is not the first messages may have come since the change */
     bt_hub_model_use(h->model, a->kind == BT_PUSH_DELTA ? a->position : -1);
@@ -233,10 +247,44 @@ static bt_code obey_keep(bt_hub *h, const order *o, bt_err *err) {
     return keep(h, &o->change.how, o->version, err);
 }
 
+/* A checkpoint that the disk refuses is tried again later: the log has all that it would hold */
+static bt_code all_saved(bt_hub *h, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_hub_state_save(h->state, &why);
+    if (code == BT_IO && h->cfg.wait) {
+        h->unsaved = why;
+        return BT_OK;
+    }
+    h->unsaved = (bt_err)BT_ERR_INIT;
+    if (code != BT_OK) *err = why;
+    return code;
+}
+
 bt_code bt_hub_all_save(bt_hub *h, bt_err *err) {
     order o = {.kind = ORDER_SAVE};
+    const bool known = h->unsaved.code != BT_OK;
     BT_TRY(give(h, &o, err));
-    return bt_hub_state_save(h->state, err);
+    BT_TRY(all_saved(h, err));
+    if (!known && h->unsaved.code != BT_OK)
+        bt_hub_event(h, BT_EVENT_CHECKPOINT_FAILED, NULL, "%s; it is tried again", h->unsaved.msg);
+    return BT_OK;
+}
+
+bt_code bt_hub_all_save_first(bt_hub *h, bt_err *err) {
+    for (bool first = true;; first = false) {
+        BT_TRY(bt_hub_all_save(h, err));
+        const bt_err why = h->unsaved;
+        if (why.code == BT_OK) break;
+        if (!h->cfg.wait(h->cfg.wait_ctx)) {
+            *err = why;
+            return why.code;
+        }
+        if (first)
+            bt_hub_notice(
+                h, NULL,
+                "the hub's disk has no room for the first checkpoint; it tries again each second");
+    }
+    return BT_OK;
 }
 
 bt_code bt_hub_all_end(bt_hub *h, bt_err *err) {
@@ -261,7 +309,7 @@ static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
     case ORDER_WEIGHTS: return weights(h, m, err);
     case ORDER_CHANGE: return change(h, &o->change, &step, err);
     case ORDER_KEEP: return obey_keep(h, o, err);
-    case ORDER_SAVE: return bt_hub_state_save(h->state, err);
+    case ORDER_SAVE: return all_saved(h, err);
     case ORDER_END: *end = true; return BT_OK;
     }
     return bt_fail(err, BT_CHECK, "an order of kind %d", (int)o->kind);

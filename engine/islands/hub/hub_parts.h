@@ -41,8 +41,12 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
 /* a record of the change in the log, then it is published; updates that the members have behind them are dropped */
 bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before, bt_err *err)
     BT_MUST_CHECK;
-bt_code bt_hub_all_save(bt_hub *h, bt_err *err) BT_MUST_CHECK; /* a checkpoint of the whole */
-bt_code bt_hub_all_end(bt_hub *h, bt_err *err) BT_MUST_CHECK;  /* no order will follow */
+/* A checkpoint of the whole. Where the disk refuses it and the hub may wait (bt_hub_cfg.wait), h->unsaved holds the
+ * reason, an event reports it, and this is no error */
+bt_code bt_hub_all_save(bt_hub *h, bt_err *err) BT_MUST_CHECK;
+/* the first one, without which nothing can be kept: waits for the disk */
+bt_code bt_hub_all_save_first(bt_hub *h, bt_err *err) BT_MUST_CHECK;
+bt_code bt_hub_all_end(bt_hub *h, bt_err *err) BT_MUST_CHECK; /* no order will follow */
 
 /* of the processes that are not the first: does what has been ordered, if anything; *end: that was the end */
 bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) BT_MUST_CHECK;

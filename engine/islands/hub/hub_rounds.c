@@ -42,6 +42,8 @@ bool bt_hub_together(const bt_hub *h) {
 static int64_t bound(const bt_hub *h) { return h->model->cfg.staleness; }
 
 static bool trains(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
+/* the others wait for its update */
+static bool is_awaited(const bt_member *m) { return trains(m) && !m->overdue; }
 
 /* ---- go ---------------------------------------------------------------------------------------- */
 
@@ -193,7 +195,7 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     m->waits = true;
     bt_hub_event(h, BT_EVENT_ISLAND_JOINED, m, "on '%s' joined at step %" PRId64, m->host,
                  m->clock);
-    return bt_hub_all_save(h, err);
+    return bt_hub_all_save_first(h, err);
 }
 
 /* what was applied is on the disk before an island hears of it, and then in what they fetch */
@@ -243,7 +245,7 @@ static size_t take_round(bt_hub *h, bt_member **order) {
     size_t n = 0, training = 0;
     const size_t quorum = (size_t)h->cfg.quorum;
     for (size_t i = 0; i < h->n; i++) {
-        training += trains(&h->members[i]);
+        training += is_awaited(&h->members[i]);
         if (trains(&h->members[i]) && h->members[i].pushed) order[n++] = &h->members[i];
     }
     if (n < training) {
@@ -291,10 +293,22 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     return keep(h, &a, before, &step, tokens, err);
 }
 
+/* The member's update counts for nothing; its data come back */
+static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
+    const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
+    const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
+    m->go.staleness = h->model->version - m->push.base;
+    count(h, m);
+    bt_leases_give_back(&h->leases, bt_hub_number(h, m));
+    m->lease = m->lease_end = m->next = m->next_end = 0;
+    bt_hub_unstage(m);
+    m->waits = true;
+    return keep(h, &a, h->model->version, &none, 0, err);
+}
+
 /* Its round went on without it. A delta is still used, by itself; a gradient of other weights is not, and its
  * data come back: the clock of the island stays. */
 static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
-    const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const int64_t late = h->round - m->round;
     const bool delta = m->push.kind == BT_PUSH_DELTA, poisoned = m->outcome != BT_UPDATE_APPLIED,
                used = delta && late <= h->cfg.late && h->model->fragments == 1;
@@ -304,14 +318,27 @@ static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
                           : "left out, its data come back");
     if (used || poisoned) return apply_alone(h, m, err);
     m->outcome = delta && h->model->fragments == 1 ? BT_UPDATE_LATE : BT_UPDATE_CLOSED;
-    const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
-    m->go.staleness = h->model->version - m->push.base;
-    count(h, m);
-    bt_leases_give_back(&h->leases, bt_hub_number(h, m));
-    m->lease = m->lease_end = m->next = m->next_end = 0;
-    bt_hub_unstage(m);
-    m->waits = true;
-    return keep(h, &a, h->model->version, &none, 0, err);
+    return leave_out(h, m, err);
+}
+
+/* Islands that do not step together went on without it. Within the bound of staleness its update is as good as any;
+ * beyond it, the update is left out and the island begins where the slowest is. */
+static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
+    int64_t slowest, fastest;
+    const int64_t own = m->clock, inner = local_steps(h) ? h->model->cfg.inner : 1;
+    m->overdue = true;
+    const size_t others = bt_hub_training(h, &slowest, &fastest);
+    m->overdue = false;
+    if (others == 0 || bound(h) < 0 || fastest - own <= bound(h) + inner)
+        return apply_alone(h, m, err);
+    bt_hub_event(h, BT_EVENT_ISLAND_LATE, m,
+                 "sent its update of step %" PRId64
+                 " when the slowest of the others had done %" PRId64
+                 ": left out, its data come back",
+                 own, slowest);
+    m->outcome = BT_UPDATE_CLOSED;
+    m->clock = slowest;
+    return leave_out(h, m, err);
 }
 
 /* ---- who may begin ------------------------------------------------------------------------------- */
@@ -329,6 +356,7 @@ static bt_code send_gos(bt_hub *h, bt_member *const *to, size_t n, bt_err *err) 
     if (n && to[0]->go.kind == BT_PUSH_DELTA) h->round_begin = first_lease(to, n);
     for (size_t i = 0; i < n; i++) {
         bt_member *m = to[i];
+        m->go_ns = m->worked_ns = h->now_ns;
         m->go.offset = m->lease > h->round_begin ? m->lease - h->round_begin : 0;
         BT_TRY(take_next(h, m, err));
         bt_hub_send_go(h, m);
@@ -369,7 +397,9 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
     h->started = h->started || bt_hub_training(h, &slowest, &fastest) >= (size_t)wanted;
     if (!h->started) return BT_OK;
     if (bt_hub_together(h)) BT_TRY(apply_round(h, err));
-    return release(h, err);
+    BT_TRY(release(h, err));
+    bt_hub_note_waits(h);
+    return BT_OK;
 }
 
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
@@ -398,8 +428,9 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         remember_norm(h, norm);
     }
     m->pushed = true;
+    const bool behind = bt_hub_returns(h, m);
     if (!bt_hub_together(h))
-        BT_TRY(apply_alone(h, m, err));
+        BT_TRY(behind ? apply_behind(h, m, err) : apply_alone(h, m, err));
     else if (m->round < h->round)
         BT_TRY(apply_late(h, m, err));
     return bt_hub_advance(h, err);

@@ -242,6 +242,7 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
     m->peer = *from; /* a new connection has a new id */
     m->seen_ns = now_ns;
     m->gone_ns = 0;
+    if (head.type != BT_ISLAND_BEAT) m->worked_ns = now_ns;
     return member_message(h, m, &head, payload, err);
 }
 
@@ -294,7 +295,10 @@ bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
             BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "its connection is gone", err));
         else if ((double)(now_ns - m->seen_ns) / 1e9 >= h->cfg.silence_s)
             BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it says nothing", err));
+        else if (m->overdue && (double)(now_ns - m->worked_ns) / 1e9 >= h->cfg.silence_s)
+            BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it sends signs of life, and no update", err));
     }
+    BT_TRY(bt_hub_watch(h, err));
     if (h->quorum_ns) BT_TRY(bt_hub_advance(h, err));
     return begin_again(h, err);
 }
@@ -304,7 +308,7 @@ size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest) {
     *slowest = *fastest = 0;
     for (size_t i = 0; i < h->n; i++) {
         const bt_member *m = &h->members[i];
-        if (m->state != BT_MEMBER_TRAINS) continue;
+        if (m->state != BT_MEMBER_TRAINS || m->overdue) continue;
         if (n == 0 || m->clock < *slowest) *slowest = m->clock;
         if (n == 0 || m->clock > *fastest) *fastest = m->clock;
         n++;

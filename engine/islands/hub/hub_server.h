@@ -26,7 +26,7 @@
 #include "engine/islands/wire/island_message.h"
 #include "engine/parallel/mpi/comm.h"
 
-enum { BT_HUB_ISLANDS = 64, BT_HUB_STALENESS = 65 };
+enum { BT_HUB_ISLANDS = 64, BT_HUB_STALENESS = 65, BT_HUB_ROUNDS = 8 };
 
 typedef enum {
     BT_MEMBER_NONE,
@@ -63,6 +63,12 @@ typedef struct bt_member { /* one island */
     int64_t updates, left_out;           /* applied; not applied, of those with tokens */
     int64_t told_bytes;                  /* of them in the newest step record */
     double loss;
+    int64_t go_ns,
+        worked_ns; /* when its newest go was sent; its newest message that is no sign of life alone */
+    int64_t pushed_ns;                /* its newest complete update; 0: none yet */
+    int64_t rounds_ns[BT_HUB_ROUNDS]; /* between complete updates, the newest of n_rounds */
+    size_t n_rounds;
+    bool named, overdue; /* it was reported that others wait for it; they no longer do */
     bt_island_fetch
         fetch; /* parts that it asked for and the connection had no room for; n 0: none */
 } bt_member;
@@ -72,11 +78,17 @@ typedef struct bt_hub_cfg {
     int islands;      /* the job begins when so many have joined */
     double grace_s;   /* an island without a connection for so long is declared dead */
     double silence_s; /* an island that says nothing for so long is, too */
-    int quorum;       /* of islands that step together: so many updates may do; 0: all */
-    double quorum_s;  /* for so long after them the others are waited for */
+    double
+        overdue_s; /* the others wait for an update at most so long, and 3 of its rounds; 0: for ever */
+    int quorum;      /* of islands that step together: so many updates may do; 0: all */
+    double quorum_s; /* for so long after them the others are waited for */
     int64_t late; /* a delta so many rounds late is used (bt_outer_average), a later one left out */
     const bt_sink *sink; /* may be NULL; borrowed */
     uint64_t epoch;      /* random, not 0 */
+    /* Waits about a second for a disk that refused to keep something; false: the hub is to end. NULL: the
+     * refusal ends it */
+    bool (*wait)(void *ctx);
+    void *wait_ctx;
 } bt_hub_cfg;
 
 typedef struct bt_hub {
@@ -98,8 +110,13 @@ typedef struct bt_hub {
     double norms[32];   /* of the newest updates of one kind, for bt_poisoned */
     size_t n_norms;
     int64_t norms_kind;
-    int64_t quorum_ns;          /* since when the quorum of this round is there; 0: it is not */
-    int64_t now_ns, told_ns;    /* told_ns: of the newest step record */
+    int64_t quorum_ns; /* since when the quorum of this round is there; 0: it is not */
+    int64_t held_ns;   /* since when an island waits for another; 0: none does */
+    int64_t waits_ns[BT_HUB_ROUNDS]; /* how long islands waited, the newest of n_waits times */
+    size_t n_waits;
+    int64_t now_ns, told_ns; /* told_ns: of the newest step record */
+    bool room_again; /* the disk took something that it had refused: a checkpoint is worth a try */
+    bt_err unsaved;  /* why the newest checkpoint could not be written; code BT_OK: it was */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
     int awaited;                /* of a hub that was started again: islands that trained before */
     int64_t resumed_ns; /* when it was read from a checkpoint; 0: it was not, or all is as before */
@@ -122,12 +139,12 @@ size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool who
 uint32_t bt_hub_chunks(size_t bytes);
 /* the member's chunks, whether all have come or not, are of an update of so many bytes */
 bool bt_hub_update_fits(const bt_member *m, size_t bytes);
-/* every 100 ms or so: pings, the dead */
+/* every 100 ms or so: pings, the dead, the overdue */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* Sends parts that a connection had no room for when an island asked for them. true: some still wait, so the hub is
  * to call this again within a millisecond or so, and not only when a message comes */
 bool bt_hub_serve(bt_hub *h);
-/* islands that train; steps of the slowest and fastest of them */
+/* islands that train and are not overdue; steps of the slowest and fastest of them */
 size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest);
 
 #endif

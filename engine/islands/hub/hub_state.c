@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -218,10 +219,34 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
     return code == BT_OK ? bt_agree(bt_comm_world(), clear_log(s, err), err) : code;
 }
 
+/* a checkpoint is due beyond so many bytes of the log */
+static int64_t log_most(const bt_hub_model *m) {
+    const int64_t models = BT_HUB_LOG_MODELS * (int64_t)(m->n * sizeof(float));
+    return models > DUE_LEAST ? models : DUE_LEAST;
+}
+
+/* of the weights and the optimizer's states */
+static int64_t checkpoint_bytes(const bt_hub_model *m) {
+    return (int64_t)(m->n * sizeof(float)) * (1 + BT_OPTIM_STATES);
+}
+
+/* A checkpoint frees the log, and needs room itself: on a small disk it is made while there is room */
+static bool room_is_short(const bt_hub_state *s) {
+    const bt_hub_model *m = s->hub->model;
+    const int64_t checkpoint = checkpoint_bytes(m), update = (int64_t)(m->n * sizeof(float));
+    struct statvfs v;
+    if (s->log_bytes < checkpoint || fstatvfs(s->log, &v) != 0) return false;
+    return (double)v.f_bavail * (double)v.f_frsize < 2 * (double)(checkpoint + update);
+}
+
 bool bt_hub_state_due(const bt_hub_state *s) {
     if (!s || !s->hub->model) return false;
-    const int64_t models = BT_HUB_LOG_MODELS * (int64_t)(s->hub->model->n * sizeof(float));
-    return s->log_bytes > (models > DUE_LEAST ? models : DUE_LEAST);
+    return s->log_bytes > log_most(s->hub->model) || room_is_short(s);
+}
+
+int64_t bt_hub_state_need(const bt_hub_model *m) {
+    /* as many checkpoints as are kept and the one that is written */
+    return (KEEP + 1) * checkpoint_bytes(m) + log_most(m) + (int64_t)(m->n * sizeof(float));
 }
 
 /* ---- the log ----------------------------------------------------------------------------------- */
@@ -280,7 +305,10 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
         if (code == BT_OK && fdatasync(s->log) != 0)
             code = bt_fail_errno(err, BT_IO, errno, "cannot keep the log of updates in '%s'",
                                  s->dir);
-        s->log_bytes += (int64_t)(sizeof head + json.len + head.mean_bytes);
+        if (code == BT_OK)
+            s->log_bytes += (int64_t)(sizeof head + json.len + head.mean_bytes);
+        else if (ftruncate(s->log, s->log_bytes) != 0 || lseek(s->log, s->log_bytes, SEEK_SET) < 0)
+            code = BT_FORMAT; /* half a record stays, behind which nothing may be written */
     }
     bt_text_release(&json);
     return code;
@@ -444,13 +472,25 @@ static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
 
 static bt_code begin_attempt(bt_hub_state *s, bt_err *err) {
     bt_comm *all = bt_comm_world();
-    bt_code code = BT_OK;
-    if (!s->hub->part) {
-        s->attempt = bt_ckpt_next_attempt(s->dir, 0);
-        code = bt_ckpt_begin(s->dir, s->attempt, err);
+    for (bool first = true;; first = false) {
+        bt_err why = BT_ERR_INIT;
+        bt_code code = BT_OK;
+        if (!s->hub->part) {
+            s->attempt = bt_ckpt_next_attempt(s->dir, 0);
+            code = bt_ckpt_begin(s->dir, s->attempt, &why);
+        }
+        if (bt_agree(all, code, &why) == BT_OK) break;
+        BT_TRY(bt_hub_wait_for_disk(s->hub, first, &why, err));
     }
-    BT_TRY(bt_agree(all, code, err));
     return bt_broadcast(all, &s->attempt, sizeof s->attempt, 0, err);
+}
+
+static bt_code save_when_possible(bt_hub_state *s, bt_err *err) {
+    for (bool first = true;; first = false) {
+        bt_err why = BT_ERR_INIT;
+        if (bt_hub_state_save(s, &why) == BT_OK) return BT_OK;
+        BT_TRY(bt_hub_wait_for_disk(s->hub, first, &why, err));
+    }
 }
 
 bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_t *replayed,
@@ -473,7 +513,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
     if (code == BT_OK) code = resume(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
     /* what was replayed, and the rest of a torn record, are behind a checkpoint again */
-    if (code == BT_OK && h->model) code = bt_hub_state_save(s, err);
+    if (code == BT_OK && h->model) code = save_when_possible(s, err);
     if (code != BT_OK) {
         bt_hub_state_close(s);
         return code;

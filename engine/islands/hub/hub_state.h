@@ -39,5 +39,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) BT_MUST_CHECK;
 /* the log has grown so long that a checkpoint is worth it: as many times the weights as fp32 */
 enum { BT_HUB_LOG_MODELS = 16 };
 bool bt_hub_state_due(const bt_hub_state *s);
+/* bytes of disk that a hub of this model takes at most for checkpoints and log */
+int64_t bt_hub_state_need(const bt_hub_model *m);
 
 #endif

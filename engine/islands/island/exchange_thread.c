@@ -2,6 +2,7 @@
 #include "engine/islands/island/exchange_thread.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -84,17 +85,17 @@ void bt_exchange_thread_note(bt_exchange_thread *x, bool warning, const char *li
     pthread_mutex_lock(&x->lock);
     if (x->n_notes < BT_EXCHANGE_NOTES) {
         x->notes[x->n_notes].warning = warning;
-        x->notes[x->n_notes++].line = line;
+        snprintf(x->notes[x->n_notes++].line, BT_EXCHANGE_LINE, "%s", line);
     }
     pthread_mutex_unlock(&x->lock);
 }
 
-bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, const char **line) {
+bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, char *line) {
     pthread_mutex_lock(&x->lock);
     const bool any = x->n_notes > 0;
     if (any) {
         *warning = x->notes[0].warning;
-        *line = x->notes[0].line;
+        memcpy(line, x->notes[0].line, BT_EXCHANGE_LINE);
         memmove(&x->notes[0], &x->notes[1], (size_t)--x->n_notes * sizeof x->notes[0]);
     }
     pthread_mutex_unlock(&x->lock);

@@ -12,7 +12,7 @@
 
 #include "engine/base/status.h"
 
-enum { BT_EXCHANGE_NOTES = 8 };
+enum { BT_EXCHANGE_NOTES = 8, BT_EXCHANGE_LINE = 240 };
 
 typedef struct bt_exchange_thread {
     bt_code (*work)(void *ctx, bt_err *err);
@@ -26,7 +26,7 @@ typedef struct bt_exchange_thread {
     atomic_bool cancel; /* work shall end; it looks at this itself */
     struct {
         bool warning;
-        const char *line;
+        char line[BT_EXCHANGE_LINE];
     } notes[BT_EXCHANGE_NOTES]; /* not yet taken; under the lock */
     int n_notes;
 } bt_exchange_thread;
@@ -41,8 +41,8 @@ bool bt_exchange_thread_wait(bt_exchange_thread *x, int timeout_ms);
 bt_code bt_exchange_thread_end(bt_exchange_thread *x, bt_err *err)
     BT_MUST_CHECK; /* waits; work's result */
 
-/* from the thread: a line (static storage) for the training thread, which takes it when it looks */
+/* from the thread: a line for the training thread, which takes it later into line (BT_EXCHANGE_LINE) */
 void bt_exchange_thread_note(bt_exchange_thread *x, bool warning, const char *line);
-bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, const char **line);
+bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, char *line);
 
 #endif

@@ -424,9 +424,9 @@ static int64_t away_most(const bt_island *i) {
 }
 
 static void take_notes(bt_island *i) {
-    const char *line;
+    char line[BT_EXCHANGE_LINE];
     bool warning;
-    while (bt_exchange_thread_take_note(&i->thread, &warning, &line))
+    while (bt_exchange_thread_take_note(&i->thread, &warning, line))
         if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, warning, line);
 }
 

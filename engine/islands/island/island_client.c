@@ -7,6 +7,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
+#include "engine/base/text.h"
 
 enum {
     POLL_MS = 100,       /* between two looks at `interrupted` */
@@ -62,6 +63,14 @@ static bool post(bt_island_client *c, bt_island_head head, const void *payload) 
     return post_to(c, 0, head, payload, poll_ms(c));
 }
 
+static void pass_notice_on(const bt_island_client *c, const bt_island_head *head,
+                           const void *text) {
+    char line[BT_ISLAND_LINE], plain[BT_ISLAND_LINE];
+    snprintf(line, sizeof line, "%.*s", (int)head->bytes, (const char *)text);
+    bt_text_plain(plain, sizeof plain, line);
+    if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, plain);
+}
+
 /* the next message of process `part` of the hub; head->type BT_ISLAND_TYPES: none came within the time */
 static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_island_head *head,
                          const void **payload, bt_err *err) {
@@ -77,6 +86,7 @@ static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_is
     if (code != BT_OK) head->type = BT_ISLAND_TYPES; /* damaged: it will be asked for again */
     if (code == BT_OK) c->heard_ns = bt_now_ns();
     if (code == BT_OK) tell(c, false, "the hub answers again");
+    if (code == BT_OK && head->type == BT_ISLAND_NOTICE) pass_notice_on(c, head, *payload);
     return BT_OK;
 }
 

@@ -22,7 +22,8 @@ enum {
         4, /* chunks of weights that an island asks for ahead of those that have come */
     BT_ISLAND_CHUNKS = 1 << 20, /* of one update, at most: 256 GiB */
     BT_ISLAND_NAME = 64,
-    BT_HUB_PARTS = 16 /* processes of a hub, at most */
+    BT_ISLAND_LINE = 240, /* of a notice, at most, with its zero */
+    BT_HUB_PARTS = 16     /* processes of a hub, at most */
 };
 
 /* ---- payloads -------------------------------------------------------------------------------- */

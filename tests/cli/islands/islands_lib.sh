@@ -1,5 +1,6 @@
 # islands_lib.sh - a hub and its islands on this machine, each with a store of its own. Sourced, not run; after train_lib.sh.
 # hub_at=HOST:PORT (127.0.0.1:0): where the hub listens.
+# overdue=SECONDS (60): a loaded machine may hold an island up for seconds, and which updates are left out decides the bits.
 b hub --keys keys a b c >/dev/null 2>err || fault "no keys: $(cat err)"
 
 declare -A process=()
@@ -13,7 +14,7 @@ part=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.head
 start_hub() {
     local i
     : >address
-    "${hub_by[@]}" "$BITRAIN" hub --listen "${hub_at:-127.0.0.1:0}" --keys keys --store hub.db --out hub-out "$@" >address 2>hub.err &
+    "${hub_by[@]}" "$BITRAIN" hub --listen "${hub_at:-127.0.0.1:0}" --keys keys --store hub.db --out hub-out --overdue "${overdue:-60}" "$@" >address 2>hub.err &
     hub=$!
     started+=($hub)
     for i in $(seq 400); do
@@ -69,7 +70,7 @@ kill_hub() {
     wait $hub 2>/dev/null
 }
 hub_again() {
-    "${hub_by[@]}" "$BITRAIN" hub --listen "$address" --keys keys --store hub.db --out hub-out "$@" >/dev/null 2>>hub.err &
+    "${hub_by[@]}" "$BITRAIN" hub --listen "$address" --keys keys --store hub.db --out hub-out --overdue "${overdue:-60}" "$@" >/dev/null 2>>hub.err &
     hub=$!
     started+=($hub)
 }

@@ -12,7 +12,7 @@ typedef struct peer { /* an island: what the hub told it last */
     bt_island_welcome welcome;
     bt_island_go go;
     int64_t gos, resends, strangers;
-    char refused[512];
+    char refused[512], notice[512];
     bool gone;
     bool narrow; /* its connection has room for so many parts of weights, no more */
     int64_t room, parts, next_part;
@@ -48,6 +48,8 @@ static inline bt_port_state to_peer(void *ctx, const bt_hub_peer *to, const void
     if (head.type == BT_ISLAND_GO) memcpy(&p->go, payload, sizeof p->go);
     if (head.type == BT_ISLAND_REFUSED)
         snprintf(p->refused, sizeof p->refused, "%.*s", (int)head.bytes, (const char *)payload);
+    if (head.type == BT_ISLAND_NOTICE)
+        snprintf(p->notice, sizeof p->notice, "%.*s", (int)head.bytes, (const char *)payload);
     p->gos += head.type == BT_ISLAND_GO;
     p->resends += head.type == BT_ISLAND_RESEND;
     p->strangers += head.type == BT_ISLAND_STRANGER;

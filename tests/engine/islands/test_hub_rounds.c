@@ -1,7 +1,10 @@
 /* test_hub_rounds.c - rounds that go on without an island, and updates that are applied one by one: quorum and
  * late updates, asynchronous deltas, the data of the round after, norms of each kind. */
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
+#include "engine/islands/hub/hub_parts.h"
 #include "engine/islands/hub/hub_state.h"
 #include "tests/engine/islands/hub_world.h"
 
@@ -229,6 +232,195 @@ static void a_late_delta_is_averaged(void **state) {
     close_world(w);
 }
 
+/* ---- an island that sends no update ---------------------------------------------------------------- */
+
+static bool has_event(const world *w, const char *words) {
+    for (size_t i = 0; i < w->sink->n_events; i++)
+        if (strstr(w->sink->events[i].title, words)) return true;
+    return false;
+}
+
+/* rounds of a second each, in which all islands of the world push */
+static void usual_rounds(world *w, int islands, int rounds) {
+    for (int r = 0; r < rounds; r++) {
+        pass(w, 1);
+        for (int i = 0; i < islands; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+    }
+}
+
+/* island 1 sends signs of life only, a tenth of a second apart */
+static void only_beats(world *w, int i, double seconds) {
+    for (double t = 0; t < seconds - 0.05; t += 0.1) {
+        post(w, i, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
+        pass(w, 0.1);
+    }
+}
+
+static void a_frozen_island_is_named_and_left_behind(void **state) {
+    (void)state;
+    world *w = WORLD(3, "--steps", "40", "--lr", "0.1");
+    w->hub->cfg.overdue_s = 2;
+    join(w, 3);
+    usual_rounds(w, 3, 4);
+    assert_int_equal(w->hub->model->version, 4);
+    const bt_island_go before = w->at[1].go;
+    for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+    only_beats(w, 1, 1.8);
+    assert_false(has_event(w, "is waited for"));
+    only_beats(w, 1, 0.4);
+    assert_true(has_event(w, "island 'island-1' on 'h' is waited for"));
+    assert_non_null(strstr(w->at[0].notice, "waits for island 'island-1'"));
+    assert_string_equal(w->at[1].notice, "");
+    assert_int_equal(w->hub->model->version, 4);
+    only_beats(w, 1, 1); /* 3 usual rounds are over */
+    assert_int_equal(w->hub->model->version, 5);
+    assert_true(has_event(w, "the others go on without it"));
+    /* nobody waits for it in the rounds after */
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 8);
+    /* it is back: its old update is left out, its data are dealt again, and it is waited for as before */
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_CLOSED);
+    assert_int_equal(w->at[1].go.begin, before.begin);
+    for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 8);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 9);
+    counted(w, 1, 5, 1);
+    close_world(w);
+}
+
+/* a member that sends signs of life for ever and no update is declared dead by --silence */
+static void signs_of_life_do_not_last_for_ever(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--steps", "40");
+    w->hub->cfg.overdue_s = 2;
+    w->hub->cfg.silence_s = 20;
+    join(w, 2);
+    usual_rounds(w, 2, 4);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    only_beats(w, 1, 5);
+    assert_int_equal(w->hub->members[1].state, BT_MEMBER_TRAINS);
+    for (int k = 0; k < 5; k++) { /* the other one is well */
+        send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+        only_beats(w, 1, 4);
+    }
+    assert_int_equal(w->hub->members[1].state, BT_MEMBER_DEAD);
+    assert_int_equal(w->hub->members[0].state, BT_MEMBER_TRAINS);
+    close_world(w);
+}
+
+/* a round that takes all islands long (an evaluation) leaves no island behind */
+static void a_long_round_of_all_leaves_nobody_behind(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--steps", "40");
+    w->hub->cfg.overdue_s = 2;
+    join(w, 2);
+    usual_rounds(w, 2, 4);
+    for (int k = 0; k < 40; k++) {
+        post(w, 0, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
+        only_beats(w, 1, 0.5);
+    }
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    only_beats(w, 1, 8);
+    assert_int_equal(w->hub->model->version, 4);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, 5);
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_APPLIED);
+    close_world(w);
+}
+
+/* islands with a bound of staleness: a frozen one stops the others for a while, then begins beside them */
+static void a_bound_does_not_freeze_the_others(void **state) {
+    (void)state;
+    world *w = WORLD(2, "--mode", "ps", "--staleness", "1", "--steps", "100");
+    w->hub->cfg.overdue_s = 2;
+    join(w, 2);
+    usual_rounds(w, 2, 5);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    const int64_t bound = w->hub->model->version, gos = w->at[0].gos;
+    only_beats(w, 1, 1);
+    assert_int_equal(w->at[0].gos, gos); /* it waits */
+    only_beats(w, 1, 3);
+    assert_int_equal(w->at[0].gos, gos + 1);
+    for (int k = 0; k < 6; k++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->hub->model->version, bound + 6);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_CLOSED);
+    assert_int_equal(w->at[1].go.clock, w->at[0].go.clock);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
+    assert_int_equal(w->at[1].go.outcome, BT_UPDATE_APPLIED);
+    close_world(w);
+}
+
+/* ---- a full disk ------------------------------------------------------------------------------------- */
+
+typedef struct full_disk {
+    struct rlimit before;
+    int waits, until;
+} full_disk;
+
+/* the limit of file sizes stands for a disk: EFBIG comes as ENOSPC does */
+static void set_limit(rlim_t bytes, rlim_t most) {
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, most}), 0);
+}
+
+static bool wait_for_room(void *ctx) {
+    full_disk *d = ctx;
+    if (++d->waits == d->until) set_limit(d->before.rlim_cur, d->before.rlim_max);
+    return d->waits < 10;
+}
+
+static void a_full_disk_delays_answers(void **state) {
+    (void)state;
+    char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
+    bt_err err = BT_ERR_INIT;
+    int64_t replayed;
+    full_disk disk = {.until = 2};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &disk.before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_non_null(mkdtemp(dir));
+    world *w = WORLD(2, "--steps", "40");
+    w->hub->cfg.wait = wait_for_room;
+    w->hub->cfg.wait_ctx = &disk;
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    join(w, 2);
+    usual_rounds(w, 2, 2);
+    set_limit(100, disk.before.rlim_max);
+    const int64_t gos = w->at[1].gos;
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* returns when there is room */
+    assert_int_equal(disk.waits, 2);
+    assert_int_equal(w->at[1].gos, gos + 1);
+    assert_true(has_event(w, "cannot write the log of updates in"));
+    assert_true(has_event(w, "the disk takes updates again"));
+    assert_string_equal(w->at[0].notice, "the hub's disk takes updates again");
+    /* a checkpoint that the disk refuses is no end either */
+    set_limit(100, disk.before.rlim_max);
+    assert_int_equal(bt_hub_all_save(w->hub, &err), BT_OK);
+    assert_int_equal(w->hub->unsaved.code, BT_IO);
+    set_limit(disk.before.rlim_cur, disk.before.rlim_max);
+    usual_rounds(w, 2, 1);
+    const int64_t version = w->hub->model->version;
+    /* every acknowledged update is in the log, whole and once */
+    const bt_hub_cfg cfg = w->hub->cfg;
+    float *was = malloc(w->hub->model->n * sizeof *was);
+    memcpy(was, w->hub->model->theta, w->hub->model->n * sizeof *was);
+    bt_hub_state_close(w->hub->state);
+    bt_hub_destroy(w->hub);
+    assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    assert_int_equal(w->hub->model->version, version);
+    assert_memory_equal(w->hub->model->theta, was, w->hub->model->n * sizeof *was);
+    free(was);
+    bt_hub_state_close(w->hub->state);
+    close_world(w);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* gradients are no measure of deltas */
 static void norms_are_of_one_kind(void **state) {
     (void)state;
@@ -301,6 +493,11 @@ int main(void) {
                                        cmocka_unit_test(fragments_take_turns),
                                        cmocka_unit_test(a_quorum_goes_on),
                                        cmocka_unit_test(a_late_delta_is_averaged),
+                                       cmocka_unit_test(a_frozen_island_is_named_and_left_behind),
+                                       cmocka_unit_test(signs_of_life_do_not_last_for_ever),
+                                       cmocka_unit_test(a_long_round_of_all_leaves_nobody_behind),
+                                       cmocka_unit_test(a_bound_does_not_freeze_the_others),
+                                       cmocka_unit_test(a_full_disk_delays_answers),
                                        cmocka_unit_test(norms_are_of_one_kind),
                                        cmocka_unit_test(an_answer_outlives_the_hub)};
     bt_err err = BT_ERR_INIT;

@@ -1,0 +1,46 @@
+/* hub_disk.c - waits for a disk that refuses to keep the hub's updates. Nothing is acknowledged meanwhile. */
+#include <stdio.h>
+
+#include "engine/base/clock.h"
+#include "engine/islands/hub/hub_internal.h"
+
+static void give_sign_of_life(bt_hub *h) {
+    const bt_island_head ping = {.type = BT_ISLAND_PING};
+    const int64_t now = bt_now_ns();
+    for (size_t i = 0; i < h->n; i++) {
+        bt_member *m = &h->members[i];
+        if (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS) continue;
+        bt_hub_send(h, &m->peer, &ping, NULL);
+        m->seen_ns = m->worked_ns = now; /* its messages wait unread */
+    }
+    h->held_ns = 0;
+}
+
+bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *err) {
+    bt_comm *all = bt_comm_world();
+    char line[BT_ISLAND_LINE];
+    int64_t ends = why->code != BT_IO || !h->cfg.wait;
+    if (!ends && !h->part) {
+        if (first) {
+            bt_hub_event(h, BT_EVENT_CHECKPOINT_FAILED, NULL,
+                         "%s; updates are acknowledged again when there is room, tried each second",
+                         why->msg);
+            snprintf(line, sizeof line,
+                     "the hub's disk takes nothing (%.150s); it tries again each second", why->msg);
+            bt_hub_notice(h, NULL, line);
+        }
+        give_sign_of_life(h);
+        ends = !h->cfg.wait(h->cfg.wait_ctx);
+    }
+    BT_TRY(bt_all_reduce_i64(all, &ends, 1, BT_SUM, err));
+    if (!ends) return BT_OK;
+    *err = *why;
+    return why->code;
+}
+
+void bt_hub_disk_is_back(bt_hub *h) {
+    if (h->part) return;
+    h->room_again = true;
+    bt_hub_event(h, BT_EVENT_HUB, NULL, "the disk takes updates again");
+    bt_hub_notice(h, NULL, "the hub's disk takes updates again");
+}
