@@ -8,10 +8,11 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "engine/data/io/file_io.h"
 
-enum { RAW = 1 << 18, GZIP_ONLY = 16 + MAX_WBITS };
+enum { RAW = 1 << 18, GZIP_ONLY = 16 + MAX_WBITS, LONGEST_WINDOW = sizeof(size_t) > 4 ? 31 : 30 };
 
 /* what a decoder did with f->raw[begin..end): the text it wrote, and whether a member or frame has ended */
 typedef struct decoded {
@@ -24,6 +25,7 @@ typedef struct decoder {
     bt_code (*open)(bt_text_file *f, bt_err *err);
     bt_code (*decode)(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err);
     void (*close)(bt_text_file *f);
+    bool padded; /* zero bytes may follow the last member, as tapes and object stores add them */
 } decoder;
 
 struct bt_text_file {
@@ -35,8 +37,10 @@ struct bt_text_file {
     size_t begin, end; /* raw bytes that are not decoded yet */
     bool eof;          /* of the raw bytes */
     bool between;      /* no member or frame has begun */
+    bool ended;        /* a member or frame has ended */
     z_stream gzip;
     ZSTD_DStream *zstd;
+    uint64_t window; /* bytes that the frame declares */
 };
 
 /* ---- gzip -------------------------------------------------------------------------------------- */
@@ -65,19 +69,37 @@ static void gzip_close(bt_text_file *f) { (void)inflateEnd(&f->gzip); }
 
 /* ---- zstd -------------------------------------------------------------------------------------- */
 
+/* The window that the header of a frame declares (RFC 8878, 3.1.1.1.2); `otherwise` where s holds no such header. */
+static uint64_t zstd_window(const unsigned char *s, size_t n, uint64_t otherwise) {
+    static const unsigned char magic[] = {0x28, 0xb5, 0x2f, 0xfd};
+    if (n < 6 || memcmp(s, magic, sizeof magic) != 0 || (s[4] & 0x20)) return otherwise;
+    const uint64_t base = (uint64_t)1 << (10 + (s[5] >> 3));
+    return base + base / 8 * (s[5] & 7);
+}
+
 static bt_code zstd_open(bt_text_file *f, bt_err *err) {
     f->zstd = ZSTD_createDStream();
-    if (f->zstd) return BT_OK;
+    /* public dumps are made with --long=31; the library's own limit is 27 */
+    if (f->zstd &&
+        !ZSTD_isError(ZSTD_DCtx_setParameter(f->zstd, ZSTD_d_windowLogMax, LONGEST_WINDOW)))
+        return BT_OK;
     return bt_fail(err, BT_NOMEM, "cannot take memory to decompress '%s'", f->path);
 }
 
 static bt_code zstd_decode(bt_text_file *f, void *buf, size_t n, decoded *out, bt_err *err) {
     ZSTD_inBuffer in = {f->raw + f->begin, f->end - f->begin, 0};
     ZSTD_outBuffer to = {buf, n, 0};
+    if (f->between) f->window = zstd_window(f->raw + f->begin, f->end - f->begin, f->window);
     const size_t rc = ZSTD_decompressStream(f->zstd, &to, &in);
     f->begin += in.pos;
     *out = (decoded){to.pos, rc == 0};
     if (!ZSTD_isError(rc)) return BT_OK;
+    if (ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation ||
+        ZSTD_getErrorCode(rc) == ZSTD_error_frameParameter_windowTooLarge)
+        return bt_fail(err, BT_NOMEM,
+                       "'%s' needs a window of %.4g MiB to decompress it (zstd --long), and there "
+                       "is no memory for it: decompress it elsewhere",
+                       f->path, (double)f->window / 1048576);
     return bt_fail(err, BT_FORMAT, "'%s' is damaged, or no zstd data: %s", f->path,
                    ZSTD_getErrorName(rc));
 }
@@ -86,8 +108,8 @@ static void zstd_close(bt_text_file *f) { (void)ZSTD_freeDStream(f->zstd); }
 
 /* ---- files ------------------------------------------------------------------------------------- */
 
-static const decoder decoders[] = {{".gz", "gzip", gzip_open, gzip_decode, gzip_close},
-                                   {".zst", "zstd", zstd_open, zstd_decode, zstd_close}};
+static const decoder decoders[] = {{".gz", "gzip", gzip_open, gzip_decode, gzip_close, true},
+                                   {".zst", "zstd", zstd_open, zstd_decode, zstd_close, false}};
 
 static const decoder *decoder_of(const char *path) {
     const size_t n = strlen(path);
@@ -153,18 +175,29 @@ static bt_code refill(bt_text_file *f, bt_err *err) {
     return BT_OK;
 }
 
+/* skips the zero bytes between the end of a member and the end of the file, or the next member */
+static bt_code skip_padding(bt_text_file *f, bt_err *err) {
+    while (f->begin < f->end && f->raw[f->begin] == 0) {
+        f->begin++;
+        BT_TRY(refill(f, err));
+    }
+    return BT_OK;
+}
+
 static bt_code read_compressed(bt_text_file *f, unsigned char *buf, size_t n, size_t *got,
                                bt_err *err) {
     *got = 0;
     while (*got < n) {
         decoded d;
         BT_TRY(refill(f, err));
+        if (f->between && f->ended && f->how->padded) BT_TRY(skip_padding(f, err));
         const bool dry = f->begin == f->end && f->eof;
         if (dry && f->between && f->taken > 0) return BT_OK;
         const size_t before = f->begin;
         BT_TRY(f->how->decode(f, buf + *got, n - *got, &d, err));
         *got += d.n;
         if (f->begin > before || d.n > 0) f->between = d.ends;
+        f->ended |= d.ends;
         if (dry && d.n == 0 && !d.ends)
             return bt_fail(err, BT_FORMAT,
                            "'%s' ends in the middle of its %s data: is it complete?", f->path,

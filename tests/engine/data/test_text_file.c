@@ -75,6 +75,29 @@ static void compressed_files_give_their_text(void **state) {
     free(text);
 }
 
+/* gzip(1) reads both: blocks of tapes and object stores are filled up with zeros */
+static void zeros_behind_gzip_data_are_skipped(void **state) {
+    (void)state;
+    enum { N = 3000, MANY = 600000 };
+    char *text = fixture_prose(N);
+    unsigned char *out = calloc(1, 2 * N + MANY);
+    static const size_t zeros[] = {1, 512, MANY};
+    for (size_t i = 0; i < 3; i++) {
+        memset(out, 0, 2 * N + MANY);
+        const size_t n = gzipped(out, 2 * N, text, N, 2) + zeros[i];
+        reads_back(fixture_write("padded.gz", out, n), text, N, 1000);
+    }
+    free(out);
+    free(text);
+}
+
+/* a frame that declares a window of 2 GiB, as zstd --long=31 writes it, and needs none of it */
+static void zstd_frames_with_a_long_window_are_read(void **state) {
+    (void)state;
+    static const char frame[] = "\x28\xb5\x2f\xfd\x00\xa8\x29\x00\x00hello";
+    reads_back(fixture_write("long.zst", frame, sizeof frame - 1), "hello", 5, 64);
+}
+
 static void refused(const char *path, const char *words) {
     bt_text_file *f;
     char buf[4096];
@@ -136,6 +159,8 @@ static void lines_of_a_compressed_file_are_documents(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compressed_files_give_their_text),
+        cmocka_unit_test(zeros_behind_gzip_data_are_skipped),
+        cmocka_unit_test(zstd_frames_with_a_long_window_are_read),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(lines_of_a_compressed_file_are_documents),
     };
