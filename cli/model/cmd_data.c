@@ -12,6 +12,7 @@
 #include "cli/common/table.h"
 #include "cli/common/verbs.h"
 #include "engine/base/tables/metric.h"
+#include "engine/config/run_cfg.h"
 #include "engine/data/io/documents.h"
 #include "engine/data/shards/prepare.h"
 
@@ -19,6 +20,7 @@ typedef struct data_cfg {
     char data[4096], glob[128], out[1024], tokenizer[1024], field[64];
     int64_t shard_tokens, sample;
     bool json, quiet, force, verify;
+    int bad_rows; /* BT_BAD_ROWS_... */
 } data_cfg;
 
 static const bt_opt data_opts[] = {
@@ -34,6 +36,9 @@ static const bt_opt data_opts[] = {
      NULL, NULL, "bytes, or a tokenizer file"},
     {"field", "--field", BT_OPT_TEXT, offsetof(data_cfg, field), 64, "text", 0, 0, NULL, NULL,
      "field of a JSONL object that holds the text"},
+    {"bad_rows", "--bad-rows", BT_OPT_ENUM, offsetof(data_cfg, bad_rows), sizeof(int), "refuse", 0,
+     0, "refuse|skip", NULL,
+     "rows of JSON that cannot be read: stop, or leave them out and count them"},
     {"shard_tokens", "--shard-tokens", BT_OPT_INT, offsetof(data_cfg, shard_tokens),
      sizeof(int64_t), "0", 0, 1e15, NULL, "tokens",
      "begin another shard (x-00000.bts, x-00001.bts, ...) behind a document (0: one shard)"},
@@ -122,14 +127,28 @@ static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepa
     return BT_OK;
 }
 
+/* what was left out of the files or not used: lines of bt_documents_notes */
+static void print_notes(const bt_text *notes) {
+    char line[600];
+    for (const char *s = bt_text_str(notes); *s; s += strcspn(s, "\n"), s += *s == '\n') {
+        char raw[600];
+        snprintf(raw, sizeof raw, "%.*s", (int)strcspn(s + 1, "\n"), s + 1);
+        bt_text_plain(line, sizeof line, raw);
+        fprintf(stderr, "%s: %s\n", *s == '!' ? "warning" : "note", line);
+    }
+}
+
 static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,
                                bt_err *err) {
     bt_prepare_result r;
     watch w;
+    bt_text notes = {0};
     bt_progress_begin(&w.bar, cfg->quiet);
     bt_prepare_cfg c = {.files = s->items,
                         .n_files = s->n,
                         .field = cfg->field,
+                        .skip_bad = cfg->bad_rows == BT_BAD_ROWS_SKIP,
+                        .notes = &notes,
                         .tokenizer = t,
                         .path = cfg->out,
                         .split_ids = (uint64_t)cfg->shard_tokens,
@@ -137,6 +156,8 @@ static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const b
                         .ctx = &w.bar};
     bt_code code = bt_prepare(&c, &r, NULL, err);
     bt_progress_end(&w.bar);
+    if (code == BT_OK) print_notes(&notes);
+    bt_text_release(&notes);
     BT_TRY(code);
     return report(cfg, t, &r, bt_progress_seconds(&w.bar), err);
 }
@@ -222,6 +243,7 @@ static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt
     size_t count, cap = 0;
     bt_code code;
     BT_TRY(bt_documents_open(&d, source, 1, cfg->field, err));
+    bt_documents_rows(d, NULL, cfg->bad_rows == BT_BAD_ROWS_SKIP);
     f->kind = source->kind == BT_SOURCE_JSONL ? "jsonl" : "text";
     f->file_bytes = source->bytes;
     uint64_t in_document = 0;
@@ -240,6 +262,12 @@ static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt
         bt_progress_show(&w->bar, "reading", bt_documents_done(d), "");
     }
     free(ids);
+    if (code == BT_OK) {
+        bt_text notes = {0};
+        bt_documents_notes(d, &notes);
+        print_notes(&notes);
+        bt_text_release(&notes);
+    }
     bt_documents_close(d);
     return code;
 }
@@ -371,9 +399,9 @@ static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *er
 }
 
 static const bt_cli_verb verbs[] = {
-    {"prepare", " data glob out force tokenizer field shard_tokens json quiet ", 0, 1000, "PATH...",
-     "text or JSONL to token shards", prepare},
-    {"inspect", " data glob tokenizer field sample verify json quiet ", 0, 1000, "PATH...",
+    {"prepare", " data glob out force tokenizer field bad_rows shard_tokens json quiet ", 0, 1000,
+     "PATH...", "text or JSONL to token shards", prepare},
+    {"inspect", " data glob tokenizer field bad_rows sample verify json quiet ", 0, 1000, "PATH...",
      "what files of data hold, and whether shards are sound", inspect},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };

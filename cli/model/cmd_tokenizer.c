@@ -14,8 +14,8 @@
 #include "cli/common/verbs.h"
 #include "engine/base/tables/metric.h"
 #include "engine/data/io/file_io.h"
+#include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer.h"
-#include "engine/data/tokenizer/utf8.h"
 
 typedef struct tokenizer_cfg {
     char data[4096], glob[128], out[1024], field[64], text[4096];

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/answer/batch.h"
+#include "engine/data/chat/content.h"
 #include "engine/data/io/json.h"
 
 /* ---- single values --------------------------------------------------------------------------- */
@@ -244,29 +245,17 @@ static bt_code role_of(bt_openai_request *r, const char *name, size_t i, bt_chat
                   i + 1);
 }
 
-/* a text, or a list of {"type": "text", "text": ...} */
-static bt_code content_of(bt_openai_request *r, json_t *v, size_t i, bt_chat_message *out,
+static bt_code content_of(bt_openai_request *r, const json_t *v, size_t i, bt_chat_message *out,
                           bt_text *joined, bt_err *err) {
-    json_t *part;
-    size_t k;
-    if (json_is_string(v)) {
-        out->text = json_string_value(v);
-        out->n = json_string_length(v);
-        return BT_OK;
-    }
-    if (!json_is_array(v))
+    switch (bt_chat_content(v, joined, &out->text, &out->n)) {
+    case BT_CONTENT_OK: return BT_OK;
+    case BT_CONTENT_NOMEM: return bt_fail(err, BT_NOMEM, "no memory for a message");
+    case BT_CONTENT_NO_TEXT:
         return REFUSE(r, "messages", err, "message %zu: 'content' must be a text", i + 1);
-    json_array_foreach(v, k, part) {
-        json_t *text = json_object_get(part, "text");
-        if (!json_is_string(text))
-            return REFUSE(r, "messages", err,
-                          "message %zu: only parts of type 'text' are supported", i + 1);
-        bt_text_putn(joined, json_string_value(text), json_string_length(text));
+    default:
+        return REFUSE(r, "messages", err, "message %zu: only parts of type 'text' are supported",
+                      i + 1);
     }
-    if (joined->failed) return bt_fail(err, BT_NOMEM, "no memory for a message");
-    out->text = bt_text_str(joined);
-    out->n = joined->len;
-    return BT_OK;
 }
 
 static bt_code read_messages(bt_openai_request *r, messages *m, json_t *list, bt_err *err) {

@@ -9,7 +9,7 @@
 static bt_code scan(const bt_run_cfg *c, bt_text *list, bt_err *err) {
     bt_sources files = {0};
     BT_TRY(bt_sources_list_glob(&files, c->data, c->glob, c->cache, err));
-    bt_code code = bt_labels_scan(files.items, files.n, list, err);
+    bt_code code = bt_labels_scan(files.items, files.n, c->bad_rows == BT_BAD_ROWS_SKIP, list, err);
     bt_sources_release(&files);
     return code;
 }

@@ -92,6 +92,7 @@ static bt_code learned(const bt_train_plan *p, const bt_sources *found, int voca
     const bt_tok_train_cfg how = {.paths = c->data,
                                   .glob = c->glob,
                                   .field = c->field,
+                                  .skip_bad_rows = c->bad_rows == BT_BAD_ROWS_SKIP,
                                   .cache_dir = folder,
                                   .vocab = vocab,
                                   .share = c->val_data[0] ? 0 : 1 - c->val_frac,

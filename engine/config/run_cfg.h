@@ -41,6 +41,8 @@ enum { BT_BASE_AUTO, BT_BASE_Q8 };
 enum { BT_FORMED_TEXT, BT_FORMED_COMPLETION, BT_FORMED_PREFERENCE = 5, BT_FORMED_LABEL = 6 };
 /* data.packing; never AUTO once resolved. As bt_packing of engine/data */
 enum { BT_PACKED_AUTO, BT_PACKED_STREAM, BT_PACKED_PAD, BT_PACKED_DOCUMENTS };
+/* data.bad_rows */
+enum { BT_BAD_ROWS_REFUSE, BT_BAD_ROWS_SKIP };
 /* launch.layout */
 enum { BT_LAYOUT_GIVEN, BT_LAYOUT_AUTO };
 /* parallel.gather */

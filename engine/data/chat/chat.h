@@ -42,7 +42,7 @@ typedef struct bt_chat_message {
     bt_chat_role role;
     const char *text;
     size_t n;
-    bool muted; /* an answer that is not learned */
+    bool muted; /* not learned, whatever bt_chat_learn says */
 } bt_chat_message;
 
 typedef struct bt_chat_piece {
@@ -99,10 +99,12 @@ typedef struct bt_chat_ids {
     unsigned char *learned; /* one byte an id */
     size_t n, cap;
 } bt_chat_ids;
-/* appends to *out, which the caller zeroes first and releases. last_only: of the answers the last
- * alone is learned */
+/* what of a conversation is learned: the answers with their ends, the last answer, every token */
+typedef enum { BT_CHAT_LEARN_ANSWERS, BT_CHAT_LEARN_LAST, BT_CHAT_LEARN_ALL } bt_chat_learn;
+/* appends to *out, which the caller zeroes first and releases */
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
-                       bool prompt, bool last_only, bt_chat_ids *out, bt_err *err) BT_MUST_CHECK;
+                       bool prompt, bt_chat_learn learn, bt_chat_ids *out, bt_err *err)
+    BT_MUST_CHECK;
 /* appends text as it stands, without special tokens */
 bt_code bt_chat_ids_text(bt_chat_ids *out, const bt_tokenizer *tokenizer, const char *text,
                          size_t n, bool learned, bt_err *err) BT_MUST_CHECK;

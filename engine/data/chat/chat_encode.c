@@ -7,7 +7,7 @@
 typedef struct job {
     const bt_chat_encoder *e;
     const bt_chat_message *messages;
-    bool last_only;
+    bt_chat_learn learn;
     size_t last; /* message */
     bt_chat_ids *out;
 } job;
@@ -106,8 +106,9 @@ static bt_code put_markup(const job *j, const bt_chat_piece *p, bool learned, bt
 
 static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
     const job *j = ctx;
-    bool learned = p->learned && (!j->last_only || p->message == j->last) &&
-                   !j->messages[p->message].muted;
+    const bool answer = p->learned && (j->learn != BT_CHAT_LEARN_LAST || p->message == j->last);
+    const bool learned = (answer || j->learn == BT_CHAT_LEARN_ALL) &&
+                         !j->messages[p->message].muted;
     size_t k;
     if (p->bos) {
         int32_t id = special_at(j->e, p->text, p->n, &k);
@@ -118,7 +119,7 @@ static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
 }
 
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
-                       bool prompt, bool last_only, bt_chat_ids *out, bt_err *err) {
-    job j = {e, messages, last_only, n - 1, out};
+                       bool prompt, bt_chat_learn learn, bt_chat_ids *out, bt_err *err) {
+    job j = {e, messages, learn, n - 1, out};
     return bt_chat_render(e->t, messages, n, prompt, put_piece, &j, err);
 }

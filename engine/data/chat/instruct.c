@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "engine/base/text.h"
+#include "engine/data/chat/content.h"
 #include "engine/data/chat/labels.h"
 
 enum { MAX_MESSAGES = 1024 };
@@ -15,7 +16,15 @@ typedef struct conversation {
     bt_chat_message m[MAX_MESSAGES];
     size_t n;
     bt_text joined[2]; /* texts made of several fields */
+    bt_text *parts;    /* (MAX_MESSAGES) contents that came in parts; NULL: none did */
 } conversation;
+
+static void release_conversation(conversation *c) {
+    for (int i = 0; i < 2; i++) bt_text_release(&c->joined[i]);
+    for (size_t i = 0; c->parts && i < MAX_MESSAGES; i++) bt_text_release(&c->parts[i]);
+    free(c->parts);
+    free(c);
+}
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
@@ -113,34 +122,41 @@ static bt_code role_of(const char *name, size_t i, bt_chat_role *out, bt_err *er
         name);
 }
 
-/* a string, or a list of {"type": "text", "text": ..}, which are joined */
-static bt_code content_of(conversation *c, json_t *v, size_t i, bt_err *err) {
-    json_t *part, *text = NULL;
-    size_t k;
-    if (json_is_array(v) && json_array_size(v) == 1) {
-        part = json_array_get(v, 0);
-        text = json_object_get(part, "text");
-    }
-    if (json_is_array(v) && !text) {
-        json_array_foreach(v, k, part) if (
-            !json_is_string(json_object_get(
-                part, "text"))) return bt_fail(err, BT_UNSUPPORTED,
-                                               "message %zu: part %zu of its content is not text",
-                                               i + 1, k + 1);
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "message %zu: its content is a list of %zu parts, not one", i + 1,
-                       json_array_size(v));
-    }
-    if (text) v = text;
-    if (!json_is_string(v))
+static bt_code content_of(conversation *c, const json_t *v, size_t i, bt_err *err) {
+    bt_chat_message *m = &c->m[c->n - 1];
+    bt_text none = {0};
+    if (json_is_array(v) && !c->parts) c->parts = calloc(MAX_MESSAGES, sizeof *c->parts);
+    if (json_is_array(v) && !c->parts)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+    const int got = bt_chat_content(v, c->parts ? &c->parts[c->n - 1] : &none, &m->text, &m->n);
+    if (got == BT_CONTENT_OK) return BT_OK;
+    if (got == BT_CONTENT_NOMEM)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+    if (got == BT_CONTENT_NO_TEXT)
         return bt_fail(err, BT_FORMAT, "message %zu: its content is not a string", i + 1);
-    c->m[c->n - 1].text = json_string_value(v);
-    c->m[c->n - 1].n = json_string_length(v);
+    return bt_fail(err, BT_UNSUPPORTED, "message %zu: part %d of its content is not text", i + 1,
+                   got);
+}
+
+/* `weight` of OpenAI, `train` of Axolotl and LLaMA-Factory, `loss` of ms-swift: an answer with 0 or false is not
+ * learned */
+static bt_code muted_of(const json_t *m, size_t i, bool *muted, bt_err *err) {
+    static const char *const keys[] = {"weight", "train", "loss"};
+    *muted = false;
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        const json_t *v = json_object_get(m, keys[k]);
+        if (!v || json_is_null(v)) continue;
+        const double number = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
+        if (!(json_is_boolean(v) || json_is_number(v)) || (number != 0 && number != 1))
+            return bt_fail(err, BT_FORMAT, "message %zu: '%s' must be 0 or 1, or true or false",
+                           i + 1, keys[k]);
+        *muted |= number == 0;
+    }
     return BT_OK;
 }
 
 static bt_code message(conversation *c, json_t *m, size_t i, bt_err *err) {
-    json_t *role = json_object_get(m, "role"), *content = json_object_get(m, "content"), *learn;
+    json_t *role = json_object_get(m, "role"), *content = json_object_get(m, "content");
     bt_chat_role which = BT_CHAT_USER;
     if (!role) role = json_object_get(m, "from");
     if (!content) content = json_object_get(m, "value");
@@ -149,9 +165,7 @@ static bt_code message(conversation *c, json_t *m, size_t i, bt_err *err) {
     if (!content) return bt_fail(err, BT_FORMAT, "message %zu has no 'content' or 'value'", i + 1);
     BT_TRY(role_of(json_string_value(role), i, &which, err));
     BT_TRY(add(c, which, "", 0, err));
-    learn = json_object_get(m, "train");
-    if (!learn) learn = json_object_get(m, "loss");
-    c->m[c->n - 1].muted = json_is_false(learn);
+    BT_TRY(muted_of(m, i, &c->m[c->n - 1].muted, err));
     return content_of(c, content, i, err);
 }
 
@@ -180,14 +194,17 @@ static bt_code list_of(conversation *c, json_t *list, const char *field, bt_err 
     return BT_OK;
 }
 
-/* the answer under the first of two names that is there */
+/* the answer under the first of its names that is there */
 static json_t *side_of(json_t *o, int which, const char **field) {
-    static const char *const names[2][2] = {{"chosen", "chosen_response"},
-                                            {"rejected", "rejected_response"}};
-    json_t *v = json_object_get(o, *field = names[which][0]);
-    if (!v || json_is_null(v)) v = json_object_get(o, *field = names[which][1]);
-    if (!v) *field = names[which][0];
-    return v;
+    static const char *const names[2][3] = {{"chosen", "chosen_response", "preferred_output"},
+                                            {"rejected", "rejected_response",
+                                             "non_preferred_output"}};
+    for (size_t i = 0; i < 3; i++) {
+        json_t *v = json_object_get(o, *field = names[which][i]);
+        if (v && !json_is_null(v)) return v;
+    }
+    *field = names[which][0];
+    return NULL;
 }
 
 static bool whole(json_t *answer) { return json_is_array(answer) && json_array_size(answer) > 1; }
@@ -201,6 +218,8 @@ static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answe
     BT_TRY(optional_text(o, "system", &system, err));
     if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
     if (json_is_array(prompt)) return list_of(c, prompt, "prompt", err);
+    json_t *asked = json_object_get(json_object_get(o, "input"), "messages"); /* as OpenAI has it */
+    if (asked) return list_of(c, asked, "input.messages", err);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         json_t *list = json_object_get(o, lists[i]);
         if (!list) continue;
@@ -245,6 +264,10 @@ static bt_code preference(const bt_form *f, json_t *o, int which, conversation *
                : wrong(err, field, "does not end in an answer of the assistant");
 }
 
+_Static_assert((int)BT_LEARN_LAST == (int)BT_CHAT_LEARN_LAST &&
+                   (int)BT_LEARN_ALL == (int)BT_CHAT_LEARN_ALL,
+               "forms and templates count what is learned alike");
+
 /* ---- forms ----------------------------------------------------------------------------------- */
 
 typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt_err *err);
@@ -260,12 +283,45 @@ static bt_code text_of(const bt_form *f, json_t *o, json_t **out, const char **f
     return json_is_string(*out) ? BT_OK : wrong(err, *field, "is not a string");
 }
 
+/* a prompt and its completion, as TRL and OpenAI write them: both are texts, or both lists of messages. The prompt is
+ * not learned, except with data.train_on=all */
+static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answer, bt_chat_ids *out,
+                                 bt_err *err) {
+    const bt_tokenizer *t = f->encoder.tokenizer;
+    const bool all = f->cfg.learn == BT_LEARN_ALL;
+    if (json_is_string(answer) && (!prompt || json_is_string(prompt))) {
+        if (prompt)
+            BT_TRY(bt_chat_ids_text(out, t, json_string_value(prompt), json_string_length(prompt),
+                                    all, err));
+        return bt_chat_ids_text(out, t, json_string_value(answer), json_string_length(answer), true,
+                                err);
+    }
+    if (!json_is_array(answer) || !json_is_array(prompt))
+        return wrong(err, "completion",
+                     "and 'prompt' must both be texts, or both lists of messages");
+    conversation *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
+    bt_code code = list_of(c, prompt, "prompt", err);
+    for (size_t i = 0; !all && i < c->n; i++) c->m[i].muted = true;
+    if (code == BT_OK) code = list_of(c, answer, "completion", err);
+    if (code == BT_OK)
+        code = bt_chat_encode(&f->encoder, c->m, c->n, false,
+                              all ? BT_CHAT_LEARN_ALL : BT_CHAT_LEARN_ANSWERS, out, err);
+    release_conversation(c);
+    return code;
+}
+
 static bt_code completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
     const char *field;
     const bt_tokenizer *t = f->encoder.tokenizer;
-    json_t *v;
-    BT_TRY(text_of(f, o, &v, &field, err));
-    BT_TRY(bt_chat_ids_text(out, t, json_string_value(v), json_string_length(v), true, err));
+    json_t *v, *answer = json_object_get(o, "completion"), *prompt = json_object_get(o, "prompt");
+    if (answer && !json_object_get(o, f->cfg.field && *f->cfg.field ? f->cfg.field : "text")) {
+        BT_TRY(prompt_completion(f, json_is_null(prompt) ? NULL : prompt, answer, out, err));
+        if (json_is_array(answer)) return BT_OK; /* the template ends it */
+    } else {
+        BT_TRY(text_of(f, o, &v, &field, err));
+        BT_TRY(bt_chat_ids_text(out, t, json_string_value(v), json_string_length(v), true, err));
+    }
     return out->n && bt_tokenizer_eot(t) >= 0 ? bt_chat_ids_add(out, bt_tokenizer_eot(t), true, err)
                                               : BT_OK;
 }
@@ -304,35 +360,52 @@ void bt_form_release(bt_form *f) { bt_chat_encoder_release(&f->encoder); }
 
 int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFERENCE ? 2 : 1; }
 
-/* the form whose own field an object has; NULL: none's */
-static const char *looks_like(const json_t *o, bt_form_kind *kind) {
+bt_json_wanted bt_form_keys(const bt_form_cfg *cfg) {
+    static const char *const inner[] = {"role", "from", "content", "value",    "weight", "train",
+                                        "loss", "type", "text",    "messages", NULL},
+                             *const alpaca_row[] = {"instruction", "input",   "output",
+                                                    "system",      "history", NULL},
+                             *const messages_row[] = {"messages", "conversations", "conversation",
+                                                      "system", NULL},
+                             *const completion_row[] = {"prompt", "completion", NULL},
+                             *const preference_row[] = {"prompt",
+                                                        "chosen",
+                                                        "rejected",
+                                                        "system",
+                                                        "chosen_response",
+                                                        "rejected_response",
+                                                        "question",
+                                                        "messages",
+                                                        "preferred_output",
+                                                        "instruction",
+                                                        "input",
+                                                        "non_preferred_output",
+                                                        "conversations",
+                                                        "conversation",
+                                                        "history",
+                                                        NULL},
+                             *const label_row[] = {"label", NULL};
     static const struct {
-        const char *field, *name;
-        bt_form_kind kind;
-    } rows[] = {{"rejected", "preference", BT_FORM_PREFERENCE},
-                {"conversations", "sharegpt", BT_FORM_SHAREGPT},
-                {"messages", "messages", BT_FORM_MESSAGES},
-                {"instruction", "alpaca", BT_FORM_ALPACA},
-                {"label", "label", BT_FORM_LABEL},
-                {"text", "completion", BT_FORM_COMPLETION}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        *kind = rows[i].kind;
-        if (json_object_get(o, rows[i].field)) return rows[i].name;
-    }
-    return NULL;
+        const char *form;
+        const char *const *row;
+        bool field; /* data.field is read */
+    } forms[BT_FORM_COUNT] = {
+        [BT_FORM_TEXT] = {NULL, NULL, true},
+        [BT_FORM_COMPLETION] = {"completion", completion_row, true},
+        [BT_FORM_ALPACA] = {"alpaca", alpaca_row, false},
+        [BT_FORM_MESSAGES] = {"messages", messages_row, false},
+        [BT_FORM_SHAREGPT] = {"sharegpt", messages_row, false},
+        [BT_FORM_PREFERENCE] = {"preference", preference_row, false},
+        [BT_FORM_LABEL] = {"label", label_row, true},
+    };
+    const char *field = cfg->field && *cfg->field ? cfg->field : "text";
+    return (bt_json_wanted){.form = forms[cfg->kind].form,
+                            .row = forms[cfg->kind].row,
+                            .inner = inner,
+                            .path = forms[cfg->kind].field ? field : NULL};
 }
 
-/* where the line is of another form than was said, which one */
-static bt_code with_hint(const bt_form *f, const json_t *o, bt_code code, bt_err *err) {
-    bt_form_kind kind;
-    const char *name = looks_like(o, &kind);
-    bt_err said = *err;
-    if (code != BT_FORMAT || !name || kind == f->cfg.kind || !strstr(said.msg, "is missing"))
-        return code;
-    return bt_fail(err, code, "%.180s (it looks like data.form=%s)", said.msg, name);
-}
-
-static bt_code encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
+bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
     const bool pair = f->cfg.kind == BT_FORM_PREFERENCE;
     if (f->cfg.kind == BT_FORM_COMPLETION) return completion(f, object, out, err);
     if (f->cfg.kind == BT_FORM_LABEL) return labelled(f, object, out, err);
@@ -341,18 +414,10 @@ static bt_code encode(const bt_form *f, json_t *object, int which, bt_chat_ids *
     bt_code code = pair ? preference(f, object, which, c, err)
                         : readers[f->cfg.kind](f, object, c, err);
     if (code == BT_OK)
-        code = bt_chat_encode(&f->encoder, c->m, c->n, false, pair || f->cfg.learn == BT_LEARN_LAST,
-                              out, err);
-    if (code == BT_OK && !pair && f->cfg.learn == BT_LEARN_ALL) memset(out->learned, 1, out->n);
-    for (int i = 0; i < 2; i++) bt_text_release(&c->joined[i]);
-    free(c);
+        code = bt_chat_encode(&f->encoder, c->m, c->n, false,
+                              pair ? BT_CHAT_LEARN_LAST : (bt_chat_learn)f->cfg.learn, out, err);
+    release_conversation(c);
     return code;
-}
-
-bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
-    bt_err why = BT_ERR_INIT;
-    bt_code code = with_hint(f, object, encode(f, object, which, out, &why), &why);
-    return code == BT_OK ? BT_OK : bt_fail(err, code, "%s", why.msg);
 }
 
 uint64_t bt_form_hash(const bt_form_cfg *cfg) {

@@ -8,6 +8,7 @@
 
 #include "engine/data/chat/chat.h"
 #include "engine/data/io/json.h"
+#include "engine/data/io/json_rows.h"
 
 /* data.form: order of options.def */
 typedef enum {
@@ -28,8 +29,8 @@ typedef struct bt_form_cfg {
     bt_form_kind kind;
     bt_learn learn;
     const char *template_name; /* of chat.def */
-    const char *field;         /* COMPLETION, LABEL: the one that holds the text */
-    const char *labels;        /* LABEL: the classes (labels.h) */
+    const char *field;  /* COMPLETION, LABEL: the one that holds the text; NULL or "": "text" */
+    const char *labels; /* LABEL: the classes (labels.h) */
 } bt_form_cfg;
 
 typedef struct bt_form {
@@ -43,6 +44,8 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
 void bt_form_release(bt_form *f); /* accepts an all-zero struct */
 /* documents of an object */
 int bt_form_documents(const bt_form *f);
+/* the keys of a row that the form reads; borrows cfg's field */
+bt_json_wanted bt_form_keys(const bt_form_cfg *cfg);
 /* appends the tokens of document number `which`. The message names the field that is not what the
  * form wants */
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err)

@@ -122,7 +122,7 @@ static bt_code scan(bt_documents *d, found *f, uint64_t *lines, bt_err *err) {
     for (;;) {
         json_t *object;
         bool end;
-        char name[BT_LABEL_BYTES], where[200];
+        char name[BT_LABEL_BYTES];
         bt_err why = BT_ERR_INIT;
         BT_TRY(bt_documents_object(d, &object, &end, err));
         if (end) return BT_OK;
@@ -130,9 +130,7 @@ static bt_code scan(bt_documents *d, found *f, uint64_t *lines, bt_err *err) {
         ++*lines;
         bt_code code = bt_label_of(object, name, &why);
         if (code == BT_OK) code = keep_name(f, name, &why);
-        if (code == BT_OK) continue;
-        bt_documents_where(d, where, sizeof where);
-        return bt_fail(err, code, "%s: %s", where, why.msg);
+        if (code != BT_OK) BT_TRY(bt_documents_bad_row(d, code, &why, err));
     }
 }
 
@@ -151,7 +149,9 @@ static bt_code put_names(found *f, const char *path, uint64_t lines, bt_text *ou
     return out->failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the labels") : BT_OK;
 }
 
-bt_code bt_labels_scan(const bt_source *files, size_t n, bt_text *out, bt_err *err) {
+bt_code bt_labels_scan(const bt_source *files, size_t n, bool skip_bad, bt_text *out, bt_err *err) {
+    static const char *const row[] = {"label", NULL};
+    static const bt_json_wanted keys = {.form = "label", .row = row};
     found f = {0};
     uint64_t lines = 0;
     bt_code code = BT_OK;
@@ -160,6 +160,7 @@ bt_code bt_labels_scan(const bt_source *files, size_t n, bt_text *out, bt_err *e
         if (files[i].kind != BT_SOURCE_JSONL) continue;
         code = bt_documents_open(&d, &files[i], 1, "text", err);
         if (code != BT_OK) break;
+        bt_documents_rows(d, &keys, skip_bad);
         code = scan(d, &f, &lines, err);
         bt_documents_close(d);
     }

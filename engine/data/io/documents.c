@@ -1,4 +1,4 @@
-/* documents.c - fills a buffer from a file and cuts documents out of it, plain or JSONL. */
+/* documents.c - fills a buffer from a file and cuts documents out of it, plain text or rows of JSON. */
 #include "engine/data/io/documents.h"
 
 #include <jansson.h>
@@ -6,23 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/data/io/binary.h"
+#include "engine/data/io/file_kind.h"
 #include "engine/data/io/text_file.h"
+#include "engine/data/io/utf8.h"
 
 enum { PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
+
+/* how the rows of a JSON file are written */
+typedef enum { ROWS_IN_LINES, ROWS_IN_LIST, ROWS_AFTER_EACH_OTHER } rows_form;
 
 struct bt_documents {
     const bt_source *files;
     size_t n_files, at; /* files[at] is open, or about to be */
     const char *field;
+    bt_json_wanted wanted;
+    bool skip_bad;
     bt_text_file *file;   /* NULL: none is open */
     uint64_t offset;      /* bytes of text read from it */
     uint64_t done, total; /* bytes of all files */
     char *buf;
     size_t begin, end, cap; /* unconsumed bytes of the file: buf[begin..end) */
     bool eof;
-    uint64_t line;  /* JSONL, 1-based */
-    json_t *object; /* owns the current JSONL text */
+    rows_form rows;
+    bool list_open;
+    uint64_t line;  /* of ROWS_IN_LINES the line, else the row; 1-based */
+    json_t *object; /* owns the current row */
+    /* what is told at the end */
+    uint64_t n_rows, n_bad;
+    char first_bad[240];
+    uint64_t not_utf8, files_not_utf8;          /* bytes, and the files that have some */
+    const char *first_not_utf8, *last_not_utf8; /* paths */
+    bt_json_unread unread;
 };
 
 bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, const char *field,
@@ -37,10 +51,16 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
     d->files = files;
     d->n_files = n;
     d->field = field && *field ? field : "text";
+    d->wanted = (bt_json_wanted){.path = d->field};
     d->cap = 2 * PIECE;
     for (size_t i = 0; i < n; i++) d->total += files[i].bytes;
     *out = d;
     return BT_OK;
+}
+
+void bt_documents_rows(bt_documents *d, const bt_json_wanted *wanted, bool skip_bad) {
+    if (wanted) d->wanted = *wanted;
+    d->skip_bad = skip_bad;
 }
 
 void bt_documents_close(bt_documents *d) {
@@ -57,14 +77,6 @@ double bt_documents_done(const bt_documents *d) {
 
 static const char *path_of(const bt_documents *d) { return d->files[d->at].path; }
 
-static bt_code open_file(bt_documents *d, bt_err *err) {
-    BT_TRY(bt_text_file_open(&d->file, path_of(d), err));
-    d->offset = d->line = 0;
-    d->begin = d->end = 0;
-    d->eof = false;
-    return BT_OK;
-}
-
 static bt_code close_file(bt_documents *d, bt_err *err) {
     const uint64_t taken = bt_text_file_taken(d->file);
     if (taken != d->files[d->at].bytes)
@@ -74,6 +86,9 @@ static bt_code close_file(bt_documents *d, bt_err *err) {
     bt_text_file_close(d->file);
     d->file = NULL;
     d->at++;
+    if (d->at == d->n_files && d->n_bad && d->n_bad == d->n_rows)
+        return bt_fail(err, BT_FORMAT, "all %llu rows are bad; the first: %s",
+                       (unsigned long long)d->n_bad, d->first_bad);
     return BT_OK;
 }
 
@@ -103,17 +118,47 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- plain text ---- */
+/* ---- files ---- */
 
-static bt_code refuse_binary(const bt_documents *d, size_t nul, bt_err *err) {
-    /* the first bytes of the file are still in the buffer */
-    const bt_binary_kind *kind = d->offset == d->end ? bt_binary_kind_of(d->buf, d->end) : NULL;
-    if (kind)
-        return bt_fail(err, BT_FORMAT, "data '%s' is %s: %s", path_of(d), kind->what, kind->remedy);
-    uint64_t at = d->offset - d->end + nul;
-    return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu", path_of(d),
-                   (unsigned long long)at);
+/* refuses by name what is neither text nor JSON; the first bytes of the file are in the buffer */
+static bt_code check_kind(const bt_documents *d, bt_err *err) {
+    const bt_source *f = &d->files[d->at];
+    const bt_file_kind *kind = bt_file_kind_of(d->buf, d->end);
+    if (!kind && f->kind == BT_SOURCE_TEXT) kind = bt_file_kind_named(f->path);
+    return kind ? bt_file_kind_refuse(kind, "data", f->path, err) : BT_OK;
 }
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/* A list of objects begins with '[' and '{'. An object that spans lines is no row of JSON lines. */
+static void find_rows_form(bt_documents *d) {
+    size_t i = d->begin;
+    bool lines;
+    while (i < d->end && is_space(d->buf[i])) i++;
+    d->rows = ROWS_IN_LINES;
+    if (i == d->end) return;
+    const size_t bracket = i;
+    if (d->buf[i] == '[')
+        for (i++; i < d->end && is_space(d->buf[i]);) i++;
+    if (i > bracket && (i == d->end || d->buf[i] == '{' || d->buf[i] == ']'))
+        d->rows = ROWS_IN_LIST;
+    else if (d->buf[i] == '{' && bt_json_object_end(d->buf + i, d->end - i, &lines) > 0 && lines)
+        d->rows = ROWS_AFTER_EACH_OTHER;
+}
+
+static bt_code open_file(bt_documents *d, bt_err *err) {
+    BT_TRY(bt_text_file_open(&d->file, path_of(d), err));
+    d->offset = d->line = 0;
+    d->begin = d->end = 0;
+    d->eof = d->list_open = false;
+    BT_TRY(fill(d, PIECE + 4, err));
+    BT_TRY(check_kind(d, err));
+    if (d->end >= 3 && memcmp(d->buf, "\xef\xbb\xbf", 3) == 0) d->begin = 3; /* byte order mark */
+    if (d->files[d->at].kind == BT_SOURCE_JSONL) find_rows_form(d);
+    return BT_OK;
+}
+
+/* ---- plain text ---- */
 
 /* Unicode space behind or before a cut; text is UTF-8 or not */
 /* the character that ends at s[i] */
@@ -154,26 +199,44 @@ static size_t character_border(const char *text, size_t n) {
     return i;
 }
 
+/* bytes that belong to no character */
+static uint64_t bytes_not_utf8(const char *s, size_t n) {
+    uint64_t bad = 0;
+    for (size_t i = bt_utf8_valid(s, n); i < n; i += bt_utf8_valid(s + i, n - i)) bad++, i++;
+    return bad;
+}
+
+static void count_not_utf8(bt_documents *d, const char *text, size_t n) {
+    const uint64_t bad = bytes_not_utf8(text, n);
+    const char *path = path_of(d);
+    if (!bad) return;
+    d->not_utf8 += bad;
+    if (!d->first_not_utf8) d->first_not_utf8 = path;
+    if (d->last_not_utf8 != path) d->files_not_utf8++;
+    d->last_not_utf8 = path;
+}
+
 static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
-    bool first = d->offset == 0;
     BT_TRY(fill(d, PIECE + 4, err));
-    /* byte order mark */
-    if (first && d->end >= 3 && memcmp(d->buf, "\xef\xbb\xbf", 3) == 0) d->begin = 3;
     const char *text = d->buf + d->begin;
     size_t have = d->end - d->begin, n = have;
     const char *nul = memchr(text, 0, have);
-    if (nul) return refuse_binary(d, d->begin + (size_t)(nul - text), err);
+    if (nul)
+        return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu",
+                       path_of(d),
+                       (unsigned long long)(d->offset - d->end + d->begin + (size_t)(nul - text)));
     if (!d->eof || have > PIECE) {
         n = bt_text_cut(text, PIECE);
         if (n == PIECE) n = character_border(text, PIECE);
     }
     d->begin += n;
+    count_not_utf8(d, text, n);
     bool ends = d->eof && d->begin == d->end;
     *out = (bt_piece){text, n, ends, ends};
     return ends ? close_file(d, err) : BT_OK;
 }
 
-/* ---- JSON lines ---- */
+/* ---- rows of JSON ---- */
 
 bool bt_json_depth_ok(const char *json, size_t n, int limit) {
     int depth = 0;
@@ -210,34 +273,69 @@ static json_t *field_of(json_t *object, const char *field) {
     return v;
 }
 
-/* leaves the line's object in d->object */
-static bt_code parse_object(bt_documents *d, const char *s, size_t n, bt_err *err) {
-    unsigned long long line = d->line;
-    if (!bt_json_depth_ok(s, n, JSON_DEPTH))
-        return bt_fail(err, BT_FORMAT, "'%s' line %llu: JSON nested deeper than %d", path_of(d),
-                       line, JSON_DEPTH);
-    json_error_t why;
-    json_decref(d->object);
-    d->object = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!d->object)
-        return bt_fail(err, BT_FORMAT, "'%s' line %llu, column %d: not valid JSON: %s", path_of(d),
-                       line, why.column, why.text);
-    if (!json_is_object(d->object))
-        return bt_fail(err, BT_FORMAT, "'%s' line %llu: not a JSON object", path_of(d), line);
+/* ---- bad rows ---- */
+
+void bt_documents_where(const bt_documents *d, char *out, size_t size) {
+    snprintf(out, size, "'%s' %s %llu", path_of(d), d->rows == ROWS_IN_LINES ? "line" : "row",
+             (unsigned long long)d->line);
+}
+
+/* of a row without a field that its form needs: the form whose own key it has */
+static void hint_of(const bt_documents *d, const char *what, char *out, size_t size) {
+    const char *form = d->unread.form, *now = d->wanted.form;
+    out[0] = '\0';
+    if (!strstr(what, "is missing") && !strstr(what, "no field")) return;
+    if (form && !(now && strcmp(form, now) == 0))
+        snprintf(out, size, " (it looks like data.form=%s)", form);
+    else if (d->rows == ROWS_AFTER_EACH_OTHER && d->line == 1)
+        snprintf(out, size,
+                 " (if its rows are in a list inside: jq -c '.data[]' FILE > rows.jsonl)");
+}
+
+bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err) {
+    char where[200], hint[120];
+    bt_documents_where(d, where, sizeof where);
+    hint_of(d, why->msg, hint, sizeof hint);
+    const char *between = strncmp(why->msg, "column ", 7) == 0 ? "," : ":";
+    const bool of_the_row = code == BT_FORMAT || code == BT_UNSUPPORTED || code == BT_ARG;
+    if (!d->skip_bad || !of_the_row)
+        return bt_fail(err, code, "%s%s %s%s", where, between, why->msg, hint);
+    if (d->n_bad++ == 0)
+        snprintf(d->first_bad, sizeof d->first_bad, "%.100s%s %.120s", where, between, why->msg);
     return BT_OK;
 }
 
+/* leaves the row's object in d->object; s is in the buffer, and keys that are not read go */
+static bt_code parse_object(bt_documents *d, char *s, size_t n, bt_err *err) {
+    json_error_t why;
+    json_decref(d->object);
+    d->object = NULL;
+    bt_json_drop_unread(s, n, &d->wanted, &d->unread);
+    if (!bt_json_depth_ok(s, n, JSON_DEPTH))
+        return bt_fail(err, BT_FORMAT, "JSON nested deeper than %d", JSON_DEPTH);
+    d->object = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!d->object) {
+        const uint64_t bad = bytes_not_utf8(s, n);
+        if (bad)
+            return bt_fail(err, BT_FORMAT,
+                           "%llu bytes are not UTF-8 (if the file is Latin-1: 'iconv -f LATIN1 -t "
+                           "UTF-8')",
+                           (unsigned long long)bad);
+        return bt_fail(err, BT_FORMAT, "column %d: not valid JSON: %s", why.column, why.text);
+    }
+    if (json_is_object(d->object)) return BT_OK;
+    json_decref(d->object);
+    d->object = NULL;
+    return bt_fail(err, BT_FORMAT, "not a JSON object");
+}
+
 static bt_code text_of_object(const bt_documents *d, bt_piece *out, bt_err *err) {
-    unsigned long long line = d->line;
     json_t *v = field_of(d->object, d->field);
     if (!v)
-        return bt_fail(
-            err, BT_FORMAT,
-            "'%s' line %llu: no field '%s' (name the one that holds the text with data.field)",
-            path_of(d), line, d->field);
-    if (!json_is_string(v))
-        return bt_fail(err, BT_FORMAT, "'%s' line %llu: field '%s' is not a string", path_of(d),
-                       line, d->field);
+        return bt_fail(err, BT_FORMAT,
+                       "no field '%s' (name the one that holds the text with data.field)",
+                       d->field);
+    if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "field '%s' is not a string", d->field);
     *out = (bt_piece){json_string_value(v), json_string_length(v), true, false};
     return BT_OK;
 }
@@ -248,9 +346,10 @@ static bool blank(const char *s, size_t n) {
     return true;
 }
 
-/* the object of the next non-empty line; *ends: there is none, the file has been closed */
-static bt_code next_line(bt_documents *d, bool *ends, bt_err *err) {
-    *ends = false;
+/* the next line with something on it; *s NULL: the file has ended */
+static bt_code take_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
+    *s = NULL;
+    *n = 0;
     for (;;) {
         size_t want = PIECE, searched = 0;
         const char *newline = NULL;
@@ -267,29 +366,104 @@ static bt_code next_line(bt_documents *d, bool *ends, bt_err *err) {
                                path_of(d), (unsigned long long)d->line + 1, LINE_MAX_BYTES);
             want = 2 * have;
         }
-        const char *s = d->buf + d->begin;
-        size_t n = newline ? (size_t)(newline - s) : d->end - d->begin;
-        if (!newline && n == 0) {
-            *ends = true;
-            return close_file(d, err);
-        }
-        if (d->line == 0 && n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0) {
-            s += 3;
-            n -= 3;
+        *s = d->buf + d->begin;
+        *n = newline ? (size_t)(newline - *s) : d->end - d->begin;
+        if (!newline && *n == 0) {
+            *s = NULL;
+            return BT_OK;
         }
         d->line++;
         d->begin = newline ? (size_t)(newline - d->buf) + 1 : d->end;
-        if (!blank(s, n)) return parse_object(d, s, n, err);
+        if (!blank(*s, *n)) return BT_OK;
+    }
+}
+
+static bt_code skip_space(bt_documents *d, char *c, bt_err *err) {
+    for (*c = '\0';; d->begin++) {
+        if (d->begin == d->end) BT_TRY(fill(d, PIECE, err));
+        if (d->begin == d->end) return BT_OK;
+        if (!is_space(d->buf[d->begin])) break;
+    }
+    *c = d->buf[d->begin];
+    return BT_OK;
+}
+
+static bt_code fail_in_list(const bt_documents *d, const char *what, bt_err *err) {
+    return bt_fail(err, BT_FORMAT, "'%s' row %llu: %s", path_of(d), (unsigned long long)d->line + 1,
+                   what);
+}
+
+/* up to the row: the list's bracket and commas; *c is the first byte of the row, '\0' at the end */
+static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
+    BT_TRY(skip_space(d, c, err));
+    if (d->rows == ROWS_AFTER_EACH_OTHER) return BT_OK;
+    const char wanted = d->list_open ? ',' : '[';
+    if (*c == ']' && d->list_open) {
+        d->begin++;
+        d->list_open = false;
+        BT_TRY(skip_space(d, c, err));
+        return *c ? fail_in_list(d, "the list has ended, and more follows", err) : BT_OK;
+    }
+    if (!*c) return fail_in_list(d, "the list does not end: is the file complete?", err);
+    if (*c != wanted) return fail_in_list(d, "a comma or ']' is missing", err);
+    d->begin++;
+    const bool first = !d->list_open;
+    d->list_open = true;
+    BT_TRY(skip_space(d, c, err));
+    if (first && *c == ']') return find_row(d, c, err);
+    return BT_OK;
+}
+
+/* the next object of a list, or of objects that follow each other */
+static bt_code take_value(bt_documents *d, char **s, size_t *n, bt_err *err) {
+    char c;
+    bool lines;
+    *s = NULL;
+    *n = 0;
+    BT_TRY(find_row(d, &c, err));
+    if (!c) return BT_OK;
+    if (c != '{') return fail_in_list(d, "not a JSON object", err);
+    for (size_t want = PIECE;; want *= 2) {
+        BT_TRY(fill(d, want, err));
+        *n = bt_json_object_end(d->buf + d->begin, d->end - d->begin, &lines);
+        if (*n) break;
+        if (d->eof) return fail_in_list(d, "an object does not end", err);
+        if (want >= LINE_MAX_BYTES) return fail_in_list(d, "a row is too long", err);
+    }
+    *s = d->buf + d->begin;
+    d->begin += *n;
+    d->line++;
+    return BT_OK;
+}
+
+/* the object of the next row that is not left out; *ends: there is none, the file has been closed */
+static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
+    for (;;) {
+        char *s;
+        size_t n;
+        bt_err why = BT_ERR_INIT;
+        BT_TRY(d->rows == ROWS_IN_LINES ? take_line(d, &s, &n, err) : take_value(d, &s, &n, err));
+        *ends = s == NULL;
+        if (*ends) return close_file(d, err);
+        d->n_rows++;
+        const bt_code code = parse_object(d, s, n, &why);
+        if (code == BT_OK) return BT_OK;
+        BT_TRY(bt_documents_bad_row(d, code, &why, err));
     }
 }
 
 /* at the end of the file a piece without text that ends the file */
 static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
-    bool ends;
-    BT_TRY(next_line(d, &ends, err));
-    if (!ends) return text_of_object(d, out, err);
-    *out = (bt_piece){"", 0, false, true};
-    return BT_OK;
+    for (;;) {
+        bool ends;
+        bt_err why = BT_ERR_INIT;
+        BT_TRY(next_row(d, &ends, err));
+        *out = (bt_piece){"", 0, false, true};
+        if (ends) return BT_OK;
+        const bt_code code = text_of_object(d, out, &why);
+        if (code == BT_OK) return BT_OK;
+        BT_TRY(bt_documents_bad_row(d, code, &why, err));
+    }
 }
 
 bt_code bt_documents_object(bt_documents *d, json_t **object, bool *files_end, bt_err *err) {
@@ -299,16 +473,12 @@ bt_code bt_documents_object(bt_documents *d, json_t **object, bool *files_end, b
     if (*files_end) return BT_OK;
     if (d->files[d->at].kind != BT_SOURCE_JSONL)
         return bt_fail(err, BT_ARG,
-                       "'%s' is not JSON lines: conversations are read from .jsonl files",
+                       "'%s' is not JSON: rows are read from files named *.jsonl or *.json",
                        path_of(d));
     if (!d->file) BT_TRY(open_file(d, err));
-    BT_TRY(next_line(d, &ends, err));
+    BT_TRY(next_row(d, &ends, err));
     if (!ends) *object = d->object;
     return BT_OK;
-}
-
-void bt_documents_where(const bt_documents *d, char *out, size_t size) {
-    snprintf(out, size, "'%s' line %llu", path_of(d), (unsigned long long)d->line);
 }
 
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {
@@ -319,4 +489,22 @@ bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {
     if (!d->file) BT_TRY(open_file(d, err));
     return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json(d, out, err)
                                                    : next_text(d, out, err);
+}
+
+/* ---- notes ---- */
+
+void bt_documents_notes(const bt_documents *d, bt_text *out) {
+    if (d->n_bad)
+        bt_text_printf(out, "!%llu of %llu rows are bad and left out; the first: %s\n",
+                       (unsigned long long)d->n_bad, (unsigned long long)d->n_rows, d->first_bad);
+    if (d->not_utf8)
+        bt_text_printf(out,
+                       "!%llu bytes of '%.100s'%s are not UTF-8 and are trained on as they are (if "
+                       "it is Latin-1: 'iconv -f LATIN1 -t UTF-8')\n",
+                       (unsigned long long)d->not_utf8, d->first_not_utf8,
+                       d->files_not_utf8 > 1 ? " and other files" : "");
+    if (!d->unread.n) return;
+    bt_text_printf(out, " keys of rows that are not used: ");
+    bt_json_unread_text(&d->unread, out);
+    bt_text_put(out, "\n");
 }

@@ -1,10 +1,11 @@
-/* documents.h - reads text and JSONL files document by document, in pieces of bounded size.
+/* documents.h - reads files of text and of JSON document by document, in pieces of bounded size.
  *
- * A text file is one document; each line of a JSONL file is one. A piece ends where every
- * pre-tokeniser splits anyway (bt_text_cut), so tokens do not depend on the size of the pieces.
- * Refuses:  NUL bytes in text (compressed or binary files, UTF-16), lines that are not JSON objects
- *           with the field as a string, nesting deeper than 64, duplicate keys; the message names
- *           file and byte or line.
+ * A text file is one document; each row of a JSON file is one: a line of JSON lines, an object of a list, or one of
+ * objects that follow each other. A piece ends where every pre-tokeniser splits anyway (bt_text_cut), so tokens do
+ * not depend on the size of the pieces.
+ * Refuses:  files that are no text by their first bytes (file_kind.h), NUL bytes in text, rows that are not JSON
+ *           objects with the field as a string; in what is read of them nesting deeper than 64 and duplicate keys.
+ *           The message names file and byte, line or row. Keys that are not read may have any values.
  * Owns:     one open file and its buffers; a piece stays valid until the following `next`. */
 #ifndef BT_ENGINE_DATA_IO_DOCUMENTS_H
 #define BT_ENGINE_DATA_IO_DOCUMENTS_H
@@ -14,6 +15,8 @@
 #include <stdint.h>
 
 #include "engine/base/status.h"
+#include "engine/base/text.h"
+#include "engine/data/io/json_rows.h"
 #include "engine/data/io/sources.h"
 
 typedef struct bt_documents bt_documents;
@@ -31,12 +34,22 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) BT_MUST_CHECK;
 double bt_documents_done(const bt_documents *d); /* share of the bytes read, 0..1 */
 void bt_documents_close(bt_documents *d);        /* accepts NULL */
+/* Which keys of rows are read (NULL: the field of `open`), and whether bad rows are left out and counted, or refused.
+ * Before the first piece or object. What `wanted` points to is borrowed */
+void bt_documents_rows(bt_documents *d, const bt_json_wanted *wanted, bool skip_bad);
+/* What a reader makes of a row it cannot use: BT_OK where bad rows are left out; else `code`, and the message names
+ * file and row. Failures that are not the row's (BT_NOMEM, ...) are never left out */
+bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err)
+    BT_MUST_CHECK;
+/* Appends a line each for rows that were left out, bytes that are not UTF-8, and keys that were not read. A warning
+ * begins with '!', other lines with a blank */
+void bt_documents_notes(const bt_documents *d, bt_text *out);
 
-/* of JSONL files alone, instead of `next`: the next line's object, borrowed until the following call.
- * Behind the last line of each file *object is NULL; at the end of all, *files_end is set as well */
+/* of JSON files alone, instead of `next`: the next row's object, borrowed until the following call.
+ * Behind the last row of each file *object is NULL; at the end of all, *files_end is set as well */
 bt_code bt_documents_object(bt_documents *d, struct json_t **object, bool *files_end, bt_err *err)
     BT_MUST_CHECK;
-/* of the object: "'chat.jsonl' line 7" */
+/* of the object: "'chat.jsonl' line 7", or "'chat.json' row 7" */
 void bt_documents_where(const bt_documents *d, char *out, size_t size);
 
 /* the last place in text[0..n) where cutting changes no token, or n when there is none: behind a

@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "engine/data/io/binary.h"
+#include "engine/data/io/file_kind.h"
+#include "engine/data/io/json_rows.h"
 #include "engine/data/io/text_file.h"
 
 enum { MAX_DEPTH = 32, HEAD = 8192 };
@@ -31,8 +32,9 @@ static bool ends_with(const char *s, const char *end) {
 
 static bt_source_kind kind_of(const char *path) {
     if (ends_with(path, ".bts")) return BT_SOURCE_SHARD;
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ? BT_SOURCE_JSONL
-                                                                   : BT_SOURCE_TEXT;
+    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") || ends_with(path, ".json")
+               ? BT_SOURCE_JSONL
+               : BT_SOURCE_TEXT;
 }
 
 static bt_code add(bt_sources *s, const char *path, bt_source_kind kind, const struct stat *st,
@@ -63,21 +65,62 @@ static void skip(bt_sources *s, const char *path, const char *why) {
         snprintf(s->first_skipped, sizeof s->first_skipped, "%.200s (%s)", path, why);
 }
 
-/* by its first bytes; a file that cannot be opened is refused when it is read */
-static const char *no_text(const char *path) {
-    char head[HEAD];
+/* A list of objects, or objects in lines, are rows; one object over many lines is a document of another kind, such as
+ * a package.json. */
+static const char *no_rows(const char *head, size_t n) {
+    size_t i = n >= 3 && memcmp(head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    bool lines = false;
+    const bool list = i < n && head[i] == '[';
+    i += list;
+    while (i < n && strchr(" \t\r\n", head[i])) i++;
+    if (i == n || head[i] != '{') return "JSON without rows";
+    const size_t end = list ? 1 : bt_json_object_end(head + i, n - i, &lines);
+    return list || !lines || (end && end < n - i && strchr(head + i + end, '{'))
+               ? NULL
+               : "one JSON object, no rows";
+}
+
+/* Why a file below a folder is no data, by its first bytes; a file that cannot be opened is refused when it is
+ * read. */
+static const char *no_data(const char *path, bt_source_kind as) {
+    char head[HEAD + 1];
     bt_text_file *f;
     bt_err ignored = BT_ERR_INIT;
     size_t n = 0;
     if (bt_text_file_open(&f, path, &ignored) != BT_OK) return NULL;
-    const bt_code code = bt_text_file_read(f, head, sizeof head, &n, &ignored);
+    const bt_code code = bt_text_file_read(f, head, HEAD, &n, &ignored);
     bt_text_file_close(f);
     if (code != BT_OK || n == 0) return NULL;
-    const bt_binary_kind *kind = bt_binary_kind_of(head, n);
-    return kind ? kind->what : memchr(head, 0, n) ? "binary" : NULL;
+    head[n] = '\0';
+    const bt_file_kind *kind = bt_file_kind_of(head, n);
+    if (!kind && as == BT_SOURCE_TEXT) kind = bt_file_kind_named(path);
+    if (kind) return kind->what;
+    if (memchr(head, 0, n)) return "binary";
+    return ends_with(path, ".json") ? no_rows(head, n) : NULL;
 }
 
 static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err);
+
+/* what save_to_disk of Hugging Face's datasets writes: its JSON files describe the data, which are in Arrow streams */
+static bt_code refuse_datasets_folder(const char *folder, bt_err *err) {
+    static const char *const marks[][2] = {{"dataset_dict.json", "['train']"}, {"state.json", ""}};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < 2; i++) {
+        if (snprintf(path, sizeof path, "%s/%s", folder, marks[i][0]) >= (int)sizeof path ||
+            access(path, F_OK) != 0)
+            continue;
+        if (i == 1 && (snprintf(path, sizeof path, "%s/dataset_info.json", folder) < 0 ||
+                       access(path, F_OK) != 0))
+            continue;
+        return bt_fail(
+            err, BT_FORMAT,
+            "the folder '%.100s' was written by save_to_disk of Hugging Face's datasets: "
+            "convert it with 'python3 -c \"from datasets import *; load_from_disk('%.60s')"
+            "%s.to_json('rows.jsonl')\"'",
+            folder, strlen(folder) < 60 ? folder : "FOLDER", marks[i][1]);
+    }
+    return BT_OK;
+}
 
 static bt_code add_folder(const walk *w, const char *folder, int depth, bt_err *err) {
     if (depth >= MAX_DEPTH)
@@ -85,6 +128,7 @@ static bt_code add_folder(const walk *w, const char *folder, int depth, bt_err *
                        "folders are nested deeper than %d at '%s' (a link that points upwards?)",
                        MAX_DEPTH, folder);
     struct dirent **names;
+    BT_TRY(refuse_datasets_folder(folder, err));
     int n = scandir(folder, &names, visible, by_name);
     if (n < 0) return bt_fail_errno(err, BT_IO, errno, "cannot list the folder '%s'", folder);
     bt_code code = BT_OK;
@@ -107,7 +151,7 @@ static bt_code add_found(const walk *w, const char *path, const struct stat *st,
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (*w->glob && fnmatch(w->glob, name, 0) != 0) return BT_OK;
     const bt_source_kind kind = kind_of(path);
-    const char *why = kind == BT_SOURCE_TEXT ? no_text(path) : NULL;
+    const char *why = kind == BT_SOURCE_SHARD ? NULL : no_data(path, kind);
     if (why) {
         skip(w->s, path, why);
         return BT_OK;

@@ -1,12 +1,12 @@
 /* sources.h - from the words after --data to the list of files behind them.
  *
- * A word is a text file, a .jsonl (.ndjson) file, a token shard (.bts), a folder (all of these
+ * A word is a text file, a file of rows (.jsonl, .ndjson, .json), a token shard (.bts), a folder (all of these
  * below it, recursively, in byte order of their paths), "builtin", or synth:NAME. Every other file
- * name counts as plain text; documents.c refuses binary content. Text and JSON lines may be compressed:
- * the name then ends in .gz or .zst behind the rest (text_file.h).
+ * name counts as plain text; documents.c refuses binary content and tables (.csv, .tsv). Text and rows may be
+ * compressed: the name then ends in .gz or .zst behind the rest (text_file.h).
  * Of a folder are passed over: names that begin with a dot or do not fit the glob, sockets and pipes,
- * and, counted as skipped, links that lead nowhere and files that are no text by their first bytes. A
- * file that is named itself is never passed over. */
+ * and, counted as skipped, links that lead nowhere, and by their first bytes files that are no text and .json files
+ * that hold no rows. A file that is named itself is never passed over. */
 #ifndef BT_ENGINE_DATA_IO_SOURCES_H
 #define BT_ENGINE_DATA_IO_SOURCES_H
 

@@ -31,6 +31,7 @@ struct bt_corpus {
     double learned, learned_bytes;
     int32_t *ids; /* (T + 1) */
     unsigned char *marks;
+    bt_text notes;
 };
 
 static void keep_open(bt_corpus *c, bt_shard *s) {
@@ -51,6 +52,7 @@ void bt_corpus_close(bt_corpus *c) {
     free(c->ids);
     free(c->marks);
     bt_row_set_destroy(c->rows);
+    bt_text_release(&c->notes);
     free(c);
 }
 
@@ -59,6 +61,7 @@ uint64_t bt_corpus_count(const bt_corpus *c) {
 }
 uint64_t bt_corpus_source_bytes(const bt_corpus *c) { return c->source_bytes; }
 uint64_t bt_corpus_hash(const bt_corpus *c) { return c->hash; }
+const bt_text *bt_corpus_notes(const bt_corpus *c) { return &c->notes; }
 
 static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t count,
                           bt_err *err) {
@@ -163,7 +166,8 @@ static bt_code check_vocab(const bt_shard *s, const bt_tokenizer *t, bt_err *err
 /* one shard for sources[i]: itself, or the cached one of this word's neighbouring text files; *next
  * is behind them */
 static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size_t *next,
-                         const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_err *err) {
+                         const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_text *notes,
+                         bt_err *err) {
     const bt_source *items = sources->items;
     *next = i + 1;
     if (items[i].kind == BT_SOURCE_SHARD) {
@@ -179,6 +183,8 @@ static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size
                         .n_files = *next - i,
                         .field = cfg->field,
                         .form = &cfg->form,
+                        .skip_bad = cfg->skip_bad_rows,
+                        .notes = notes,
                         .tokenizer = t,
                         .progress = cfg->progress,
                         .ctx = cfg->ctx};
@@ -208,7 +214,7 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
                                  err);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
-        code = open_next(&s, sources, i, &next, cfg, tokenizer, err);
+        code = open_next(&s, sources, i, &next, cfg, tokenizer, &c->notes, err);
         if (code != BT_OK) break;
         c->shards[c->n_shards++] = s;
         keep_open(c, s);

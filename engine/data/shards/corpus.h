@@ -24,6 +24,8 @@ bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_
 uint64_t bt_corpus_count(const bt_corpus *c);
 uint64_t bt_corpus_source_bytes(const bt_corpus *c);
 uint64_t bt_corpus_hash(const bt_corpus *c);
+const bt_text *bt_corpus_notes(
+    const bt_corpus *c); /* of its files, as bt_documents_notes has them */
 /* tokens are a stream: whole rows of T tokens and the one that follows; packed: rows */
 uint64_t bt_corpus_rows(const bt_corpus *c);
 /* what a model trains on, T of each. positions: of a token in its document, -1 behind the last

@@ -38,6 +38,7 @@ struct bt_loader {
     bt_mixture *mixture; /* NULL: one corpus */
     char **names;        /* (n_corpora) of a mixture: the first file of each */
     bt_row_facts facts;  /* of all, where they are packed */
+    bt_text notes;
     bt_synth synth;
     uint64_t n_epoch; /* sequences of an epoch of all corpora */
     int64_t tokens;   /* -1: endless */
@@ -234,6 +235,7 @@ static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sour
     bt_corpus **c = &l->corpora[l->n_corpora];
     BT_TRY(bt_corpus_open(c, sources, cfg, t, whole, err));
     l->n_corpora++;
+    bt_text_putn(&l->notes, bt_text_str(bt_corpus_notes(*c)), bt_corpus_notes(*c)->len);
     uint64_t count = bt_corpus_count(*c), rows = bt_corpus_rows(*c), hash = bt_corpus_hash(*c);
     if (!rows) return too_short(cfg, count, whole, err);
     double bytes = l->bytes_per_token * (double)l->tokens +
@@ -397,6 +399,7 @@ void bt_loader_close(bt_loader *l) {
     bt_mixture_destroy(l->mixture);
     for (int i = 0; i < 2; i++) free(l->slots[i].inputs);
     free(l->row);
+    bt_text_release(&l->notes);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     free(l);
@@ -409,6 +412,7 @@ int64_t bt_loader_tokens(const bt_loader *l) { return l->tokens; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l->tokens < 0 ? -1 : (int64_t)l->n_epoch; }
 double bt_loader_bytes_per_token(const bt_loader *l) { return l->bytes_per_token; }
 uint64_t bt_loader_hash(const bt_loader *l) { return l->hash; }
+const char *bt_loader_notes(const bt_loader *l) { return bt_text_str(&l->notes); }
 
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l) {
     return l->n_corpora && bt_corpus_row_facts(l->corpora[0]) ? &l->facts : NULL;

@@ -46,6 +46,7 @@ typedef struct bt_loader_cfg {
     bt_form_cfg form;      /* what their lines hold */
     bt_packing packing;    /* AUTO is STREAM here */
     bt_too_long too_long;
+    bool skip_bad_rows; /* rows that cannot be used are left out and counted, not refused */
     /* where tokenised shards of text are kept (created); "" keeps them in memory */
     const char *cache_dir;
     bt_split split;
@@ -107,6 +108,8 @@ const bt_row_facts *bt_loader_row_facts(const bt_loader *l);
 double bt_loader_bytes_per_token(const bt_loader *l);
 /* of the sources: a checkpoint refuses other data unless told */
 uint64_t bt_loader_hash(const bt_loader *l);
+/* what was left out of the files or not used, a line each (bt_documents_notes); "": nothing */
+const char *bt_loader_notes(const bt_loader *l);
 void bt_loader_close(bt_loader *l); /* accepts NULL */
 
 #endif

@@ -17,7 +17,7 @@
 #include "engine/data/io/file_io.h"
 
 /* raise when the same text gives other ids */
-enum { CACHE_VERSION = 2 };
+enum { CACHE_VERSION = 3, NOTES_MAX_BYTES = 1 << 20 };
 
 typedef struct run { /* one call of bt_prepare */
     const bt_prepare_cfg *cfg;
@@ -29,7 +29,7 @@ typedef struct run { /* one call of bt_prepare */
     uint64_t document_bytes; /* of the current document so far */
     char last;               /* its last byte */
     bt_form form;            /* of instruction sets */
-    bt_chat_ids line;        /* one document of them */
+    bt_chat_ids row[2];      /* the documents of one row of them */
     bt_prepare_result sum;
 } run;
 
@@ -105,24 +105,20 @@ static void tell(run *r, uint64_t *told) {
     *told = 0;
 }
 
-/* "'chat.jsonl' line 7: what" */
-static bt_code in_line(const run *r, bt_code code, const bt_err *why, bt_err *err) {
-    char where[200];
-    bt_documents_where(r->docs, where, sizeof where);
-    return bt_fail(err, code, "%s: %s", where, why->msg);
-}
-
 static bt_code append_object(run *r, json_t *object, uint64_t *told, bt_err *err) {
-    for (int i = 0; i < bt_form_documents(&r->form); i++) {
-        bt_err why;
-        r->line.n = 0;
-        bt_code code = bt_form_encode(&r->form, object, i, &r->line, &why);
-        if (code != BT_OK) return in_line(r, code, &why, err);
-        if (!r->line.n) continue;
-        BT_TRY(bt_shard_append_learned(r->writer, r->line.ids, r->line.learned, r->line.n,
-                                       r->lengths, err));
+    const int n = bt_form_documents(&r->form);
+    for (int i = 0; i < n; i++) {
+        bt_err why = BT_ERR_INIT;
+        r->row[i].n = 0;
+        const bt_code code = bt_form_encode(&r->form, object, i, &r->row[i], &why);
+        if (code != BT_OK) return bt_documents_bad_row(r->docs, code, &why, err);
+    }
+    for (int i = 0; i < n; i++) {
+        const bt_chat_ids *row = &r->row[i];
+        if (!row->n) continue;
+        BT_TRY(bt_shard_append_learned(r->writer, row->ids, row->learned, row->n, r->lengths, err));
         BT_TRY(bt_shard_end_document(r->writer, err));
-        *told += 4 * r->line.n;
+        *told += 4 * row->n;
     }
     return BT_OK;
 }
@@ -180,14 +176,17 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     if (code == BT_OK) code = bt_documents_open(&r.docs, cfg->files, cfg->n_files, cfg->field, err);
     if (code == BT_OK && has_form(cfg))
         code = bt_form_init(&r.form, cfg->form, cfg->tokenizer, err);
+    const bt_json_wanted keys = has_form(cfg) ? bt_form_keys(cfg->form) : (bt_json_wanted){0};
+    if (code == BT_OK) bt_documents_rows(r.docs, has_form(cfg) ? &keys : NULL, cfg->skip_bad);
     if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : stream(&r, err);
     /* no text at all: an empty shard */
     if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
     bt_shard_abandon(r.writer);
+    if (code == BT_OK && cfg->notes) bt_documents_notes(r.docs, cfg->notes);
     bt_documents_close(r.docs);
     bt_form_release(&r.form);
-    bt_chat_ids_release(&r.line);
+    for (int i = 0; i < 2; i++) bt_chat_ids_release(&r.row[i]);
     free(r.lengths);
     free(r.ids);
     if (result) *result = r.sum;
@@ -198,7 +197,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
 
 static uint64_t cache_key(const bt_prepare_cfg *cfg) {
     uint64_t h = XXH3_64bits_withSeed(NULL, 0, CACHE_VERSION + bt_tokenizer_hash(cfg->tokenizer));
-    h = bt_sources_hash(cfg->files, cfg->n_files, cfg->field, h);
+    h = bt_sources_hash(cfg->files, cfg->n_files, cfg->field, h) + cfg->skip_bad;
     return has_form(cfg) ? h ^ bt_form_hash(cfg->form) : h;
 }
 
@@ -227,11 +226,40 @@ static void remove_leftovers(const char *path) {
     globfree(&found);
 }
 
+static void notes_path(const char *shard, char *out, size_t size) {
+    snprintf(out, size, "%.*s.notes", (int)strlen(shard), shard);
+}
+
+/* A note that cannot be kept is told once only: by the process that made the shard. */
+static void keep_notes(const char *shard, const bt_text *notes) {
+    char path[PATH_MAX + 8];
+    bt_err ignored = BT_ERR_INIT;
+    notes_path(shard, path, sizeof path);
+    if (notes->len == 0)
+        unlink(path);
+    else if (bt_file_replace(path, notes->data, notes->len, &ignored) != BT_OK)
+        bt_log(BT_LOG_DEBUG, "%s", ignored.msg);
+}
+
+static bt_code open_kept(const bt_prepare_cfg *cfg, const char *shard, bt_shard **opened,
+                         bt_err *err) {
+    char path[PATH_MAX + 8], *text = NULL;
+    size_t n;
+    bt_err none = BT_ERR_INIT;
+    BT_TRY(bt_shard_open(opened, shard, err));
+    notes_path(shard, path, sizeof path);
+    if (cfg->notes && bt_file_slurp(path, NOTES_MAX_BYTES, &text, &n, &none) == BT_OK)
+        bt_text_putn(cfg->notes, text, n);
+    free(text);
+    return BT_OK;
+}
+
 /* under the lock: still not there, or damaged */
 static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened,
                             bt_err *err) {
     bt_err why;
-    bt_code code = bt_shard_open(opened, path, &why);
+    bt_text notes = {0};
+    bt_code code = open_kept(cfg, path, opened, &why);
     if (code == BT_OK) return BT_OK;
     if (code != BT_NOTFOUND) bt_log(BT_LOG_WARN, "%s; making it again", why.msg);
     bt_log(BT_LOG_INFO, "tokenising '%s'%s into the cache", cfg->files[0].path,
@@ -239,7 +267,12 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
     remove_leftovers(path);
     bt_prepare_cfg c = *cfg;
     c.path = path;
-    return bt_prepare(&c, NULL, opened, err);
+    c.notes = &notes;
+    code = bt_prepare(&c, NULL, opened, err);
+    if (code == BT_OK) keep_notes(path, &notes);
+    if (code == BT_OK && cfg->notes) bt_text_putn(cfg->notes, bt_text_str(&notes), notes.len);
+    bt_text_release(&notes);
+    return code;
 }
 
 static bt_code lock(const char *path, int *fd, bt_err *err) {
@@ -268,7 +301,7 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     if (strlen(cache_dir) + 80 > sizeof path)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", cache_dir);
     cache_name(cfg, cache_dir, path, sizeof path);
-    if (bt_shard_open(opened, path, NULL) == BT_OK) return BT_OK;
+    if (open_kept(cfg, path, opened, NULL) == BT_OK) return BT_OK;
     int fd;
     bt_err why;
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);

@@ -5,7 +5,7 @@
  * an instruction set (instruct.h) become documents as their template has them, with what is learned.
  * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a
  * lock file lets one process of many do the work while the others wait; a damaged cache file is
- * made again. */
+ * made again. The notes of a cached shard are kept in a file beside it. */
 #ifndef BT_ENGINE_DATA_SHARDS_PREPARE_H
 #define BT_ENGINE_DATA_SHARDS_PREPARE_H
 
@@ -18,7 +18,8 @@
 typedef struct bt_prepare_cfg {
     const bt_source *files; /* TEXT and JSONL */
     size_t n_files;
-    const char *field; /* of JSONL objects */
+    const char *field; /* of rows of JSON */
+    bool skip_bad;     /* rows that cannot be used are left out and counted, not refused */
     /* what a line holds; NULL, or of kind TEXT: the text in `field` */
     const bt_form_cfg *form;
     const bt_tokenizer *tokenizer;
@@ -29,6 +30,7 @@ typedef struct bt_prepare_cfg {
     /* may be NULL; about every MiB of text */
     void (*progress)(void *ctx, double done, uint64_t ids);
     void *ctx;
+    bt_text *notes; /* bt_documents_notes appends to it; may be NULL */
 } bt_prepare_cfg;
 
 typedef struct bt_prepare_result {

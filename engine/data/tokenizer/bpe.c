@@ -9,8 +9,8 @@
 #include <utf8proc.h>
 #include <xxhash.h>
 
+#include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
-#include "engine/data/tokenizer/utf8.h"
 
 enum { SHORT_WORD = 48, CACHE_WORD = 64, CACHE_SLOTS = 1 << 17, NO_RANK = INT32_MAX };
 

@@ -22,9 +22,10 @@
 #include <string.h>
 
 #include "engine/data/io/documents.h"
+#include "engine/data/io/file_kind.h"
 #include "engine/data/io/json.h"
+#include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
-#include "engine/data/tokenizer/utf8.h"
 
 /* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes (0x00-0x20, 0x7F-0xA0,
  * 0xAD) are U+0100.. in order */
@@ -259,6 +260,8 @@ static bt_code parse_json(json_t **out, const char *json, size_t n, size_t flags
     if (!*out && json_error_code(&why) == json_error_null_character)
         return bt_fail(err, BT_FORMAT, "line %d, column %d: the character \\u0000 is not allowed",
                        why.line, why.column);
+    const bt_file_kind *kind = *out || (n && *json == '{') ? NULL : bt_file_kind_of(json, n);
+    if (kind) return bt_fail(err, BT_FORMAT, "it is %s, not JSON", kind->what);
     if (!*out)
         return bt_fail(err, BT_FORMAT, "line %d, column %d: not valid JSON: %s", why.line,
                        why.column, why.text);

@@ -130,6 +130,7 @@ static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64
     bt_piece p;
     size_t file = 0;
     BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
+    bt_documents_rows(docs, NULL, t->cfg->skip_bad_rows);
     while ((code = bt_documents_next(docs, &p, err)) == BT_OK && p.text) {
         bytes[file] += p.n;
         file += p.file_ends;
@@ -147,6 +148,7 @@ static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t
     size_t file = 0;
     uint64_t at = 0;
     BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
+    bt_documents_rows(docs, NULL, t->cfg->skip_bad_rows);
     while ((code = bt_documents_next(docs, &p, err)) == BT_OK && p.text) {
         const uint64_t left = !bytes ? p.n : at < bytes[file] ? bytes[file] - at : 0;
         if ((code = count_text(t, p.text, left < p.n ? (size_t)left : p.n, err)) != BT_OK) break;

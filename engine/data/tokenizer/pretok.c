@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/data/tokenizer/utf8.h"
+#include "engine/data/io/utf8.h"
 
 /* Unicode's White_Space, as the other programs understand \s (PCRE2's own adds U+180E) */
 #define SPACE "\\x09-\\x0d\\x85\\p{Z}"

@@ -71,6 +71,7 @@ bool bt_tokenizer_ignores_merges(const bt_tokenizer *t);
 typedef struct bt_tok_train_cfg {
     const char *paths, *glob; /* as the loader's */
     const char *field;
+    bool skip_bad_rows;    /* rows that cannot be read are left out, not refused */
     const char *cache_dir; /* where "builtin" is */
     int vocab;             /* 257 .. 1048576 */
     double share;          /* of every file, from its beginning, that is learned from; 0: all */

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 _Static_assert((int)BT_PACKED_DOCUMENTS == (int)BT_PACKING_DOCUMENTS &&
                    (int)BT_PACKED_STREAM == (int)BT_PACKING_STREAM,
@@ -25,6 +26,7 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                                     .labels = c->labels},
                            .packing = (bt_packing)c->packing,
                            .too_long = (bt_too_long)c->too_long,
+                           .skip_bad_rows = c->bad_rows == BT_BAD_ROWS_SKIP,
                            .cache_dir = c->cache,
                            .split = BT_SPLIT_TRAIN,
                            .val_frac = c->val_frac,
@@ -42,9 +44,20 @@ static void left_out(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T,
                            n == 1 ? "" : "s", T, what);
 }
 
+/* warnings about rows and bytes of the files, and the keys that are not used */
+static void tell_notes(const bt_telemetry *t, const char *notes, int64_t step) {
+    for (size_t n; *notes; notes += n + (notes[n] == '\n')) {
+        n = strcspn(notes, "\n");
+        if (n > 1)
+            bt_telemetry_event(t, *notes == '!' ? BT_EVENT_WARNING : BT_EVENT_DATA, step, NULL,
+                               "%.*s", (int)n - 1, notes + 1);
+    }
+}
+
 void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c,
                       int64_t step) {
     const bt_row_facts *f = bt_loader_row_facts(l);
+    tell_notes(t, bt_loader_notes(l), step);
     if (!f) return;
     const int64_t rows = bt_loader_sequences(l);
     const double room = (double)rows * (double)c->seq_len, tokens = (double)f->tokens;

@@ -7,7 +7,7 @@
 
 #include "engine/base/text.h"
 #include "engine/data/io/documents.h"
-#include "engine/data/tokenizer/utf8.h"
+#include "engine/data/io/utf8.h"
 
 typedef struct reading {
     bt_text all;
@@ -238,6 +238,12 @@ static void bad_json_lines_are_numbered(void **state) {
         {"{\"text\":5}\n", "line 1: field 'text' is not a string"},
         {"{\"text\":null}\n", "is not a string"},
         {"{\"text\":\"a\",\"text\":\"b\"}\n", "duplicate object key"},
+        {"{\"text\":\"a\", \"id\": word}\n", "line 1, column 23: not valid JSON"},
+        {"{\"text\":\"a\", \"id\": [1}\n", "not valid JSON"},
+        {"{\"text\":\"a\",}\n", "not valid JSON"},
+        {"{\"instruction\":\"a\",\"output\":\"b\"}\n", "(it looks like data.form=alpaca)"},
+        {"{\"text\":\"caf\xe9\"}\n",
+         "line 1: 1 bytes are not UTF-8 (if the file is Latin-1: 'iconv"},
         {"{\"text\":\"\\ud800\"}\n", "line 1"},
         {"{\"text\":\"\xff\"}\n", "line 1"},
         {"{\"text\":\"a\"} {\"text\":\"b\"}\n", "line 1"},
@@ -252,18 +258,159 @@ static void bad_json_lines_are_numbered(void **state) {
         bt_text_release(&r.all);
     }
     for (int depth = 64; depth <= 65; depth++) {
-        char line[300] = "{\"text\":\"x\",\"d\":";
+        char line[300] = "{\"text\":";
         for (int k = 1; k < depth; k++) strcat(line, "[");
         for (int k = 1; k < depth; k++) strcat(line, "]");
         strcat(line, "}\n");
         bt_source f = source_of(fixture_text("deep.jsonl", line), BT_SOURCE_JSONL);
-        assert_int_equal(read_all(&f, 1, "text", false, &r), depth == 64 ? BT_OK : BT_FORMAT);
-        if (depth == 65) assert_non_null(strstr(r.err.msg, "line 1: JSON nested deeper than 64"));
+        assert_int_equal(read_all(&f, 1, "text", false, &r), BT_FORMAT);
+        assert_non_null(strstr(r.err.msg, depth == 65 ? "line 1: JSON nested deeper than 64"
+                                                      : "line 1: field 'text' is not a string"));
         bt_text_release(&r.all);
     }
     assert_true(bt_json_depth_ok("[\"[[[[\\\"[[\"]", 12, 1));
     assert_false(bt_json_depth_ok("[[", 2, 1));
     assert_true(bt_json_depth_ok("\"abc\\", 5, 1));
+}
+
+/* values that other programs write where nobody reads them */
+static void keys_that_are_not_read_may_have_any_values(void **state) {
+    (void)state;
+    static const char *const values[] = {"18446744073709551615",
+                                         "NaN",
+                                         "-Infinity",
+                                         "1e999",
+                                         "1, \"x\": 2",
+                                         "\"half \\ud83d\"",
+                                         "\"\xff\"",
+                                         "{\"text\": 1, \"a\": [\"}\", {}]}",
+                                         "-1.5E+300"};
+    static const char *const shapes[] = {"{\"text\":\"one\", \"x\": %s}\n",
+                                         "{\"x\": %s, \"text\":\"one\"}\n",
+                                         "{\"x\":%s,\"text\":\"one\",\"y\":%s}\n",
+                                         "{ \"x\": %s , \"text\" : \"one\" , \"y\" : %s }\n"};
+    char line[400], deep[240] = "";
+    for (int i = 0; i < 100; i++) strcat(deep, "[");
+    for (int i = 0; i < 100; i++) strcat(deep, "]");
+    for (size_t v = 0; v <= sizeof values / sizeof *values; v++)
+        for (size_t k = 0; k < 4; k++) {
+            reading r;
+            const char *value = v < sizeof values / sizeof *values ? values[v] : deep;
+            snprintf(line, sizeof line, shapes[k], value, k < 2 ? NULL : "null");
+            bt_source f = source_of(fixture_text("unread.jsonl", line), BT_SOURCE_JSONL);
+            if (read_all(&f, 1, "text", true, &r) != BT_OK) fail_msg("%s: %s", line, r.err.msg);
+            assert_string_equal(r.all.data, "one|");
+            bt_text_release(&r.all);
+        }
+}
+
+static void a_list_of_objects_is_rows(void **state) {
+    (void)state;
+    static const char *const files[] = {"[{\"text\":\"one\"},{\"text\":\"two\"}]",
+                                        "\xef\xbb\xbf [\n  {\n    \"id\": 1,\n    \"text\": "
+                                        "\"one\"\n  },\n  {\"text\": \"two\"}\n]\n",
+                                        "{\n \"text\": \"one\"\n}\n{\n \"text\": \"two\"\n}\n",
+                                        "{\"text\":\"one\"}\n{\"text\":\"two\"}\n"};
+    static const struct {
+        const char *text, *words;
+    } bad[] = {{"[{\"text\":\"one\"}", "row 2: the list does not end: is the file complete?"},
+               {"[{\"text\":\"one\"} {\"text\":\"two\"}]", "row 2: a comma or ']' is missing"},
+               {"[{\"text\":\"one\"}] x", "the list has ended, and more follows"},
+               {"[{\"text\":\"one\"}, 5]", "row 2: not a JSON object"},
+               {"[{\"text\":\"one\"}, {\"text\": 5}]", "row 2: field 'text' is not a string"},
+               {"[{\"text\":\"one\"}, {\"text\": \"x", "row 2: an object does not end"},
+               {"{\n\"data\": [{\"text\":\"one\"}]\n}", "jq -c '.data[]'"},
+               {"{\"format\":\"bitrain-tokenizer\"}", "is a tokenizer: give it with --tokenizer"}};
+    reading r;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        bt_source f = source_of(fixture_text("list.json", files[i]), BT_SOURCE_JSONL);
+        if (read_all(&f, 1, "text", true, &r) != BT_OK) fail_msg("%zu: %s", i, r.err.msg);
+        assert_string_equal(r.all.data, "one|two|");
+        bt_text_release(&r.all);
+    }
+    bt_source none = source_of(fixture_text("list.json", " [ ]\n"), BT_SOURCE_JSONL);
+    assert_int_equal(read_all(&none, 1, "text", true, &r), BT_OK);
+    assert_int_equal(r.all.len, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bt_source f = source_of(fixture_text("list.json", bad[i].text), BT_SOURCE_JSONL);
+        assert_int_equal(read_all(&f, 1, "text", true, &r), BT_FORMAT);
+        if (!strstr(r.err.msg, bad[i].words)) fail_msg("%zu: %s", i, r.err.msg);
+        bt_text_release(&r.all);
+    }
+}
+
+/* rows of more than a piece, and lists longer than the buffer */
+static void long_lists_are_read(void **state) {
+    (void)state;
+    enum { N = 3000000 };
+    bt_text list = {0};
+    reading r;
+    char *prose = fixture_prose(N);
+    for (size_t i = 0; i < N; i++)
+        if (prose[i] == '\n') prose[i] = ' ';
+    bt_text_printf(&list, "[{\"text\":\"%s\"}", prose);
+    for (int i = 0; i < 40000; i++)
+        bt_text_printf(&list, ",\n{\"id\": %d, \"meta\": {\"a\": [1, \"]\"]}, \"text\": \"x\"}", i);
+    bt_text_put(&list, "]");
+    bt_source f = source_of(fixture_write("long.json", list.data, list.len), BT_SOURCE_JSONL);
+    if (read_all(&f, 1, "text", false, &r) != BT_OK) fail_msg("%s", r.err.msg);
+    assert_int_equal(r.all.len, N + 40000);
+    assert_int_equal(r.documents, 40001);
+    assert_memory_equal(r.all.data, prose, N);
+    bt_text_release(&r.all);
+    bt_text_release(&list);
+    free(prose);
+}
+
+/* what a reader that leaves out bad rows tells at the end */
+static void notes_of(const char *name, bt_source_kind kind, const char *text, const char *all,
+                     const char *notes) {
+    bt_documents *d;
+    bt_piece p;
+    bt_err err = BT_ERR_INIT;
+    bt_text got = {0}, told = {0};
+    bt_source f = source_of(fixture_text(name, text), kind);
+    assert_int_equal(bt_documents_open(&d, &f, 1, "text", &err), BT_OK);
+    bt_documents_rows(d, NULL, true);
+    bt_code code;
+    while ((code = bt_documents_next(d, &p, &err)) == BT_OK && p.text)
+        bt_text_putn(&got, p.text, p.n);
+    if (!all) {
+        assert_int_equal(code, BT_FORMAT);
+        if (!strstr(err.msg, notes)) fail_msg("%s", err.msg);
+    } else {
+        assert_int_equal(code, BT_OK);
+        bt_documents_notes(d, &told);
+        assert_string_equal(bt_text_str(&got), all);
+        const char *slash = strstr(bt_text_str(&told), fixture_dir);
+        char plain[900];
+        snprintf(plain, sizeof plain, "%.*s%s", slash ? (int)(slash - told.data) : 0,
+                 bt_text_str(&told), slash ? slash + strlen(fixture_dir) + 1 : bt_text_str(&told));
+        assert_string_equal(plain, notes);
+    }
+    bt_text_release(&got);
+    bt_text_release(&told);
+    bt_documents_close(d);
+}
+
+static void what_is_left_out_is_counted(void **state) {
+    (void)state;
+    notes_of(
+        "skip.jsonl", BT_SOURCE_JSONL,
+        "{\"text\":\"a\"}\nnot json\n{\"text\":null}\n{\"txt\":\"x\"}\n{\"text\":\"\\ud83d\"}\n"
+        "{\"text\":\"b\"}\n",
+        "ab",
+        "!4 of 6 rows are bad and left out; the first: 'skip.jsonl' line 2, column 3: not valid "
+        "JSON: '[' or '{' expected near 'not'\n keys of rows that are not used: txt (1)\n");
+    notes_of("keys.json", BT_SOURCE_JSONL,
+             "[{\"id\":1,\"text\":\"a\",\"meta\":{\"u\":1}},{\"id\":2,\"text\":\"b\"}]", "ab",
+             " keys of rows that are not used: id (2), meta (1)\n");
+    notes_of("all.jsonl", BT_SOURCE_JSONL, "{}\n[]\n", NULL, "all 2 rows are bad; the first: '");
+    notes_of(
+        "latin.txt", BT_SOURCE_TEXT, "na\xefve caf\xe9 \xc3\xa9\n", "na\xefve caf\xe9 \xc3\xa9\n",
+        "!2 bytes of 'latin.txt' are not UTF-8 and are trained on as they are (if it is Latin-1: "
+        "'iconv -f LATIN1 -t UTF-8')\n");
+    notes_of("fine.txt", BT_SOURCE_TEXT, "caf\xc3\xa9\n", "caf\xc3\xa9\n", "");
 }
 
 static void files_that_are_no_text(void **state) {
@@ -286,6 +433,16 @@ static void files_that_are_no_text(void **state) {
                  {"%PDF-1.7\0", 9, "PDF"},
                  {"BTSHARD\n\0", 9, "name it *.bts"},
                  {"SQLite format 3\0", 16, "SQLite"},
+                 {"PAR1\x15\0", 6,
+                  "is a Parquet file: convert it with 'python3 -c \"import pandas"},
+                 {"ARROW1\0\0", 8, "an Arrow file"},
+                 {"\xff\xff\xff\xff\xb8\x02\0\0\x10\0\0\0", 12, "an Arrow stream"},
+                 {"\xff\xfe\0\0a\0\0\0", 8, "iconv -f UTF-32"},
+                 {"PK\x03\x04\x08\0\0x/data.pkl", 17, "a PyTorch checkpoint"},
+                 {"\x80\x04\x95\0", 4, "a Python pickle"},
+                 {"\x30\x06\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
+                 {"GGUF\x03\0", 6, "a GGUF model"},
+                 {"version https://git-lfs.github.com/spec/v1\noid ", 47, "git lfs pull"},
                  {"ELF\0", 4, "NUL at byte 3"}};
     reading r;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -295,6 +452,21 @@ static void files_that_are_no_text(void **state) {
         if (!strstr(r.err.msg, cases[i].words)) fail_msg("case %zu: %s", i, r.err.msg);
         bt_text_release(&r.all);
     }
+    static const char *const tables[] = {"a.csv", "b.tsv"};
+    for (size_t i = 0; i < 2; i++) {
+        bt_source f = source_of(fixture_text(tables[i], "id,text\n1,a\n"), BT_SOURCE_TEXT);
+        assert_int_equal(read_all(&f, 1, "", false, &r), BT_FORMAT);
+        assert_non_null(strstr(r.err.msg, "pandas.read_csv("));
+    }
+    char tar[600] = "name";
+    memcpy(tar + 257, "ustar", 5);
+    bt_source archive = source_of(fixture_write("a.txt", tar, sizeof tar), BT_SOURCE_TEXT);
+    assert_int_equal(read_all(&archive, 1, "", false, &r), BT_FORMAT);
+    assert_non_null(strstr(r.err.msg, "tar -xf"));
+    /* text may begin like a file of another kind */
+    archive = source_of(fixture_text("a.txt", "PAR1 and ORC are words; BZh too\n"), BT_SOURCE_TEXT);
+    assert_int_equal(read_all(&archive, 1, "", false, &r), BT_OK);
+    bt_text_release(&r.all);
     char *s = fixture_prose(3000000);
     s[2345678] = '\0';
     bt_source f = source_of(fixture_write("late.txt", s, 3000000), BT_SOURCE_TEXT);
@@ -329,6 +501,10 @@ int main(void) {
         cmocka_unit_test(json_lines),
         cmocka_unit_test(long_json_lines),
         cmocka_unit_test(bad_json_lines_are_numbered),
+        cmocka_unit_test(keys_that_are_not_read_may_have_any_values),
+        cmocka_unit_test(a_list_of_objects_is_rows),
+        cmocka_unit_test(long_lists_are_read),
+        cmocka_unit_test(what_is_left_out_is_counted),
         cmocka_unit_test(files_that_are_no_text),
         cmocka_unit_test(a_file_that_grows_is_noticed),
     };

@@ -177,6 +177,126 @@ static void a_muted_answer_is_not_learned(void **state) {
     assert_int_equal(strspn(strchr(marks, '#'), "#"), strlen("good<|im_end|>"));
 }
 
+#define TURN(role, content, more) "{\"role\": \"" role "\", \"content\": " content more "}"
+
+/* OpenAI, Axolotl and ms-swift each have a key for it */
+static void answers_of_no_weight_are_not_learned(void **state) {
+    (void)state;
+    static const char *const keys[] = {"\"weight\": 0", "\"weight\": 0.0", "\"train\": false",
+                                       "\"loss\": false"};
+    char text[600], marks[600], line[600];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(line, sizeof line,
+                 "{\"messages\": [" TURN("user", "\"q\"", "") ", " TURN(
+                     "assistant", "\"bad\"",
+                     ", %s") ", " TURN("user", "\"r\"", "") ", " TURN("assistant", "\"good\"",
+                                                                      ", \"weight\": 1") "]}\n",
+                 keys[i]);
+        bt_loader_cfg c = cfg_of(fixture_text("weight.jsonl", line), BT_FORM_MESSAGES, 300);
+        first_row(&c, text, marks);
+        assert_int_equal(strlen(marks) - strcspn(marks, "#"), 300 - (strlen(text) - 16));
+        c.form.learn = BT_LEARN_ALL; /* of the rest */
+        first_row(&c, text, marks);
+        assert_int_equal(strspn(marks, "#"), strlen(USER("q")) - 1);
+        assert_int_equal(strspn(marks + strlen(USER("q")) - 1, "."), strlen(BOT("bad")));
+    }
+}
+
+static void contents_in_parts_are_joined(void **state) {
+    (void)state;
+    const char *path = fixture_text(
+        "parts.jsonl",
+        "{\"messages\": [" TURN(
+            "user",
+            "[{\"type\": \"text\", \"text\": \"How \"}, {\"type\": "
+            "\"text\", \"text\": \"many?\"}]",
+            "") ", " TURN("assistant", "[{\"text\": \"S\"}, {\"text\": \"ix\"}]", "") "]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 160);
+    char text[600], marks[600];
+    first_row(&c, text, marks);
+    assert_string_equal(text, USER("How many?") BOT("Six"));
+}
+
+static void prompts_with_completions_learn_the_completion(void **state) {
+    (void)state;
+    bt_loader_cfg c =
+        cfg_of(fixture_text("pc.jsonl", "{\"prompt\": \"ask: \", \"completion\": \"told\"}\n"),
+               BT_FORM_COMPLETION, 40);
+    expect(&c, "ask: told", "....####.");
+    c.form.learn = BT_LEARN_ALL;
+    expect(&c, "ask: told", "########.");
+    c = cfg_of(fixture_text("pcm.jsonl",
+                            "{\"prompt\": [" TURN("user", "\"Hi\"", "") "], \"completion\": [" TURN(
+                                "assistant", "\"Yo\"", "") "]}\n"),
+               BT_FORM_COMPLETION, 160);
+    expect(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
+}
+
+/* rows that are no conversations are left out with data.bad_rows=skip; what is told is told from a cache as well */
+static void bad_rows_are_left_out_on_demand(void **state) {
+    (void)state;
+    const char *path = fixture_text(
+        "skip.jsonl",
+        "{\"messages\": [" TURN("user", "\"Hi\"", ", \"name\": \"Ann\"") ", " TURN(
+            "assistant", "\"Yo\"",
+            "") "], \"tools\": []}\n"
+                "{\"messages\": [" TURN("user", "\"a\"", "") ", " TURN(
+                    "user", "\"b\"", "") "]}\n"
+                                         "{\"messages\": [" TURN(
+                                             "gpt", "\"a\"",
+                                             "") "]}\n"
+                                                 "{\"messages\": []}\n{\"text\": null}\n"
+                                                 "{\"messages\": [" TURN(
+                                                     "user", "null",
+                                                     "") "]}\n"
+                                                         "{\"messages\": [" TURN(
+                                                             "tool", "\"x\"",
+                                                             "") "]}\n"
+                                                                 "{\"messages\": [" TURN(
+                                                                     "user", "\"a\"",
+                                                                     ", \"weight\": 0.5") "]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 160);
+    bt_loader *l;
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "skip.jsonl' line 2: message 2 is of 'user'"));
+    c.skip_bad_rows = true;
+    c.cache_dir = fixture_path("cache");
+    for (int again = 0; again < 2; again++) {
+        if (bt_loader_open(&l, &c, &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_int_equal(bt_loader_row_facts(l)->documents, 1);
+        assert_non_null(
+            strstr(bt_loader_notes(l), "!7 of 8 rows are bad and left out; the first: '"));
+        assert_non_null(strstr(bt_loader_notes(l),
+                               " keys of rows that are not used: name in messages (1), tools (1), "
+                               "text (1)\n"));
+        bt_loader_close(l);
+    }
+    c.skip_bad_rows = false;
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_FORMAT);
+}
+
+static void a_pair_is_left_out_whole(void **state) {
+    (void)state;
+    const char *path = fixture_text(
+        "pairs.jsonl", "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": 5}\n"
+                       "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"b\"}\n"
+                       "{\"input\": {\"messages\": [" TURN(
+                           "user", "\"q\"", "") "]}, "
+                                                "\"preferred_output\": [" TURN(
+                                                    "assistant", "\"a\"",
+                                                    "") "], "
+                                                        "\"non_preferred_output\": [" TURN(
+                                                            "assistant", "\"b\"", "") "]}\n");
+    bt_loader_cfg c = cfg_of(path, BT_FORM_PREFERENCE, 300);
+    bt_loader *l;
+    c.skip_bad_rows = true;
+    if (bt_loader_open(&l, &c, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(bt_loader_row_facts(l)->documents, 4);
+    assert_int_equal(bt_loader_counted_in(l, 0, bt_loader_sequences(l)), 2);
+    assert_non_null(strstr(bt_loader_notes(l), "!1 of 3 rows"));
+    bt_loader_close(l);
+}
+
 /* ---- bad input ------------------------------------------------------------------------------- */
 
 static void refused(bt_form_kind kind, const char *line, const char *words) {
@@ -226,6 +346,11 @@ static void lines_that_are_not_of_the_form(void **state) {
     refused(BT_FORM_MESSAGES,
             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
             "part 1 of its content is not text");
+    refused(BT_FORM_MESSAGES,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"weight\": 2}]}",
+            "message 1: 'weight' must be 0 or 1");
+    refused(BT_FORM_COMPLETION, "{\"prompt\": \"x\", \"completion\": [1]}",
+            "field 'completion' and 'prompt' must both be texts");
 }
 
 static bt_code long_conversation(bt_too_long rule, bt_row_facts *facts) {
@@ -264,7 +389,7 @@ static void forms_need_json_lines(void **state) {
     bt_loader *l;
     (void)state;
     assert_int_equal(bt_loader_open(&l, &c, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "x.txt' is not JSON lines"));
+    assert_non_null(strstr(err.msg, "x.txt' is not JSON: rows are read from"));
     c = cfg_of(fixture_text("y.jsonl", "{}"), BT_FORM_MESSAGES, 64);
     c.form.template_name = "none";
     assert_int_equal(bt_loader_open(&l, &c, &err), BT_NOTFOUND);
@@ -301,6 +426,11 @@ int main(void) {
         cmocka_unit_test(a_step_counts_the_same_on_any_layout),
         cmocka_unit_test(alpaca_joins_its_fields),
         cmocka_unit_test(a_muted_answer_is_not_learned),
+        cmocka_unit_test(answers_of_no_weight_are_not_learned),
+        cmocka_unit_test(contents_in_parts_are_joined),
+        cmocka_unit_test(prompts_with_completions_learn_the_completion),
+        cmocka_unit_test(bad_rows_are_left_out_on_demand),
+        cmocka_unit_test(a_pair_is_left_out_whole),
         cmocka_unit_test(lines_that_are_not_of_the_form),
         cmocka_unit_test(long_conversations_are_never_cut_silently),
         cmocka_unit_test(forms_need_json_lines),

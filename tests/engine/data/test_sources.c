@@ -30,7 +30,7 @@ static void binaries_and_dangling_links_are_counted(void **state) {
     assert_int_equal(list(fixture_path("books"), ""), BT_OK);
     assert_int_equal(s.n, 4); /* a.txt b.md c.jsonl empty */
     assert_int_equal(s.skipped, 3);
-    if (!strstr(s.first_skipped, "books/cover.jpg (binary)")) fail_msg("%s", s.first_skipped);
+    if (!strstr(s.first_skipped, "books/cover.jpg (an image)")) fail_msg("%s", s.first_skipped);
 }
 
 static void a_glob_chooses_by_name(void **state) {
@@ -44,6 +44,30 @@ static void a_glob_chooses_by_name(void **state) {
     assert_int_equal(s.n, 1);
     assert_int_equal(list(fixture_path("books"), "*.pdf"), BT_ARG);
     if (!strstr(err.msg, "holds no files whose names fit '*.pdf'")) fail_msg("%s", err.msg);
+}
+
+/* files whose syntax is no text: named by what they are; JSON files only where they hold rows */
+static void rows_and_tables_of_a_folder(void **state) {
+    (void)state;
+    mkdir(fixture_path("mixed"), 0777);
+    fixture_text("mixed/list.json", "[\n {\"text\": \"a\"}]");
+    fixture_text("mixed/lines.json", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+    fixture_text("mixed/package.json", "{\n \"name\": \"x\"\n}\n");
+    fixture_text("mixed/numbers.json", "[1, 2]");
+    fixture_text("mixed/table.csv", "a,b\n");
+    assert_int_equal(list(fixture_path("mixed"), ""), BT_OK);
+    assert_int_equal(s.n, 2);
+    assert_int_equal(s.items[0].kind, BT_SOURCE_JSONL);
+    assert_non_null(strstr(s.items[0].path, "lines.json"));
+    assert_int_equal(s.items[1].kind, BT_SOURCE_JSONL);
+    assert_int_equal(s.skipped, 3);
+    assert_non_null(strstr(s.first_skipped, "numbers.json (JSON without rows)"));
+    /* Hugging Face's datasets: the JSON files describe the Arrow files beside them */
+    mkdir(fixture_path("disk"), 0777);
+    fixture_text("disk/dataset_info.json", "{}");
+    fixture_text("disk/state.json", "{}");
+    assert_int_equal(list(fixture_path("disk"), ""), BT_FORMAT);
+    if (!strstr(err.msg, "load_from_disk('")) fail_msg("%s", err.msg);
 }
 
 static void a_named_file_is_never_passed_over(void **state) {
@@ -65,6 +89,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(binaries_and_dangling_links_are_counted),
         cmocka_unit_test(a_glob_chooses_by_name),
+        cmocka_unit_test(rows_and_tables_of_a_folder),
         cmocka_unit_test(a_named_file_is_never_passed_over),
         cmocka_unit_test(a_folder_without_text_is_refused),
     };

@@ -18,6 +18,7 @@ static struct {
     int64_t sequences;
     size_t sources;
     bt_loader_share shares[3];
+    const char *notes;
     int rank;
     const char *asked, *told; /* of rank 0; what it tells the others, NULL: what was asked */
     const char *fails;
@@ -29,6 +30,7 @@ static bt_code done(const char *what, bt_err *e) {
     return said_or_fails(what, world.fails, BT_IO, e);
 }
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l) { return l ? world.facts : NULL; }
+const char *bt_loader_notes(const bt_loader *l) { return l && world.notes ? world.notes : ""; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l ? world.sequences : -1; }
 size_t bt_loader_sources(const bt_loader *l) { return l ? world.sources : 0; }
 bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {

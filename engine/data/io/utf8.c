@@ -1,6 +1,6 @@
 /* utf8.c - length and bounds of the second byte follow from the first; ASCII goes eight bytes at a
  * time. */
-#include "engine/data/tokenizer/utf8.h"
+#include "engine/data/io/utf8.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* utf8.h - what is UTF-8 and what is not (Unicode table 3-7: no overlong forms, no surrogates, at
  * most U+10FFFF). */
-#ifndef BT_ENGINE_DATA_TOKENIZER_UTF8_H
-#define BT_ENGINE_DATA_TOKENIZER_UTF8_H
+#ifndef BT_ENGINE_DATA_IO_UTF8_H
+#define BT_ENGINE_DATA_IO_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
