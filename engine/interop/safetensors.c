@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
@@ -218,6 +219,26 @@ static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, b
     return BT_OK;
 }
 
+/* names the weights of the folder that are in a form which is not read */
+static bt_code no_weights(const char *folder, bt_err *err) {
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
+                                         "consolidated.00.pth", "tf_model.h5",
+                                         "flax_model.msgpack"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(path, sizeof path, "%.3800s/%s", folder, others[i]);
+        if (access(path, F_OK) == 0)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "'%.100s' has its weights in '%s', which is not read: convert it with "
+                           "'python3 -c \"from transformers import AutoModelForCausalLM as M; "
+                           "M.from_pretrained('%.60s').save_pretrained('OUT')\"'",
+                           folder, others[i], strlen(folder) < 60 ? folder : "FOLDER");
+    }
+    return bt_fail(err, BT_NOTFOUND,
+                   "'%.300s' has neither 'model.safetensors' nor 'model.safetensors.index.json'",
+                   folder);
+}
+
 bt_code bt_safetensors_folder(bt_stored_list *l, const char *folder, bt_err *err) {
     char path[PATH_MAX], *text = NULL;
     size_t n;
@@ -232,11 +253,7 @@ bt_code bt_safetensors_folder(bt_stored_list *l, const char *folder, bt_err *err
     if (code != BT_NOTFOUND) return bt_fail(err, code, "%s", why.msg);
     snprintf(path, sizeof path, "%.3800s/model.safetensors.index.json", folder);
     code = bt_file_slurp(path, INDEX_MAX, &text, &n, &why);
-    if (code == BT_NOTFOUND)
-        return bt_fail(err, BT_NOTFOUND,
-                       "'%.300s' has neither 'model.safetensors' nor "
-                       "'model.safetensors.index.json'",
-                       folder);
+    if (code == BT_NOTFOUND) return no_weights(folder, err);
     if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);
     free(text);
     json_t *map = json_object_get(root, "weight_map");

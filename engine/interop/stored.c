@@ -9,6 +9,16 @@
 #include <unistd.h>
 
 #include "engine/data/io/file_io.h"
+#include "engine/data/io/file_kind.h"
+
+/* A model's file that is well known to be something else: a Git LFS pointer, a pickle of PyTorch, an archive. */
+static bt_code refuse_other_kinds(int fd, const char *path, bt_err *err) {
+    char head[BT_FILE_KIND_HEAD];
+    size_t n;
+    BT_TRY(bt_file_pread(fd, path, head, sizeof head, 0, &n, err));
+    const bt_file_kind *kind = bt_file_kind_of(head, n);
+    return !kind || kind->model ? BT_OK : bt_file_kind_refuse(kind, "the model file", path, err);
+}
 
 bt_code bt_stored_open(bt_stored_list *l, const char *path, int *file, bt_err *err) {
     struct stat st;
@@ -27,6 +37,7 @@ bt_code bt_stored_open(bt_stored_list *l, const char *path, int *file, bt_err *e
         code = bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
     if (code == BT_OK && !S_ISREG(st.st_mode))
         code = bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
+    if (code == BT_OK) code = refuse_other_kinds(fd, path, err);
     if (code != BT_OK) {
         free(copy);
         close(fd);

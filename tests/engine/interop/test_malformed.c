@@ -132,6 +132,30 @@ static void shards_and_their_index(void **state) {
     write_folder("s8", NULL);
     unlink(fixture_path("s8/model.safetensors.index.json"));
     opens_not("s8", "has neither");
+    fixture_text("s8/pytorch_model.bin", "x");
+    opens_not("s8", "has its weights in 'pytorch_model.bin', which is not read: convert it with");
+}
+
+/* files that everybody meets are named, with the way out */
+static void well_known_files_in_place_of_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *words;
+    } rows[] = {
+        {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n", 66,
+         "is a Git LFS pointer and not the file itself: fetch the file with 'git lfs pull'"},
+        {"PK\x03\x04\x08\0\0x/data.pkl\0\0\0", 20, "is a PyTorch checkpoint"},
+        {"\x80\x04\x95\0\0\0\0\0\0\0\0\0", 12, "is a Python pickle"},
+        {"\x1f\x8b\x08\0\0\0\0\0\0\0", 10, "is gzip-compressed"}};
+    write_folder("s9", NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fixture_write("s9/model.safetensors", rows[i].bytes, rows[i].n);
+        opens_not("s9", rows[i].words);
+    }
+    fixture_write("s9/config.json", rows[0].bytes, rows[0].n);
+    opens_not("s9", "it is a Git LFS pointer and not the file itself, not JSON");
 }
 
 /* ---- config.json -------------------------------------------------------------------------------- */
@@ -281,8 +305,11 @@ static void cut_and_flipped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(headers_of_safetensors), cmocka_unit_test(shards_and_their_index),
-        cmocka_unit_test(configurations),         cmocka_unit_test(tensors_that_do_not_fit),
+        cmocka_unit_test(headers_of_safetensors),
+        cmocka_unit_test(shards_and_their_index),
+        cmocka_unit_test(well_known_files_in_place_of_weights),
+        cmocka_unit_test(configurations),
+        cmocka_unit_test(tensors_that_do_not_fit),
         cmocka_unit_test(cut_and_flipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
