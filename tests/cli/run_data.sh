@@ -68,7 +68,8 @@ warned "1 file is" "mixed/gone.txt"
 
 # JSONL in parts; bad lines by number
 for i in $(seq 1 200); do printf '{"id": %d, "meta": {"body": "document %d \\u00e9\\n"}}\n' "$i" "$i"; done >docs.jsonl
-b data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report
+"$BITRAIN" data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report 2>err || fault "JSONL in parts: $(cat err)"
+[ "$(cat err)" = 'note: keys of rows that are not used: id (200)' ] || fault "of keys that are not used it says: $(cat err)"
 [ "$(field report documents)" = 200 ] && [ "$(field report shards)" -gt 2 ] || fault "JSONL in parts: $(cat report)"
 [ "$(ls docs-*.bts | wc -l)" = "$(field report shards)" ] && [ ! -e docs.bts ] || fault "files of the parts: $(ls docs*)"
 b data inspect docs-*.bts --json >about
@@ -77,6 +78,8 @@ echo '{"id": 201}' >>docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --out bad.bts >out 2>err
 [ $? -eq 6 ] && grep -q "docs.jsonl' line 201: no field 'meta.body'" err || fault "a line without the field: $(cat err)"
 [ ! -e bad.bts ] || fault "a failed prepare left a shard"
+"$BITRAIN" data prepare docs.jsonl --field meta.body --bad-rows skip --out bad.bts --json >report 2>err || fault "--bad-rows skip: $(cat err)"
+[ "$(field report documents)" = 200 ] && grep -q "^warning: 1 of 201 rows are bad and left out; the first: 'docs.jsonl' line 201" err || fault "--bad-rows skip: $(cat report err)"
 
 # damage
 printf '\377' | dd of=books.bts bs=1 seek=300 conv=notrunc 2>/dev/null

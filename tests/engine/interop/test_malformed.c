@@ -312,5 +312,5 @@ int main(void) {
         cmocka_unit_test(tensors_that_do_not_fit),
         cmocka_unit_test(cut_and_flipped),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
 }

@@ -342,5 +342,5 @@ int main(void) {
         cmocka_unit_test(tensors_of_gguf),      cmocka_unit_test(models_in_gguf),
         cmocka_unit_test(vocabularies_in_gguf), cmocka_unit_test(values),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
 }
