@@ -288,15 +288,6 @@ static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint
     return bt_stored_sort(l, err);
 }
 
-static bt_code refuse_parts(const bt_gguf *g, bt_err *err) {
-    const bt_gguf_kv *count = bt_gguf_find(g, "split.count"), *no = bt_gguf_find(g, "split.no");
-    if (!count || count->whole <= 1) return BT_OK;
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "it is part %lld of %lld of a split GGUF: join them with 'llama-gguf-split "
-                   "--merge FIRST_PART OUT.gguf'",
-                   no ? (long long)no->whole + 1 : 1LL, (long long)count->whole);
-}
-
 static bt_code read_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *err) {
     char magic[4] = {0};
     uint32_t version = 0;
@@ -311,7 +302,6 @@ static bt_code read_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *err) 
     BT_TRY(take_u64(c, &tensors, err));
     BT_TRY(take_u64(c, &keys, err));
     BT_TRY(take_keys(g, c, keys, err));
-    BT_TRY(refuse_parts(g, err));
     return take_tensors(g, c, l, tensors, err);
 }
 

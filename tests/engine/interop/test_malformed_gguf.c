@@ -63,14 +63,6 @@ static void heads_of_gguf(void **state) {
     head(&b, 3, 0, 0);
     b.n = 20;
     gguf_not(&b, "no GGUF file");
-    head(&b, 3, 0, 2);
-    text(&b, "split.no");
-    u32(&b, BT_GGUF_U32);
-    u32(&b, 0);
-    text(&b, "split.count");
-    u32(&b, BT_GGUF_U32);
-    u32(&b, 2);
-    gguf_not(&b, "it is part 1 of 2 of a split GGUF: join them with 'llama-gguf-split --merge");
     head(&b, 4, 0, 0);
     gguf_not(&b, "version of GGUF is 4");
     head(&b, 0x03000000, 0, 0);
