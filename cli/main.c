@@ -71,6 +71,36 @@ static int show_help(const bt_command *command, int argc, char **argv) {
     return bt_exit_code(code);
 }
 
+/* Words that people type, and the command for each. */
+static const char *const other_words[][2] = {{"stop", "bitrain ctl RUN stop"},
+                                             {"kill", "bitrain ctl RUN stop"},
+                                             {"pause", "bitrain ctl RUN pause"},
+                                             {"checkpoint", "bitrain ctl RUN checkpoint"},
+                                             {"status", "bitrain ctl RUN status"},
+                                             {"set", "bitrain ctl RUN set KEY=VALUE"},
+                                             {"resume", "bitrain train --resume RUN"},
+                                             {"continue", "bitrain train --resume RUN"},
+                                             {"list", "bitrain runs"},
+                                             {"ls", "bitrain runs"},
+                                             {"ps", "bitrain runs state:running"},
+                                             {"delete", "bitrain runs rm RUN"},
+                                             {"rm", "bitrain runs rm RUN"},
+                                             {"remove", "bitrain runs rm RUN"},
+                                             {"rename", "bitrain runs rename RUN NAME"},
+                                             {"tag", "bitrain runs tag RUN TAG"},
+                                             {"note", "bitrain runs note RUN TEXT"},
+                                             {"import", "bitrain runs import FILE"},
+                                             {"chat", "bitrain serve RUN"},
+                                             {"sample", "bitrain generate RUN --prompt TEXT"},
+                                             {"infer", "bitrain generate RUN --prompt TEXT"},
+                                             {"log", "bitrain top RUN --screen events"},
+                                             {"logs", "bitrain top RUN --screen events"},
+                                             {"finetune", "bitrain train --init-from MODEL"},
+                                             {"fine-tune", "bitrain train --init-from MODEL"},
+                                             {"dashboard", "bitrain dash"},
+                                             {"ui", "bitrain dash"},
+                                             {"watch", "bitrain top RUN"}};
+
 static int unknown_command(const char *word) {
     const char *names[64];
     char plain[96];
@@ -78,6 +108,12 @@ static int unknown_command(const char *word) {
     for (size_t i = 0; i < bt_commands_n && n < 64; i++)
         if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
     bt_text_plain(plain, sizeof plain, word);
+    for (size_t i = 0; i < sizeof other_words / sizeof other_words[0]; i++)
+        if (strcmp(word, other_words[i][0]) == 0) {
+            fprintf(stderr, "bitrain: unknown command '%s' (did you mean '%s'?)\n", plain,
+                    other_words[i][1]);
+            return bt_exit_code(BT_ARG);
+        }
     const char *near = bt_nearest(word, names, n);
     if (near)
         fprintf(stderr, "bitrain: unknown command '%s' (did you mean '%s'?)\n", plain, near);

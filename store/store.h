@@ -113,8 +113,8 @@ bool bt_db_moved(bt_db *db);
 /* Connects to what is at the path now; on failure (as bt_db_open) the old file stays open. A view
  * over db goes on with the old file: close it, and open another. */
 bt_code bt_db_reopen(bt_db *db, bt_err *err) BT_MUST_CHECK;
-/* "last" -> newest run; a name -> itself if it exists (BT_NOTFOUND names the nearest). run receives
- * the name. */
+/* "last" -> newest run; a name -> the run with this name, upper and lower case being equal (BT_NOTFOUND
+ * names the nearest). run receives the name as recorded. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;
 
 /* of the whole process: what SQLite may take; beyond it a statement fails with BT_NOMEM */

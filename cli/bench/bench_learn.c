@@ -21,6 +21,7 @@
 #include "cli/bench/learn_result.h"
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/given_path.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
 #include "engine/config/run_cfg.h"
@@ -53,6 +54,8 @@ static const bt_opt learn_opts[] = {
      "folder for what the runs write (default: $TMPDIR or /tmp)"},
     {"curves", "--curves", BT_OPT_TEXT, TEXT(curves), "", 0, 0, NULL, NULL,
      "file for all validations as a table, which 'bitrain plot --curves FILE' draws"},
+    {"force", "--force", BT_OPT_BOOL, TEXT(force), "false", 0, 0, NULL, NULL,
+     "--curves: replace a file that exists"},
     {"json", "--json", BT_OPT_BOOL, TEXT(json), "false", 0, 0, NULL, NULL,
      "one JSON object, with the curves"},
 };
@@ -72,8 +75,7 @@ static bt_code take_name(bt_learn_word *out, const char *word, size_t n, const c
     memcpy(out->name, word, n);
     out->name[n] = '\0';
     if (!bt_name_ok(out->name))
-        return bt_fail(err, BT_ARG,
-                       "%s '%s': a name has lower-case letters, digits, '.', '_' and '-'", what,
+        return bt_fail(err, BT_ARG, "%s '%s': a name has letters, digits, '.', '_' and '-'", what,
                        out->name);
     return BT_OK;
 }
@@ -375,6 +377,7 @@ bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK)
         code = bt_opts_init(&o, learn_opts, sizeof learn_opts / sizeof learn_opts[0], cfg, err);
     if (code == BT_OK) code = bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err);
+    if (code == BT_OK && cfg->curves[0]) code = bt_may_write(cfg->curves, cfg->force, err);
     if (code == BT_OK) b->cfg = cfg, code = prepare(b, cfg, err);
     if (code == BT_OK) bt_child_signals(true);
     for (size_t i = 0; code == BT_OK && i < b->n_runs; i++) code = one_run(b, &b->runs[i], err);

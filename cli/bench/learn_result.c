@@ -153,7 +153,7 @@ static void put_words(FILE *f, const char *text) {
 bt_code bt_learn_curves(const bt_learn *b, bt_err *err) {
     bt_out_text out;
     if (!b->cfg->curves[0]) return BT_OK;
-    BT_TRY(bt_out_text_open(&out, b->cfg->curves, err));
+    BT_TRY(bt_out_text_open(&out, b->cfg->curves, b->cfg->force, err));
     fprintf(out.to,
             "# bitrain bench learn: bits per byte of validation over minutes of training steps\n"
             "# %d cores; all runs:",

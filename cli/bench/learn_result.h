@@ -17,7 +17,7 @@ typedef struct bt_learn_cfg {
     int64_t seeds;
     double goal,
         minutes; /* minutes of steps that each run is to have; 0: as many steps as its settings say */
-    bool json;
+    bool json, force;
 } bt_learn_cfg;
 
 typedef struct bt_learn_word {

@@ -22,13 +22,21 @@ bt_code bt_absolute_path(const char *path, char out[PATH_MAX], bt_err *err) {
     return bt_fail(err, BT_ARG, "path '%s' is too long", path);
 }
 
-bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) {
+bt_code bt_may_write(const char *path, bool force, bt_err *err) {
+    struct stat st;
+    if (force || stat(path, &st) != 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+        return BT_OK;
+    return bt_fail(err, BT_BUSY, "'%s' exists already (--force replaces it)", path);
+}
+
+bt_code bt_out_text_open(bt_out_text *o, const char *path, bool force, bt_err *err) {
     *o = (bt_out_text){.to = stdout, .path = path};
     struct stat st;
     if (!path[0]) return BT_OK;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return bt_fail(err, BT_IO, "cannot write '%.200s': it is a folder (name a file in it)",
                        path);
+    BT_TRY(bt_may_write(path, force, err));
     if (!bt_file_is_device(path) &&
         snprintf(o->part, sizeof o->part, "%s.part", path) >= (int)sizeof o->part)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);

@@ -3,6 +3,7 @@
 #define BT_CLI_COMMON_GIVEN_PATH_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "engine/base/status.h"
@@ -16,9 +17,12 @@ typedef struct bt_out_text {
     char part[1040];  /* what is written until then; "": the path itself */
 } bt_out_text;
 
-/* Opens `path`. A regular file, or one that does not exist yet, is written beside its place and moved there by
- * bt_out_text_close; a device, a pipe or a socket is written into. BT_ARG, BT_IO. */
-bt_code bt_out_text_open(bt_out_text *o, const char *path, bt_err *err) BT_MUST_CHECK;
+/* BT_BUSY if `path` is a file or a folder, unless `force`. Devices and pipes may always be written. */
+bt_code bt_may_write(const char *path, bool force, bt_err *err) BT_MUST_CHECK;
+
+/* Opens `path`. A regular file is written beside its place and moved there by bt_out_text_close; a device, a pipe or a
+ * socket is written into. An existing file is replaced if `force` is set, else BT_BUSY. BT_ARG, BT_IO. */
+bt_code bt_out_text_open(bt_out_text *o, const char *path, bool force, bt_err *err) BT_MUST_CHECK;
 
 /* Closes, and puts the file into its place when `code`, the writer's, is BT_OK; removes what was written when it is
  * not. Returns `code`, or BT_IO. Standard output stays open. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/common/given_path.h"
 #include "engine/data/io/sources.h"
 #include "monitor/job/launch/builtin.h"
 #include "store/store.h"
@@ -128,6 +129,5 @@ bt_code bt_verbs_corpus(const char *paths, char *cache, size_t size, bt_err *err
 
 bt_code bt_verbs_may_write(const char *path, bool force, bt_err *err) {
     if (!*path) return bt_fail(err, BT_ARG, "no --out FILE given");
-    if (force || access(path, F_OK) != 0) return BT_OK;
-    return bt_fail(err, BT_BUSY, "'%s' exists already (--force replaces it)", path);
+    return bt_may_write(path, force, err);
 }

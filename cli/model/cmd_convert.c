@@ -40,7 +40,7 @@ static const char types[] = "auto"
 static const bt_opt convert_opts[] = {
     {"to", "--to", BT_OPT_ENUM, FIELD(to), "bitrain", 0, 0, "bitrain|hf|gguf", NULL,
      "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"},
-    {"out", "-o", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
+    {"out", "--out", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
      "what to write; it must not exist yet (default: NAME-bitrain, NAME-hf, NAME.gguf in this "
      "folder)"},
     {"type", "--type", BT_OPT_ENUM, FIELD(type), "auto", 0, 0, types, NULL,

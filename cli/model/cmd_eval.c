@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "cli/common/verbs.h"
 #include "cli/model/checkpoint_model.h"
@@ -27,7 +28,7 @@ typedef struct eval_cfg {
     int task; /* 0: text */
     int form; /* 0: as the run, else 1 + data.form */
     int precision;
-    bool json, quiet;
+    bool json, quiet, force;
 } eval_cfg;
 
 #define FIELD(f) offsetof(eval_cfg, f), sizeof(((eval_cfg *)0)->f)
@@ -53,6 +54,8 @@ static const bt_opt eval_opts[] = {
      "at most this many (0: all there are; of endless data what the run used)"},
     {"logits", "--logits", BT_OPT_TEXT, FIELD(logits), "", 0, 0, NULL, NULL,
      "write the likeliest tokens at each token of --data to this file, for students (tune.logits)"},
+    {"force", "--force", BT_OPT_BOOL, FIELD(force), "false", 0, 0, NULL, NULL,
+     "--logits: replace a file that exists"},
     {"top_k", "--top-k", BT_OPT_INT, FIELD(top_k), "32", 1, BT_TOP_MOST, NULL, NULL,
      "with --logits: so many of each token"},
     BT_TRAINED_OPTS(eval_cfg),
@@ -146,6 +149,7 @@ static bt_code check_logits(const bt_trained *t, const eval_cfg *cfg, bt_err *er
     if (!cfg->logits[0]) return BT_OK;
     if (!cfg->data[0])
         return bt_fail(err, BT_ARG, "--logits needs --data FILE, what the student trains on");
+    BT_TRY(bt_may_write(cfg->logits, cfg->force, err));
     if (t->cfg.form == BT_FORMED_LABEL || t->cfg.form == BT_FORMED_PREFERENCE)
         return bt_fail(err, BT_ARG,
                        "--logits keeps probabilities of tokens, and these data have %s",

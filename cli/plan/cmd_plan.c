@@ -19,13 +19,15 @@ typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
     double stragglers, watts, price, trial;
     int64_t rows, islands, shared_cores;
-    bool measure, trial_given, rows_given;
+    bool measure, trial_given, rows_given, force;
 } plan_cfg;
 
 #define FIELD(f) offsetof(plan_cfg, f), sizeof(((plan_cfg *)0)->f)
 static const bt_opt plan_opts[] = {
     {"write", "--write", BT_OPT_TEXT, FIELD(write), "", 0, 0, NULL, NULL,
      "write the settings with the best layout to this configuration file, for 'bitrain train'"},
+    {"force", "--force", BT_OPT_BOOL, FIELD(force), "false", 0, 0, NULL, NULL,
+     "--write: replace a file that exists"},
     {"simulate", "--simulate", BT_OPT_TEXT, FIELD(simulate), "", 0, 0, NULL, NULL,
      "simulate a cluster of HOSTSxRANKS that is not here, from one host to all of them"},
     {"link", "--link", BT_OPT_TEXT, FIELD(link), "", 0, 0, NULL, NULL,
@@ -222,7 +224,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                .trial_given = cfg->trial_given,
                                .quiet = p->cfg.quiet};
     bt_out_text file; /* that it cannot be written is known before the machine is measured */
-    BT_TRY(bt_out_text_open(&file, cfg->write, err));
+    BT_TRY(bt_out_text_open(&file, cfg->write, cfg->force, err));
     bt_text_init(&told);
     bt_code code = bt_layout_choose(&choice, &job, &told, err);
     fputs(bt_text_str(&told), stderr);

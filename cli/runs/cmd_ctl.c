@@ -17,7 +17,7 @@
 
 typedef struct ctl_cfg {
     char store[1024];
-    bool json, wait;
+    bool json, wait, force;
 } ctl_cfg;
 
 /* a large model is saved in this time; after it the run is left to itself */
@@ -29,6 +29,8 @@ static const bt_opt ctl_opts[] = {
     {"wait", "--wait", BT_OPT_BOOL, offsetof(ctl_cfg, wait), sizeof(bool), "true", 0, 0, NULL, NULL,
      "stop: until the checkpoint is written and the run has ended; sample: until its text is there "
      "(--no-wait: do not)"},
+    {"force", "--force", BT_OPT_BOOL, offsetof(ctl_cfg, force), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "set: a learning rate above 10 times the configured peak, too"},
     {"store", "--store", BT_OPT_TEXT, offsetof(ctl_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -246,6 +248,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_fail(err, BT_ARG, "ctl wants a run and a verb: bitrain ctl RUN %s",
                        bt_verb_list(verbs, sizeof verbs, "|", true));
     bt_verb verb = bt_verb_find(words[1]);
+    if (verb == BT_VERB_COUNT && bt_verb_find(words[0]) != BT_VERB_COUNT)
+        return bt_fail(err, BT_ARG,
+                       "the run comes before the verb (did you mean 'bitrain ctl %.64s %s'?)",
+                       words[1], words[0]);
     if (verb == BT_VERB_COUNT) return bt_no_verb(&bt_cmd_ctl, words[1], err);
     const bt_verb_row *row = &bt_verbs[verb];
     if (n == 3 && !row->argument[0]) return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
@@ -253,8 +259,15 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_fail(err, BT_ARG, "'%s' wants %s, to %s", words[1], row->argument, row->help);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
     double since = 0;
-    BT_TRY(
-        bt_control_line(request, sizeof request, words[1], n == 3 ? words[2] : NULL, "ctl", err));
+    char forced[BT_CONTROL_LINE];
+    const char *value = n == 3 ? words[2] : NULL;
+    if (cfg.force && verb != BT_VERB_LR)
+        return bt_fail(err, BT_ARG, "'%s' takes no --force: it confirms a learning rate", words[1]);
+    if (cfg.force) {
+        snprintf(forced, sizeof forced, "%.200s,force", value);
+        value = forced;
+    }
+    BT_TRY(bt_control_line(request, sizeof request, words[1], value, "ctl", err));
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = bt_db_run(db, words[0], name, err);
     if (code == BT_OK && verb == BT_VERB_SAMPLE)

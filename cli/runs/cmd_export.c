@@ -20,7 +20,7 @@ typedef struct export_cfg {
     char store[1024], out[1024];
     int format, what;
     int64_t from, to; /* given from 1; then as the store counts, from 0. -1: not given */
-    bool per_rank;
+    bool per_rank, force;
 } export_cfg;
 
 static const bt_opt export_opts[] = {
@@ -37,6 +37,8 @@ static const bt_opt export_opts[] = {
      "last step (0: the end)"},
     {"out", "--out", BT_OPT_TEXT, offsetof(export_cfg, out), 1024, "", 0, 0, NULL, NULL,
      "file, or folder of event files (default: standard output; tensorboard: runs_tb)"},
+    {"force", "--force", BT_OPT_BOOL, offsetof(export_cfg, force), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "replace a file that exists"},
     {"per_rank", "--per-rank", BT_OPT_BOOL, offsetof(export_cfg, per_rank), sizeof(bool), "false",
      0, 0, NULL, NULL, "tensorboard: a folder for each rank as well"},
     {"store", "--store", BT_OPT_TEXT, offsetof(export_cfg, store), 1024, "", 0, 0, NULL, NULL,
@@ -149,7 +151,7 @@ static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FI
 
 static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
     bt_out_text out;
-    BT_TRY(bt_out_text_open(&out, cfg->out, err));
+    BT_TRY(bt_out_text_open(&out, cfg->out, cfg->force, err));
     return bt_out_text_close(&out,
                              cfg->format == TRACE ? write_trace(db, run, cfg, out.to, err)
                                                   : write_sheet(db, run, cfg, out.to, err),

@@ -13,7 +13,7 @@
 
 typedef struct runs_cfg {
     char store[1024], sort[64];
-    bool json, reverse, yes, checkpoints, rebuild;
+    bool json, reverse, yes, clear, checkpoints, rebuild;
     int64_t limit, keep_steps;
 } runs_cfg;
 
@@ -28,6 +28,8 @@ static const bt_opt runs_opts[] = {
      NULL, NULL, "oldest or smallest first"},
     {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL,
      "rm: do not ask"},
+    {"clear", "--clear", BT_OPT_BOOL, offsetof(runs_cfg, clear), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "note: delete the note"},
     {"checkpoints", "--checkpoints", BT_OPT_BOOL, offsetof(runs_cfg, checkpoints), sizeof(bool),
      "false", 0, 0, NULL, NULL, "rm: delete their checkpoints too"},
     {"keep_steps", "--keep-steps", BT_OPT_INT, offsetof(runs_cfg, keep_steps), sizeof(int64_t),
@@ -134,6 +136,31 @@ static bt_code print_json(bt_db *db, const bt_run_filter *f, const char *sql, do
     return code;
 }
 
+/* Words of other programs' command lines, and where their function is here. */
+static const char *const other_verbs[][2] = {
+    {"list", "bitrain runs"},          {"ls", "bitrain runs"},
+    {"delete", "bitrain runs rm"},     {"del", "bitrain runs rm"},
+    {"remove", "bitrain runs rm"},     {"mv", "bitrain runs rename"},
+    {"annotate", "bitrain runs note"}, {"show", "bitrain show"},
+    {"export", "bitrain export"},      {"compare", "bitrain compare"},
+    {"stop", "bitrain ctl RUN stop"},  {"plot", "bitrain plot"}};
+
+/* No run matches: the first word may be meant as a verb. */
+static bt_code no_match(const char *const *words, size_t n, bt_err *err) {
+    char plain[64];
+    for (size_t i = 0; n > 0 && i < sizeof other_verbs / sizeof other_verbs[0]; i++)
+        if (strcmp(words[0], other_verbs[i][0]) == 0)
+            return bt_fail(err, BT_ARG, "'bitrain runs' has no verb '%s' (did you mean '%s'?)",
+                           words[0], other_verbs[i][1]);
+    const char *verb = n > 1 ? bt_runs_nearest_verb(words[0]) : NULL;
+    bt_text_plain(plain, sizeof plain, n > 0 ? words[0] : "");
+    if (verb)
+        return bt_fail(err, BT_ARG, "'bitrain runs' has no verb '%s' (did you mean '%s'?)", plain,
+                       verb);
+    fprintf(stderr, n ? "no run matches\n" : "no run yet (start one with `bitrain train`)\n");
+    return BT_OK;
+}
+
 static bool take_number(void *ctx, const bt_row *row) {
     *(double *)ctx = row->nums[0];
     return false;
@@ -165,7 +192,7 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
     else if (code == BT_OK) {
         code = print_table(db, &f, bt_text_str(&sql), err);
         if (code == BT_OK && total < 1)
-            fprintf(stderr, n ? "no run fits\n" : "no run yet (start one with `bitrain train`)\n");
+            code = no_match(words, n, err);
         else if (code == BT_OK && cfg->limit > 0 && total > (double)cfg->limit)
             fprintf(stderr, "%lld of %.0f runs (--limit 0 shows all)\n", (long long)cfg->limit,
                     total);
@@ -177,19 +204,37 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
 
 enum { WORDS_MAX = 66 };
 
+/* `runs tag RUN -draft`: words that take a tag away look like options. They go to words; returns how many remain. */
+static int take_removed_tags(int argc, char **argv, const char **words, size_t *n) {
+    int kept = 0;
+    *n = 0;
+    if (argc == 0 || strcmp(argv[0], "tag") != 0) return argc;
+    for (int i = 0; i < argc; i++) {
+        const bool removes = i > 1 && argv[i][0] == '-' && argv[i][1] && argv[i][1] != '-';
+        if (removes && *n < WORDS_MAX)
+            words[(*n)++] = argv[i];
+        else
+            argv[kept++] = argv[i];
+    }
+    return kept;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     runs_cfg cfg;
     bt_opts o;
-    const char *words[WORDS_MAX];
-    size_t n = 0;
+    const char *words[WORDS_MAX], *removed[WORDS_MAX];
+    size_t n = 0, n_removed;
     bool help;
     bt_db *db = NULL;
     BT_TRY(bt_opts_init(&o, runs_opts, sizeof runs_opts / sizeof runs_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, WORDS_MAX, &n, &help, err));
+    argc = take_removed_tags(argc, argv, removed, &n_removed);
+    BT_TRY(bt_opts_argv(&o, argc, argv, words, WORDS_MAX - n_removed, &n, &help, err));
+    for (size_t i = 0; i < n_removed; i++) words[n++] = removed[i];
     if (n && bt_runs_is_verb(words[0])) {
         bt_runs_verb_cfg verb = {.store = cfg.store,
                                  .yes = cfg.yes,
+                                 .clear = cfg.clear,
                                  .checkpoints = cfg.checkpoints,
                                  .rebuild = cfg.rebuild,
                                  .json = cfg.json,
@@ -207,7 +252,7 @@ const bt_command bt_cmd_runs = {
     .name = "runs",
     .summary = "list, remove, rename, tag and note the runs of the metrics database",
     .args =
-        "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | rename RUN NAME | gc | "
+        "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN [TEXT] | rename RUN NAME | gc | "
         "repair | import FILE...",
     .examples =
         "bitrain runs # the newest 30\n"
@@ -215,7 +260,7 @@ const bt_command bt_cmd_runs = {
         "bitrain runs lr=3e-4 --sort loss --reverse\n"
         "bitrain runs --json | jq '.runs[].run'\n"
         "bitrain runs tag abl-3 paper -draft # then: bitrain runs tags:paper\n"
-        "bitrain runs note abl-3 no warm-up\n"
+        "bitrain runs note abl-3 no warm-up # without a text: shows the note; --clear deletes it\n"
         "bitrain runs rename abl-3 final # an ended run; its folder stays where it is\n"
         "bitrain runs rm abl-1 abl-2 # records; checkpoints if you agree\n"
         "bitrain runs gc --keep-steps 20000 # drop old per-rank rows (their summaries stay), "

@@ -180,9 +180,13 @@ static bool head_row(void *ctx, const bt_row *row) {
     char note[300], host[80], better[120];
     bt_text_plain(note, sizeof note, bt_cli_cell(row, "note"));
     bt_text_plain(host, sizeof host, bt_cli_cell(row, "host"));
-    printf("%s  %s%s%s%s\n", bt_cli_cell(row, "run"), state,
-           bt_cli_cell(row, "exit_kind")[0] ? " (" : "", bt_cli_cell(row, "exit_kind"),
-           bt_cli_cell(row, "exit_kind")[0] ? ")" : "");
+    char why[160];
+    bt_text_plain(why, sizeof why, bt_cli_cell(row, "exit_kind"));
+    /* "failed (rank 1 died)", but neither "done (done)" nor "failed (error)" */
+    const bool says_more = why[0] && strcmp(why, state) != 0 && strcmp(why, "error") != 0 &&
+                           strcmp(why, "finished") != 0;
+    printf("%s  %s%s%s%s\n", bt_cli_cell(row, "run"), state, says_more ? " (" : "",
+           says_more ? why : "", says_more ? ")" : "");
     printf("  started   %s on %s, %s, %.0f rank%s, %.0f attempt%s\n",
            bt_cli_when(a, bt_cli_num(row, "started_s")), host,
            bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")), ranks, ranks == 1 ? "" : "s",
@@ -202,7 +206,8 @@ static bool head_row(void *ctx, const bt_row *row) {
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 60);
     if (spark[0]) printf("  loss      %s\n", spark);
     if (note[0]) printf("  note      %s\n", note);
-    if (bt_cli_cell(row, "tags")[0]) printf("  tags      %s\n", bt_cli_cell(row, "tags"));
+    bt_text_plain(note, sizeof note, bt_cli_cell(row, "tags"));
+    if (note[0]) printf("  tags      %s\n", note);
     if (bt_cli_num(row, "dropped") > 0)
         printf("  dropped   %s rank records: the disk could not follow\n",
                bt_cli_cell(row, "dropped"));

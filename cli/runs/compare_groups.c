@@ -272,7 +272,7 @@ bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const 
     if (code == BT_OK) code = sort_words(db, words, n, sorted, &j.n_names, &n_filters, err);
     j.names = sorted;
     if (code == BT_OK) code = load(&j, db, sorted + n, n_filters, err);
-    if (code == BT_OK && j.n == 0) code = bt_fail(err, BT_NOTFOUND, "no run fits");
+    if (code == BT_OK && j.n == 0) code = bt_fail(err, BT_NOTFOUND, "no run matches");
     if (code == BT_OK) code = judge(&j, db, &at, err);
     if (code == BT_OK && cfg->json)
         code = print_json(&j, &at, err);

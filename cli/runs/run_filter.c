@@ -5,7 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/system/ascii.h"
+#include "engine/base/tables/verb.h"
 #include "engine/config/run_cfg.h"
+
+/* tags with the blanks that a person typed (bt_tag_stored) */
+#define TAGS "replace(tags, char(160), ' ')"
 
 /* longer ones first */
 static const char *const ops[] = {"!=", "<=", ">=", ":", "=", "<", ">"};
@@ -80,6 +85,26 @@ static bt_code not_a_number(const char *value, const char *op, const char *word,
                    text);
 }
 
+/* "state:donne": no run can have a state that does not exist */
+static bt_code check_state(const char *value, const char *op, const char *word, bt_err *err) {
+    const char *names[BT_STATE_COUNT];
+    char shown[96], all[160] = "", low[32];
+    size_t n = 0;
+    for (; value[n] && n + 1 < sizeof low; n++) low[n] = bt_ascii_lower(value[n]);
+    low[n] = 0;
+    for (int i = 0; i < BT_STATE_COUNT; i++) {
+        names[i] = bt_run_states[i].name;
+        if (op[0] == ':' ? strstr(names[i], low) != NULL : strcmp(names[i], value) == 0)
+            return BT_OK;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+    }
+    bt_text_plain(shown, sizeof shown, word);
+    const char *near = bt_nearest(low, names, BT_STATE_COUNT);
+    return near ? bt_fail(err, BT_ARG, "filter '%s': no such state (did you mean '%s'?)", shown,
+                          near)
+                : bt_fail(err, BT_ARG, "filter '%s': no such state (%s)", shown, all);
+}
+
 /* a setting by its whole key or its last word: also one that no recorded run has */
 static bool is_setting(const char *key) {
     for (size_t i = 0; i < bt_run_opts_n; i++) {
@@ -148,8 +173,9 @@ static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, con
     if (!op || found == word) {
         f->params[f->n_params++] = word;
         bt_text_printf(&f->where,
-                       "instr(run, ?%d) > 0 OR instr(coalesce(tags, ''), ?%d) > 0 OR "
-                       "instr(coalesce(note, ''), ?%d) > 0",
+                       "instr(lower(run), lower(?%d)) > 0 OR instr(lower(coalesce(" TAGS
+                       ", '')), lower(?%d)) > 0 OR instr(lower(coalesce(note, '')), lower(?%d)) > "
+                       "0",
                        f->n_params, f->n_params, f->n_params);
     } else {
         char *key = f->buf[at];
@@ -160,8 +186,9 @@ static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, con
         if (!known) BT_TRY(is_recorded(db, key, &known, err));
         if (!known) return unknown_name(columns, key, word, err);
         if (strchr("<>", *op) && !is_number(value)) return not_a_number(value, op, word, err);
+        if (strcmp(key, "state") == 0) BT_TRY(check_state(value, op, word, err));
         if (column)
-            compare(f, key, op, value, true);
+            compare(f, strcmp(key, "tags") == 0 ? TAGS : key, op, value, true);
         else {
             f->params[f->n_params++] = key;
             bt_text_printf(&f->where,

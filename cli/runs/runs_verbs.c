@@ -139,12 +139,42 @@ static bt_code run_tag(const char *path, const char *const *words, size_t n,
     return BT_OK;
 }
 
+static bool print_note_cell(void *ctx, const bt_row *row) {
+    bt_text plain;
+    bt_text_init(&plain);
+    const char *note = row->cells[0] ? row->cells[0] : "";
+    if (!note[0])
+        fprintf(stderr, "run '%s' has no note (bitrain runs note %s TEXT)\n", (char *)ctx,
+                (char *)ctx);
+    /* lines stay lines; other control characters do not reach the terminal */
+    for (const char *c = note; *c; c++)
+        if ((unsigned char)*c >= ' ' || *c == '\n' || *c == '\t') bt_text_putn(&plain, c, 1);
+    if (note[0]) puts(bt_text_str(&plain));
+    bt_text_release(&plain);
+    return false;
+}
+
+static bt_code print_note(const char *path, const char *run, bt_err *err) {
+    bt_db *db = NULL;
+    char name[BT_NAME_MAX];
+    snprintf(name, sizeof name, "%s", run);
+    BT_TRY(bt_db_open(&db, path, err));
+    bt_code code = bt_db_query(db,
+                               &(bt_question){.sql = "SELECT note FROM runs WHERE run = ?1",
+                                              .params = &run,
+                                              .n_params = 1},
+                               print_note_cell, name, err);
+    bt_db_close(db);
+    return code;
+}
+
 static bt_code run_note(const char *path, const char *const *words, size_t n,
                         const bt_runs_verb_cfg *cfg, bt_err *err) {
     char name[1][BT_NAME_MAX];
     bt_text text;
-    (void)cfg;
     BT_TRY(resolve(path, words, n ? 1 : 0, name, err));
+    if (n == 1 && !cfg->clear) return print_note(path, name[0], err);
+    if (n > 1 && cfg->clear) return bt_fail(err, BT_ARG, "--clear takes no text for the note");
     bt_text_init(&text);
     for (size_t i = 1; i < n; i++) bt_text_printf(&text, "%s%s", i > 1 ? " " : "", words[i]);
     bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "no memory for the note")
@@ -256,6 +286,12 @@ bool bt_runs_is_verb(const char *word) {
         if (strcmp(word, verbs[i].name) == 0) return true;
     }
     return false;
+}
+
+const char *bt_runs_nearest_verb(const char *word) {
+    const char *names[sizeof verbs / sizeof verbs[0]];
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) names[i] = verbs[i].name;
+    return bt_nearest(word, names, sizeof verbs / sizeof verbs[0]);
 }
 
 bt_code bt_runs_verb(const char *verb, const char *const *words, size_t n,

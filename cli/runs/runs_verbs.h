@@ -9,12 +9,14 @@
 
 typedef struct bt_runs_verb_cfg {
     const char *store;
-    bool yes, checkpoints, rebuild, json;
+    bool clear, yes, checkpoints, rebuild, json;
     int64_t keep_steps; /* -1: as it is */
 } bt_runs_verb_cfg;
 
 /* is the first word a verb? "rm" alone is: a run cannot be looked for by these words */
 bool bt_runs_is_verb(const char *word);
+/* the verb that is spelt most like the word; NULL: none is near */
+const char *bt_runs_nearest_verb(const char *word);
 bt_code bt_runs_verb(const char *verb, const char *const *words, size_t n,
                      const bt_runs_verb_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 

@@ -215,10 +215,11 @@ static void name_of_file(const char *path, char name[BT_NAME_MAX]) {
 static bt_code check_head(bt_sweep_file *f, bt_err *err) {
     bt_sweep_head *h = &f->head;
     if (!h->name[0]) name_of_file(f->path, h->name);
-    if (!bt_name_ok(h->name) || strlen(h->name) > BT_NAME_MAX - 8)
-        return bt_fail(err, BT_ARG,
-                       "%s: name '%.60s' must be of a-z 0-9 . _ - and at most %d characters",
-                       f->path, h->name, BT_NAME_MAX - 8);
+    if (!bt_name_ok(h->name) || strlen(h->name) > BT_NAME_MAX - 9)
+        return bt_fail(
+            err, BT_ARG,
+            "%s: name '%.60s' must be of letters, digits, . _ - and at most %d characters", f->path,
+            h->name, BT_NAME_MAX - 9);
     if (strcmp(h->goal, "best_val") != 0 && bt_metric_find(BT_SCOPE_STEP, h->goal) < 0)
         return bt_fail(err, BT_ARG,
                        "%s: goal '%.40s' is no metric of a step (loss, val_loss, tokens_per_s, "

@@ -14,12 +14,14 @@
 
 typedef struct report_cfg {
     char store[1024], out[1024];
+    bool force;
 } report_cfg;
 
 static const bt_opt report_opts[] = {
     {"out", "--out", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL,
      "file to write (default: standard output)"},
-    {"o", "-o", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL, "the same"},
+    {"force", "--force", BT_OPT_BOOL, offsetof(report_cfg, force), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "replace a file that exists"},
     {"store", "--store", BT_OPT_TEXT, offsetof(report_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -29,17 +31,6 @@ static const bt_opt *options(size_t *n) {
     return report_opts;
 }
 
-static bt_code write_file(const char *path, const bt_text *page, bt_err *err) {
-    char size[40];
-    bt_out_text out;
-    BT_TRY(bt_out_text_open(&out, path, err));
-    fwrite(page->data, 1, page->len, out.to); /* a fault shows when it is closed */
-    BT_TRY(bt_out_text_close(&out, BT_OK, err));
-    fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n",
-            bt_metric_format(size, sizeof size, (double)page->len, BT_UNIT_BYTES), path);
-    return BT_OK;
-}
-
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     report_cfg cfg;
@@ -47,8 +38,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     const char *word = NULL;
     size_t n = 0;
     bool help;
-    char store[1024];
+    char store[1024], size[40];
     bt_text page;
+    bt_out_text file;
     bt_progress bar;
     BT_TRY(bt_opts_init(&o, report_opts, sizeof report_opts / sizeof report_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
@@ -60,14 +52,17 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                        "a report is a page for browsers: give it a file (-o %.64s.html)",
                        bt_name_ok(word) ? word : "report");
     BT_TRY(bt_store_path(store, sizeof store, cfg.store, err));
+    BT_TRY(bt_out_text_open(&file, cfg.out, cfg.force, err));
     bt_text_init(&page);
     bt_progress_begin(&bar, false);
     bt_code code = bt_report(&page, store, word, &(bt_store_progress){bt_progress_of, &bar}, err);
     bt_progress_end(&bar);
-    if (code == BT_OK && cfg.out[0])
-        code = write_file(cfg.out, &page, err);
-    else if (code == BT_OK && fwrite(page.data, 1, page.len, stdout) != page.len)
+    if (code == BT_OK && fwrite(page.data, 1, page.len, file.to) != page.len)
         code = bt_fail_errno(err, BT_IO, errno, "cannot write the report");
+    code = bt_out_text_close(&file, code, err);
+    if (code == BT_OK && cfg.out[0])
+        fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n",
+                bt_metric_format(size, sizeof size, (double)page.len, BT_UNIT_BYTES), cfg.out);
     bt_text_release(&page);
     return code;
 }

@@ -329,7 +329,8 @@ void bt_opt_help(const bt_opt *table, size_t n, bt_text *out) {
         if (!table[i].flag) continue;
         size_t start = out->len;
         const char *arg = bt_opt_argument(&table[i]);
-        bt_text_printf(out, "  %s%s%s", table[i].flag, *arg ? " " : "", arg);
+        const char *alias = strcmp(table[i].flag, "--out") == 0 ? "-o, " : "";
+        bt_text_printf(out, "  %s%s%s%s", alias, table[i].flag, *arg ? " " : "", arg);
         size_t used = out->len - start;
         if (used + 2 > COLUMN)
             bt_text_printf(out, "\n%*s", COLUMN, "");

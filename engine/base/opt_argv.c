@@ -16,14 +16,18 @@ static bool looks_like_option(const char *word) {
            word[1] != '.';
 }
 
+/* -o and --out name the same option in every table. */
+static bool is_flag(const char *flag, const char *word, size_t n) {
+    if (strlen(flag) == n && strncmp(flag, word, n) == 0) return true;
+    return n == 2 && strncmp(word, "-o", n) == 0 && strcmp(flag, "--out") == 0;
+}
+
 /* index of the option named by the first n letters of word; o->n when none. negated: it was
  * --no-<flag> */
 static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *negated) {
     *negated = false;
     for (size_t i = 0; i < o->n; i++)
-        if (o->table[i].flag && strlen(o->table[i].flag) == n &&
-            strncmp(o->table[i].flag, word, n) == 0)
-            return i;
+        if (o->table[i].flag && is_flag(o->table[i].flag, word, n)) return i;
     if (n > 5 && strncmp(word, "--no-", 5) == 0)
         for (size_t i = 0; i < o->n; i++) {
             const char *flag = o->table[i].flag;

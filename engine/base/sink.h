@@ -13,7 +13,7 @@
 #include "engine/base/tables/event.h"
 #include "engine/base/tables/metric.h"
 
-enum { BT_NAME_MAX = 64, BT_HOST_MAX = 64 };
+enum { BT_NAME_MAX = 65, BT_HOST_MAX = 64 };
 
 typedef struct bt_rank_info { /* one row of the `ranks` view */
     int rank, pid, threads;

@@ -1,6 +1,8 @@
 /* text.c - growable text, the JSON writer, nearest names, text made safe for terminals. */
 #include "engine/base/text.h"
 
+#include "engine/base/system/ascii.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -291,11 +293,12 @@ const char *bt_nearest(const char *word, const char *const *candidates, size_t n
 bool bt_name_ok(const char *name) {
     size_t n = 0;
     for (const char *p = name; *p; p++, n++) {
-        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9');
+        const char low = bt_ascii_lower(*p);
+        bool plain = (low >= 'a' && low <= 'z') || (*p >= '0' && *p <= '9');
         bool later = *p == '.' || *p == '_' || *p == '-';
         if (!plain && !(later && n > 0)) return false;
     }
-    return n >= 1 && n <= 63;
+    return n >= 1 && n <= 64;
 }
 
 const char *bt_duration(char *buf, size_t size, double seconds) {

@@ -52,7 +52,7 @@ void bt_json_raw(bt_json *j, const char *key, const char *json); /* already JSON
 /* names: the candidate nearest to `word` (edit distance), or NULL when none is near enough to be
  * meant */
 const char *bt_nearest(const char *word, const char *const *candidates, size_t n);
-bool bt_name_ok(const char *name); /* [a-z0-9][a-z0-9._-]{0,62} */
+bool bt_name_ok(const char *name); /* [A-Za-z0-9][A-Za-z0-9._-]{0,63} */
 /* copies s without C0, C1 and escape bytes, invalid UTF-8 replaced by '?'; for anything shown on a
  * terminal */
 void bt_text_plain(char *out, size_t size, const char *s);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "engine/base/numbers/predicted.h"
 #include "engine/config/ramp.h"
@@ -34,11 +35,12 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     while (n_isas < 16 && bt_kernels_isa_name(n_isas))
         isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
     if (c->name[0] && !bt_name_ok(c->name))
-        return bt_fail(err, BT_ARG,
-                       "run name '%s' is not allowed: lower-case letters, digits, '.', '_', '-', "
-                       "63 at most, a letter or digit first",
-                       c->name);
-    if (c->name[0] && strcmp(c->name, "last") == 0)
+        return bt_fail(
+            err, BT_ARG,
+            "run name '%s' is not allowed: letters, digits, '.', '_', '-', 64 at most, a "
+            "letter or digit first",
+            c->name);
+    if (c->name[0] && strcasecmp(c->name, "last") == 0)
         return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
     bt_predicted predicted;
     if (!bt_predicted_read(c->predicted_parts, &predicted))

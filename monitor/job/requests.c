@@ -11,7 +11,9 @@
 #include "monitor/job/launch/proc.h"
 #include "store/wire/control_client.h"
 
-#define LR_FACTOR_MAX 1e6 /* of the peak that the run was started with */
+/* of the peak that the run was started with */
+#define LR_FACTOR_MAX 1e6
+#define LR_FACTOR_ASKED 10 /* a larger factor needs a confirmation */
 
 static bool waits_for_ranks(const bt_job *job) {
     return job->restarting || !bt_wire_connected(job->wire);
@@ -48,7 +50,22 @@ void bt_job_send_pending(bt_job *job) {
     }
 }
 
-static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
+/* A slip of the finger would destroy the run within a few steps. */
+static bt_code confirm_lr(const bt_job *job, double factor, bt_err *err) {
+    const double peak = job->s->lr;
+    if (factor <= LR_FACTOR_ASKED) return BT_OK;
+    if (peak > 0)
+        return bt_fail(err, BT_BUSY,
+                       "a peak learning rate of %.4g is %.4g times the configured %.4g: set "
+                       "lr=%.4g,force does it all the same (ctl: --force)",
+                       factor * peak, factor, peak, factor * peak);
+    return bt_fail(err, BT_BUSY,
+                   "a learning-rate factor of %.4g is above %d: set lr_factor=%.4g,force does it "
+                   "all the same (ctl: --force)",
+                   factor, LR_FACTOR_ASKED, factor);
+}
+
+static bt_code set_lr(bt_job *job, double factor, bool force, const char *by, bt_err *err) {
     const double peak = job->s->lr;
     if ((!(factor > 0) || !(factor < LR_FACTOR_MAX)) && peak > 0)
         return bt_fail(
@@ -58,6 +75,7 @@ static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
     if (!(factor > 0) || !(factor < LR_FACTOR_MAX))
         return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and %g", factor,
                        LR_FACTOR_MAX);
+    if (!force) BT_TRY(confirm_lr(job, factor, err));
     BT_TRY(bt_job_tell(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
     if (peak > 0)
@@ -72,7 +90,7 @@ static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
 
 void bt_job_multiply_lr(bt_job *job, double factor, const char *by) {
     bt_err err = BT_ERR_INIT;
-    if (set_lr(job, job->lr_factor * factor, by, &err) != BT_OK)
+    if (set_lr(job, job->lr_factor * factor, false, by, &err) != BT_OK)
         bt_job_event(job, BT_EVENT_REFUSED, -1, "refused: %s", err.msg);
 }
 
@@ -93,13 +111,14 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     double value = strtod(eq + 1, &end);
-    if (end == eq + 1 || *end || !isfinite(value))
+    const bool force = strcmp(end, ",force") == 0;
+    if (end == eq + 1 || (*end && !force) || !isfinite(value))
         return bt_fail(err, BT_ARG, "'%s' is not a number", eq + 1);
-    if (k == 0) return set_lr(job, value, by, err);
+    if (k == 0) return set_lr(job, value, force, by, err);
     if (!(job->s->lr > 0))
         return bt_fail(err, BT_UNSUPPORTED,
                        "the run's peak learning rate is not known: use lr_factor");
-    return set_lr(job, value / job->s->lr, by, err);
+    return set_lr(job, value / job->s->lr, force, by, err);
 }
 
 /* what has no effect later on is not kept for ranks that come */

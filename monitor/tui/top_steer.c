@@ -264,7 +264,7 @@ void bt_top_steer(bt_top *t, bt_action what) {
 static void set_rate(bt_top *t) {
     char *end, value[64];
     const double peak = strtod(t->line, &end);
-    if (end == t->line || *end || !(peak > 0)) {
+    if (end == t->line || (*end && strcmp(end, ",force") != 0) || !(peak > 0)) {
         bt_top_message(t, BT_C_WARN, "'%s' is no learning rate", t->line);
         return;
     }

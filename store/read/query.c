@@ -285,7 +285,9 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
                                                  "coalesce(last_us, 0)) DESC, id DESC LIMIT 1"},
                            take_name, all, err)
              : bt_db_query(d,
-                           &(bt_question){.sql = "SELECT name FROM run WHERE name = ?1",
+                           &(bt_question){.sql = "SELECT name FROM run WHERE name = ?1 UNION ALL "
+                                                 "SELECT name FROM run WHERE name = ?1 COLLATE "
+                                                 "NOCASE LIMIT 1",
                                           .params = &wanted,
                                           .n_params = 1},
                            take_name, all, err);

@@ -11,6 +11,7 @@
 typedef struct known_run {
     int64_t id, attempts, pid, created_us;
     char state[32], host[BT_HOST_MAX];
+    char name[BT_NAME_MAX]; /* as recorded: names are unique without regard to case */
 } known_run;
 
 static void copy_cell(char *out, size_t size, sqlite3_stmt *st, int i) {
@@ -22,9 +23,11 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
                         bt_err *err) {
     sqlite3_stmt *st = NULL;
     *k = (known_run){0};
-    BT_TRY(bt_sql_prepare(
-        db, path, "SELECT id, n_attempts, pid, state, host, created_us FROM run WHERE name = ?",
-        &st, err));
+    BT_TRY(bt_sql_prepare(db, path,
+                          "SELECT id, n_attempts, pid, state, host, created_us, name FROM run "
+                          "WHERE name = ?1 COLLATE "
+                          "NOCASE ORDER BY name <> ?1",
+                          &st, err));
     sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(st);
     if (rc == SQLITE_ROW) {
@@ -34,6 +37,7 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
         copy_cell(k->state, sizeof k->state, st, 3);
         copy_cell(k->host, sizeof k->host, st, 4);
         k->created_us = sqlite3_column_int64(st, 5);
+        copy_cell(k->name, sizeof k->name, st, 6);
     }
     bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK
                                                          : bt_sql_fail(db, rc, path, "read", err);
@@ -44,15 +48,15 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
 static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err) {
     if (!bt_name_ok(s->name)) {
         return bt_fail(err, BT_ARG,
-                       "'%.64s' is not a run name: lower-case letters, digits, '.', '_' and '-', "
-                       "at most 63, starting with a letter or digit",
+                       "'%.64s' is not a run name: letters, digits, '.', '_' and '-', at most 64, "
+                       "starting with a letter or digit",
                        s->name);
     }
     if (!s->resume && k->id)
         return bt_fail(
             err, BT_BUSY,
             "run '%s' exists already (choose another --name, or continue it with --resume %s)",
-            s->name, s->name);
+            k->name, k->name);
     if (s->resume && !k->id) return bt_fail(err, BT_NOTFOUND, "no run '%s' to resume", s->name);
     if (s->resume && strcmp(k->state, "running") == 0 && k->pid != s->pid && s->host &&
         strcmp(k->host, s->host) == 0 && bt_pid_lives(k->pid)) {

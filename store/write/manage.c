@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -204,13 +205,34 @@ static bool has_word(const char *list, const char *word, size_t n, size_t *at) {
     return false;
 }
 
+static bool tag_ok(const char *name) {
+    if (!name[0] || strchr("+- ", name[0])) return false;
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) return false;
+    return true;
+}
+
+void bt_tag_stored(char *out, size_t size, const char *tag) {
+    size_t n = 0;
+    for (; *tag && n + 2 < size; tag++) {
+        if (*tag == ' ') out[n++] = '\xc2';
+        out[n++] = *tag == ' ' ? '\xa0' : *tag;
+    }
+    out[n] = 0;
+}
+
 static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
     bool remove = word[0] == '-';
-    const char *name = word + (word[0] == '-' || word[0] == '+');
-    size_t n = strlen(name), at;
-    if (!bt_name_ok(name))
+    char name[256];
+    size_t at;
+    word += word[0] == '-' || word[0] == '+';
+    if (!tag_ok(word))
         return bt_fail(err, BT_ARG,
-                       "'%.64s' is not a tag: lower-case letters, digits, '.', '_' and '-'", name);
+                       "'%.64s' is not a tag: a text without control characters that does not "
+                       "begin with '+', '-' or a blank",
+                       word);
+    bt_tag_stored(name, sizeof name, word);
+    const size_t n = strlen(name);
     bool there = has_word(tags, name, n, &at);
     if (remove && there) {
         size_t gone = n + (tags[at + n] == ' ');
@@ -221,7 +243,7 @@ static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
     if (!remove && !there) {
         size_t len = strlen(tags);
         if (len + n + 2 > 256)
-            return bt_fail(err, BT_ARG, "too many tags: together they may have 255 letters");
+            return bt_fail(err, BT_ARG, "too many tags: together they may have 255 bytes");
         snprintf(tags + len, 256 - len, "%s%s", len ? " " : "", name);
     }
     return BT_OK;
@@ -302,7 +324,9 @@ static bool is_of_sweep(session *s, const char *run) {
 
 static bt_code may_rename(session *s, const char *run, const char *name, bt_err *err) {
     BT_TRY(has_ended(s, run, err));
-    if (has_row(s, "SELECT 1 FROM run WHERE name = ?", name))
+    /* a run may change the case of its own name */
+    if (strcasecmp(run, name) != 0 &&
+        has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
         return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
     if (is_of_sweep(s, run))
         return bt_fail(err, BT_BUSY,
@@ -313,11 +337,12 @@ static bt_code may_rename(session *s, const char *run, const char *name, bt_err 
 bt_code bt_run_rename(const char *path, const char *run, const char *name, double wait_s,
                       bt_err *err) {
     session s;
-    if (!bt_name_ok(name) || strcmp(name, "last") == 0)
-        return bt_fail(err, BT_ARG,
-                       "'%.64s' is no name for a run: at most 63 of lower-case letters, digits, "
-                       "'.', '_' and '-', and not 'last'",
-                       name);
+    if (!bt_name_ok(name) || strcasecmp(name, "last") == 0)
+        return bt_fail(
+            err, BT_ARG,
+            "'%.64s' is no name for a run: at most 64 letters, digits, '.', '_' and '-', "
+            "and not 'last'",
+            name);
     BT_TRY(enter(&s, path, wait_s, err));
     bt_code code = begin(&s, err);
     if (code == BT_OK) {

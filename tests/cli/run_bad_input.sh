@@ -9,6 +9,11 @@
 set -u
 rows=$(cat <<'END'
 2 | hlep                                        | unknown command 'hlep' (did you mean 'help'?)
+2 | stop book                                   | did you mean 'bitrain ctl RUN stop'?
+2 | ps                                          | did you mean 'bitrain runs state:running'?
+2 | delete book                                 | did you mean 'bitrain runs rm RUN'?
+2 | chat book                                   | did you mean 'bitrain serve RUN'?
+2 | ctl stop book                               | did you mean 'bitrain ctl book stop'?
 2 | zebra                                       | 'bitrain help' lists the commands
 2 | help zebra                                  | no help about 'zebra'
 2 | help --markdwon                             | did you mean '--markdown'?

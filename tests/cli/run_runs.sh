@@ -35,9 +35,9 @@ expect 0 "^base-1 +done +4 +300 +1.23 M +2.1509 +2.2009 " "$BITRAIN" runs
 expect 0 "1 of 3 runs" "$BITRAIN" runs --limit 1
 expect 0 '"total":1,"runs":\[\{"run":"slow","state":"done","ranks":2,"steps":100' "$BITRAIN" runs 'ranks<3' --json
 expect 0 "^abl-3 " "$BITRAIN" runs abl lr=0.002
-expect 0 "no run fits" "$BITRAIN" runs 'lr>1'
+expect 0 "no run matches" "$BITRAIN" runs 'lr>1'
 # a number is no text: "base-1" is not 0, and "2-layers" not 2
-for f in run=0 run=1 tags=0 data.path=0 'run<0'; do expect 0 "no run fits" "$BITRAIN" runs "$f"; done
+for f in run=0 run=1 tags=0 data.path=0 'run<0'; do expect 0 "no run matches" "$BITRAIN" runs "$f"; done
 expect 0 "^base-1 " "$BITRAIN" runs run:1
 expect 0 "^slow " "$BITRAIN" runs 'ranks=2.0'
 expect 2 "^bitrain runs: filter 'losss<2': runs have no column, setting or fact 'losss' \(did you mean 'loss'\?\)" "$BITRAIN" runs 'losss<2'
@@ -46,7 +46,7 @@ expect 2 "did you mean 'optim.lr'" "$BITRAIN" runs 'optm.lr<1'
 expect 2 "no column, setting or fact 'quuxquux' .*help options" "$BITRAIN" runs 'quuxquux=1'
 expect 2 "^bitrain runs: filter 'loss<abc': < compares numbers, and 'abc' is none" "$BITRAIN" runs 'loss<abc'
 expect 2 "lr>=' is none|and '' is none" "$BITRAIN" runs 'lr>='
-expect 0 "no run fits" "$BITRAIN" runs 'train.parts=63'            # a setting that no run has otherwise
+expect 0 "no run matches" "$BITRAIN" runs 'train.parts=63'            # a setting that no run has otherwise
 expect 2 "no such column" "$BITRAIN" runs --sort nothing
 expect 2 "unknown option" "$BITRAIN" runs --jsn
 
@@ -132,6 +132,37 @@ expect 0 "^abl-3,0,20,0,1," "$BITRAIN" export abl-3 --what comm_pairs
 expect 0 '"op":"all_reduce","axis":"dp".*"model_ms":' "$BITRAIN" export abl-3 --what comm_ops --format jsonl
 expect 3 "has no steps 900 to 999" "$BITRAIN" export abl-3 --format trace --from 900 --to 999
 expect 1 "cannot write" "$BITRAIN" export abl-3 --out "$d/no/such/file"
+# the user's file stays, by both spellings of the option, unless it is given up
+echo mine > "$d/mine"
+for words in "export abl-3 --out" "export abl-3 -o" "export abl-3 --format trace -o" "report abl-3 -o" "report abl-3 --out"; do
+    expect 4 "exists already .--force replaces it" "$BITRAIN" $words "$d/mine"
+    [ "$(cat "$d/mine")" = mine ] || fail "$words wrote over a file"
+done
+"$BITRAIN" export abl-3 -o "$d/mine" --force || fail "export --force"
+[ "$(wc -l < "$d/mine")" -eq 201 ] || fail "--force did not replace the file"
+
+# names have capitals and are one without regard to case; tags and notes are any text
+expect 0 "^slow is Slow-INT now" "$BITRAIN" runs rename slow Slow-INT
+expect 4 "another run has the name" "$BITRAIN" runs rename abl-3 SLOW-int
+expect 2 "is no name for a run" "$BITRAIN" runs rename abl-3 LAST
+expect 0 "^Slow-INT " "$BITRAIN" show slow-int
+expect 0 "Paper needs.*review 中" "$BITRAIN" runs tag slow-int Paper "needs review" 中
+expect 0 "^Slow-INT " "$BITRAIN" runs "tags:needs review"
+expect 0 "^Slow-INT " "$BITRAIN" runs "needs review" paper
+expect 0 "Slow-INT: Paper " "$BITRAIN" runs tag Slow-INT "-needs review"
+expect 0 "^Slow-INT: noted" "$BITRAIN" runs note Slow-INT "Two words"
+expect 0 "^Two words$" "$BITRAIN" runs note slow-int
+expect 0 "^Two words$" "$BITRAIN" runs note slow-int
+expect 0 "^Slow-INT: no note" "$BITRAIN" runs note slow-int --clear
+expect 0 "has no note" "$BITRAIN" runs note slow-int
+expect 0 "^Slow-INT is slow now" "$BITRAIN" runs rename Slow-INT slow
+
+# what is meant is named
+expect 2 "'donne'|did you mean 'done'" "$BITRAIN" runs state:donne
+expect 2 "no such state .starting, running" "$BITRAIN" runs state=Zebra
+expect 2 "no verb 'delete' .did you mean 'bitrain runs rm'" "$BITRAIN" runs delete abl-3
+expect 2 "no verb 'list' .did you mean 'bitrain runs'" "$BITRAIN" runs list
+expect 2 "no verb 'renmae' .did you mean 'rename'" "$BITRAIN" runs renmae a b
 expect 2 "is after" "$BITRAIN" export abl-3 --from 9 --to 3
 
 # lenses: every shipped one answers, an own one comes first
@@ -154,7 +185,8 @@ expect 3 "did you mean 'phases'" "$BITRAIN" query --lens fases abl-3
 # tags, notes, gc, rm
 expect 0 "abl-3: paper v2" "$BITRAIN" runs tag abl-3 paper +v2
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs tags:paper
-expect 2 "is not a tag" "$BITRAIN" runs tag abl-3 "No Good"
+expect 2 "is not a tag" "$BITRAIN" runs tag abl-3 "$(printf 'a\tb')"
+expect 0 "abl-3: paper v2$" "$BITRAIN" runs tag abl-3 draft -draft
 expect 0 "abl-3: noted" "$BITRAIN" runs note abl-3 the one with slow data
 expect 0 "note +the one with slow data" "$BITRAIN" show abl-3
 expect 2 "is no name for a run" "$BITRAIN" runs rename abl-3 "No Good"

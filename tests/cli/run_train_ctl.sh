@@ -67,6 +67,9 @@ ok ctl live set lr_factor=0.5
 wait_event 'learning rate times 0.5%'
 ok ctl live set optim.lr=1e-4
 wait_event 'learning rate times 0.05 %'
+code 4 ctl live set lr=1000
+says "times the configured"
+code 2 ctl live pause --force
 code 2 ctl live set lr=fast
 code 2 ctl live set lr_factor=-1
 code 4 ctl live set data.path=x

@@ -102,7 +102,7 @@ static void a_living_run_is_not_removed(void **state) {
 }
 
 static void a_run_gets_another_name(void **state) {
-    static const char *const bad[] = {"", "last", "A", "../x", "a b"};
+    static const char *const bad[] = {"", "last", "Last", "../x", "a b"};
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_err why;
@@ -112,6 +112,7 @@ static void a_run_gets_another_name(void **state) {
     make(t->db, "a", 60);
     make(t->db, "b", 30);
     assert_int_equal(bt_run_rename(t->db, "a", "b", 1, &why), BT_BUSY);
+    assert_int_equal(bt_run_rename(t->db, "a", "B", 1, &why), BT_BUSY);
     assert_int_equal(bt_run_rename(t->db, "c", "d", 1, &why), BT_NOTFOUND);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(bt_run_rename(t->db, "a", bad[i], 1, &why), BT_ARG);
@@ -151,7 +152,8 @@ static void tags_and_notes(void **state) {
     assert_string_equal(tags, "paper x");
     OK(bt_run_tag(t->db, "a", (const char *[]){"-x", "-nothere"}, 2, 1, tags, err));
     assert_string_equal(bt_word(t->db, "SELECT tags FROM runs WHERE run = ?1", "a"), "paper");
-    assert_int_equal(bt_run_tag(t->db, "a", (const char *[]){"No Good"}, 1, 1, tags, &why), BT_ARG);
+    assert_int_equal(bt_run_tag(t->db, "a", (const char *[]){"no\tgood"}, 1, 1, tags, &why),
+                     BT_ARG);
     assert_int_equal(bt_run_tag(t->db, "b", (const char *[]){"x"}, 1, 1, tags, &why), BT_NOTFOUND);
     OK(bt_run_note(t->db, "a", "it's \"good\"; DROP TABLE run", 1, err));
     assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"),

@@ -63,9 +63,10 @@ static bt_code start(bt_api *a, const json_t *root, char name[BT_NAME_MAX], bt_e
     if (!allows.start)
         return bt_fail(err, BT_UNSUPPORTED, "this server starts no runs: use 'bitrain train'");
     if (wanted && (!given || (given[0] && !bt_name_ok(given))))
-        return bt_fail(err, BT_ARG,
-                       "'name' must be of a-z 0-9 . _ - and at most %d characters, or empty",
-                       BT_NAME_MAX - 1);
+        return bt_fail(
+            err, BT_ARG,
+            "'name' must be of letters, digits, . _ - and at most %d characters, or empty",
+            BT_NAME_MAX - 1);
     if (settings && !json_is_object(settings))
         return bt_fail(err, BT_ARG, "'settings' must be an object of texts");
     BT_TRY(take_settings(settings, words, &n, err));

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -143,9 +144,9 @@ bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *e
     char allowed[PATH_MAX];
     bt_curve_keys hub = {.hub = ""};
     *made = false;
-    if (!bt_name_ok(island) || strcmp(island, "hub") == 0)
-        return bt_fail(err, BT_ARG, "'%s' is no name for an island's keys (a-z, 0-9, -, _, .)",
-                       island);
+    if (!bt_name_ok(island) || strcasecmp(island, "hub") == 0)
+        return bt_fail(err, BT_ARG,
+                       "'%s' is no name for an island's keys (letters, digits, -, _, .)", island);
     snprintf(allowed, sizeof allowed, "%s/allowed", dir);
     if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
         (mkdir(allowed, 0755) != 0 && errno != EEXIST))

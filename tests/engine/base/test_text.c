@@ -118,15 +118,16 @@ static void test_name_ok(void **state) {
     assert_true(bt_name_ok("0.run_x-9"));
     assert_false(bt_name_ok(""));
     assert_false(bt_name_ok("-a"));
-    assert_false(bt_name_ok("A"));
+    assert_true(bt_name_ok("mpsINT"));
+    assert_false(bt_name_ok("\u00e4"));
     assert_false(bt_name_ok("a b"));
     assert_false(bt_name_ok("../a"));
-    char name[65]; /* fits BT_NAME_MAX with its end */
-    memset(name, 'a', 64);
-    name[63] = '\0';
-    assert_true(bt_name_ok(name));
-    name[63] = 'a';
+    char name[66]; /* 64 characters and the end fit BT_NAME_MAX */
+    memset(name, 'a', 65);
     name[64] = '\0';
+    assert_true(bt_name_ok(name));
+    name[64] = 'a';
+    name[65] = '\0';
     assert_false(bt_name_ok(name));
 }
 

@@ -84,6 +84,18 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
          "a peak learning rate of 0 is not between 0 and 2000 (it was set to 0.002)");
     asks(d, "set", "lr_factor=1e6", BT_ARG,
          "a peak learning rate of 2000 is not between 0 and 2000 (it was set to 0.002)");
+    asks(d, "set", "lr=1000", BT_BUSY,
+         "a peak learning rate of 1000 is 5e+05 times the configured 0.002: set lr=1000,force does "
+         "it all the same (ctl: --force)");
+    asks(d, "set", "lr_factor=10.1", BT_BUSY,
+         "a peak learning rate of 0.0202 is 10.1 times the configured 0.002: set lr=0.0202,force "
+         "does it all the same (ctl: --force)");
+    asks(d, "set", "lr=0.02,forced", BT_ARG, "'0.02,forced' is not a number");
+    desk_hears(d, "");
+    asks(d, "set", "lr=0.04,force", BT_OK,
+         "set lr=0.04,force: the peak learning rate is 0.04, it began as 0.002");
+    desk_hears(d, "set 20;");
+    desk_shows(d, "control -1 learning rate times 20 asked for by ctl: its peak is 0.04\n");
     asks(d, "set", "", BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
     asks(d, "set", "=1", BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
     asks(d, "set", "lr=", BT_ARG, "'' is not a number");
@@ -160,7 +172,7 @@ static void requests_wait_for_ranks(void **state) {
     asks(d, "checkpoint", "", BT_BUSY,
          "no rank is there to be told 'checkpoint' (the run is starting)");
     d->job.restarting = true;
-    asks(d, "set", "lr=1", BT_BUSY, "no rank is there to be told 'set' (the run is restarting)");
+    asks(d, "set", "lr=1e-3", BT_BUSY, "no rank is there to be told 'set' (the run is restarting)");
     assert_true(d->job.lr_factor > 0.99 && d->job.lr_factor < 1.01);
     d->job.restarting = false;
     asks(d, "pause", "", BT_OK, "pause");

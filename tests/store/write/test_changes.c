@@ -51,14 +51,34 @@ static void tags_are_words(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *before, *word, *after; /* after NULL: refused */
-    } rows[] = {{"", "a", "a"},         {"", "-a", ""},           {"a", "a", "a"},
-                {"a", "-a", ""},        {"a b", "-a", "b"},       {"a b", "-b", "a"},
-                {"a b c", "-b", "a c"}, {"ab b", "-b", "ab"},     {"ab", "a", "ab a"},
-                {"ab", "-a", "ab"},     {"ba", "-a", "ba"},       {"a b", "+c", "a b c"},
-                {"a b", "+b", "a b"},   {"a", "--b", NULL},       {"a", "+", NULL},
-                {"a", "-", NULL},       {"a", "", NULL},          {"a", "b c", NULL},
-                {"a b c", "-c", "a b"}, {"abc ab", "-ab", "abc"}, {"a", "+-b", NULL},
-                {"a", "*b", NULL},      {"a", " b", NULL},        {"a", "#a", NULL}};
+    } rows[] = {{"", "a", "a"},
+                {"", "-a", ""},
+                {"a", "a", "a"},
+                {"a", "-a", ""},
+                {"a b", "-a", "b"},
+                {"a b", "-b", "a"},
+                {"a b c", "-b", "a c"},
+                {"ab b", "-b", "ab"},
+                {"ab", "a", "ab a"},
+                {"ab", "-a", "ab"},
+                {"ba", "-a", "ba"},
+                {"a b", "+c", "a b c"},
+                {"a b", "+b", "a b"},
+                {"a", "--b", NULL},
+                {"a", "+", NULL},
+                {"a", "-", NULL},
+                {"a", "", NULL},
+                {"a", "b c", "a b\u00a0c"},
+                {"a b\u00a0c", "-b c", "a"},
+                {"", "Paper", "Paper"},
+                {"", "\u4e2d", "\u4e2d"},
+                {"a", "b\n", NULL},
+                {"a b c", "-c", "a b"},
+                {"abc ab", "-ab", "abc"},
+                {"a", "+-b", NULL},
+                {"a", "*b", "a *b"},
+                {"a", " b", NULL},
+                {"a", "#a", "a #a"}};
     char sql[400], tags[256], longest[256];
     bt_err why = BT_ERR_INIT;
     begin_run(t->db, "r", "/tmp", "{}");
@@ -86,7 +106,7 @@ static void tags_are_words(void **state) {
     last[52] = '\0';
     const char *words[] = {last};
     assert_int_equal(bt_run_tag(t->db, "r", words, 1, 1, tags, &why), BT_ARG);
-    assert_string_equal(why.msg, "too many tags: together they may have 255 letters");
+    assert_string_equal(why.msg, "too many tags: together they may have 255 bytes");
     last[51] = '\0';
     OK(bt_run_tag(t->db, "r", words, 1, 1, tags, err));
     assert_int_equal(strlen(tags), 255);

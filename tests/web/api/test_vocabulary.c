@@ -215,9 +215,10 @@ static void a_run_by_its_form(void **state) {
     } refused[] = {
         {"[]", NULL},
         {"", NULL},
-        {"{\"name\":1}", "'name' must be of a-z 0-9 . _ - and at most 63 characters, or empty"},
-        {"{\"name\":\"No\"}",
-         "'name' must be of a-z 0-9 . _ - and at most 63 characters, or empty"},
+        {"{\"name\":1}",
+         "'name' must be of letters, digits, . _ - and at most 64 characters, or empty"},
+        {"{\"name\":\"n o\"}",
+         "'name' must be of letters, digits, . _ - and at most 64 characters, or empty"},
         {"{\"settings\":[]}", "'settings' must be an object of texts"},
         {"{\"settings\":{\"out\":\"x\"}}", "'out' is no field of the form that starts a run"},
         {"{\"settings\":{\"steps\":7}}", "'steps' must be a text"},

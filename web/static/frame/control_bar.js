@@ -12,6 +12,9 @@ import { ask } from "../base/ask.js";
 /** The kind of event that tells what became of a verb; "": its answer says all. */
 const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 
+/** A peak above so many times the configured one needs a confirmation (monitor/job/requests.c). */
+const rateFactorAsked = 10;
+
 /** How a reader gets the buttons, where the server is read-only. */
 export function readOnlyNote() {
   const text = "read-only: start it with ";
@@ -130,7 +133,16 @@ class ControlBar {
         },
       ],
     });
-    if (answer?.peak) this.send("set", `lr=${answer.peak}`);
+    if (!answer?.peak) return;
+    const times = Number(answer.peak) / began;
+    if (!(times > rateFactorAsked)) return this.send("set", `lr=${answer.peak}`);
+    const sure = await ask({
+      title: `Set the peak to ${answer.peak}?`,
+      text: `That is ${digits(times, 3)} times the configured ${began}. Such a rate usually destroys a run within a few steps.`,
+      action: "Set it all the same",
+      danger: true,
+    });
+    if (sure) this.send("set", `lr=${answer.peak},force`);
   }
 
   async askSample() {
