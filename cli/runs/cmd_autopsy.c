@@ -361,7 +361,8 @@ static bt_code print_text(autopsy *a, bool all, bt_err *err) {
         printf("\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number, a->out);
         print_lines(a->log);
     }
-    if (!here(a)) printf("\nits folder is on %s: the log is read there\n", a->host);
+    if (!here(a) && a->host[0] && a->out[0])
+        printf("\nits folder is on %s: the log is read there\n", a->host);
     if (a->free_mib < 64)
         printf("\nthe disk of its checkpoints has %.0f MiB left (%s)\n", a->free_mib, a->out);
     return BT_OK;

@@ -1,6 +1,7 @@
 /* cmd_show.c - `bitrain show RUN`: everything the database knows of one run. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/common/command.h"
@@ -172,6 +173,31 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
     fputc('\n', stdout);
 }
 
+/* a text of any length, without control characters: a command that was cut could not be pasted */
+static void print_whole(const char *label, const char *text) {
+    const size_t size = 3 * strlen(text) + 1; /* a byte that is no UTF-8 becomes three */
+    char *plain = malloc(size);
+    if (!plain) return;
+    bt_text_plain(plain, size, text);
+    printf("%s%s\n", label, plain);
+    free(plain);
+}
+
+/* what fine-tuning is judged by */
+static void print_tuned(const bt_view_head *h) {
+    char b[32];
+    const bool val = isfinite(h->val_accuracy), val_margin = isfinite(h->val_margin);
+    if (val || isfinite(h->accuracy))
+        printf(", %saccuracy %s", val ? "validation " : "",
+               bt_metric_format(b, sizeof b, val ? h->val_accuracy : h->accuracy, BT_UNIT_FRAC));
+    if (isfinite(h->val_f1))
+        printf(", F1 %s", bt_metric_format(b, sizeof b, h->val_f1, BT_UNIT_FRAC));
+    if (val_margin || isfinite(h->reward_margin))
+        printf(", reward margin %s",
+               bt_metric_format(b, sizeof b, val_margin ? h->val_margin : h->reward_margin,
+                                BT_UNIT_NATS));
+}
+
 static bool head_row(void *ctx, const bt_row *row) {
     char a[64], b[64], c[64], d[64], spark[200];
     const shown *s = ctx;
@@ -199,6 +225,7 @@ static bool head_row(void *ctx, const bt_row *row) {
         printf(", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
                bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
                bt_cli_num(row, "best_val_step") + 1);
+    print_tuned(&s->view->head);
     if (bt_cli_best_is_older(s->db, s->run, better, sizeof better)) printf(" (%s@best)", s->run);
     fputc('\n', stdout);
     print_figures(s, row, BT_SPAN_RECENT, "lately");
@@ -211,8 +238,7 @@ static bool head_row(void *ctx, const bt_row *row) {
     if (bt_cli_num(row, "dropped") > 0)
         printf("  dropped   %s rank records: the disk could not follow\n",
                bt_cli_cell(row, "dropped"));
-    bt_text_plain(note, sizeof note, bt_cli_cell(row, "argv"));
-    printf("  command   %s\n", note);
+    print_whole("  command   ", bt_cli_cell(row, "argv"));
     return true;
 }
 

@@ -62,6 +62,10 @@ void bt_train_plan_release(bt_train_plan *p);
  * read, not yet settled); refuses what cannot change (BT_BUSY). Fills run, out, resume, from,
  * reason. */
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* Fills config_json, the settings as they will be recorded. A setting that a resumed run takes from its record keeps
+ * the origin that the record gives it, so that settings of a person remain distinct from defaults. */
+bt_code bt_train_config_json(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+
 /* A prediction that came from the record stays where the layout, ranks, threads and tokens of a step are the recorded
  * ones. After the settings are settled */
 bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;

@@ -165,6 +165,35 @@ static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
     return same;
 }
 
+static void keep_origin(bt_opts *o, size_t i, const json_t *recorded) {
+    const char *origin = json_string_value(json_object_get(recorded, "origin")),
+               *where = json_string_value(json_object_get(recorded, "where"));
+    /* a value that was found automatically became the run's own with its first step */
+    if (!origin || !where || strcmp(where, "auto") == 0) return;
+    for (int from = 0; from <= BT_FROM_FLAG; from++)
+        if (strcmp(bt_origin_name((bt_opt_origin)from), origin) == 0) {
+            o->origin[i] = (bt_opt_origin)from;
+            snprintf(o->where[i], sizeof o->where[i], "%s", where);
+        }
+}
+
+bt_code bt_train_config_json(bt_train_plan *p, bt_err *err) {
+    bt_opts *shown = malloc(sizeof *shown);
+    json_t *config = p->recorded.len ? json_loads(bt_text_str(&p->recorded), 0, NULL) : NULL;
+    if (!shown) {
+        json_decref(config);
+        return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    }
+    *shown = p->opts;
+    for (size_t i = 0; config && i < shown->n; i++)
+        if (strcmp(shown->where[i], "the run's record") == 0)
+            keep_origin(shown, i, json_object_get(config, shown->table[i].key));
+    bt_run_cfg_json(shown, &p->config_json);
+    json_decref(config);
+    free(shown);
+    return BT_OK;
+}
+
 bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) {
     if (!p->recorded.len || p->world) return BT_OK;
     json_t *config = json_loads(bt_text_str(&p->recorded), 0, NULL);

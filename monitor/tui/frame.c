@@ -123,7 +123,7 @@ static void run_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
     else
         snprintf(b, sizeof b, "%d", h->world_size);
-    add(l, 3, lacks ? BT_C_WARN : BT_C_TEXT, "ranks", b);
+    add(l, 3, lacks ? BT_C_WARN : BT_C_TEXT, h->hub ? "islands" : "ranks", b);
     if (!isnan(h->progress)) {
         progress_bar(b, h->progress);
         add(l, 1, BT_C_ACCENT, "", b);
@@ -162,6 +162,11 @@ static void number_items(const bt_top *t, items *l) {
         if (!isnan(h->best_val)) snprintf(b + k, sizeof b - (size_t)k, " best %.3f", h->best_val);
         add(l, 1, BT_C_TEXT, "val", b);
     }
+    add(l, 1, BT_C_BRIGHT, isnan(h->val_accuracy) ? "accuracy" : "val accuracy",
+        bt_fmt_percent(b, sizeof b, isnan(h->val_accuracy) ? h->accuracy : h->val_accuracy));
+    add(l, 1, BT_C_TEXT, "F1", bt_fmt_percent(b, sizeof b, h->val_f1));
+    add(l, 1, BT_C_TEXT, "reward margin",
+        bt_fmt(b, sizeof b, isnan(h->val_margin) ? h->reward_margin : h->val_margin, BT_UNIT_NATS));
     if (!isnan(h->epoch)) {
         snprintf(b, sizeof b, h->epoch < 10 ? "%.2f" : "%.1f", h->epoch);
         add(l, 1, BT_C_TEXT, "epoch", b);
@@ -265,18 +270,38 @@ static void draw_status(bt_top *t, int y) {
     draw_items(&t->canvas, 1, y, t->canvas.w - w - 4, &l, BT_C_NONE);
 }
 
+/* the next hint at x; returns the column behind it, x where it does not fit */
+static int draw_hint(bt_top *t, int x, int y, const char *key, const char *hint) {
+    const int w = bt_canvas_text_width(key) + bt_canvas_text_width(hint) + 1;
+    if (x + w > t->canvas.w - 1) return x;
+    x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_SECOND}, key) + 1;
+    return x + bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_FAINT}, hint) + 2;
+}
+
+/* what the keys P and S do to the run in its state */
+static int draw_control_hints(bt_top *t, int x, int y) {
+    const bt_view_head *h = &t->view->head;
+    if (!t->has_run || !t->cfg.actions.control) return x;
+    if (bt_verb_offered(BT_VERB_RESUME, h->state) && !bt_verb_offered(BT_VERB_PAUSE, h->state))
+        x = draw_hint(t, x, y, "P", "resume");
+    else if (bt_verb_offered(BT_VERB_PAUSE, h->state))
+        x = draw_hint(t, x, y, "P", "pause");
+    else if (!h->live && h->trouble.resumes)
+        x = draw_hint(t, x, y, "P", "resume");
+    if (h->live && bt_verb_offered(BT_VERB_STOP, h->state)) x = draw_hint(t, x, y, "S", "stop");
+    return x;
+}
+
 static void draw_hints(bt_top *t, int y) {
-    int x = 1;
+    int x = draw_control_hints(t, 1, y);
     for (size_t i = 0; i < bt_binds_n; i++) {
         if (!bt_binds[i].hint[0]) continue;
         char key[16];
         size_t n = strcspn(bt_binds[i].keys, " ");
         snprintf(key, sizeof key, "%.*s", (int)n, bt_binds[i].keys);
-        int w = bt_canvas_text_width(key) + bt_canvas_text_width(bt_binds[i].hint) + 1;
-        if (x + w > t->canvas.w - 1) break;
-        x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_SECOND}, key) + 1;
-        x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_FAINT}, bt_binds[i].hint) +
-             2;
+        const int end = draw_hint(t, x, y, key, bt_binds[i].hint);
+        if (end == x) break;
+        x = end;
     }
 }
 

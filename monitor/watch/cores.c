@@ -38,6 +38,8 @@ static void read_ticks(bt_cores *c, bool rates) {
         double t[8] = {0};
         int id;
         if (strncmp(line, "cpu", 3) != 0) break;
+        /* "cpu  3237 ..." is the sum of all cores */
+        if (line[3] < '0' || line[3] > '9') continue;
         if (sscanf(line, "cpu%d %lf %lf %lf %lf %lf %lf %lf %lf", &id, &t[0], &t[1], &t[2], &t[3],
                    &t[4], &t[5], &t[6], &t[7]) < 5 ||
             n == BT_CORES_MAX)
@@ -47,6 +49,7 @@ static void read_ticks(bt_cores *c, bool rates) {
         for (int k = 0; k < 8; k++) all += t[k];
         const double busy = all - t[3] - t[4]; /* without idle and waiting for disks */
         x->busy_frac = rates && all > x->all ? (busy - x->busy) / (all - x->all) : NAN;
+        x->id = id;
         x->busy = busy;
         x->all = all;
     }
@@ -76,7 +79,8 @@ static void read_temperatures(bt_cores *c) {
 static void read_frequencies(bt_cores *c) {
     char path[96];
     for (int i = 0; i < c->n; i++) {
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", i);
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq",
+                 c->core[i].id);
         c->core[i].mhz = number_in(path) / 1e3;
         c->core[i].celsius = NAN;
         if (i == 0 && isnan(c->core[0].mhz)) { /* the kernel has no cpufreq: no core has */

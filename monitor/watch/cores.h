@@ -13,6 +13,7 @@
 enum { BT_CORES_MAX = 1024, BT_OTHERS_MAX = 4, BT_SEEN_MAX = 4096 };
 
 typedef struct bt_core {
+    int id;           /* of the system: cores that are switched off leave gaps */
     double busy_frac; /* 0 to 1 */
     double mhz, celsius;
     double busy, all; /* ticks counted so far */

@@ -147,6 +147,8 @@ typedef struct bt_view_head {
     int64_t step, steps_total; /* step: the one shown, -1 none; steps_total 0: unknown */
     int64_t newest_step;       /* differs from step when scrubbed */
     /* trend: change of the EMA a step, sign only is shown */
+    /* of fine-tuning: newest known values; NaN: the run has none */
+    double accuracy, val_accuracy, val_f1, reward_margin, val_margin;
     double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
     double overlap, comm_overhead, wait_frac, bytes_wire, bytes_logical, rss_mib;

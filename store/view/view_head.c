@@ -310,6 +310,11 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->tokens = newest_of(&t, BT_MS_TOKENS);
     h->loss = t.row[t.n - 1].v[BT_MS_LOSS];
     h->val_loss = newest_of(&t, BT_MS_VAL_LOSS);
+    h->accuracy = newest_of(&t, BT_MS_ACCURACY);
+    h->val_accuracy = newest_of(&t, BT_MS_VAL_ACCURACY);
+    h->val_f1 = newest_of(&t, BT_MS_VAL_F1);
+    h->reward_margin = newest_of(&t, BT_MS_REWARD_MARGIN);
+    h->val_margin = newest_of(&t, BT_MS_VAL_MARGIN);
     h->grad_norm = newest_of(&t, BT_MS_GRAD_NORM);
     h->lr = newest_of(&t, BT_MS_LR);
     h->loss_scale = newest_of(&t, BT_MS_LOSS_SCALE);
@@ -429,6 +434,11 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                         .loss_trend = NAN,
                         .val_loss = NAN,
                         .best_val = NAN,
+                        .accuracy = NAN,
+                        .val_accuracy = NAN,
+                        .val_f1 = NAN,
+                        .reward_margin = NAN,
+                        .val_margin = NAN,
                         .grad_norm = NAN,
                         .lr = NAN,
                         .loss_scale = NAN,

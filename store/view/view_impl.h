@@ -91,6 +91,8 @@ typedef struct bt_summary {
     int n_attempts;
     bool whole; /* of settings and facts */
     double created_s;
+    double lr_peak; /* as set while the run was live; NaN: never */
+    bool has_data;  /* the setting data.path is recorded */
     double lr, data_tokens, epoch_tokens, batch_tokens, seq_len, zero, virtual_stages;
     int64_t events_at, best_val_step, ckpt_step;
     char failure[320], stall[320], asked[320], reason[320];

@@ -100,6 +100,8 @@ bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
                       "SELECT staleness, updates FROM staleness WHERE run = ?1 AND step = ?2 ORDER "
                       "BY staleness",
                       run, &step, 1, on_staleness, l, err));
+    /* the newest sample is from before the end of the hub */
+    for (size_t i = 0; i < l->n && !v->head.live; i++) l->island[i].value[BT_MI_TRAINS] = 0;
     sum_up(v);
     return BT_OK;
 }

@@ -63,6 +63,17 @@ static void head(const bt_view *v, bt_json *j) {
                 {"goodput", h->goodput}};
     for (size_t i = 0; i < sizeof nums / sizeof nums[0]; i++)
         bt_json_num(j, nums[i].key, nums[i].v);
+    /* members of a run that is fine-tuned, as far as it records them */
+    const struct {
+        const char *key;
+        double v;
+    } tuned[] = {{"accuracy", h->accuracy},
+                 {"val_accuracy", h->val_accuracy},
+                 {"val_f1", h->val_f1},
+                 {"reward_margin", h->reward_margin},
+                 {"val_reward_margin", h->val_margin}};
+    for (size_t i = 0; i < sizeof tuned / sizeof tuned[0]; i++)
+        if (!isnan(tuned[i].v)) bt_json_num(j, tuned[i].key, tuned[i].v);
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         char key[32];
         snprintf(key, sizeof key, "%s_s", bt_times[p].key);

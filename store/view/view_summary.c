@@ -21,7 +21,10 @@ static bool on_setting(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const char *key = r->cells[0] ? r->cells[0] : "", *value = r->cells[1] ? r->cells[1] : "";
     if (strcmp(key, "model.preset") == 0) bt_text_plain(s->preset, sizeof s->preset, value);
-    if (strcmp(key, "data.path") == 0) bt_text_plain(s->data, sizeof s->data, value);
+    if (strcmp(key, "data.path") == 0) {
+        s->has_data = true;
+        bt_text_plain(s->data, sizeof s->data, value);
+    }
     if (strcmp(key, "optim.schedule") == 0) bt_text_plain(s->schedule, sizeof s->schedule, value);
     if (strcmp(key, "optim.lr") == 0) s->lr = number_of(r, 1);
     if (strcmp(key, "model.seq_len") == 0) s->seq_len = number_of(r, 1);
@@ -49,6 +52,15 @@ static bool on_event(void *ctx, const bt_row *r) {
     bt_text_plain(text, sizeof s->failure, r->cells[1] ? r->cells[1] : "");
     if (kind == BT_EVENT_FAILURE) s->failure_s = r->nums[2];
     return true;
+}
+
+/* "learning rate times 0.25 asked for by ctl: its peak is 0.001" (monitor/job/requests.c) */
+static bool on_new_peak(void *ctx, const bt_row *r) {
+    bt_summary *s = ctx;
+    static const char before[] = "its peak is ";
+    const char *at = r->cells[0] ? strstr(r->cells[0], before) : NULL;
+    if (at) s->lr_peak = strtod(at + sizeof before - 1, NULL);
+    return false;
 }
 
 static bool on_attempt(void *ctx, const bt_row *r) {
@@ -91,6 +103,11 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
         "max(seq) FROM events WHERE run = ?1 AND (kind IN ('failure', 'stalled') OR (kind = "
         "'control' AND (title GLOB 'pause *' OR title GLOB 'stop *'))) GROUP BY kind)",
         run, NULL, 0, on_event, s, err));
+    s->lr_peak = NAN;
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT title FROM events WHERE run = ?1 AND kind = 'control' AND title GLOB "
+                      "'learning rate times *its peak is *' ORDER BY seq DESC LIMIT 1",
+                      run, NULL, 0, on_new_peak, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
                       NULL, 0, on_attempt, s, err));
     BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
@@ -113,6 +130,7 @@ static bt_code refresh(bt_view *v, bt_summary *s, bt_err *err) {
                           .best_val_step = -1,
                           .ckpt_step = -1,
                           .lr = NAN,
+                          .lr_peak = NAN,
                           .data_tokens = NAN,
                           .epoch_tokens = NAN,
                           .batch_tokens = NAN,
@@ -159,7 +177,7 @@ static void plain_list(char *out, size_t size, const char *list) {
 static void data_chip(bt_view_head *h, const bt_summary *s) {
     char text[120], many[32], list[sizeof s->data];
     plain_list(list, sizeof list, s->data);
-    const char *path = list[0] ? list : s->whole ? "built-in corpus" : "", *slash;
+    const char *path = list[0] ? list : s->has_data ? "built-in corpus" : "", *slash;
     /* the end of a long path says which */
     while (strlen(path) > 48 && (slash = strchr(path, '/'))) path = slash + 1;
     int n = snprintf(text, sizeof text, "%.60s", path);
@@ -175,7 +193,8 @@ static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summar
     const size_t size = sizeof text;
     int hosts = 0;
     for (size_t i = 0; i < r->n; i++) {
-        bool known = false;
+        /* ranks of an earlier attempt with more of them are in the window, too */
+        bool known = r->rank[i].rank >= h->world_size || !r->rank[i].host[0];
         for (size_t k = 0; k < i && !known; k++)
             known = strcmp(r->rank[k].host, r->rank[i].host) == 0;
         hosts += !known;
@@ -211,8 +230,13 @@ static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summar
 
 static void rate_chip(bt_view_head *h, const bt_summary *s) {
     char text[120] = "";
-    if (s->lr > 0)
-        snprintf(text, sizeof text, "%.3g%s%s", s->lr, s->schedule[0] ? ", " : "", s->schedule);
+    const bool changed = s->lr_peak > 0 && fabs(s->lr_peak / s->lr - 1) > 1e-6;
+    if (s->lr > 0 || changed) {
+        int n = snprintf(text, sizeof text, "%.3g%s%s", changed ? s->lr_peak : s->lr,
+                         s->schedule[0] ? ", " : "", s->schedule);
+        if (changed && s->lr > 0)
+            snprintf(text + n, sizeof text - (size_t)n, ", began as %.3g", s->lr);
+    }
     chip(h, "lr", text);
 }
 
@@ -278,6 +302,13 @@ static void tell_resume(bt_view *v, const bt_summary *s, const char *first) {
     bt_view_trouble *t = &v->head.trouble;
     long long lost = (long long)(t->step + 1 - s->ckpt_step);
     char resume[BT_HOST_MAX + 32];
+    if (v->head.hub) {
+        snprintf(t->advice, sizeof t->advice,
+                 "%sstart the hub again with its own command: it continues after its newest "
+                 "checkpoint, and its islands join it again",
+                 first);
+        return;
+    }
     t->resumes = is_here(v->head.host);
     snprintf(resume, sizeof resume, "%sresume it%s%s", first[0] ? "then " : "",
              t->resumes ? "" : " on ", t->resumes ? "" : v->head.host);
@@ -337,6 +368,11 @@ static void tell_stalled(bt_view *v, const bt_summary *s) {
     if (!t->why[0] && h->step_p50_ms > 0)
         snprintf(t->why, sizeof t->why, "no step came since; one takes %s as a rule",
                  bt_metric_format(usual, sizeof usual, h->step_p50_ms, BT_UNIT_MS));
+    if (h->hub) {
+        snprintf(t->advice, sizeof t->advice,
+                 "no island has sent an update since: see the runs of its islands");
+        return;
+    }
     snprintf(t->advice, sizeof t->advice,
              "see which rank the others wait for (page Ranks, log.txt); the supervisor starts the "
              "ranks again when launch.hang_s is over, or stop the run");
@@ -421,8 +457,9 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     h->best_val_step = s->best_val_step;
     h->n_chips = 0;
     model_chip(h, s);
-    data_chip(h, s);
-    layout_chip(h, &v->ranks, s);
+    /* a hub has neither data nor ranks: its islands have */
+    if (!h->hub) data_chip(h, s);
+    if (!h->hub) layout_chip(h, &v->ranks, s);
     rate_chip(h, s);
     batch_chip(h, s);
     tell(v, s);

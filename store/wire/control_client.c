@@ -74,6 +74,7 @@ bt_code bt_control_line(char *out, size_t size, const char *verb, const char *va
 
 typedef struct record {
     char out[PATH_MAX], state[32], host[BT_HOST_MAX];
+    bool imported, hub;
     int pid;
     long long steps;
 } record;
@@ -85,6 +86,8 @@ static bool take_record(void *ctx, const bt_row *row) {
     snprintf(r->host, sizeof r->host, "%s", row->cells[2] ? row->cells[2] : "");
     r->pid = row->cells[3] ? (int)row->nums[3] : 0;
     r->steps = row->cells[4] ? (long long)row->nums[4] : 0;
+    r->imported = row->nums[5] > 0;
+    r->hub = row->nums[6] > 0;
     return false;
 }
 
@@ -92,11 +95,15 @@ static bt_code read_record(bt_db *db, const char *name, record *r, bt_err *err) 
     *r = (record){0};
     return bt_db_query(
         db,
-        &(bt_question){.sql = "SELECT out_dir, state, host, pid, steps FROM runs WHERE run = ?1",
-                       .params = &name,
-                       .n_params = 1,
-                       .max_rows = 1,
-                       .max_s = 5},
+        &(bt_question){
+            .sql = "SELECT out_dir, state, host, pid, steps, EXISTS (SELECT 1 FROM attempts "
+                   "WHERE run = ?1 AND reason = 'import'), EXISTS (SELECT 1 FROM facts "
+                   "WHERE run = ?1 AND key = 'islands.settings') FROM runs WHERE run = "
+                   "?1",
+            .params = &name,
+            .n_params = 1,
+            .max_rows = 1,
+            .max_s = 5},
         take_record, r, err);
 }
 
@@ -110,7 +117,14 @@ static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *er
     const bool ended = strcmp(r->state, "running") != 0 && strcmp(r->state, "paused") != 0 &&
                        strcmp(r->state, "lost") != 0;
     gethostname(here, sizeof here - 1);
-    if (strcmp(r->state, "done") == 0)
+    if (r->imported)
+        bt_fail(err, BT_BUSY, "run '%s' is an imported record: no process trains it", name);
+    else if (r->hub)
+        bt_fail(err, BT_BUSY,
+                "run '%s' is a hub of islands, which takes no requests (SIGTERM to its process %d "
+                "on host '%s' ends it with a checkpoint; ctl steers the runs of its islands)",
+                name, r->pid, r->host);
+    else if (strcmp(r->state, "done") == 0)
         bt_fail(err, BT_BUSY,
                 "run '%s' is not live: it has done its %lld step%s (to train it for as many again: "
                 "bitrain train --resume %s --steps %lld%s)",

@@ -20,7 +20,7 @@ static inline bool bt_is_validation(bt_step_metric m) {
 
 static inline void bt_record_plain(const char *path, const bt_plain_run *p) {
     const bt_run_start start = {.name = p->name,
-                                .reason = "start",
+                                .reason = strcmp(p->exit_kind, "imported") ? "start" : "import",
                                 .argv = p->argv,
                                 .config_json = p->config_json,
                                 .host = "nodes",

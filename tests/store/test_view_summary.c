@@ -405,6 +405,19 @@ static void chips_and_progress(void **state) {
         assert_string_equal(v->head.chip[i].name, want[i][0]);
         assert_string_equal(v->head.chip[i].text, want[i][1]);
     }
+    /* the peak as it was set while the run was live, by the newest request */
+    static const char *const peaks[] = {"2 asked for by ctl: its peak is 0.004",
+                                        "0.25 asked for by ctl: its peak is 0.0005"};
+    for (int i = 0; i < 2; i++) {
+        char sql[240];
+        snprintf(sql, sizeof sql,
+                 "INSERT INTO event(run, t_us, kind, level, title) SELECT id, last_us, 'control', "
+                 "0, 'learning rate times %s' FROM run",
+                 peaks[i]);
+        run_sql(t->db, sql);
+    }
+    OK(bt_view_load(v, &a, err));
+    assert_string_equal(v->head.chip[3].text, "0.0005, cosine, began as 0.002");
     NEAR(v->head.progress, 120.0 / 200);
     NEAR(v->head.epoch, 120.0 * 4096 / 983040);
     assert_int_equal(v->head.best_val_step, 99);
@@ -446,7 +459,8 @@ static void chips_of_few_settings(void **state) {
     } rows[] = {{"{\"data.path\":{\"value\":[\"/home/somebody/with/a/long/name/and/folders/corpora/"
                  "bible/kjv.txt\"]}}",
                  "data", "a/long/name/and/folders/corpora/bible/kjv.txt"},
-                {"{}", "data", "built-in corpus"},
+                {"{}", "data", ""},
+                {"{\"data.path\":{\"value\":[]}}", "data", "built-in corpus"},
                 {"{\"optim.lr\":{\"value\":0.00123456}}", "lr", "0.00123"},
                 {"{\"train.batch_tokens\":{\"value\":4096}}", "batch", "4096 tokens"},
                 {"{\"train.batch_tokens\":{\"value\":4096},\"model.seq_len\":{\"value\":250}}",

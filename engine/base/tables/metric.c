@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* clang-format off */
@@ -101,6 +102,24 @@ static void with_prefix(char *buf, size_t size, double v, double base, const cha
     snprintf(buf, size, "%.*f%s%s%s", digits, v, gap, prefixes[i], suffix);
 }
 
+/* Losses have four decimals; one of a diverged run is "12346" or "3.756e10", as on the page (format.js). */
+static void nats(char *buf, size_t size, double value) {
+    char text[32];
+    const double a = fabs(value);
+    if (!(a >= 1e4)) {
+        snprintf(buf, size, "%.4f", value);
+    } else if (a < 99999.5 || isinf(value)) {
+        snprintf(buf, size, "%.0f", value);
+    } else {
+        snprintf(text, sizeof text, "%.3e", value);
+        char *e = strchr(text, 'e'), *end = e;
+        while (end[-1] == '0') end--;
+        if (end[-1] == '.') end--;
+        *e = 0;
+        snprintf(buf, size, "%.*se%d", (int)(end - text), text, atoi(e + 1));
+    }
+}
+
 const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit) {
     static const char *const si[] = {"", "k", "M", "G", "T", "P", NULL};
     static const char *const binary[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", NULL};
@@ -139,7 +158,7 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
         else
             snprintf(buf, size, "%.3g uJ", value * 1e6);
         break;
-    case BT_UNIT_NATS: snprintf(buf, size, "%.4f", value); break;
+    case BT_UNIT_NATS: nats(buf, size, value); break;
     case BT_UNIT_NONE:
         snprintf(buf, size, a != 0 && (a < 1e-2 || a >= 1e5) ? "%.3g" : "%.4g", value);
         break;

@@ -30,11 +30,12 @@ typedef struct replaced {
 
 /* on a white or pale background: text and rules darker, bars paler */
 static const replaced light[] = {
-    {BT_C_TEXT, {236, 0}},  {BT_C_BRIGHT, {16, 0}},    {BT_C_LABEL, {241, 8}},
-    {BT_C_FAINT, {250, 7}}, {BT_C_ACCENT, {30, 6}},    {BT_C_SECOND, {25, 4}},
-    {BT_C_THIRD, {130, 3}}, {BT_C_BAND, {152, 6}},     {BT_C_GOOD, {28, 2}},
-    {BT_C_WARN, {130, 3}},  {BT_C_BAD, {160, 1}},      {BT_C_BAR, {254, 7}},
-    {BT_C_INK, {231, 15}},  {BT_C_DIVERGE4, {110, 7}}, {BT_C_DIVERGE5, {246, 7}},
+    {BT_C_TEXT, {236, 0}},   {BT_C_BRIGHT, {16, 0}},    {BT_C_LABEL, {241, 8}},
+    {BT_C_FAINT, {250, 7}},  {BT_C_ACCENT, {30, 6}},    {BT_C_SECOND, {25, 4}},
+    {BT_C_THIRD, {130, 3}},  {BT_C_BAND, {152, 7}},     {BT_C_GOOD, {28, 2}},
+    {BT_C_WARN, {130, 3}},   {BT_C_BAD, {160, 1}},      {BT_C_BAR, {254, 7}},
+    {BT_C_INK, {231, 15}},   {BT_C_DIVERGE4, {110, 7}}, {BT_C_DIVERGE5, {246, 7}},
+    {BT_C_P_WAIT, {168, 5}}, {BT_C_P_DATA, {172, 3}},
 };
 
 static struct {

@@ -24,7 +24,7 @@ const bt_bind *bt_keys_bind(bt_action action) {
 }
 
 const char *bt_keys_group_name(bt_key_group g) {
-    static const char *const names[] = {"Look", "Move", "Time", "Runs", "Control", "Other"};
+    static const char *const names[] = {"Control", "Look", "Move", "Time", "Runs", "Other"};
     return (unsigned)g < BT_KEYS_GROUPS ? names[g] : "";
 }
 

@@ -38,11 +38,11 @@ enum {
 };
 
 typedef enum {
+    BT_KEYS_CONTROL, /* first: they fit a small help screen without scrolling */
     BT_KEYS_VIEW,
     BT_KEYS_MOVE,
     BT_KEYS_TIME,
     BT_KEYS_RUNS,
-    BT_KEYS_CONTROL,
     BT_KEYS_OTHER,
     BT_KEYS_GROUPS
 } bt_key_group;

@@ -12,7 +12,8 @@ typedef struct dots {
     bt_rect r;      /* cells of the drawing area */
     int dx, dy;     /* dots per cell */
     int w, h;       /* dots */
-    uint8_t *bits;  /* (r.h, r.w): dots set */
+    uint8_t *bits;  /* (r.h, r.w): dots of lines */
+    uint8_t *band;  /* (r.h, r.w): dots of bands, shown in cells without a line */
     uint8_t *color; /* (r.h, r.w) */
 } dots;
 
@@ -89,9 +90,9 @@ void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_s
                step = unit == BT_UNIT_FRAC ? tick_step * 100 : tick_step;
         if (v != 0 && (fabs(shown) < 1e-3 || fabs(shown) >= 1e5)) {
             snprintf(buf, size, "%.1e", shown);
-            char *e = strstr(buf, "e-0");
-            if (!e) e = strstr(buf, "e+0");
-            if (e) memmove(e + 2, e + 3, strlen(e + 3) + 1);
+            /* "2.0e8", "1.0e-5" */
+            char *e = strchr(buf, 'e');
+            if (e) snprintf(e + 1, size - (size_t)(e + 1 - buf), "%d", atoi(e + 1));
         } else {
             int digits = step > 0 ? (int)ceil(-log10(step) - 1e-6) : 2;
             snprintf(buf, size, "%.*f%s",
@@ -158,21 +159,14 @@ static int y_dot(const dots *d, const scale *s, double y) {
     return d->h - 1 - to_dot(f, d->h);
 }
 
-/* the dots y0 .. y1 of a column, a cell at a time */
+/* One dot in four of the column from y0 to y1: a band is fainter than the line in front of it, also without colours. */
 static void column(dots *d, int x, int y0, int y1, uint8_t color) {
     if (y1 >= d->h) y1 = d->h - 1;
-    if (x < 0 || x >= d->w || y0 > y1) return;
-    unsigned rows = 0;
-    for (int k = 0; k < d->dy; k++) rows |= 1U << (k * d->dx + x % d->dx);
-    for (int cell = y0 / d->dy, last = y1 / d->dy; cell <= last; cell++) {
-        /* dots of this cell outside of it */
-        const int above = y0 - cell * d->dy, below = (cell + 1) * d->dy - 1 - y1;
-        unsigned bits = rows;
-        if (above > 0) bits &= ~0U << (above * d->dx);
-        if (below > 0) bits &= ~(~0U << ((d->dy - below) * d->dx));
-        const size_t i = (size_t)cell * (size_t)d->r.w + (size_t)(x / d->dx);
-        d->bits[i] |= (uint8_t)bits;
-        d->color[i] = color;
+    if (x < 0 || x >= d->w) return;
+    for (int y = y0 + (4 - (x + y0) % 4) % 4; y <= y1; y += 4) {
+        const size_t i = (size_t)(y / d->dy) * (size_t)d->r.w + (size_t)(x / d->dx);
+        d->band[i] |= (uint8_t)(1U << ((y % d->dy) * d->dx + x % d->dx));
+        if (!d->bits[i]) d->color[i] = color;
     }
 }
 
@@ -224,8 +218,9 @@ static void flush_dots(dots *d) {
     for (int y = 0; y < d->r.h; y++)
         for (int x = 0; x < d->r.w; x++) {
             size_t i = (size_t)y * (size_t)d->r.w + (size_t)x;
-            if (d->bits[i])
-                bt_canvas_put(d->c, d->r.x + x, d->r.y + y, glyph_of(d->c->chars, d->bits[i]),
+            const unsigned bits = d->bits[i] ? d->bits[i] : d->band[i];
+            if (bits)
+                bt_canvas_put(d->c, d->r.x + x, d->r.y + y, glyph_of(d->c->chars, bits),
                               (bt_style){.fg = d->color[i]});
         }
 }
@@ -239,8 +234,9 @@ static bool dots_init(dots *d, bt_canvas *c, bt_rect r) {
                                                    : 3};
     d->w = r.w * d->dx;
     d->h = r.h * d->dy;
-    d->bits = calloc((size_t)r.w * (size_t)r.h, 2);
-    d->color = d->bits ? d->bits + (size_t)r.w * (size_t)r.h : NULL;
+    const size_t cells = (size_t)r.w * (size_t)r.h;
+    d->bits = calloc(cells, 3);
+    if (d->bits) d->band = d->bits + cells, d->color = d->band + cells;
     return d->bits != NULL;
 }
 

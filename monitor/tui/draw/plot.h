@@ -1,8 +1,9 @@
 /* plot.h - line plots and heat maps in character cells: braille (2x4 dots a cell), half blocks
  * (1x2) or ASCII (1x3).
  *
- * Knows numbers only. NaN breaks a line; nothing is interpolated across. A band is drawn behind its
- * line. Values beyond y0 and y1 are marked by triangles at the edge, so that none is lost unseen.
+ * Knows numbers only. NaN breaks a line; nothing is interpolated across. A band is drawn in sparse
+ * dots behind its line and leaves the cells of lines free. Values beyond y0 and y1 are marked by
+ * triangles at the edge, so that none is lost unseen.
  * Later series are drawn over earlier ones. With several series each has its own colour and a legend
  * entry; in mono the legend's order and the plot's first and last values tell them apart.
  * Threads: none shared. */

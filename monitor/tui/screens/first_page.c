@@ -88,7 +88,8 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
     int w = bt_canvas_text(c, r.x + 2, y, r.w - 2, (bt_style){.fg = color, .attr = BT_ATTR_BOLD},
                            bt_view_trouble_line(x, what, sizeof what));
     if ((x->resumes || x->verb < BT_VERB_COUNT) && bt_term_caps_of(t->term).keys)
-        snprintf(key, sizeof key, "key %s does it", x->verb == BT_VERB_STOP ? "S" : "P");
+        snprintf(key, sizeof key, "press %s to %s", x->verb == BT_VERB_STOP ? "S" : "P",
+                 x->verb == BT_VERB_STOP ? "stop" : "resume");
     if (w + 4 + bt_canvas_text_width(key) < r.w)
         bt_canvas_text_right(c, r.x + r.w, y, r.w, (bt_style){.fg = BT_C_SECOND}, key);
     y++;

@@ -6,6 +6,13 @@
 #include "monitor/tui/screens/screens.h"
 #include "monitor/tui/screens/top_state.h"
 
+/* a hub and an imported run record only some of the metrics */
+static bool has_values(const bt_view_series *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (!isnan(s->mean[i])) return true;
+    return false;
+}
+
 static void sparks(bt_top *t, bt_rect r) {
     static const struct {
         bt_top_series s;
@@ -20,10 +27,17 @@ static void sparks(bt_top *t, bt_rect r) {
     enum { N = sizeof rows / sizeof rows[0] };
     bt_want want[N];
     bt_rect out[N];
-    for (int i = 0; i < N; i++) want[i] = (bt_want){.min = 2, .max = 6, .weight = 1, .rank = i};
-    bt_layout_rows(r, want, N, r.h > 3 * N ? 1 : 0, out);
-    for (int i = 0; i < N; i++)
-        if (out[i].h > 0) bt_top_spark(t, out[i], rows[i].s, rows[i].title, rows[i].color);
+    int shown[N], n = 0;
+    for (int i = 0; i < N; i++) {
+        if (!t->reading && !has_values(bt_top_ts(t, rows[i].s))) continue;
+        want[n] = (bt_want){.min = 2, .max = 6, .weight = 1, .rank = n};
+        shown[n++] = i;
+    }
+    bt_layout_rows(r, want, n, r.h > 3 * n ? 1 : 0, out);
+    for (int i = 0; i < n; i++) {
+        const int k = shown[i];
+        if (out[i].h > 0) bt_top_spark(t, out[i], rows[k].s, rows[k].title, rows[k].color);
+    }
 }
 
 void bt_step_bar(bt_top *t, bt_rect r) {
@@ -95,6 +109,32 @@ static void stragglers(bt_top *t, bt_rect r) {
         straggler_line(t, (bt_rect){r.x, y++, r.w, 1}, &k->rank[k->order[i]]);
 }
 
+static void island_line(bt_top *t, bt_rect row, const bt_view_island *x) {
+    bt_canvas *c = &t->canvas;
+    const bool trains = x->value[BT_MI_TRAINS] > 0;
+    char a[40], b[40], d[40];
+    int at = row.x, end = row.x + row.w;
+    at += bt_canvas_textf(c, at, row.y, end - at,
+                          (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, "%-12.24s", x->name);
+    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = trains ? BT_C_GOOD : BT_C_WARN},
+                         trains ? " trains " : " away   ");
+    bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, "step %s  loss %s  %s in",
+                    bt_fmt(a, sizeof a, x->value[BT_MI_CLOCK], BT_UNIT_COUNT),
+                    bt_fmt(b, sizeof b, x->value[BT_MI_LOSS], BT_UNIT_NATS),
+                    bt_fmt(d, sizeof d, x->value[BT_MI_BYTES], BT_UNIT_BYTES));
+}
+
+/* in place of the slowest ranks: a hub has none */
+static void island_lines(bt_top *t, bt_rect r) {
+    const bt_view_islands *l = &t->view->islands;
+    char right[64];
+    snprintf(right, sizeof right, "%.0f of %zu train", l->training, l->n);
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 2), "islands",
+                   l->n > 0 ? right : "");
+    for (int i = 0; i < r.h - 1 && (size_t)i < l->n; i++)
+        island_line(t, (bt_rect){r.x, r.y + 1 + i, r.w, 1}, &l->island[i]);
+}
+
 static void last_events(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 3), "events", "");
@@ -119,7 +159,10 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     bt_want rows[] = {{.min = trouble, .max = trouble, .rank = 0},
                       {.min = chips, .max = chips, .rank = 2},
                       {.min = 7, .weight = 4, .rank = 1},
-                      {.min = 3, .max = 4, .weight = r.h > 28, .rank = 4},
+                      {.min = t->view->head.hub ? 0 : 3,
+                       .max = t->view->head.hub ? 0 : 4,
+                       .weight = r.h > 28 && !t->view->head.hub,
+                       .rank = 4},
                       {.min = 4, .max = 12, .weight = 1, .rank = 3},
                       {.min = texts, .max = texts ? 12 : 0, .weight = texts > 0, .rank = 5}};
     bt_want cols[] = {{.min = 44, .weight = 5, .rank = 0},
@@ -149,7 +192,10 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     if (row[LISTS].h > 0) {
         bt_want two[] = {{.min = 30, .weight = 1, .rank = 0}, {.min = 30, .weight = 1, .rank = 1}};
         bt_layout_cols(row[LISTS], two, 2, 2, low);
-        stragglers(t, low[0]);
+        if (t->view->head.hub)
+            island_lines(t, low[0]);
+        else
+            stragglers(t, low[0]);
         if (low[1].w > 0) last_events(t, low[1]);
     }
     if (row[TEXTS].h > 0) bt_texts_draw(t, row[TEXTS]);

@@ -49,6 +49,22 @@ says "islands \(1 of 2 train; 2 joined, 0 left, 1 lost\)" "show hub"
 says "^ +north +n1 +trains +25 +30 " "show hub"
 json show hub --json
 says '"islands":\{"step":39,' "show hub --json"
+# the first page of fine-tuning: what it is judged by, newest evaluation
+ok show dpo
+says "validation accuracy 20.0 %, reward margin 2.0000" "show dpo"
+ok show labels
+says "validation accuracy 20.0 %, F1 20.0 %" "show labels"
+ok top labels --once --size 120x30
+says "val accuracy 20 %  F1 20 %" "top labels"
+ok top hub --once --size 100x30
+says "islands -+ 1 of 2 train" "top hub"
+says "north +trains +step 25 +loss 2.0000" "top hub"
+# advice fits the kind
+"$BITRAIN" ctl import-a status > out 2> err; says "is an imported record: no process trains it" "ctl import-a"
+"$BITRAIN" ctl hub status > out 2> err; says "is a hub of islands, which takes no requests" "ctl hub"
+"$BITRAIN" autopsy import-a > out 2> err; ! grep -q "folder is on" out || fail "autopsy of an imported run names a folder"
+ok show failed-first
+! head -1 out | grep -q "error" || fail "the heading of show: $(head -1 out)"
 ok compare import-a import-b
 says "no step in common for which both recorded a loss" "compare of runs without losses"
 says "^results: val_loss at " "compare of runs without losses"

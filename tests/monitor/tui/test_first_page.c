@@ -82,7 +82,7 @@ static void a_failed_run_at_80_columns(void **state) {
     make("bad", &s, sql);
     char *x = frame("bad", 1, 80, 24, BT_DEPTH_MONO);
     has(x, "failed after step 120 of 240, 1m 40s ago");
-    has(x, "key P does it");
+    has(x, "press P to resume");
     has(x, "why    rank 1 was ended by signal 9 (Killed)");
     has(x, "to do  resume it: it goes on after the checkpoint of step 100, so 20 steps are");
     has(x, "bitrain train --resume bad --store ");

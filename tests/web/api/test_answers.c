@@ -192,7 +192,7 @@ static const struct refusal {
      "no metric 'mood' of a step (`bitrain help metrics` lists them)"},
     {"/api/v1/curves", NULL, "runs=gone", "runs=", BT_ARG,
      "query argument 'runs' is missing (runs=a,b)"},
-    {"/api/v1/curves", NULL, "runs=base", "runs=base,Base", BT_ARG,
+    {"/api/v1/curves", NULL, "runs=base", "runs=base,.base", BT_ARG,
      "'runs' must be run names separated by commas"},
     {"/api/v1/compare", NULL, "runs=base,other&width=4096", "runs=base&width=4097",
      WANTS("width", "1 to 4096 pixels")},

@@ -138,7 +138,7 @@ class ControlBar {
     if (!(times > rateFactorAsked)) return this.send("set", `lr=${answer.peak}`);
     const sure = await ask({
       title: `Set the peak to ${answer.peak}?`,
-      text: `That is ${digits(times, 3)} times the configured ${began}. Such a rate usually destroys a run within a few steps.`,
+      text: `${digits(times, 3)} times the configured ${began}: that usually destroys a run.`,
       action: "Set it all the same",
       danger: true,
     });
