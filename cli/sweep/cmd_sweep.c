@@ -85,9 +85,12 @@ static bt_code work(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt
     if (failed)
         return bt_fail(err, BT_IO, "%zu of %zu runs failed (`bitrain autopsy RUN` says why)",
                        failed, p->n);
-    if (!w.quiet)
+    /* runs that differ by their seed alone are what a group is the mean of */
+    size_t axis = 0;
+    while (axis < p->file->n_axes && strcmp(p->file->axes[axis].opt->key, "run.seed") == 0) axis++;
+    if (!w.quiet && axis < p->file->n_axes)
         printf("compare them: bitrain compare group=%s --group-by %s\n", p->file->head.name,
-               p->file->axes[0].opt->key);
+               p->file->axes[axis].opt->key);
     return BT_OK;
 }
 

@@ -39,6 +39,7 @@ typedef struct bt_sweep_axis {
 
 typedef struct bt_sweep_head {
     char name[BT_NAME_MAX], goal[64], config[BT_SWEEP_TEXT];
+    bool goal_given;
     int method, better, on;
     int64_t runs, seed, parallel, budget_steps, keep, first_steps;
     double budget_hours;
@@ -86,7 +87,7 @@ typedef struct bt_sweep_run {
 } bt_sweep_run;
 
 typedef struct bt_sweep_plan {
-    const bt_sweep_file *file;
+    bt_sweep_file *file;
     char store[PATH_MAX], out[PATH_MAX]; /* absolute */
     bt_sweep_run *runs;
     size_t n;
@@ -101,8 +102,8 @@ typedef struct bt_sweep_plan {
 } bt_sweep_plan;
 
 /* Every run's settings are checked here as `bitrain train` checks them, before the first one begins. */
-bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char *store,
-                           const char *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store, const char *out,
+                           bt_err *err) BT_MUST_CHECK;
 void bt_sweep_plan_release(bt_sweep_plan *p);
 /* how many runs are still in the race at rung k, when n began */
 size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung);
@@ -114,6 +115,9 @@ bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_folder_close(bt_sweep_plan *p);
 /* done, state of a run from the database; a database that does not exist has none */
 bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) BT_MUST_CHECK;
+/* Without a goal in the file, runs that all have a validation are ranked by the best one, except by halving, which
+ * compares runs at the same step. */
+bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the goal of a run after `steps` of its steps; NaN where it diverged or recorded none */
 bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
     BT_MUST_CHECK;

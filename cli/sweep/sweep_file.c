@@ -12,8 +12,8 @@ static const bt_opt head_rows[] = {
     {"name", NULL, BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL, "of the group"},
     {"method", NULL, BT_OPT_ENUM, FIELD(method), "grid", 0, 0, "grid|random|halving|find-lr", NULL,
      "how runs are chosen"},
-    {"goal", NULL, BT_OPT_TEXT, FIELD(goal), "loss", 0, 0, NULL, NULL,
-     "metric of a step, or best_val"},
+    {"goal", NULL, BT_OPT_TEXT, FIELD(goal), "", 0, 0, NULL, NULL,
+     "metric of a step, or best_val (default: best_val where all runs have one, else loss)"},
     {"better", NULL, BT_OPT_ENUM, FIELD(better), "smaller", 0, 0, "smaller|larger", NULL,
      "which goal wins"},
     {"config", NULL, BT_OPT_TEXT, FIELD(config), "", 0, 0, NULL, NULL,
@@ -215,6 +215,8 @@ static void name_of_file(const char *path, char name[BT_NAME_MAX]) {
 static bt_code check_head(bt_sweep_file *f, bt_err *err) {
     bt_sweep_head *h = &f->head;
     if (!h->name[0]) name_of_file(f->path, h->name);
+    h->goal_given = h->goal[0] != 0;
+    if (!h->goal_given) snprintf(h->goal, sizeof h->goal, "loss");
     if (!bt_name_ok(h->name) || strlen(h->name) > BT_NAME_MAX - 9)
         return bt_fail(
             err, BT_ARG,

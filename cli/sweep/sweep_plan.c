@@ -339,8 +339,8 @@ static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_sweep_plan_make(bt_sweep_plan *p, const bt_sweep_file *f, const char *store,
-                           const char *out, bt_err *err) {
+bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store, const char *out,
+                           bt_err *err) {
     size_t most = 0, space = 0;
     memset(p, 0, sizeof *p);
     p->file = f;

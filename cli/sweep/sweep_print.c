@@ -71,7 +71,10 @@ void bt_sweep_print_results(const bt_sweep_plan *p) {
     bt_table_init(&t);
     bt_table_cell(&t, "RUN");
     for (size_t i = 0; i < p->file->n_axes; i++) bt_table_cell(&t, p->file->axes[i].opt->key);
-    bt_table_cell(&t, p->file->head.goal);
+    if (strcmp(p->file->head.goal, "loss") == 0)
+        bt_table_cell(&t, "loss, mean of 20");
+    else
+        bt_table_cell(&t, p->file->head.goal);
     bt_table_cell(&t, "STEPS");
     bt_table_cell(&t, "STATE");
     bt_table_end_row(&t);

@@ -175,6 +175,27 @@ bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
     return BT_OK;
 }
 
+bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) {
+    bt_sweep_head *h = &p->file->head;
+    bt_db *db = NULL;
+    size_t begun = 0, validated = 0;
+    if (h->goal_given || (h->method != BT_SWEEP_GRID && h->method != BT_SWEEP_RANDOM)) return BT_OK;
+    BT_TRY(bt_db_open(&db, p->store, err));
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < p->n && code == BT_OK; i++) {
+        double best = NAN;
+        if (!p->runs[i].state[0] || p->runs[i].at == BT_SWEEP_FAILED) continue;
+        begun++;
+        code = bt_db_value(db, "SELECT best_val FROM runs WHERE run = ?1", p->runs[i].name, &best,
+                           err);
+        validated += isfinite(best);
+    }
+    bt_db_close(db);
+    if (code == BT_OK && begun > 0 && begun == validated)
+        snprintf(h->goal, sizeof h->goal, "best_val");
+    return code;
+}
+
 bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err) {
     const char *goal = p->file->head.goal;
     const bool loss = strcmp(goal, "loss") == 0;

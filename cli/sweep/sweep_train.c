@@ -278,6 +278,7 @@ bt_code bt_sweep_train(bt_sweep_plan *p, bt_sweep_work *w, bt_err *err) {
         code = climb(&f, rung, err);
         if (code == BT_OK && k + 1 < n) code = cut(p, k, err);
     }
+    if (code == BT_OK) code = bt_sweep_choose_goal(p, err);
     for (size_t i = 0; i < p->n && (code == BT_OK || code == BT_STOPPED); i++) {
         bt_err ignored = BT_ERR_INIT;
         if (!p->runs[i].eliminated &&

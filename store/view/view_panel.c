@@ -101,6 +101,59 @@ static bt_code read_samples(bt_view *v, bt_scope scope, const bt_sample_steps *a
     return code;
 }
 
+/* ---- metrics of evaluations ------------------------------------------------------------------ */
+
+typedef struct evaluation_reading {
+    bt_view_metric *metric; /* of a step, n of them */
+    const int64_t *sampled; /* the step of each slot of a history, -1: empty */
+    int n;
+} evaluation_reading;
+
+/* the first slot whose sample is not before the step; -1: none */
+static int slot_of(const int64_t *sampled, int64_t step) {
+    for (int i = 0; i < BT_VIEW_SAMPLES; i++)
+        if (sampled[i] >= 0 && sampled[i] >= step) return i;
+    return -1;
+}
+
+/* steps ascend, so that a slot holds the newest evaluation up to its sample */
+static bool on_evaluation(void *ctx, const double *col, int n) {
+    const evaluation_reading *r = ctx;
+    const int64_t step = bt_whole(col[0], -1);
+    const int slot = slot_of(r->sampled, step);
+    for (int k = 0; k < r->n && 1 + k < n; k++) {
+        bt_view_metric *x = &r->metric[k];
+        const double v = col[1 + k];
+        if (isnan(v)) continue;
+        if (slot >= 0) x->history[slot] = v;
+        if (x->step > step) continue;
+        x->step = step;
+        x->rows = 1;
+        x->mean = x->least = x->most = v;
+    }
+    return true;
+}
+
+/* A metric that only evaluations have is seldom known at the sampled steps: it is read at the steps of evaluations. */
+static bt_code read_evaluations(bt_view *v, int64_t from, int64_t to, bt_view_metric *metric, int n,
+                                bt_err *err) {
+    evaluation_reading r = {metric, v->panel.sampled[BT_SCOPE_STEP], n};
+    const double args[] = {(double)from, (double)to};
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT s.step");
+    for (int k = 0; k < n; k++)
+        bt_text_printf(&sql, ", s.\"%s\"", bt_step_metrics[metric[k].metric].key);
+    bt_text_put(&sql,
+                " FROM events e JOIN steps s ON s.run = e.run AND s.step = e.step WHERE e.run "
+                "= ?1 AND e.kind = 'evaluation' AND e.step BETWEEN ?2 AND ?3 ORDER BY e.step");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : bt_vq_each(v->impl, bt_text_str(&sql), v->impl->run, args, 2,
+                                           on_evaluation, &r, err);
+    bt_text_release(&sql);
+    return code;
+}
+
 /* appends the scope's metrics of the panel, without values; returns how many there are */
 static int list_metrics(bt_view_panel *p, bt_scope scope) {
     const bt_scope_row *s = &bt_scopes[scope];
@@ -130,7 +183,9 @@ static bt_code load_scope(bt_view *v, bt_scope scope, int64_t from, int64_t to,
     if (newest < 0 || to < from) return BT_OK;
     BT_TRY(bt_view_samples(v, scope, from, newest, &at, err));
     memcpy(p->sampled[scope] + BT_VIEW_SAMPLES - at.n, at.step, (size_t)at.n * sizeof at.step[0]);
-    return read_samples(v, scope, &at, &p->metric[first], n, err);
+    BT_TRY(read_samples(v, scope, &at, &p->metric[first], n, err));
+    return scope == BT_SCOPE_STEP ? read_evaluations(v, from, to, &p->metric[first], n, err)
+                                  : BT_OK;
 }
 
 bt_code bt_view_load_panel(bt_view *v, const bt_view_ask *ask, bt_err *err) {

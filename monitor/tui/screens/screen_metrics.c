@@ -47,6 +47,13 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         s->fg = BT_C_LABEL;
         break;
     case C_ROWS: snprintf(buf, size, x->step < 0 ? "-" : "%zu", x->rows); break;
+    case C_LEAST:
+    case C_MOST:
+        if (x->rows == 1) { /* the mean says it */
+            buf[0] = 0;
+            break;
+        }
+        /* fall through */
     default: bt_fmt(buf, size, row_number(t, t->rows[row], col), metric_of(x)->unit);
     }
 }

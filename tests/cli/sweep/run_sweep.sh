@@ -54,7 +54,9 @@ says "lr-004     0.004                 0.1"
 before=$(q "SELECT sum(attempts) FROM runs")
 ok sweep grid.yaml --json
 [ "$(q "SELECT sum(attempts) FROM runs")" = "$before" ] || fault "a sweep that is done trained again"
-best=$(q "SELECT run FROM (SELECT run, avg(loss) AS l FROM steps GROUP BY run) ORDER BY l LIMIT 1")
+# ranked by validation, as every run has one
+best=$(q "SELECT run FROM runs ORDER BY best_val LIMIT 1")
+grep -q '"goal":"best_val"' out || fault "the goal is not told: $(cut -c1-200 out)"
 grep -q "\"ended\":true,\"rungs\":\[\],\"runs\":\[{\"run\":\"$best\"" out || fault "the best run, $best, is not the first: $(cut -c1-300 out)"
 ok compare group=lr --group-by optim.lr --json
 # the mean over the two runs of a learning rate, by hand

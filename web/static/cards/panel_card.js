@@ -17,12 +17,17 @@ function value(key) {
   return (row) => unit(row.unit, row[key]);
 }
 
+/** Of one row least and most are its mean. */
+function ofRows(key) {
+  return (row) => (row.rows > 1 ? unit(row.unit, row[key]) : "");
+}
+
 const columns = [
   text("metric", (row) => row.key),
   text("of a", (row) => row.scope),
   number("mean", value("mean"), "over the rows of the newest sample"),
-  number("least", value("least")),
-  number("most", value("most")),
+  number("least", ofRows("least")),
+  number("most", ofRows("most")),
   number("rows", (row) => (row.step < 0 ? "" : count(row.rows))),
   number("step", (row) => (row.step < 0 ? "" : nth(row.step)), "of the newest sample"),
   text("history", history),
