@@ -17,7 +17,9 @@
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/tune/adapters_read.h"
 #include "engine/tune/base_weights.h"
+#include "engine/tune/peft_config.h"
 
 /* a folder, or a file of another program */
 static bool is_path(const char *s) {
@@ -70,11 +72,26 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
     return out[0] ? BT_OK : bt_fail(err, BT_NOTFOUND, "run '%s' has no checkpoint folder", run);
 }
 
+bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    if (!path || !path[0]) return BT_OK;
+    if (s->tokenizer)
+        return bt_fail(err, BT_ARG, "--tokenizer: '%s' has a tokenizer of its own", s->path);
+    if (bt_tokenizer_load(&s->tokenizer, path, &why) != BT_OK)
+        BT_TRY(why.code == BT_FORMAT ? bt_tokenizer_import(&s->tokenizer, path, err)
+                                     : bt_fail(err, why.code, "%s", why.msg));
+    if (bt_tokenizer_vocab(s->tokenizer) <= s->cfg.V) return BT_OK;
+    return bt_fail(err, BT_ARG, "--tokenizer: '%s' has %d tokens, the model %d", path,
+                   bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
+}
+
 /* of a model of another program: as a checkpoint made of it would have them */
 static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (!s->tokenizer)
-        return bt_fail(err, s->no_tokenizer.code, "'%.200s' has no tokenizer that can be used: %s",
+        return bt_fail(err, s->no_tokenizer.code,
+                       "'%.200s' has no tokenizer that can be used (give one with "
+                       "--tokenizer): %s",
                        s->path, s->no_tokenizer.msg);
     if (model.T > BT_CONTEXT_MOST) {
         bt_text_printf(&s->notes, "texts are read up to %d tokens here, by the model up to %d\n",
@@ -97,9 +114,11 @@ static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
 }
 
 /* opens what `folder` holds and takes everything but the weights */
-static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folder, bt_err *err) {
+static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folder,
+                           const char *tokenizer, bt_err *err) {
     BT_TRY(bt_model_file_open(out, folder, err));
     bt_model_file *s = *out;
+    BT_TRY(bt_trained_tokenizer(s, tokenizer, err));
     snprintf(t->path, sizeof t->path, "%s", s->path);
     if (s->container == BT_IN_NATIVE) {
         t->meta = s->meta; /* takes the texts */
@@ -110,6 +129,33 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
     t->tokenizer = s->tokenizer;
     s->tokenizer = NULL;
     bt_notes_take(&t->notes, &s->notes, t->path);
+    return BT_OK;
+}
+
+/* a folder of PEFT: settings and tokenizer are those of the base */
+static bt_code open_peft(bt_trained *t, const bt_trained_how *how, const char *folder,
+                         bt_err *err) {
+    char base[PATH_MAX];
+    bt_model_file *b = NULL;
+    BT_TRY(bt_peft_base_of(folder, how->base, how->store, base, err));
+    bt_code code = open_source(t, &b, base, how->tokenizer, err);
+    if (code == BT_OK && b->cfg.lora.rank)
+        code = bt_fail(err, BT_ARG, "--base: '%.200s' holds adapters alone", base);
+    if (code == BT_OK) code = bt_adapters_open_peft(&t->file, folder, &b->cfg, base, err);
+    bt_model_file_close(b);
+    BT_TRY(code);
+    const bt_lora *l = &t->file->cfg.lora;
+    t->cfg.tune = BT_TUNE_LORA;
+    t->cfg.lora_rank = l->rank;
+    t->cfg.lora_alpha = l->scale * l->rank;
+    t->cfg.rslora = false;
+    bt_tune_targets_write(l->targets, t->cfg.lora_targets, sizeof t->cfg.lora_targets);
+    if (strlen(base) >= sizeof t->cfg.base)
+        return bt_fail(err, BT_ARG, "--base: the path '%.100s...' is too long", base);
+    memcpy(t->cfg.base, base, strlen(base) + 1);
+    (void)snprintf(t->path, sizeof t->path, "%s", folder);
+    bt_native_name(t->meta.run, folder);
+    bt_notes_take(&t->notes, &t->file->notes, folder);
     return BT_OK;
 }
 
@@ -227,7 +273,8 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
     memset(t, 0, sizeof *t);
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
-    return open_source(t, &t->file, folder, err);
+    return bt_peft_is(folder) ? open_peft(t, how, folder, err)
+                              : open_source(t, &t->file, folder, how->tokenizer, err);
 }
 
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {

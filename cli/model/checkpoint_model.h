@@ -34,6 +34,8 @@ typedef struct bt_trained_how {
      * products are added (RUN[:WEIGHT],..), NULL, "": none */
     double weight;
     const char *add;
+    const char
+        *tokenizer;  /* file, for a model of another program that has none; NULL, "": its own */
     int64_t threads; /* 0: all cores */
     /* bt_prec of the products. 0 is fp32: with it a run, its checkpoint and its exports answer alike on every
      * processor, whatever precision the run trained in */
@@ -48,6 +50,8 @@ typedef struct bt_trained_how {
 #define BT_TRAINED_OPTS(s) \
     {"threads", "--threads", BT_OPT_INT, offsetof(s, threads), sizeof(((s *)0)->threads), "0", 0, 1024, NULL, NULL, \
      "threads (0: all cores)"}, \
+    {"tokenizer", "--tokenizer", BT_OPT_TEXT, offsetof(s, tokenizer), sizeof(((s *)0)->tokenizer), "", 0, 0, NULL, \
+     NULL, "tokenizer of a model that comes without one"}, \
     {"base", "--base", BT_OPT_TEXT, offsetof(s, base), sizeof(((s *)0)->base), "", 0, 0, NULL, NULL, \
      "of adapters: RUN or path of the model they were trained beside (default: where it was then)"}, \
     {"add", "--add", BT_OPT_TEXT, offsetof(s, add), sizeof(((s *)0)->add), "", 0, 0, NULL, NULL, \
@@ -68,6 +72,9 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) B
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 void bt_trained_release(bt_trained *t);
+/* gives a model file without a tokenizer the one in `path`, ours or Hugging Face's; "" leaves it as it is. BT_ARG: the
+ * model has a tokenizer, or fewer tokens */
+bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) BT_MUST_CHECK;
 /* "fp32", "bf16", "fp16": what the model computes in, which is fp32 where the processor does not multiply bf16 */
 const char *bt_trained_precision(const bt_trained *t);
 

@@ -15,7 +15,9 @@
 #include "engine/interop/convert.h"
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/tune/adapters_read.h"
 #include "engine/tune/merge.h"
+#include "engine/tune/peft_config.h"
 #include "engine/tune/peft_write.h"
 
 typedef struct convert_cfg {
@@ -91,6 +93,8 @@ typedef struct outcome {
 static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path[PATH_MAX],
                        bt_err *err) {
     static bt_run_cfg trained;
+    if (s->container == BT_IN_HF) /* adapters of PEFT */
+        return bt_peft_base_of(s->path, cfg->base, cfg->store, path, err);
     if (cfg->base[0]) return bt_trained_folder(cfg->base, cfg->store, path, err);
     BT_TRY(bt_native_settings(&trained, &s->meta, s->path, err));
     (void)snprintf(path, PATH_MAX, "%s", trained.base);
@@ -109,11 +113,22 @@ static bt_code merge(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
     return code;
 }
 
+static bt_code open_peft(bt_model_file **s, const char *folder, const convert_cfg *cfg,
+                         bt_err *err) {
+    char path[PATH_MAX];
+    bt_model_file *base = NULL;
+    BT_TRY(bt_peft_base_of(folder, cfg->base, cfg->store, path, err));
+    BT_TRY(bt_model_file_open(&base, path, err));
+    bt_code code = bt_adapters_open_peft(s, folder, &base->cfg, path, err);
+    bt_model_file_close(base);
+    return code;
+}
+
 static bt_code open_model(bt_model_file **s, const char *which, const convert_cfg *cfg,
                           bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
-    BT_TRY(bt_model_file_open(s, path, err));
+    BT_TRY(bt_peft_is(path) ? open_peft(s, path, cfg, err) : bt_model_file_open(s, path, err));
     if ((*s)->cfg.lora.rank && (*s)->cfg.classes)
         return bt_fail(err, BT_UNSUPPORTED,
                        "it is a classifier of %d labels, whose adapters are used beside their base "
@@ -126,18 +141,7 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
                        cfg->add[0] ? "--add" : "--weight");
     if (cfg->merge != BT_MERGE_NONE) BT_TRY(merge(s, cfg, err));
     bt_model_file *x = *s;
-    if (cfg->tokenizer[0]) {
-        if (x->tokenizer)
-            return bt_fail(err, BT_ARG, "--tokenizer: '%s' has a tokenizer of its own", x->path);
-        bt_err why = BT_ERR_INIT;
-        /* ours, or Hugging Face's */
-        if (bt_tokenizer_load(&x->tokenizer, cfg->tokenizer, &why) != BT_OK)
-            BT_TRY(why.code == BT_FORMAT ? bt_tokenizer_import(&x->tokenizer, cfg->tokenizer, err)
-                                         : bt_fail(err, why.code, "%s", why.msg));
-        if (bt_tokenizer_vocab(x->tokenizer) > x->cfg.V)
-            return bt_fail(err, BT_ARG, "--tokenizer: '%s' has %d tokens, the model %d",
-                           cfg->tokenizer, bt_tokenizer_vocab(x->tokenizer), x->cfg.V);
-    }
+    BT_TRY(bt_trained_tokenizer(x, cfg->tokenizer, err));
     if (cfg->context)
         x->cfg.T = (int)cfg->context;
     else if (cfg->to == BT_TO_BITRAIN && x->container != BT_IN_NATIVE && x->cfg.T > BT_CONTEXT_MOST)

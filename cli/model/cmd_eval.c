@@ -21,8 +21,8 @@
 #include "engine/tune/logit_file.h"
 
 typedef struct eval_cfg {
-    char data[4096], field[64], chat_template[32], store[1024], base[1024], add[2048], isa[16],
-        shot_data[4096], logits[1024];
+    char data[4096], field[64], chat_template[32], store[1024], base[1024], add[2048],
+        tokenizer[1024], isa[16], shot_data[4096], logits[1024];
     double weight;
     int64_t tokens, threads, shots, limit, top_k;
     int task; /* 0: text */
@@ -349,6 +349,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .base = cfg.base,
                                 .weight = cfg.weight,
                                 .add = cfg.add,
+                                .tokenizer = cfg.tokenizer,
                                 .threads = cfg.threads,
                                 .precision = cfg.precision,
                                 .quiet = cfg.quiet || cfg.json};

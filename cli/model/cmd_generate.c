@@ -16,7 +16,7 @@
 
 typedef struct generate_cfg {
     char prompt[65536], message[65536], system[65536], template[40];
-    char store[1024], base[1024], add[2048], isa[16], stop[4096];
+    char store[1024], base[1024], add[2048], tokenizer[1024], isa[16], stop[4096];
     double weight;
     int64_t tokens, threads;
     int precision;
@@ -151,6 +151,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
                                 .base = cfg->base,
                                 .weight = cfg->weight,
                                 .add = cfg->add,
+                                .tokenizer = cfg->tokenizer,
                                 .threads = cfg->threads,
                                 .precision = cfg->precision,
                                 .B = 1};

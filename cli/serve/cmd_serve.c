@@ -19,8 +19,8 @@
 #include "store/store.h"
 
 typedef struct serve_cfg {
-    char store[1024], base[1024], add[2048], isa[16], host[128], allow[512], origins[1024],
-        key[256], template[40], name[128];
+    char store[1024], base[1024], add[2048], tokenizer[1024], isa[16], host[128], allow[512],
+        origins[1024], key[256], template[40], name[128];
     double weight;
     int64_t port, threads, parallel, queue;
     int precision;
@@ -260,6 +260,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .base = cfg.base,
                                 .weight = cfg.weight,
                                 .add = cfg.add,
+                                .tokenizer = cfg.tokenizer,
                                 .threads = cfg.threads,
                                 .precision = cfg.precision,
                                 .B = 1};

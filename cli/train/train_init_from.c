@@ -2,6 +2,7 @@
  * the model and its tokenizer where nobody says them. */
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/common/given_path.h"
@@ -10,6 +11,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/interop/model_file.h"
+#include "engine/tune/peft_config.h"
 
 /* what the weights fix, and their tokenizer */
 static bool follows(const bt_run_cfg *c, const char *key) {
@@ -93,17 +95,68 @@ static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
                        err);
 }
 
+static bt_code take_one(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
+    if (!value || bt_opts_given(&p->opts, key)) return BT_OK;
+    return bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "as tune.adapters", err);
+}
+
+static bt_code take_peft(bt_train_plan *p, const char *folder, bt_err *err) {
+    bt_peft *peft = malloc(sizeof *peft);
+    char rank[16], alpha[40], targets[96];
+    bt_code code = peft ? bt_peft_read(peft, folder, NULL, err)
+                        : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", folder);
+    if (code == BT_OK) {
+        (void)snprintf(rank, sizeof rank, "%d", peft->rank);
+        (void)snprintf(alpha, sizeof alpha, "%.17g", peft->alpha);
+        bt_tune_targets_write(peft->targets, targets, sizeof targets);
+        code = take_one(p, "tune.rank", rank, err);
+    }
+    if (code == BT_OK) code = take_one(p, "tune.alpha", alpha, err);
+    if (code == BT_OK) code = take_one(p, "tune.rslora", peft->rslora ? "true" : "false", err);
+    if (code == BT_OK) code = take_one(p, "tune.targets", targets, err);
+    free(peft);
+    return code;
+}
+
+/* rank, scale and layers of the adapters that a training begins with, where they were not given */
+static bt_code take_adapters(bt_train_plan *p, const char *folder, bt_err *err) {
+    static const char *const keys[] = {"tune.rank", "tune.alpha", "tune.rslora", "tune.targets"};
+    char path[PATH_MAX];
+    bt_ckpt_meta meta;
+    bt_text why = {0};
+    if (!folder[0] || p->cfg.tune != BT_TUNE_LORA) return BT_OK;
+    if (bt_peft_is(folder)) return take_peft(p, folder, err);
+    bt_code code = bt_ckpt_find(NULL, folder, path, sizeof path, &meta, &why, err);
+    bt_text_release(&why);
+    BT_TRY(code);
+    json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
+    const char *mode = json_string_value(json_object_get(config, "tune.mode"));
+    for (size_t i = 0; mode && strcmp(mode, "lora") == 0 && i < sizeof keys / sizeof *keys; i++)
+        if (code == BT_OK)
+            code = take_one(p, keys[i], json_string_value(json_object_get(config, keys[i])), err);
+    json_decref(config);
+    bt_ckpt_meta_release(&meta);
+    return code;
+}
+
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     char folder[PATH_MAX];
     BT_TRY(find_teacher(p, err));
     if (!p->cfg.init_from[0]) return BT_OK;
     BT_TRY(find_folder(p, "model.init_from", p->cfg.init_from, folder, err));
+    if (bt_peft_is(folder))
+        return bt_fail(
+            err, BT_ARG,
+            "model.init_from: '%.200s' holds adapters of PEFT alone: name their base here "
+            "and them with tune.adapters (--tune lora)",
+            folder);
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
                                                       : bt_train_init_foreign(p, folder, err));
     if (p->cfg.tune == BT_TUNE_LORA && !p->cfg.base[0])
         BT_TRY(
             bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
     BT_TRY(find_model(p, "tune.adapters", p->cfg.adapters, err));
+    BT_TRY(take_adapters(p, p->cfg.adapters, err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

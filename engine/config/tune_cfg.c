@@ -46,6 +46,18 @@ const char *bt_tune_hf_target(unsigned bit) {
     return NULL;
 }
 
+void bt_tune_targets_write(unsigned bits, char *out, size_t size) {
+    size_t at = 0;
+    out[0] = '\0';
+    if (bits == BT_LORA_ALL) {
+        (void)snprintf(out, size, "all");
+        return;
+    }
+    for (size_t i = 0; i < N_TARGETS && at < size; i++)
+        if (targets[i].bits != BT_LORA_ALL && (bits & targets[i].bits))
+            at += (size_t)snprintf(out + at, size - at, "%s%s", at ? "," : "", targets[i].name);
+}
+
 bt_lora bt_tune_lora(const bt_run_cfg *c) {
     const double r = (double)c->lora_rank;
     bt_lora l = {.rank = (int)c->lora_rank, .scale = c->lora_alpha / (c->rslora ? sqrt(r) : r)};

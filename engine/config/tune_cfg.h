@@ -15,6 +15,7 @@ bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) BT_MUST_CH
 /* the name in Hugging Face's models of the layer of one bit; NULL: there is none */
 const char *bt_tune_hf_target(unsigned bit);
 /* of a configuration that has been resolved; all zero: no adapters */
+void bt_tune_targets_write(unsigned bits, char *out, size_t size);
 bt_lora bt_tune_lora(const bt_run_cfg *c);
 bt_dpo bt_tune_dpo(const bt_run_cfg *c);
 /* counts of the model, and in flop_token what a token of training takes in all: with preferences also the

@@ -31,7 +31,19 @@ bt_container bt_model_file_kind(const char *path) {
                                                                              : BT_IN_NATIVE;
 }
 
+/* PEFT's, without a model beside them (engine/tune reads them) */
+static bool holds_adapters_alone(const char *path) {
+    return is_there(path, "adapter_config.json") && !is_there(path, "manifest.json") &&
+           !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
+}
+
 bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
+    *out = NULL;
+    if (holds_adapters_alone(path))
+        return bt_fail(err, BT_ARG,
+                       "'%.300s' holds adapters of PEFT alone: name it to serve, generate, eval or "
+                       "convert with --base MODEL, or begin a training with it (tune.adapters)",
+                       path);
     bt_model_file *s = *out = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
     s->arch = BT_ARCH_COUNT;

@@ -338,11 +338,14 @@ static bt_code check_reference(const bt_trainer *t, bt_err *err) {
 static bt_code fill_adapters(bt_trainer *t, bt_err *err) {
     bt_model_file *file = NULL;
     bt_slices all = {0};
-    bt_code code = bt_adapters_open(&file, t->cfg.adapters, bt_model_config(t->model), t->base.hash,
-                                    err);
+    const bt_adapter_base base = {.path = t->cfg.base, .hash = t->base.hash};
+    bt_code code = bt_adapters_open(&file, t->cfg.adapters, bt_model_config(t->model), &base, err);
     if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_WEIGHTS, &all, err);
     if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
     if (code == BT_OK) code = check_reference(t, err);
+    if (code == BT_OK && file->notes.len && bt_comm_rank(t->mesh.world) == 0)
+        bt_log(BT_LOG_WARN, "%s: %.*s", t->cfg.adapters, (int)(file->notes.len - 1),
+               file->notes.data);
     bt_slices_release(&all);
     bt_model_file_close(file);
     return code;

@@ -1,14 +1,14 @@
 /* adapters_read.c - opens adapters, and compares them with those of a model. */
 #include "engine/tune/adapters_read.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "engine/interop/init_from.h"
 #include "engine/tune/base_weights.h"
+#include "engine/tune/peft_config.h"
 #include "engine/tune/peft_write.h"
 
 static bt_code check_scale(const char *path, double scale, const bt_model_cfg *model, bt_err *err) {
@@ -16,31 +16,68 @@ static bt_code check_scale(const char *path, double scale, const bt_model_cfg *m
     return bt_fail(
         err, BT_ARG,
         "the adapters of '%.200s' are scaled by %g, those of this run by %g (give the same "
-        "tune.alpha, tune.rank and tune.rslora)",
+        "tune.alpha, tune.rank and tune.rslora, or leave them out)",
         path, scale, model->lora.scale);
 }
 
 /* ---- PEFT -------------------------------------------------------------------------------------- */
 
-static bt_code read_config(const char *folder, const bt_model_cfg *model, bt_err *err) {
-    char path[4400];
-    json_error_t why;
-    (void)snprintf(path, sizeof path, "%.4000s/%s", folder, BT_PEFT_CONFIG);
-    json_t *c = json_load_file(path, 0, &why);
-    if (!c) return bt_fail(err, BT_FORMAT, "'%s', line %d: %s", path, why.line, why.text);
-    const double r = json_number_value(json_object_get(c, "r")),
-                 alpha = json_number_value(json_object_get(c, "lora_alpha"));
-    const bool rslora = json_is_true(json_object_get(c, "use_rslora")),
-               dora = json_is_true(json_object_get(c, "use_dora"));
-    json_decref(c);
-    if (!(r >= 1)) return bt_fail(err, BT_FORMAT, "'%s' names no rank (r)", path);
-    if (dora) return bt_fail(err, BT_UNSUPPORTED, "'%s': DoRA is not there (use_dora)", path);
-    if ((int)r != model->lora.rank)
-        return bt_fail(err, BT_ARG,
-                       "the adapters of '%.200s' have the rank %g, those of this run %d "
-                       "(give the same tune.rank)",
-                       folder, r, model->lora.rank);
-    return check_scale(folder, alpha / (rslora ? sqrt(r) : r), model, err);
+/* alpha_pattern: each B is multiplied by its own scale over that of the model */
+typedef struct scaled {
+    float *ratio; /* [params.n] */
+} scaled;
+
+static void release_scaled(void *ctx) {
+    scaled *x = ctx;
+    free(x->ratio);
+    free(x);
+}
+
+static bt_code read_scaled(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,
+                           float *out, bt_err *err) {
+    const float ratio = ((const scaled *)ctx)->ratio[i];
+    BT_TRY(bt_model_file_read_own(s, i, first, count, out, err));
+    for (uint64_t k = 0; k < count; k++) out[k] *= ratio;
+    return BT_OK;
+}
+
+/* "model.layers.3.self_attn.q_proj" of an adapter's tensor */
+static void module_of(char out[BT_PEFT_NAME], const bt_tensor *t) {
+    static const char before[] = "base_model.model.";
+    char name[BT_PEFT_NAME];
+    bt_peft_name(name, t);
+    char *end = strstr(name, ".lora_");
+    if (end) *end = '\0';
+    (void)snprintf(out, BT_PEFT_NAME, "%s", name + sizeof before - 1);
+}
+
+static bt_code scale_modules(bt_model_file *s, const bt_peft *p, bt_err *err) {
+    const double all = bt_peft_scale(p);
+    if (!p->n_patterns) return BT_OK;
+    if (!(all > 0))
+        return bt_fail(err, BT_UNSUPPORTED, "'alpha_pattern' beside a 'lora_alpha' of %g",
+                       p->alpha);
+    scaled *x = calloc(1, sizeof *x);
+    float *ratio = malloc(s->params.n * sizeof *ratio);
+    if (!x || !ratio) {
+        free(x);
+        free(ratio);
+        return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", s->path);
+    }
+    x->ratio = ratio;
+    size_t n = 0;
+    for (size_t i = 0; i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        char module[BT_PEFT_NAME];
+        module_of(module, t);
+        const bool b = t->id == bt_adapter_b(bt_adapter_layer(t->id));
+        ratio[i] = b ? (float)(bt_peft_scale_of(p, module) / all) : 1.0f;
+        n += ratio[i] < 1 || ratio[i] > 1;
+    }
+    s->view = (bt_model_view){.ctx = x, .read = read_scaled, .release = release_scaled};
+    bt_text_printf(&s->notes,
+                   "alpha_pattern: the scales of %zu layers are part of their lora_B here\n", n);
+    return BT_OK;
 }
 
 static bool none(const bt_model_file *s, const char *name) {
@@ -49,8 +86,9 @@ static bool none(const bt_model_file *s, const char *name) {
     return false;
 }
 
-static bt_code find_tensors(bt_model_file *s, bt_err *err) {
+static bt_code find_tensors(bt_model_file *s, const bt_peft *p, bt_err *err) {
     char path[4400], name[BT_PEFT_NAME];
+    bt_err why = BT_ERR_INIT;
     (void)snprintf(path, sizeof path, "%.4000s/%s", s->path, BT_PEFT_WEIGHTS);
     BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(bt_safetensors_read(&s->stored, path, err));
@@ -63,24 +101,67 @@ static bt_code find_tensors(bt_model_file *s, bt_err *err) {
         f->used = true;
         s->places[i].stored = f;
     }
-    return bt_model_file_complete(s, none, err);
+    bt_code code = bt_model_file_complete(s, none, &why);
+    if (code == BT_OK) return scale_modules(s, p, err);
+    return bt_fail(err, code, "'%.200s': %s%s", s->path, why.msg,
+                   p->some_layers ? " (layers_to_transform: adapters here are beside every layer)"
+                                  : "");
 }
 
-static bt_code open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
-                         bt_err *err) {
-    BT_TRY(read_config(folder, model, err));
+static bt_code open_as(bt_model_file **out, const char *folder, const bt_peft *p,
+                       const bt_model_cfg *model, bt_text *notes, bt_err *err) {
     bt_model_file *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", folder);
     s->arch = BT_ARCH_COUNT;
     s->container = BT_IN_HF;
     s->cfg = *model;
     (void)snprintf(s->path, sizeof s->path, "%s", folder);
-    bt_code code = find_tensors(s, err);
+    bt_text_put(&s->notes, bt_text_str(notes));
+    bt_code code = find_tensors(s, p, err);
     if (code != BT_OK)
         bt_model_file_close(s);
     else
         *out = s;
     return code;
+}
+
+static bt_code check_peft(const char *folder, const bt_peft *p, const bt_model_cfg *model,
+                          bt_err *err) {
+    if (p->rank != model->lora.rank)
+        return bt_fail(err, BT_ARG,
+                       "the adapters of '%.200s' have the rank %d, those of this run %d "
+                       "(leave out tune.rank, or give the same)",
+                       folder, p->rank, model->lora.rank);
+    if (p->targets != model->lora.targets)
+        return bt_fail(err, BT_ARG,
+                       "the adapters of '%.200s' are beside other layers than those of this run "
+                       "(leave out tune.targets, or give the same)",
+                       folder);
+    return check_scale(folder, bt_peft_scale(p), model, err);
+}
+
+/* expected: with adapters that the folder must have, or NULL */
+static bt_code open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
+                         const bt_model_cfg *expected, const char *base, bt_err *err) {
+    bt_text notes = {0};
+    bt_model_cfg with = *model;
+    bt_peft *p = malloc(sizeof *p);
+    bt_code code = p ? bt_peft_read(p, folder, &notes, err)
+                     : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", folder);
+    if (code == BT_OK && expected) code = check_peft(folder, p, expected, err);
+    if (code == BT_OK && base) bt_peft_compare_base(p, base, &notes);
+    if (code == BT_OK && !expected)
+        with.lora = (bt_lora){.rank = p->rank, .scale = bt_peft_scale(p), .targets = p->targets};
+    if (code == BT_OK) code = open_as(out, folder, p, &with, &notes, err);
+    free(p);
+    bt_text_release(&notes);
+    return code;
+}
+
+bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
+                              const char *base, bt_err *err) {
+    *out = NULL;
+    return open_peft(out, folder, model, NULL, base, err);
 }
 
 /* ---- ours -------------------------------------------------------------------------------------- */
@@ -94,7 +175,7 @@ static bt_code check(const bt_model_file *s, const bt_model_cfg *model, int64_t 
         return bt_fail(
             err, BT_ARG,
             "the adapters of '%.200s' have the rank %d, those of this run %d, or are beside "
-            "other layers (give the same tune.rank and tune.targets)",
+            "other layers (give the same tune.rank and tune.targets, or leave them out)",
             s->path, s->cfg.lora.rank, model->lora.rank);
     bt_code code = bt_init_from_check(s, model, &told, err);
     bt_text_release(&told);
@@ -105,13 +186,11 @@ static bt_code check(const bt_model_file *s, const bt_model_cfg *model, int64_t 
 }
 
 bt_code bt_adapters_open(bt_model_file **out, const char *path, const bt_model_cfg *model,
-                         int64_t base_hash, bt_err *err) {
-    char config[4400];
+                         const bt_adapter_base *base, bt_err *err) {
     *out = NULL;
-    (void)snprintf(config, sizeof config, "%.4000s/%s", path, BT_PEFT_CONFIG);
-    if (access(config, F_OK) == 0) return open_peft(out, path, model, err);
+    if (bt_peft_is(path)) return open_peft(out, path, model, model, base->path, err);
     BT_TRY(bt_model_file_open(out, path, err));
-    bt_code code = check(*out, model, base_hash, err);
+    bt_code code = check(*out, model, base->hash, err);
     if (code == BT_OK) return BT_OK;
     bt_model_file_close(*out);
     *out = NULL;

@@ -4,10 +4,20 @@
 
 #include "engine/interop/model_file.h"
 
+typedef struct bt_adapter_base {
+    const char *path; /* compared with the name in a folder of PEFT; a difference becomes a note */
+    int64_t hash;     /* bt_base_weights.hash; 0: unknown */
+} bt_adapter_base;
+
 /* path: a checkpoint of adapters, or a folder with adapter_config.json and adapter_model.safetensors.
  * They must be those of `model` (rank, layers, scale) and, where the checkpoint says so, have been trained
  * beside the base of this hash: else BT_ARG. bt_model_file_read gives their tensors */
 bt_code bt_adapters_open(bt_model_file **out, const char *path, const bt_model_cfg *model,
-                         int64_t base_hash, bt_err *err) BT_MUST_CHECK;
+                         const bt_adapter_base *base, bt_err *err) BT_MUST_CHECK;
+
+/* A folder of PEFT beside any model of the shape `model`, whose `lora` is not read: rank, scale and layers are those of
+ * the folder. base: as bt_adapter_base.path, or NULL */
+bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
+                              const char *base, bt_err *err) BT_MUST_CHECK;
 
 #endif

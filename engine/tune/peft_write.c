@@ -11,6 +11,7 @@
 #include "engine/config/tune_cfg.h"
 #include "engine/data/io/file_io.h"
 #include "engine/interop/out_file.h"
+#include "engine/tune/peft_config.h"
 
 void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t) {
     char base[BT_FOREIGN_NAME];

@@ -5,9 +5,6 @@
 
 #include "engine/interop/model_file.h"
 
-#define BT_PEFT_CONFIG "adapter_config.json"
-#define BT_PEFT_WEIGHTS "adapter_model.safetensors"
-
 /* of an adapter's tensor: "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight" */
 enum { BT_PEFT_NAME = 160 };
 void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t);

@@ -109,6 +109,11 @@ code 1 convert "$golden/bitnet/hf" --to gguf -o x
 has "llama.cpp computes silu" err
 code 3 convert "$golden/bitnet/hf-packed-bitlinear" -o x
 has "has no tokenizer that can be used" err
+ok generate "$golden/bitnet/hf-packed-bitlinear" --tokenizer "$golden/tokenizer-320.json" --prompt the --tokens 4
+code 3 generate "$golden/bitnet/hf-packed-bitlinear" --prompt the
+has "give one with --tokenizer" err
+code 2 generate "$golden/bitnet/hf" --tokenizer "$golden/tokenizer-320.json" --prompt the
+has "has a tokenizer of its own" err
 ok convert "$golden/bitnet/hf-packed-bitlinear" -o packed --tokenizer "$golden/tokenizer-320.json" --verify --json
 below out largest_difference 1e-6
 [ -e x ] && fault "a refused conversion left something behind"

@@ -93,10 +93,11 @@ done
 [ "$(stat -c %s peft/adapter_model.safetensors)" = $((8 + header + 4 * 2 * (4 * 512 + 3 * 768))) ] || fault "$(stat -c %s peft/adapter_model.safetensors) bytes, a header of $header"
 
 # begun with again, from PEFT's form and from ours: the same first loss, which is not the base's
-on=("${chat[@]}" --tune lora --set tune.rank=4 --set tune.alpha=8 --init-from base-bitnet158 --steps 2 --lr 1e-3)
+# rank, scale and layers are those of the adapters
+on=("${chat[@]}" --tune lora --init-from base-bitnet158 --steps 2 --lr 1e-3)
 ok train "${on[@]}" --set tune.adapters=peft --name from-peft
 ok train "${on[@]}" --set tune.adapters=lora-bitnet158 --name from-run
-ok train "${on[@]}" --name fresh
+ok train "${on[@]}" --set tune.rank=4 --set tune.alpha=8 --name fresh
 losses from-run >want
 losses from-peft | cmp -s - want || fault "from PEFT: $(losses from-peft), from the run: $(cat want)"
 is "$(head -1 want | cut -d, -f2) < $(losses fresh | head -1 | cut -d, -f2) - 0.03" "the first loss with and without adapters"
@@ -111,6 +112,36 @@ says "holds no adapters"
 cp -r peft broken && head -c 900 peft/adapter_model.safetensors >broken/adapter_model.safetensors
 code 6 train "${on[@]}" --set tune.adapters=broken
 says "broken/adapter_model.safetensors"
+
+# a folder of PEFT beside its base: as the run that wrote it; scales of single modules count; what is not known is refused or named
+ok convert lora-dense --to hf -o peft-dense
+adapted=$(nats_of lora-dense) of_peft=$(nats_of ./peft-dense)
+is "($of_peft - $adapted) ^ 2 < 1e-10" "PEFT's folder $of_peft, the run $adapted"
+ok convert ./peft-dense --merge dense -o merged-peft
+merged_peft=$(nats ./merged-peft)
+is "($merged_peft - $adapted) ^ 2 < 1e-10" "merged from PEFT's folder $merged_peft, the run $adapted"
+ok generate ./peft-dense --base base-dense --prompt say --tokens 2 --threads 1
+variant() { rm -rf variant && cp -r peft-dense variant && sed -i "s/\"r\":4/\"r\":4,$1/" variant/adapter_config.json; }
+variant '"alpha_pattern":{"layers.0.self_attn.q_proj":16,"q_proj":16,"k_proj":16,"v_proj":16,"o_proj":16,"gate_proj":16,"up_proj":16,"down_proj":16}'
+twice=$(nats_of lora-dense --weight 2) by_pattern=$(nats_of ./variant --base base-dense)
+is "($by_pattern - $twice) ^ 2 < 1e-10 && ($twice - $adapted) ^ 2 > 1e-8" "alpha_pattern $by_pattern, weight 2 $twice, once $adapted"
+variant '"alpha_pattern":{"v_proj":64},"unheard_of":1'
+ok train "${chat[@]}" --tune lora --init-from base-dense --set tune.adapters=variant --steps 1 --lr 1e-30 --name pattern
+says "alpha_pattern: the scales of 2 layers"
+says "'unheard_of'"
+first=$(losses pattern | head -1 | cut -d, -f2)
+ok train "${chat[@]}" --tune lora --init-from base-dense --set tune.adapters=peft-dense --steps 1 --lr 1e-30 --name plain
+is "($first - $(losses plain | head -1 | cut -d, -f2)) ^ 2 > 1e-8" "alpha_pattern changes nothing"
+variant '"modules_to_save":["lm_head"]'
+code 1 generate ./variant --base base-dense --prompt say
+says "'modules_to_save' is "
+sed -i 's/"base_model_name_or_path":"[^"]*"/"base_model_name_or_path":"some\/model"/' peft-dense/adapter_config.json
+code 2 eval ./peft-dense --data chat.jsonl --form messages
+says "say with --base where the model is that they belong to (their configuration names 'some/model')"
+ok generate ./peft-dense --base base-dense --prompt say --tokens 2 --threads 1
+says "names 'some/model' as the base"
+code 2 train "${chat[@]}" --init-from ./peft-dense
+says "holds adapters of PEFT alone"
 
 # what cannot be
 code 4 convert lora-bitnet158 --to hf -o peft

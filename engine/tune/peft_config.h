@@ -1,0 +1,40 @@
+/* peft_config.h - adapter_config.json of PEFT: rank, scale and layers of the adapters in a folder.
+ *
+ * Used: r, lora_alpha, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every setting with which
+ * PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an initialisation that changes the base).
+ * Any other key that is not known to be harmless is reported. */
+#ifndef BT_ENGINE_TUNE_PEFT_CONFIG_H
+#define BT_ENGINE_TUNE_PEFT_CONFIG_H
+
+#include "engine/base/text.h"
+
+#define BT_PEFT_CONFIG "adapter_config.json"
+#define BT_PEFT_WEIGHTS "adapter_model.safetensors"
+
+enum { BT_PEFT_PATTERNS = 256 };
+
+typedef struct bt_peft {
+    int rank;
+    double alpha;
+    bool rslora;
+    unsigned targets;  /* BT_LORA_*: the layers that have adapters in the weights' file */
+    bool some_layers;  /* layers_to_transform is set */
+    char base[1024];   /* base_model_name_or_path; "": not given */
+    size_t n_patterns; /* alpha_pattern: modules with an alpha of their own */
+    struct {
+        char module[128];
+        double alpha;
+    } pattern[BT_PEFT_PATTERNS];
+} bt_peft;
+
+/* the folder has an adapter_config.json, no whole model, and is no checkpoint of ours */
+bool bt_peft_is(const char *folder);
+/* notes (may be NULL) gets one line each. BT_UNSUPPORTED names the key */
+bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *err) BT_MUST_CHECK;
+/* what B A of all modules is multiplied by, and of one: "model.layers.3.self_attn.q_proj" */
+double bt_peft_scale(const bt_peft *p);
+double bt_peft_scale_of(const bt_peft *p, const char *module);
+/* a line if the configuration names another base than the one at `path` (by its last component) */
+void bt_peft_compare_base(const bt_peft *p, const char *path, bt_text *notes);
+
+#endif
