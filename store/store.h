@@ -98,6 +98,14 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;
  * follow */
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                       bt_err *err) BT_MUST_CHECK;
+/* Both for a run that lives, without waiting for the disk: the writer's thread ends the attempt and begins the next one
+ * in order with the records around them, as soon as the database takes them. Records between the two belong to the
+ * attempt that has ended. ring (NULL: none): the file that rank 0 of the attempt left behind; its records become rows,
+ * then it is removed. attempt: number of the new attempt. An error of end_later is about the ring only. */
+bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
+                            const char *ring, bt_err *err) BT_MUST_CHECK;
+bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err)
+    BT_MUST_CHECK;
 /* flushes, checkpoints the WAL, releases the lock; accepts NULL */
 void bt_writer_close(bt_writer *w);
 

@@ -55,6 +55,7 @@ struct bt_job {
     struct {
         int folder;
         pid_t session;
+        bool recorded; /* its end was given to the writer */
     } past;
     bt_viewer viewer;
     /* what the wire delivers is looked at here, and goes to the writer as it came */

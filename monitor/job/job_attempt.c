@@ -30,6 +30,7 @@ void bt_job_attempt_over(bt_job *job) {
     char from[PATH_MAX], to[PATH_MAX];
     job->past.folder = job->folder;
     job->past.session = job->child.pid;
+    job->past.recorded = false;
     job->last_fence = job->fence;
     job->child.pid = 0;
     bt_rank_progress_close(&job->places);
@@ -55,7 +56,7 @@ static void recover_records(bt_job *job) {
 
 void bt_job_clear_away(bt_job *job) {
     if (!job->past.session) return;
-    recover_records(job);
+    if (!job->past.recorded) recover_records(job);
     if (bt_proc_kill_session(job->past.session, 2) > 0)
         bt_job_event(job, BT_EVENT_WARNING, -1, "processes of the ranks do not end");
     bt_job_dirs_attempt_end(&job->scratch, job->past.folder);
@@ -63,10 +64,13 @@ void bt_job_clear_away(bt_job *job) {
 }
 
 void bt_job_end_record(bt_job *job, const char *state, const char *kind, int status) {
+    char path[PATH_MAX];
     bt_err why = BT_ERR_INIT;
-    recover_records(job);
-    if (job->s->writer && bt_writer_end(job->s->writer, state, kind, status, &why) != BT_OK)
-        bt_log(BT_LOG_WARN, "%s", why.msg);
+    if (!job->s->writer || !ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
+    job->past.recorded = true;
+    if (bt_writer_end_later(job->s->writer, state, kind, status, path, &why) != BT_OK)
+        bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
+                     path, why.msg);
 }
 
 /* ---- its ranks ------------------------------------------------------------------------------- */
@@ -283,21 +287,15 @@ static void end_launched(bt_job *job) {
     bt_job_dirs_attempt_end(&job->scratch, job->folder);
 }
 
-/* The record of the attempt that has just been launched. Its number is the store's: where that begins
- * anew (a damaged database was set aside), so does the attempt. */
+/* The record of the attempt that has just been launched. The database may take it later. */
 static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
     bt_run_start start = job->s->start;
-    int number = job->attempt;
     if (!job->s->writer) return BT_OK;
     start.resume = true;
     start.from_step = job->from.step;
     start.reason = reason;
     start.world_size = job->world_size;
-    BT_TRY(bt_writer_begin(job->s->writer, &start, &number, err));
-    if (number == job->attempt) return BT_OK;
-    end_launched(job);
-    job->attempt = number;
-    return bt_job_start_attempt(job, err);
+    return bt_writer_begin_later(job->s->writer, &start, job->attempt, err);
 }
 
 static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {

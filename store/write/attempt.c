@@ -178,11 +178,20 @@ bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s,
              (long long)a->run, a->attempt);
     a->aid = 0;
     BT_TRY(bt_sql_get(db, path, sql, &a->aid, err));
-    if (!a->aid) BT_TRY(insert_attempt(db, path, s, a, bt_wall_us(), err));
+    const int64_t began = s->started_us ? s->started_us : bt_wall_us();
+    if (!a->aid) BT_TRY(insert_attempt(db, path, s, a, began, err));
     return bt_put_row(db, path,
                       "UPDATE run SET n_attempts = max(n_attempts, ?), state = 'running', ended_us "
                       "= NULL WHERE id = ?",
                       "ii", NULL, INTS(a->attempt + 1, a->run), err);
+}
+
+bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
+                          bt_err *err) {
+    known_run k;
+    BT_TRY(find_run(db, path, s->name, &k, err));
+    if (k.id) BT_TRY(continue_run(db, path, s, k.id, s->started_us, err));
+    return bt_attempt_restore(db, path, s, a, err);
 }
 
 /* ---- copies ---- */

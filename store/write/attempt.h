@@ -17,6 +17,10 @@ bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *t
 
 bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *out,
                          bt_err *err) BT_MUST_CHECK;
+/* The next attempt of a run that lives, with the number a->attempt; a->created_us is the run's. Receives run and aid,
+ * also where a database that was replaced knows neither. */
+bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
+                          bt_err *err) BT_MUST_CHECK;
 bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state,
                        const char *exit_kind, int exit_code, int64_t now_us, bt_err *err)
     BT_MUST_CHECK;

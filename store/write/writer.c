@@ -25,8 +25,10 @@
 #include "store/record/ring.h"
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
+#include "store/write/recover.h"
 #include "store/write/rescue.h"
 #include "store/write/retain.h"
+#include "store/write/turn.h"
 
 enum {
     QUEUE_BYTES = 64 << 20,
@@ -45,6 +47,7 @@ struct bt_writer {
     bt_lock lock;
     bt_apply *apply;
     bt_attempt at;      /* aid 0: none is open */
+    bool over;          /* a turn has ended it, and no other has begun one */
     bt_run_start start; /* our copy, in case the file must be made again */
     int64_t rescued_ns; /* when that happened last */
     /* records of another time: the attempt ends with its last step, not now */
@@ -178,19 +181,61 @@ static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped,
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(w->db, rc, w->path, "write", err);
 }
 
-static bt_code commit(bt_writer *w, bt_record *list) {
+/* under the lock file */
+static bt_code take_turn(bt_writer *w, bt_turn *t, bt_err *err) {
+    const bt_damage what = bt_rescue_look(w->db, w->path);
+    if (what) BT_TRY(begin_anew(w, what, err));
+    bt_code code = bt_turn_apply(t, w->db, w->path, w->apply, &w->at, err);
+    if (code == BT_FORMAT) {
+        BT_TRY(begin_anew(w, BT_ROWS_BAD, err));
+        code = bt_turn_apply(t, w->db, w->path, w->apply, &w->at, err);
+    }
+    BT_TRY(code);
+    w->over = t->ends;
+    if (t->ends) return BT_OK;
+    bt_run_start_release(&w->start);
+    w->start = t->start; /* which the turn needs no longer */
+    t->start = (bt_run_start){0};
+    return BT_OK;
+}
+
+/* Stores a list: a turn alone, the records between turns in one transaction. *list keeps what was not stored. */
+static bt_code store_records(bt_writer *w, bt_record **list, uint64_t dropped, bt_err *err) {
+    while (*list) {
+        bt_record *last = *list;
+        bt_turn *turn = bt_turn_of(last);
+        while (!turn && last->next && !bt_turn_of(last->next)) last = last->next;
+        bt_record *rest = last->next;
+        last->next = NULL;
+        const bt_code code = turn ? take_turn(w, turn, err) : write_list(w, *list, dropped, err);
+        last->next = rest;
+        BT_TRY(code);
+        last->next = NULL;
+        bt_turns_free(*list);
+        *list = rest;
+    }
+    return BT_OK;
+}
+
+/* *list keeps what was not stored */
+static bt_code commit(bt_writer *w, bt_record **list) {
     bt_err err = BT_ERR_INIT;
     uint64_t dropped = bt_queue_dropped(&w->q);
     pthread_mutex_lock(&w->db_mu);
-    bt_code code = w->at.aid ? bt_lock_take(&w->lock, 1.0, &err) : BT_OK;
-    if (code == BT_OK && w->at.aid) { /* records outside an attempt belong to nobody */
+    const bool open = w->at.aid != 0;
+    bt_code code = open ? bt_lock_take(&w->lock, 1.0, &err) : BT_OK;
+    if (code == BT_OK && open) {
         /* an earlier attempt to begin anew failed half-way */
         if (!w->apply) code = connect_again(w, &err);
-        if (code == BT_OK) code = write_list(w, list, dropped, &err);
+        if (code == BT_OK) code = store_records(w, list, dropped, &err);
         bt_lock_drop(&w->lock);
     }
+    if (!open) { /* records outside an attempt belong to nobody */
+        bt_turns_free(*list);
+        *list = NULL;
+    }
     if (code == BT_OK && w->trouble.code != BT_OK)
-        bt_log(BT_LOG_INFO, "metrics database writes again");
+        bt_log(BT_LOG_WARN, "the metrics database takes records again");
     if (code != BT_OK && w->trouble.code != code)
         bt_log(BT_LOG_WARN, "metrics wait in memory: %s", err.msg);
     w->trouble = err;
@@ -259,8 +304,7 @@ static void *write_loop(void *arg) {
         bt_record *list = bt_queue_take(&w->q, BATCH_BYTES);
         if (!list) continue;
         not_before = bt_now_ns() + PACE_NS;
-        if (commit(w, list) == BT_OK) {
-            bt_records_free(list);
+        if (commit(w, &list) == BT_OK) {
             bt_queue_done(&w->q);
             pause = RETRY_NS;
             if (!hurried(&w->q)) tidy(w);
@@ -430,22 +474,61 @@ bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err 
     return BT_OK;
 }
 
+/* the thread changes it with a turn */
+static bool attempt_open(bt_writer *w) {
+    pthread_mutex_lock(&w->db_mu);
+    const bool open = w->at.aid != 0;
+    pthread_mutex_unlock(&w->db_mu);
+    return open;
+}
+
+bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
+                            const char *ring, bt_err *err) {
+    bt_turn *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    t->ends = true;
+    t->us = bt_wall_us();
+    t->exit_code = exit_code;
+    snprintf(t->state, sizeof t->state, "%s", state);
+    snprintf(t->exit_kind, sizeof t->exit_kind, "%s", exit_kind);
+    const bt_code code = ring ? bt_turn_read_ring(t, ring, err) : BT_OK;
+    bt_queue_push(&w->q, bt_turn_record(t));
+    return code;
+}
+
+bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err) {
+    bt_turn *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    const bt_code code = bt_run_start_copy(&t->start, s, err);
+    if (code != BT_OK) {
+        bt_turn_free(t);
+        return code;
+    }
+    if (!t->start.started_us) t->start.started_us = bt_wall_us();
+    t->attempt = attempt;
+    atomic_store(&w->committed, -1);
+    bt_queue_push(&w->q, bt_turn_record(t));
+    return BT_OK;
+}
+
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                       bt_err *err) {
-    if (!w->at.aid) return BT_OK;
+    if (!attempt_open(w)) return BT_OK;
     bt_code flushed = bt_writer_flush(w, err);
     bt_err own = BT_ERR_INIT;
     pthread_mutex_lock(&w->db_mu);
     int64_t now = w->past && w->apply && bt_apply_last_us(w->apply) >= 0
                       ? bt_apply_last_us(w->apply)
                       : bt_wall_us();
-    bt_code code = enter(w, &own);
-    if (code == BT_OK) {
+    const bool over = w->over;
+    bt_code code = over ? BT_OK : enter(w, &own);
+    if (code == BT_OK && !over) {
         code = bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own);
         if (code == BT_OK) code = bt_apply_store_times(w->apply, w->at.run, &own);
         code = leave(w, code, &own);
     }
     w->at = (bt_attempt){0};
+    w->over = false;
     pthread_mutex_unlock(&w->db_mu);
     if (w->ring && flushed == BT_OK && code == BT_OK) unlink(w->ring_path);
     let_go(w);
@@ -456,69 +539,6 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
 
 /* ---- recover ---- */
 
-typedef struct lost_attempt {
-    bt_apply_attempt at;
-    int64_t known;
-} lost_attempt;
-
-/* the run's newest attempt, when it is this one; aid 0 otherwise */
-static bt_code find_lost(bt_writer *w, const char *run, int attempt, lost_attempt *out,
-                         bt_err *err) {
-    sqlite3_stmt *st = NULL;
-    *out = (lost_attempt){.known = -1};
-    BT_TRY(bt_sql_prepare(w->db, w->path,
-                          "SELECT a.run, a.id, a.from_step, (SELECT max(step) FROM step WHERE aid "
-                          "= a.id) FROM attempt a JOIN run r ON r.id = a.run"
-                          " WHERE r.name = ?1 AND a.attempt = ?2 AND r.n_attempts = ?2 + 1",
-                          &st, err));
-    sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
-    sqlite3_bind_int(st, 2, attempt);
-    if (sqlite3_step(st) == SQLITE_ROW) {
-        out->at = (bt_apply_attempt){.run = sqlite3_column_int64(st, 0),
-                                     .aid = sqlite3_column_int64(st, 1),
-                                     .from_step = sqlite3_column_int64(st, 2),
-                                     .attempt = attempt};
-        if (sqlite3_column_type(st, 3) != SQLITE_NULL) out->known = sqlite3_column_int64(st, 3);
-    }
-    sqlite3_finalize(st);
-    return BT_OK;
-}
-
-/* facts are recorded before the first step: the database has them, or newer ones */
-static void without_facts(bt_record **list) {
-    for (bt_record **at = list; *at;) {
-        bt_record *r = *at;
-        if (r->head.kind != BT_REC_FACT) {
-            at = &r->next;
-            continue;
-        }
-        *at = r->next;
-        free(r);
-    }
-}
-
-static int64_t steps_after(const bt_record *list, int64_t known) {
-    int64_t n = 0;
-    for (; list; list = list->next) n += list->head.kind == BT_REC_STEP && list->head.step > known;
-    return n;
-}
-
-static bt_code store_lost(bt_writer *w, const char *run, int attempt, const bt_record *list,
-                          int64_t *steps, bt_err *err) {
-    lost_attempt lost;
-    BT_TRY(find_lost(w, run, attempt, &lost, err));
-    if (!lost.at.aid) return BT_OK;
-    if (lost.at.aid != w->at.aid) {
-        BT_TRY(bt_apply_set_attempt(w->apply, &lost.at, err));
-        bt_apply_reread(w->apply);
-    }
-    int rc = bt_apply_again(w->apply, lost.known, list);
-    if (rc != SQLITE_OK) return bt_sql_fail(w->db, rc, w->path, "write", err);
-    *steps = steps_after(list, lost.known);
-    if (lost.at.aid == w->at.aid) atomic_store(&w->committed, bt_apply_last_step(w->apply));
-    return BT_OK;
-}
-
 bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps,
                           bt_err *err) {
     bt_record *list = NULL;
@@ -527,13 +547,18 @@ bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, 
     *steps = 0;
     bt_code code = bt_ring_read(ring_path, &attempt, &list, &own);
     if (code == BT_NOTFOUND || code == BT_FORMAT) return BT_OK;
-    if (code == BT_OK && w->at.aid) code = bt_writer_flush(w, &own);
-    without_facts(&list);
+    if (code == BT_OK && attempt_open(w)) code = bt_writer_flush(w, &own);
+    bt_recover_drop_facts(&list);
     if (code == BT_OK && list) {
         pthread_mutex_lock(&w->db_mu);
         code = bt_lock_take(&w->lock, w->lock_wait_s, &own);
         if (code == BT_OK && !w->apply) code = connect_again(w, &own);
-        if (code == BT_OK) code = store_lost(w, run, attempt, list, steps, &own);
+        const bt_lost lost = {run, attempt, list};
+        int64_t aid = -1;
+        if (code == BT_OK)
+            code = bt_recover_store(&lost, w->db, w->path, w->apply, w->at.aid, &aid, steps, &own);
+        if (code == BT_OK && aid == w->at.aid)
+            atomic_store(&w->committed, bt_apply_last_step(w->apply));
         bt_lock_drop(&w->lock);
         pthread_mutex_unlock(&w->db_mu);
     }
@@ -546,7 +571,7 @@ void bt_writer_close(bt_writer *w) {
     if (!w) return;
     bt_err ignored;
     if (w->running) {
-        if (w->at.aid && bt_writer_flush(w, &ignored) != BT_OK)
+        if (attempt_open(w) && bt_writer_flush(w, &ignored) != BT_OK)
             bt_log(BT_LOG_WARN, "metrics were lost at the end: %s", ignored.msg);
         bt_queue_set(&w->q, &w->q.stop, true);
         pthread_join(w->thread, NULL);
@@ -556,6 +581,7 @@ void bt_writer_close(bt_writer *w) {
     sqlite3_close(w->db);
     bt_lock_close(&w->lock);
     bt_ring_close(w->ring);
+    bt_turns_free(bt_queue_take(&w->q, SIZE_MAX));
     bt_queue_release(&w->q);
     bt_run_start_release(&w->start);
     pthread_mutex_destroy(&w->db_mu);

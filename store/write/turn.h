@@ -1,0 +1,44 @@
+/* turn.h - private to store/: the end of an attempt and the beginning of the next one as records of the writer's queue.
+ *
+ * They happen in the order of the records around them, when the database takes them: a run whose database is full or
+ * locked restarts without waiting for it. A turn never leaves the process. */
+#ifndef BT_STORE_WRITE_TURN_H
+#define BT_STORE_WRITE_TURN_H
+
+#include <sys/types.h>
+
+#include "store/record/record.h"
+#include "store/write/apply.h"
+#include "store/write/attempt.h"
+
+typedef struct bt_turn {
+    bool ends; /* else it begins an attempt */
+    int64_t us;
+    /* ends: */
+    char state[16], exit_kind[64];
+    int exit_code;
+    bt_record *lost; /* what rank 0 left in its ring file; owned */
+    int lost_attempt;
+    char ring[BT_PATH_BYTES]; /* that file, and which one of this name; "": none */
+    ino_t ring_inode;
+    /* begins: */
+    bt_run_start start; /* owned copy */
+    int attempt;
+} bt_turn;
+
+/* a record that owns t; NULL without memory (t is freed) */
+bt_record *bt_turn_record(bt_turn *t);
+/* NULL: it is an ordinary record */
+bt_turn *bt_turn_of(const bt_record *r);
+/* accepts NULL */
+void bt_turn_free(bt_turn *t);
+/* bt_records_free for a list that may hold turns */
+void bt_turns_free(bt_record *list);
+/* Reads the ring file into t. BT_OK also where there is none. */
+bt_code bt_turn_read_ring(bt_turn *t, const char *path, bt_err *err) BT_MUST_CHECK;
+/* Stores the turn in transactions of its own, under the lock file. at: the attempt before, then the one after it. The
+ * call may be repeated after a failure. */
+bt_code bt_turn_apply(bt_turn *t, sqlite3 *db, const char *path, bt_apply *apply, bt_attempt *at,
+                      bt_err *err) BT_MUST_CHECK;
+
+#endif
