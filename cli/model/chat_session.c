@@ -218,7 +218,7 @@ bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *e
         own.write.quiet = cfg->json;
         s->n_stops = bt_chat_stops(s->template, t->tokenizer, s->stops);
         for (size_t i = 0; i < cfg->n_stops; i++) s->stops[s->n_stops++] = cfg->stops[i];
-        code = bt_chat_encoder_init(&s->encoder, s->template, t->tokenizer, err);
+        s->encoder = (bt_chat_encoder){s->template, t->tokenizer};
     }
     if (code == BT_OK) code = bt_gen_create(&s->gen, t->model, err);
     if (code == BT_OK && *cfg->system)
@@ -228,7 +228,6 @@ bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *e
                              : converse(s, err);
     forget(s, 0, s->n);
     bt_gen_destroy(s->gen);
-    bt_chat_encoder_release(&s->encoder);
     bt_chat_ids_release(&s->ids);
     free(s);
     return code;

@@ -80,7 +80,10 @@ bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) {
     if (bt_tokenizer_load(&s->tokenizer, path, &why) != BT_OK)
         BT_TRY(why.code == BT_FORMAT ? bt_tokenizer_import(&s->tokenizer, path, err)
                                      : bt_fail(err, why.code, "%s", why.msg));
-    if (bt_tokenizer_vocab(s->tokenizer) <= s->cfg.V) return BT_OK;
+    if (bt_tokenizer_vocab(s->tokenizer) <= s->cfg.V) {
+        bt_model_file_give_roles(s);
+        return BT_OK;
+    }
     return bt_fail(err, BT_ARG, "--tokenizer: '%s' has %d tokens, the model %d", path,
                    bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
 }
@@ -275,6 +278,15 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
     return bt_peft_is(folder) ? open_peft(t, how, folder, err)
                               : open_source(t, &t->file, folder, how->tokenizer, err);
+}
+
+void bt_trained_tell_affixes(const bt_trained *t) {
+    bt_text around = {0};
+    bt_tokenizer_tell_affixes(t->tokenizer, &around);
+    if (around.len)
+        fprintf(stderr, "tokenizer  each text %s, as its post-processor puts them\n",
+                bt_text_str(&around));
+    bt_text_release(&around);
 }
 
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {

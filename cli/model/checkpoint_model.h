@@ -71,6 +71,8 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
+/* tells on standard error which tokens the tokenizer puts around each text, if any */
+void bt_trained_tell_affixes(const bt_trained *t);
 void bt_trained_release(bt_trained *t);
 /* gives a model file without a tokenizer the one in `path`, ours or Hugging Face's; "" leaves it as it is. BT_ARG: the
  * model has a tokenizer, or fewer tokens */

@@ -138,7 +138,8 @@ bt_code bt_classify_text(bt_trained *t, const char *text, size_t n, bool json, b
     int32_t *ids = NULL;
     size_t n_ids = 0, cap = 0;
     float *p = malloc(classes * sizeof *p);
-    bt_code code = p ? bt_tokenizer_encode(t->tokenizer, text, n, &ids, &n_ids, &cap, err)
+    bt_code code = p ? bt_tokenizer_encode_as(t->tokenizer, n ? BT_ENCODE_WHOLE : 0, text, n, &ids,
+                                              &n_ids, &cap, err)
                      : bt_fail(err, BT_NOMEM, "cannot take memory for %zu labels", classes);
     if (code == BT_OK && n_ids == 0)
         code = bt_fail(err, BT_ARG, "a text without a token has no label (give one with --prompt)");

@@ -356,6 +356,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
     if (code == BT_OK) take_form(&t.cfg, &cfg);
+    if (code == BT_OK && !cfg.quiet && !cfg.json) bt_trained_tell_affixes(&t);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = measure(&t, &cfg, &r, &confusion, err);

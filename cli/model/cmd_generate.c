@@ -21,13 +21,15 @@ typedef struct generate_cfg {
     int64_t tokens, threads;
     int precision;
     bt_sampling_opts sampling;
-    bool chat, json;
+    bool chat, json, no_special;
 } generate_cfg;
 
 #define FIELD(f) offsetof(generate_cfg, f), sizeof(((generate_cfg *)0)->f)
 static const bt_opt generate_opts[] = {
     {"prompt", "--prompt", BT_OPT_TEXT, FIELD(prompt), "", 0, 0, NULL, NULL,
      "text to go on from ('-' reads it from standard input)"},
+    {"no_special", "--no-special", BT_OPT_BOOL, FIELD(no_special), "false", 0, 0, NULL, NULL,
+     "--prompt: names of special tokens are plain text (default: they become these tokens)"},
     {"chat", "--chat", BT_OPT_BOOL, FIELD(chat), "false", 0, 0, NULL, NULL,
      "converse: every line of standard input is a question"},
     {"message", "--message", BT_OPT_TEXT, FIELD(message), "", 0, 0, NULL, NULL,
@@ -66,9 +68,11 @@ static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *p
     bt_gen *gen = NULL;
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
-    const char *from = prompt->len ? bt_text_str(prompt) : "\n";
-    bt_code code = bt_tokenizer_encode(t->tokenizer, from, prompt->len ? prompt->len : 1, &ids, &n,
-                                       &cap, err);
+    const unsigned how = BT_ENCODE_WHOLE | (cfg->no_special ? 0 : BT_ENCODE_SPECIAL);
+    bt_code code = bt_tokenizer_encode_as(t->tokenizer, how, bt_text_str(prompt), prompt->len, &ids,
+                                          &n, &cap, err);
+    if (code == BT_OK && n == 0)
+        code = bt_tokenizer_encode(t->tokenizer, "\n", 1, &ids, &n, &cap, err);
     if (code == BT_OK) code = bt_gen_create(&gen, t->model, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = bt_gen_feed(gen, ids, n, err);
@@ -77,8 +81,8 @@ static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *p
     w->prompt_seconds = (double)(fed - began) / 1e9;
     if (code == BT_OK && !cfg->json) bt_show(bt_text_str(prompt), prompt->len);
     if (code == BT_OK) {
-        const bt_write_how how = {bt_sampling_of(&cfg->sampling), cfg->tokens, -1, cfg->json};
-        code = bt_write_tokens(t, gen, &how, w, err);
+        const bt_write_how write = {bt_sampling_of(&cfg->sampling), cfg->tokens, -1, cfg->json};
+        code = bt_write_tokens(t, gen, &write, w, err);
     }
     if (code == BT_OK && !cfg->json &&
         (!w->out.text.len || w->out.text.data[w->out.text.len - 1] != '\n'))
@@ -169,6 +173,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
         code = bt_classify_text(&t, bt_text_str(&prompt), prompt.len, cfg->json, err);
     if (code == BT_OK && cfg->chat) code = chat(cfg, &t, &w.out, err);
     if (code == BT_OK && !cfg->chat && !classifier) {
+        if (!cfg->json) bt_trained_tell_affixes(&t);
         code = write_on(&t, cfg, &prompt, &w, err);
         if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
         if (code == BT_OK && !cfg->json) bt_show_speed(&t, &w);

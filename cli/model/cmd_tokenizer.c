@@ -20,7 +20,7 @@
 typedef struct tokenizer_cfg {
     char data[4096], glob[128], out[1024], field[64], text[4096];
     int64_t vocab, top;
-    bool json, quiet, force;
+    bool json, quiet, force, prompt;
 } tokenizer_cfg;
 
 static const bt_opt tokenizer_opts[] = {
@@ -38,6 +38,11 @@ static const bt_opt tokenizer_opts[] = {
      "field of a JSONL object that holds the text"},
     {"text", "--text", BT_OPT_TEXT, offsetof(tokenizer_cfg, text), 4096, "", 0, 0, NULL, NULL,
      "a text to show in tokens (inspect) or to encode"},
+    {"prompt", "--prompt", BT_OPT_BOOL, offsetof(tokenizer_cfg, prompt), sizeof(bool), "false", 0,
+     0, NULL, NULL,
+     "encode as a prompt: names of special tokens become these tokens, BOS and EOS as the "
+     "tokenizer "
+     "puts them"},
     {"top", "--top", BT_OPT_INT, offsetof(tokenizer_cfg, top), sizeof(int64_t), "12", 0, 1048576,
      NULL, "tokens", "longest tokens shown by inspect"},
     {"json", "--json", BT_OPT_BOOL, offsetof(tokenizer_cfg, json), sizeof(bool), "false", 0, 0,
@@ -85,7 +90,15 @@ static void describe(bt_json *j, const char *path, const bt_tokenizer *t) {
     bt_json_int(j, "vocab", bt_tokenizer_vocab(t));
     bt_json_int(j, "merges", (int64_t)about.merges);
     bt_json_int(j, "specials", about.specials);
+    bt_json_int(j, "added", about.added);
     bt_json_int(j, "holes", about.holes);
+    for (int behind = 0; behind < 2; behind++) {
+        size_t n;
+        const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
+        bt_json_array(j, behind ? "suffix" : "prefix");
+        for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
+        bt_json_end(j, ']');
+    }
     bt_json_int(j, "eot", bt_tokenizer_eot(t));
     bt_json_str(j, "pattern", about.pattern);
     bt_json_str(j, "normalizer", about.normalizer);
@@ -94,15 +107,19 @@ static void describe(bt_json *j, const char *path, const bt_tokenizer *t) {
 
 static void print_about(const char *path, const bt_tokenizer *t) {
     bt_tokenizer_about about;
-    bt_text eot = {0};
+    bt_text eot = {0}, around = {0};
     bt_tokenizer_look(t, &about);
     if (bt_tokenizer_eot(t) >= 0) put_token(t, bt_tokenizer_eot(t), &eot);
     printf("%-12s %s\n%-12s %s\n%-12s %d tokens: %zu merges, %d special", "tokenizer", path, "kind",
            about.kind, "vocabulary", bt_tokenizer_vocab(t), about.merges, about.specials);
+    if (about.added) printf(", %d added", about.added);
     if (about.holes) printf(", %d unused ids", about.holes);
     printf("\n%-12s %s\n%-12s %s\n", "words", about.pattern, "normalizer", about.normalizer);
     if (eot.len) printf("%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
+    bt_tokenizer_tell_affixes(t, &around);
+    if (around.len) printf("%-12s %s\n", "each text", bt_text_str(&around));
     printf("%-12s %016llx\n", "hash", (unsigned long long)bt_tokenizer_hash(t));
+    bt_text_release(&around);
     bt_text_release(&eot);
 }
 
@@ -337,7 +354,8 @@ static bt_code encode(void *ctx, const char *const *words, size_t n, bt_err *err
     BT_TRY(bt_tokenizer_load(&t, words[0], err));
     bt_code code = *cfg->text ? BT_OK : read_all(n > 1 ? words[1] : NULL, &data, &bytes, err);
     if (code == BT_OK)
-        code = bt_tokenizer_encode(t, data ? data : cfg->text, bytes, &ids, &count, &cap, err);
+        code = bt_tokenizer_encode_as(t, cfg->prompt ? BT_ENCODE_SPECIAL | BT_ENCODE_WHOLE : 0,
+                                      data ? data : cfg->text, bytes, &ids, &count, &cap, err);
     if (code == BT_OK) code = print_ids(cfg, t, ids, count, bytes, err);
     free(data);
     free(ids);
@@ -386,7 +404,7 @@ static const bt_cli_verb verbs[] = {
      "learn a tokenizer from text", train},
     {"inspect", " text top json ", 1, 1, "FILE", "what a tokenizer holds, and a text in its tokens",
      inspect},
-    {"encode", " text json ", 1, 2, "FILE [TEXTFILE]", "text to token ids", encode},
+    {"encode", " text prompt json ", 1, 2, "FILE [TEXTFILE]", "text to token ids", encode},
     {"decode", " ", 1, 1000, "FILE [ID...]", "token ids to text", decode},
     {"import", " out force json ", 1, 1, "tokenizer.json", "a tokenizer of Hugging Face to ours",
      import},

@@ -1,7 +1,7 @@
 /* eval_choices.c - questions with choices: the log probability of each choice behind its context.
  *
  * For choice c behind context x: the sum over tokens of encode(x + " " + c) after the first
- * len(encode(x)), as lm-evaluation-harness splits them; no special tokens. What is too long for the
+ * len(encode(x)), as lm-evaluation-harness splits them with add_bos_token off. What is too long for the
  * model loses its beginning. */
 #include "cli/model/eval_choices.h"
 
@@ -118,11 +118,11 @@ static bt_code add_row(choices *c, const bt_text *context, const bt_text *choice
         c->cap = more;
     }
     bt_text_printf(&whole, "%s %s", bt_text_str(context), bt_text_str(choice));
-    bt_code code = bt_tokenizer_encode(c->tokenizer, bt_text_str(context), context->len, &head,
-                                       &n_head, &cap_head, err);
+    bt_code code = bt_tokenizer_encode_as(c->tokenizer, BT_ENCODE_SPECIAL, bt_text_str(context),
+                                          context->len, &head, &n_head, &cap_head, err);
     if (code == BT_OK)
-        code = bt_tokenizer_encode(c->tokenizer, bt_text_str(&whole), whole.len, &r.ids, &r.n, &cap,
-                                   err);
+        code = bt_tokenizer_encode_as(c->tokenizer, BT_ENCODE_SPECIAL, bt_text_str(&whole),
+                                      whole.len, &r.ids, &r.n, &cap, err);
     r.first = n_head;
     if (code == BT_OK && (n_head == 0 || r.n <= n_head))
         code = bt_fail(err, BT_FORMAT, "the context or a choice is empty");

@@ -33,13 +33,12 @@ void bt_show_speed(const bt_trained *t, const bt_written *w) {
 bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,
                         bt_err *err) {
     const int64_t began = bt_now_ns();
-    const int32_t eot = bt_tokenizer_eot(t->tokenizer);
     bt_code code = BT_OK;
     size_t n;
     w->finish = "length";
     while (code == BT_OK && w->tokens < how->limit && !w->out.stopped) {
         const int32_t id = bt_gen_sample(gen, &how->sampling);
-        if (id == eot || id == how->end) {
+        if (id == how->end || bt_tokenizer_is_end(t->tokenizer, id)) {
             w->finish = "stop";
             break;
         }

@@ -9,7 +9,7 @@
 typedef struct bt_write_how {
     bt_sampling sampling;
     int64_t limit; /* tokens at most */
-    int32_t end;   /* token that ends the text beside the tokenizer's end of text; -1: none */
+    int32_t end;   /* token that ends the text beside the tokenizer's ends; -1: none */
     bool quiet;    /* nothing on standard output */
 } bt_write_how;
 

@@ -215,6 +215,7 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     char fingerprint[64];
     snprintf(fingerprint, sizeof fingerprint, "bitrain-%s-%s", BITRAIN_VERSION, bt_k()->name);
     BT_TRY(bt_chat_choose(&template, c->template, t, c->json, err));
+    if (!c->json) bt_trained_tell_affixes(t);
     const bt_batch_cfg batch = {.model = t->model,
                                 .tokenizer = t->tokenizer,
                                 .slots = (int)parallel_of(c, m),

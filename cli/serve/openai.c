@@ -431,20 +431,14 @@ bt_code bt_openai_create(bt_openai **out, const bt_openai_cfg *cfg, bt_err *err)
     snprintf(o->name, sizeof o->name, "%s", cfg->name);
     o->created = (int64_t)time(NULL);
     bt_serve_metrics_init(&o->metrics);
-    const bt_code code = bt_chat_encoder_init(&o->encoder, cfg->template, cfg->tokenizer, err);
-    if (code == BT_OK) {
-        *out = o;
-    } else {
-        bt_serve_metrics_release(&o->metrics);
-        free(o);
-    }
-    return code;
+    o->encoder = (bt_chat_encoder){cfg->template, cfg->tokenizer};
+    *out = o;
+    return BT_OK;
 }
 
 void bt_openai_destroy(bt_openai *o) {
     if (!o) return;
     bt_serve_metrics_release(&o->metrics);
-    bt_chat_encoder_release(&o->encoder);
     free(o);
 }
 

@@ -51,6 +51,9 @@ static const key_row rows[] = {
     {"stream_options", BOTH, READ, 0, NULL},
     {"include_usage", STREAM, READ, 0, NULL},
     {"echo", COMPLETION, READ, 0, NULL},
+    {"parse_special", COMPLETION | TOKENIZE, READ, 0, NULL},
+    {"add_special_tokens", COMPLETION | TOKENIZE, READ, 0, NULL},
+    {"add_special", TOKENIZE, READ, 0, NULL},
     {"logprobs", BOTH, READ, 0, NULL},
     {"top_logprobs", CHAT, READ, 0, NULL},
     {"response_format", BOTH, READ, 0, NULL},
@@ -97,6 +100,7 @@ static const key_row rows[] = {
     {"mirostat", BOTH, UNSUPPORTED, 0, "use top_p or min_p"},
     {"prompt_logprobs", BOTH, UNSUPPORTED, 0, "use echo with logprobs"},
     {"n_probs", BOTH, UNSUPPORTED, 0, "use logprobs"},
+    {"add_special_tokens", CHAT, UNSUPPORTED, 0, NULL}, /* the template has them */
     {"chat_template", CHAT, UNSUPPORTED, 0, "start serve with --template"},
     {"chat_template_kwargs", CHAT, UNSUPPORTED, 0, NULL},
     {"reasoning_effort", CHAT, UNSUPPORTED, 0, NULL},

@@ -146,13 +146,19 @@ static bt_code check_count(bt_openai_request *r, bt_err *err) {
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */
-static bt_code prompt_of_text(bt_openai_ids *out, json_t *v, const bt_tokenizer *tok, bt_err *err) {
+static bt_code prompt_of_text(bt_openai_ids *out, json_t *v, unsigned how, const bt_tokenizer *tok,
+                              bt_err *err) {
     size_t cap = 0;
     const size_t n = json_string_length(v);
     const int32_t eot = bt_tokenizer_eot(tok);
-    if (n > 0 || eot < 0) /* nothing to go on from: the beginning of a line */
-        return bt_tokenizer_encode(tok, n ? json_string_value(v) : "\n", n ? n : 1, &out->at,
-                                   &out->n, &cap, err);
+    if (n > 0)
+        return bt_tokenizer_encode_as(tok, how, json_string_value(v), n, &out->at, &out->n, &cap,
+                                      err);
+    /* nothing to go on from: the tokens in front of each text, else the beginning of a line */
+    BT_TRY(bt_tokenizer_encode_as(tok, how, "", 0, &out->at, &out->n, &cap, err));
+    if (out->n) return BT_OK;
+    if (eot < 0) return bt_tokenizer_encode(tok, "\n", 1, &out->at, &out->n, &cap, err);
+    free(out->at);
     out->at = malloc(sizeof *out->at);
     if (!out->at) return bt_fail(err, BT_NOMEM, "no memory for a prompt");
     out->at[0] = eot;
@@ -176,7 +182,8 @@ static bt_code prompt_of_ids(bt_openai_request *r, bt_openai_ids *out, json_t *l
 }
 
 /* a text, a list of texts, a list of ids, a list of lists of ids */
-static bt_code read_prompts(bt_openai_request *r, json_t *v, const bt_tokenizer *tok, bt_err *err) {
+static bt_code read_prompts(bt_openai_request *r, json_t *v, unsigned how, const bt_tokenizer *tok,
+                            bt_err *err) {
     if (!json_is_string(v) && !(json_is_array(v) && json_array_size(v) > 0))
         return REFUSE(r, "prompt", err,
                       "'prompt' must be a text, a list of texts, a list of token ids or a list of "
@@ -189,7 +196,7 @@ static bt_code read_prompts(bt_openai_request *r, json_t *v, const bt_tokenizer 
     for (size_t i = 0; i < r->n_prompts; i++) {
         json_t *p = one ? v : json_array_get(v, i);
         if (json_is_string(p))
-            BT_TRY(prompt_of_text(&r->prompts[i], p, tok, err));
+            BT_TRY(prompt_of_text(&r->prompts[i], p, how, tok, err));
         else if (json_is_array(p))
             BT_TRY(prompt_of_ids(r, &r->prompts[i], p, err));
         else
@@ -201,13 +208,18 @@ static bt_code read_prompts(bt_openai_request *r, json_t *v, const bt_tokenizer 
 
 static bt_code completion(bt_openai_request *r, json_t *o, const bt_tokenizer *tok, bt_err *err) {
     int64_t top = -1;
+    bool special = true, whole_text = true;
     BT_TRY(read_common(r, o, BT_KEYS_COMPLETION, err));
     if (r->max_tokens == SIZE_MAX) r->max_tokens = 16; /* OpenAI's default */
+    BT_TRY(flag(r, o, "parse_special", &special, err));
+    BT_TRY(flag(r, o, "add_special_tokens", &whole_text, err));
     BT_TRY(flag(r, o, "echo", &r->echo, err));
     BT_TRY(whole(r, o, "logprobs", 0, BT_TOP_MAX, &top, err));
     r->logprobs = top >= 0;
     r->top = top > 0 ? (size_t)top : 0;
-    return read_prompts(r, json_object_get(o, "prompt"), tok, err);
+    return read_prompts(r, json_object_get(o, "prompt"),
+                        (special ? BT_ENCODE_SPECIAL : 0) | (whole_text ? BT_ENCODE_WHOLE : 0), tok,
+                        err);
 }
 
 bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
@@ -306,7 +318,8 @@ static bt_code encode(bt_openai_request *r, const messages *m, bool proceed,
     if (code == BT_FORMAT || code == BT_UNSUPPORTED || code == BT_ARG)
         snprintf(r->fault.param, sizeof r->fault.param, "messages");
     if (code == BT_OK && proceed)
-        code = bt_chat_ids_text(&ids, e->tokenizer, last->text, last->n, false, err);
+        code = bt_chat_ids_encode(&ids, e->tokenizer, BT_ENCODE_TEXT, last->text, last->n, false,
+                                  err);
     r->prompts = code == BT_OK ? calloc(1, sizeof *r->prompts) : NULL;
     if (r->prompts) {
         r->n_prompts = 1;

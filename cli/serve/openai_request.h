@@ -29,7 +29,9 @@ typedef struct bt_openai_request {
     bt_openai_fault fault; /* of a refused request */
 } bt_openai_request;
 
-/* POST /v1/completions. BT_ARG, BT_FORMAT and BT_UNSUPPORTED: the request is wrong; out->fault is set.
+/* POST /v1/completions. In a prompt of text, names of special tokens become these tokens
+ * (`parse_special`: false refuses this), and the tokenizer's BOS is put in front (`add_special_tokens`:
+ * false refuses this). BT_ARG, BT_FORMAT and BT_UNSUPPORTED: the request is wrong; out->fault is set.
  * The caller releases *out in either case. */
 bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
                              const bt_tokenizer *tokenizer, bt_err *err) BT_MUST_CHECK;

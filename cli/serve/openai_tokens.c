@@ -11,13 +11,35 @@ static json_t *text_to_tokenize(json_t *o) {
     return content ? content : json_object_get(o, "prompt");
 }
 
-static bt_code put_ids(json_t *text, const bt_tokenizer *tokenizer, size_t context, bt_text *out,
-                       bt_err *err) {
+/* *set stays as it is where the key is absent */
+static bt_code read_flag(json_t *o, const char *key, bool *set, bt_openai_fault *fault,
+                         bt_err *err) {
+    json_t *v = json_object_get(o, key);
+    if (!v || json_is_null(v)) return BT_OK;
+    *set = json_is_true(v);
+    return json_is_boolean(v)
+               ? BT_OK
+               : bt_openai_refuse_key(fault, key, NULL, err, "'%s' must be true or false", key);
+}
+
+/* The defaults of vLLM ('prompt', 'add_special_tokens') and of llama-server ('content', 'add_special'):
+ * the former counts the tokens that a completion would put around the text. */
+static bt_code read_how(json_t *o, unsigned *how, bt_openai_fault *fault, bt_err *err) {
+    bool special = true, whole = !json_object_get(o, "content");
+    BT_TRY(read_flag(o, "parse_special", &special, fault, err));
+    BT_TRY(read_flag(o, "add_special", &whole, fault, err));
+    BT_TRY(read_flag(o, "add_special_tokens", &whole, fault, err));
+    *how = (special ? BT_ENCODE_SPECIAL : 0) | (whole ? BT_ENCODE_WHOLE : 0);
+    return BT_OK;
+}
+
+static bt_code put_ids(json_t *text, unsigned how, const bt_tokenizer *tokenizer, size_t context,
+                       bt_text *out, bt_err *err) {
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
     bt_json j;
-    const bt_code code = bt_tokenizer_encode(tokenizer, json_string_value(text),
-                                             json_string_length(text), &ids, &n, &cap, err);
+    const bt_code code = bt_tokenizer_encode_as(tokenizer, how, json_string_value(text),
+                                                json_string_length(text), &ids, &n, &cap, err);
     if (code == BT_OK) {
         bt_json_begin(&j, out);
         bt_json_object(&j, NULL);
@@ -36,11 +58,13 @@ bt_code bt_openai_tokenize(const char *body, size_t n, const bt_tokenizer *token
                            size_t context, bt_text *out, bt_openai_fault *fault, bt_err *err) {
     json_t *o;
     BT_TRY(bt_json_parse_nul(&o, body, n, err));
+    unsigned how = 0;
     bt_code code = bt_openai_check_keys(o, BT_KEYS_TOKENIZE, fault, err);
     json_t *text = text_to_tokenize(o);
     if (code == BT_OK && !json_is_string(text))
         code = bt_openai_refuse_key(fault, "content", NULL, err, "'content' must be a text");
-    if (code == BT_OK) code = put_ids(text, tokenizer, context, out, err);
+    if (code == BT_OK) code = read_how(o, &how, fault, err);
+    if (code == BT_OK) code = put_ids(text, how, tokenizer, context, out, err);
     json_decref(o);
     return code;
 }

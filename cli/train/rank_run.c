@@ -58,7 +58,8 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
         .temperature = 0.8, .top_k = 0, .top_p = 0.95, .seed = (uint64_t)cfg->seed};
     const int64_t until = bt_now_ns() + SAMPLE_NS;
     bt_code code = bt_tokenizer_load(&tok, cfg->tokenizer, err);
-    if (code == BT_OK) code = bt_tokenizer_encode(tok, "\n", 1, &ids, &n, &cap, err);
+    if (code == BT_OK)
+        code = bt_tokenizer_encode_as(tok, BT_ENCODE_WHOLE, "\n", 1, &ids, &n, &cap, err);
     if (code == BT_OK) code = bt_gen_create(&gen, model, err);
     if (code == BT_OK) code = bt_gen_feed(gen, ids, n, err);
     for (int i = 0; code == BT_OK && i < SAMPLE_TOKENS && bt_now_ns() < until; i++) {

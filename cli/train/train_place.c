@@ -12,6 +12,7 @@
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/io/sources.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/data/run_data.h"
 #include "monitor/job/launch/builtin.h"
@@ -142,6 +143,24 @@ static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* the tokens that the tokenizer puts around each document; conversations have those of their template */
+static bt_code tell_affixes(const bt_run_cfg *c, bt_err *err) {
+    const bool texts = c->form == BT_FORM_TEXT || c->form == BT_FORM_COMPLETION ||
+                       c->form == BT_FORM_LABEL;
+    bt_tokenizer *t;
+    bt_text around = {0};
+    if (c->quiet || c->json || !texts || strncmp(c->data, "synth:", 6) == 0) return BT_OK;
+    BT_TRY(bt_tokenizer_load(&t, c->tokenizer[0] ? c->tokenizer : "bytes", err));
+    bt_tokenizer_tell_affixes(t, &around);
+    if (around.len)
+        fprintf(stderr,
+                "data       each document %s, as the tokenizer's post-processor puts them\n",
+                bt_text_str(&around));
+    bt_text_release(&around);
+    bt_tokenizer_free(t);
+    return BT_OK;
+}
+
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) {
     bt_train_data all = {0};
     const bt_run_cfg *c = &p->cfg;
@@ -156,6 +175,7 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     if (data) *data = all;
     if (c->hosts[0]) return BT_OK; /* the ranks' disks are not ours */
     BT_TRY(tell_skipped(c, err));
+    BT_TRY(tell_affixes(c, err));
     split_size train, val = {0};
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
     if (c->val_frac > 0 || c->val_data[0]) BT_TRY(open_split(c, BT_SPLIT_VAL, &val, err));

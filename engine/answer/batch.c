@@ -258,10 +258,10 @@ static void write_token(bt_batch *b, text *t, const float *logits) {
     }
     const int32_t id = bt_sampler_draw(b->sampler, logits, &t->ask.sampling,
                                        (bt_history){t->tokens, t->n}, t->n);
-    const bool end = id == t->ask.end || id == bt_tokenizer_eot(b->cfg.tokenizer);
+    const bool end = id == t->ask.end || bt_tokenizer_is_end(b->cfg.tokenizer, id);
     const char *bytes = bt_tokenizer_bytes(b->cfg.tokenizer, id, &n);
     if (t->written == 0) t->out.stop_from = t->out.text.len;
-    if (!bt_tokenizer_is_special(b->cfg.tokenizer, id)) bt_output_add(&t->out, bytes, n);
+    if (!end && !bt_tokenizer_is_special(b->cfg.tokenizer, id)) bt_output_add(&t->out, bytes, n);
     t->tokens[t->n++] = id;
     t->written++;
     say(b, t, id, false, logits);

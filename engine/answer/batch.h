@@ -50,7 +50,7 @@ typedef struct bt_ask {    /* what submit copies, and whom it tells */
     size_t n;
     size_t max_tokens;
     bt_sampling sampling;
-    int32_t end; /* ends the text, beside the tokenizer's end of text; -1: none */
+    int32_t end; /* ends the text, beside the tokenizer's ends; -1: none */
     const char *const *stops;
     size_t n_stops;
     bool echo;     /* the prompt's tokens are said first */

@@ -213,8 +213,9 @@ static bt_code take_token(void *ctx, uint64_t i, const char *text, size_t n, int
     if (!name) return bt_fail(err, BT_FORMAT, "token %llu is not UTF-8", (unsigned long long)i);
     json_object_set_new(v->vocab, text, json_integer((json_int_t)i));
     if (type != BT_GGUF_NORMAL)
-        json_array_append_new(v->added,
-                              json_pack("{s:I, s:O}", "id", (json_int_t)i, "content", name));
+        json_array_append_new(v->added, json_pack("{s:I, s:O, s:b, s:b}", "id", (json_int_t)i,
+                                                  "content", name, "special",
+                                                  type != BT_GGUF_USER_DEFINED, "normalized", 0));
     json_decref(name);
     return BT_OK;
 }
@@ -282,16 +283,56 @@ static bt_code find_pattern(const reader *r, const char **pattern, bool *ignore_
                    pre ? pre : "none");
 }
 
+static int32_t token_of(const reader *r, const char *key) {
+    const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
+    const bool is = kv && kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY;
+    return is && kv->whole >= 0 && kv->whole < r->s->cfg.V ? (int32_t)kv->whole : -1;
+}
+
+static bool flag_or(const reader *r, const char *key, bool otherwise) {
+    const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
+    return kv && kv->type == BT_GGUF_BOOL ? kv->whole != 0 : otherwise;
+}
+
+static void read_roles(reader *r) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    bt_token_roles *roles = &r->s->roles;
+    *roles = (bt_token_roles){.known = true,
+                              .bos = token_of(r, "tokenizer.ggml.bos_token_id"),
+                              .pad = token_of(r, "tokenizer.ggml.padding_token_id")};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const int32_t id = token_of(r, keys[i]);
+        if (id >= 0) (void)bt_token_roles_add_end(roles, id);
+    }
+}
+
+/* the member "post_processor". Without the key llama.cpp puts BOS in front for its 'llama-bpe' alone. */
+static json_t *post_processor(const reader *r, bool llama_bpe) {
+    const bt_token_roles *roles = &r->s->roles;
+    const bool bos = flag_or(r, "tokenizer.ggml.add_bos_token", llama_bpe) && roles->bos >= 0,
+               eos = flag_or(r, "tokenizer.ggml.add_eos_token", false) && roles->n_ends > 0;
+    json_t *single = json_array();
+    if (bos) json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "bos"));
+    json_array_append_new(single, json_pack("{s:{s:s}}", "Sequence", "id", "A"));
+    if (eos) json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "eos"));
+    return json_pack("{s:s, s:o, s:{s:{s:[i]}, s:{s:[i]}}}", "type", "TemplateProcessing", "single",
+                     single, "special_tokens", "bos", "ids", (int)roles->bos, "eos", "ids",
+                     (int)(roles->n_ends ? roles->ends[0] : -1));
+}
+
 static bt_code build(reader *r, const vocab *v, bt_err *err) {
     const char *pattern = NULL;
     bool ignore_merges = false;
     BT_TRY(find_pattern(r, &pattern, &ignore_merges, err));
+    read_roles(r);
     const bt_gguf_kv *nfc = bt_gguf_find(&r->g, BT_KEY_NFC);
-    json_t *root = json_pack("{s:{s:s, s:b, s:O, s:O}, s:O, s:o, s:o}", "model", "type", "BPE",
+    json_t *root = json_pack("{s:{s:s, s:b, s:O, s:O}, s:O, s:o, s:o, s:o}", "model", "type", "BPE",
                              "ignore_merges", (int)ignore_merges, "vocab", v->vocab, "merges",
                              v->merges, "added_tokens", v->added, "pre_tokenizer",
                              bt_tokenizer_pre_tokenizer(pattern), "normalizer",
-                             nfc && nfc->whole ? json_pack("{s:s}", "type", "NFC") : json_null());
+                             nfc && nfc->whole ? json_pack("{s:s}", "type", "NFC") : json_null(),
+                             "post_processor", post_processor(r, ignore_merges));
     bt_code code = root ? bt_tokenizer_build(&r->s->tokenizer, root, err)
                         : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
     json_decref(root);
@@ -300,8 +341,6 @@ static bt_code build(reader *r, const vocab *v, bt_err *err) {
 
 static bt_code read_tokenizer(reader *r, bt_err *err) {
     vocab v = {.vocab = json_object(), .added = json_array(), .merges = json_array()};
-    const bt_gguf_kv *eos = bt_gguf_find(&r->g, "tokenizer.ggml.eos_token_id");
-    bt_err ignored = BT_ERR_INIT;
     bt_code code = take_lists(r, &v, err);
     if (code == BT_OK) code = build(r, &v, err);
     json_decref(v.vocab);
@@ -309,9 +348,7 @@ static bt_code read_tokenizer(reader *r, bt_err *err) {
     json_decref(v.merges);
     free(v.types);
     BT_TRY(code);
-    if (eos && bt_tokenizer_set_eot(r->s->tokenizer, (int32_t)eos->whole, &ignored) != BT_OK)
-        bt_text_printf(&r->s->notes, "token %lld, the end of a text, is no special token\n",
-                       (long long)eos->whole);
+    bt_model_file_give_roles(r->s);
     return bt_tokenizer_set_chat_template(r->s->tokenizer,
                                           bt_gguf_text(&r->g, "tokenizer.chat_template"), err);
 }

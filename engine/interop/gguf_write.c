@@ -261,6 +261,7 @@ static bt_code put_tokens(gguf_out *g, bt_err *err) {
         put_number(&g->head,
                    bt_tokenizer_is_hole(t, id)      ? BT_GGUF_UNUSED
                    : bt_tokenizer_is_special(t, id) ? BT_GGUF_CONTROL
+                   : bt_tokenizer_is_added(t, id)   ? BT_GGUF_USER_DEFINED
                                                     : BT_GGUF_NORMAL,
                    4);
     if (word.failed && code == BT_OK)
@@ -291,6 +292,40 @@ static void put_merges(gguf_out *g) {
     bt_text_release(&word);
 }
 
+static void token_key(gguf_out *g, const char *name, int32_t id) {
+    if (id < 0) return;
+    key(g, name, BT_GGUF_U32);
+    put_number(&g->head, (uint64_t)id, 4);
+}
+
+/* true: one token, which llama.cpp can put there by itself */
+static bool is_one(const bt_tokenizer *t, bool behind, int32_t *id) {
+    size_t n;
+    const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
+    if (n == 1) *id = ids[0];
+    return n == 1;
+}
+
+/* The file has one end of a text, one of a turn and one of a message, and may put one token in front of
+ * and one behind a text. */
+static void put_roles(gguf_out *g) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    const bt_tokenizer *t = g->s->tokenizer;
+    const bt_token_roles *roles = bt_tokenizer_roles(t);
+    int32_t bos = roles->known ? roles->bos : -1, behind = -1, ends[BT_ENDS_MAX];
+    size_t n = bt_tokenizer_ends(t, ends);
+    const bool add_bos = is_one(t, false, &bos);
+    bool add_eos = is_one(t, true, &behind);
+    if (n == 0 && add_eos) ends[n++] = behind;
+    add_eos = add_eos && ends[0] == behind;
+    token_key(g, "tokenizer.ggml.bos_token_id", bos);
+    for (size_t i = 0; i < n && i < sizeof keys / sizeof *keys; i++) token_key(g, keys[i], ends[i]);
+    token_key(g, "tokenizer.ggml.padding_token_id", roles->known ? roles->pad : -1);
+    bool_key(g, "tokenizer.ggml.add_bos_token", add_bos);
+    bool_key(g, "tokenizer.ggml.add_eos_token", add_eos);
+}
+
 static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
     const bt_tokenizer *t = g->s->tokenizer;
     bt_tokenizer_about about;
@@ -299,11 +334,7 @@ static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
     text_key(g, "tokenizer.ggml.pre", g->pre->pre);
     BT_TRY(put_tokens(g, err));
     put_merges(g);
-    if (bt_tokenizer_eot(t) >= 0) {
-        key(g, "tokenizer.ggml.eos_token_id", BT_GGUF_U32);
-        put_number(&g->head, (uint64_t)bt_tokenizer_eot(t), 4);
-    }
-    bool_key(g, "tokenizer.ggml.add_bos_token", false);
+    put_roles(g);
     bool_key(g, BT_KEY_NFC, strcmp(about.normalizer, "nfc") == 0);
     if (bt_tokenizer_chat_template(t))
         text_key(g, "tokenizer.chat_template", bt_tokenizer_chat_template(t));
@@ -371,6 +402,26 @@ static bt_code write_file(gguf_out *g, const char *part, bt_err *err) {
     return code;
 }
 
+/* what the file cannot say of the tokenizer */
+static void tell_tokenizer(const bt_tokenizer *t, bt_text *notes) {
+    int32_t ends[BT_ENDS_MAX], id = -1;
+    size_t before, behind;
+    const size_t n = bt_tokenizer_ends(t, ends);
+    (void)bt_tokenizer_affix(t, false, &before);
+    (void)bt_tokenizer_affix(t, true, &behind);
+    if (n > 3)
+        bt_text_printf(notes,
+                       "a GGUF file names three tokens that end a text; this model has %zu\n", n);
+    if (before > 1 || behind > 1 || (is_one(t, true, &id) && n && ends[0] != id))
+        bt_text_put(notes,
+                    "a GGUF file puts at most BOS and EOS around a text, this tokenizer puts "
+                    "other tokens there\n");
+    if (bt_tokenizer_has_flags(t))
+        bt_text_put(notes,
+                    "llama.cpp finds added tokens by their text alone; this tokenizer has some "
+                    "that take white space or stand alone as words\n");
+}
+
 static void tell(const gguf_out *g, bt_text *notes) {
     bt_tokenizer_about about;
     bt_tokenizer_look(g->s->tokenizer, &about);
@@ -385,6 +436,7 @@ static void tell(const gguf_out *g, bt_text *notes) {
     else if (g->ternary)
         bt_text_put(notes, "llama.cpp does not round the inputs of these layers to int8, as the "
                            "model was trained: log probabilities differ by up to 0.15\n");
+    tell_tokenizer(g->s->tokenizer, notes);
     if (strcmp(about.normalizer, "nfc") == 0)
         bt_text_put(notes, "llama.cpp does not normalise text to NFC, which this tokenizer does\n");
 }

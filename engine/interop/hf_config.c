@@ -220,12 +220,32 @@ static bt_code read_act(json_t *o, const char *otherwise, bt_act *out, bt_err *e
     return BT_OK;
 }
 
-static int32_t read_eos(json_t *o) {
-    json_t *v = json_object_get(o, "eos_token_id");
-    if (json_is_array(v)) v = json_array_get(v, 0);
-    return json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < 1 << 20
-               ? (int32_t)json_integer_value(v)
-               : -1;
+/* -1: null, absent, or no token id, which a note tells */
+static int32_t token_of(json_t *v, const char *key, bt_text *notes) {
+    const double id = json_number_value(v); /* parsers of long numbers make reals of all */
+    if (absent(v)) return -1;
+    if (json_is_number(v) && id >= 0 && id < 1 << 20 && id == floor(id)) return (int32_t)id;
+    if (notes) bt_text_printf(notes, "'%s' holds something that is no token id\n", key);
+    return -1;
+}
+
+static void read_roles(json_t *o, bt_token_roles *roles, bt_text *notes) {
+    json_t *ends = json_object_get(o, "eos_token_id");
+    const size_t n = json_is_array(ends) ? json_array_size(ends) : 1;
+    bool fits = true;
+    if (!roles->known) *roles = (bt_token_roles){.known = true, .bos = -1, .pad = -1};
+    if (roles->bos < 0)
+        roles->bos = token_of(json_object_get(o, "bos_token_id"), "bos_token_id", notes);
+    if (roles->pad < 0)
+        roles->pad = token_of(json_object_get(o, "pad_token_id"), "pad_token_id", notes);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t id = token_of(json_is_array(ends) ? json_array_get(ends, i) : ends,
+                                    "eos_token_id", notes);
+        if (id >= 0) fits &= bt_token_roles_add_end(roles, id);
+    }
+    if (!fits && notes)
+        bt_text_printf(notes, "'eos_token_id' lists more than %d tokens: the first ones are kept\n",
+                       BT_ENDS_MAX);
 }
 
 static bt_code read_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
@@ -271,7 +291,7 @@ static bt_code read_all(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *err)
     BT_TRY(flag_or(o, "tie_word_embeddings", row->tied, &m->tied, err));
     BT_TRY(read_linear(o, &c->linear, err));
     m->linear = c->linear == BT_HF_DENSE ? BT_LIN_DENSE : BT_LIN_BITNET158;
-    c->eos = read_eos(o);
+    read_roles(o, &c->roles, notes);
     if (notes && c->arch == BT_ARCH_BITNET && c->linear == BT_HF_DENSE)
         bt_text_put(notes,
                     "config.json has no quantization_config: its linear layers are taken for "
@@ -293,6 +313,21 @@ bt_code bt_hf_config_read(bt_hf_config *out, const char *path, bt_text *notes, b
     if (code == BT_OK) return BT_OK;
     /* a model that makes no sense is a wrong file here, not a wrong argument */
     return bt_fail(err, code == BT_ARG ? BT_FORMAT : code, "'%s': %s", path, why.msg);
+}
+
+bt_code bt_hf_generation_read(bt_token_roles *roles, const char *path, bt_text *notes,
+                              bt_err *err) {
+    char *text = NULL;
+    size_t n;
+    json_t *root = NULL;
+    bt_err why = BT_ERR_INIT;
+    bt_code code = bt_file_slurp(path, CONFIG_MAX, &text, &n, &why);
+    if (code == BT_NOTFOUND) return BT_OK;
+    if (code == BT_OK) code = bt_json_parse_big(&root, text, n, &why);
+    free(text);
+    if (code == BT_OK) read_roles(root, roles, notes);
+    json_decref(root);
+    return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s': %s", path, why.msg);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -331,15 +366,24 @@ static void write_linear(bt_json *j, bt_hf_linear linear) {
     bt_json_end(j, '}');
 }
 
-static void write_eos(bt_json *j, int32_t eos) {
-    static const char *const keys[] = {"bos_token_id", "eos_token_id"};
-    for (size_t i = 0; i < 2; i++) {
-        if (eos >= 0)
-            bt_json_int(j, keys[i], eos);
-        else
-            bt_json_null(j, keys[i]);
+void bt_hf_roles_write(bt_json *j, const bt_token_roles *r, bool generation) {
+    if (r->bos >= 0)
+        bt_json_int(j, "bos_token_id", r->bos);
+    else if (!generation)
+        bt_json_null(j, "bos_token_id");
+    if (r->n_ends > 1) {
+        bt_json_array(j, "eos_token_id");
+        for (size_t i = 0; i < r->n_ends; i++) bt_json_int(j, NULL, r->ends[i]);
+        bt_json_end(j, ']');
+    } else if (r->n_ends) {
+        bt_json_int(j, "eos_token_id", r->ends[0]);
+    } else if (!generation) {
+        bt_json_null(j, "eos_token_id");
     }
-    bt_json_null(j, "pad_token_id");
+    if (r->pad >= 0)
+        bt_json_int(j, "pad_token_id", r->pad);
+    else if (!generation)
+        bt_json_null(j, "pad_token_id");
 }
 
 void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
@@ -378,7 +422,7 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
         bt_json_null(&j, "sliding_window");
         bt_json_bool(&j, "use_sliding_window", false);
     }
-    write_eos(&j, c->eos);
+    bt_hf_roles_write(&j, &c->roles, false);
     write_real(&j, "initializer_range", m->init_std);
     bt_json_bool(&j, "use_cache", true);
     bt_json_str(&j, "dtype", dtype_of(number));

@@ -9,6 +9,7 @@
 #define BT_ENGINE_INTEROP_HF_CONFIG_H
 
 #include "engine/base/text.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/formats.h"
 
 /* how linear layers are stored, by quantization_config */
@@ -23,13 +24,21 @@ typedef struct bt_hf_config {
     bt_arch arch;
     bt_model_cfg model;
     bt_hf_linear linear;
-    int32_t eos; /* first of eos_token_id; -1: none */
+    bt_token_roles roles; /* bos_token_id, pad_token_id, eos_token_id */
 } bt_hf_config;
 
 /* notes (may be NULL) gets one line for each thing worth knowing */
 bt_code bt_hf_config_read(bt_hf_config *out, const char *path, bt_text *notes, bt_err *err)
     BT_MUST_CHECK;
 
+/* Adds what generation_config.json says of the tokens that end a text, and of bos and pad where
+ * config.json says nothing. A file that is not there adds nothing. */
+bt_code bt_hf_generation_read(bt_token_roles *roles, const char *path, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
+
+/* the members bos_token_id, eos_token_id (a number, a list, or null) and pad_token_id; generation:
+ * for generation_config.json, which has no nulls */
+void bt_hf_roles_write(bt_json *j, const bt_token_roles *roles, bool generation);
 /* config.json for a model whose tensors are written as `number`; both spellings of the keys that
  * transformers 4 and 5 spell differently */
 void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number);

@@ -132,9 +132,8 @@ static bt_code read_chat_template(bt_model_file *s, bt_err *err) {
     return code;
 }
 
-static bt_code read_tokenizer(bt_model_file *s, const bt_hf_config *c, bt_err *err) {
+static bt_code read_tokenizer(bt_model_file *s, bt_err *err) {
     char path[4400];
-    bt_err ignored = BT_ERR_INIT;
     path_of(path, s, "tokenizer.json");
     if (access(path, F_OK) != 0) {
         bt_fail(&s->no_tokenizer, BT_NOTFOUND, "the folder has no tokenizer.json");
@@ -143,11 +142,7 @@ static bt_code read_tokenizer(bt_model_file *s, const bt_hf_config *c, bt_err *e
     bt_code code = bt_tokenizer_import(&s->tokenizer, path, &s->no_tokenizer);
     if (code == BT_NOMEM || code == BT_IO) return bt_fail(err, code, "%s", s->no_tokenizer.msg);
     if (code != BT_OK) return BT_OK; /* who needs one says why there is none */
-    if (c->eos >= 0 && bt_tokenizer_set_eot(s->tokenizer, c->eos, &ignored) != BT_OK)
-        bt_text_printf(&s->notes,
-                       "config.json names %d as the end of a text, which is no special "
-                       "token of tokenizer.json\n",
-                       c->eos);
+    bt_model_file_give_roles(s);
     return read_chat_template(s, err);
 }
 
@@ -162,5 +157,8 @@ bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {
     BT_TRY(untie_own_head(s, err));
     BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(read_tensors(s, &c, err));
-    return read_tokenizer(s, &c, err);
+    s->roles = c.roles;
+    path_of(path, s, "generation_config.json");
+    BT_TRY(bt_hf_generation_read(&s->roles, path, &s->notes, err));
+    return read_tokenizer(s, err);
 }

@@ -211,13 +211,18 @@ static void put_generation_config(const folder *f, bt_text *out) {
     bt_json j;
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
-    if (f->config.eos >= 0) {
-        bt_json_int(&j, "bos_token_id", f->config.eos);
-        bt_json_int(&j, "eos_token_id", f->config.eos);
-    }
+    bt_hf_roles_write(&j, &f->config.roles, true);
     bt_json_bool(&j, "_from_model_config", true);
     bt_json_end(&j, '}');
     bt_text_put(out, "\n");
+}
+
+static void put_named(const folder *f, bt_json *j, const char *key, int32_t id) {
+    bt_text name = {0};
+    if (id < 0) return;
+    bt_tokenizer_token_text(f->s->tokenizer, id, &name);
+    bt_json_str(j, key, bt_text_str(&name));
+    bt_text_release(&name);
 }
 
 static void put_tokenizer_config(const folder *f, bt_text *out) {
@@ -229,12 +234,8 @@ static void put_tokenizer_config(const folder *f, bt_text *out) {
     bt_json_str(&j, "tokenizer_class", "PreTrainedTokenizerFast");
     bt_json_bool(&j, "clean_up_tokenization_spaces", false);
     bt_json_int(&j, "model_max_length", f->config.model.T);
-    if (f->config.eos >= 0) {
-        bt_text eos = {0};
-        bt_tokenizer_token_text(f->s->tokenizer, f->config.eos, &eos);
-        bt_json_str(&j, "eos_token", bt_text_str(&eos));
-        bt_text_release(&eos);
-    }
+    put_named(f, &j, "bos_token", f->config.roles.known ? f->config.roles.bos : -1);
+    put_named(f, &j, "eos_token", bt_tokenizer_eot(f->s->tokenizer));
     if (chat) bt_json_str(&j, "chat_template", chat); /* transformers 4 */
     bt_json_end(&j, '}');
     bt_text_put(out, "\n");
@@ -282,13 +283,23 @@ static void remove_folder(const folder *f) {
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
+/* As the source has them. A tokenizer that was trained here names its one end for both, as GPT-2's
+ * does. */
+static bt_token_roles roles_of(const bt_model_file *s) {
+    if (s->tokenizer && bt_tokenizer_roles(s->tokenizer)->known)
+        return *bt_tokenizer_roles(s->tokenizer);
+    if (s->roles.known && !s->tokenizer) return s->roles;
+    const int32_t eot = s->tokenizer ? bt_tokenizer_eot(s->tokenizer) : -1;
+    return (bt_token_roles){.bos = eot, .pad = -1, .ends = {eot}, .n_ends = eot >= 0};
+}
+
 /* what the class computes with linear layers, from what ours are */
 static bt_code choose(folder *f, const bt_convert_job *job, bt_err *err) {
     const bool ternary = f->s->cfg.linear == BT_LIN_BITNET158;
     const bt_number_row *row = job->number < BT_NUM_COUNT ? bt_number_at(job->number) : NULL;
     BT_TRY(bt_arch_of_model(&f->config.arch, &f->s->cfg, err));
     f->config.model = f->s->cfg;
-    f->config.eos = f->s->tokenizer ? bt_tokenizer_eot(f->s->tokenizer) : -1;
+    f->config.roles = roles_of(f->s);
     f->config.linear = ternary ? BT_HF_LATENT : BT_HF_DENSE;
     f->number = row ? job->number : BT_NUM_F32;
     if (row && !row->safetensors)

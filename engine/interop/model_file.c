@@ -62,6 +62,17 @@ bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
     return code;
 }
 
+void bt_model_file_give_roles(bt_model_file *s) {
+    if (!s->tokenizer || !s->roles.known) return;
+    const size_t left_out = bt_tokenizer_set_roles(s->tokenizer, &s->roles);
+    if (left_out)
+        bt_text_printf(
+            &s->notes,
+            "%zu of the tokens that the model names as beginning, padding or end are not "
+            "in its tokenizer's vocabulary of %d\n",
+            left_out, bt_tokenizer_vocab(s->tokenizer));
+}
+
 void bt_model_file_close(bt_model_file *s) {
     if (!s) return;
     if (s->view.release) s->view.release(s->view.ctx);

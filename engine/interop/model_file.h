@@ -59,8 +59,9 @@ struct bt_model_file {
     bt_params params;
     bt_tokenizer *tokenizer; /* NULL: there is none, or none that can be used: */
     bt_err no_tokenizer;     /* why */
-    bt_text notes;           /* one line each: what a person should know about what was read */
-    bt_number number;        /* type of most elements of the matrices */
+    bt_token_roles roles; /* by the files beside the weights; a tokenizer that was read has them */
+    bt_text notes;        /* one line each: what a person should know about what was read */
+    bt_number number;     /* type of most elements of the matrices */
     /* foreign files */
     bt_stored_list stored;
     bt_stored_place *places; /* [params.n] */
@@ -77,6 +78,8 @@ struct bt_model_file {
  * checkpoint */
 bt_container bt_model_file_kind(const char *path);
 bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) BT_MUST_CHECK;
+/* gives a tokenizer the roles that the model's files name; a note tells which do not fit */
+void bt_model_file_give_roles(bt_model_file *s);
 void bt_model_file_close(bt_model_file *s); /* accepts NULL */
 /* elements first .. first+count of tensor i of `params` */
 bt_code bt_model_file_read(bt_model_file *s, size_t i, uint64_t first, uint64_t count, float *out,

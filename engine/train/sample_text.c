@@ -34,7 +34,8 @@ typedef struct source {      /* of the prompt: its text, or else tokens */
 static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
                              int32_t **ids, size_t *n, bt_err *err) {
     size_t cap = 0;
-    BT_TRY(bt_tokenizer_encode(s->tokenizer, from->text, strlen(from->text), ids, n, &cap, err));
+    BT_TRY(bt_tokenizer_encode_as(s->tokenizer, BT_ENCODE_SPECIAL | BT_ENCODE_WHOLE, from->text,
+                                  strlen(from->text), ids, n, &cap, err));
     for (size_t i = 0; i < *n; i++) {
         if ((*ids)[i] < cfg->vocab) continue;
         return bt_fail(err, BT_ARG, "%s has the token %d, the model's vocabulary has %d",

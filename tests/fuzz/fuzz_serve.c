@@ -14,19 +14,16 @@ static const char *const names[TEMPLATES] = {"plain", "chatml", "llama3"};
 static bt_tokenizer *tokenizer;
 static bt_chat_encoder encoder[TEMPLATES];
 
-static void release(void) {
-    for (int i = 0; i < TEMPLATES; i++) bt_chat_encoder_release(&encoder[i]);
-    bt_tokenizer_free(tokenizer);
-}
+static void release(void) { bt_tokenizer_free(tokenizer); }
 
 static void prepare(void) {
     bt_err err = BT_ERR_INIT;
     const bt_chat_template *t;
     if (bt_tokenizer_load(&tokenizer, "bytes", &err) != BT_OK) abort();
-    for (int i = 0; i < TEMPLATES; i++)
-        if (bt_chat_find(&t, names[i], &err) != BT_OK ||
-            bt_chat_encoder_init(&encoder[i], t, tokenizer, &err) != BT_OK)
-            abort();
+    for (int i = 0; i < TEMPLATES; i++) {
+        if (bt_chat_find(&t, names[i], &err) != BT_OK) abort();
+        encoder[i] = (bt_chat_encoder){t, tokenizer};
+    }
     atexit(release);
 }
 

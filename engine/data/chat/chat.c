@@ -30,23 +30,12 @@ bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err
     return bt_fail(err, BT_NOTFOUND, "there is no chat template '%.30s' (%s)", name, names);
 }
 
-/* id of the special token whose name is name[0..n); -1: none */
-static int32_t special(const bt_tokenizer *t, const char *name, size_t n) {
-    for (int32_t id = 0; id < bt_tokenizer_vocab(t); id++) {
-        size_t k;
-        if (!bt_tokenizer_is_special(t, id)) continue;
-        const char *s = bt_tokenizer_bytes(t, id, &k);
-        if (k == n && k > 0 && memcmp(s, name, n) == 0) return id;
-    }
-    return -1;
-}
-
 /* how many marks a row has; 0: one of them is no token here */
 static size_t marks_there(const bt_chat_template *c, const bt_tokenizer *t) {
     size_t n = 0;
     for (const char *p = c->marks ? c->marks : ""; *p; n++) {
         const size_t k = strcspn(p, " ");
-        if (special(t, p, k) < 0) return 0;
+        if (bt_tokenizer_named(t, p, k) < 0) return 0;
         p += k + strspn(p + k, " ");
     }
     return n;
@@ -65,7 +54,7 @@ const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t) {
 }
 
 int32_t bt_chat_end_token(const bt_chat_template *t, const bt_tokenizer *tokenizer) {
-    return t->end ? special(tokenizer, t->end, strlen(t->end)) : -1;
+    return t->end ? bt_tokenizer_named(tokenizer, t->end, strlen(t->end)) : -1;
 }
 
 size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,

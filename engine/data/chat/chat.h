@@ -1,7 +1,8 @@
 /* chat.h - from a conversation to the text, and the tokens, that a model sees: chat.def's templates.
  *
  * A rendering is a row of pieces. Markup (a template's own text) may hold the names of special
- * tokens, which become these tokens where the tokenizer has them; what people wrote never does. Each
+ * tokens, which become these tokens where the tokenizer has them; in what people wrote, names of
+ * special tokens are plain text. Names of other added tokens (<think>) become tokens in both. Each
  * piece is encoded by itself, so that no token spans the border of an answer.
  * Threads: constant tables; the callers' output only. */
 #ifndef BT_ENGINE_DATA_CHAT_CHAT_H
@@ -86,12 +87,7 @@ bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *message
 typedef struct bt_chat_encoder {
     const bt_chat_template *t;
     const bt_tokenizer *tokenizer;
-    int32_t *specials; /* ids of the tokenizer's special tokens */
-    size_t n_specials;
 } bt_chat_encoder;
-bt_code bt_chat_encoder_init(bt_chat_encoder *e, const bt_chat_template *t,
-                             const bt_tokenizer *tokenizer, bt_err *err) BT_MUST_CHECK;
-void bt_chat_encoder_release(bt_chat_encoder *e); /* accepts an all-zero struct */
 
 /* tokens of a conversation */
 typedef struct bt_chat_ids {
@@ -105,9 +101,9 @@ typedef enum { BT_CHAT_LEARN_ANSWERS, BT_CHAT_LEARN_LAST, BT_CHAT_LEARN_ALL } bt
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_learn learn, bt_chat_ids *out, bt_err *err)
     BT_MUST_CHECK;
-/* appends text as it stands, without special tokens */
-bt_code bt_chat_ids_text(bt_chat_ids *out, const bt_tokenizer *tokenizer, const char *text,
-                         size_t n, bool learned, bt_err *err) BT_MUST_CHECK;
+/* appends the tokens of a text; how: BT_ENCODE_TEXT, .. */
+bt_code bt_chat_ids_encode(bt_chat_ids *out, const bt_tokenizer *tokenizer, unsigned how,
+                           const char *text, size_t n, bool learned, bt_err *err) BT_MUST_CHECK;
 bt_code bt_chat_ids_add(bt_chat_ids *out, int32_t id, bool learned, bt_err *err) BT_MUST_CHECK;
 void bt_chat_ids_release(bt_chat_ids *ids); /* accepts an all-zero struct */
 

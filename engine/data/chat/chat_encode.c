@@ -12,24 +12,6 @@ typedef struct job {
     bt_chat_ids *out;
 } job;
 
-bt_code bt_chat_encoder_init(bt_chat_encoder *e, const bt_chat_template *t,
-                             const bt_tokenizer *tokenizer, bt_err *err) {
-    int V = bt_tokenizer_vocab(tokenizer);
-    size_t n = 0;
-    *e = (bt_chat_encoder){.t = t, .tokenizer = tokenizer};
-    for (int id = 0; id < V; id++) e->n_specials += bt_tokenizer_is_special(tokenizer, id);
-    e->specials = malloc((e->n_specials + 1) * sizeof *e->specials);
-    if (!e->specials) return bt_fail(err, BT_NOMEM, "cannot take memory for special tokens");
-    for (int id = 0; id < V; id++)
-        if (bt_tokenizer_is_special(tokenizer, id)) e->specials[n++] = id;
-    return BT_OK;
-}
-
-void bt_chat_encoder_release(bt_chat_encoder *e) {
-    free(e->specials);
-    *e = (bt_chat_encoder){0};
-}
-
 void bt_chat_ids_release(bt_chat_ids *ids) {
     free(ids->ids);
     free(ids->learned);
@@ -57,12 +39,12 @@ bt_code bt_chat_ids_add(bt_chat_ids *out, int32_t id, bool learned, bt_err *err)
     return BT_OK;
 }
 
-bt_code bt_chat_ids_text(bt_chat_ids *out, const bt_tokenizer *tokenizer, const char *text,
-                         size_t n, bool learned, bt_err *err) {
+bt_code bt_chat_ids_encode(bt_chat_ids *out, const bt_tokenizer *tokenizer, unsigned how,
+                           const char *text, size_t n, bool learned, bt_err *err) {
     int32_t *ids = NULL;
     size_t count = 0, cap = 0;
     if (!n) return BT_OK;
-    bt_code code = bt_tokenizer_encode(tokenizer, text, n, &ids, &count, &cap, err);
+    bt_code code = bt_tokenizer_encode_as(tokenizer, how, text, n, &ids, &count, &cap, err);
     if (code == BT_OK) code = reserve(out, count, err);
     if (code == BT_OK) {
         memcpy(out->ids + out->n, ids, count * sizeof *ids);
@@ -73,49 +55,18 @@ bt_code bt_chat_ids_text(bt_chat_ids *out, const bt_tokenizer *tokenizer, const 
     return code;
 }
 
-/* the special token with the longest name that begins text; -1: none */
-static int32_t special_at(const bt_chat_encoder *e, const char *text, size_t n, size_t *length) {
-    int32_t best = -1;
-    *length = 0;
-    for (size_t i = 0; i < e->n_specials; i++) {
-        size_t k;
-        const char *name = bt_tokenizer_bytes(e->tokenizer, e->specials[i], &k);
-        if (k <= *length || k > n || memcmp(name, text, k) != 0) continue;
-        best = e->specials[i];
-        *length = k;
-    }
-    return best;
-}
-
-static bt_code put_markup(const job *j, const bt_chat_piece *p, bool learned, bt_err *err) {
-    size_t plain = 0;
-    for (size_t at = 0; at < p->n;) {
-        size_t k;
-        int32_t id = special_at(j->e, p->text + at, p->n - at, &k);
-        if (id < 0) {
-            at++;
-            continue;
-        }
-        BT_TRY(
-            bt_chat_ids_text(j->out, j->e->tokenizer, p->text + plain, at - plain, learned, err));
-        BT_TRY(bt_chat_ids_add(j->out, id, learned, err));
-        plain = at += k;
-    }
-    return bt_chat_ids_text(j->out, j->e->tokenizer, p->text + plain, p->n - plain, learned, err);
-}
-
 static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
     const job *j = ctx;
+    const bt_tokenizer *t = j->e->tokenizer;
     const bool answer = p->learned && (j->learn != BT_CHAT_LEARN_LAST || p->message == j->last);
     const bool learned = (answer || j->learn == BT_CHAT_LEARN_ALL) &&
                          !j->messages[p->message].muted;
-    size_t k;
     if (p->bos) {
-        int32_t id = special_at(j->e, p->text, p->n, &k);
-        return id >= 0 && k == p->n ? bt_chat_ids_add(j->out, id, learned, err) : BT_OK;
+        const int32_t id = bt_tokenizer_named(t, p->text, p->n);
+        return id >= 0 ? bt_chat_ids_add(j->out, id, learned, err) : BT_OK;
     }
-    if (p->markup) return put_markup(j, p, learned, err);
-    return bt_chat_ids_text(j->out, j->e->tokenizer, p->text, p->n, learned, err);
+    return bt_chat_ids_encode(j->out, t, p->markup ? BT_ENCODE_SPECIAL : BT_ENCODE_TEXT, p->text,
+                              p->n, learned, err);
 }
 
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,

@@ -283,6 +283,15 @@ static bt_code text_of(const bt_form *f, json_t *o, json_t **out, const char **f
     return json_is_string(*out) ? BT_OK : wrong(err, *field, "is not a string");
 }
 
+/* the tokens that the tokenizer puts in front of or behind a text */
+static bt_code add_affix(bt_chat_ids *out, const bt_tokenizer *t, bool behind, bool learned,
+                         bt_err *err) {
+    size_t n;
+    const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
+    for (size_t i = 0; i < n; i++) BT_TRY(bt_chat_ids_add(out, ids[i], learned, err));
+    return BT_OK;
+}
+
 /* a prompt and its completion, as TRL and OpenAI write them: both are texts, or both lists of messages. The prompt is
  * not learned, except with data.train_on=all */
 static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answer, bt_chat_ids *out,
@@ -290,11 +299,13 @@ static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answe
     const bt_tokenizer *t = f->encoder.tokenizer;
     const bool all = f->cfg.learn == BT_LEARN_ALL;
     if (json_is_string(answer) && (!prompt || json_is_string(prompt))) {
+        if (!json_string_length(prompt) && !json_string_length(answer)) return BT_OK;
+        BT_TRY(add_affix(out, t, false, all, err));
         if (prompt)
-            BT_TRY(bt_chat_ids_text(out, t, json_string_value(prompt), json_string_length(prompt),
-                                    all, err));
-        return bt_chat_ids_text(out, t, json_string_value(answer), json_string_length(answer), true,
-                                err);
+            BT_TRY(bt_chat_ids_encode(out, t, BT_ENCODE_TEXT, json_string_value(prompt),
+                                      json_string_length(prompt), all, err));
+        return bt_chat_ids_encode(out, t, BT_ENCODE_TEXT, json_string_value(answer),
+                                  json_string_length(answer), true, err);
     }
     if (!json_is_array(answer) || !json_is_array(prompt))
         return wrong(err, "completion",
@@ -320,10 +331,16 @@ static bt_code completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err 
         if (json_is_array(answer)) return BT_OK; /* the template ends it */
     } else {
         BT_TRY(text_of(f, o, &v, &field, err));
-        BT_TRY(bt_chat_ids_text(out, t, json_string_value(v), json_string_length(v), true, err));
+        if (!json_string_length(v)) return BT_OK;
+        BT_TRY(add_affix(out, t, false, true, err));
+        BT_TRY(bt_chat_ids_encode(out, t, BT_ENCODE_TEXT, json_string_value(v),
+                                  json_string_length(v), true, err));
     }
-    return out->n && bt_tokenizer_eot(t) >= 0 ? bt_chat_ids_add(out, bt_tokenizer_eot(t), true, err)
-                                              : BT_OK;
+    if (!out->n) return BT_OK;
+    BT_TRY(add_affix(out, t, true, true, err));
+    return bt_tokenizer_eot(t) >= 0 && !bt_tokenizer_ends_texts(t)
+               ? bt_chat_ids_add(out, bt_tokenizer_eot(t), true, err)
+               : BT_OK;
 }
 
 static bt_code labelled(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
@@ -342,9 +359,9 @@ static bt_code labelled(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *e
         bt_text_release(&known);
         return code;
     }
-    BT_TRY(bt_chat_ids_text(out, f->encoder.tokenizer, json_string_value(v), json_string_length(v),
-                            false, err));
-    if (!out->n) return wrong(err, field, "is empty");
+    if (!json_string_length(v)) return wrong(err, field, "is empty");
+    BT_TRY(bt_chat_ids_encode(out, f->encoder.tokenizer, BT_ENCODE_WHOLE, json_string_value(v),
+                              json_string_length(v), false, err));
     return bt_chat_ids_add(out, class, true, err);
 }
 
@@ -353,10 +370,9 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
     const bt_chat_template *t;
     *f = (bt_form){.cfg = *cfg};
     BT_TRY(bt_chat_find(&t, cfg->template_name, err));
-    return bt_chat_encoder_init(&f->encoder, t, tokenizer, err);
+    f->encoder = (bt_chat_encoder){t, tokenizer};
+    return BT_OK;
 }
-
-void bt_form_release(bt_form *f) { bt_chat_encoder_release(&f->encoder); }
 
 int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFERENCE ? 2 : 1; }
 

@@ -41,7 +41,6 @@ typedef struct bt_form {
 /* cfg's strings and the tokenizer are borrowed */
 bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tokenizer, bt_err *err)
     BT_MUST_CHECK;
-void bt_form_release(bt_form *f); /* accepts an all-zero struct */
 /* documents of an object */
 int bt_form_documents(const bt_form *f);
 /* the keys of a row that the form reads; borrows cfg's field */

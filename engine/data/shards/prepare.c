@@ -27,6 +27,8 @@ typedef struct run { /* one call of bt_prepare */
     int32_t *ids;
     size_t ids_cap;
     uint64_t document_bytes; /* of the current document so far */
+    bool holds;              /* tokens may span the ends of pieces: */
+    bt_text held;            /* the text that is not encoded yet */
     char last;               /* its last byte */
     bt_form form;            /* of instruction sets */
     bt_chat_ids row[2];      /* the documents of one row of them */
@@ -79,6 +81,13 @@ static bt_code end_shard(run *r, bt_shard **opened, bt_err *err) {
     return BT_OK;
 }
 
+/* the tokens that the tokenizer puts in front of or behind a document */
+static bt_code append_affix(run *r, bool behind, bt_err *err) {
+    size_t n;
+    const int32_t *ids = bt_tokenizer_affix(r->cfg->tokenizer, behind, &n);
+    return n ? bt_shard_append(r->writer, ids, n, r->lengths, err) : BT_OK;
+}
+
 static bt_code append_text(run *r, const char *text, size_t n, bt_err *err) {
     size_t count;
     if (!n) return BT_OK;
@@ -86,10 +95,29 @@ static bt_code append_text(run *r, const char *text, size_t n, bt_err *err) {
     return bt_shard_append(r->writer, r->ids, count, r->lengths, err);
 }
 
+/* A piece of a document. Where added tokens take white space, the end of the text so far is held back
+ * until it is clear that no token continues. */
+static bt_code append_piece(run *r, const bt_piece *p, bt_err *err) {
+    if (!r->holds) return append_text(r, p->text, p->n, err);
+    bt_text_putn(&r->held, p->text, p->n);
+    if (r->held.failed)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu bytes of text", r->held.len);
+    const size_t cut = p->document_ends ? r->held.len
+                                        : bt_tokenizer_cut(r->cfg->tokenizer, bt_text_str(&r->held),
+                                                           r->held.len);
+    BT_TRY(append_text(r, bt_text_str(&r->held), cut, err));
+    if (cut) memmove(r->held.data, r->held.data + cut, r->held.len - cut + 1);
+    r->held.len -= cut;
+    return BT_OK;
+}
+
 static bt_code end_document(run *r, bt_err *err) {
     int32_t eot = bt_tokenizer_eot(r->cfg->tokenizer);
     if (!r->document_bytes) return BT_OK;
-    if (eot >= 0) {
+    BT_TRY(append_affix(r, true, err));
+    if (bt_tokenizer_ends_texts(r->cfg->tokenizer)) {
+        /* the end-of-text token is one of those behind each document */
+    } else if (eot >= 0) {
         BT_TRY(bt_shard_append(r->writer, &eot, 1, r->lengths, err));
     } else if (r->last != '\n') {
         BT_TRY(append_text(r, "\n", 1, err));
@@ -153,7 +181,8 @@ static bt_code stream(run *r, bt_err *err) {
         BT_TRY(bt_documents_next(r->docs, &p, err));
         if (!p.text) return BT_OK;
         if (!r->writer) BT_TRY(begin_shard(r, err));
-        BT_TRY(append_text(r, p.text, p.n, err));
+        if (p.n && !r->document_bytes) BT_TRY(append_affix(r, false, err));
+        BT_TRY(append_piece(r, &p, err));
         if (p.n) r->last = p.text[p.n - 1];
         r->document_bytes += p.n;
         told += p.n + 64;
@@ -168,7 +197,9 @@ static bt_code stream(run *r, bt_err *err) {
 
 bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened,
                    bt_err *err) {
-    run r = {.cfg = cfg, .lengths = bt_id_lengths(cfg->tokenizer)};
+    run r = {.cfg = cfg,
+             .lengths = bt_id_lengths(cfg->tokenizer),
+             .holds = bt_tokenizer_spans_space(cfg->tokenizer)};
     if (opened) *opened = NULL;
     bt_code code = r.lengths ? BT_OK
                              : bt_fail(err, BT_NOMEM, "cannot take memory for %d token lengths",
@@ -185,8 +216,8 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     bt_shard_abandon(r.writer);
     if (code == BT_OK && cfg->notes) bt_documents_notes(r.docs, cfg->notes);
     bt_documents_close(r.docs);
-    bt_form_release(&r.form);
     for (int i = 0; i < 2; i++) bt_chat_ids_release(&r.row[i]);
+    bt_text_release(&r.held);
     free(r.lengths);
     free(r.ids);
     if (result) *result = r.sum;

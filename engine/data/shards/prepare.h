@@ -1,7 +1,8 @@
 /* prepare.h - text to token ids: documents through a tokenizer into a token shard, streaming.
  *
- * Behind each document comes a separator: the end-of-text token, or a newline where the vocabulary
- * has none (bytes) and the document does not end with one already. Empty documents vanish. Lines of
+ * Around each document come the tokens that the tokenizer puts around a text (BOS), behind it a
+ * separator: the end-of-text token, or a newline where the vocabulary has none (bytes) and the document
+ * does not end with one already. Empty documents vanish. Lines of
  * an instruction set (instruct.h) become documents as their template has them, with what is learned.
  * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a
  * lock file lets one process of many do the work while the others wait; a damaged cache file is

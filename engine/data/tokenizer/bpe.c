@@ -6,11 +6,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 #include <xxhash.h>
 
-#include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
+#include "engine/data/tokenizer/unicode.h"
 
 enum { SHORT_WORD = 48, CACHE_WORD = 64, CACHE_SLOTS = 1 << 17, NO_RANK = INT32_MAX };
 
@@ -358,7 +357,7 @@ static bt_code grow_ids(int32_t **ids, size_t *cap, size_t want, bt_err *err) {
 
 static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, size_t n,
                            int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
-    size_t done = 0;
+    size_t done = *count;
     for (size_t at = 0, end; at < n; at = end) {
         size_t k;
         BT_TRY(bt_pretok_next(e->pretok, text, n, at, &end, err));
@@ -371,61 +370,63 @@ static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, 
     return BT_OK;
 }
 
-/* NFC of the UTF-8 stretches; other bytes stay. *out is NULL when nothing needs to change
- * (ASCII). */
-static bt_code normalise(const char *text, size_t n, char **out, size_t *out_n, bt_err *err) {
-    *out = NULL;
-    size_t ascii = 0;
-    while (ascii < n && (unsigned char)text[ascii] < 0x80) ascii++;
-    if (ascii == n) return BT_OK;
-    bt_text all = {0};
-    for (size_t at = 0; at < n;) {
-        size_t k = bt_utf8_valid(text + at, n - at);
-        if (!k) {
-            bt_text_putn(&all, text + at++, 1);
-            continue;
-        }
-        utf8proc_uint8_t *nfc;
-        utf8proc_ssize_t m = utf8proc_map((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)k,
-                                          &nfc, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-        if (m < 0) {
-            bt_text_release(&all);
-            return bt_fail(err, BT_NOMEM, "cannot normalise %zu bytes of text: %s", k,
-                           utf8proc_errmsg(m));
-        }
-        bt_text_putn(&all, (const char *)nfc, (size_t)m);
-        free(nfc);
-        at += k;
-    }
-    if (all.failed) {
-        bt_text_release(&all);
-        return bt_fail(err, BT_NOMEM, "cannot take memory to normalise %zu bytes of text", n);
-    }
-    *out = all.data;
-    *out_n = all.len;
+/* ---- text with added tokens ---- */
+
+typedef struct encoding { /* one call of bt_bpe_encode */
+    const bt_tokenizer *t;
+    encoder *e;
+    bool special; /* names of special tokens stand for these tokens */
+    int32_t **ids;
+    size_t *count, *cap;
+} encoding;
+
+static bt_code add_id(const encoding *c, int32_t id, bt_err *err) {
+    BT_TRY(grow_ids(c->ids, c->cap, *c->count + 1, err));
+    (*c->ids)[(*c->count)++] = id;
     return BT_OK;
 }
 
-bt_code bt_bpe_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
-                      size_t *count, size_t *cap, bt_err *err) {
-    bt_bpe *b = t->bpe;
-    char *nfc = NULL;
-    *count = 0;
-    if (t->nfc) {
-        size_t m = 0;
-        BT_TRY(normalise(text, n, &nfc, &m, err));
-        if (nfc) {
-            text = nfc;
-            n = m;
-        }
+static bt_code encode_words(const encoding *c, const char *text, size_t n, bt_err *err) {
+    return encode_with(c->t, c->e, text, n, c->ids, c->count, c->cap, err);
+}
+
+typedef bt_code (*encode_rest_fn)(const encoding *c, const char *text, size_t n, bt_err *err);
+
+/* the tokens that `names` finds; `rest` encodes what is between them */
+static bt_code encode_named(const encoding *c, const bt_added_names *names, const char *text,
+                            size_t n, encode_rest_fn rest, bt_err *err) {
+    bt_added_hit hit = {0};
+    size_t done = 0;
+    while (bt_added_next(names, text, n, c->special, &hit)) {
+        if (hit.begin > done) BT_TRY(rest(c, text + done, hit.begin - done, err));
+        BT_TRY(add_id(c, hit.id, err));
+        done = hit.end;
     }
+    return done < n ? rest(c, text + done, n - done, err) : BT_OK;
+}
+
+/* a stretch without names of tokens that are searched before normalisation */
+static bt_code encode_stretch(const encoding *c, const char *text, size_t n, bt_err *err) {
+    char *nfc = NULL;
+    if (c->t->nfc) BT_TRY(bt_unicode_nfc(text, n, &nfc, &n, err));
+    const bt_code code = encode_named(c, c->t->names_normalized, nfc ? nfc : text, n, encode_words,
+                                      err);
+    free(nfc);
+    return code;
+}
+
+bt_code bt_bpe_encode(const bt_tokenizer *t, bool special, const char *text, size_t n,
+                      int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+    bt_bpe *b = t->bpe;
     encoder *own = NULL;
     bool kept = pthread_mutex_trylock(&b->lock) == 0;
     bt_code code = BT_OK;
     if (!kept || !b->kept) code = encoder_create(kept ? &b->kept : &own, t->pattern, err);
-    if (code == BT_OK) code = encode_with(t, kept ? b->kept : own, text, n, ids, count, cap, err);
+    if (code == BT_OK) {
+        const encoding c = {t, kept ? b->kept : own, special, ids, count, cap};
+        code = encode_named(&c, t->names, text, n, encode_stretch, err);
+    }
     if (kept) pthread_mutex_unlock(&b->lock);
     encoder_destroy(own);
-    free(nfc);
     return code;
 }

@@ -3,6 +3,7 @@
 #ifndef BT_ENGINE_DATA_TOKENIZER_BPE_H
 #define BT_ENGINE_DATA_TOKENIZER_BPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,8 +16,9 @@ struct bt_tokenizer;
  * the vocabulary and double tokens */
 bt_code bt_bpe_create(bt_bpe **out, struct bt_tokenizer *t, bt_err *err) BT_MUST_CHECK;
 void bt_bpe_destroy(bt_bpe *b); /* accepts NULL */
-bt_code bt_bpe_encode(const struct bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
-                      size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
+/* appends the tokens of a text to (*ids)[*count..]; special: names of special tokens stand for these */
+bt_code bt_bpe_encode(const struct bt_tokenizer *t, bool special, const char *text, size_t n,
+                      int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
 /* id of a token that is no special, or -1 */
 int32_t bt_bpe_find(const struct bt_tokenizer *t, const char *bytes, size_t n);
 

@@ -1,7 +1,7 @@
 /* bpe_export.c - our tables to Hugging Face's tokenizer.json.
  *
- * A special token stands in the vocabulary as well as among the added tokens: Hugging Face's library
- * numbers one that is only among the latter by itself, and hides a token behind it. */
+ * An added token is written to the vocabulary as well as to the list of added tokens: Hugging Face's
+ * library numbers one that is only in the latter by itself, and hides a token behind it. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id) {
 void bt_tokenizer_token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n;
     const char *bytes = bt_tokenizer_bytes(t, id, &n);
-    if (bt_tokenizer_is_special(t, id))
+    if (id >= 0 && id < t->V && t->special[id])
         bt_text_putn(out, bytes, n);
     else
         bt_alphabet_encode(bytes, n, out);
@@ -61,15 +61,49 @@ static bt_code put_vocab(const bt_tokenizer *t, json_t *vocab, bt_text *word, bt
 
 static json_t *added_tokens(const bt_tokenizer *t) {
     json_t *list = json_array();
-    for (int32_t id = 0; id < t->V; id++) {
+    for (size_t i = 0; i < t->n_added; i++) {
+        const bt_added *a = &t->added[i];
         size_t n;
-        const char *bytes = bt_tokenizer_bytes(t, id, &n);
-        if (t->special[id] != BT_TOKEN_SPECIAL) continue;
-        json_array_append_new(list, json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id,
-                                              "content", bytes, n, "single_word", 0, "lstrip", 0,
-                                              "rstrip", 0, "normalized", 0, "special", 1));
+        const char *bytes = bt_tokenizer_bytes(t, a->id, &n);
+        json_array_append_new(list, json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id",
+                                              (int)a->id, "content", bytes, n, "single_word",
+                                              (int)a->single_word, "lstrip", (int)a->lstrip,
+                                              "rstrip", (int)a->rstrip, "normalized",
+                                              (int)a->normalized, "special", (int)a->special));
     }
     return list;
+}
+
+/* the member "post_processor": a template with the tokens around a text; null where there are none */
+static json_t *post_processor(const bt_tokenizer *t) {
+    if (!t->n_prefix && !t->n_suffix) return json_null();
+    json_t *single = json_array(), *pair = json_array(), *tokens = json_object();
+    for (int part = 0; part < 3; part++) { /* prefix, text, suffix */
+        const int32_t *ids = part == 0 ? t->prefix : t->suffix;
+        const size_t count = part == 0 ? t->n_prefix : part == 1 ? 1 : t->n_suffix;
+        for (size_t i = 0; i < count; i++) {
+            size_t n = 0;
+            const char *bytes = part == 1 ? "" : bt_tokenizer_bytes(t, ids[i], &n);
+            json_t *step = part == 1
+                               ? json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0)
+                               : json_pack("{s:{s:s%, s:i}}", "SpecialToken", "id", bytes, n,
+                                           "type_id", 0);
+            json_array_append(single, step);
+            json_array_append_new(pair, step);
+            if (part == 1) continue;
+            json_t *name = json_stringn(bytes, n);
+            if (name)
+                json_object_set_new(tokens, json_string_value(name),
+                                    json_pack("{s:O, s:[i], s:[O]}", "id", name, "ids", (int)ids[i],
+                                              "tokens", name));
+            json_decref(name);
+        }
+        if (part == 1)
+            json_array_append_new(pair,
+                                  json_pack("{s:{s:s, s:i}}", "Sequence", "id", "B", "type_id", 1));
+    }
+    return json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single, "pair",
+                     pair, "special_tokens", tokens);
 }
 
 static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
@@ -90,15 +124,15 @@ static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
 static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
     json_t *normalizer = t->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
     return json_pack(
-        "{s:s, s:n, s:n, s:o, s:o, s:o, s:n, s:{s:s, s:b, s:b, s:b}, "
+        "{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b}, "
         "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}}",
         "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t), "normalizer",
         normalizer, "pre_tokenizer",
         bt_tokenizer_pre_tokenizer(bt_pattern_name(t->is_bytes ? BT_PATTERN_GPT2 : t->pattern)),
-        "post_processor", "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1,
-        "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-        "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
-        (int)t->ignore_merges, "vocab", vocab, "merges", merges_of(t, word));
+        "post_processor", post_processor(t), "decoder", "type", "ByteLevel", "add_prefix_space", 1,
+        "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token",
+        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+        "ignore_merges", (int)t->ignore_merges, "vocab", vocab, "merges", merges_of(t, word));
 }
 
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {

@@ -1,7 +1,7 @@
 /* bpe_file.c - our tokenizer files. One JSON object:
  *
  *   format         "bitrain-tokenizer"
- *   version        1
+ *   version        1; 2 where a key or form is used that version 1 does not have
  *   kind           "bpe" (or "bytes", with nothing else)
  *   pattern        "gpt2", "llama3" or "qwen2": how text is cut into words (pretok.c)
  *   normalizer     "none" or "nfc"
@@ -10,13 +10,19 @@
  *   chat_template  Jinja text, where there is one
  *   hash           16 hex digits over all that decides which ids a text gets; a file without it, or
  *                  with another, is refused
- *   tokens         by id: a string in GPT-2's printable byte alphabet, {"special": "<|endoftext|>"}, or null for a hole
+ *   tokens         by id: a string in GPT-2's printable byte alphabet, {"special": "<|endoftext|>"}, or null
+ *                  for a hole.
+ *                  Version 2 also has {"added": "<think>"}, and flags beside either that are true: "lstrip", "rstrip",
+ *                  "single_word", "normalized" (added.h), "merges" (the bytes are an ordinary token, too)
+ *   prefix, suffix version 2: ids around a whole text
+ *   roles          version 2, of either kind: {"bos": id or -1, "pad": id or -1, "ends": [id, ...]}
  *   merges         [[left id, right id], ...] by rank; the joined bytes are a token
  *
  * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges
  *          that leave the vocabulary,
  * more than 2^20 tokens, a missing byte. No pattern is ever compiled from a file. */
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,8 +71,57 @@ void bt_alphabet_encode(const char *bytes, size_t n, bt_text *out) {
 
 /* ---- writing ---- */
 
+static const struct { /* flags of an added token, by their keys */
+    const char *key;
+    size_t at;
+} added_flags[] = {{"lstrip", offsetof(bt_added, lstrip)},
+                   {"rstrip", offsetof(bt_added, rstrip)},
+                   {"single_word", offsetof(bt_added, single_word)},
+                   {"normalized", offsetof(bt_added, normalized)}};
+enum { N_FLAGS = sizeof added_flags / sizeof *added_flags };
+
+static bool *flag_at(bt_added *a, size_t i) { return (bool *)((char *)a + added_flags[i].at); }
+
+/* false: a token as version 1 has them */
+static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
+    return t->special[a->id] != BT_TOKEN_SPECIAL || a->lstrip || a->rstrip || a->single_word ||
+           a->normalized;
+}
+
+static int version_of(const bt_tokenizer *t) {
+    if (t->n_prefix || t->n_suffix || t->roles.known) return 2;
+    for (size_t i = 0; i < t->n_added; i++)
+        if (is_of_version_2(t, &t->added[i])) return 2;
+    return 1;
+}
+
+static void put_added(bt_json *j, const bt_tokenizer *t, bt_added a, const char *text) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, a.special ? "special" : "added", text);
+    for (size_t i = 0; i < N_FLAGS; i++)
+        if (*flag_at(&a, i)) bt_json_bool(j, added_flags[i].key, true);
+    if (t->special[a.id] == BT_TOKEN_PLAIN) bt_json_bool(j, "merges", true);
+    bt_json_end(j, '}');
+}
+
+static void put_ids(bt_json *j, const char *key, const int32_t *ids, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
+    bt_json_end(j, ']');
+}
+
+static void put_roles(bt_json *j, const bt_token_roles *r) {
+    if (!r->known) return;
+    bt_json_object(j, "roles");
+    bt_json_int(j, "bos", r->bos);
+    bt_json_int(j, "pad", r->pad);
+    put_ids(j, "ends", r->ends, r->n_ends);
+    bt_json_end(j, '}');
+}
+
 static void put_tokens(bt_json *j, const bt_tokenizer *t) {
     bt_text word = {0};
+    size_t next = 0; /* of the added tokens */
     bt_json_array(j, "tokens");
     for (int32_t id = 0; id < t->V; id++) {
         size_t n;
@@ -75,11 +130,9 @@ static void put_tokens(bt_json *j, const bt_tokenizer *t) {
         bt_text_put(j->out, id % 16 == 0 ? "\n" : "");
         if (t->special[id] == BT_TOKEN_HOLE) {
             bt_json_null(j, NULL);
-        } else if (t->special[id]) {
+        } else if (next < t->n_added && t->added[next].id == id) {
             bt_text_putn(&word, bytes, n);
-            bt_json_object(j, NULL);
-            bt_json_str(j, "special", bt_text_str(&word));
-            bt_json_end(j, '}');
+            put_added(j, t, t->added[next++], bt_text_str(&word));
         } else {
             bt_alphabet_encode(bytes, n, &word);
             bt_json_str(j, NULL, bt_text_str(&word));
@@ -97,13 +150,16 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
     bt_json_str(&j, "format", "bitrain-tokenizer");
-    bt_json_int(&j, "version", 1);
+    bt_json_int(&j, "version", version_of(t));
     bt_json_str(&j, "kind", t->is_bytes ? "bytes" : "bpe");
+    put_roles(&j, &t->roles);
     if (!t->is_bytes) {
         bt_json_str(&j, "pattern", bt_pattern_name(t->pattern));
         bt_json_str(&j, "normalizer", t->nfc ? "nfc" : "none");
         bt_json_bool(&j, "ignore_merges", t->ignore_merges);
         bt_json_int(&j, "eot", t->eot);
+        if (t->n_prefix) put_ids(&j, "prefix", t->prefix, t->n_prefix);
+        if (t->n_suffix) put_ids(&j, "suffix", t->suffix, t->n_suffix);
         if (t->chat_template) bt_json_str(&j, "chat_template", t->chat_template);
         bt_json_str(&j, "hash", hash);
         put_tokens(&j, t);
@@ -122,9 +178,9 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 /* ---- reading ---- */
 
-static const char *const keys[] = {"format",     "version",       "kind",         "pattern",
-                                   "normalizer", "ignore_merges", "eot",          "hash",
-                                   "tokens",     "merges",        "chat_template"};
+static const char *const keys[] = {"format",        "version", "kind",   "pattern", "normalizer",
+                                   "ignore_merges", "eot",     "hash",   "tokens",  "merges",
+                                   "chat_template", "prefix",  "suffix", "roles"};
 
 static bt_code check_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -142,6 +198,44 @@ static bt_code check_keys(json_t *o, bt_err *err) {
 static bt_code text_of(json_t *o, const char *key, const char **out, bt_err *err) {
     *out = json_string_value(json_object_get(o, key));
     return *out ? BT_OK : bt_fail(err, BT_FORMAT, "the text '%s' is missing", key);
+}
+
+/* at most `most` token ids; whether they are in the vocabulary is checked when all is read */
+static bt_code read_ids(json_t *o, const char *key, int32_t *ids, size_t most, size_t *n,
+                        bt_err *err) {
+    json_t *list = json_object_get(o, key), *v;
+    size_t i;
+    *n = 0;
+    if (!list) return BT_OK;
+    if (!json_is_array(list) || json_array_size(list) > most)
+        return bt_fail(err, BT_FORMAT, "'%s' is not a list of at most %zu token ids", key, most);
+    json_array_foreach(list, i, v) {
+        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) >= BT_MAX_VOCAB)
+            return bt_fail(err, BT_FORMAT, "'%s' holds something that is no token id", key);
+        ids[(*n)++] = (int32_t)json_integer_value(v);
+    }
+    return BT_OK;
+}
+
+static bt_code read_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
+    json_t *v = json_object_get(o, "roles"), *bos = json_object_get(v, "bos"),
+           *pad = json_object_get(v, "pad");
+    bt_token_roles r = {.known = true};
+    if (!v) return BT_OK;
+    if (json_object_size(v) != 3 || !json_is_integer(bos) || !json_is_integer(pad) ||
+        json_integer_value(bos) < -1 || json_integer_value(bos) >= BT_MAX_VOCAB ||
+        json_integer_value(pad) < -1 || json_integer_value(pad) >= BT_MAX_VOCAB ||
+        !json_object_get(v, "ends"))
+        return bt_fail(err, BT_FORMAT, "'roles' does not hold bos, pad and ends");
+    r.bos = (int32_t)json_integer_value(bos);
+    r.pad = (int32_t)json_integer_value(pad);
+    BT_TRY(read_ids(v, "ends", r.ends, BT_ENDS_MAX, &r.n_ends, err));
+    const int32_t eot = t->eot; /* the file names it */
+    const size_t left_out = bt_tokenizer_set_roles(t, &r);
+    t->eot = eot;
+    return left_out ? bt_fail(err, BT_FORMAT, "'roles' names tokens outside the vocabulary")
+                    : BT_OK;
 }
 
 static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
@@ -165,6 +259,8 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     if (chat && !json_is_string(chat))
         return bt_fail(err, BT_FORMAT, "'chat_template' is not a text");
     BT_TRY(bt_tokenizer_set_chat_template(t, json_string_value(chat), err));
+    BT_TRY(read_ids(o, "prefix", t->prefix, BT_AFFIX_MAX, &t->n_prefix, err));
+    BT_TRY(read_ids(o, "suffix", t->suffix, BT_AFFIX_MAX, &t->n_suffix, err));
     t->pattern = (bt_pattern)p;
     t->nfc = normalizer[1] == 'f';
     t->ignore_merges = json_is_true(ignore);
@@ -172,12 +268,32 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     return BT_OK;
 }
 
+/* {"special": text} or {"added": text}, with flags */
+static bt_code read_added(json_t *v, bt_tokenizer_draft *d, bt_err *err) {
+    json_t *special = json_object_get(v, "special"), *text = special, *flag;
+    bt_added a = {.special = special != NULL};
+    size_t known = 1;
+    if (!text) text = json_object_get(v, "added");
+    for (size_t i = 0; i < N_FLAGS; i++) {
+        flag = json_object_get(v, added_flags[i].key);
+        *flag_at(&a, i) = json_is_true(flag);
+        known += json_is_true(flag);
+    }
+    flag = json_object_get(v, "merges");
+    known += json_is_true(flag);
+    if (!json_is_string(text) || !json_string_length(text) || json_object_size(v) != known)
+        return bt_fail(err, BT_FORMAT, "token %d is no added token of this format", d->t->V);
+    BT_TRY(bt_draft_token(d, json_string_value(text), json_string_length(text),
+                          json_is_true(flag) ? BT_TOKEN_PLAIN
+                          : a.special        ? BT_TOKEN_SPECIAL
+                                             : BT_TOKEN_ADDED,
+                          err));
+    return bt_draft_name(d, &a, err);
+}
+
 static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_err *err) {
-    json_t *special = json_object_get(v, "special");
     if (json_is_null(v)) return bt_draft_token(d, "", 0, BT_TOKEN_HOLE, err);
-    if (json_is_object(v) && json_object_size(v) == 1 && json_is_string(special))
-        return bt_draft_token(d, json_string_value(special), json_string_length(special),
-                              BT_TOKEN_SPECIAL, err);
+    if (json_is_object(v)) return read_added(v, d, err);
     if (!json_is_string(v))
         return bt_fail(err, BT_FORMAT, "token %d is neither a text, a special nor null", d->t->V);
     bt_text_clear(word);
@@ -223,9 +339,7 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
     }
     BT_TRY(bt_draft_seal(&d, out, err));
     snprintf(found, sizeof found, "%016llx", (unsigned long long)(*out)->hash);
-    if (strcmp(found, hash) == 0) return BT_OK;
-    bt_tokenizer_free(*out);
-    *out = NULL;
+    if (strcmp(found, hash) == 0) return read_roles(o, *out, err);
     return bt_fail(err, BT_FORMAT,
                    "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash,
                    found);
@@ -241,12 +355,15 @@ static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
         return bt_fail(err, BT_FORMAT, "it is not a bitrain tokenizer");
     }
     json_t *version = json_object_get(o, "version");
-    if (!json_is_integer(version) || json_integer_value(version) != 1)
-        return bt_fail(err, BT_FORMAT, "its format version is not 1");
+    if (!json_is_integer(version) || json_integer_value(version) < 1 ||
+        json_integer_value(version) > 2)
+        return bt_fail(err, BT_FORMAT, "its format version is neither 1 nor 2");
     BT_TRY(check_keys(o, err));
     BT_TRY(text_of(o, "kind", &kind, err));
-    if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3)
-        return bt_tokenizer_load(out, "bytes", err);
+    if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3u + !!json_object_get(o, "roles")) {
+        BT_TRY(bt_tokenizer_load(out, "bytes", err));
+        return read_roles(o, *out, err);
+    }
     if (strcmp(kind, "bpe") == 0) return read_bpe(out, o, err);
     return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, bytes)", kind);
 }
@@ -291,6 +408,8 @@ bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, c
     bt_code code = bt_json_parse(&o, json, n, &why);
     if (code == BT_OK) code = read_object(out, o, &why);
     json_decref(o);
-    return code == BT_OK ? BT_OK
-                         : bt_fail(err, code, "tokenizer '%s' cannot be used: %s", name, why.msg);
+    if (code == BT_OK) return BT_OK;
+    bt_tokenizer_free(*out);
+    *out = NULL;
+    return bt_fail(err, code, "tokenizer '%s' cannot be used: %s", name, why.msg);
 }

@@ -2,16 +2,18 @@
  *
  * Taken: byte-level BPE (GPT-2, Llama 3, Qwen families): merges as "a b" or ["a", "b"], the three
  *        word patterns of pretok.h
- * compared as text (nothing from the file is compiled), normaliser none or NFC, ignore_merges. All
- * added tokens become specials: text never turns into them (Hugging Face turns the literal text of
- * one into it). Ids nobody names are holes. Refused with its name: another model type, pattern,
- * normaliser, prefix space, dropout, byte fallback, word affixes. */
+ * compared as text (nothing from the file is compiled), normaliser none or NFC, ignore_merges, added
+ * tokens with their flags, the tokens that the post-processor puts around a text. Ids without a token
+ * are holes. Refused with its name: another model type, pattern, normaliser, post-processor, prefix
+ * space, dropout, byte fallback, word affixes. */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
+#include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
@@ -113,24 +115,80 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
     return BT_OK;
 }
 
+/* ---- post-processor: the tokens around a whole text ---- */
+
+static bt_code put_around(bt_tokenizer *t, bool behind, json_t *id, bt_err *err) {
+    int32_t *ids = behind ? t->suffix : t->prefix;
+    size_t *n = behind ? &t->n_suffix : &t->n_prefix;
+    if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+        json_integer_value(id) >= BT_MAX_VOCAB)
+        return bt_fail(err, BT_FORMAT, "its post-processor names a token that has no id");
+    if (*n == BT_AFFIX_MAX)
+        return bt_fail(err, BT_UNSUPPORTED, "its post-processor puts more than %d tokens %s a text",
+                       BT_AFFIX_MAX, behind ? "behind" : "in front of");
+    ids[(*n)++] = (int32_t)json_integer_value(id);
+    return BT_OK;
+}
+
+/* {"single": [{"SpecialToken": {"id": ..}}, {"Sequence": {"id": "A"}}, ..], "special_tokens": ..} */
+static bt_code read_template(json_t *o, bt_tokenizer *t, bt_err *err) {
+    json_t *step, *id, *known = json_object_get(o, "special_tokens");
+    size_t i, k, texts = 0;
+    json_array_foreach(json_object_get(o, "single"), i, step) {
+        const char *name =
+            json_string_value(json_object_get(json_object_get(step, "SpecialToken"), "id"));
+        if (!name) {
+            texts += json_object_get(step, "Sequence") != NULL;
+            continue;
+        }
+        json_t *ids = json_object_get(json_object_get(known, name), "ids");
+        if (json_array_size(ids) == 0)
+            return bt_fail(err, BT_FORMAT, "its post-processor names '%.40s', which has no id",
+                           name);
+        json_array_foreach(ids, k, id) BT_TRY(put_around(t, texts > 0, id, err));
+    }
+    return texts == 1 ? BT_OK
+                      : bt_fail(err, BT_UNSUPPORTED,
+                                "its post-processor repeats or drops the text it is given");
+}
+
+static bt_code read_post_processor(json_t *o, bt_tokenizer *t, bt_err *err) {
+    json_t *step;
+    size_t i;
+    if (absent(o) || strcmp(type_of(o), "ByteLevel") == 0) return BT_OK;
+    if (strcmp(type_of(o), "TemplateProcessing") == 0 && !t->n_prefix && !t->n_suffix)
+        return read_template(o, t, err);
+    if (strcmp(type_of(o), "RobertaProcessing") == 0 || strcmp(type_of(o), "BertProcessing") == 0) {
+        BT_TRY(put_around(t, false, json_array_get(json_object_get(o, "cls"), 1), err));
+        return put_around(t, true, json_array_get(json_object_get(o, "sep"), 1), err);
+    }
+    if (strcmp(type_of(o), "Sequence") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its post-processor '%.40s' is not known here",
+                       type_of(o));
+    json_array_foreach(json_object_get(o, "processors"), i, step)
+        BT_TRY(read_post_processor(step, t, err));
+    return BT_OK;
+}
+
 /* ---- tokens ---- */
 
 typedef struct names { /* by id; borrowed from the JSON tree */
     const char **text;
-    unsigned char *special;
+    json_t **added;          /* the entry of `added_tokens`; NULL: none */
+    unsigned char *ordinary; /* merges make it, or it is a single byte */
     int32_t V;
 } names;
 
-static bt_code put_name(names *all, json_int_t id, const char *text, bool special, bt_err *err) {
+static bt_code put_name(names *all, json_int_t id, const char *text, json_t *added, bt_err *err) {
     if (id < 0 || id >= BT_MAX_VOCAB)
         return bt_fail(err, BT_FORMAT, "token id %lld is outside 0..%d", (long long)id,
                        BT_MAX_VOCAB - 1);
-    if (all->text[id] && !special)
+    if (all->text[id] && !added)
         return bt_fail(err, BT_FORMAT, "two tokens have the id %lld", (long long)id);
-    if (all->special[id])
+    if (all->added[id])
         return bt_fail(err, BT_FORMAT, "two added tokens have the id %lld", (long long)id);
     all->text[id] = text;
-    all->special[id] = special;
+    all->added[id] = added;
     if (id >= all->V) all->V = (int32_t)id + 1;
     return BT_OK;
 }
@@ -142,15 +200,49 @@ static bt_code collect(names *all, json_t *vocab, json_t *added, bt_err *err) {
     json_object_foreach(vocab, key, id) {
         if (!json_is_integer(id))
             return bt_fail(err, BT_FORMAT, "the id of token '%.40s' is not a whole number", key);
-        BT_TRY(put_name(all, json_integer_value(id), key, false, err));
+        BT_TRY(put_name(all, json_integer_value(id), key, NULL, err));
+        if (bt_utf8_char(key, strlen(key)) == strlen(key))
+            all->ordinary[json_integer_value(id)] = true;
     }
     json_array_foreach(added, i, token) {
         json_t *content = json_object_get(token, "content"), *number = json_object_get(token, "id");
         if (!json_is_string(content) || !json_string_length(content) || !json_is_integer(number))
             return bt_fail(err, BT_FORMAT, "added token %zu has no content or id", i);
-        BT_TRY(put_name(all, json_integer_value(number), json_string_value(content), true, err));
+        BT_TRY(put_name(all, json_integer_value(number), json_string_value(content), token, err));
     }
     return all->V ? BT_OK : bt_fail(err, BT_FORMAT, "its vocabulary is empty");
+}
+
+static bt_code read_flag(json_t *added, const char *key, bool otherwise, bool *out, bt_err *err) {
+    json_t *v = json_object_get(added, key);
+    *out = v ? json_is_true(v) : otherwise;
+    if (!v || json_is_boolean(v)) return BT_OK;
+    return bt_fail(err, BT_FORMAT, "'%s' of the added token '%.40s' is not true or false", key,
+                   json_string_value(json_object_get(added, "content")));
+}
+
+static bt_code draft_added(const names *all, int32_t id, bt_tokenizer_draft *d, bt_text *word,
+                           bt_err *err) {
+    const char *text = all->text[id];
+    json_t *o = all->added[id];
+    const size_t n = strlen(text);
+    bt_added a = {.id = id};
+    BT_TRY(read_flag(o, "special", true, &a.special, err));
+    BT_TRY(read_flag(o, "lstrip", false, &a.lstrip, err));
+    BT_TRY(read_flag(o, "rstrip", false, &a.rstrip, err));
+    BT_TRY(read_flag(o, "single_word", false, &a.single_word, err));
+    BT_TRY(read_flag(o, "normalized", !a.special, &a.normalized, err));
+    const bool ordinary = all->ordinary[id] && bt_alphabet_decode(text, n, word),
+               same = ordinary && word->len == n && memcmp(bt_text_str(word), text, n) == 0;
+    if (ordinary && !same)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "the added token '%.40s' is also an ordinary token of other bytes", text);
+    BT_TRY(bt_draft_token(d, text, n,
+                          same        ? BT_TOKEN_PLAIN
+                          : a.special ? BT_TOKEN_SPECIAL
+                                      : BT_TOKEN_ADDED,
+                          err));
+    return bt_draft_name(d, &a, err);
 }
 
 static bt_code draft_tokens(const names *all, bt_tokenizer_draft *d, bt_err *err) {
@@ -163,9 +255,9 @@ static bt_code draft_tokens(const names *all, bt_tokenizer_draft *d, bt_err *err
         bt_text_clear(&word);
         if (!all->text[id]) {
             code = bt_draft_token(d, "", 0, BT_TOKEN_HOLE, err);
-        } else if (all->special[id]) {
-            code = bt_draft_token(d, all->text[id], strlen(all->text[id]), BT_TOKEN_SPECIAL, err);
-            for (size_t k = 0; k < best; k++)
+        } else if (all->added[id]) {
+            code = draft_added(all, id, d, &word, err);
+            for (size_t k = 0; k < best && d->t->special[id] == BT_TOKEN_SPECIAL; k++)
                 if (strcmp(all->text[id], ends[k]) == 0) {
                     best = k;
                     d->t->eot = id;
@@ -209,18 +301,40 @@ static bt_code merge_parts(json_t *merge, size_t i, char *left, char *right, siz
     return BT_OK;
 }
 
-static bt_code draft_merges(json_t *vocab, json_t *merges, bt_tokenizer_draft *d, bt_err *err) {
-    json_t *merge;
+/* both parts of merge i, and their ids; *made is the token that they make, or NULL */
+static bt_code read_merge(json_t *vocab, json_t *merge, size_t i, json_t *parts[2], json_t **made,
+                          bt_err *err) {
+    char left[4096], right[4096], both[sizeof left + sizeof right];
+    BT_TRY(merge_parts(merge, i, left, right, sizeof left, err));
+    parts[0] = json_object_get(vocab, left);
+    parts[1] = json_object_get(vocab, right);
+    if (!parts[0] || !parts[1])
+        return bt_fail(err, BT_FORMAT, "merge %zu names '%.40s', which is no token", i,
+                       parts[0] ? right : left);
+    snprintf(both, sizeof both, "%s%s", left, right);
+    *made = json_object_get(vocab, both);
+    return BT_OK;
+}
+
+/* marks the tokens that merges join and make */
+static bt_code mark_ordinary(json_t *vocab, json_t *merges, names *all, bt_err *err) {
+    json_t *merge, *parts[2], *made;
     size_t i;
-    char left[4096], right[4096];
     json_array_foreach(merges, i, merge) {
-        BT_TRY(merge_parts(merge, i, left, right, sizeof left, err));
-        json_t *l = json_object_get(vocab, left), *r = json_object_get(vocab, right);
-        if (!l || !r)
-            return bt_fail(err, BT_FORMAT, "merge %zu names '%.40s', which is no token", i,
-                           l ? right : left);
-        BT_TRY(
-            bt_draft_merge(d, (int32_t)json_integer_value(l), (int32_t)json_integer_value(r), err));
+        BT_TRY(read_merge(vocab, merge, i, parts, &made, err));
+        for (size_t k = 0; k < 2; k++) all->ordinary[json_integer_value(parts[k])] = true;
+        if (made) all->ordinary[json_integer_value(made)] = true;
+    }
+    return BT_OK;
+}
+
+static bt_code draft_merges(json_t *vocab, json_t *merges, bt_tokenizer_draft *d, bt_err *err) {
+    json_t *merge, *parts[2], *made;
+    size_t i;
+    json_array_foreach(merges, i, merge) {
+        BT_TRY(read_merge(vocab, merge, i, parts, &made, err));
+        BT_TRY(bt_draft_merge(d, (int32_t)json_integer_value(parts[0]),
+                              (int32_t)json_integer_value(parts[1]), err));
     }
     return BT_OK;
 }
@@ -259,6 +373,9 @@ static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *
     bt_code code = read_model_rules(model, d.t, err);
     if (code == BT_OK) code = read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), d.t, err);
     if (code == BT_OK) code = read_normalizer(json_object_get(root, "normalizer"), d.t, err);
+    if (code == BT_OK)
+        code = read_post_processor(json_object_get(root, "post_processor"), d.t, err);
+    if (code == BT_OK) code = mark_ordinary(vocab, merges, all, err);
     if (code == BT_OK) code = draft_tokens(all, &d, err);
     if (code == BT_OK) code = draft_merges(vocab, merges, &d, err);
     if (code == BT_OK) code = check_added_ids(vocab, json_object_get(root, "added_tokens"), err);
@@ -268,13 +385,15 @@ static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *
 }
 
 bt_code bt_tokenizer_build(bt_tokenizer **out, json_t *root, bt_err *err) {
-    names all = {calloc(BT_MAX_VOCAB, sizeof *all.text), calloc(BT_MAX_VOCAB, 1), 0};
+    names all = {calloc(BT_MAX_VOCAB, sizeof *all.text), calloc(BT_MAX_VOCAB, sizeof *all.added),
+                 calloc(BT_MAX_VOCAB, 1), 0};
     *out = NULL;
-    bt_code code = all.text && all.special
+    bt_code code = all.text && all.added && all.ordinary
                        ? build_with(out, root, &all, err)
                        : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
     free(all.text);
-    free(all.special);
+    free(all.added);
+    free(all.ordinary);
     return code;
 }
 

@@ -20,12 +20,35 @@ int bt_tokenizer_vocab(const bt_tokenizer *t);
 uint64_t bt_tokenizer_hash(const bt_tokenizer *t);
 /* end-of-text token, -1: none (bytes) */
 int32_t bt_tokenizer_eot(const bt_tokenizer *t);
-/* stands for no bytes of a text */
+/* A control token or a hole: it stands for no bytes of a text and is not shown. Added tokens that are
+ * not special (<think>, <tool_call>) are shown. */
 bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id);
-/* encodes n bytes; text never becomes a special token; *ids is grown with realloc (caller frees),
- * *count is set */
+/* made from its name in text, not by merges, and shown */
+bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id);
+/* the added token, special or not, that is called name[0..n); -1: none */
+int32_t bt_tokenizer_named(const bt_tokenizer *t, const char *name, size_t n);
+/* Encodes n bytes. Names of added tokens that are not special become these tokens; names of special
+ * tokens are plain text. *ids is grown with realloc (the caller frees it), *count is set. */
 bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
                             size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
+/* BT_ENCODE_SPECIAL: names of special tokens become these tokens. BT_ENCODE_WHOLE: the text is a whole
+ * document or prompt, and gets the tokens that the tokenizer puts around one (BOS, EOS). */
+enum { BT_ENCODE_TEXT = 0, BT_ENCODE_SPECIAL = 1, BT_ENCODE_WHOLE = 2 };
+bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
+                               int32_t **ids, size_t *count, size_t *cap, bt_err *err)
+    BT_MUST_CHECK;
+/* the tokens that the tokenizer puts in front of (false) or behind (true) a whole text */
+const int32_t *bt_tokenizer_affix(const bt_tokenizer *t, bool behind, size_t *n);
+/* "begins with '<|begin_of_text|>' (token 0)", and what it ends with; nothing where there is neither */
+void bt_tokenizer_tell_affixes(const bt_tokenizer *t, bt_text *out);
+/* Where a text that continues can be cut without changing a token: 0 <= cut < n, 0 where there is no
+ * such place. bt_text_cut alone is enough unless bt_tokenizer_spans_space: an added token that is not
+ * special takes white space. */
+bool bt_tokenizer_has_flags(const bt_tokenizer *t); /* lstrip, rstrip or single_word */
+bool bt_tokenizer_spans_space(const bt_tokenizer *t);
+size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n);
+/* the last token that it puts behind a text is the end-of-text token */
+bool bt_tokenizer_ends_texts(const bt_tokenizer *t);
 /* bytes of one token (not NUL-terminated), valid as long as t */
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
 /* decode(encode(x)) == x for any bytes */
@@ -36,7 +59,7 @@ typedef struct bt_tokenizer_about {
     /* "bpe 8192", "gpt2", "nfc"; "none" where there is none */
     const char *kind, *pattern, *normalizer;
     size_t merges;
-    int specials, holes;
+    int specials, added, holes; /* added: named in text, not special */
 } bt_tokenizer_about;
 void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
 
@@ -45,8 +68,24 @@ void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
 const char *bt_tokenizer_chat_template(const bt_tokenizer *t);
 bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err *err)
     BT_MUST_CHECK;
-/* another special token ends texts; BT_ARG when the id is no special token */
-bt_code bt_tokenizer_set_eot(bt_tokenizer *t, int32_t id, bt_err *err) BT_MUST_CHECK;
+/* What the model's files name: the first token of texts, the padding, and all tokens that end a text. -1:
+ * none. It decides no id of a text and is not part of the hash. */
+enum { BT_ENDS_MAX = 16 };
+typedef struct bt_token_roles {
+    bool known; /* false: no file of a model has been read */
+    int32_t bos, pad, ends[BT_ENDS_MAX];
+    size_t n_ends;
+} bt_token_roles;
+const bt_token_roles *bt_tokenizer_roles(const bt_tokenizer *t);
+/* Tokens outside the vocabulary are left out; returns how many were. The first special token among the
+ * ends becomes the end-of-text token. */
+size_t bt_tokenizer_set_roles(bt_tokenizer *t, const bt_token_roles *roles);
+/* adds a token that ends a text, once; false: there are BT_ENDS_MAX already */
+bool bt_token_roles_add_end(bt_token_roles *roles, int32_t id);
+/* the end-of-text token, or another one of the ends */
+bool bt_tokenizer_is_end(const bt_tokenizer *t, int32_t id);
+/* all of these, as the model's files have them; else the end-of-text token. The number of tokens */
+size_t bt_tokenizer_ends(const bt_tokenizer *t, int32_t ends[BT_ENDS_MAX]);
 
 /* the serialised form, for embedding in checkpoints, and back */
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);

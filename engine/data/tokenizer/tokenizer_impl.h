@@ -10,13 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/data/tokenizer/added.h"
 #include "engine/data/tokenizer/bpe.h"
 #include "engine/data/tokenizer/pretok.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-/* a hole is an id that nothing uses */
-enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE };
-enum { BT_MAX_VOCAB = 1 << 20, BT_MAX_TOKEN_BYTES = 1 << 16 };
+/* PLAIN: made by merges. SPECIAL, ADDED: made by name only (added.h); a special token is not shown. HOLE:
+ * an id that nothing uses */
+enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE, BT_TOKEN_ADDED };
+enum { BT_MAX_VOCAB = 1 << 20, BT_MAX_TOKEN_BYTES = 1 << 16, BT_AFFIX_MAX = 8 };
 
 typedef struct bt_merge {
     int32_t left, right, id;
@@ -30,6 +32,9 @@ struct bt_tokenizer {
     bool nfc; /* text is normalised to NFC first (Qwen) */
     bt_pattern pattern;
     int32_t eot;
+    int32_t prefix[BT_AFFIX_MAX], suffix[BT_AFFIX_MAX]; /* around a whole text (post-processor) */
+    size_t n_prefix, n_suffix;
+    bt_token_roles roles;
     char kind[24];
     char *chat_template; /* NULL: none */
     uint64_t hash;
@@ -37,6 +42,10 @@ struct bt_tokenizer {
     char *bytes;            /* of all tokens, one after the other */
     uint32_t *at;           /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
     unsigned char *special; /* [V] BT_TOKEN_PLAIN, .. */
+    /* [n_added] by id: all SPECIAL and ADDED tokens, and PLAIN ones that a text can name as well */
+    bt_added *added;
+    size_t n_added;
+    bt_added_names *names, *names_normalized; /* NULL: none */
     int32_t byte_id[256];
     bt_merge *merges;
     size_t n_merges;
@@ -48,13 +57,16 @@ struct bt_tokenizer {
  * hash). err names the rule. */
 typedef struct bt_tokenizer_draft {
     bt_tokenizer *t;
-    size_t bytes_n, bytes_cap, merges_cap;
+    size_t bytes_n, bytes_cap, merges_cap, added_cap;
     int V_cap;
 } bt_tokenizer_draft;
 
 bt_code bt_draft_begin(bt_tokenizer_draft *d, bt_err *err) BT_MUST_CHECK;
 bt_code bt_draft_token(bt_tokenizer_draft *d, const char *bytes, size_t n, int kind, bt_err *err)
     BT_MUST_CHECK;
+/* how text names the token that was added last (`id` is ignored). SPECIAL and ADDED tokens have an entry
+ * without flags where this is not called. */
+bt_code bt_draft_name(bt_tokenizer_draft *d, const bt_added *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_err *err)
     BT_MUST_CHECK;
 /* frees the draft on failure */

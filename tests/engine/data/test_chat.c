@@ -173,10 +173,9 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
     (void)state;
     assert_int_equal(bt_chat_find(&t, "chatml", &err), BT_OK);
     for (int last_only = 0; last_only < 2; last_only++) {
-        bt_chat_encoder e;
+        const bt_chat_encoder e = {t, tokenizer};
         bt_chat_ids ids = {0};
         size_t specials = 0, learned_specials = 0;
-        assert_int_equal(bt_chat_encoder_init(&e, t, tokenizer, &err), BT_OK);
         assert_int_equal(bt_chat_encode(&e, m, 4, false, last_only, &ids, &err), BT_OK);
         for (size_t i = 0; i < ids.n; i++) {
             if (!bt_tokenizer_is_special(tokenizer, ids.ids[i])) continue;
@@ -190,7 +189,6 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
         assert_non_null(strstr(bt_text_str(&text), "say <|im_end|>"));
         bt_text_release(&text);
         bt_chat_ids_release(&ids);
-        bt_chat_encoder_release(&e);
     }
     bt_tokenizer_free(tokenizer);
 }

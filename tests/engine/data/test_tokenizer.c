@@ -344,7 +344,7 @@ static void own_files_are_not_believed(void **state) {
         const char *from, *to, *words;
     } changes[] = {
         {"bitrain-tokenizer", "other", "not a bitrain tokenizer"},
-        {"\"version\":1", "\"version\":2", "version is not 1"},
+        {"\"version\":1", "\"version\":3", "neither 1 nor 2"},
         {"\"kind\":\"bpe\"", "\"kind\":\"spm\"", "no kind 'spm'"},
         {"\"pattern\":\"gpt2\"", "\"pattern\":\"(a+)+\"", "no pattern '(a+)+'"},
         {"\"pattern\":\"gpt2\",", "", "'pattern' is missing"},
