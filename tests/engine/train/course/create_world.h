@@ -475,9 +475,9 @@ bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *e) {
 }
 void bt_teacher_release(bt_teacher *x) { said(x == THEIR(teacher) ? "release teacher" : "?"); }
 bt_code bt_adapters_open(bt_model_file **out, const char *path, const bt_model_cfg *model,
-                         int64_t base_hash, bt_err *e) {
+                         const bt_adapter_base *base, bt_err *e) {
     assert_ptr_equal(model, &t->setup.model.cfg);
-    said("adapters %s beside %d", path, (int)base_hash);
+    said("adapters %s beside %d", path, (int)base->hash);
     *out = THE(bt_model_file, ADAPTERS);
     return done("adapters", e);
 }
