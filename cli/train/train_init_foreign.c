@@ -57,6 +57,15 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
     return BT_OK;
 }
 
+/* A training reports them when its ranks read the weights; a plan ends before that. */
+static void print_notes(const bt_train_plan *p, const bt_model_file *s) {
+    const char *line = bt_text_str(&s->notes);
+    for (size_t n; (p->cfg.dry_run || p->cfg.print_config) && *line; line += n + (line[n] != 0)) {
+        n = strcspn(line, "\n");
+        bt_log(BT_LOG_WARN, "%s: %.*s", s->path, (int)n, line);
+    }
+}
+
 bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) {
     static bt_run_cfg of;
     bt_model_file *s = NULL;
@@ -66,6 +75,7 @@ bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) {
     bt_code code = bt_native_settings_of(&of, &model, "", err);
     if (code == BT_OK) code = take_shape(p, &of, err);
     if (code == BT_OK && strncmp(p->cfg.data, "synth:", 6) != 0) code = take_tokenizer(p, s, err);
+    if (code == BT_OK) print_notes(p, s);
     bt_model_file_close(s);
     return code;
 }

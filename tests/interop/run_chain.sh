@@ -56,11 +56,23 @@ ok eval run --data text.txt --json --precision bf16
 grep -q '"precision":"[bf][pf]' out || fault "no precision in $(cat out)"
 ok generate m.gguf --prompt "In the beginning" --tokens 12 --temperature 0
 
+# a key that no reader uses is reported by each command that reads the model
+sed -i 's/"use_cache": *true/"unheard_of":1/' shards/config.json
+ok generate shards --prompt "In the beginning" --tokens 2 --json
+has "'unheard_of'" err
+has '"notes":\["config.json has keys that are not used here: .unheard_of.' out
+ok convert shards --to gguf -o shards.gguf
+has "'unheard_of'" out
+ok train --init-from shards --dry-run
+has "'unheard_of'" err
+
 # training goes on from each: shape and tokenizer come with the weights
 more=(--set model.seq_len=64 --batch-tokens 256 --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2 --quiet --steps 2)
 for m in folder m.gguf run shards; do
     ok train "${more[@]}" --init-from $m --name "from-${m%.gguf}"
 done
+q "SELECT title FROM events WHERE run='from-shards'" >events
+has "'unheard_of'" events
 for m in folder run; do losses from-$m >losses.$m; done
 cmp -s losses.folder losses.run || fault "training from the folder and from the checkpoint has different losses"
 [ -s losses.run ] || fault "no losses"
