@@ -1,6 +1,7 @@
 /* main.c - finds the command, runs it, shows its error once, turns the code into the exit
  * status. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,29 @@ static void warn_of_unknown_variables(void) {
     }
 }
 
+static bool no_stdout; /* whoever started this process had closed it */
+
+/* Holds the three standard descriptors: a file that took a closed one would receive what is printed. Writes to a closed
+ * stdout still fail. */
+static void hold_descriptors(void) {
+    no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
+/* A report that nobody asked for is written to nowhere. */
+static void drop_report(const bt_command *command, int argc, char **argv) {
+    bool drops = no_stdout && command->reports;
+    for (int i = 0; i < argc; i++) drops = drops && strcmp(argv[i], "--json") != 0;
+    const int null = drops ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    if (null >= 0) {
+        dup2(null, STDOUT_FILENO);
+        close(null);
+    }
+}
+
 static int run(int argc, char **argv) {
     const char *term = getenv("TERM");
     if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term &&
@@ -165,12 +189,14 @@ static int run(int argc, char **argv) {
     /* ranks have the environment of the command that started them; doctor lists the names itself */
     if (!command->hidden && strcmp(command->name, "doctor") != 0) warn_of_unknown_variables();
     int status = -1;
+    drop_report(command, argc - 2, argv + 2);
     bt_code code = command->run(argc - 2, argv + 2, &status, &err);
     if (code != BT_OK && code != BT_STOPPED) show_error(command->name, code, &err);
     return status >= 0 ? status : bt_exit_code(code);
 }
 
 int main(int argc, char **argv) {
+    hold_descriptors();
     (void)bt_locale_follow(); /* braille and box drawing where the terminal is UTF-8 */
     bt_log_set(log_line, NULL, BT_LOG_WARN);
     int status = run(argc, argv);

@@ -30,6 +30,8 @@ typedef struct bt_command {
      * *exit_status. */
     bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);
     int hidden; /* not in the list of `bitrain help` (rank) */
+    bool
+        reports; /* stdout holds a report, no data: without a stdout the command succeeds all the same */
 } bt_command;
 
 extern const bt_command *const bt_commands[];

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +39,9 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     sigaction(SIGUSR1, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     if (direct) sigaction(SIGINT, &a, NULL);
+    /* An mpirun that is killed, or that gets two SIGTERM (`timeout` sends two), ends without a word to its ranks.
+     * They have about a second until MPI ends them. SIGUSR1, because a second SIGTERM means: now. */
+    if (direct) prctl(PR_SET_PDEATHSIG, SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the write, as a full disk is */
 }

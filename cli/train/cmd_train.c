@@ -456,4 +456,5 @@ const bt_command bt_cmd_train = {
         "bitrain train conf.yaml --dry-run # memory, layout and time; trains nothing\n",
     .options = options,
     .run = run,
+    .reports = true,
 };

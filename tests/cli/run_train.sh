@@ -25,6 +25,10 @@ grep -q $'\033' err out && fault "escape sequences without a terminal"
 [ "$(q "SELECT max(abs(step_ms - data_ms - fwd_ms - bwd_ms - comm_exposed_ms - wait_ms - optim_ms - ckpt_ms - monitor_ms - other_ms)) < 0.02 FROM rank_steps WHERE run='first'")" = 1 ] ||
     fault "phases do not sum up"
 
+# a report needs no stdout, data do
+b train "${tiny[@]}" --steps 12 --name first --continue >&- 2>&- || fault "exit $? of train with closed output"
+b runs >&- 2>&- && fault "exit 0 of runs, whose table nobody got"
+
 # the same again: the same losses, bit for bit; the name must be new
 ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet --set train.stats_every=2
 [ "$(grep -vc '^run second done\|^validation\|^checkpoint' out)" = 0 ] || fault "--quiet is not quiet: $(cat out)"
