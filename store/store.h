@@ -72,7 +72,8 @@ typedef struct bt_run_start {
  * holder) */
 bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err)
     BT_MUST_CHECK;
-/* first transaction: run and attempt. attempt receives its number (0, 1, ...) */
+/* first transaction: run and attempt. attempt receives its number (0, 1, ...). A resumed run takes the settings and
+ * texts of s with the first step of the attempt */
 bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err)
     BT_MUST_CHECK;
 /* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to
@@ -106,6 +107,9 @@ bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_ki
                             const char *ring, bt_err *err) BT_MUST_CHECK;
 bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err)
     BT_MUST_CHECK;
+/* After the end of the last attempt: a run that this writer resumed, and that recorded no step since, becomes what it
+ * was before. *withdrawn: it did */
+bt_code bt_writer_withdraw(bt_writer *w, bool *withdrawn, bt_err *err) BT_MUST_CHECK;
 /* flushes, checkpoints the WAL, releases the lock; accepts NULL */
 void bt_writer_close(bt_writer *w);
 

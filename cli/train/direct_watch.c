@@ -54,6 +54,9 @@ static void record(bt_direct_watch *w, int rank, const char *what) {
     sink->event(sink->ctx, &e);
     if (bt_writer_end(w->writer, "failed", "signal", BT_LOST_RANK_EXIT, &err) != BT_OK)
         bt_log(BT_LOG_WARN, "%s", err.msg);
+    bool withdrawn;
+    if (bt_writer_withdraw(w->writer, &withdrawn, &err) != BT_OK)
+        bt_log(BT_LOG_WARN, "%s", err.msg);
 }
 
 static void note_gone(bt_direct_watch *w, int rank) {

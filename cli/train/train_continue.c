@@ -6,16 +6,21 @@
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 
-/* A name that only begins as one of the store's is another run. */
+/* A name that is only the prefix of a recorded name is another run. A run that recorded no step failed at its start:
+ * it begins again with the settings of this command. */
 static bt_code recorded(const bt_train_plan *p, bool *is, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     char name[BT_NAME_MAX] = "";
+    double steps = 0;
     *is = false;
     bt_code code = bt_db_open(&db, p->store, &why);
     if (code == BT_OK) code = bt_db_run(db, p->cfg.name, name, &why);
+    if (code == BT_OK)
+        code = bt_db_value(db, "SELECT EXISTS (SELECT 1 FROM steps WHERE run = ?1)", name, &steps,
+                           &why);
     bt_db_close(db);
-    *is = code == BT_OK && strcmp(name, p->cfg.name) == 0;
+    *is = code == BT_OK && strcmp(name, p->cfg.name) == 0 && steps > 0;
     if (code == BT_OK || code == BT_NOTFOUND) return BT_OK;
     if (err) *err = why;
     return code;

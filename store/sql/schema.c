@@ -102,6 +102,12 @@ static const char *const tables_v8 = "ALTER TABLE run ADD COLUMN energy_j REAL;"
 static const char *const tables_v9 = "ALTER TABLE run ADD COLUMN finished_us INTEGER;"
                                      "UPDATE run SET lost_us = NULL;";
 
+/* what a resumed run becomes with the first step of its new attempt (store/write/start.h) */
+static const char *const tables_v10 =
+    "CREATE TABLE proposal(run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, argv "
+    "TEXT, "
+    "config TEXT, note TEXT, build TEXT, mpi TEXT, out_dir TEXT) STRICT;";
+
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v1, err);
 }
@@ -122,6 +128,10 @@ static bt_code run_tables_v8(sqlite3 *db, const char *path, bt_err *err) {
 
 static bt_code run_tables_v9(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v9, err);
+}
+
+static bt_code run_tables_v10(sqlite3 *db, const char *path, bt_err *err) {
+    return bt_sql_exec(db, path, tables_v10, err);
 }
 
 /* rank_step by one packed key (sql.h); its metric columns are those the file has */
@@ -160,8 +170,8 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
  * versions 4 and 5 were about, are made from the scope table */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
 static const migration migrations[BT_SCHEMA_VERSION] = {
-    run_tables_v1, run_tables_v2, pack_rank_keys, NULL,         NULL,
-    run_tables_v6, run_tables_v7, run_tables_v8,  run_tables_v9};
+    run_tables_v1, run_tables_v2, pack_rank_keys, NULL,          NULL,
+    run_tables_v6, run_tables_v7, run_tables_v8,  run_tables_v9, run_tables_v10};
 
 /* ---- scopes and metrics that the file does not know yet ---- */
 

@@ -12,6 +12,7 @@
 #include "store/ledger/ledger.h"
 #include "store/write/rollup.h"
 #include "store/write/spark.h"
+#include "store/write/start.h"
 
 /* steps alone change the parts of a run's time in the file this often */
 static const int64_t LEDGER_PACE_NS = 1000000000;
@@ -39,6 +40,9 @@ enum {
     ST_CKPT,
     ST_CLIP,
     ST_FROM,
+    ST_ACCEPT_RUN, /* these three: start.h */
+    ST_ACCEPT_DOC,
+    ST_ACCEPTED,
     ST_SUMMARY,
     ST_BEGIN,
     ST_COMMIT,
@@ -196,10 +200,19 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
     }
 }
 
+/* the run takes the settings that its resumed attempt proposed */
+static void accept_start(bt_apply *a) {
+    for (int i = ST_ACCEPT_RUN; i <= ST_ACCEPTED; i++) {
+        sqlite3_bind_int64(a->st[i], 1, a->at.run);
+        run(a, a->st[i]);
+    }
+}
+
 static void on_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->insert[BT_SCOPE_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
+    if (a->now.first_step < 0) accept_start(a);
     /* the steps of earlier attempts end here */
     if (a->now.first_step < 0 || r->step < a->now.first_step) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
@@ -512,6 +525,9 @@ static const char *const fixed_sql[ST_COUNT] = {
                 "VALUES (?,?,?,?,?,?,?,?)",
     [ST_CLIP] = "UPDATE attempt SET live_to = min(live_to, ?) WHERE run = ? AND attempt < ?",
     [ST_FROM] = "UPDATE attempt SET from_step = ? WHERE id = ?",
+    [ST_ACCEPT_RUN] = BT_START_ACCEPT_RUN,
+    [ST_ACCEPT_DOC] = BT_START_ACCEPT_DOC,
+    [ST_ACCEPTED] = BT_START_ACCEPTED,
     [ST_SUMMARY] =
         "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, "
         "best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"

@@ -7,9 +7,11 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/system/pid.h"
+#include "store/write/start.h"
 
 typedef struct known_run {
     int64_t id, attempts, pid, created_us;
+    bool empty; /* neither a step nor a checkpoint is recorded */
     char state[32], host[BT_HOST_MAX];
     char name[BT_NAME_MAX]; /* as recorded: names are unique without regard to case */
 } known_run;
@@ -24,9 +26,9 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
     sqlite3_stmt *st = NULL;
     *k = (known_run){0};
     BT_TRY(bt_sql_prepare(db, path,
-                          "SELECT id, n_attempts, pid, state, host, created_us, name FROM run "
-                          "WHERE name = ?1 COLLATE "
-                          "NOCASE ORDER BY name <> ?1",
+                          "SELECT id, n_attempts, pid, state, host, created_us, name, last_step IS "
+                          "NULL AND NOT EXISTS (SELECT 1 FROM ckpt WHERE run = id) FROM run WHERE "
+                          "name = ?1 COLLATE NOCASE ORDER BY name <> ?1",
                           &st, err));
     sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(st);
@@ -38,11 +40,18 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
         copy_cell(k->host, sizeof k->host, st, 4);
         k->created_us = sqlite3_column_int64(st, 5);
         copy_cell(k->name, sizeof k->name, st, 6);
+        k->empty = sqlite3_column_int64(st, 7) != 0;
     }
     bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK
                                                          : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
     return code;
+}
+
+/* the process that began the run is known to have ended */
+static bool is_over(const bt_run_start *s, const known_run *k) {
+    if (strcmp(k->state, "running") != 0) return true;
+    return s->host && strcmp(k->host, s->host) == 0 && !bt_pid_lives(k->pid);
 }
 
 static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err) {
@@ -52,7 +61,7 @@ static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err)
                        "starting with a letter or digit",
                        s->name);
     }
-    if (!s->resume && k->id)
+    if (!s->resume && k->id && !(k->empty && is_over(s, k)))
         return bt_fail(
             err, BT_BUSY,
             "run '%s' exists already (choose another --name, or continue it with --resume %s)",
@@ -110,15 +119,10 @@ static bt_code continue_run(sqlite3 *db, const char *path, const bt_run_start *s
                       "ii", NULL, INTS(id, now), err));
     BT_TRY(bt_put_row(db, path,
                       "UPDATE run SET state='running', ended_us=NULL, exit_kind=NULL, "
-                      "exit_code=NULL, pid=?1, world=?2, host=coalesce(?3, host),"
-                      " build=coalesce(?4, build), mpi=coalesce(?5, mpi), out_dir=coalesce(?6, "
-                      "out_dir), note=coalesce(nullif(?7, ''), note), rev=rev+1 WHERE id=?8",
-                      "iittttti", TEXTS(s->host, s->build, s->mpi, s->out_dir, s->note),
-                      INTS(s->pid, s->world_size, id), err));
-    return bt_put_row(
-        db, path,
-        "UPDATE run_doc SET argv=coalesce(?1, argv), config=coalesce(?2, config) WHERE run=?3",
-        "tti", TEXTS(s->argv, s->config_json), INTS(id), err);
+                      "exit_code=NULL, pid=?1, world=?2, host=coalesce(?3, host), rev=rev+1 WHERE "
+                      "id=?4",
+                      "iiti", TEXTS(s->host), INTS(s->pid, s->world_size, id), err));
+    return bt_start_propose(db, path, id, s, err);
 }
 
 static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
@@ -139,14 +143,19 @@ static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start 
                       INTS(a->aid + 1), err);
 }
 
-bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
-                         bt_err *err) {
+bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bool remember,
+                         bt_attempt *a, bt_err *err) {
     known_run k;
     int64_t now = s->started_us ? s->started_us : bt_wall_us();
     BT_TRY(find_run(db, path, s->name, &k, err));
     BT_TRY(may_begin(s, &k, err));
+    if (k.id && !s->resume) { /* a start that recorded no step does not hold the name */
+        BT_TRY(bt_put_row(db, path, "DELETE FROM run WHERE id = ?", "i", NULL, INTS(k.id), err));
+        k = (known_run){0};
+    }
     *a = (bt_attempt){
         .run = k.id, .created_us = k.id ? k.created_us : now, .attempt = (int)k.attempts};
+    if (k.id && remember) BT_TRY(bt_start_remember(db, path, k.id, err));
     if (!k.id)
         BT_TRY(insert_run(db, path, s, now, &a->run, err));
     else
@@ -173,7 +182,8 @@ bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s,
     char sql[120];
     BT_TRY(find_run(db, path, s->name, &k, err));
     a->run = k.id;
-    if (!k.id) BT_TRY(insert_run(db, path, s, a->created_us, &a->run, err));
+    BT_TRY(k.id ? bt_start_propose(db, path, k.id, s, err)
+                : insert_run(db, path, s, a->created_us, &a->run, err));
     snprintf(sql, sizeof sql, "SELECT id FROM attempt WHERE run = %lld AND attempt = %d",
              (long long)a->run, a->attempt);
     a->aid = 0;

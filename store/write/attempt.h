@@ -15,8 +15,9 @@ typedef struct bt_attempt {
 bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
                    const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
 
-bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *out,
-                         bt_err *err) BT_MUST_CHECK;
+/* remember: the rows of a run that is resumed can be restored by bt_start_withdraw */
+bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bool remember,
+                         bt_attempt *out, bt_err *err) BT_MUST_CHECK;
 /* The next attempt of a run that lives, with the number a->attempt; a->created_us is the run's. Receives run and aid,
  * also where a database that was replaced knows neither. */
 bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,

@@ -23,6 +23,7 @@ static const struct {
     {"ckpt", "run, step, attempt", "run DESC, step DESC, attempt DESC"},
     {"event", "seq", "seq DESC"},
     {"roll", "key", "key DESC"},
+    {"proposal", "run", "run DESC"},
 };
 enum { N_PLAIN = sizeof plain / sizeof plain[0], N_TABLES = N_PLAIN + BT_SCOPE_COUNT };
 

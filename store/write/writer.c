@@ -28,14 +28,11 @@
 #include "store/write/recover.h"
 #include "store/write/rescue.h"
 #include "store/write/retain.h"
+#include "store/write/start.h"
 #include "store/write/turn.h"
 
-enum {
-    QUEUE_BYTES = 64 << 20,
-    BATCH_BYTES = 8 << 20,
-    WAL_PAGES_IDLE = 1024,
-    WAL_PAGES_BUSY = 16384
-};
+enum { QUEUE_BYTES = 64 << 20, BATCH_BYTES = 8 << 20 };
+enum { WAL_PAGES_IDLE = 1024, WAL_PAGES_BUSY = 16384 };
 static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 1000000000,
                      BUSY_PATIENCE_NS = 30000000000, RESCUE_PAUSE_NS = 5000000000;
 
@@ -49,12 +46,12 @@ struct bt_writer {
     bt_attempt at;      /* aid 0: none is open */
     bool over;          /* a turn has ended it, and no other has begun one */
     bt_run_start start; /* our copy, in case the file must be made again */
+    int64_t remembered; /* run whose rows were remembered when it was resumed (start.h); 0: none */
     int64_t rescued_ns; /* when that happened last */
-    /* records of another time: the attempt ends with its last step, not now */
-    bool past;
-    bool retain;    /* there may be rank rows too old to keep */
-    int wal_pages;  /* in the log after the newest commit */
-    bt_err trouble; /* why the newest transaction failed; BT_OK: it did not */
+    bool past;          /* records of another time: the attempt ends with its last step, not now */
+    bool retain;        /* there may be rank rows too old to keep */
+    int wal_pages;      /* in the log after the newest commit */
+    bt_err trouble;     /* why the newest transaction failed; BT_OK: it did not */
     pthread_t thread;
     bool running;
     bt_ring *ring; /* of bt_writer_keep, NULL: none */
@@ -129,6 +126,7 @@ static bt_code save_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool
     sqlite3_close(w->db);
     w->apply = NULL;
     w->db = NULL;
+    w->remembered = 0; /* its tables were the connection's */
     if (*whole && bt_rescue_install(w->path, r, &kept, err) == BT_OK) {
         *whole = !kept;
         return BT_OK;
@@ -409,10 +407,12 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
     bt_attempt a = {0};
     if (w->at.aid) return bt_fail(err, BT_ARG, "an attempt is open already");
     pthread_mutex_lock(&w->db_mu);
+    const bool first = !w->start.name; /* attempt of this start */
     bt_run_start_release(&w->start);
     bt_code code = bt_run_start_copy(&w->start, s, err);
     if (code == BT_OK) code = enter(w, err);
-    if (code == BT_OK) code = leave(w, bt_attempt_begin(w->db, w->path, s, &a, err), err);
+    if (code == BT_OK) code = leave(w, bt_attempt_begin(w->db, w->path, s, first, &a, err), err);
+    if (code == BT_OK && first && s->resume) w->remembered = a.run;
     if (code == BT_OK) code = point_at(w, &a, s->from_step, err);
     if (code == BT_OK) *attempt = a.attempt;
     w->past = s->started_us != 0;
@@ -534,6 +534,18 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
     let_go(w);
     if (flushed != BT_OK) return flushed;
     if (code != BT_OK && err) *err = own;
+    return code;
+}
+
+bt_code bt_writer_withdraw(bt_writer *w, bool *withdrawn, bt_err *err) {
+    *withdrawn = false;
+    if (!w->remembered || w->at.aid) return BT_OK;
+    pthread_mutex_lock(&w->db_mu);
+    bt_code code = enter(w, err);
+    if (code == BT_OK)
+        code = leave(w, bt_start_withdraw(w->db, w->path, w->remembered, withdrawn, err), err);
+    w->remembered = 0;
+    pthread_mutex_unlock(&w->db_mu);
     return code;
 }
 

@@ -29,7 +29,7 @@ static void close_base(base *b) {
 }
 
 static void begin_attempt(base *b, const bt_run_start *s) {
-    OK(bt_attempt_begin(b->db, b->t->db, s, &b->at, err));
+    OK(bt_attempt_begin(b->db, b->t->db, s, false, &b->at, err));
     OK(bt_apply_set_attempt(
         b->a, &(bt_apply_attempt){b->at.run, b->at.aid, s->from_step, b->at.attempt}, err));
 }
@@ -128,6 +128,8 @@ static void a_run_and_its_attempts(void **state) {
                      rev + 1); /* who watches sees it */
     CELLS("SELECT ended_us, exit_kind, exit_code FROM attempt WHERE id = 2", "1070 lost -");
     CELLS("SELECT exit_kind, ended_us FROM attempt WHERE id = 1", "killed 888");
+    CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other test none  /tmp");
+    assert_int_equal(apply(b, step_of(8, 2, 10), 0), SQLITE_OK); /* its first step: test_start.c */
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other new open hello /o");
     CELLS("SELECT argv, config FROM run_doc", "args {}");
     CELLS("SELECT started_us > 1600000000000000 FROM attempt WHERE id = 3", "1"); /* now */
@@ -141,16 +143,17 @@ static void a_run_and_its_attempts(void **state) {
     begin_attempt(b, &s);
     assert_int_equal(b->at.aid, 5);
     /* who may not */
+    s.pid = (int)getpid();
     char name[80];
     memset(name, 'n', sizeof name);
-    name[64] = '\0';
+    name[65] = '\0';
     s.name = name;
-    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, &b->at, &why), BT_ARG);
-    name[63] = '\0';
-    OK(bt_attempt_begin(b->db, b->t->db, &s, &b->at, err));
-    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, &b->at, &why), BT_BUSY);
+    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, false, &b->at, &why), BT_ARG);
+    name[64] = '\0';
+    OK(bt_attempt_begin(b->db, b->t->db, &s, false, &b->at, err));
+    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, false, &b->at, &why), BT_BUSY);
     s = (bt_run_start){.name = "none", .resume = true};
-    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, &b->at, &why), BT_NOTFOUND);
+    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, false, &b->at, &why), BT_NOTFOUND);
     assert_string_equal(why.msg, "no run 'none' to resume");
     close_base(b);
 }
@@ -179,7 +182,8 @@ static void who_may_resume(void **state) {
             OK(bt_attempt_end(b->db, b->t->db, &b->at, rows[i].run_state, "x", 1, 5, err));
         s = (bt_run_start){
             .name = name, .host = rows[i].told_host, .resume = true, .pid = rows[i].same ? pid : 1};
-        if (bt_attempt_begin(b->db, b->t->db, &s, &b->at, &why) != (rows[i].may ? BT_OK : BT_BUSY))
+        if (bt_attempt_begin(b->db, b->t->db, &s, false, &b->at, &why) !=
+            (rows[i].may ? BT_OK : BT_BUSY))
             fail_msg("row %zu: %s", i, why.msg);
     }
     close_base(b);
@@ -244,7 +248,7 @@ static void a_database_that_cannot_be_read(void **state) {
     open_base(b, *state);
     const bt_run_start s = bt_fake_run("a");
     sqlite3_progress_handler(b->db, 1, interrupts, NULL);
-    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, &at, &why), BT_DB);
+    assert_int_equal(bt_attempt_begin(b->db, b->t->db, &s, false, &at, &why), BT_DB);
     sqlite3_progress_handler(b->db, 0, NULL, NULL);
     snprintf(says, sizeof says, "cannot read '%s': interrupted", b->t->db);
     assert_string_equal(why.msg, says);

@@ -346,6 +346,7 @@ static void every_table_comes_over(void **state) {
         t->db,
         "INSERT OR REPLACE INTO ckpt VALUES (1, 7, 0, 5, '/c', 6, 7, 'h'), (1, 3, 0, 5, '/d', 6, "
         "7, 'h');"
+        "INSERT INTO proposal(run, config) VALUES (1, '{}');"
         "UPDATE meta SET value = 40 WHERE key = 'next_aid'; UPDATE run SET note = 'x', tags = 'y'");
     OK(bt_rescue(t->db, &progress, &r, err));
     assert_string_equal(heard, "saving rows");
