@@ -29,6 +29,7 @@ struct bt_corpus {
     bt_row_set *rows; /* NULL: a stream */
     /* of packed shards: learned ids and their source bytes; and room for one row */
     double learned, learned_bytes;
+    uint64_t documents, documents_of_split;
     int32_t *ids; /* (T + 1) */
     unsigned char *marks;
     bt_text notes;
@@ -134,6 +135,8 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
         uint64_t each = pairs ? 2 : 1,
                  val = whole ? 0 : (uint64_t)((double)((d - from) / each) * cfg->val_frac) * each;
         bool train = cfg->split == BT_SPLIT_TRAIN;
+        c->documents += d - from;
+        c->documents_of_split += whole ? d - from : train ? d - from - val : val;
         BT_TRY(bt_row_set_add(c->rows, s, (uint32_t)(c->n_shards - 1),
                               whole || train ? from : d - val, whole || !train ? d : d - val, name,
                               err));
@@ -149,6 +152,16 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
     }
     c->hash = XXH3_64bits_withSeed(facts, sizeof facts, c->hash);
     return BT_OK;
+}
+
+/* A split that got no document at all: its share of a few documents rounds to none. */
+static bt_code check_split(const bt_corpus *c, const bt_loader_cfg *cfg, bt_err *err) {
+    if (!c->rows || c->documents_of_split || !c->documents) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "data.val_frac=%g of %llu document%s leaves none %s: give --val-data, or set "
+                   "data.val_frac (0: all are trained on, and nothing is validated)",
+                   cfg->val_frac, (unsigned long long)c->documents, c->documents == 1 ? "" : "s",
+                   cfg->split == BT_SPLIT_TRAIN ? "to train on" : "to be held out for validation");
 }
 
 static bt_code check_vocab(const bt_shard *s, const bt_tokenizer *t, bt_err *err) {
@@ -221,6 +234,7 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
         code = c->rows ? add_documents(c, s, cfg, whole, sources->items[i].path, err)
                        : add_shard(c, s, cfg, whole, lengths, err);
     }
+    if (code == BT_OK) code = check_split(c, cfg, err);
     if (code == BT_OK && c->rows) code = bt_row_set_finish(c->rows, err);
     free(lengths);
     if (code != BT_OK) {

@@ -214,7 +214,9 @@ static bt_code too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val,
                        (unsigned long long)count, cfg->T + 1);
     return bt_fail(err, BT_ARG, "the validation data has %llu tokens; one sequence needs %d (%s)",
                    (unsigned long long)count, cfg->T + 1,
-                   own_val ? "give more --val-data" : "raise data.val_frac or give --val-data");
+                   cfg->val_remedy ? cfg->val_remedy
+                   : own_val       ? "give more --val-data"
+                                   : "raise data.val_frac or give --val-data");
 }
 
 static void add_facts(bt_row_facts *sum, const bt_row_facts *f) {

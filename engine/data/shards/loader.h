@@ -38,6 +38,8 @@ typedef struct bt_loader_cfg {
     const char *paths;
     /* "" : the last val_frac of each file is the validation split */
     const char *val_paths;
+    /* the remedy in the message that the validation data are too short; NULL: in words of `train` */
+    const char *val_remedy;
     /* weights of the words of `paths` in training (mixture.h); NULL or "": they follow each other */
     const char *mixture;
     const char *glob;      /* of folders only files whose name fits; NULL: all */

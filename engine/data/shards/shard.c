@@ -16,7 +16,9 @@
 struct bt_shard {
     int fd; /* -1: parked */
     char *name;
-    struct stat seen; /* at open: the file must stay what it was */
+    struct stat seen; /* the newest that was examined; while it stays, checked blocks are whole */
+    uint64_t header_hash; /* of the content: it covers the hash of every block and table */
+    bool touched;         /* its dates changed, or another file of this header replaced it */
     bt_shard_info info;
     uint64_t tables_at;
     bt_shard_block *blocks;
@@ -237,6 +239,7 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
                                   h.flags & BT_SHARD_HAS_SPANS,
                                   h.n_spans};
         s->tables_at = h.tables_at;
+        s->header_hash = h.header_hash;
         code = read_tables(s, &h, err);
     }
     if (code != BT_OK) {
@@ -338,26 +341,44 @@ void bt_shard_park(bt_shard *s) {
 
 bool bt_shard_is_parked(const bt_shard *s) { return s->fd < 0; }
 
+/* every block is checked again when it is read next */
+static void recheck_all(bt_shard *s, const struct stat *now) {
+    s->seen = *now;
+    s->touched = true;
+    memset(s->checked, 0, (size_t)s->info.n_blocks);
+}
+
 static bt_code open_again(bt_shard *s, bt_err *err) {
     struct stat now;
+    bt_shard_header h;
+    size_t got = 0;
     s->fd = open(s->name, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s' again", s->name);
     if (fstat(s->fd, &now) == 0 && same_file(&now, &s->seen)) return BT_OK;
+    if (bt_file_pread(s->fd, s->name, &h, sizeof h, 0, &got, err) == BT_OK && got == sizeof h &&
+        h.header_hash == s->header_hash &&
+        XXH3_64bits(&h, offsetof(bt_shard_header, header_hash)) == h.header_hash) {
+        recheck_all(s, &now);
+        return BT_OK;
+    }
     close(s->fd);
     s->fd = -1;
-    return CORRUPT(err, s->name, "was replaced while in use");
+    return CORRUPT(err, s->name, "was replaced while in use by a file of other content");
 }
 
+/* Content counts, not dates: copies, backups and purge policies of file systems touch files. */
 static bt_code check_unchanged(bt_shard *s, bt_err *err) {
     struct stat now;
     if (s->fd < 0) BT_TRY(open_again(s, err));
     if (fstat(s->fd, &now) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot examine '%s'", s->name);
-    if (now.st_size == s->seen.st_size && now.st_mtim.tv_sec == s->seen.st_mtim.tv_sec &&
-        now.st_mtim.tv_nsec == s->seen.st_mtim.tv_nsec)
-        return BT_OK;
-    return CORRUPT(err, s->name, "was changed while in use (%lld bytes, had %lld)",
-                   (long long)now.st_size, (long long)s->seen.st_size);
+    if (now.st_size != s->seen.st_size)
+        return CORRUPT(err, s->name, "was changed while in use (%lld bytes, had %lld)",
+                       (long long)now.st_size, (long long)s->seen.st_size);
+    if (now.st_mtim.tv_sec != s->seen.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != s->seen.st_mtim.tv_nsec)
+        recheck_all(s, &now);
+    return BT_OK;
 }
 
 static bt_code read_raw(bt_shard *s, uint64_t offset, size_t n, unsigned char *raw, bt_err *err) {
@@ -382,11 +403,12 @@ static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
     BT_TRY(read_raw(s, at, n, s->raw, err));
     uint64_t hash = XXH3_64bits(s->raw, n);
     if (hash != s->blocks[block].hash)
-        return CORRUPT(
-            err, s->name,
-            "is corrupt: block %llu (bytes %llu..%llu) has hash %016llx, expected %016llx",
-            (unsigned long long)block, (unsigned long long)at, (unsigned long long)(at + n - 1),
-            (unsigned long long)hash, (unsigned long long)s->blocks[block].hash);
+        return CORRUPT(err, s->name,
+                       "%s: block %llu (bytes %llu..%llu) has hash %016llx, expected %016llx",
+                       s->touched ? "was changed while in use" : "is corrupt",
+                       (unsigned long long)block, (unsigned long long)at,
+                       (unsigned long long)(at + n - 1), (unsigned long long)hash,
+                       (unsigned long long)s->blocks[block].hash);
     int32_t wide[1024];
     for (size_t i = 0; i < ids; i += 1024) {
         size_t k = ids - i < 1024 ? ids - i : 1024;

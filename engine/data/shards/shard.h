@@ -17,7 +17,8 @@
  *           fsynced, or not at all.
  * Reader:   pread only (a file that shrinks or changes gives an error, never SIGBUS). Open checks header and tables; a
  *           block is checked (hash, every id < vocab) when first touched, and its ids again on
- *           every read. A changed size or time of the file is an error on the next read.
+ *           every read. A changed size of the file is an error on the next read. After a changed time, or where a
+ *           file with the same header replaced a parked one, every block is checked again when it is read next.
  * Threads:  one caller per object. */
 #ifndef BT_ENGINE_DATA_SHARDS_SHARD_H
 #define BT_ENGINE_DATA_SHARDS_SHARD_H
@@ -55,8 +56,8 @@ typedef struct bt_shard_span {
 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_shard_close(bt_shard *s); /* accepts NULL */
-/* gives the file descriptor back until the next read, which opens the same file again or says that
- * it was replaced; a shard in memory, or one already replaced, stays open */
+/* gives the file descriptor back until the next read, which opens a file of the same content again, else fails;
+ * a shard in memory, or one already replaced, stays open */
 void bt_shard_park(bt_shard *s);
 bool bt_shard_is_parked(const bt_shard *s);
 const bt_shard_info *bt_shard_about(const bt_shard *s);

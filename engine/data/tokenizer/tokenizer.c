@@ -418,3 +418,14 @@ bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) {
     free(json);
     return code;
 }
+
+bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool *same,
+                             bt_err *err) {
+    bt_tokenizer *now = NULL, *then = NULL;
+    bt_code code = bt_tokenizer_load(&now, name, err);
+    if (code == BT_OK) code = bt_tokenizer_parse(&then, json, n, err);
+    *same = code == BT_OK && now->hash == then->hash;
+    bt_tokenizer_free(now);
+    bt_tokenizer_free(then);
+    return code;
+}

@@ -92,6 +92,10 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err)
     BT_MUST_CHECK;
 
+/* *same: the tokenizer that `name` loads gives the ids of the serialised one, json of n bytes */
+bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool *same, bt_err *err)
+    BT_MUST_CHECK;
+
 /* Hugging Face's tokenizer.json of a byte-level BPE (GPT-2, Llama 3 and Qwen patterns); anything
  * else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;

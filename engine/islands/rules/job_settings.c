@@ -14,10 +14,11 @@ static const char *const shared[] = {
     "model.",         "optim.",   "islands.",           "data.",
     "parallel.codec", "run.seed", "train.reproducible", "train.parts",
     "train.steps"};
-static const char *const own[] = {"model.init_from", "model.preset",     "islands.hub",
-                                  "islands.keys",    "islands.patience", "islands.link_timeout",
-                                  "data.path",       "data.val_path",    "data.cache",
-                                  "data.glob",       "data.tokenizer",   "data.other"};
+static const char *const own[] = {"model.init_from",     "model.preset",     "islands.hub",
+                                  "islands.keys",        "islands.patience", "islands.link_timeout",
+                                  "data.path",           "data.val_path",    "data.cache",
+                                  "data.glob",           "data.tokenizer",   "data.other",
+                                  "data.other_tokenizer"};
 
 static bool listed(const char *const *list, size_t n, const char *key) {
     for (size_t i = 0; i < n; i++) {

@@ -98,6 +98,20 @@ static void a_long_row_takes_more_documents(void **state) {
     free(path);
 }
 
+/* a share of a few documents that rounds to none is reported as that, not as documents without learned tokens */
+static void a_split_without_documents_is_named(void **state) {
+    (void)state;
+    bt_loader *l;
+    bt_loader_cfg c = cfg_of(fixture_text("lone.txt", "one text of one document"), BT_FORM_TEXT,
+                             16);
+    c.split = BT_SPLIT_VAL;
+    c.val_frac = 0.05;
+    assert_int_equal(bt_loader_open(&l, &c, &err), BT_ARG);
+    assert_string_equal(err.msg, "data.val_frac=0.05 of 1 document leaves none to be held out for "
+                                 "validation: give --val-data, or set data.val_frac (0: all are "
+                                 "trained on, and nothing is validated)");
+}
+
 /* the sum over a step does not depend on who reads which part of it, nor does what is read */
 static void a_step_counts_the_same_on_any_layout(void **state) {
     (void)state;
@@ -423,6 +437,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conversations_learn_answers_and_their_ends),
         cmocka_unit_test(a_long_row_takes_more_documents),
+        cmocka_unit_test(a_split_without_documents_is_named),
         cmocka_unit_test(a_step_counts_the_same_on_any_layout),
         cmocka_unit_test(alpaca_joins_its_fields),
         cmocka_unit_test(a_muted_answer_is_not_learned),
