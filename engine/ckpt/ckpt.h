@@ -22,7 +22,8 @@
  *           over goes to the caller. Any rank reads any slice.
  * Versions: 2 is written; 1 (without element types and the state registry) is read as well.
  * Keep:     the newest `keep` by (attempt, step), and the best; older ones go only after the new one was
- *           read back and committed.
+ *           read back and committed. Where the disk of rank 0 has no room for another, fewer are kept: the oldest
+ *           go before the save, never the best, nor the newest, which is read back whole first.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
 #define BT_ENGINE_CKPT_CKPT_H
@@ -107,8 +108,9 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
 typedef struct bt_ckpt_saved {
     char path[4096]; /* of the checkpoint's folder */
     int64_t bytes;   /* of all ranks' files */
-    char hash[33];   /* the manifest's seal */
-    int64_t cpu_ns;  /* that this rank's threads took, of a save beside training */
+    int replaced;   /* older checkpoints that were removed before it because the disk lacked room */
+    char hash[33];  /* the manifest's seal */
+    int64_t cpu_ns; /* that this rank's threads took, of a save beside training */
 } bt_ckpt_saved;
 
 /* collective over c; out may be NULL */

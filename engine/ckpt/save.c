@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "engine/base/log.h"
@@ -295,6 +296,62 @@ bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
     return code;
 }
 
+/* ---- room -------------------------------------------------------------------------------------- */
+
+/* Whether the disk has room for one more checkpoint as large as the newest; on failure to find out, true. */
+static bool has_room(const char *dir, uint64_t bytes) {
+    enum { SLACK = 256 << 10 }; /* blocks that are not full, folders */
+    struct statvfs v;
+    return statvfs(dir, &v) != 0 || (uint64_t)v.f_bavail * v.f_frsize >= bytes + bytes / 64 + SLACK;
+}
+
+static uint64_t data_bytes(const ckpt_manifest *m) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < m->n_files; i++) sum += m->files[i].bytes;
+    return sum;
+}
+
+/* bytes of the newest of these checkpoints, when every one of them is whole; else 0 */
+static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
+    char path[PATH_MAX];
+    ckpt_manifest m;
+    if (snprintf(path, sizeof path, "%s/%s", dir, newest->name) >= (int)sizeof path ||
+        ckpt_manifest_read(path, &m, NULL) != BT_OK)
+        return 0;
+    uint64_t bytes = data_bytes(&m);
+    if (!has_room(dir, bytes)) /* only then is the reading worth it */
+        for (size_t i = 0; bytes && i < m.n_files; i++)
+            if (ckpt_file_verify(path, &m.files[i], m.generation, m.meta.step, NULL) != BT_OK)
+                bytes = 0;
+    ckpt_manifest_release(&m);
+    return bytes;
+}
+
+/* Where the disk has no room for another checkpoint, older ones give theirs, the oldest first: all but the newest,
+ * once it is read back whole, and the best. Without this a run whose disk holds ckpt.keep checkpoints and no more
+ * would never save again. Returns how many were removed. */
+static int make_room(const char *dir) {
+    char best[64];
+    ckpt_list list;
+    int removed = 0;
+    if (ckpt_list_read(dir, &list, NULL) != BT_OK) return 0;
+    read_best(dir, best);
+    size_t newest = 0;
+    while (newest < list.n && !list.entries[newest].readable) newest++;
+    const uint64_t bytes = newest < list.n ? verified_bytes(dir, &list.entries[newest]) : 0;
+    for (size_t i = list.n; bytes && i-- > newest + 1 && !has_room(dir, bytes);) {
+        char path[PATH_MAX];
+        const ckpt_entry *old = &list.entries[i];
+        if (!old->committed || strcmp(old->name, best) == 0 ||
+            snprintf(path, sizeof path, "%s/%s", dir, old->name) >= (int)sizeof path)
+            continue;
+        ckpt_remove(path, NULL);
+        removed++;
+    }
+    ckpt_list_release(&list);
+    return removed;
+}
+
 /* ---- the steps of a save --------------------------------------------------------------------- */
 
 bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err *err) {
@@ -313,6 +370,7 @@ bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err
 bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) {
     BT_TRY(ckpt_mkdirs(s->job.dir, err));
     BT_TRY(check_fence(s->job.dir, s->job.meta->attempt, NULL, err));
+    s->replaced = make_room(s->job.dir);
     return ckpt_mkdirs(s->folder, err);
 }
 
@@ -333,18 +391,20 @@ bt_code ckpt_save_gather(ckpt_save *s, bt_code written, bt_err *err) {
 bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_err *err) {
     struct {
         char seal[40];
-        int64_t bytes;
+        int64_t bytes, replaced;
     } sum;
     memset(&sum, 0, sizeof sum);
     if (s->rank == 0) {
         memcpy(sum.seal, s->seal, sizeof sum.seal);
         for (int r = 0; r < s->size; r++) sum.bytes += (int64_t)s->rows[r].bytes;
+        sum.replaced = s->replaced;
     }
     BT_TRY(bt_agree(s->c, committed, err));
     BT_TRY(bt_broadcast(s->c, &sum, sizeof sum, 0, err));
     if (!out) return BT_OK;
     snprintf(out->path, sizeof out->path, "%s", s->folder);
     out->bytes = sum.bytes;
+    out->replaced = (int)sum.replaced;
     memcpy(out->hash, sum.seal, sizeof out->hash);
     return BT_OK;
 }

@@ -2,7 +2,7 @@
  * does without the others, at once or in a thread. Private to engine/ckpt.
  *
  *     begin          collective    a random generation, the same on all ranks
- *     make_folder    rank 0
+ *     make_folder    rank 0        older checkpoints go first where the disk lacks room
  *     write          each rank     its file
  *     gather         collective    rank 0 has the rows of all files
  *     commit         rank 0        the manifest; older checkpoints go
@@ -26,6 +26,7 @@ typedef struct ckpt_save {
     uint64_t generation;
     ckpt_file mine, *rows; /* rows: of all ranks, on rank 0 */
     char seal[40];
+    int replaced; /* rank 0: older checkpoints that were removed because the disk lacked room */
     bool made;    /* the folder is there: set by the caller when all ranks know */
     bool renamed; /* rank 0: the manifest is in place */
 } ckpt_save;

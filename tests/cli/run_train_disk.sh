@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No room for checkpoints: training goes on and says so, the older checkpoint stays whole, the next one is tried again; a run
-# whose last checkpoint fails exits 1 and says why.
+# No room for a third checkpoint: the older of two is replaced. No room for a second: training goes on and says so, the older
+# checkpoint stays whole, the next one is tried again; a run whose last checkpoint fails exits 1 and says why.
 # timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 unshare -m true 2>/dev/null || skip "no permission to mount a small file system (unshare -m)"
@@ -22,7 +22,16 @@ wait_step full 25
 compgen -G 'out/step-*/manifest.json' >/dev/null || fault "no checkpoint while there was room"
 good=$(ls -d out/step-* | tail -n 1)
 head -c 100m /dev/zero >out/filler 2>/dev/null  # the disk is full now
+replaced="SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint' AND title LIKE '%; the disk is full: 1 older one was removed for it'"
+for i in $(seq 300); do [ "$(q "$replaced")" -ge 2 ] && break; sleep 0.05; done
+[ "$(q "$replaced")" -ge 2 ] || fault "a full disk with two checkpoints gets no third: $(q "SELECT title FROM events WHERE run='full'" | tail -n 2)"
+# the newest alone, and no room beside it
+fill_up() {
+    ls -d out/step-*/manifest.json 2>/dev/null | head -n -1 | while read -r m; do rm -rf "${m%/*}"; done
+    head -c 100m /dev/zero >>out/filler 2>/dev/null
+}
 for i in $(seq 300); do
+    fill_up
     [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")" -ge 2 ] && break
     sleep 0.05
 done
@@ -51,9 +60,9 @@ done
 [ "$(q "SELECT count(*) FROM checkpoints WHERE run='full'")" -gt "$n" ] || fault "no checkpoint after there was room again"
 # a save that was under way may still take the place of an older one, whose room is then free: full is what a save fails in twice
 for again in 1 2; do
-    head -c 100m /dev/zero >>out/filler 2>/dev/null
     n=$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")
     for i in $(seq 300); do
+        fill_up
         [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")" -gt "$n" ] && break
         sleep 0.05
     done
