@@ -1,13 +1,18 @@
-/* run_name.c - names for runs that have none. */
+/* run_name.c - makes up a name; looks a word up in the database first, then in the current folder. */
 #include "cli/common/run_name.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/common/database.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
+#include "engine/base/text.h"
 #include "store/store.h"
 
 static const char *const adjectives[] = {
@@ -51,4 +56,66 @@ bt_code bt_run_make_name(const char *store, char name[BT_NAME_MAX], bt_err *err)
     return code == BT_OK
                ? BT_OK
                : bt_fail(err, BT_BUSY, "cannot make up a name that is free (give one with --name)");
+}
+
+/* ---- a run or a path --------------------------------------------------------------------------- */
+
+/* the checkpoints of a folder, each by its path */
+static void list_checkpoints(const char *folder, bt_text *out) {
+    enum { SHOWN = 8 };
+    int n = 0;
+    DIR *d = opendir(folder);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, "step-", 5) != 0 || strchr(e->d_name, '.')) continue;
+        if (n++ < SHOWN)
+            bt_text_printf(out, "%s'%s/%s'", n == 1 ? ", and by path " : ", ", folder, e->d_name);
+    }
+    if (n > SHOWN) bt_text_printf(out, " and %d more", n - SHOWN);
+    if (d) closedir(d);
+}
+
+/* "book@30", where there is a run "book": replaces why by what may be written */
+static void explain_suffix(bt_db *db, const char *word, bt_err *why) {
+    char name[BT_NAME_MAX], run[BT_NAME_MAX], folder[PATH_MAX], best[PATH_MAX];
+    const char *at = strrchr(word, '@');
+    bt_err ignored = BT_ERR_INIT;
+    bt_text list = {0};
+    if (!at || at - word >= BT_NAME_MAX) return;
+    snprintf(name, sizeof name, "%.*s", (int)(at - word), word);
+    if (bt_db_run(db, name, run, &ignored) != BT_OK ||
+        bt_db_run_folder(db, run, folder, sizeof folder, &ignored) != BT_OK)
+        return;
+    snprintf(best, sizeof best, "%s", folder);
+    const bool has_best = bt_cli_best_folder(best);
+    list_checkpoints(folder, &list);
+    bt_fail(why, BT_NOTFOUND,
+            "run '%s' has no '%.40s': its checkpoints are '%s' (the newest)%s%s%s%.500s", run, at,
+            run, has_best ? ", '" : "", has_best ? run : "", has_best ? "@best'" : "",
+            bt_text_str(&list));
+    bt_text_release(&list);
+}
+
+bt_code bt_run_or_path(const char *store, const char *word, const char *name, bool *is_path,
+                       char run[BT_NAME_MAX], bt_err *err) {
+    static char told[BT_NAME_MAX]; /* a command that looks a word up twice reports it once */
+    struct stat st;
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    *is_path = strchr(word, '/') != NULL;
+    if (*is_path) return BT_OK;
+    const bool exists = strcmp(word, "last") != 0 && stat(word, &st) == 0;
+    bt_code code = bt_cli_open(&db, store, &why);
+    if (code == BT_OK) code = bt_db_run(db, name, run, &why);
+    if (code == BT_OK && exists && strcmp(told, run) != 0) {
+        snprintf(told, sizeof told, "%s", run);
+        fprintf(stderr,
+                "'%s' is taken as the run of that name, not as the %s here (write './%s')\n", word,
+                S_ISDIR(st.st_mode) ? "folder" : "file", word);
+    }
+    *is_path = code != BT_OK && exists;
+    if (*is_path) code = BT_OK;
+    if (code == BT_NOTFOUND && db) explain_suffix(db, word, &why);
+    bt_db_close(db);
+    if (code != BT_OK && err) *err = why;
+    return code;
 }

@@ -23,6 +23,7 @@ static bt_code open_part(bt_adapter_part *p, char *word, const bt_model_cfg *mod
     BT_TRY(bt_trained_folder(word, store, path, err));
     BT_TRY(bt_peft_is(path) ? bt_adapters_open_peft(&p->adapters, path, model, NULL, err)
                             : bt_model_file_open(&p->adapters, path, err));
+    BT_TRY(bt_trained_check_newest(&p->adapters->passed_over, p->adapters->path, false, err));
     if (p->adapters->cfg.lora.rank && !p->adapters->cfg.classes) return BT_OK;
     return bt_fail(err, BT_ARG, "--add: '%.200s' holds no adapters to add", p->adapters->path);
 }

@@ -9,8 +9,11 @@
 
 #include "cli/common/database.h"
 #include "cli/common/progress.h"
+#include "cli/common/run_name.h"
 #include "cli/model/adapter_words.h"
 #include "cli/model/model_notes.h"
+#include "engine/base/log.h"
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/data/chat/chat.h"
@@ -20,12 +23,6 @@
 #include "engine/tune/adapters_read.h"
 #include "engine/tune/base_weights.h"
 #include "engine/tune/peft_config.h"
-
-/* a folder, or a file of another program */
-static bool is_path(const char *s) {
-    struct stat st;
-    return strchr(s, '/') || (strcmp(s, "last") != 0 && stat(s, &st) == 0);
-}
 
 /* RUN@best: true, and the run's name; without it the whole word */
 static bool split_best(const char *word, char *run, size_t size) {
@@ -54,17 +51,15 @@ static void tell_best(bt_db *db, const char *run) {
 }
 
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {
-    if (is_path(which)) {
-        snprintf(out, PATH_MAX, "%s", which);
-        return BT_OK;
-    }
     bt_db *db = NULL;
     char run[BT_NAME_MAX], run_name[BT_NAME_MAX];
     const bool best = split_best(which, run_name, sizeof run_name);
-    out[0] = '\0';
+    bool is_path;
+    BT_TRY(bt_run_or_path(store, which, run_name, &is_path, run, err));
+    snprintf(out, PATH_MAX, "%s", is_path ? which : "");
+    if (is_path) return BT_OK;
     BT_TRY(bt_cli_open(&db, store, err));
-    bt_code code = bt_db_run(db, run_name, run, err);
-    if (code == BT_OK) code = bt_db_run_folder(db, run, out, PATH_MAX, err);
+    bt_code code = bt_db_run_folder(db, run, out, PATH_MAX, err);
     if (code == BT_OK && !best) tell_best(db, run);
     bt_db_close(db);
     BT_TRY(code);
@@ -116,13 +111,44 @@ static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     return BT_OK;
 }
 
+bt_code bt_trained_check_newest(const bt_text *passed_over, const char *path, bool newest,
+                                bt_err *err) {
+    const char *lines = bt_text_str(passed_over);
+    if (!lines[0]) return BT_OK;
+    if (newest)
+        return bt_fail(err, BT_FORMAT,
+                       "%.*s: '%.120s' is older (--allow-older uses it, with a warning)",
+                       (int)bt_min_size(strcspn(lines, "\n"), 260), lines, path);
+    for (const char *end; *lines; lines = end + (*end == '\n')) {
+        end = lines + strcspn(lines, "\n");
+        bt_log(BT_LOG_WARN, "%.*s", (int)(end - lines), lines);
+    }
+    bt_log(BT_LOG_WARN, "these are the older weights of '%s'", path);
+    return BT_OK;
+}
+
+void bt_trained_put_passed(const bt_text *passed_over, bt_json *j) {
+    char line[480];
+    const char *at = bt_text_str(passed_over);
+    if (!at[0]) return;
+    bt_json_array(j, "passed_over");
+    for (const char *end; *at; at = end + (*end == '\n')) {
+        end = at + strcspn(at, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)(end - at), at);
+        bt_json_str(j, NULL, line);
+    }
+    bt_json_end(j, ']');
+}
+
 /* opens what `folder` holds and takes everything but the weights */
 static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folder,
-                           const char *tokenizer, bt_err *err) {
+                           const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_model_file_open(out, folder, err));
     bt_model_file *s = *out;
-    BT_TRY(bt_trained_tokenizer(s, tokenizer, err));
+    BT_TRY(bt_trained_tokenizer(s, how->tokenizer, err));
     snprintf(t->path, sizeof t->path, "%s", s->path);
+    BT_TRY(bt_trained_check_newest(&s->passed_over, s->path, how->newest, err));
+    bt_text_put(&t->passed_over, bt_text_str(&s->passed_over));
     if (s->container == BT_IN_NATIVE) {
         t->meta = s->meta; /* takes the texts */
         memset(&s->meta, 0, sizeof s->meta);
@@ -141,7 +167,7 @@ static bt_code open_peft(bt_trained *t, const bt_trained_how *how, const char *f
     char base[PATH_MAX];
     bt_model_file *b = NULL;
     BT_TRY(bt_peft_base_of(folder, how->base, how->store, base, err));
-    bt_code code = open_source(t, &b, base, how->tokenizer, err);
+    bt_code code = open_source(t, &b, base, how, err);
     if (code == BT_OK && b->cfg.lora.rank)
         code = bt_fail(err, BT_ARG, "--base: '%.200s' holds adapters alone", base);
     if (code == BT_OK) code = bt_adapters_open_peft(&t->file, folder, &b->cfg, base, err);
@@ -277,7 +303,7 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     memset(t, 0, sizeof *t);
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
     return bt_peft_is(folder) ? open_peft(t, how, folder, err)
-                              : open_source(t, &t->file, folder, how->tokenizer, err);
+                              : open_source(t, &t->file, folder, how, err);
 }
 
 void bt_trained_tell_affixes(const bt_trained *t) {
@@ -300,6 +326,7 @@ void bt_trained_release(bt_trained *t) {
     bt_tokenizer_free(t->tokenizer);
     bt_ckpt_meta_release(&t->meta);
     bt_text_release(&t->notes);
+    bt_text_release(&t->passed_over);
     bt_threads_release();
     memset(t, 0, sizeof *t);
 }

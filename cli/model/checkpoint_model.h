@@ -19,6 +19,7 @@ typedef struct bt_trained {
     bt_run_cfg cfg; /* as it was trained */
     bt_tokenizer *tokenizer;
     bt_model_file *file; /* where the weights come from; NULL once there is a model */
+    bt_text passed_over; /* newer checkpoints that are damaged, a line each */
     bt_model *model;     /* quantised, forward only */
     bt_text notes;       /* what the readers of the files reported, printed already: a line each */
     bt_prec prec;        /* asked for; bt_trained_precision names the one in use */
@@ -40,9 +41,10 @@ typedef struct bt_trained_how {
     /* bt_prec of the products. 0 is fp32: with it a run, its checkpoint and its exports answer alike on every
      * processor, whatever precision the run trained in */
     int precision;
-    int B;      /* sequences at once; 0: the run's micro-batch */
-    bool quiet; /* no progress bar while it is loaded */
-    int T;      /* their length where that is less than the model's; 0: the model's */
+    int B;       /* sequences at once; 0: the run's micro-batch */
+    bool quiet;  /* no progress bar while it is loaded */
+    int T;       /* their length where that is less than the model's; 0: the model's */
+    bool newest; /* a damaged newest checkpoint is an error, not a warning */
 } bt_trained_how;
 
 /* rows of an option table, for a struct s with these fields: how a trained model is used */
@@ -64,6 +66,12 @@ typedef struct bt_trained_how {
      "fastest kernel set allowed (default: as the run)"}
 /* clang-format on */
 
+/* A warning on stderr for each damaged checkpoint that is newer than what was opened; BT_FORMAT where `newest` is
+ * demanded, naming --allow-older */
+bt_code bt_trained_check_newest(const bt_text *passed_over, const char *path, bool newest,
+                                bt_err *err) BT_MUST_CHECK;
+/* an array "passed_over" of such lines, where there are some */
+void bt_trained_put_passed(const bt_text *passed_over, bt_json *j);
 /* the path of what `which` names: of a run its checkpoint folder */
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)
     BT_MUST_CHECK;

@@ -25,7 +25,7 @@ typedef struct convert_cfg {
     double weight;
     int64_t context, threads, shard_bytes;
     int to, type, scale, merge;
-    bool verify, json, scale_tensors, any_activation;
+    bool verify, json, scale_tensors, any_activation, allow_older;
 } convert_cfg;
 
 #define BT_ARCH(...)
@@ -73,6 +73,8 @@ static const bt_opt convert_opts[] = {
      "longest sequence of the result (0: the model's, of other programs' models 4096 at most)"},
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
      "threads (0: all cores)"},
+    {"allow_older", "--allow-older", BT_OPT_BOOL, FIELD(allow_older), "false", 0, 0, NULL, NULL,
+     "where the newest checkpoint is damaged, convert an older one (otherwise refused)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
 };
@@ -129,6 +131,7 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
     BT_TRY(bt_peft_is(path) ? open_peft(s, path, cfg, err) : bt_model_file_open(s, path, err));
+    BT_TRY(bt_trained_check_newest(&(*s)->passed_over, (*s)->path, !cfg->allow_older, err));
     if ((*s)->cfg.lora.rank && (*s)->cfg.classes)
         return bt_fail(err, BT_UNSUPPORTED,
                        "it is a classifier of %d labels, whose adapters are used beside their base "
@@ -186,6 +189,7 @@ static void print_json(const bt_model_file *s, const convert_cfg *cfg, const out
     bt_json_object(&j, NULL);
     bt_json_str(&j, "source", s->path);
     bt_json_str(&j, "result", cfg->out);
+    bt_trained_put_passed(&s->passed_over, &j);
     bt_json_int(&j, "bytes", o->bytes);
     bt_json_num(&j, "seconds", o->seconds);
     if (o->verified) {

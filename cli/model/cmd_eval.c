@@ -16,6 +16,8 @@
 #include "cli/model/model_notes.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
+#include "engine/data/io/sources.h"
+#include "engine/data/shards/corpus.h"
 #include "engine/train/data/run_data.h"
 #include "engine/train/evaluate.h"
 #include "engine/tune/logit_file.h"
@@ -188,6 +190,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     bt_loader_cfg data = bt_run_data(&t->cfg);
     data.progress = bt_progress_tokenising;
     data.ctx = &bar;
+    data.val_remedy = own ? "give a longer text with --data" : "give a text with --data";
     if (own)
         data.paths = data.val_paths = cfg->data, data.cache_dir = "";
     else if (cache[0])
@@ -246,6 +249,7 @@ static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result
     bt_json_str(&j, "checkpoint", t->path);
     bt_json_int(&j, "step", t->meta.step);
     bt_json_str(&j, "precision", precision);
+    bt_trained_put_passed(&t->passed_over, &j);
     bt_json_num(&j, "nats", r->nats);
     if (pairs) {
         bt_json_num(&j, "accuracy", r->accuracy);
@@ -293,6 +297,7 @@ static void print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_cho
     bt_json_str(&j, "run", t->meta.run);
     bt_json_str(&j, "checkpoint", t->path);
     bt_json_str(&j, "precision", bt_trained_precision(t));
+    bt_trained_put_passed(&t->passed_over, &j);
     bt_json_str(&j, "task", task->name);
     bt_json_int(&j, "questions", r->questions);
     bt_json_int(&j, "cut", r->cut);
@@ -331,6 +336,34 @@ static void take_form(bt_run_cfg *run, const eval_cfg *cfg) {
     run->packing = run->form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
 }
 
+/* A text that is shorter than the model's sequences is measured as one sequence of its own length, *T. */
+static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, bt_err *err) {
+    enum { BYTES = 64 }; /* a text with more bytes for each token of a sequence is not short */
+    bt_loader_cfg data = bt_run_data(&t->cfg);
+    bt_sources sources;
+    bt_corpus *corpus = NULL;
+    uint64_t bytes = 0, tokens;
+    if (!cfg->data[0] || data.packing > BT_PACKING_STREAM || strncmp(cfg->data, "synth:", 6) == 0)
+        return BT_OK;
+    BT_TRY(bt_sources_list_glob(&sources, cfg->data, data.glob, "", err));
+    for (size_t i = 0; i < sources.n; i++) bytes += sources.items[i].bytes;
+    data.cache_dir = "";
+    data.split = BT_SPLIT_VAL;
+    data.T = 1;
+    if (cfg->field[0]) data.field = data.form.field = cfg->field;
+    bt_code code = BT_OK;
+    if (bytes < (uint64_t)t->cfg.seq_len * BYTES)
+        code = bt_corpus_open(&corpus, &sources, &data, t->tokenizer, true, err);
+    bt_sources_release(&sources);
+    if (!corpus) return code;
+    tokens = bt_corpus_count(corpus);
+    bt_corpus_close(corpus);
+    if (tokens < 2)
+        return bt_fail(err, BT_ARG, "--data has fewer than two tokens: nothing can be measured");
+    if (tokens <= (uint64_t)t->cfg.seq_len) *T = (int)tokens - 1;
+    return BT_OK;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     static eval_cfg cfg;
@@ -343,20 +376,21 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help;
     BT_TRY(bt_opts_init(&o, eval_opts, sizeof eval_opts / sizeof eval_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
-    const bt_trained_how how = {.which = which,
-                                .store = cfg.store,
-                                .isa = cfg.isa,
-                                .base = cfg.base,
-                                .weight = cfg.weight,
-                                .add = cfg.add,
-                                .tokenizer = cfg.tokenizer,
-                                .threads = cfg.threads,
-                                .precision = cfg.precision,
-                                .quiet = cfg.quiet || cfg.json};
+    bt_trained_how how = {.which = which,
+                          .store = cfg.store,
+                          .isa = cfg.isa,
+                          .base = cfg.base,
+                          .weight = cfg.weight,
+                          .add = cfg.add,
+                          .tokenizer = cfg.tokenizer,
+                          .threads = cfg.threads,
+                          .precision = cfg.precision,
+                          .quiet = cfg.quiet || cfg.json};
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
     if (code == BT_OK) take_form(&t.cfg, &cfg);
     if (code == BT_OK && !cfg.quiet && !cfg.json) bt_trained_tell_affixes(&t);
+    if (code == BT_OK) code = fit_short_text(&t, &cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = measure(&t, &cfg, &r, &confusion, err);

@@ -102,6 +102,7 @@ static void put_json(const bt_trained *t, const bt_text *prompt, const bt_writte
     bt_json_str(&j, "run", t->meta.run);
     bt_json_str(&j, "checkpoint", t->path);
     bt_json_int(&j, "step", t->meta.step);
+    bt_trained_put_passed(&t->passed_over, &j);
     bt_json_str(&j, "prompt", bt_text_str(prompt));
     bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
     bt_json_str(&j, "text", bt_text_str(&mended));

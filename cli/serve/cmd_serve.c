@@ -24,7 +24,7 @@ typedef struct serve_cfg {
     double weight;
     int64_t port, threads, parallel, queue;
     int precision;
-    bool open, any_model, json;
+    bool open, any_model, json, allow_older;
 } serve_cfg;
 
 #define FIELD(f) offsetof(serve_cfg, f), sizeof(((serve_cfg *)0)->f)
@@ -53,6 +53,8 @@ static const bt_opt serve_opts[] = {
     {"queue", "--queue", BT_OPT_INT, FIELD(queue), "1024", 0, 1000000, NULL, "texts",
      "that may wait; further requests get status 429"},
     BT_TRAINED_OPTS(serve_cfg),
+    {"allow_older", "--allow-older", BT_OPT_BOOL, FIELD(allow_older), "false", 0, 0, NULL, NULL,
+     "where the newest checkpoint is damaged, serve an older one (otherwise refused)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
      "print address and token as one JSON object"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
@@ -264,7 +266,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .tokenizer = cfg.tokenizer,
                                 .threads = cfg.threads,
                                 .precision = cfg.precision,
-                                .B = 1};
+                                .B = 1,
+                                .newest = !cfg.allow_older};
     bt_code code = bt_trained_load(&t, &how, err);
     if (code == BT_OK) code = bt_classifier_refuse(&t, err);
     if (code == BT_OK) code = serve(&cfg, &t, err);

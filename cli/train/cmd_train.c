@@ -192,6 +192,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (world) bt_isa_agreement_apply(&p->isa, &p->cfg);
     BT_TRY(bt_train_keep_prediction(p, err));
+    if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
     if (!world) {
         tell_ramps(p);
         tell_attention(&p->cfg);
@@ -227,7 +228,7 @@ static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, 
                             bt_err *err) {
     const char *out = ((const bt_train_plan *)ctx)->out;
     if (bt_train_in_memory(out, memory, at)) return BT_OK;
-    return bt_train_newest(out, at, why, err);
+    return bt_train_newest(out, at, NULL, why, err);
 }
 
 static int fence(void *ctx, int attempt) {
@@ -275,6 +276,20 @@ void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
     }
 }
 
+/* A resumed run that recorded no step is again what it was before this command. */
+void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer) {
+    bool withdrawn = false;
+    bt_err trouble = BT_ERR_INIT;
+    if (!writer) return;
+    if (bt_writer_withdraw(writer, &withdrawn, &trouble) != BT_OK)
+        fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
+    else if (withdrawn)
+        fprintf(stderr,
+                "bitrain train: run '%s' did no step: its record and its settings are as before "
+                "this command\n",
+                p->run);
+}
+
 static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *r, int attempt,
                       int *status, bt_err *err) {
     const char *state = judge(r, status);
@@ -283,6 +298,7 @@ static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *
     if (writer && bt_writer_end(writer, state, asked ? "stopped" : bt_end_name(r->end.kind),
                                 *status, &trouble) != BT_OK)
         fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
+    bt_train_withdraw(p, writer);
     bt_train_summary(p, state, attempt, r->result_json);
     char trouble_text[240];
     if (bt_train_result_says(r->result_json, "trouble", trouble_text, sizeof trouble_text)) {
@@ -370,6 +386,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
         if (code == BT_OK) bt_train_record_layout(p, bt_writer_sink(writer));
     }
+    if (code == BT_OK) bt_train_record_passed(p, writer ? bt_writer_sink(writer) : NULL);
     s.writer = writer;
     char port[16];
     snprintf(port, sizeof port, "%" PRId64, p->cfg.port);
@@ -391,6 +408,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
             bt_err ignored = BT_ERR_INIT;
             if (bt_writer_end(writer, "failed", err->msg, bt_exit_code(code), &ignored) != BT_OK)
                 bt_log(BT_LOG_WARN, "%s", ignored.msg);
+            bt_train_withdraw(p, writer);
         }
     }
     bt_live_close(live);

@@ -93,6 +93,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
                                .rows = to_rows,
                                .event = to_event,
                                .checkpoint = to_checkpoint}};
+    bt_train_record_passed(p, h->sinks.store);
     d->fence = bt_ckpt_next_attempt(p->out, d->attempt);
     snprintf(d->run, sizeof d->run, "%s", p->run);
     snprintf(d->out, sizeof d->out, "%s", p->out);
@@ -116,6 +117,7 @@ static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code 
                                    code == BT_OK && *status >= 0 ? *status : bt_exit_code(code),
                                    &trouble) != BT_OK)
         bt_log(BT_LOG_WARN, "%s", trouble.msg);
+    bt_train_withdraw(p, h->writer);
     if (code == BT_OK) {
         bt_text text;
         bt_json j;

@@ -32,7 +32,6 @@ static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
 
 static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *err) {
     char path[sizeof p->cfg.tokenizer];
-    bt_tokenizer *own = NULL;
     if (!s->tokenizer) {
         if (bt_opts_given(&p->opts, "data.tokenizer")) return BT_OK;
         return bt_fail(err, s->no_tokenizer.code,
@@ -40,21 +39,13 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
                        "--tokenizer): %s",
                        s->path, s->no_tokenizer.msg);
     }
-    if (!bt_opts_given(&p->opts, "data.tokenizer")) {
-        if (strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0) return BT_OK;
-        BT_TRY(bt_train_keep_tokenizer(p, s->tokenizer, bt_tokenizer_hash(s->tokenizer), path,
-                                       sizeof path, err));
-        return bt_opts_set(&p->opts, "data.tokenizer", path, BT_FROM_PRESET, "as model.init_from",
-                           err);
-    }
-    BT_TRY(bt_tokenizer_load(&own, p->cfg.tokenizer, err));
-    if (bt_tokenizer_hash(own) != bt_tokenizer_hash(s->tokenizer))
-        bt_log(BT_LOG_WARN,
-               "the tokenizer '%s' is not the one that '%s' was trained with: its embedding means "
-               "other tokens",
-               p->cfg.tokenizer, s->path);
-    bt_tokenizer_free(own);
-    return BT_OK;
+    bt_tokenizer_save(s->tokenizer, &p->tokenizer_of);
+    if (bt_opts_given(&p->opts, "data.tokenizer") ||
+        strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0)
+        return BT_OK;
+    BT_TRY(bt_train_keep_tokenizer(p, s->tokenizer, bt_tokenizer_hash(s->tokenizer), path,
+                                   sizeof path, err));
+    return bt_opts_set(&p->opts, "data.tokenizer", path, BT_FROM_PRESET, "as model.init_from", err);
 }
 
 /* A training reports them when its ranks read the weights; a plan ends before that. */

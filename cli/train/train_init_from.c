@@ -46,12 +46,11 @@ static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
 static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
-    bt_text why = {0};
-    bt_code code = bt_ckpt_find(NULL, folder, path, sizeof path, &meta, &why, err);
-    bt_text_release(&why);
-    BT_TRY(code);
+    /* the ranks, who find it again, report what is passed over */
+    BT_TRY(bt_ckpt_find(NULL, folder, path, sizeof path, &meta, NULL, err));
     json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
-    code = take_shape(p, config, err);
+    const bt_code code = take_shape(p, config, err);
+    bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
     json_decref(config);
     bt_ckpt_meta_release(&meta);
     return code;

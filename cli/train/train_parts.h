@@ -50,6 +50,9 @@ typedef struct bt_train_plan {
     bt_text place;    /* flags of the run's record that say where it trains, as they were taken */
     bt_text why;      /* checkpoints passed over, one line each */
     bt_text recorded; /* the settings of the run that goes on, as JSON */
+    bt_text before;   /* the same, also where a checkpoint's folder is resumed */
+    bt_text
+        tokenizer_of; /* serialised: of the checkpoint that is resumed, or of model.init_from; empty: none */
     bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
     bt_text config_json, argv;
     bt_alert_rules alerts;
@@ -69,20 +72,24 @@ bt_code bt_train_config_json(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* A prediction that came from the record stays where the layout, ranks, threads and tokens of a step are the recorded
  * ones. After the settings are settled */
 bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* Warns where changed settings give the next step another learning rate than the recorded schedule gave the last one.
+ * After the settings are settled; nothing unless a run or a checkpoint is resumed */
+void bt_train_warn_schedule(const bt_train_plan *p);
 /* train_continue.c: --continue as --resume, where the store has a run of this very name or its folder a
  * checkpoint; else as a new run */
 bt_code bt_train_continue(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_train_tell_complete(const bt_train_plan *p); /* on stdout */
-/* newest checkpoint of an out folder that holds; BT_NOTFOUND when there is none at all */
 /* true: the folder `memory` has a state that is at least as new as every checkpoint in `out` */
 bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p);
-bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err)
-    BT_MUST_CHECK;
+/* newest checkpoint of an out folder that holds, and its serialised tokenizer (may be NULL); BT_NOTFOUND when there
+ * is none at all */
+bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer, bt_text *why,
+                        bt_err *err) BT_MUST_CHECK;
 
 /* train_tokenizer.c: data.tokenizer=auto and bpe:N become "bytes" or the file of a tokenizer that was learned
  * from the data (its part that is trained on) and is kept in the cache; a file that is no more there is
  * written again from the checkpoint that the run goes on from. After the settings are read, before
- * bt_train_vocab */
+ * bt_train_vocab. BT_ARG: it is not the tokenizer of the weights that training begins with */
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* beside the other things that are kept of data, under a key: where ranks and later runs find it */
 bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
@@ -115,6 +122,10 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* before a resumed run begins: rows its killed rank 0 left in a ring */
 void bt_train_recover(const bt_train_plan *p, bt_writer *writer);
+/* train_resume.c: each checkpoint that was passed over as an event, and on stderr where the greeting is not shown */
+void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink);
+/* cmd_train.c: withdraws a resumed start that recorded no step, and reports it. writer may be NULL */
+void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer);
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it

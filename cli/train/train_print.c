@@ -19,6 +19,8 @@ void bt_train_plan_release(bt_train_plan *p) {
     bt_text_release(&p->place);
     bt_text_release(&p->why);
     bt_text_release(&p->recorded);
+    bt_text_release(&p->before);
+    bt_text_release(&p->tokenizer_of);
     bt_text_release(&p->layout);
     bt_text_release(&p->layout_notes);
     bt_text_release(&p->config_json);

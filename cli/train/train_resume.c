@@ -1,5 +1,6 @@
 /* train_resume.c - `--resume`: which run, which checkpoint, whose settings. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +8,13 @@
 #include <unistd.h>
 
 #include "cli/common/given_path.h"
+#include "cli/common/run_name.h"
 #include "cli/train/train_parts.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
+#include "engine/config/rank_setup.h"
 #include "engine/config/setting_scope.h"
 
 /* A value of either form: plain text, or {"value": ..., "origin": ..., "where": "auto"}. False for one that was
@@ -135,6 +140,7 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
     bt_code code = all_final || p->world ? BT_OK : take_place(p, config, err);
     if (code == BT_OK) code = put_under(p, config, all_final, err);
     if (!all_final) bt_text_put(&p->recorded, text);
+    bt_text_put(&p->before, text);
     json_decref(config);
     return code;
 }
@@ -209,6 +215,72 @@ bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) {
     return code;
 }
 
+/* ---- schedule -------------------------------------------------------------------------------- */
+
+static const char *const schedule_keys[] = {"train.steps",      "train.bigram_steps",
+                                            "optim.schedule",   "optim.lr",
+                                            "optim.lr_min",     "optim.lr2",
+                                            "optim.decay_frac", "optim.warmup"};
+
+static void put_change(bt_text *out, const char *key, const char *then, const char *now) {
+    char *end = NULL, a[32], b[32];
+    const double x = strtod(then, &end);
+    if (end != then && !*end) { /* a number was stored with all its digits */
+        snprintf(a, sizeof a, "%.10g", x);
+        snprintf(b, sizeof b, "%.10g", strtod(now, NULL));
+        then = a;
+        now = b;
+    }
+    bt_text_printf(out, "%s%s %s -> %s", out->len ? ", " : "", key, then, now);
+}
+
+/* the schedule of the stored settings; changed: names of the settings that are others now */
+static bt_code stored_schedule(const bt_train_plan *p, bt_lr_schedule *out, bt_text *changed,
+                               bt_err *err) {
+    bt_opts o;
+    bt_text then, now;
+    bt_run_cfg *cfg = malloc(sizeof *cfg);
+    if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    bt_text_init(&then);
+    bt_text_init(&now);
+    json_t *stored = json_loads(bt_text_str(&p->before), 0, NULL);
+    bt_code code = bt_opts_init(&o, bt_run_opts, bt_run_opts_n, cfg, err);
+    for (size_t i = 0; i < sizeof schedule_keys / sizeof *schedule_keys && code == BT_OK; i++) {
+        const char *key = schedule_keys[i];
+        bt_text_clear(&now);
+        bt_opt_value(&p->opts, bt_opt_find(p->opts.table, p->opts.n, key), &now);
+        const bool known = text_of(json_object_get(stored, key), true, &then);
+        if (known && !same_value(bt_text_str(&then), bt_text_str(&now)))
+            put_change(changed, key, bt_text_str(&then), bt_text_str(&now));
+        code = bt_opts_set(&o, key, bt_text_str(known ? &then : &now), BT_FROM_ENV, "", err);
+    }
+    if (code == BT_OK) *out = bt_run_cfg_lr_schedule(cfg);
+    json_decref(stored);
+    bt_text_release(&then);
+    bt_text_release(&now);
+    free(cfg);
+    return code;
+}
+
+void bt_train_warn_schedule(const bt_train_plan *p) {
+    static const double noticed = 0.01;
+    bt_lr_schedule then;
+    const bt_lr_schedule now = bt_run_cfg_lr_schedule(&p->cfg);
+    bt_text changed = {0};
+    bt_err ignored = BT_ERR_INIT;
+    if (!p->before.len || p->from.step < 1) return;
+    if (stored_schedule(p, &then, &changed, &ignored) == BT_OK && changed.len) {
+        const double last = bt_schedule_lr(&then, p->from.step - 1),
+                     next = bt_schedule_lr(&now, p->from.step);
+        if (last > 0 && fabs(next / last - 1) > noticed)
+            bt_log(BT_LOG_WARN,
+                   "the schedule is another (%s): the learning rate goes from %.3g at step %lld to "
+                   "%.3g at the next, a factor of %.3g",
+                   bt_text_str(&changed), last, (long long)p->from.step, next, next / last);
+    }
+    bt_text_release(&changed);
+}
+
 bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p) {
     bt_memory_id id;
     bt_ckpt_meta meta;
@@ -227,12 +299,14 @@ bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p)
     return newer;
 }
 
-bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err) {
+bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer, bt_text *why,
+                        bt_err *err) {
     bt_ckpt_meta meta;
     BT_TRY(bt_ckpt_find(NULL, out, p->dir, sizeof p->dir, &meta, why, err));
     p->memory = false;
     p->step = meta.step;
     p->lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
+    if (tokenizer) bt_text_put(tokenizer, bt_text_str(&meta.tokenizer));
     bt_ckpt_meta_release(&meta);
     return BT_OK;
 }
@@ -242,12 +316,14 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_er
 typedef struct row {
     char out[PATH_MAX];
     bt_text config;
+    int64_t saved; /* step of the newest recorded checkpoint; -1: none is recorded */
 } row;
 
 static bool keep_row(void *ctx, const bt_row *r) {
     row *to = ctx;
     if (r->cells[0]) snprintf(to->out, sizeof to->out, "%s", r->cells[0]);
     if (r->cells[1]) bt_text_put(&to->config, r->cells[1]);
+    if (r->cells[2]) to->saved = strtoll(r->cells[2], NULL, 10);
     return false;
 }
 
@@ -255,18 +331,22 @@ static bool keep_row(void *ctx, const bt_row *r) {
 static bt_code read_run(const char *store, const char *run, row *r, bt_err *err) {
     bt_db *db = NULL;
     memset(r, 0, sizeof *r);
+    r->saved = -1;
     bt_text_init(&r->config);
     BT_TRY(bt_db_open(&db, store, err));
     char name[BT_NAME_MAX];
     bt_code code = bt_db_run(db, run, name, err);
     if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT out_dir, config FROM runs WHERE run = ?1",
-                                          .params = (const char *const[]){name},
-                                          .n_params = 1,
-                                          .max_rows = 1,
-                                          .max_s = 5},
-                           keep_row, r, err);
+        code = bt_db_query(
+            db,
+            &(bt_question){.sql = "SELECT out_dir, config, (SELECT c.step FROM checkpoints c "
+                                  "WHERE c.run = ?1 ORDER BY c.attempt DESC, c.step "
+                                  "DESC LIMIT 1) FROM runs WHERE run = ?1",
+                           .params = (const char *const[]){name},
+                           .n_params = 1,
+                           .max_rows = 1,
+                           .max_s = 5},
+            keep_row, r, err);
     bt_db_close(db);
     return code;
 }
@@ -290,17 +370,43 @@ static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err)
     return code;
 }
 
+/* A recorded checkpoint that is not there: the folder is not mounted, was moved, or is an older copy. To begin anew, or
+ * after an older step, is the user's decision. */
+static bt_code check_recorded(const bt_train_plan *p, const row *r, bt_err *err) {
+    char path[PATH_MAX + 32];
+    int attempt;
+    int64_t step;
+    if (r->saved < 0) return BT_OK;
+    snprintf(path, sizeof path, "%s/step-%012lld", p->out, (long long)r->saved);
+    if (access(path, F_OK) == 0) return BT_OK;
+    if (bt_ckpt_peek(p->out, &attempt, &step))
+        return bt_fail(
+            err, BT_NOTFOUND,
+            "the checkpoint after step %lld of run '%s' is not in its folder, whose newest "
+            "is that after step %lld (restore it, or go on from the older one: --resume "
+            "'%.200s/step-%012lld')",
+            (long long)r->saved, p->run, (long long)step, p->out, (long long)step);
+    return bt_fail(err, BT_NOTFOUND,
+                   "the checkpoint after step %lld of run '%s' is gone: there is none in '%.200s' "
+                   "(mount or restore that folder, or say where it is with --out DIR; to begin "
+                   "anew: another --name, or 'bitrain runs rm %s' first)",
+                   (long long)r->saved, p->run, p->out, p->run);
+}
+
 /* finds the newest checkpoint in `out`, from which the run is resumed */
-static bt_code resume_place(bt_train_plan *p, const char *config, const char *out, bt_err *err) {
+static bt_code resume_place(bt_train_plan *p, const row *r, bt_err *err) {
+    const char *config = bt_text_str(&r->config);
     BT_TRY(apply_config(p, config, false, err));
     p->resume = true;
-    snprintf(p->out, sizeof p->out, "%s", out);
+    snprintf(p->out, sizeof p->out, "%s", r->out);
     if (p->cfg.out[0]) BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
+    BT_TRY(check_recorded(p, r, err)); /* before the lock, which makes the folder */
     BT_TRY(bt_train_lock(p, err));
-    bt_code code = bt_train_newest(p->out, &p->from, &p->why, err);
+    bt_code code = bt_train_newest(p->out, &p->from, &p->tokenizer_of, &p->why, err);
     if (code == BT_NOTFOUND) {
         p->from = (bt_resume_point){.lr_factor = 1};
-        snprintf(p->reason, sizeof p->reason, "resume: no checkpoint yet, from the beginning");
+        snprintf(p->reason, sizeof p->reason,
+                 "resume: no checkpoint was saved, from the beginning");
     } else if (code != BT_OK)
         return code;
     else
@@ -309,21 +415,16 @@ static bt_code resume_place(bt_train_plan *p, const char *config, const char *ou
 }
 
 static bt_code resume_run(bt_train_plan *p, bt_err *err) {
-    bt_db *db = NULL;
     row r;
-    BT_TRY(bt_db_open(&db, p->store, err));
-    bt_code code = bt_db_run(db, p->cfg.resume, p->run, err);
-    bt_db_close(db);
-    BT_TRY(code);
     if (p->cfg.name[0] && strcmp(p->cfg.name, p->run) != 0)
         return bt_fail(err, BT_BUSY,
                        "a resumed run keeps its name '%s' (to branch off under '%s', resume its "
                        "checkpoint folder)",
                        p->run, p->cfg.name);
-    code = read_run(p->store, p->run, &r, err);
+    bt_code code = read_run(p->store, p->run, &r, err);
     if (code == BT_OK && !r.config.len)
         code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
-    if (code == BT_OK) code = resume_place(p, bt_text_str(&r.config), r.out, err);
+    if (code == BT_OK) code = resume_place(p, &r, err);
     bt_text_release(&r.config);
     return code;
 }
@@ -344,6 +445,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     p->from.lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
     snprintf(p->run, sizeof p->run, "%s", p->cfg.name[0] ? p->cfg.name : meta.run);
     bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
+    bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
     bt_ckpt_meta_release(&meta);
     BT_TRY(code);
     snprintf(parent, sizeof parent, "%s", p->from.dir);
@@ -369,9 +471,30 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
 }
 
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {
-    struct stat st;
-    const char *what = p->cfg.resume;
-    const bool folder = strchr(what, '/') != NULL ||
-                        (strcmp(what, "last") != 0 && stat(what, &st) == 0 && S_ISDIR(st.st_mode));
+    bool folder;
+    const char *what = p->cfg.resume, *at = strrchr(what, '@');
+    bt_code code = bt_run_or_path(p->store, what, what, &folder, p->run, err);
+    if (code == BT_NOTFOUND && at && strcmp(at, "@best") == 0)
+        return bt_fail(
+            err, BT_ARG,
+            "--resume goes on from the newest checkpoint of a run (a new run starts from "
+            "the best: --init-from %.80s)",
+            what);
+    BT_TRY(code);
     return folder ? resume_folder(p, err) : resume_run(p, err);
+}
+
+void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink) {
+    char title[480];
+    for (const char *line = bt_text_str(&p->why), *end; *line; line = end + (*end == '\n')) {
+        end = line + strcspn(line, "\n");
+        snprintf(title, sizeof title, "%.*s", (int)(end - line), line);
+        if (p->cfg.quiet || p->cfg.json) bt_log(BT_LOG_WARN, "%s", title);
+        if (sink)
+            sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_CKPT_DAMAGED,
+                                               .step = p->from.step - 1,
+                                               .rank = -1,
+                                               .wall_us = bt_wall_us(),
+                                               .title = title});
+    }
 }

@@ -14,7 +14,7 @@
 
 #include "cli/common/progress.h"
 #include "cli/train/train_parts.h"
-#include "engine/ckpt/ckpt.h"
+#include "engine/base/log.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
 #include "engine/kernels/table/cpu.h"
@@ -178,23 +178,14 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
 /* The cache may be emptied, and a checkpoint's folder may come from another machine: it has its tokenizer
  * in it. */
 static bt_code restore(bt_train_plan *p, bt_err *err) {
-    char path[sizeof p->cfg.tokenizer], folder[PATH_MAX], where[sizeof p->opts.where[0]];
-    const char *from = p->from.dir[0] ? p->from.dir : p->cfg.init_from;
+    char path[sizeof p->cfg.tokenizer], where[sizeof p->opts.where[0]];
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
-    bt_ckpt_meta meta;
     bt_tokenizer *t = NULL;
-    bt_text reasons = {0};
     bt_err why = BT_ERR_INIT;
-    if (!from[0] || p->from.memory || access(p->cfg.tokenizer, F_OK) == 0) return BT_OK;
-    if (bt_ckpt_find(NULL, from, folder, sizeof folder, &meta, &reasons, &why) != BT_OK) {
-        bt_text_release(&reasons);
-        return BT_OK; /* said where it is opened */
-    }
-    bt_text_release(&reasons);
-    const bool is = bt_tokenizer_parse(&t, bt_text_str(&meta.tokenizer), meta.tokenizer.len,
-                                       &why) == BT_OK;
-    bt_ckpt_meta_release(&meta);
-    if (!is || strcmp(bt_tokenizer_kind(t), "bytes") == 0) {
+    if (!p->tokenizer_of.len || access(p->cfg.tokenizer, F_OK) == 0) return BT_OK;
+    /* one that cannot be parsed is reported where the checkpoint is opened */
+    if (bt_tokenizer_parse(&t, bt_text_str(&p->tokenizer_of), p->tokenizer_of.len, &why) != BT_OK ||
+        strcmp(bt_tokenizer_kind(t), "bytes") == 0) {
         bt_tokenizer_free(t);
         return BT_OK;
     }
@@ -205,7 +196,7 @@ static bt_code restore(bt_train_plan *p, bt_err *err) {
     return bt_opts_set(&p->opts, "data.tokenizer", path, p->opts.origin[i], where, err);
 }
 
-bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
+static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     const char *word = p->cfg.tokenizer;
     const size_t vocab = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
     const bool is_auto = strcmp(word, "auto") == 0;
@@ -227,4 +218,45 @@ bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
         return set(p, "bytes", "as data.path", err);
     if (asked && p->cfg.print_config) return BT_OK; /* it is printed as it was given */
     return learn(p, asked, err);
+}
+
+/* ---- compared with that of the weights ------------------------------------------------------- */
+
+/* Under another tokenizer each row of the embedding would mean other text. */
+static bt_code check_weights(const bt_train_plan *p, bt_err *err) {
+    const char *where = p->opts.where[bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer")];
+    bool same;
+    if (!p->tokenizer_of.len) return BT_OK;
+    BT_TRY(bt_tokenizer_compare(p->cfg.tokenizer, bt_text_str(&p->tokenizer_of),
+                                p->tokenizer_of.len, &same, err));
+    if (same) return BT_OK;
+    if (p->cfg.other_tokenizer) {
+        bt_log(BT_LOG_WARN,
+               "the tokenizer '%s' is not that of the weights: their ids mean other "
+               "text, as --other-tokenizer allows",
+               p->cfg.tokenizer);
+        return BT_OK;
+    }
+    if (!p->from.dir[0])
+        return bt_fail(err, BT_ARG,
+                       "the tokenizer '%.200s' is not that of model.init_from: its ids mean other "
+                       "text (leave --tokenizer out, or allow it with --other-tokenizer)",
+                       p->cfg.tokenizer);
+    return bt_fail(err, BT_ARG,
+                   "the tokenizer '%.200s' is not that of the checkpoint: its ids mean other text "
+                   "(%s; --other-tokenizer allows another)",
+                   p->cfg.tokenizer,
+                   bt_opts_given(&p->opts, "data.tokenizer") &&
+                           strcmp(where, "the run's record") != 0
+                       ? "leave --tokenizer out"
+                       : "the file was changed: restore it, or remove it, and the checkpoint's own "
+                         "is used");
+}
+
+bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
+    BT_TRY(choose_tokenizer(p, err));
+    /* of synthetic data each process makes tokens; those of a printed plan are not learned yet */
+    if (strncmp(p->cfg.data, "synth:", 6) == 0 || strncmp(p->cfg.tokenizer, "bpe:", 4) == 0)
+        return BT_OK;
+    return check_weights(p, err);
 }

@@ -72,6 +72,7 @@ bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt
     BT_TRY(bt_params_init(&wanted, model, (bt_model_slice){0}, err));
     bt_code code = compare(s, &wanted, &ones, &extra, err);
     if (code == BT_OK) tell(s, model, &ones, &extra, told);
+    if (code == BT_OK) bt_text_put(told, bt_text_str(&s->passed_over));
     bt_text_release(&ones.text);
     bt_text_release(&extra.text);
     bt_params_release(&wanted);

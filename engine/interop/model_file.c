@@ -82,6 +82,7 @@ void bt_model_file_close(bt_model_file *s) {
     bt_params_release(&s->params);
     bt_tokenizer_free(s->tokenizer);
     bt_text_release(&s->notes);
+    bt_text_release(&s->passed_over);
     free(s->places);
     free(s->row);
     free(s);

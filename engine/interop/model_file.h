@@ -70,6 +70,7 @@ struct bt_model_file {
     /* a native checkpoint */
     bt_ckpt_reader *ckpt;
     bt_ckpt_meta meta;
+    bt_text passed_over; /* one line each: newer checkpoints that are damaged, and why */
     bt_model_view view;
     bt_model_watch watch;
 };

@@ -8,7 +8,7 @@
 bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) {
     static bt_run_cfg cfg;
     char path[4096];
-    BT_TRY(bt_ckpt_open_meta(s->path, path, sizeof path, &s->meta, err));
+    BT_TRY(bt_ckpt_find(NULL, s->path, path, sizeof path, &s->meta, &s->passed_over, err));
     memcpy(s->path, path, sizeof s->path);
     BT_TRY(bt_native_settings(&cfg, &s->meta, s->path, err));
     bt_run_cfg_model(&cfg, &s->cfg);

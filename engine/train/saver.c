@@ -174,7 +174,7 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     const bt_sink *sink = &s->telemetry->sink;
     const double took_s = (double)(bt_now_ns() - s->began_ns) / 1e9,
                  stall_ms = (double)s->stall_ns / 1e6;
-    char body[96], size[32], stood[64] = "";
+    char body[96], size[32], stood[64] = "", replaced[64] = "";
     bt_ckpt_interval_measured(&s->interval, 1e-3 * stall_ms + (double)saved->cpu_ns / 1e9, took_s);
     tell_interval(s);
     s->step = s->pending_step;
@@ -194,10 +194,14 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     snprintf(body, sizeof body, "{\"written_ms\":%.3f,\"took_ms\":%.3f}", took_s * 1e3, stall_ms);
     if (1e3 * took_s > 1.5 * stall_ms)
         snprintf(stood, sizeof stood, ", training stood still for %.1f ms", stall_ms);
+    if (saved->replaced)
+        snprintf(replaced, sizeof replaced, "; the disk is full: %d older one%s removed for it",
+                 saved->replaced, saved->replaced == 1 ? " was" : "s were");
     bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT, s->step - 1, body,
-                       "checkpoint after step %" PRId64 ": %s in %.2f s%s%s", s->step,
+                       "checkpoint after step %" PRId64 ": %s in %.2f s%s%s%s", s->step,
                        bt_metric_format(size, sizeof size, (double)saved->bytes, BT_UNIT_BYTES),
-                       took_s, stood, s->pending_best ? ", the best by validation so far" : "");
+                       took_s, stood, s->pending_best ? ", the best by validation so far" : "",
+                       replaced);
 }
 
 /* What all ranks agreed on: a file system that fails costs the checkpoint, not the run. */
@@ -329,7 +333,7 @@ static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) {
     bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, step, NULL, "%s", line);
 }
 
-/* newest checkpoint that all ranks can read; what was passed over becomes warnings */
+/* newest checkpoint that all ranks can read; each one that was passed over becomes an event */
 static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ckpt_meta *meta,
                     bt_err *err) {
     bt_text why;
@@ -339,7 +343,7 @@ static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ck
         next = strchr(line, '\n');
         if (next) *next++ = '\0';
         bt_log(BT_LOG_WARN, "%s", line);
-        warn_event(s, -1, "%s", line);
+        bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_DAMAGED, -1, NULL, "%s", line);
     }
     bt_text_release(&why);
     return code;
@@ -390,6 +394,22 @@ static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
             m->build);
 }
 
+/* each rank reads its own file; the command has compared that of its host, with a longer message */
+static bt_code same_tokenizer(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
+    bool same = true;
+    if (!m->tokenizer.len || strncmp(s->cfg->data, "synth:", 6) == 0) return BT_OK;
+    BT_TRY(bt_tokenizer_compare(s->cfg->tokenizer, bt_text_str(&m->tokenizer), m->tokenizer.len,
+                                &same, err));
+    if (same) return BT_OK;
+    if (!s->cfg->other_tokenizer)
+        return bt_fail(err, BT_ARG,
+                       "the tokenizer '%.200s' is not that of the checkpoint: its ids mean other "
+                       "text (give the checkpoint's, or allow it with --other-tokenizer)",
+                       s->cfg->tokenizer);
+    warn_event(s, m->step - 1, "resumed with another tokenizer than the checkpoint's");
+    return BT_OK;
+}
+
 static bt_code same_data(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
     if (m->data_hash == s->data_hash) return BT_OK;
     if (!s->cfg->other_data)
@@ -404,7 +424,8 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
     char path[1024];
     bt_ckpt_meta meta;
     BT_TRY(find(s, dir, path, sizeof path, &meta, err));
-    bt_code code = same_data(s, &meta, err);
+    bt_code code = same_tokenizer(s, &meta, err);
+    if (code == BT_OK) code = same_data(s, &meta, err);
     /* values first: they may decide which slices are wanted */
     if (code == BT_OK) {
         *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};

@@ -310,9 +310,9 @@ static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {
 }
 
 static void tell_next(bt_job *job, const bt_text *why, const char *reason) {
-    if (why->len) {
-        why->data[strcspn(why->data, "\n")] = '\0';
-        bt_job_event(job, BT_EVENT_WARNING, -1, "%s", why->data);
+    for (const char *line = bt_text_str(why), *end; *line; line = end + (*end == '\n')) {
+        end = line + strcspn(line, "\n");
+        bt_job_event(job, BT_EVENT_CKPT_DAMAGED, -1, "%.*s", (int)(end - line), line);
     }
     if (job->folder != job->attempt)
         bt_job_event(job, BT_EVENT_SPARE, -1, "attempt %d is that of the hot spare", job->attempt);

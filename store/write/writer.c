@@ -1,10 +1,9 @@
 /* writer.c - the one writer of this process: begin and end of attempts, and the thread that commits
  * what the sink queued.
  *
- * The thread commits at once when the last commit is 50 ms old, else when it has become so: each
- * step up to 20 steps/s. A failed transaction (locked by a foreign program, disk full, I/O error)
- * keeps its records at the front of the queue and is tried again, at first after 20 ms, at last
- * every second: training never waits and never dies for its records. */
+ * The thread commits at once when the last commit is 50 ms old, else when it has become so: each step up to 20 steps/s.
+ * A failed transaction (locked by a foreign program, disk full, I/O error) keeps its records at the front of the queue
+ * and is tried again, first after 20 ms, at last every second: training never waits and never dies for its records. */
 #include "store/store.h"
 
 #include <errno.h>

@@ -68,9 +68,57 @@ says "as the run was started: --threads 1 (give"
 printf 'the light and the darkness %s\n' $(seq 1 4000) >words.txt
 ok tokenizer train words.txt --vocab 300 --out words.json
 ok train "${tiny[@]/synth:chain/words.txt}" --tokenizer words.json --steps 6 --stop-after 2 --name away
+# a resume that the ranks refuse leaves the record as it was, its settings too
+recorded() { q "SELECT * FROM configs WHERE run='away'" && q "SELECT run, state, exit_kind, attempts, out_dir, note FROM runs WHERE run='away'" && q "SELECT * FROM attempts WHERE run='away'"; }
+recorded >before.txt
+cp words.txt words.kept
+echo more >>words.txt
+code 2 train --resume away --set optim.lr=9e-3 --note tried
+says "the data are not those of the checkpoint"
+says "run 'away' did no step: its record and its settings are as before this command"
+recorded | cmp -s - before.txt || fault "a refused resume changes the record: $(recorded | diff - before.txt)"
+mv words.kept words.txt
+# nor with another tokenizer: that is another refusal, with another permission, and the file is not the only copy
+mv words.json kept.json
+printf 'kan der Vogel am Fluss %s\n' $(seq 1 4000) >other.txt
+ok tokenizer train other.txt --vocab 280 --out words.json
+code 2 train --resume away --other-data
+says "the tokenizer '$tmp/words.json' is not that of the checkpoint"
+code 2 train "${tiny[@]/synth:chain/words.txt}" --init-from away --tokenizer words.json --steps 2 --dry-run
+says "the tokenizer 'words.json' is not that of model.init_from"
+recorded | cmp -s - before.txt || fault "a refused tokenizer changes the record"
+mv kept.json words.json
+# the folder is not mounted, or an older copy: no beginning at step 0
+mv runs/away gone
+code 3 train --resume away
+says "the checkpoint after step 2 of run 'away' is gone: there is none in '$tmp/runs/away'"
+code 3 train "${tiny[@]/synth:chain/words.txt}" --tokenizer words.json --steps 6 --continue --name away
+says "the checkpoint after step 2 of run 'away' is gone"
+[ ! -e runs/away ] || fault "a folder is made where the checkpoints were"
+mv gone runs/away
+# a folder that is named like a run does not hide it
+mkdir away
+ok train --resume away --dry-run
+says "'away' is taken as the run of that name, not as the folder here (write './away')"
+ok eval away --tokens 64
+# any text of two tokens can be measured
+printf 'the light and' >short.txt
+ok eval away --data short.txt
+says "tokens of the data given"
+: >short.txt
+code 2 eval away --data short.txt
+says "--data has fewer than two tokens"
+code 2 train --resume away@best
+says "a new run starts from the best: --init-from away@best"
+code 3 generate away@2
+says "run 'away' has no '@2': its checkpoints are 'away' (the newest), and by path '$tmp/runs/away/step-000000000002'"
+rmdir away
 mkdir -p elsewhere
 (cd elsewhere && timeout 100 "$BITRAIN" train --resume away >../out 2>../err) || fault "the data is not found from another folder: $(cat err)"
 says "run away done after step 6"
+# a run that is extended climbs back on its curve
+ok train --resume away --steps 9 --dry-run
+says "the schedule is another (train.steps 6 -> 9): the learning rate goes from 0.0004 at step 6 to"
 # a tokenizer that was learned from the data is in the checkpoint: with the cache emptied, the bits of a run that went through
 text=("${tiny[@]/synth:chain/words.txt}" --tokenizer bpe:300 --steps 6)
 ok train "${text[@]}" --name learned
@@ -104,8 +152,18 @@ says "run moved done after step 10"
 ok train "${tiny[@]}" --steps 10 --stop-after 8 --ckpt-every 4 --name hurt
 f=$(ls runs/hurt/step-000000000008/data-00001-*)
 printf 'X' | dd of="$f" bs=1 seek=900 conv=notrunc status=none
+for command in "eval hurt --tokens 64 --json" "generate hurt --prompt a --tokens 1 --json" "convert hurt --to bitrain -o mended --allow-older --json"; do
+    ok $command
+    says '"passed_over":["step-000000000008 passed over: '
+    says "warning: step-000000000008 passed over"
+done
+for command in "convert hurt --to bitrain -o refused" "serve hurt --port 0"; do
+    code 6 $command
+    says "--allow-older"
+done
 ok train --resume hurt --threads 1 --ranks 2
 says "step-000000000008 passed over"
+[ "$(q "SELECT count(*) FROM events WHERE run='hurt' AND kind='ckpt_damaged' AND title LIKE 'step-000000000008 passed over%'")" = 1 ] || fault "a checkpoint that is passed over is no event"
 says "resume after step 4"
 losses hurt | cmp -s - whole.txt || fault "after the fallback the losses differ"
 
@@ -120,6 +178,10 @@ says "no checkpoint in"
 code 1 train "${tiny[@]}" --steps 10 --name early --set launch.mpirun_args=--no-such-option
 ok train --resume early --threads 1 --ranks 2
 losses early | cmp -s - whole.txt || fault "a run that never began does not begin"
+# a start that failed gives neither its name nor its settings to the next
+code 1 train "${tiny[@]}" --steps 10 --name anew --lr 9e-2 --set launch.mpirun_args=--no-such-option
+ok train "${tiny[@]}" --steps 10 --continue --name anew
+losses anew | cmp -s - whole.txt || fault "a failed start leaves its settings to the next"
 # the database may be removed, empty or full of rubbish: a run is resumed from its folder, and what was recorded is saved where a
 # backup has it
 for harm in 'rm $db $db-wal $db-shm' 'rm $db-wal $db-shm; : > $db' 'rm $db-wal $db-shm; head -c 90000 /dev/urandom > $db'; do

@@ -214,7 +214,7 @@ static void cut_newest(const char *out, const char *checkpoint) {
     closedir(d);
 }
 
-static void a_checkpoint_that_was_passed_over_is_a_warning(void **state) {
+static void a_checkpoint_that_was_passed_over_is_an_event(void **state) {
     bt_run_cfg cfg;
     char out[160];
     (void)state;
@@ -225,9 +225,9 @@ static void a_checkpoint_that_was_passed_over_is_a_warning(void **state) {
     cut_newest(out, "step-000000000009");
     tiny_run(&cfg, &second, NULL, out);
     assert_int_equal(second.n_steps, STEPS - 6);
-    assert_int_equal(fake_events_of(&second, "warning"), 1);
+    assert_int_equal(fake_events_of(&second, "ckpt_damaged"), 1);
     for (size_t i = 0; i < second.n_events; i++) {
-        if (strcmp(second.events[i].kind, "warning") != 0) continue;
+        if (strcmp(second.events[i].kind, "ckpt_damaged") != 0) continue;
         assert_non_null(strstr(second.events[i].title, "step-000000000009 passed over"));
         assert_int_equal(second.events[i].step, -1); /* before the first one */
     }
@@ -483,7 +483,7 @@ int main(void) {
         cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
         cmocka_unit_test(rows_of_the_state_have_their_names),
         cmocka_unit_test(a_failed_save_is_told),
-        cmocka_unit_test(a_checkpoint_that_was_passed_over_is_a_warning),
+        cmocka_unit_test(a_checkpoint_that_was_passed_over_is_an_event),
         cmocka_unit_test(a_start_from_other_weights_tells_what_differs),
         cmocka_unit_test(the_newest_is_read_again_when_it_has_lain),
         cmocka_unit_test(one_is_due_after_the_interval),

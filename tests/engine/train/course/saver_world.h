@@ -24,12 +24,13 @@ static bt_run_cfg cfg;
 static bt_telemetry telemetry;
 static bt_progress at;
 static bt_err err;
-static char things[5]; /* at which nobody looks */
+static char things[4];           /* only their addresses are used */
+static bt_model_file model_file; /* without notes */
 #define WORLD ((bt_comm *)(void *)&things[0])
 #define ASYNC ((bt_ckpt_async *)(void *)&things[1])
 #define REREAD ((bt_ckpt_reread *)(void *)&things[2])
 #define FOUND ((bt_memory_found *)(void *)&things[3])
-#define FILE_OF ((bt_model_file *)(void *)&things[4])
+#define FILE_OF (&model_file)
 
 static struct {
     const char *fails;
@@ -150,6 +151,10 @@ void bt_tokenizer_save(const bt_tokenizer *x, bt_text *out) {
 }
 uint64_t bt_tokenizer_hash(const bt_tokenizer *x) { return x ? 99 : 0; }
 void bt_tokenizer_free(bt_tokenizer *x) { said(x ? "free tokenizer" : "?"); }
+bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool *same, bt_err *e) {
+    *same = name && n == strlen(json);
+    return done("compare tokenizers", e);
+}
 
 /* ---- checkpoints */
 static void tell_job(const bt_ckpt_job *job, const bt_ckpt_meta *m) {
