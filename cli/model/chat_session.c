@@ -27,8 +27,22 @@ typedef struct session {
     size_t n_stops;
 } session;
 
-bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_trained *t,
-                       bool quiet, bt_err *err) {
+void bt_chat_note_unknown(bt_trained *t, const char *used) {
+    const char *jinja = bt_tokenizer_chat_template(t->tokenizer), *how;
+    const bt_chat_template *row;
+    bt_text note = {0};
+    bt_err why = BT_ERR_INIT;
+    if (!jinja || bt_chat_of_jinja(&row, jinja, &how, &why) == BT_OK) return;
+    bt_text_printf(&note,
+                   "conversations are written in the template '%s', by the tokenizer's special "
+                   "tokens, not in the model's own (choose one with --template): %s\n",
+                   used, why.msg);
+    bt_notes_take(&t->notes, &note, t->path);
+    bt_text_release(&note);
+}
+
+bt_code bt_chat_choose(const bt_chat_template **out, const char *name, bt_trained *t, bool quiet,
+                       bt_err *err) {
     const bool trained = !*name && t->cfg.form > BT_FORM_COMPLETION;
     if (trained) name = t->cfg.chat_template;
     if (*name) {
@@ -47,7 +61,8 @@ bt_code bt_chat_choose(const bt_chat_template **out, const char *name, const bt_
         return BT_OK;
     }
     *out = bt_chat_of_tokenizer(t->tokenizer);
-    if (quiet) return BT_OK;
+    if (jinja) bt_chat_note_unknown(t, (*out)->name);
+    if (quiet || jinja) return BT_OK;
     if ((*out)->marks)
         fprintf(
             stderr,

@@ -17,6 +17,7 @@
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/data/chat/chat.h"
+#include "engine/interop/hf_config.h"
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -73,7 +74,7 @@ bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) {
     if (s->tokenizer)
         return bt_fail(err, BT_ARG, "--tokenizer: '%s' has a tokenizer of its own", s->path);
     if (bt_tokenizer_load(&s->tokenizer, path, &why) != BT_OK)
-        BT_TRY(why.code == BT_FORMAT ? bt_tokenizer_import(&s->tokenizer, path, err)
+        BT_TRY(why.code == BT_FORMAT ? bt_hf_tokenizer_read(&s->tokenizer, path, &s->notes, err)
                                      : bt_fail(err, why.code, "%s", why.msg));
     if (bt_tokenizer_vocab(s->tokenizer) <= s->cfg.V) {
         bt_model_file_give_roles(s);

@@ -10,6 +10,7 @@
 #include "cli/common/given_path.h"
 #include "cli/common/progress.h"
 #include "cli/common/verbs.h"
+#include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
 #include "cli/model/eval_choices.h"
@@ -328,11 +329,16 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
 }
 
 /* of a model that was trained elsewhere, the run's settings say nothing of conversations */
-static void take_form(bt_run_cfg *run, const eval_cfg *cfg) {
+static void take_form(bt_trained *t, const eval_cfg *cfg) {
+    bt_run_cfg *run = &t->cfg;
+    const bool trained = run->form > BT_FORMED_TEXT;
     if (cfg->chat_template[0])
         (void)snprintf(run->chat_template, sizeof run->chat_template, "%s", cfg->chat_template);
     if (!cfg->form) return;
     run->form = cfg->form - 1;
+    if (!trained && !cfg->chat_template[0] && run->form > BT_FORM_COMPLETION &&
+        run->form != BT_FORM_LABEL)
+        bt_chat_note_unknown(t, run->chat_template);
     run->packing = run->form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
 }
 
@@ -388,7 +394,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                           .quiet = cfg.quiet || cfg.json};
     if (cfg.task) return run_choices(&how, &cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
-    if (code == BT_OK) take_form(&t.cfg, &cfg);
+    if (code == BT_OK) take_form(&t, &cfg);
     if (code == BT_OK && !cfg.quiet && !cfg.json) bt_trained_tell_affixes(&t);
     if (code == BT_OK) code = fit_short_text(&t, &cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);

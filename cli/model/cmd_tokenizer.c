@@ -12,10 +12,12 @@
 #include "cli/common/skipped.h"
 #include "cli/common/table.h"
 #include "cli/common/verbs.h"
+#include "cli/model/model_notes.h"
 #include "engine/base/tables/metric.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer.h"
+#include "engine/interop/hf_config.h"
 
 typedef struct tokenizer_cfg {
     char data[4096], glob[128], out[1024], field[64], text[4096];
@@ -227,8 +229,13 @@ static bt_code import(void *ctx, const char *const *words, size_t n, bt_err *err
     (void)n;
     BT_TRY(bt_verbs_may_write(cfg->out, cfg->force, err));
     bt_progress_begin(&clock, true);
-    BT_TRY(bt_tokenizer_import(&t, words[0], err));
-    bt_code code = write_file(cfg, t, err);
+    bt_text notes = {0}, told = {0};
+    bt_code code = bt_hf_tokenizer_read(&t, words[0], &notes, err);
+    bt_notes_take(&told, &notes, words[0]);
+    bt_text_release(&notes);
+    bt_text_release(&told);
+    BT_TRY(code);
+    code = write_file(cfg, t, err);
     if (code == BT_OK) code = report_written(cfg, t, NULL, bt_progress_seconds(&clock), err);
     bt_tokenizer_free(t);
     return code;

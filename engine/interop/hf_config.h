@@ -39,6 +39,12 @@ bt_code bt_hf_generation_read(bt_token_roles *roles, const char *path, bt_text *
 /* the members bos_token_id, eos_token_id (a number, a list, or null) and pad_token_id; generation:
  * for generation_config.json, which has no nulls */
 void bt_hf_roles_write(bt_json *j, const bt_token_roles *roles, bool generation);
+/* A tokenizer.json with the files beside it: the chat template, and all that bt_kept_file_name lists, which
+ * the tokenizer keeps. notes (may be NULL) tells what these say and is not followed. A tokenizer.json of
+ * another name is read alone. */
+bt_code bt_hf_tokenizer_read(bt_tokenizer **out, const char *path, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
+
 /* config.json for a model whose tensors are written as `number`; both spellings of the keys that
  * transformers 4 and 5 spell differently */
 void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number);

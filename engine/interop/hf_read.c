@@ -1,17 +1,12 @@
 /* hf_read.c - a folder of Hugging Face: config.json, safetensors, tokenizer.json and what belongs to
  * it. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/data/io/file_io.h"
-#include "engine/data/io/json.h"
 #include "engine/interop/hf_config.h"
 #include "engine/interop/model_file.h"
-
-enum { SMALL_FILE = 16 << 20 };
 
 static void path_of(char out[4400], const bt_model_file *s, const char *name) {
     snprintf(out, 4400, "%.4000s/%s", s->path, name);
@@ -97,41 +92,6 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */
 
-/* a text, or the one named "default" of a list of {name, template} */
-static const char *template_in(json_t *v) {
-    json_t *one;
-    size_t i;
-    json_array_foreach(v, i, one) {
-        const char *name = json_string_value(json_object_get(one, "name"));
-        if (name && strcmp(name, "default") == 0)
-            return json_string_value(json_object_get(one, "template"));
-    }
-    return json_string_value(v);
-}
-
-static bt_code read_chat_template(bt_model_file *s, bt_err *err) {
-    char path[4400], *text = NULL;
-    size_t n;
-    json_t *root = NULL;
-    bt_err why = BT_ERR_INIT;
-    path_of(path, s, "chat_template.jinja");
-    bt_code code = bt_file_slurp(path, SMALL_FILE, &text, &n, err);
-    if (code == BT_OK) code = bt_tokenizer_set_chat_template(s->tokenizer, text, err);
-    free(text);
-    if (code != BT_NOTFOUND) return code;
-    path_of(path, s, "tokenizer_config.json");
-    code = bt_file_slurp(path, SMALL_FILE, &text, &n, err);
-    if (code == BT_NOTFOUND) return BT_OK;
-    BT_TRY(code);
-    code = bt_json_parse_big(&root, text, n, &why);
-    free(text);
-    if (code != BT_OK) return bt_fail(err, code, "'%s': %s", path, why.msg);
-    code = bt_tokenizer_set_chat_template(s->tokenizer,
-                                          template_in(json_object_get(root, "chat_template")), err);
-    json_decref(root);
-    return code;
-}
-
 static bt_code read_tokenizer(bt_model_file *s, bt_err *err) {
     char path[4400];
     path_of(path, s, "tokenizer.json");
@@ -139,11 +99,11 @@ static bt_code read_tokenizer(bt_model_file *s, bt_err *err) {
         bt_fail(&s->no_tokenizer, BT_NOTFOUND, "the folder has no tokenizer.json");
         return BT_OK;
     }
-    bt_code code = bt_tokenizer_import(&s->tokenizer, path, &s->no_tokenizer);
+    bt_code code = bt_hf_tokenizer_read(&s->tokenizer, path, &s->notes, &s->no_tokenizer);
     if (code == BT_NOMEM || code == BT_IO) return bt_fail(err, code, "%s", s->no_tokenizer.msg);
     if (code != BT_OK) return BT_OK; /* who needs one says why there is none */
     bt_model_file_give_roles(s);
-    return read_chat_template(s, err);
+    return BT_OK;
 }
 
 bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {

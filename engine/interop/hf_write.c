@@ -37,6 +37,10 @@ typedef struct folder {
     int64_t bytes;
 } folder;
 
+static bool keeps(const folder *f, const char *name) {
+    return f->s->tokenizer && bt_tokenizer_keeps(f->s->tokenizer, name);
+}
+
 static bool packed(const folder *f) {
     return f->config.linear == BT_HF_CODES || f->config.linear == BT_HF_CODES_INVERSE;
 }
@@ -241,21 +245,47 @@ static void put_tokenizer_config(const folder *f, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-static bt_code write_small_files(folder *f, bt_err *err) {
+/* the files that the tokenizer came with, byte for byte */
+static bt_code put_kept_files(folder *f, bt_text *text, bt_err *err) {
+    for (size_t i = 0; bt_kept_file_name(i); i++) {
+        const char *name = bt_kept_file_name(i);
+        bt_err why = BT_ERR_INIT;
+        bt_text_clear(text);
+        bt_code code = bt_tokenizer_kept_file(f->s->tokenizer, name, text, &why);
+        if (code == BT_NOTFOUND) continue;
+        if (code != BT_OK) return bt_fail(err, code, "'%s': %s", name, why.msg);
+        BT_TRY(put_file(f, name, text, err));
+    }
+    return BT_OK;
+}
+
+/* those of a tokenizer that was trained here, or came from another format; and what is missing among kept
+ * ones */
+static bt_code put_own_files(folder *f, bt_text *text, bt_err *err) {
     const bt_tokenizer *t = f->s->tokenizer;
+    if (!keeps(f, "generation_config.json")) {
+        put_generation_config(f, text);
+        BT_TRY(put_file(f, "generation_config.json", text, err));
+    }
+    if (!t) return BT_OK;
+    if (!keeps(f, "tokenizer_config.json")) {
+        put_tokenizer_config(f, text);
+        BT_TRY(put_file(f, "tokenizer_config.json", text, err));
+    }
+    if (keeps(f, "tokenizer.json")) return BT_OK;
+    BT_TRY(bt_tokenizer_export(t, text, err));
+    BT_TRY(put_file(f, "tokenizer.json", text, err));
+    if (!bt_tokenizer_chat_template(t)) return BT_OK;
+    bt_text_put(text, bt_tokenizer_chat_template(t));
+    return put_file(f, "chat_template.jinja", text, err);
+}
+
+static bt_code write_small_files(folder *f, bt_err *err) {
     bt_text text = {0};
     bt_hf_config_write(&text, &f->config, packed(f) ? BT_NUM_F32 : f->number);
     bt_code code = put_file(f, "config.json", &text, err);
-    put_generation_config(f, &text);
-    if (code == BT_OK) code = put_file(f, "generation_config.json", &text, err);
-    if (code == BT_OK && t) code = bt_tokenizer_export(t, &text, err);
-    if (code == BT_OK && t) code = put_file(f, "tokenizer.json", &text, err);
-    if (t) put_tokenizer_config(f, &text);
-    if (code == BT_OK && t) code = put_file(f, "tokenizer_config.json", &text, err);
-    if (code == BT_OK && t && bt_tokenizer_chat_template(t)) {
-        bt_text_put(&text, bt_tokenizer_chat_template(t));
-        code = put_file(f, "chat_template.jinja", &text, err);
-    }
+    if (code == BT_OK) code = f->s->tokenizer ? put_kept_files(f, &text, err) : BT_OK;
+    if (code == BT_OK) code = put_own_files(f, &text, err);
     if (code == BT_OK && f->shards > 1) {
         put_index(f, &text);
         code = put_file(f, "model.safetensors.index.json", &text, err);
@@ -265,12 +295,14 @@ static bt_code write_small_files(folder *f, bt_err *err) {
 }
 
 static void remove_folder(const folder *f) {
-    static const char *const small[] = {"config.json",         "generation_config.json",
-                                        "tokenizer.json",      "tokenizer_config.json",
-                                        "chat_template.jinja", "model.safetensors.index.json"};
+    static const char *const small[] = {"config.json", "model.safetensors.index.json"};
     char path[4400], name[64];
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
         snprintf(path, sizeof path, "%s/%s", f->path, small[i]);
+        unlink(path);
+    }
+    for (size_t i = 0; bt_kept_file_name(i); i++) {
+        snprintf(path, sizeof path, "%s/%s", f->path, bt_kept_file_name(i));
         unlink(path);
     }
     for (int i = 0; i < f->shards; i++) {
@@ -322,6 +354,8 @@ static void tell(const folder *f, bt_text *notes) {
                        "latent weights are rounded to %s: a code that lay at a tie may differ "
                        "(--type f32 keeps all)\n",
                        bt_number_at(f->number)->word);
+    if (keeps(f, "tokenizer.json"))
+        bt_text_put(notes, "tokenizer files: those that the model came with, unchanged\n");
     if (!f->s->tokenizer) bt_text_put(notes, "without tokenizer files: the source has none\n");
 }
 

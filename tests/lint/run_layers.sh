@@ -10,6 +10,7 @@ owners='
 mpi(-ext)?\.h                 engine/parallel/.*
 sqlite3\.h                    store/.*
 (n?curses|panel|term)\.h      monitor/tui/draw/term_ncurses\.c
+zstd\.h                       engine/data/io/(text_file|packed)\.c
 zlib\.h                       (web/http/compress|engine/data/io/text_file)\.c
 microhttpd\.h                 web/(http|server|serve)/[^/]*
 [a-z]*mmintrin\.h|x86intrin\.h|immintrin\.h   engine/kernels/isa/isa_[^/]*

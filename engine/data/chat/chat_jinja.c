@@ -37,18 +37,37 @@ static bool cuts_blanks(const char *text) {
     return strstr(text, "|trim") || strstr(text, ".strip(");
 }
 
-/* the one row whose signs are all there; NULL: none, several, or the text speaks of more */
-static const bt_chat_template *by_structure(const char *text) {
+/* the text puts the token in front that the row has, or neither does */
+static bool same_beginning(const bt_chat_template *t, const char *text) {
+    return (strstr(text, "bos_token") || (t->bos && strstr(text, t->bos))) == (t->bos != NULL);
+}
+
+/* the one row whose signs are all there; NULL: why tells what keeps the text from being one */
+static const bt_chat_template *by_structure(const char *text, bt_text *why) {
     const bt_chat_template *found = NULL;
-    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
-        if (strstr(text, strangers[i])) return NULL;
+    bool several = false;
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+        if (!strstr(text, strangers[i])) continue;
+        bt_text_printf(why, "it has '%s'", strangers[i]);
+        return NULL;
+    }
     for (size_t i = 0; bt_chat_at(i); i++) {
         const bt_chat_template *t = bt_chat_at(i);
+        const bool trims = (t->flags & BT_CHAT_TRIM) != 0;
         if (!has_signs(t, text)) continue;
-        if (found || cuts_blanks(text) != ((t->flags & BT_CHAT_TRIM) != 0)) return NULL;
-        found = t;
+        if (same_beginning(t, text) && cuts_blanks(text) == trims) {
+            several |= found != NULL;
+            found = t;
+        } else {
+            bt_text_clear(why);
+            bt_text_printf(why, "it %s otherwise than '%s'",
+                           same_beginning(t, text) ? "treats white space" : "begins (bos_token)",
+                           t->name);
+        }
     }
-    return found;
+    if (several) bt_text_put(why, "it is like several of them");
+    if (!found && !why->len) bt_text_put(why, "it has the markup of none");
+    return several ? NULL : found;
 }
 
 bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
@@ -63,10 +82,16 @@ bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const 
     char *text = squeezed(jinja);
     if (!text) return bt_fail(err, BT_NOMEM, "cannot take memory to read a chat template");
     *how = "by the structure of the tokenizer's own";
-    *out = by_structure(text);
+    bt_text why = {0};
+    *out = by_structure(text, &why);
     free(text);
-    if (*out) return BT_OK;
     bt_chat_names(names, sizeof names);
-    return bt_fail(err, BT_ARG, "its tokenizer's chat template is none of those known here (%s)",
-                   names);
+    const bt_code code = *out
+                             ? BT_OK
+                             : bt_fail(err, BT_ARG,
+                                       "its tokenizer's chat template is none of those known here: "
+                                       "%s (known: %s)",
+                                       bt_text_str(&why), names);
+    bt_text_release(&why);
+    return code;
 }

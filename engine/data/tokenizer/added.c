@@ -189,7 +189,7 @@ bool bt_tokenizer_spans_space(const bt_tokenizer *t) {
     return any_takes_space(t->names, &longest) || any_takes_space(t->names_normalized, &longest);
 }
 
-/* a name, with the white space that it takes, lies across the place */
+/* a name, with the white space that it takes, spans the place */
 static bool is_inside(const bt_added_names *a, const char *text, size_t n, size_t place) {
     bt_added_hit hit = {0};
     while (bt_added_next(a, text, n, false, &hit)) {

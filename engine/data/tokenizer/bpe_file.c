@@ -16,6 +16,7 @@
  *                  "single_word", "normalized" (added.h), "merges" (the bytes are an ordinary token, too)
  *   prefix, suffix version 2: ids around a whole text
  *   roles          version 2, of either kind: {"bos": id or -1, "pad": id or -1, "ends": [id, ...]}
+ *   files          version 2: {"tokenizer.json": text, ...}, the files that it was imported from (packed.h)
  *   merges         [[left id, right id], ...] by rank; the joined bytes are a token
  *
  * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges
@@ -90,6 +91,8 @@ static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
 
 static int version_of(const bt_tokenizer *t) {
     if (t->n_prefix || t->n_suffix || t->roles.known) return 2;
+    for (size_t i = 0; i < BT_KEPT_FILES; i++)
+        if (t->kept[i]) return 2;
     for (size_t i = 0; i < t->n_added; i++)
         if (is_of_version_2(t, &t->added[i])) return 2;
     return 1;
@@ -143,6 +146,17 @@ static void put_tokens(bt_json *j, const bt_tokenizer *t) {
     bt_text_release(&word);
 }
 
+static void put_files(bt_json *j, const bt_tokenizer *t) {
+    bool any = false;
+    for (size_t i = 0; i < BT_KEPT_FILES; i++) {
+        if (!t->kept[i]) continue;
+        if (!any) bt_json_object(j, "files");
+        any = true;
+        bt_json_str(j, bt_kept_file_name(i), t->kept[i]);
+    }
+    if (any) bt_json_end(j, '}');
+}
+
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     bt_json j;
     char hash[20];
@@ -161,6 +175,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
         if (t->n_prefix) put_ids(&j, "prefix", t->prefix, t->n_prefix);
         if (t->n_suffix) put_ids(&j, "suffix", t->suffix, t->n_suffix);
         if (t->chat_template) bt_json_str(&j, "chat_template", t->chat_template);
+        put_files(&j, t);
         bt_json_str(&j, "hash", hash);
         put_tokens(&j, t);
         bt_json_array(&j, "merges");
@@ -180,7 +195,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 static const char *const keys[] = {"format",        "version", "kind",   "pattern", "normalizer",
                                    "ignore_merges", "eot",     "hash",   "tokens",  "merges",
-                                   "chat_template", "prefix",  "suffix", "roles"};
+                                   "chat_template", "prefix",  "suffix", "roles",   "files"};
 
 static bt_code check_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -236,6 +251,17 @@ static bt_code read_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
     t->eot = eot;
     return left_out ? bt_fail(err, BT_FORMAT, "'roles' names tokens outside the vocabulary")
                     : BT_OK;
+}
+
+static bt_code read_files(json_t *o, bt_tokenizer *t, bt_err *err) {
+    json_t *files = json_object_get(o, "files"), *v;
+    const char *name;
+    if (files && !json_is_object(files)) return bt_fail(err, BT_FORMAT, "'files' is not an object");
+    json_object_foreach(files, name, v) {
+        if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "the file '%.60s' is no text", name);
+        BT_TRY(bt_kept_file_set(t, name, json_string_value(v), err));
+    }
+    return BT_OK;
 }
 
 static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
@@ -339,7 +365,10 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
     }
     BT_TRY(bt_draft_seal(&d, out, err));
     snprintf(found, sizeof found, "%016llx", (unsigned long long)(*out)->hash);
-    if (strcmp(found, hash) == 0) return read_roles(o, *out, err);
+    if (strcmp(found, hash) == 0) {
+        BT_TRY(read_roles(o, *out, err));
+        return read_files(o, *out, err);
+    }
     return bt_fail(err, BT_FORMAT,
                    "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash,
                    found);

@@ -13,6 +13,7 @@
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
+#include "engine/data/io/unread_keys.h"
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
@@ -28,6 +29,22 @@ static bool absent(json_t *v) {
     return !v || json_is_null(v) || (json_is_string(v) && !*json_string_value(v));
 }
 static bool is_on(json_t *v) { return v && !json_is_null(v) && !json_is_false(v); }
+
+/* A key that is not read could change which ids a text gets. */
+static bt_code known_keys(json_t *o, const char *within, const char *const *used, bt_err *err) {
+    bt_unread unread = {0};
+    bt_text names = {0};
+    bt_unread_add(&unread, o, within, used, NULL);
+    if (!unread.n) return BT_OK;
+    bt_unread_print(&names, &unread, 3, NULL);
+    const bt_code code = bt_fail(err, BT_UNSUPPORTED, "it has %s, which is not known here",
+                                 bt_text_str(&names));
+    bt_text_release(&names);
+    return code;
+}
+
+static const char *const byte_level_keys[] = {"type", "add_prefix_space", "trim_offsets",
+                                              "use_regex", NULL};
 
 /* ---- rules ---- */
 
@@ -58,6 +75,7 @@ static bt_code read_byte_level(json_t *o, bt_tokenizer *t, bool first, bt_err *e
     if (strcmp(type_of(o), "ByteLevel") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel",
                        type_of(o));
+    BT_TRY(known_keys(o, "pre_tokenizer", byte_level_keys, err));
     if (is_on(json_object_get(o, "add_prefix_space")))
         return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
     if (first && json_is_false(use_regex))
@@ -70,7 +88,11 @@ static bt_code read_byte_level(json_t *o, bt_tokenizer *t, bool first, bt_err *e
 }
 
 static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
+    static const char *const keys[] = {"type", "pretokenizers", NULL},
+                             *const split_keys[] = {"type", "pattern", "behavior", "invert", NULL},
+                             *const pattern_keys[] = {"Regex", NULL};
     if (strcmp(type_of(o), "Sequence") != 0) return read_byte_level(o, t, true, err);
+    BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
     json_t *steps = json_object_get(o, "pretokenizers"), *split = json_array_get(steps, 0);
     if (json_array_size(steps) == 1) return read_byte_level(split, t, true, err);
     if (json_array_size(steps) != 2)
@@ -85,13 +107,17 @@ static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
                        "its first pre-tokeniser '%.40s' is not a Split by pattern", type_of(split));
     if (!behavior || strcmp(behavior, "Isolated") != 0 || is_on(json_object_get(split, "invert")))
         return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
+    BT_TRY(known_keys(split, "pre_tokenizer", split_keys, err));
+    BT_TRY(known_keys(json_object_get(split, "pattern"), "pattern", pattern_keys, err));
     BT_TRY(find_pattern(regex, &t->pattern, err));
     return read_byte_level(json_array_get(steps, 1), t, false, err);
 }
 
 static bt_code read_normalizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     if (absent(o)) return BT_OK;
+    static const char *const keys[] = {"type", "normalizers", NULL};
     json_t *steps = json_object_get(o, "normalizers");
+    BT_TRY(known_keys(o, "normalizer", keys, err));
     if (strcmp(type_of(o), "Sequence") == 0 && json_array_size(steps) <= 1)
         return read_normalizer(json_array_get(steps, 0), t, err);
     if (strcmp(type_of(o), "NFC") != 0)
@@ -100,7 +126,25 @@ static bt_code read_normalizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code read_decoder(json_t *o, bt_err *err) {
+    if (absent(o)) return BT_OK;
+    if (strcmp(type_of(o), "ByteLevel") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its decoder '%.40s' is not ByteLevel", type_of(o));
+    return known_keys(o, "decoder", byte_level_keys, err);
+}
+
 static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
+    static const char *const keys[] = {"type",
+                                       "dropout",
+                                       "unk_token",
+                                       "continuing_subword_prefix",
+                                       "end_of_word_suffix",
+                                       "fuse_unk",
+                                       "byte_fallback",
+                                       "ignore_merges",
+                                       "vocab",
+                                       "merges",
+                                       NULL};
     json_t *dropout = json_object_get(model, "dropout");
     if (json_object_get(model, "type") && strcmp(type_of(model), "BPE") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", type_of(model));
@@ -112,7 +156,7 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
         !absent(json_object_get(model, "end_of_word_suffix")))
         return bt_fail(err, BT_UNSUPPORTED, "it marks words with a prefix or suffix");
     t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
-    return BT_OK;
+    return known_keys(model, "model", keys, err);
 }
 
 /* ---- post-processor: the tokens around a whole text ---- */
@@ -132,8 +176,10 @@ static bt_code put_around(bt_tokenizer *t, bool behind, json_t *id, bt_err *err)
 
 /* {"single": [{"SpecialToken": {"id": ..}}, {"Sequence": {"id": "A"}}, ..], "special_tokens": ..} */
 static bt_code read_template(json_t *o, bt_tokenizer *t, bt_err *err) {
+    static const char *const keys[] = {"type", "single", "pair", "special_tokens", NULL};
     json_t *step, *id, *known = json_object_get(o, "special_tokens");
     size_t i, k, texts = 0;
+    BT_TRY(known_keys(o, "post_processor", keys, err));
     json_array_foreach(json_object_get(o, "single"), i, step) {
         const char *name =
             json_string_value(json_object_get(json_object_get(step, "SpecialToken"), "id"));
@@ -223,10 +269,13 @@ static bt_code read_flag(json_t *added, const char *key, bool otherwise, bool *o
 
 static bt_code draft_added(const names *all, int32_t id, bt_tokenizer_draft *d, bt_text *word,
                            bt_err *err) {
+    static const char *const keys[] = {"id",     "content",     "special",    "lstrip",
+                                       "rstrip", "single_word", "normalized", NULL};
     const char *text = all->text[id];
     json_t *o = all->added[id];
     const size_t n = strlen(text);
     bt_added a = {.id = id};
+    BT_TRY(known_keys(o, "added_tokens", keys, err));
     BT_TRY(read_flag(o, "special", true, &a.special, err));
     BT_TRY(read_flag(o, "lstrip", false, &a.lstrip, err));
     BT_TRY(read_flag(o, "rstrip", false, &a.rstrip, err));
@@ -367,12 +416,17 @@ static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *
         return bt_fail(
             err, BT_UNSUPPORTED,
             "it has no model with 'vocab' and 'merges': not a byte-level BPE tokenizer.json");
+    static const char *const keys[] = {
+        "version",       "truncation",     "padding", "added_tokens", "normalizer",
+        "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     bt_tokenizer_draft d;
     BT_TRY(collect(all, vocab, json_object_get(root, "added_tokens"), err));
     BT_TRY(bt_draft_begin(&d, err));
     bt_code code = read_model_rules(model, d.t, err);
     if (code == BT_OK) code = read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), d.t, err);
     if (code == BT_OK) code = read_normalizer(json_object_get(root, "normalizer"), d.t, err);
+    if (code == BT_OK) code = read_decoder(json_object_get(root, "decoder"), err);
+    if (code == BT_OK) code = known_keys(root, NULL, keys, err);
     if (code == BT_OK)
         code = read_post_processor(json_object_get(root, "post_processor"), d.t, err);
     if (code == BT_OK) code = mark_ordinary(vocab, merges, all, err);

@@ -23,6 +23,7 @@ void bt_tokenizer_free(bt_tokenizer *t) {
     free(t->added);
     free(t->merges);
     free(t->chat_template);
+    for (size_t i = 0; i < BT_KEPT_FILES; i++) free(t->kept[i]);
     free(t);
 }
 

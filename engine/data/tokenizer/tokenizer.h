@@ -87,6 +87,17 @@ bool bt_tokenizer_is_end(const bt_tokenizer *t, int32_t id);
 /* all of these, as the model's files have them; else the end-of-text token. The number of tokens */
 size_t bt_tokenizer_ends(const bt_tokenizer *t, int32_t ends[BT_ENDS_MAX]);
 
+/* ---- files that came with the tokenizer: kept byte for byte, in checkpoints too ---- */
+enum { BT_KEPT_FILES = 7 };
+/* "tokenizer.json", "tokenizer_config.json", ..; NULL behind the last */
+const char *bt_kept_file_name(size_t i);
+bt_code bt_tokenizer_keep_file(bt_tokenizer *t, const char *name, const char *data, size_t n,
+                               bt_err *err) BT_MUST_CHECK;
+/* appends the file; BT_NOTFOUND: the tokenizer came without it */
+bt_code bt_tokenizer_kept_file(const bt_tokenizer *t, const char *name, bt_text *out, bt_err *err)
+    BT_MUST_CHECK;
+bool bt_tokenizer_keeps(const bt_tokenizer *t, const char *name);
+
 /* the serialised form, for embedding in checkpoints, and back */
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err)

@@ -35,6 +35,8 @@ struct bt_tokenizer {
     int32_t prefix[BT_AFFIX_MAX], suffix[BT_AFFIX_MAX]; /* around a whole text (post-processor) */
     size_t n_prefix, n_suffix;
     bt_token_roles roles;
+    char *kept
+        [BT_KEPT_FILES]; /* packed (engine/data/io/packed.h), by the order of their names; NULL: none */
     char kind[24];
     char *chat_template; /* NULL: none */
     uint64_t hash;
@@ -72,6 +74,10 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
 /* frees the draft on failure */
 bt_code bt_draft_seal(bt_tokenizer_draft *d, bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
 void bt_draft_release(bt_tokenizer_draft *d);
+
+/* keeps a file that is packed already; BT_FORMAT: files of this name are not kept */
+bt_code bt_kept_file_set(bt_tokenizer *t, const char *name, const char *packed, bt_err *err)
+    BT_MUST_CHECK;
 
 /* our own JSON (bpe_file.c) and Hugging Face's (bpe_import.c) */
 bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,

@@ -211,7 +211,10 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
                   {"{% for", "{{ '<|im_start|>system\\nYou are kind.<|im_end|>\\n' }}{% for"},
                   {"assistant\\n", "assistant\\n<think>\\n"},
                   {"im_end|>' + '\\n", "im_end|>' + '"},
-                  {"<|im_start|>", "<|begin|>"}};
+                  {"<|im_start|>", "<|begin|>"},
+                  {"{% for", "{{ bos_token }}{% for"}};
+    static const char *const reasons[] = {"white space", "'Youare'", "'<think>'",
+                                          "of none",     "of none",  "bos_token"};
     const bt_chat_template *t;
     const char *how;
     char hex[BT_SHA256_HEX];
@@ -232,6 +235,8 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
     assert_non_null(strstr(how, "structure"));
     assert_int_equal(bt_chat_of_jinja(&t, llama3, &how, &err), BT_OK);
     assert_string_equal(t->name, "llama3");
+    assert_int_equal(bt_chat_of_jinja(&t, llama3 + strlen("{{ bos_token }}"), &how, &err), BT_OK);
+    assert_string_equal(t->name, "llama3-no-bos");
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         char text[600];
         const char *at = strstr(chatml, wrongs[i].find);
@@ -241,6 +246,7 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
         if (i == 4) snprintf(text, sizeof text, "%s", "{{ '<|begin|>' }}");
         if (bt_chat_of_jinja(&t, text, &how, &err) != BT_ARG || t) fail_msg("taken: %s", text);
         assert_non_null(strstr(err.msg, "chatml, llama3"));
+        if (!strstr(err.msg, reasons[i])) fail_msg("no '%s': %s", reasons[i], err.msg);
     }
 }
 

@@ -1,0 +1,14 @@
+/* packed.h - a file as text that fits into JSON: compressed by zstd, in base64.
+ * Threads: pure functions. */
+#ifndef BT_ENGINE_DATA_IO_PACKED_H
+#define BT_ENGINE_DATA_IO_PACKED_H
+
+#include "engine/base/status.h"
+#include "engine/base/text.h"
+
+/* appends the packed form of data[0..n) */
+bt_code bt_packed_put(bt_text *out, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
+/* Appends the file that a packed text holds. BT_FORMAT: it is damaged, or longer than `most` bytes */
+bt_code bt_packed_get(bt_text *out, const char *packed, size_t most, bt_err *err) BT_MUST_CHECK;
+
+#endif
