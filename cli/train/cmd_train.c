@@ -187,6 +187,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
         p->ranks = world;
     else
         BT_TRY(bt_train_first_ranks(p, bt_cpu_get()->cores, err));
+    BT_TRY(bt_train_epochs(p, err));
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));

@@ -128,6 +128,12 @@ void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink);
 void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer);
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* sequences of an epoch of the training data, which are tokenised for it; -1: endless. c: resolved settings */
+bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t *out, bt_err *err)
+    BT_MUST_CHECK;
+/* train_epochs.c: train.epochs, train.evals_per_epoch and ckpt.saves_per_epoch become train.steps, train.eval_every and
+ * ckpt.every. After the number of ranks is known, before the settings are settled. BT_ARG: both are given */
+bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it
  * is said before a job starts; data (may be NULL) says how much there is */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;

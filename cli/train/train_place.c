@@ -130,6 +130,14 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, 
     return BT_OK;
 }
 
+bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t *out, bt_err *err) {
+    split_size train;
+    BT_TRY(bt_train_corpus(p, err));
+    BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
+    *out = train.epoch_tokens < 0 ? -1 : train.epoch_tokens / c->seq_len;
+    return BT_OK;
+}
+
 /* once, by the process that starts the ranks: they pass over the same files */
 static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
     const char *const lists[] = {c->data, c->val_data};

@@ -268,13 +268,10 @@ static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
 
 /* the preset's tokens of a step where tokens are learned; 0: this run has steps of another size */
 static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
-    static const char *const sizes[] = {"train.steps",
-                                        "train.tokens",
-                                        "train.batch_tokens",
-                                        "train.micro_batch",
-                                        "train.accum",
-                                        "train.batch_ramp",
-                                        NULL};
+    static const char *const sizes[] = {"train.steps",       "train.tokens",
+                                        "train.epochs",      "train.batch_tokens",
+                                        "train.micro_batch", "train.accum",
+                                        "train.batch_ramp",  NULL};
     if (said_any(o, sizes) || cfg->pp > 1) return 0;
     return p->word_batch_tokens % (cfg->seq_len * replicas(cfg, ranks)) ? 0 : p->word_batch_tokens;
 }

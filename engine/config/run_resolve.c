@@ -337,6 +337,8 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (c->lr == 0) c->lr = c->tune == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
     /* of other schedules it would be a difference between runs that makes none */
     if (c->lr2 == 0 && c->schedule == BT_SCHED_BITNET) c->lr2 = c->lr * 2 / 3;
+    if (c->warmup < 0 && c->warmup_ratio >= 0)
+        c->warmup = (int64_t)ceil(c->warmup_ratio * (double)c->steps - 1e-9);
     if (c->warmup < 0) {
         c->warmup = auto_warmup(c->steps, !c->init_from[0]);
         if (p && p->warmup < c->warmup) c->warmup = p->warmup;

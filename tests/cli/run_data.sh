@@ -81,6 +81,18 @@ echo '{"id": 201}' >>docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --bad-rows skip --out bad.bts --json >report 2>err || fault "--bad-rows skip: $(cat err)"
 [ "$(field report documents)" = 200 ] && grep -q "^warning: 1 of 201 rows are bad and left out; the first: 'docs.jsonl' line 201" err || fault "--bad-rows skip: $(cat report err)"
 
+# epochs: 101 rows of 64 bytes, one held out byte more; 4 a step
+head -c 6465 prose.txt >epochs.txt
+epochs() { BITRAIN_STORE=$tmp/epochs.d/m.db "$BITRAIN" train --data epochs.txt --set data.val_frac=0 --ranks 1 --threads 1 --seq-len 64 --batch-tokens 256 "$@" >out 2>err; }
+printf 'num_train_epochs: 3\nwarmup_ratio: 0.1\nevals_per_epoch: 4\nsaves_per_epoch: 2\n' >epochs.yaml
+epochs epochs.yaml --print-config || fault "epochs of another tool: $(cat err)"
+for want in 'train.steps: 76 ' 'optim.warmup: 8 ' 'train.eval_every: 6 ' 'ckpt.every: 13 ' 'train.epochs: 3 '; do grep -qE "^(# )?$want" out || fault "3 epochs of 101 sequences: no $want: $(grep -E 'steps:|warmup:|every:|epochs:' out)"; done
+cp out printed.yaml
+epochs printed.yaml --print-config && grep -q '^# train.steps: 76 ' out || fault "a printed configuration with epochs: $(cat err)"
+epochs --epochs 0.5 --print-config && grep -q '^# train.steps: 13 ' out || fault "half an epoch: $(grep steps: out; cat err)"
+epochs --epochs 2 --steps 5 && fault "epochs and steps were taken"
+grep -q 'give one of them' err || fault "epochs and steps: $(cat err)"
+
 # damage
 printf '\377' | dd of=books.bts bs=1 seek=300 conv=notrunc 2>/dev/null
 "$BITRAIN" data inspect books.bts >out 2>err

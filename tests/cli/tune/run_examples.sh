@@ -41,7 +41,7 @@ for want in 'tune.mode lora' 'tune.rank 8' 'tune.alpha 16' 'tune.targets q_proj,
 done
 
 refused() { printf "$1\n" >x.yaml; code 2 train x.yaml --ranks 1; says "$2"; }
-refused 'base_model: base\nnum_epochs: 3' "x.yaml:2:1: 'num_epochs: 3' is not there: say how many steps or tokens (train.steps, train.tokens)"
+refused 'base_model: base\nnum_epochs: 3\nmax_steps: 5' "train.epochs and train.steps are two answers to one question: give one of them"
 refused 'adapter: qlora' "'adapter: qlora' is not there"
 refused 'lora_dropout: 0.05' "'lora_dropout: 0.05' is not there: adapters train without dropout"
 refused 'datasets:\n  - path: a.jsonl\n    type: alpaca' "x.yaml:3:5: 'datasets.type: alpaca' is another rendering than ours"

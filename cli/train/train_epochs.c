@@ -1,0 +1,116 @@
+/* train_epochs.c - settings that are counted in epochs become steps: how many rows the data have is known here, before
+ * the plan is settled. The tokens are in the cache afterwards, where the ranks find them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/train/train_parts.h"
+#include "engine/config/ramp.h"
+
+static bool from_record(const bt_opts *o, const char *key) {
+    return strcmp(o->where[bt_opt_find(o->table, o->n, key)], "the run's record") == 0;
+}
+
+/* set by this call, not by the preset or the record of a resumed run */
+static bool given_now(const bt_opts *o, const char *key) {
+    return bt_opts_given(o, key) && !from_record(o, key);
+}
+
+static bt_code check_one_of(const bt_opts *o, const char *key, const char *other, bt_err *err) {
+    if (!given_now(o, key) || !given_now(o, other)) return BT_OK;
+    return bt_fail(err, BT_ARG, "%s and %s are two answers to one question: give one of them", key,
+                   other);
+}
+
+static bt_code check_pairs(const bt_opts *o, bt_err *err) {
+    static const char *const pairs[][2] = {{"train.epochs", "train.steps"},
+                                           {"train.epochs", "train.tokens"},
+                                           {"train.evals_per_epoch", "train.eval_every"},
+                                           {"ckpt.saves_per_epoch", "ckpt.every"},
+                                           {"optim.warmup_ratio", "optim.warmup"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        BT_TRY(check_one_of(o, pairs[i][0], pairs[i][1], err));
+    return BT_OK;
+}
+
+/* the settings as they will be, with the number of steps still open; caller frees */
+static bt_code resolve_copy(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) {
+    char cache[PATH_MAX];
+    bt_run_cfg *c = *out = malloc(sizeof *c); /* lists make it large */
+    if (!c) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    *c = p->cfg;
+    c->steps = INT32_MAX;
+    c->tokens = 0;
+    BT_TRY(bt_train_cache(p, cache, err));
+    if (strlen(cache) < sizeof c->cache) memcpy(c->cache, cache, strlen(cache) + 1);
+    return bt_run_cfg_resolve(c, p->ranks, err);
+}
+
+static bt_code set_count(bt_train_plan *p, const char *key, const char *of, int64_t n,
+                         int64_t sequences, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, of);
+    char text[32], where[48];
+    bt_text value = {0};
+    bt_opt_value(&p->opts, i, &value);
+    snprintf(text, sizeof text, "%" PRId64, n > 1 ? n : 1);
+    snprintf(where, sizeof where, "%s %.12s, %" PRId64 " sequences", strchr(of, '.') + 1,
+             bt_text_str(&value), sequences);
+    bt_text_release(&value);
+    /* a weaker origin than the user's: a printed configuration has the epochs alone */
+    const bool recorded = from_record(&p->opts, key);
+    return bt_opts_set(&p->opts, key, text, recorded ? p->opts.origin[i] : BT_FROM_PRESET, where,
+                       err);
+}
+
+static bt_code steps_of_epochs(const bt_run_cfg *c, int64_t sequences, int64_t *steps,
+                               bt_err *err) {
+    const double all = ceil(c->epochs * (double)sequences - 1e-6);
+    const double each = (double)c->batch_tokens / (double)c->seq_len;
+    *steps = (int64_t)ceil(all / each - 1e-9);
+    if (!c->batch_ramp[0]) return BT_OK;
+    return bt_ramp_steps(steps, "train.batch_ramp", c->batch_ramp, c->batch_tokens,
+                         (int64_t)all * c->seq_len, c->ramp_steps, err);
+}
+
+static bt_code set_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequences, bt_err *err) {
+    const double epoch = (double)sequences * (double)c->seq_len / (double)c->batch_tokens;
+    int64_t steps;
+    if (given_now(&p->opts, "train.epochs")) {
+        BT_TRY(steps_of_epochs(c, sequences, &steps, err));
+        BT_TRY(set_count(p, "train.steps", "train.epochs", steps, sequences, err));
+    }
+    if (given_now(&p->opts, "train.evals_per_epoch") && c->evals_per_epoch > 0)
+        BT_TRY(set_count(p, "train.eval_every", "train.evals_per_epoch",
+                         llround(epoch / c->evals_per_epoch), sequences, err));
+    if (given_now(&p->opts, "ckpt.saves_per_epoch") && c->saves_per_epoch > 0)
+        BT_TRY(set_count(p, "ckpt.every", "ckpt.saves_per_epoch",
+                         llround(epoch / c->saves_per_epoch), sequences, err));
+    return BT_OK;
+}
+
+bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
+    bt_run_cfg *c = NULL;
+    int64_t sequences = 0;
+    BT_TRY(check_pairs(&p->opts, err));
+    const bool epochs = given_now(&p->opts, "train.epochs") && p->cfg.epochs > 0,
+               evals = given_now(&p->opts, "train.evals_per_epoch") && p->cfg.evals_per_epoch > 0,
+               saves = given_now(&p->opts, "ckpt.saves_per_epoch") && p->cfg.saves_per_epoch > 0;
+    if (!epochs && !evals && !saves) return BT_OK; /* of a resumed run: the record has the steps */
+    const char *key = epochs  ? "train.epochs"
+                      : evals ? "train.evals_per_epoch"
+                              : "ckpt.saves_per_epoch";
+    if (p->cfg.hub[0])
+        return bt_fail(err, BT_ARG,
+                       "%s with --hub is not possible: the hub deals out the data (use --steps)",
+                       key);
+    bt_code code = resolve_copy(p, &c, err);
+    if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);
+    if (code == BT_OK && sequences < 0)
+        code = bt_fail(err, BT_ARG, "%s: '%.100s' is endless and has no epochs (use --steps)", key,
+                       c->data);
+    if (code == BT_OK) code = set_counts(p, c, sequences, err);
+    free(c);
+    return code;
+}
