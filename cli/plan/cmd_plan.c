@@ -215,6 +215,8 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     BT_TRY(bt_train_template(p, err));
     BT_TRY(bt_train_labels(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
+    p->ranks = ranks;
+    BT_TRY(bt_train_epochs(p, err));
     const bt_layout_job job = {.opts = &p->opts,
                                .cfg = &p->cfg,
                                .ranks = ranks,

@@ -106,7 +106,7 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_vocab.c: data.template=auto of conversations becomes the row of the base's tokenizer. BT_ARG: that has a
  * template which is no row. After bt_train_tokenizer */
 bt_code bt_train_template(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* train_labels.c: data.labels of a classifier, unless they were given, become those of its data */
+/* train_vocab.c: data.labels of a classifier, unless they were given, become those of its data */
 bt_code bt_train_labels(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_place.c */

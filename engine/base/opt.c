@@ -179,6 +179,13 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
     return BT_OK;
 }
 
+bt_code bt_opts_fault(bt_opts *o, bt_code code, bt_err *err) {
+    if (code != BT_ARG || !o->faults || !err) return code;
+    bt_text_printf(o->faults, "%s\n", err->msg);
+    *err = (bt_err)BT_ERR_INIT;
+    return BT_OK;
+}
+
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) {
     size_t i = bt_opt_find(o->table, o->n, key);
@@ -262,7 +269,7 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
             bt_opt_env_name(var, sizeof var, flag + 2);
             value = getenv(var);
         }
-        if (value) BT_TRY(set_index(o, i, value, BT_FROM_ENV, var, err));
+        if (value) BT_TRY(bt_opts_fault(o, set_index(o, i, value, BT_FROM_ENV, var, err), err));
     }
     return BT_OK;
 }

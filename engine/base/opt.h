@@ -53,7 +53,8 @@ typedef struct bt_opt_alias {
     const char *key;
     const char *ours; /* "": it becomes no option */
     /* "a=b|c=|*": a becomes b, c is taken and changes nothing, all others stay. "a=b;k=v" also makes v the
-     * default of option k */
+     * default of option k. "@": a name, or names in lines, of files that exist. "~": the key has no meaning here, it is
+     * ignored whatever its value and added to bt_opts.ignored */
     const char *values;
     const char *why; /* of values that are not among them: the way out, behind "'key: value' " */
 } bt_opt_alias;
@@ -70,6 +71,11 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     /* set after init: what bt_opts_yaml takes besides the table's keys; NULL: nothing */
     const bt_opt_alias *aliases;
     size_t n_aliases;
+    /* set after init: wrong settings are collected here, a line each, and reading continues; NULL: the first one ends
+     * it */
+    bt_text *faults;
+    bt_text *
+        ignored; /* set after init: keys of a file that were ignored, ", " between them; may be NULL */
 } bt_opts;
 
 /* sets defaults */

@@ -40,6 +40,30 @@ static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *nega
     return o->n;
 }
 
+/* "--learning-rate" of another program: the option of ours, or the reason why there is none */
+static bool foreign_flag(const bt_opts *o, const char *given, const char *shown, bt_err *err) {
+    char key[72];
+    size_t n = 0;
+    for (const char *c = given + 2; *c && n + 1 < sizeof key; c++) key[n++] = *c == '-' ? '_' : *c;
+    key[n] = '\0';
+    for (size_t i = 0; i < o->n_aliases; i++) {
+        const bt_opt_alias *a = &o->aliases[i];
+        if (strcmp(a->key, key) != 0) continue;
+        const size_t k = bt_opt_find(o->table, o->n, a->ours);
+        if (k == o->n)
+            bt_fail(err, BT_ARG, "unknown option '%s'%s%s", shown,
+                    *a->why ? ": it " : " of another program", a->why);
+        else if (o->table[k].flag)
+            bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '%s'?)", shown,
+                    o->table[k].flag);
+        else
+            bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '--set %s=VALUE'?)", shown,
+                    a->ours);
+        return true;
+    }
+    return false;
+}
+
 static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err *err) {
     char given[72], shown[72];
     const char *flags[BT_OPT_MAX + 2];
@@ -48,6 +72,7 @@ static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err
     bt_text_plain(shown, sizeof shown, given);
     for (size_t i = 0; i < o->n; i++)
         if (o->table[i].flag) flags[count++] = o->table[i].flag;
+    if (strncmp(given, "--", 2) == 0 && foreign_flag(o, given, shown, err)) return BT_ARG;
     flags[count++] = "--help";
     flags[count++] = "--set";
     const char *near = bt_nearest(given, flags, count);
@@ -105,7 +130,11 @@ static bt_code set_flag(bt_opts *o, const char *word, scan *s, bt_err *err) {
     }
     bool negated;
     size_t i = find_flag(o, word, n, &negated);
-    if (i == o->n) return unknown_flag(o, word, n, err);
+    if (i == o->n) {
+        /* the word behind it is its value, and no fault of its own */
+        if (o->faults && !value && s->at < s->argc && !looks_like_option(s->argv[s->at])) s->at++;
+        return unknown_flag(o, word, n, err);
+    }
     const bt_opt *opt = &o->table[i];
     if (negated && value) return bt_fail(err, BT_ARG, "%.*s takes no value", (int)n, word);
     if (opt->type == BT_OPT_LIST) return set_list(o, i, value, s, err);
@@ -130,11 +159,11 @@ bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **posit
             *help = true;
             return BT_OK;
         } else if (!options_ended && looks_like_option(word)) {
-            BT_TRY(set_flag(o, word, &s, err));
+            BT_TRY(bt_opts_fault(o, set_flag(o, word, &s, err), err));
         } else if (*n_pos == max_pos) {
             char shown[96];
             bt_text_plain(shown, sizeof shown, word);
-            return bt_fail(err, BT_ARG, "unexpected word '%s'", shown);
+            BT_TRY(bt_opts_fault(o, bt_fail(err, BT_ARG, "unexpected word '%s'", shown), err));
         } else {
             positional[(*n_pos)++] = word;
         }

@@ -3,7 +3,7 @@
  * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars
  * or lists of scalars. Keys of other programs (bt_opts.aliases) stand at the top level and may hold lists
  * of flat mappings. Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:"
- * works as well). Scalars stay text; the option's type decides. Anchors, aliases, tags, directives,
+ * works as well). Scalars stay text; the option's type decides. A key without a value is as if it were not there. Anchors, aliases, tags, directives,
  * duplicate keys and further documents are refused with file:line:column. */
 #include "engine/base/opt.h"
 #include "engine/base/system/ascii.h"
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #include "engine/base/opt_private.h"
@@ -25,6 +26,8 @@ typedef struct reader {
     yaml_parser_t parser;
     yaml_event_t event;
     bool have_event;
+    bool broken;                    /* no YAML from here on */
+    int level;                      /* mappings and lists that are open */
     unsigned seen_line[BT_OPT_MAX]; /* 0: this option has not occurred in the file */
     bt_err *err;
 } reader;
@@ -53,6 +56,7 @@ static bt_code next(reader *r) {
     if (r->have_event) yaml_event_delete(&r->event);
     r->have_event = false;
     if (!yaml_parser_parse(&r->parser, &r->event)) {
+        r->broken = true;
         char what[200];
         snprintf(what, sizeof what, "not valid YAML: %s",
                  r->parser.problem ? r->parser.problem : "unknown problem");
@@ -67,7 +71,40 @@ static bt_code next(reader *r) {
         return fail_at(r, mark, BT_ARG, what);
     }
     r->have_event = true;
+    r->level += r->event.type == YAML_MAPPING_START_EVENT ||
+                r->event.type == YAML_SEQUENCE_START_EVENT;
+    r->level -= r->event.type == YAML_MAPPING_END_EVENT || r->event.type == YAML_SEQUENCE_END_EVENT;
     return BT_OK;
+}
+
+/* the level of the mapping whose value begins with the current event */
+static int level_of_value(const reader *r) {
+    return r->level - (r->event.type == YAML_MAPPING_START_EVENT ||
+                       r->event.type == YAML_SEQUENCE_START_EVENT);
+}
+
+/* After a value: a fault of it is collected where the options collect them, and what is left of it is skipped. */
+static bt_code end_value(reader *r, bt_code code, int level) {
+    if (!r->broken) code = bt_opts_fault(r->o, code, r->err);
+    while (code == BT_OK && r->level > level) code = next(r);
+    return code;
+}
+
+/* nothing behind the colon, or null */
+static bool is_empty(const yaml_event_t *e) {
+    static const char *const words[] = {"", "~", "null", "Null", "NULL"};
+    if (e->type != YAML_SCALAR_EVENT || e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp((const char *)e->data.scalar.value, words[i]) == 0) return true;
+    return false;
+}
+
+static void note_ignored(reader *r, const char *key) {
+    char plain[80];
+    if (!r->o->ignored) return;
+    bt_text_plain(plain, sizeof plain, key);
+    bt_text_printf(r->o->ignored, "%s%s", r->o->ignored->len ? ", " : "", plain);
 }
 
 /* refuses what the subset leaves out, on any event that could carry it */
@@ -117,11 +154,24 @@ static const bt_opt_alias *alias_of(const reader *r, const char *key) {
     return NULL;
 }
 
+/* all of the names in lines are files or folders */
+static bool all_exist(const char *names) {
+    char path[1024];
+    for (size_t n; *names; names += n + (names[n] == '\n')) {
+        n = strcspn(names, "\n");
+        if (n >= sizeof path) return false;
+        memcpy(path, names, n);
+        path[n] = '\0';
+        if (access(path, F_OK) != 0) return false;
+    }
+    return true;
+}
+
 /* what a value becomes, in out; false: it is not taken */
 static bool translate(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
-        if (n == 1 && *item == '*') {
+        if (n == 1 && (*item == '*' || (*item == '@' && all_exist(text)))) {
             (void)snprintf(out, size, "%s", text);
             return true;
         }
@@ -136,6 +186,10 @@ static bool translate(const bt_opt_alias *a, const char *text, char *out, size_t
 
 static bt_code set_alias(reader *r, const bt_opt_alias *a, const char *text, yaml_mark_t mark) {
     char value[1024], what[400];
+    if (strcmp(a->values, "~") == 0) {
+        note_ignored(r, a->key);
+        return BT_OK;
+    }
     if (!translate(a, text, value, sizeof value)) {
         (void)snprintf(what, sizeof what, "'%.60s: %.60s' %.240s", a->key, text, a->why);
         return fail_at(r, mark, BT_ARG, what);
@@ -174,10 +228,34 @@ static bt_code keep_item(reader *r, map_list *l, const bt_opt_alias *a, const ch
     return set_alias(r, a, text, mark);
 }
 
-/* the current event is the start of a mapping in the list `key`; returns at its end */
-static bt_code read_item(reader *r, const char *key, map_list *l) {
-    char name[MAX_KEY], path[MAX_KEY], what[MAX_KEY + 80];
+/* the value of name, a key of a mapping inside the key `key`; the current event is its first */
+static bt_code read_item_value(reader *r, const char *key, const char *name, map_list *l,
+                               yaml_mark_t mark) {
+    char path[MAX_KEY], what[MAX_KEY + 80];
+    const bt_opt_alias *a = alias_of(r, name);
+    if (is_empty(&r->event)) {
+        note_ignored(r, name);
+        return BT_OK;
+    }
+    if (a && strcmp(a->values, "~") == 0) {
+        note_ignored(r, name);
+        return BT_OK; /* whatever its value is */
+    }
+    if (!a || r->event.type != YAML_SCALAR_EVENT) {
+        (void)snprintf(what, sizeof what, "'%s' is not read ('bitrain help options' lists data.*)",
+                       name);
+        return fail_at(r, mark, BT_ARG, what);
+    }
+    const char *text = (const char *)r->event.data.scalar.value;
     (void)snprintf(path, sizeof path, "%s.path", key);
+    if (strcmp(name, path) != 0) return keep_item(r, l, a, text, mark);
+    bt_text_printf(&l->paths, "%s%s", l->paths.len ? "\n" : "", text);
+    return BT_OK;
+}
+
+/* the current event is the start of a mapping in the key `key`; returns at its end */
+static bt_code read_item(reader *r, const char *key, map_list *l) {
+    char name[MAX_KEY];
     for (;;) {
         BT_TRY(next(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
@@ -187,19 +265,11 @@ static bt_code read_item(reader *r, const char *key, map_list *l) {
             return fail_at(r, mark, BT_ARG, "a key must be a plain word");
         (void)snprintf(name, sizeof name, "%.60s.%.80s", key,
                        (const char *)r->event.data.scalar.value);
-        const bt_opt_alias *a = alias_of(r, name);
         BT_TRY(next(r));
-        BT_TRY(plain_only(r));
-        if (!a || r->event.type != YAML_SCALAR_EVENT) {
-            (void)snprintf(what, sizeof what,
-                           "'%s' is not read ('bitrain help options' lists data.*)", name);
-            return fail_at(r, mark, BT_ARG, what);
-        }
-        const char *text = (const char *)r->event.data.scalar.value;
-        if (strcmp(name, path) == 0)
-            bt_text_printf(&l->paths, "%s%s", l->paths.len ? "\n" : "", text);
-        else
-            BT_TRY(keep_item(r, l, a, text, mark));
+        const int level = level_of_value(r);
+        bt_code code = plain_only(r);
+        if (code == BT_OK) code = read_item_value(r, key, name, l, mark);
+        BT_TRY(end_value(r, code, level));
     }
 }
 
@@ -286,6 +356,30 @@ static bt_code unknown_group(const reader *r, const char *prefix, yaml_mark_t ma
     return fail_at(r, mark, BT_ARG, what);
 }
 
+static bt_code read_mapping(reader *r, const char *prefix, int depth);
+
+/* the value of a key; the current event is its first */
+static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mark) {
+    const bt_opt_alias *alias = depth ? NULL : alias_of(r, key);
+    const yaml_event_type_t type = r->event.type;
+    const char *text = (const char *)r->event.data.scalar.value;
+    if (is_empty(&r->event)) { /* as if the key were not there */
+        note_ignored(r, key);
+        return BT_OK;
+    }
+    if (alias && (type == YAML_SCALAR_EVENT || strcmp(alias->values, "~") == 0))
+        return set_alias(r, alias, type == YAML_SCALAR_EVENT ? text : "", mark);
+    if (alias && type == YAML_SEQUENCE_START_EVENT) return read_alias_list(r, alias, mark);
+    if (alias && type == YAML_MAPPING_START_EVENT && !is_group(r->o, key)) {
+        map_list none = {.n = 0};
+        return read_item(r, key, &none);
+    }
+    if (type == YAML_SCALAR_EVENT) return set_value(r, key, text, mark);
+    if (type == YAML_SEQUENCE_START_EVENT) return read_list(r, key, mark);
+    if (depth + 1 >= MAX_DEPTH || !is_group(r->o, key)) return unknown_group(r, key, mark);
+    return read_mapping(r, key, depth + 1);
+}
+
 /* the current event is the mapping's start; returns at its end */
 static bt_code read_mapping(reader *r, const char *prefix, int depth) {
     for (;;) {
@@ -296,25 +390,15 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
         yaml_mark_t mark = r->event.start_mark;
         if (r->event.type != YAML_SCALAR_EVENT)
             return fail_at(r, mark, BT_ARG, "a key must be a plain word");
-        int n = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "",
-                         (const char *)r->event.data.scalar.value);
-        if (n >= MAX_KEY) return fail_at(r, mark, BT_ARG, "the key is too long to be an option");
+        const int n = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "",
+                               (const char *)r->event.data.scalar.value);
         BT_TRY(next(r));
-        BT_TRY(plain_only(r));
-        const bt_opt_alias *alias = *prefix ? NULL : alias_of(r, key);
-        if (alias && r->event.type == YAML_SCALAR_EVENT) {
-            BT_TRY(set_alias(r, alias, (const char *)r->event.data.scalar.value, mark));
-        } else if (alias && r->event.type == YAML_SEQUENCE_START_EVENT) {
-            BT_TRY(read_alias_list(r, alias, mark));
-        } else if (r->event.type == YAML_SCALAR_EVENT) {
-            BT_TRY(set_value(r, key, (const char *)r->event.data.scalar.value, mark));
-        } else if (r->event.type == YAML_SEQUENCE_START_EVENT) {
-            BT_TRY(read_list(r, key, mark));
-        } else if (depth + 1 >= MAX_DEPTH || !is_group(r->o, key)) {
-            return unknown_group(r, key, mark);
-        } else {
-            BT_TRY(read_mapping(r, key, depth + 1));
-        }
+        const int level = level_of_value(r);
+        bt_code code = plain_only(r);
+        if (code == BT_OK && n >= MAX_KEY)
+            code = fail_at(r, mark, BT_ARG, "the key is too long to be an option");
+        if (code == BT_OK) code = read_value(r, key, depth, mark);
+        BT_TRY(end_value(r, code, level));
     }
 }
 

@@ -7,10 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/log.h"
 #include "engine/config/ramp.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec.h"
+#include "engine/parallel/mpi/comm.h"
 
 /* "adamw|lion|...": the names of a table, behind a bar that is left out */
 static const char optimizers[] =
@@ -83,19 +85,50 @@ static bt_code read_file(bt_opts *o, const char *word, bt_err *err) {
                    word);
 }
 
-bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
+static bt_code read_all(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
                         bt_err *err) {
     const char *file = NULL;
     size_t n_files = 0;
-    memset(cfg, 0, sizeof *cfg);
-    BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
     BT_TRY(bt_opts_argv(o, argc, argv, &file, 1, &n_files, help, err));
     if (*help) return BT_OK;
-    o->aliases = foreign;
-    o->n_aliases = sizeof foreign / sizeof *foreign;
     if (n_files) BT_TRY(read_file(o, file, err));
     BT_TRY(bt_opts_env(o, err));
     return bt_run_cfg_preset(o, cfg, err);
+}
+
+/* One fault is the error; several are told a line each, so that one start shows them all. */
+static bt_code tell_faults(const bt_text *faults, bt_code code, bt_err *err) {
+    size_t n = code != BT_OK;
+    const char *s = bt_text_str(faults);
+    if (!*s) return code;
+    for (const char *c = s; *c; c++) n += *c == '\n';
+    if (n == 1) return bt_fail(err, BT_ARG, "%.*s", (int)strcspn(s, "\n"), s);
+    for (size_t k; *s; s += k + 1) {
+        k = strcspn(s, "\n");
+        bt_log(BT_LOG_ERROR, "%.*s", (int)k, s);
+        if (!s[k]) break;
+    }
+    if (code != BT_OK) return code; /* what ended the reading */
+    return bt_fail(err, BT_ARG, "%zu settings are wrong, one in each line above", n);
+}
+
+bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
+                        bt_err *err) {
+    bt_text faults = {0}, ignored = {0};
+    memset(cfg, 0, sizeof *cfg);
+    BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
+    o->aliases = foreign;
+    o->n_aliases = sizeof foreign / sizeof *foreign;
+    o->faults = &faults;
+    o->ignored = &ignored;
+    bt_code code = tell_faults(&faults, read_all(o, cfg, argc, argv, help, err), err);
+    if (ignored.len && code == BT_OK && bt_comm_rank(bt_comm_world()) == 0)
+        bt_log(BT_LOG_WARN, "keys without a value or a meaning here are ignored: %s",
+               bt_text_str(&ignored));
+    o->faults = o->ignored = NULL;
+    bt_text_release(&faults);
+    bt_text_release(&ignored);
+    return code;
 }
 
 /* ---- presets --------------------------------------------------------------------------------- */

@@ -250,7 +250,7 @@ static void test_yaml_messages(void **state) {
     fails(yaml("run: {name: a}\n---\nrun: {name: b}\n"),
           "F:2:1: a second document is not supported");
     fails(yaml("%YAML 1.1\n---\nrun: {name: a}\n"), "F:1:1: directives are not supported");
-    fails(yaml("optim: {lr: }\n"), "F:1: optim.lr must be a number from 0 to 100, not ''");
+    fails(yaml("optim: {lr: ''}\n"), "F:1: optim.lr must be a number from 0 to 100, not ''");
     fails(yaml("train:\n\tsteps: 5\n"), "F:2:1: a tab: YAML is indented with spaces");
     fails(yaml("train:\n  steps: 5\n  \tseq: 5\n"), "F:3:3: a tab: YAML is indented with spaces");
     assert_int_equal(yaml("run: [\n"), BT_ARG);
@@ -264,6 +264,58 @@ static void test_yaml_messages(void **state) {
                      BT_ARG);
     assert_int_equal(bt_opts_yaml(&o, "/nowhere/conf.yaml", &err), BT_NOTFOUND);
     assert_int_equal(bt_opts_yaml(&o, "/", &err), BT_IO);
+}
+
+/* a key without a value is as if it were not there, whoever's key it is */
+static void test_yaml_empty_keys(void **state) {
+    (void)state;
+    static const char text[] = "optim.lr:\ntrain:\n  steps: ~\nwandb_project:\nfsdp: null\n"
+                               "run: {name: }\ndata.path: a\n";
+    bt_text ignored = {0};
+    assert_int_equal(setup(NULL), 0);
+    o.ignored = &ignored;
+    assert_int_equal(yaml_bytes(text, sizeof text - 1), BT_OK);
+    assert_true(c.lr == 2e-3);
+    assert_int_equal(c.steps, 10);
+    assert_string_equal(c.data, "a");
+    assert_int_equal(o.origin[LR], BT_FROM_DEFAULT);
+    assert_string_equal(bt_text_str(&ignored),
+                        "optim.lr, train.steps, wandb_project, fsdp, run.name");
+    bt_text_release(&ignored);
+}
+
+/* every wrong setting of a file and of an argument vector, in one reading; what is right is taken */
+static void test_all_faults(void **state) {
+    (void)state;
+    static const char text[] = "train:\n  stpes: 5\n  steps: 7\noptm:\n  lr: {a: [1, {b: 2}]}\n"
+                               "optim:\n  lr: fast\ndata:\n  path: [[a], b]\nrun: {name: &x y}\n"
+                               "train.precision: fp32\n";
+    static const char *const wanted[] = {"unknown option 'train.stpes'", "unknown group 'optm'",
+                                         "optim.lr must be a number", "plain one-line values only",
+                                         "anchors are not supported"};
+    size_t n_pos, lines = 0;
+    const char *pos;
+    bool help;
+    bt_text faults = {0};
+    assert_int_equal(setup(NULL), 0);
+    o.faults = &faults;
+    assert_int_equal(yaml_bytes(text, sizeof text - 1), BT_OK);
+    assert_int_equal(c.steps, 7);
+    assert_int_equal(c.precision, 0);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!strstr(bt_text_str(&faults), wanted[i])) fail_msg("no '%s'", wanted[i]);
+    for (const char *p = bt_text_str(&faults); *p; p++) lines += *p == '\n';
+    assert_int_equal(lines, 5);
+    bt_text_clear(&faults);
+    assert_int_equal(ARGV("--zebra", "3", "--lr", "x", "conf", "--set", "a.b=1", "--steps", "9"),
+                     BT_OK);
+    assert_int_equal(c.steps, 9);
+    assert_int_equal(n_pos, 1);
+    assert_string_equal(bt_text_str(&faults),
+                        "unknown option '--zebra' ('--help' lists the options)\n"
+                        "--lr must be a number from 0 to 100, not 'x'\n"
+                        "unknown option 'a.b' ('bitrain help options' lists them)\n");
+    bt_text_release(&faults);
 }
 
 static bt_code foreign(const char *text) {
@@ -361,6 +413,8 @@ int main(void) {
         cmocka_unit_test_setup(test_environment, setup),
         cmocka_unit_test_setup(test_yaml, setup),
         cmocka_unit_test_setup(test_yaml_messages, setup),
+        cmocka_unit_test_setup(test_yaml_empty_keys, setup),
+        cmocka_unit_test_setup(test_all_faults, setup),
         cmocka_unit_test_setup(test_keys_of_other_programs, setup),
         cmocka_unit_test_setup(test_values_read_back, setup),
         cmocka_unit_test_setup(test_help_lists_every_flag, setup),
