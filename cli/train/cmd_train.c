@@ -87,10 +87,31 @@ static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
                    c->hosts[0] ? "--hosts" : "--hub");
 }
 
+/* an empty name on the command line: a variable of the shell that is not set */
+static bt_code check_name(const bt_train_plan *p, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "run.name");
+    if (p->cfg.name[0] || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
+    return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
+}
+
+/* A 0 that was given stands for a value of the preset, which is told; threads beyond the cores as well. */
+static void tell_stand_ins(const bt_train_plan *p) {
+    const bt_run_cfg *c = &p->cfg;
+    const int cores = bt_cpu_get()->cores;
+    if (bt_opts_given(&p->opts, "train.steps") && p->given.steps == 0 && !c->tokens)
+        bt_log(BT_LOG_WARN, "train.steps 0 stands for the preset's %" PRId64 " steps", c->steps);
+    if (bt_opts_given(&p->opts, "optim.lr") && p->given.lr == 0)
+        bt_log(BT_LOG_WARN, "optim.lr 0 stands for the preset's rate, %g", c->lr);
+    if (bt_opts_given(&p->opts, "launch.threads") && !c->hosts[0] && c->threads > cores)
+        bt_log(BT_LOG_WARN, "%d rank%s with %" PRId64 " threads each: %d core%s can be used here",
+               p->ranks, p->ranks == 1 ? "" : "s", c->threads, cores, cores == 1 ? "" : "s");
+}
+
 static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
     char given[PATH_MAX];
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
+    BT_TRY(check_name(p, err));
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
     BT_TRY(bt_absolute_path(given, p->store, err));
     BT_TRY(mend_store(p, err));
@@ -196,6 +217,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
     if (!world) {
         tell_ramps(p);
+        tell_stand_ins(p);
         tell_attention(&p->cfg);
     }
     if (p->from.step >= p->cfg.steps && p->cfg.go_on) {

@@ -138,6 +138,23 @@ bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t 
     return BT_OK;
 }
 
+/* the files below folders, by their names: a folder may hold more than was meant */
+static void tell_files(const bt_sources *s, const char *words) {
+    enum { SHOWN = 6 };
+    bt_text names = {0};
+    size_t n_words = *words != '\0';
+    for (const char *w = words; *w; w++) n_words += *w == '\n';
+    if (s->n <= n_words) return;
+    for (size_t i = 0; i < s->n && i < SHOWN; i++) {
+        char plain[200];
+        bt_text_plain(plain, sizeof plain, s->items[i].path);
+        bt_text_printf(&names, "%s%s", i ? ", " : "", plain);
+    }
+    fprintf(stderr, "note: data of %zu files: %s%s\n", s->n, bt_text_str(&names),
+            s->n > SHOWN ? ", ..." : "");
+    bt_text_release(&names);
+}
+
 /* once, by the process that starts the ranks: they pass over the same files */
 static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
     const char *const lists[] = {c->data, c->val_data};
@@ -145,6 +162,7 @@ static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
         bt_sources found;
         if (!lists[i][0]) continue;
         BT_TRY(bt_sources_list_glob(&found, lists[i], c->glob, c->cache, err));
+        if (!c->quiet) tell_files(&found, lists[i]);
         if (!c->quiet) bt_cli_tell_skipped(&found);
         bt_sources_release(&found);
     }

@@ -159,10 +159,27 @@ static bt_code add_found(const walk *w, const char *path, const struct stat *st,
     return add(w->s, path, kind, st, w->word, err);
 }
 
+/* what a word that names no file was meant for; NULL: not known */
+static const char *hint_for(const char *word) {
+    char first[PATH_MAX];
+    const size_t n = strcspn(word, " ,");
+    if (strcmp(word, "-") == 0) return "data are not read from standard input: give a file";
+    if (strstr(word, "://")) return "fetch it first: data are read from files";
+    if (word[0] == '~') return "the shell expands ~ where it is not quoted";
+    if (strpbrk(word, "*?["))
+        return "the shell expands * where it is not quoted; --glob chooses in folders";
+    if (!word[n] || n >= sizeof first) return NULL;
+    memcpy(first, word, n);
+    first[n] = '\0';
+    return access(first, F_OK) == 0 ? "several files are several words: --data a.txt b.txt" : NULL;
+}
+
 static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err) {
     struct stat st;
     if (stat(path, &st) != 0) {
         const int e = errno;
+        const char *hint = depth == 0 && e == ENOENT ? hint_for(path) : NULL;
+        if (hint) return bt_fail(err, BT_NOTFOUND, "there is no data '%.200s' (%s)", path, hint);
         if (depth > 0 && e == ENOENT && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
             skip(w->s, path, "a link that leads nowhere");
             return BT_OK;

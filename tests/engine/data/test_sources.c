@@ -70,6 +70,29 @@ static void rows_and_tables_of_a_folder(void **state) {
     if (!strstr(err.msg, "load_from_disk('")) fail_msg("%s", err.msg);
 }
 
+/* words that were meant for something else */
+static void words_that_name_no_file(void **state) {
+    (void)state;
+    char two[600];
+    static const char *const rows[][2] = {{"-", "not read from standard input"},
+                                          {"https://host/x.txt", "fetch it first"},
+                                          {"hf://datasets/x", "fetch it first"},
+                                          {"~/b.txt", "the shell expands ~"},
+                                          {"books/*.txt", "the shell expands *"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(list(rows[i][0], ""), BT_NOTFOUND);
+        if (!strstr(err.msg, rows[i][1])) fail_msg("%s", err.msg);
+    }
+    const char *a = fixture_text("a.txt", "x");
+    for (const char *between = " ,"; *between; between++) {
+        snprintf(two, sizeof two, "%s%c b.txt", a, *between);
+        assert_int_equal(list(two, ""), BT_NOTFOUND);
+        if (!strstr(err.msg, "several files are several words")) fail_msg("%s", err.msg);
+    }
+    assert_int_equal(list("/nowhere/x.txt", ""), BT_NOTFOUND);
+    assert_non_null(strstr(err.msg, "No such file"));
+}
+
 static void a_named_file_is_never_passed_over(void **state) {
     (void)state;
     assert_int_equal(list(fixture_path("books/cover.jpg"), ""), BT_OK);
@@ -90,6 +113,7 @@ int main(void) {
         cmocka_unit_test(binaries_and_dangling_links_are_counted),
         cmocka_unit_test(a_glob_chooses_by_name),
         cmocka_unit_test(rows_and_tables_of_a_folder),
+        cmocka_unit_test(words_that_name_no_file),
         cmocka_unit_test(a_named_file_is_never_passed_over),
         cmocka_unit_test(a_folder_without_text_is_refused),
     };
