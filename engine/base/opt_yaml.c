@@ -3,7 +3,8 @@
  * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars
  * or lists of scalars. Keys of other programs (bt_opts.aliases) stand at the top level and may hold lists
  * of flat mappings. Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:"
- * works as well). Scalars stay text; the option's type decides. A key without a value is as if it were not there. Anchors, aliases, tags, directives,
+ * works as well). Scalars stay text; the option's type decides. A key without a value is as if it were not there.
+ * Anchors, aliases, tags, directives,
  * duplicate keys and further documents are refused with file:line:column. */
 #include "engine/base/opt.h"
 #include "engine/base/system/ascii.h"
