@@ -163,7 +163,7 @@ bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **posit
         } else if (*n_pos == max_pos) {
             char shown[96];
             bt_text_plain(shown, sizeof shown, word);
-            BT_TRY(bt_opts_fault(o, bt_fail(err, BT_ARG, "unexpected word '%s'", shown), err));
+            return bt_fail(err, BT_ARG, "unexpected word '%s'", shown);
         } else {
             positional[(*n_pos)++] = word;
         }
