@@ -36,6 +36,9 @@ below out largest_difference 0
 ok convert folder/ --to bitrain                 # into the folder it names
 ok convert folder-bitrain --to hf -o again
 cmp folder/model.safetensors again/model.safetensors || fault "a checkpoint without -o holds other weights"
+for f in tokenizer.json tokenizer_config.json generation_config.json; do
+    cmp folder/$f again/$f || fault "$f changed on the way through a checkpoint"
+done
 ok convert m.gguf --to bitrain -o from_gguf --verify --json
 below out largest_difference 0
 for m in last folder back; do
@@ -55,6 +58,23 @@ done
 ok eval run --data text.txt --json --precision bf16
 grep -q '"precision":"[bf][pf]' out || fault "no precision in $(cat out)"
 ok generate m.gguf --prompt "In the beginning" --tokens 12 --temperature 0
+
+# the name of a special token in a prompt is the token, unless that is refused
+prompt_tokens() { ok generate back --prompt '<|endoftext|>' --tokens 1 --json "$@"; sed -n 's/.*"prompt_tokens":\([0-9]*\).*/\1/p' out; }
+[ "$(prompt_tokens)" = 1 ] || fault "a special token in a prompt: $(cat out)"
+[ "$(prompt_tokens --no-special)" -gt 1 ] || fault "--no-special: $(cat out)"
+# every token that a file of the model names as an end ends a text: here all that one greedy step can choose from
+cp -r folder ends
+ids=$(ok generate back --prompt "In the beginning" --tokens 1 --temperature 0 --json; sed -n 's/.*"text":"\([^"]*\)".*/\1/p' out)
+id=$("$BITRAIN" tokenizer encode tok.json --text "$ids" | cut -d' ' -f1)
+sed -i "s/\"eos_token_id\": *256/\"eos_token_id\":[256,$id]/" ends/generation_config.json
+ok generate ends --prompt "In the beginning" --tokens 5 --temperature 0 --json
+has '"tokens":0,"finish_reason":"stop"' out
+# a chat template that is not known here is reported, in JSON and on standard error
+echo '[[user]] {{ messages[0].content }}' >ends/chat_template.jinja
+ok generate ends --chat --message hi --tokens 1 --json
+has "not in the model's own" out
+has "has the markup of none" err
 
 # a key that no reader uses is reported by each command that reads the model
 sed -i 's/"use_cache": *true/"unheard_of":1/' shards/config.json
