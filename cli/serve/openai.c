@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "cli/model/model_notes.h"
 #include "cli/serve/openai_answer.h"
@@ -167,7 +166,7 @@ static request *request_of(const bt_openai_request *q) {
 static uint64_t seed_of(const bt_openai_request *q, size_t answer) {
     uint64_t random = q->sampling.seed;
     if (!q->has_seed && getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        random = (uint64_t)time(NULL);
+        random = (uint64_t)bt_wall_us();
     return random + answer;
 }
 
@@ -233,7 +232,7 @@ static void prepare(bt_openai *o, request *r, bool chat) {
     r->answer.tokenizer = o->cfg.tokenizer;
     r->answer.model = o->name;
     r->answer.fingerprint = o->cfg.fingerprint;
-    r->answer.created = (int64_t)time(NULL);
+    r->answer.created = bt_wall_us() / 1000000;
     snprintf(r->answer.id, sizeof r->answer.id, "%s-%s", chat ? "chatcmpl" : "cmpl",
              bt_reply_id(r->reply));
 }
@@ -429,7 +428,7 @@ bt_code bt_openai_create(bt_openai **out, const bt_openai_cfg *cfg, bt_err *err)
     if (!o) return bt_fail(err, BT_NOMEM, "no memory for the routes");
     o->cfg = *cfg;
     snprintf(o->name, sizeof o->name, "%s", cfg->name);
-    o->created = (int64_t)time(NULL);
+    o->created = bt_wall_us() / 1000000;
     bt_serve_metrics_init(&o->metrics);
     o->encoder = (bt_chat_encoder){cfg->template, cfg->tokenizer};
     *out = o;

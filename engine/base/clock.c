@@ -1,7 +1,12 @@
-/* clock.c - the two clocks. */
+/* clock.c - the monotonic clock, and the wall clock that counts on from its first reading. */
 #include "engine/base/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -24,10 +29,65 @@ int64_t bt_thread_cpu_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-int64_t bt_wall_us(void) {
+/* ---- wall time ------------------------------------------------------------------------------- */
+
+/* what is added to the time since boot; 0: not read yet */
+static _Atomic int64_t wall_offset_us;
+
+static int64_t clock_us(clockid_t id) {
     struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
+    clock_gettime(id, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* time since boot, with the time in which the machine slept */
+static int64_t since_boot_us(void) { return clock_us(CLOCK_BOOTTIME); }
+
+static bool read_boot_id(char out[40]) {
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    out[0] = '\0';
+    if (!f) return false;
+    const bool read = fgets(out, 40, f) != NULL;
+    fclose(f);
+    out[strcspn(out, "\n")] = '\0';
+    return read && out[0];
+}
+
+/* the offset of a clock of this boot */
+static bool offset_of(const char *name, int64_t *offset_us) {
+    char boot[40];
+    const size_t n = name ? strcspn(name, " ") : 0;
+    return n && read_boot_id(boot) && strlen(boot) == n && strncmp(name, boot, n) == 0 &&
+           sscanf(name + n, "%" SCNd64, offset_us) == 1;
+}
+
+static int64_t wall_offset(void) {
+    int64_t offset = atomic_load(&wall_offset_us), unset = 0;
+    if (offset) return offset;
+    if (!offset_of(getenv("BITRAIN_CLOCK"), &offset))
+        offset = clock_us(CLOCK_REALTIME) - since_boot_us();
+    return atomic_compare_exchange_strong(&wall_offset_us, &unset, offset) ? offset : unset;
+}
+
+int64_t bt_wall_us(void) { return wall_offset() + since_boot_us(); }
+
+const char *bt_clock_name(char buf[BT_CLOCK_NAME]) {
+    char boot[40];
+    buf[0] = '\0';
+    if (read_boot_id(boot)) snprintf(buf, BT_CLOCK_NAME, "%s %" PRId64, boot, wall_offset());
+    return buf;
+}
+
+int64_t bt_clock_now_us(const char *name) {
+    int64_t offset;
+    return offset_of(name, &offset) ? offset + since_boot_us() : bt_wall_us();
+}
+
+void bt_clock_join(const char *name, int64_t not_before_us) {
+    int64_t offset;
+    if (!offset_of(name, &offset)) offset = wall_offset();
+    if (offset + since_boot_us() < not_before_us) offset = not_before_us - since_boot_us();
+    atomic_store(&wall_offset_us, offset);
 }
 
 void bt_sleep_ns(int64_t ns) {

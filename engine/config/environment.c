@@ -8,11 +8,11 @@
 #include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
 
-/* names that are no setting of a run; the last three are set for the command of an alert */
+/* names that are no setting of a run; the last four are set for ranks, and for the command of an alert */
 static const char *const others[] = {
-    "BITRAIN_STORE",  "BITRAIN_MPIRUN",     "BITRAIN_THEME",
-    "BITRAIN_LENSES", "BITRAIN_DASH_TOKEN", "BITRAIN_SERVE_TOKEN",
-    "BITRAIN_RUN",    "BITRAIN_STEP",       "BITRAIN_ALERT",
+    "BITRAIN_STORE",      "BITRAIN_MPIRUN",      "BITRAIN_THEME", "BITRAIN_LENSES",
+    "BITRAIN_DASH_TOKEN", "BITRAIN_SERVE_TOKEN", "BITRAIN_CLOCK", "BITRAIN_RUN",
+    "BITRAIN_STEP",       "BITRAIN_ALERT",
 };
 enum { OTHERS = sizeof others / sizeof *others, NAMES_MAX = 2 * BT_OPT_MAX + OTHERS };
 

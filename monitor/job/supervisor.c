@@ -485,7 +485,10 @@ static void on_note(void *ctx, const char *text) {
 
 static bt_code open_job(bt_job *job, bt_err *err) {
     char path[PATH_MAX];
+    char clock_name[BT_CLOCK_NAME];
     sigset_t set;
+    /* the ranks of this machine record by the clock of this process */
+    if (bt_clock_name(clock_name)[0]) setenv("BITRAIN_CLOCK", clock_name, 1);
     signal_set(&set);
     job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");

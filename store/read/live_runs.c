@@ -12,14 +12,14 @@
 typedef struct live_run {
     sqlite3 *db;
     char path[BT_PATH_BYTES], run[BT_NAME_MAX];
-    int64_t now_us; /* what the ledger is of */
+    int64_t instant; /* of the query that the ledger was read for */
     bool known, asking;
     bt_ledger ledger;
 } live_run;
 
 static bt_code read_ledger(live_run *x, bt_err *err) {
     sqlite3_stmt *st = NULL;
-    int64_t id = 0;
+    int64_t id = 0, now_us = 0;
     bt_run_state state = BT_STATE_RUNNING;
     BT_TRY(bt_sql_prepare(x->db, x->path,
                           "SELECT id, state, host, pid, coalesce(last_us, created_us), step_us, "
@@ -31,15 +31,16 @@ static bt_code read_ledger(live_run *x, bt_err *err) {
         const char *word = (const char *)sqlite3_column_text(st, 1);
         const char *host = (const char *)sqlite3_column_text(st, 2);
         id = sqlite3_column_int64(st, 0);
+        now_us = bt_run_now_us(x->db, id);
         state = bt_run_state_of(
             bt_run_state_word(word ? word : "", host ? host : "", sqlite3_column_int64(st, 3)),
-            fmax(0, (double)(x->now_us - sqlite3_column_int64(st, 4)) / 1e6),
+            fmax(0, (double)(now_us - sqlite3_column_int64(st, 4)) / 1e6),
             bt_sql_number(st, 5) / 1e6, sqlite3_column_type(st, 6) != SQLITE_NULL);
     }
     sqlite3_finalize(st);
     if (!id) return bt_fail(err, BT_NOTFOUND, "no run '%s'", x->run);
     bt_ledger_forget(&x->ledger);
-    return bt_ledger_read(&x->ledger, x->db, x->path, id, bt_run_until(state, x->now_us), err);
+    return bt_ledger_read(&x->ledger, x->db, x->path, id, bt_run_until(state, now_us), err);
 }
 
 static double figure(const live_run *x, const char *word) {
@@ -55,13 +56,13 @@ static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     live_run *x = sqlite3_user_data(ctx);
     const char *run = (const char *)sqlite3_value_text(arg[0]),
                *word = (const char *)sqlite3_value_text(arg[2]);
-    const int64_t now_us = sqlite3_value_int64(arg[1]);
+    const int64_t instant = sqlite3_value_int64(arg[1]);
     bt_err ignored;
     (void)n;
     if (!run || !word || x->asking || strlen(run) >= sizeof x->run) return;
-    if (!x->known || x->now_us != now_us || strcmp(x->run, run) != 0) {
+    if (!x->known || x->instant != instant || strcmp(x->run, run) != 0) {
         strcpy(x->run, run);
-        x->now_us = now_us;
+        x->instant = instant;
         x->asking = true;
         x->known = read_ledger(x, &ignored) == BT_OK;
         x->asking = false;
@@ -88,8 +89,8 @@ static void release(void *ctx) {
     free(x);
 }
 
-/* `now` is the same in all columns of a row */
-#define NOW_US "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
+/* the same in all columns of a row, so that they come from one ledger */
+#define INSTANT "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
 
 static void put_column(bt_text *sql, const char *name) {
     const char *word = strcmp(name, "duration_s") == 0 ? "duration"
@@ -104,7 +105,7 @@ static void put_column(bt_text *sql, const char *name) {
         bt_text_put(sql, BT_STATE_FUNCTION "(state, host, pid) AS state");
     else if (word)
         bt_text_printf(sql,
-                       "CASE WHEN ended_s IS NULL THEN " BT_LIVE_FUNCTION "(run, " NOW_US
+                       "CASE WHEN ended_s IS NULL THEN " BT_LIVE_FUNCTION "(run, " INSTANT
                        ", '%s') ELSE \"%s\" END AS \"%s\"",
                        word, name, name);
     else

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/system/pid.h"
 #include "engine/base/tables/verb.h"
 #include "store/store.h"
@@ -26,6 +27,19 @@ bt_run_state bt_run_state_of(const char *state, double age_s, double step_s, boo
     if (attempt_ended) return BT_STATE_RESTARTING;
     if (strcmp(state, bt_run_states[BT_STATE_PAUSED].name) == 0) return BT_STATE_PAUSED;
     return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
+}
+
+int64_t bt_run_now_us(sqlite3 *db, int64_t run) {
+    sqlite3_stmt *st = NULL;
+    int64_t now = bt_wall_us();
+    if (sqlite3_prepare_v2(db, "SELECT value FROM main.fact WHERE run = ? AND key = 'clock'", -1,
+                           &st, NULL) != SQLITE_OK)
+        return now;
+    sqlite3_bind_int64(st, 1, run);
+    if (sqlite3_step(st) == SQLITE_ROW)
+        now = bt_clock_now_us((const char *)sqlite3_column_text(st, 0));
+    sqlite3_finalize(st);
+    return now;
 }
 
 bt_ledger_until bt_run_until(bt_run_state state, int64_t now_us) {

@@ -15,6 +15,9 @@ const char *bt_run_state_word(const char *state, const char *host, int64_t pid);
  * attempt_ended: no attempt is open */
 bt_run_state bt_run_state_of(const char *state, double age_s, double step_s, bool attempt_ended);
 
+/* Now by the clock of the run's record (engine/base/clock.h), microseconds since 1970; run: run.id */
+int64_t bt_run_now_us(sqlite3 *db, int64_t run);
+
 /* Up to when the time of a run in this state is counted, and whether the time since the newest record is training:
  * of a lost run nothing is known after that record. */
 bt_ledger_until bt_run_until(bt_run_state state, int64_t now_us);

@@ -77,7 +77,7 @@ static const view fixed[] = {
      " c.bytes AS bytes, c.took_us / 1e3 AS took_ms, c.hash AS hash", -1,
      " FROM run r JOIN ckpt c ON c.run = r.id"},
     {"facts", "r.name AS run, f.key AS key, f.value AS value, f.attempt AS attempt", -1,
-     " FROM run r JOIN fact f ON f.run = r.id"},
+     " FROM run r JOIN fact f ON f.run = r.id AND f.key <> 'clock'"},
     {"metrics", "s.view AS view, m.key AS key, m.unit AS unit, m.meaning AS meaning, m.panel AS panel", -1,
      " FROM metric m JOIN scope s ON s.name = m.scope"},
     /* one row an option; config is {"key": {"value": ..., "origin": ...}} or {"key": value} */

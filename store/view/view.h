@@ -162,6 +162,8 @@ typedef struct bt_view_head {
     char params[32], isa[32], preset[32];
     double progress, epoch; /* share of the steps done; passes over the training data; NaN */
     int64_t best_val_step;  /* -1: none */
+    /* since this step the gradient is not finite (grad_norm is NaN then); -1: it is finite, or never was known */
+    int64_t grad_lost_step;
     bt_view_trouble trouble;
     bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
     int n_chips;

@@ -219,6 +219,13 @@ static double newest_of(const tail *t, int metric) {
     return NAN;
 }
 
+/* of a metric that the newest rows lack and rows before them have: the first step without it; -1: it is known */
+static int64_t lost_since(const tail *t, int metric) {
+    size_t i = t->n;
+    while (i > 0 && isnan(t->row[i - 1].v[metric])) i--;
+    return i > 0 && i < t->n ? t->row[i].step : -1;
+}
+
 static double mean_of(const tail *t, int metric) {
     double sum = 0;
     size_t n = 0;
@@ -266,21 +273,39 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
     h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
 }
 
-/* time left of a run that trains: remaining steps x recent wall time a step; the error is what the means of eight parts
+/* seconds between two instants (since the run began) in which ranks trained: without pauses, stalls and starts */
+static double trained_s(const bt_ledger *l, double from_s, double to_s) {
+    double sum = to_s - from_s;
+    for (size_t i = l->n; i-- > 0;) {
+        const bt_ledger_span *p = &l->span[i];
+        const double begin = (double)(p->begin_us - l->begin_us) / 1e6,
+                     end = (double)(p->end_us - l->begin_us) / 1e6;
+        if (end <= from_s) break;
+        if (p->part == BT_TIME_PAUSED || p->part == BT_TIME_FINISHED ||
+            p->part == BT_TIME_STARTUP || p->part == BT_TIME_LOST)
+            sum -= fmax(0, fmin(end, to_s) - fmax(begin, from_s));
+    }
+    return sum;
+}
+
+static double trained_per_step(const bt_ledger *l, const bt_tail_row *a, const bt_tail_row *b) {
+    return trained_s(l, a->time_s, b->time_s) / (double)(b->step - a->step);
+}
+
+/* time left of a run that trains: remaining steps x recent time a step; the error is what the means of eight parts
  * of the tail disagree by */
-static void time_left(bt_view_head *h, const tail *t) {
+static void time_left(bt_view_head *h, const tail *t, const bt_ledger *l) {
     h->eta_s = h->eta_err_s = NAN;
     if (h->state != BT_STATE_RUNNING || h->steps_total <= 0 || t->n < 4) return;
     const bt_tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
-    double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step),
-           left = (double)(h->steps_total - 1 - b->step);
+    double per_step = trained_per_step(l, a, b), left = (double)(h->steps_total - 1 - b->step);
     if (!(per_step > 0) || left < 0) return;
     h->eta_s = left * per_step;
     if (t->n < 32) return;
     double sum = 0, squares = 0;
     for (size_t k = 0; k < 8; k++) {
         const bt_tail_row *p = &t->row[k * (t->n - 1) / 8], *q = &t->row[(k + 1) * (t->n - 1) / 8];
-        double m = (q->time_s - p->time_s) / (double)(q->step - p->step);
+        double m = trained_per_step(l, p, q);
         sum += m;
         squares += m * m;
     }
@@ -315,7 +340,8 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->val_f1 = newest_of(&t, BT_MS_VAL_F1);
     h->reward_margin = newest_of(&t, BT_MS_REWARD_MARGIN);
     h->val_margin = newest_of(&t, BT_MS_VAL_MARGIN);
-    h->grad_norm = newest_of(&t, BT_MS_GRAD_NORM);
+    h->grad_norm = t.row[t.n - 1].v[BT_MS_GRAD_NORM];
+    h->grad_lost_step = lost_since(&t, BT_MS_GRAD_NORM);
     h->lr = newest_of(&t, BT_MS_LR);
     h->loss_scale = newest_of(&t, BT_MS_LOSS_SCALE);
     h->mfu = recent_of(&t, BT_MS_MFU);
@@ -326,7 +352,6 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->bytes_logical = mean_of(&now, BT_MS_BYTES_LOGICAL);
     h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
     smooth_loss(h, &t);
-    time_left(h, &t);
     return BT_OK;
 }
 
@@ -428,6 +453,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     const char *run = ask->run;
     *h = (bt_view_head){.step = -1,
                         .newest_step = -1,
+                        .grad_lost_step = -1,
                         .tokens = NAN,
                         .loss = NAN,
                         .loss_ema = NAN,
@@ -470,6 +496,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     last_attempt last;
     BT_TRY(load_totals(v, &last, err));
     BT_TRY(load_settings(v, x.steps, err));
+    if (!ask->now_us) BT_TRY(bt_run_now(m->db, run, &m->now_us, err));
     m->last_s = x.last_s;
     m->ended_s = x.ended_s;
     m->attempt = h->attempt;
@@ -483,7 +510,10 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->live = bt_run_states[h->state].live;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
     h->state = bt_run_state_of(x.state, h->age_s, h->step_p95_ms / 1e3, last.ended);
-    return load_times(v, err);
+    BT_TRY(load_times(v, err));
+    if (m->at_step >= 0)
+        time_left(h, &(tail){m->tail + m->tail_first, m->n_tail - m->tail_first}, &m->ledger);
+    return BT_OK;
 }
 
 /* Only what the series stand on. The head says nothing afterwards, but whose it is. */

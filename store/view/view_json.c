@@ -97,6 +97,10 @@ static void head(const bt_view *v, bt_json *j) {
         bt_json_int(j, "best_val_step", h->best_val_step);
     else
         bt_json_null(j, "best_val_step");
+    if (h->grad_lost_step >= 0)
+        bt_json_int(j, "grad_lost_step", h->grad_lost_step);
+    else
+        bt_json_null(j, "grad_lost_step");
     bt_json_str(j, "crowded", v->ranks.crowded[0] ? v->ranks.crowded : NULL);
     bt_view_trouble_json(&h->trouble, j);
     bt_view_chips_json(h, j);

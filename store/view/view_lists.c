@@ -325,6 +325,7 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
 
 typedef struct run_reading {
     bt_view *v;
+    bool fixed; /* the time is the caller's, for all runs */
     bt_err *err;
     bt_code code;
 } run_reading;
@@ -373,7 +374,12 @@ static bool on_run(void *ctx, const bt_row *row) {
     bt_text_plain(x->host, sizeof x->host, c[16] ? c[16] : "");
     bt_text_plain(x->tags, sizeof x->tags, c[18] ? c[18] : "");
     bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
-    double updated = v[15], now = (double)r->v->impl->now_us / 1e6;
+    int64_t now_us = r->v->impl->now_us;
+    if (!r->fixed && isnan(v[22])) {
+        r->code = bt_run_now(r->v->impl->db, x->run, &now_us, r->err);
+        if (r->code != BT_OK) return false;
+    }
+    const double updated = v[15], now = (double)now_us / 1e6;
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
     x->state =
         bt_run_state_of(bt_run_state_word(c[1] ? c[1] : "", x->host, (int64_t)bt_whole(v[17], 0)),
@@ -383,12 +389,14 @@ static bool on_run(void *ctx, const bt_row *row) {
 }
 
 /* by the clock of the view, as its head */
-static bt_code judge_live(bt_view *v, bt_err *err) {
+static bt_code judge_live(bt_view *v, bool fixed, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t i = 0; i < v->runs.n; i++) {
         bt_view_run *x = &v->runs.run[i];
         if (!bt_run_states[x->state].live && x->state != BT_STATE_LOST) continue;
-        BT_TRY(bt_run_ledger(&m->other, m->db, x->run, bt_run_until(x->state, m->now_us), err));
+        int64_t now_us = m->now_us;
+        if (!fixed) BT_TRY(bt_run_now(m->db, x->run, &now_us, err));
+        BT_TRY(bt_run_ledger(&m->other, m->db, x->run, bt_run_until(x->state, now_us), err));
         x->goodput = bt_ledger_goodput(&m->other);
         x->duration_s = (double)(m->other.end_us - m->other.begin_us) / 1e6;
     }
@@ -396,18 +404,18 @@ static bt_code judge_live(bt_view *v, bt_err *err) {
 }
 
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
-    run_reading r = {v, err, BT_OK};
+    run_reading r = {v, ask->now_us != 0, err, BT_OK};
     double x;
     v->runs.n = 0;
     BT_TRY(bt_vq_row(v->impl, "SELECT count(*) FROM runs", NULL, NULL, 0, &x, 1, err));
     v->runs.total = isnan(x) ? 0 : (int64_t)x;
     double limit = ask->max_runs > 0 ? ask->max_runs : 500;
-    BT_TRY(
-        bt_vq_rows(v->impl,
-                   "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
-                   "step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
-                   "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM main.runs "
-                   "ORDER BY started_s DESC, run LIMIT ?2",
-                   NULL, &limit, 1, on_run, &r, err));
-    return r.code == BT_OK ? judge_live(v, err) : r.code;
+    BT_TRY(bt_vq_rows(
+        v->impl,
+        "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
+        "step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
+        "duration_s, updated_s, host, pid, tags, note, attempts, spark, ended_s FROM main.runs "
+        "ORDER BY started_s DESC, run LIMIT ?2",
+        NULL, &limit, 1, on_run, &r, err));
+    return r.code == BT_OK ? judge_live(v, r.fixed, err) : r.code;
 }

@@ -112,8 +112,9 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
                       NULL, 0, on_attempt, s, err));
     BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
     s->best_val_step = bt_whole(x[0], -1);
-    BT_TRY(bt_vq_row(m, "SELECT step FROM checkpoints WHERE run = ?1 ORDER BY time_s DESC LIMIT 1",
-                     run, NULL, 0, x, 1, err));
+    BT_TRY(bt_vq_row(
+        m, "SELECT step FROM checkpoints WHERE run = ?1 ORDER BY attempt DESC, step DESC LIMIT 1",
+        run, NULL, 0, x, 1, err));
     s->ckpt_step = bt_whole(x[0], -1);
     s->events_at = m->event_newest;
     return BT_OK;

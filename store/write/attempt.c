@@ -10,7 +10,7 @@
 #include "store/write/start.h"
 
 typedef struct known_run {
-    int64_t id, attempts, pid, created_us;
+    int64_t id, attempts, pid, created_us, newest_us;
     bool empty; /* neither a step nor a checkpoint is recorded */
     char state[32], host[BT_HOST_MAX];
     char name[BT_NAME_MAX]; /* as recorded: names are unique without regard to case */
@@ -27,8 +27,9 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
     *k = (known_run){0};
     BT_TRY(bt_sql_prepare(db, path,
                           "SELECT id, n_attempts, pid, state, host, created_us, name, last_step IS "
-                          "NULL AND NOT EXISTS (SELECT 1 FROM ckpt WHERE run = id) FROM run WHERE "
-                          "name = ?1 COLLATE NOCASE ORDER BY name <> ?1",
+                          "NULL AND NOT EXISTS (SELECT 1 FROM ckpt WHERE run = id), "
+                          "max(created_us, coalesce(last_us, 0), coalesce(ended_us, 0)) FROM run "
+                          "WHERE name = ?1 COLLATE NOCASE ORDER BY name <> ?1",
                           &st, err));
     sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(st);
@@ -41,6 +42,7 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
         k->created_us = sqlite3_column_int64(st, 5);
         copy_cell(k->name, sizeof k->name, st, 6);
         k->empty = sqlite3_column_int64(st, 7) != 0;
+        k->newest_us = sqlite3_column_int64(st, 8);
     }
     bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK
                                                          : bt_sql_fail(db, rc, path, "read", err);
@@ -143,16 +145,38 @@ static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start 
                       INTS(a->aid + 1), err);
 }
 
+/* Times of all attempts of a run are by one clock, which never goes back. */
+static bt_code join_clock(sqlite3 *db, const char *path, const known_run *k, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    BT_TRY(bt_sql_prepare(db, path, "SELECT value FROM fact WHERE run = ? AND key = 'clock'", &st,
+                          err));
+    sqlite3_bind_int64(st, 1, k->id);
+    int rc = sqlite3_step(st);
+    bt_clock_join(rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL, k->newest_us);
+    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK
+                                                         : bt_sql_fail(db, rc, path, "read", err);
+    sqlite3_finalize(st);
+    return code;
+}
+
+static bt_code keep_clock(sqlite3 *db, const char *path, const bt_attempt *a, bt_err *err) {
+    char name[BT_CLOCK_NAME];
+    return bt_put_row(
+        db, path, "INSERT OR REPLACE INTO fact(value, run, attempt, key) VALUES (?,?,?,'clock')",
+        "tii", TEXTS(bt_clock_name(name)), INTS(a->run, a->attempt), err);
+}
+
 bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bool remember,
                          bt_attempt *a, bt_err *err) {
     known_run k;
-    int64_t now = s->started_us ? s->started_us : bt_wall_us();
     BT_TRY(find_run(db, path, s->name, &k, err));
     BT_TRY(may_begin(s, &k, err));
     if (k.id && !s->resume) { /* a start that recorded no step does not hold the name */
         BT_TRY(bt_put_row(db, path, "DELETE FROM run WHERE id = ?", "i", NULL, INTS(k.id), err));
         k = (known_run){0};
     }
+    if (!s->started_us && k.id) BT_TRY(join_clock(db, path, &k, err));
+    const int64_t now = s->started_us ? s->started_us : bt_wall_us();
     *a = (bt_attempt){
         .run = k.id, .created_us = k.id ? k.created_us : now, .attempt = (int)k.attempts};
     if (k.id && remember) BT_TRY(bt_start_remember(db, path, k.id, err));
@@ -161,6 +185,7 @@ bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, b
     else
         BT_TRY(continue_run(db, path, s, k.id, now, err));
     BT_TRY(insert_attempt(db, path, s, a, now, err));
+    if (!s->started_us) BT_TRY(keep_clock(db, path, a, err));
     return bt_put_row(db, path, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i",
                       NULL, INTS(a->run), err);
 }

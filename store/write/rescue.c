@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/base/clock.h"
+
 /* Parents first. The tables of scopes follow; the order is that of the key, so that a table can be read
  * from both ends. */
 static const struct {
@@ -137,7 +139,7 @@ static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) 
     char from[BT_PATH_BYTES + 8], to[BT_PATH_BYTES + 64], when[32];
     struct stat st;
     struct tm tm;
-    time_t now = time(NULL);
+    time_t now = (time_t)(bt_wall_us() / 1000000);
     out->moved_to[0] = 0;
     if (stat(path, &st) != 0) return BT_OK;
     gmtime_r(&now, &tm);

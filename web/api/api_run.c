@@ -78,7 +78,7 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
         {"ranks", "SELECT * FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM "
                   "ranks WHERE run = ?1) ORDER BY rank"},
         {"checkpoints", "SELECT step, attempt, time_s, bytes, took_ms, path, hash FROM checkpoints "
-                        "WHERE run = ?1 ORDER BY time_s DESC LIMIT 100"},
+                        "WHERE run = ?1 ORDER BY attempt DESC, step DESC LIMIT 100"},
     };
     (void)r;
     char name[BT_NAME_MAX];
