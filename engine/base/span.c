@@ -52,6 +52,8 @@ void bt_span_end(void) {
     spans.excluded -= spans.open[spans.top--] == BT_SPAN_EXCLUDED;
 }
 
+bool bt_span_excluded(void) { return spans.excluded > 0; }
+
 void bt_span_transfer(int to, int64_t ns) {
     if (spans.excluded > 0) return;
     charge();

@@ -23,6 +23,7 @@ enum { BT_SPAN_EXCLUDED = BT_MR_COUNT, BT_SPANS };
 void bt_span_reset(void);
 void bt_span_begin(int phase); /* a bt_rank_metric that is a phase, or BT_SPAN_EXCLUDED */
 void bt_span_end(void);        /* of the innermost */
+bool bt_span_excluded(void);   /* BT_SPAN_EXCLUDED is open: what happens now belongs to no step */
 /* ns of what the innermost open phase was charged belong to another phase; not while excluded */
 void bt_span_transfer(int to, int64_t ns);
 /* charged to a phase since the last cut, an open span included */

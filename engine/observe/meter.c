@@ -86,8 +86,6 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
     m->values[BT_MR_CPU] = (double)(bt_cpu_ns() - m->cpu_ns) / 1e6;
     m->values[BT_MR_BYTES_LOGICAL] = (double)(bt_comm_bytes_logical() - m->bytes_logical);
     m->values[BT_MR_BYTES_WIRE] = (double)(bt_comm_bytes_wire() - m->bytes_wire);
-    m->values[BT_MR_COMM_BUSY] = (double)m->busy_ns / 1e6;
-
     bt_span_cut(spans);
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         bt_rank_metric metric = bt_phases[p].metric;
@@ -95,6 +93,10 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
         m->values[metric] = (double)spans[metric] / 1e6;
     }
     m->values[BT_MR_STEP_TIME] = (double)step_ns / 1e6;
+    /* What was exposed was in flight, also where the exchange has no account of its own (losses, norms, a hub), and
+     * transfers that run beside each other take no more than the step. */
+    m->values[BT_MR_COMM_BUSY] = fmin(fmax((double)m->busy_ns / 1e6, m->values[BT_MR_COMM_EXPOSED]),
+                                      m->values[BT_MR_STEP_TIME]);
     memcpy(out, m->values, sizeof m->values);
     begin_window(m);
 }

@@ -241,6 +241,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     *times = (bt_reduce_times){0};
     assert(n_notes <= BT_NOTES_MAX);
     int64_t arrival = bt_now_ns();
+    const int64_t hidden_ns = r->busy_ns + (r->done < r->started ? arrival - r->busy_since : 0);
     bt_threads_off_idle(poll, r);
     if (r->alone && !idle(r))
         while (r->started < r->buckets.n) start_bucket(r);
@@ -260,9 +261,9 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     int64_t blocked = bt_now_ns() - arrival,
             skew = said[0] - bt_clock_sync_common(&r->clock, arrival);
     *times = bt_reduce_split(blocked, skew, r->clock.error_ns);
-    times->busy_ns = r->busy_ns;
+    times->busy_ns = hidden_ns + times->exposed_ns;
     bt_traffic cost = {.calls = r->alone ? 0 : (int64_t)r->buckets.n,
-                       .busy_ns = r->alone ? times->exposed_ns : r->busy_ns,
+                       .busy_ns = times->busy_ns,
                        .exposed_ns = times->exposed_ns,
                        .wait_ns = times->wait_ns};
     /* nothing but the arrivals */

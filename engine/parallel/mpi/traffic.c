@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/span.h"
 #include "engine/parallel/mpi/comm.h"
 
 static bt_traffic counters[BT_COLL_COUNT][BT_AXIS_COUNT];
@@ -28,6 +29,7 @@ const char *bt_axis_name(bt_axis a) { return axis_names[a]; }
 
 void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more) {
     bt_traffic *t = &counters[c][a];
+    if (bt_span_excluded()) return;
     t->calls += more->calls;
     t->rounds += more->rounds;
     t->bytes_logical += more->bytes_logical;
@@ -41,7 +43,7 @@ const bt_traffic *bt_traffic_get(bt_coll c, bt_axis a) { return &counters[c][a];
 void bt_traffic_reset(void) { memset(counters, 0, sizeof counters); }
 
 void bt_pair_add(int from, const bt_pair *more) {
-    if (from < 0 || from >= BT_PAIRS_MAX) return;
+    if (from < 0 || from >= BT_PAIRS_MAX || bt_span_excluded()) return;
     bt_pair *p = &pairs[from];
     p->messages += more->messages;
     p->bytes += more->bytes;
@@ -62,16 +64,19 @@ void bt_traffic_next(void) {
 
 bt_traffic_mark bt_traffic_begin(void) {
     bt_traffic_next();
-    return (bt_traffic_mark){bt_now_ns(), bt_comm_bytes_logical(), bt_comm_bytes_wire()};
+    return (bt_traffic_mark){bt_now_ns(), bt_span_ns(BT_MR_WAIT), bt_comm_bytes_logical(),
+                             bt_comm_bytes_wire()};
 }
 
 void bt_traffic_end(const bt_traffic_mark *m, bt_coll c, bt_axis a) {
-    int64_t took = bt_now_ns() - m->begin_ns;
+    const int64_t wait_ns = bt_span_ns(BT_MR_WAIT) - m->wait_ns,
+                  flight_ns = bt_now_ns() - m->begin_ns - wait_ns;
     bt_traffic_add(
         c, a,
         &(bt_traffic){.calls = 1,
                       .bytes_logical = (int64_t)(bt_comm_bytes_logical() - m->bytes_logical),
                       .bytes_wire = (int64_t)(bt_comm_bytes_wire() - m->bytes_wire),
-                      .busy_ns = took,
-                      .exposed_ns = took});
+                      .busy_ns = flight_ns,
+                      .exposed_ns = flight_ns,
+                      .wait_ns = wait_ns});
 }

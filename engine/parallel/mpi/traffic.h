@@ -2,9 +2,12 @@
  *
  * bytes   as comm.h counts them
  * rounds  of messages between every two ranks of the axis, where link.h says how long one takes
- * busy    time in flight. Of a blocking exchange: from the call to its end, and all of it is exposed
+ * busy    time in flight. Of a blocking exchange: from the call to its end without wait, and all of it is exposed
  * exposed time in which nothing was computed; wait is not part of it
- * wait    time until the last rank arrived, where arrival times are known (the exchange of gradients)
+ * wait    time until the last rank arrived, where arrival times are known (gradients, tensor-parallel groups in shared
+ *         memory, pipelines): what a span of base/span.h charges as WAIT
+ * The same three as comm_busy_ms, comm_exposed_ms and wait_ms of a rank's step. An exchange of an evaluation or a pause
+ * (BT_SPAN_EXCLUDED) belongs to no step and is not counted.
  * Small exchanges that run beside a larger one (arrival times, measurements) are counted, their
  * time is the larger one's.
  * Threads: the training thread. Cost: two readings of the clock an exchange. */
@@ -61,7 +64,7 @@ void bt_traffic_next(void); /* another one begins; of bt_traffic_begin too */
 
 /* around a blocking exchange: its time, and the bytes that comm.h counts meanwhile */
 typedef struct bt_traffic_mark {
-    int64_t begin_ns;
+    int64_t begin_ns, wait_ns; /* wait: charged as WAIT until then (base/span.h) */
     uint64_t bytes_logical, bytes_wire;
 } bt_traffic_mark;
 bt_traffic_mark bt_traffic_begin(void);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/span.h"
 #include "engine/parallel/mpi/traffic.h"
 
 /* of comm_internal.h, which includes MPI's header */
@@ -88,10 +89,44 @@ static void a_blocking_exchange_is_measured(void **state) {
     assert_int_equal(begun, 9);
 }
 
+/* a wait inside an exchange is no time in flight; exchanges of an evaluation belong to no step */
+static void waits_and_evaluations_are_no_exchange_of_a_step(void **state) {
+    (void)state;
+    static const bt_traffic none;
+    static const bt_pair no_pair;
+    bt_traffic_reset();
+    bt_pairs_reset();
+    bt_span_reset();
+    const int64_t begin = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
+    bt_span_begin(BT_MR_WAIT);
+    bt_sleep_ns(3000000);
+    bt_span_end();
+    const int64_t waited = bt_span_ns(BT_MR_WAIT);
+    bt_traffic_end(&mark, BT_COLL_ALL_REDUCE, BT_AXIS_TP);
+    const int64_t took = bt_now_ns() - begin;
+    const bt_traffic *x = bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_TP);
+    assert_true(x->wait_ns == waited && waited >= 3000000);
+    assert_true(x->busy_ns == x->exposed_ns && x->busy_ns >= 0 && x->busy_ns <= took - waited);
+    bt_traffic_reset();
+    bt_span_begin(BT_SPAN_EXCLUDED);
+    mark = bt_traffic_begin();
+    bt_comm_count(100, 50);
+    bt_traffic_end(&mark, BT_COLL_ALL_REDUCE, BT_AXIS_TP);
+    bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.calls = 1, .busy_ns = 7});
+    bt_pair_add(1, &(bt_pair){.messages = 1, .bytes = 9});
+    bt_span_end();
+    assert_memory_equal(x, &none, sizeof none);
+    assert_memory_equal(bt_traffic_get(BT_COLL_ALL_GATHER, BT_AXIS_SHARD), &none, sizeof none);
+    assert_memory_equal(bt_pair_get(1), &no_pair, sizeof no_pair);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(exchanges_add_up_by_kind_and_axis),
-                                       cmocka_unit_test(names_are_those_of_the_record),
-                                       cmocka_unit_test(messages_are_counted_by_sender),
-                                       cmocka_unit_test(a_blocking_exchange_is_measured)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_and_evaluations_are_no_exchange_of_a_step),
+        cmocka_unit_test(exchanges_add_up_by_kind_and_axis),
+        cmocka_unit_test(names_are_those_of_the_record),
+        cmocka_unit_test(messages_are_counted_by_sender),
+        cmocka_unit_test(a_blocking_exchange_is_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
