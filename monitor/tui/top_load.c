@@ -123,6 +123,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->columns = 512; /* in every window: averages are of its buckets */
     ask->heat = t->heat;
     ask->max_runs = 2000;
+    ask->max_marks = 60;
     ask->heat_columns = w > 24 ? w - 12 : 12;
     ask->panel = (bt_metric_panel)(t->mode % BT_PANEL_COUNT);
     ask->layer = t->tensor_layer;

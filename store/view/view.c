@@ -161,6 +161,7 @@ void bt_view_close(bt_view *v) {
     free(v->comm.op);
     free(v->comm.pair);
     free(v->events.event);
+    free(v->events.mark);
     free(v->settings.row);
     free(v->runs.run);
     free(m);

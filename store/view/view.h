@@ -105,6 +105,8 @@ typedef struct bt_view_ask {
     bt_heat_value heat;
     int heat_columns;         /* 0: 120 */
     int max_events, max_runs; /* 0: 200, 500 */
+    int max_marks;            /* events that charts mark, at most (0: none) */
+    bool ends;                /* series: start, end, and where the extremes lie exactly */
     bt_metric_panel panel;    /* whose metrics; BT_PANEL_COUNT: those of all panels */
     int samples;              /* of each of them (0: BT_VIEW_SAMPLES) */
     /* whose distribution; one that is not recorded, or NULL: the first ternary tensor's */
@@ -184,6 +186,12 @@ typedef struct bt_view_series {
     bool ghost;           /* of the baseline run */
     /* the y range that a chart shows first (bt_view_usual_range); NaN: no point */
     double low, high;
+    /* the steps of the least and of the greatest value; the first step of those at the end that lack the metric, where
+     * steps before have it; -1: none */
+    int64_t least_step, most_step, lost_step;
+    /* means over the first and the last 2 % of the steps, at most 512: the same however many buckets there are; NaN
+     * unless asked for */
+    double start, end;
 } bt_view_series;
 
 typedef enum {
@@ -371,6 +379,11 @@ typedef struct bt_view_events {
     size_t n;
     bt_view_event *event;
     int64_t total;
+    /* Those that charts mark (events.def), oldest first; `markable` of them in the run. Where there are more than
+     * max_marks, failures, restarts, notes and what people changed come first, and the other kinds are thinned evenly. */
+    size_t n_marks;
+    bt_view_event *mark;
+    int64_t markable;
     /* the newest text and the one before, newest first */
     int n_texts;
     bt_view_text text[2];

@@ -37,11 +37,12 @@ static void end_step(picture *p) {
     size_t n = 0, col = (size_t)(p->step / c->size - c->first_key);
     for (size_t k = 0; k < c->rows; k++)
         if (!isnan(p->now[k])) p->work[n++] = p->now[k];
+    /* a cell is a ratio of sums, as the table of the ranks compares them: a short step counts little */
     double median = c->ratio ? bt_lower_median(p->work, n) : 1;
     for (size_t k = 0; k < c->rows && col < c->stride; k++) {
         if (!isnan(p->now[k]) && median > 0)
-            c->sum[k * c->stride + col] += p->weight * p->now[k] / median,
-                c->count[k * c->stride + col] += p->weight;
+            c->sum[k * c->stride + col] += p->weight * p->now[k],
+                c->count[k * c->stride + col] += p->weight * median;
         p->now[k] = NAN;
     }
     p->step = -1;
@@ -60,7 +61,7 @@ static bool on_row(void *ctx, const double *col, int n) {
     return true;
 }
 
-/* the ranks' means over a block: a ratio of means instead of a mean of ratios */
+/* the ranks' means over a block */
 static bool on_block(void *ctx, const bt_block *b) {
     picture *p = ctx;
     end_step(p);

@@ -21,6 +21,9 @@ typedef struct bt_bucket {
 typedef struct bt_stat {
     double first, last, min, max, sum;
     int64_t n;
+    int64_t last_step, min_step, max_step; /* of the newest, least and greatest value */
+    int64_t lost; /* 1 + first step without a value after the last; 0: none */
+    bool near;    /* of summaries: the steps are the last of theirs */
 } bt_stat;
 
 typedef struct bt_stream {
@@ -144,7 +147,7 @@ typedef struct bt_view_impl {
     bt_ledger ledger, other;    /* of the run in view; of one of the list */
     int64_t validated_at;       /* seq of the newest evaluation that was seen */
     int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
-    int list_max;
+    int list_max, list_marks;
     int64_t layer_newest; /* what v->layers holds, -2: nothing */
     bt_range_asked layer_range;
     int64_t distribution_newest; /* what v->distribution holds, -2: nothing */
@@ -161,7 +164,8 @@ typedef struct bt_view_impl {
     double *heat_cell, *heat_time, *heat_work;
     int64_t *heat_step;
     size_t cap_heat_cell, cap_heat_time, cap_heat_work, cap_heat_step;
-    size_t cap_ranks, cap_order, cap_layers, cap_tensors, cap_ops, cap_pairs, cap_events, cap_runs;
+    size_t cap_ranks, cap_order, cap_layers, cap_tensors, cap_ops, cap_pairs, cap_events, cap_marks,
+        cap_runs;
 } bt_view_impl;
 
 /* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
@@ -191,6 +195,14 @@ bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_
 bt_code bt_view_load_settings(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_chips_json(const bt_view_head *h, bt_json *j);
 bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+/* of series i .. of a run: where their extremes lie exactly; start and end, where asked for (view_series_ends.c) */
+bt_code bt_view_series_ends(bt_view *v, const char *run, const int64_t steps[2], bt_view_series *s,
+                            bool near, bt_err *err) BT_MUST_CHECK;
+/* metric k of a stream is one that few steps have (validation): its points lie at those steps, not at the ends of their
+ * buckets */
+bool bt_view_few_steps(const bt_stream *s, size_t k);
+/* steps at which the run was evaluated, ascending, into work[0 .. *n - 1] of the view */
+bt_code bt_view_evaluated_steps(bt_view *v, const char *run, size_t *n, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;

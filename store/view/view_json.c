@@ -143,6 +143,16 @@ static void series(const bt_view *v, bt_json *j) {
         bt_json_bool(j, "baseline", s->ghost);
         bt_json_num(j, "low", s->low);
         bt_json_num(j, "high", s->high);
+        bt_json_num(j, "start", s->start);
+        bt_json_num(j, "end", s->end);
+        const int64_t steps[] = {s->least_step, s->most_step, s->lost_step};
+        static const char *const keys[] = {"least_step", "most_step", "lost_step"};
+        for (int k = 0; k < 3; k++) {
+            if (steps[k] >= 0)
+                bt_json_int(j, keys[k], steps[k]);
+            else
+                bt_json_null(j, keys[k]);
+        }
         numbers(j, "x", s->x, s->n);
         bt_json_ints(j, "step", s->step, s->n);
         points(j, "first", s->first, s->count, s->n);
@@ -419,12 +429,10 @@ static void comm(const bt_view_comm *l, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void events(const bt_view_events *e, bt_json *j) {
-    bt_json_object(j, "events");
-    bt_json_int(j, "total", e->total);
-    bt_json_array(j, "rows");
-    for (size_t i = 0; i < e->n; i++) {
-        const bt_view_event *x = &e->event[i];
+static void event_rows(bt_json *j, const char *key, const bt_view_event *rows, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++) {
+        const bt_view_event *x = &rows[i];
         bt_json_object(j, NULL);
         bt_json_int(j, "seq", x->seq);
         bt_json_num(j, "time_s", x->time_s);
@@ -443,6 +451,14 @@ static void events(const bt_view_events *e, bt_json *j) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
+}
+
+static void events(const bt_view_events *e, bt_json *j) {
+    bt_json_object(j, "events");
+    bt_json_int(j, "total", e->total);
+    event_rows(j, "rows", e->event, e->n);
+    bt_json_int(j, "markable", e->markable);
+    event_rows(j, "marks", e->mark, e->n_marks);
     bt_json_array(j, "samples");
     for (int i = 0; i < e->n_texts; i++) {
         bt_json_object(j, NULL);

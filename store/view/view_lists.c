@@ -266,6 +266,7 @@ bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
 
 typedef struct event_reading {
     bt_view *v;
+    bool marks; /* into the marks, else into the list */
     bt_err *err;
     bt_code code;
 } event_reading;
@@ -273,11 +274,12 @@ typedef struct event_reading {
 static bool on_event(void *ctx, const bt_row *row) {
     event_reading *r = ctx;
     bt_view_events *e = &r->v->events;
-    r->code = BT_GROW(e->event, r->v->impl->cap_events, e->n + 1, r->err);
+    r->code = r->marks ? BT_GROW(e->mark, r->v->impl->cap_marks, e->n_marks + 1, r->err)
+                       : BT_GROW(e->event, r->v->impl->cap_events, e->n + 1, r->err);
     if (r->code != BT_OK) return false;
     const char *const *c = row->cells;
     const double *v = row->nums;
-    bt_view_event *x = &e->event[e->n++];
+    bt_view_event *x = r->marks ? &e->mark[e->n_marks++] : &e->event[e->n++];
     *x = (bt_view_event){.seq = bt_whole(v[0], 0),
                          .attempt = (int)bt_whole(v[1], 0),
                          .time_s = v[2],
@@ -292,15 +294,94 @@ static bool on_event(void *ctx, const bt_row *row) {
     return true;
 }
 
+/* ---- marks of charts ---- */
+
+/* what explains a curve: it is marked first */
+static const bt_event_kind explains[] = {BT_EVENT_FAILURE,   BT_EVENT_RESTARTED, BT_EVENT_RESUMED,
+                                         BT_EVENT_RESIZED,   BT_EVENT_HOST_LOST, BT_EVENT_CONTROL,
+                                         BT_EVENT_ANNOTATION};
+enum { MARK_CLASSES = 3 }; /* what explains; other lines and warnings; what comes again and again */
+
+static void put_kinds(bt_text *sql, const bt_event_kind *kinds, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        bt_text_printf(sql, "%s'%s'", i ? ", " : "", bt_events[kinds[i]].name);
+}
+
+static size_t kinds_marked(bt_event_mark mark, bt_event_kind *out) {
+    size_t n = 0;
+    for (int k = 0; k < BT_EVENT_COUNT; k++)
+        if (bt_events[k].mark == mark) out[n++] = (bt_event_kind)k;
+    return n;
+}
+
+/* the events that charts mark, each with its class and its number in it, newest first */
+static bt_code marks_query(bt_text *sql, const char *columns, const char *rest, bt_err *err) {
+    bt_event_kind lines[BT_EVENT_COUNT], faint[BT_EVENT_COUNT];
+    const size_t n_lines = kinds_marked(BT_MARK_LINE, lines),
+                 n_faint = kinds_marked(BT_MARK_FAINT, faint);
+    bt_text_init(sql);
+    bt_text_put(sql, "WITH e AS (SELECT seq, attempt, time_s, step, rank, kind, level, title, CASE "
+                     "WHEN level = 'error' OR kind IN (");
+    put_kinds(sql, explains, sizeof explains / sizeof *explains);
+    bt_text_put(sql, ") THEN 0 WHEN level = 'info' AND kind IN (");
+    put_kinds(sql, faint, n_faint);
+    bt_text_put(sql, ") THEN 2 ELSE 1 END AS class FROM events WHERE run = ?1 AND time_s <= ?2 AND "
+                     "step IS NOT NULL AND (level <> 'info' OR kind IN (");
+    put_kinds(sql, lines, n_lines);
+    bt_text_put(sql, ") OR kind IN (");
+    put_kinds(sql, faint, n_faint);
+    bt_text_printf(sql, "))) SELECT %s %s", columns, rest);
+    return sql->failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
+}
+
+/* one of so many of a class is marked; 0: all */
+static void thin_marks(const double *counts, int max, double *strides) {
+    double room = max;
+    for (int c = 0; c < MARK_CLASSES; c++) {
+        const double n = isnan(counts[c]) ? 0 : counts[c];
+        strides[c] = n <= room ? 1 : room >= 1 ? ceil(n / room) : fmax(1, n);
+        room = fmax(0, room - (n <= room ? n : room));
+    }
+}
+
+static bt_code load_marks(bt_view *v, int max, double until_s, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    bt_view_events *e = &v->events;
+    event_reading r = {.v = v, .marks = true, .err = err};
+    double counts[MARK_CLASSES], args[1 + MARK_CLASSES] = {until_s};
+    bt_text sql;
+    e->n_marks = 0;
+    e->markable = 0;
+    if (max <= 0) return BT_OK;
+    bt_code code = marks_query(&sql, "sum(class = 0), sum(class = 1), sum(class = 2)", "FROM e",
+                               err);
+    if (code == BT_OK)
+        code = bt_vq_row(m, bt_text_str(&sql), m->run, args, 1, counts, MARK_CLASSES, err);
+    bt_text_release(&sql);
+    BT_TRY(code);
+    for (int c = 0; c < MARK_CLASSES; c++) e->markable += isnan(counts[c]) ? 0 : (int64_t)counts[c];
+    thin_marks(counts, max, args + 1);
+    code =
+        marks_query(&sql, "seq, attempt, time_s, step, rank, kind, level, title",
+                    "FROM (SELECT *, row_number() OVER (PARTITION BY class ORDER BY seq DESC) - 1 "
+                    "AS nth FROM e) WHERE nth % CASE class WHEN 0 THEN ?3 WHEN 1 THEN ?4 ELSE "
+                    "?5 END = 0 ORDER BY seq",
+                    err);
+    if (code == BT_OK)
+        code = bt_vq_rows(m, bt_text_str(&sql), m->run, args, 1 + MARK_CLASSES, on_event, &r, err);
+    bt_text_release(&sql);
+    return code == BT_OK ? r.code : code;
+}
+
 /* events are only ever added: without a newer one the list stays */
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
-    event_reading r = {v, err, BT_OK};
+    event_reading r = {.v = v, .err = err};
     int max = ask->max_events > 0 ? ask->max_events : 200;
     int64_t until_step = m->at_step < m->newest_step ? m->at_step : -1;
     double x;
     if (m->event_newest >= 0 && m->list_at == m->event_newest && m->list_step == until_step &&
-        m->list_max == max)
+        m->list_max == max && m->list_marks == ask->max_marks)
         return BT_OK;
     m->list_at = -1;
     v->events.n = 0;
@@ -314,7 +395,9 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
                       m->run, args, 2, on_event, &r, err));
     if (r.code != BT_OK) return r.code;
+    BT_TRY(load_marks(v, ask->max_marks, args[1], err));
     BT_TRY(bt_view_load_texts(v, until_step, err));
+    m->list_marks = ask->max_marks;
     m->list_at = m->event_newest;
     m->list_step = until_step;
     m->list_max = max;

@@ -9,6 +9,8 @@
 
 /* x, first, last, min, max, mean of a bucket */
 enum { STREAMS_MAX = 2 * BT_VIEW_SERIES_MAX, VALUES = 6 };
+/* step, count, steps of the least and of the greatest value */
+enum { INTS = 4 };
 
 void bt_view_stream_release(bt_stream *s) {
     free(s->bucket);
@@ -21,25 +23,36 @@ void bt_view_stream_release(bt_stream *s) {
 
 /* ---- buckets --------------------------------------------------------------------------------- */
 
-static void stat_add(bt_stat *t, double v) {
-    if (isnan(v)) return;
-    if (t->n == 0) t->first = t->min = t->max = v;
+static void stat_add(bt_stat *t, double v, int64_t step) {
+    if (isnan(v)) {
+        if (t->lost == 0) t->lost = step + 1;
+        return;
+    }
+    if (t->n == 0) t->first = v;
+    if (t->n == 0 || v < t->min) t->min = v, t->min_step = step;
+    if (t->n == 0 || v > t->max) t->max = v, t->max_step = step;
     t->last = v;
-    t->min = fmin(t->min, v);
-    t->max = fmax(t->max, v);
+    t->last_step = step;
+    t->lost = 0;
     t->sum += v;
     t->n++;
 }
 
 static void stat_merge(bt_stat *into, const bt_stat *b) {
-    if (b->n == 0) return;
+    if (b->n == 0) {
+        if (into->lost == 0) into->lost = b->lost;
+        return;
+    }
     if (into->n == 0) {
         *into = *b;
         return;
     }
     into->last = b->last;
-    into->min = fmin(into->min, b->min);
-    into->max = fmax(into->max, b->max);
+    into->last_step = b->last_step;
+    into->lost = b->lost;
+    into->near |= b->near;
+    if (b->min < into->min) into->min = b->min, into->min_step = b->min_step;
+    if (b->max > into->max) into->max = b->max, into->max_step = b->max_step;
     into->sum += b->sum;
     into->n += b->n;
 }
@@ -133,7 +146,7 @@ static bool on_row(void *ctx, const double *col, int n) {
     b->active_s = s->active_s;
     b->bytes = s->bytes;
     for (int k = 0; k < s->n_metrics && 5 + k < n; k++)
-        stat_add(&s->stat[(s->n - 1) * per + (size_t)k], col[5 + k]);
+        stat_add(&s->stat[(s->n - 1) * per + (size_t)k], col[5 + k], step);
     return true;
 }
 
@@ -176,7 +189,17 @@ static bool on_block(void *ctx, const bt_block *k) {
     for (int i = 0; i < s->n_metrics; i++) {
         const bt_block_stat *m = &v[s->metric[i]];
         stat_merge(&s->stat[(s->n - 1) * (size_t)s->n_metrics + (size_t)i],
-                   &(bt_stat){m->first, m->last, m->min, m->max, m->sum, (int64_t)m->n});
+                   &(bt_stat){.first = m->first,
+                              .last = m->last,
+                              .min = m->min,
+                              .max = m->max,
+                              .sum = m->sum,
+                              .n = (int64_t)m->n,
+                              .last_step = k->step1,
+                              .min_step = k->step1,
+                              .max_step = k->step1,
+                              .lost = m->n > 0 ? 0 : k->step0 + 1,
+                              .near = true});
     }
     return true;
 }
@@ -306,10 +329,58 @@ static bt_code room_to_show(bt_stream *s, size_t columns, bt_err *err) {
     s->columns = 0;
     double *values = realloc(s->shown, n * VALUES * sizeof *values);
     if (values) s->shown = values;
-    int64_t *ints = values ? realloc(s->shown_int, n * 2 * sizeof *ints) : NULL;
+    int64_t *ints = values ? realloc(s->shown_int, n * INTS * sizeof *ints) : NULL;
     if (!ints) return bt_fail(err, BT_NOMEM, "cannot hold %zu values of the view", n);
     s->shown_int = ints;
     s->columns = columns;
+    return BT_OK;
+}
+
+static void emit_extremes(const bt_stream *s, size_t k, bt_view_series *out) {
+    const int64_t *least = s->shown_int + k * INTS * s->columns + 2 * s->columns,
+                  *most = least + s->columns;
+    size_t a = out->n, b = out->n;
+    for (size_t i = 0; i < out->n; i++) {
+        if (isnan(out->min[i])) continue;
+        if (a == out->n || out->min[i] < out->min[a]) a = i, out->least_step = least[i];
+        if (b == out->n || out->max[i] > out->max[b]) b = i, out->most_step = most[i];
+    }
+}
+
+/* the first of the steps at the end that lack a metric; -1: the last step has it, or none has */
+static int64_t lost_step_of(const bt_stream *s, size_t k) {
+    int64_t lost = 0;
+    for (size_t i = s->n; i-- > 0;) {
+        const bt_stat *t = &s->stat[i * (size_t)s->n_metrics + k];
+        if (t->lost) lost = t->lost;
+        if (t->n > 0) return lost - 1;
+    }
+    return -1;
+}
+
+static bool is_near(const bt_stream *s, size_t k) {
+    for (size_t i = 0; i < s->n; i++)
+        if (s->stat[i * (size_t)s->n_metrics + k].near) return true;
+    return false;
+}
+
+/* Points of a sparse line lie at the evaluations, of which summaries know the stretch only. */
+static bt_code place_evaluations(bt_view *v, bt_stream *s, size_t k, size_t n, bt_x_axis axis,
+                                 bt_err *err) {
+    double *x = s->shown + k * VALUES * s->columns;
+    int64_t *step = s->shown_int + k * INTS * s->columns, *count = step + s->columns,
+            *least = step + 2 * s->columns, *most = step + 3 * s->columns;
+    size_t n_at, a = 0;
+    BT_TRY(bt_view_evaluated_steps(v, s->run, &n_at, err));
+    const double *at = v->impl->work;
+    for (size_t i = 0; i < n; i++) {
+        const double before = i > 0 ? (double)step[i - 1] : -1;
+        while (a < n_at && at[a] <= (double)step[i]) a++;
+        if (count[i] == 0 || a == 0 || at[a - 1] <= before) continue;
+        step[i] = (int64_t)at[a - 1];
+        if (axis == BT_X_STEP) x[i] = at[a - 1];
+        if (count[i] == 1) least[i] = most[i] = step[i];
+    }
     return BT_OK;
 }
 
@@ -320,13 +391,15 @@ static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
     size_t per = (size_t)s->n_metrics, cap = s->columns, from = s->settled, with = s->filled[k];
     double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap,
            *min = x + 3 * cap, *max = x + 4 * cap, *mean = x + 5 * cap;
-    int64_t *step = s->shown_int + k * 2 * cap, *count = step + cap;
+    int64_t *step = s->shown_int + k * INTS * cap, *count = step + cap, *least = step + 2 * cap,
+            *most = step + 3 * cap;
     for (size_t i = from; i < s->n; i++) with += s->stat[i * per + k].n > 0;
     bool skip = with * 2 < s->n;
     if (skip != s->skip[k]) from = 0;
     size_t n = from == 0 ? 0 : skip ? s->filled[k] : from;
     n = n < cap ? n : cap;
     s->skip[k] = skip;
+    const bool few = bt_view_few_steps(s, k);
     for (size_t i = from; i < s->n; i++) {
         const bt_stat *t = &s->stat[i * per + k];
         if ((t->n == 0 && skip) || n == cap) continue;
@@ -337,8 +410,11 @@ static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
         min[n] = none ? NAN : t->min;
         max[n] = none ? NAN : t->max;
         mean[n] = none ? NAN : t->sum / (double)t->n;
-        step[n] = s->bucket[i].step;
+        step[n] = few && !none ? t->last_step : s->bucket[i].step;
+        if (axis == BT_X_STEP) x[n] = (double)step[n];
         count[n] = t->n;
+        least[n] = t->min_step;
+        most[n] = t->max_step;
         n++;
     }
     s->filled[k] = with - (s->n > 0 && s->stat[(s->n - 1) * per + k].n > 0 ? 1 : 0);
@@ -352,7 +428,13 @@ static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
                             .mean = mean,
                             .step = step,
                             .count = count,
-                            .exact = s->exact};
+                            .exact = s->exact,
+                            .least_step = -1,
+                            .most_step = -1,
+                            .lost_step = few ? -1 : lost_step_of(s, k),
+                            .start = NAN,
+                            .end = NAN};
+    emit_extremes(s, k, out);
     const bt_metric *metric = s->rank < 0 ? &bt_step_metrics[s->metric[k]]
                                           : &bt_rank_metrics[s->metric[k]];
     out->key = metric->key;
@@ -392,7 +474,14 @@ static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int
         for (int k = 0; k < want.n_metrics; k++) {
             bt_view_series *out = &v->series[(ghost ? ask->n_series : 0) + index[k]];
             emit(s, v->x, (size_t)k, out);
+            const bool near = want.rank < 0 && is_near(s, (size_t)k);
+            if (near && bt_view_few_steps(s, (size_t)k)) {
+                BT_TRY(place_evaluations(v, s, (size_t)k, out->n, v->x, err));
+                emit_extremes(s, (size_t)k, out);
+            }
             out->ghost = ghost;
+            if (ask->ends && want.rank < 0)
+                BT_TRY(bt_view_series_ends(v, run, (const int64_t[]){from, to}, out, near, err));
             bt_view_usual_range(out, &out->low, &out->high);
         }
         s->settled = s->n > 0 ? s->n - 1 : 0;

@@ -11,6 +11,8 @@
 enum { IN_A_ROW = 3 };
 /* busy tasks a processor, mean of the window */
 #define CROWDED 1.25
+/* the ranks of a host share its crowd: one that is below this share of the host's typical speed is slow by itself */
+#define OWN_FAULT 0.75
 
 static double best_of(const double *median, size_t n) {
     double best = INFINITY;
@@ -64,8 +66,20 @@ static void node_wide(bt_view_ranks *r) {
     }
 }
 
+/* whether the rank is far slower than the ranks that share its host, and its host's crowd */
+static bool slow_by_itself(const bt_view_ranks *r, const bt_view_rank *x) {
+    size_t faster = 0, here = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        if (i == (size_t)x->rank || strcmp(r->rank[i].host, x->host) != 0) continue;
+        if (!(r->rank[i].busy_p50_ms > 0)) continue;
+        here++;
+        faster += r->rank[i].busy_p50_ms < OWN_FAULT * x->busy_p50_ms;
+    }
+    return here > 0 && 2 * faster > here;
+}
+
 /* A machine with more busy tasks than processors makes its ranks late whoever they are: it is the
- * cause before any of them is. A task more than there are processors is nothing: this program's
+ * cause before any of them is, but for a rank that is slow among those that share the machine. A task more than there are processors is nothing: this program's
  * monitors and the system take that much now and then. */
 void bt_view_crowded(bt_view_ranks *r, bool over) {
     const bt_view_rank *worst = NULL;
@@ -75,6 +89,7 @@ void bt_view_crowded(bt_view_ranks *r, bool over) {
         double load = x->mean[BT_MR_LOAD];
         if (!(load >= CROWDED)) continue;
         if (!worst || load > worst->mean[BT_MR_LOAD]) worst = x;
+        if (slow_by_itself(r, x)) continue;
         if (x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY ||
             x->verdict == BT_VERDICT_NODE_WIDE)
             x->verdict = BT_VERDICT_CROWDED;

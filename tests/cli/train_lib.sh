@@ -85,4 +85,12 @@ no_leftovers() {
         grep -qsF "$TMPDIR/" "$d/lock" && fault "left in /dev/shm: $d"
     done
 }
-finish() { no_leftovers; [ $faults -eq 0 ] || { echo "$faults faults"; exit 1; }; exit 0; }
+# what is exposed is in flight, and no longer than the step, in each rank's step that was recorded (to the microsecond)
+exchanges_add_up() {
+    [ -e "$BITRAIN_STORE" ] || return 0
+    local wrong
+    wrong=$(q "SELECT count(*) FROM rank_steps WHERE comm_exposed_ms > comm_busy_ms + 0.002 OR comm_busy_ms > step_ms + 0.002")
+    [ "${wrong:-0}" = 0 ] || fault "$wrong rank rows have exposed > in flight or in flight > step: $(q "SELECT run, step, rank, comm_exposed_ms, comm_busy_ms, step_ms FROM rank_steps WHERE comm_exposed_ms > comm_busy_ms + 0.002 OR comm_busy_ms > step_ms + 0.002 LIMIT 3")"
+}
+
+finish() { exchanges_add_up; no_leftovers; [ $faults -eq 0 ] || { echo "$faults faults"; exit 1; }; exit 0; }

@@ -228,6 +228,26 @@ static void a_crowded_machine_is_named_before_a_rank(void **state) {
     bt_db_close(db);
 }
 
+/* ranks of one host share its crowd: what one of them takes beyond the others is its own */
+static void a_slow_rank_is_named_on_a_crowded_machine(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_view *v;
+    bt_db *db = NULL;
+    s.excess = 10;
+    s.load = 3;
+    load(t, &s, BT_HEAT_BUSY, &v, &db);
+    assert_int_equal(v->ranks.rank[v->ranks.order[0]].rank, 5);
+    assert_int_equal(v->ranks.rank[5].verdict, BT_VERDICT_STEADY);
+    assert_non_null(strstr(v->ranks.crowded, "busy tasks for each processor"));
+    /* the map and the table say the same ratio */
+    const double table = v->ranks.rank[5].busy_p50_ms / v->ranks.busy_median_ms,
+                 map = v->heat.cell[5 * v->heat.cols + v->heat.cols / 2];
+    near(map, table, 0.05 * table, "ratio to the median rank");
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void a_machine_with_room_leaves_the_blame_with_the_rank(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -254,6 +274,7 @@ int main(void) {
         TEST(a_slow_rank_of_many_reaches_the_end_of_the_scale),
         TEST(a_comparison_has_round_ends),
         TEST(a_crowded_machine_is_named_before_a_rank),
+        TEST(a_slow_rank_is_named_on_a_crowded_machine),
         TEST(a_machine_with_room_leaves_the_blame_with_the_rank),
     };
     return cmocka_run_group_tests_name("view_shape", tests, NULL, NULL);

@@ -170,11 +170,13 @@ bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_ans
 
 bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
-    int64_t limit = 0;
+    int64_t limit = 0, marks = 0;
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_EVENTS;
     if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
+    if (!bt_req_int(r, "marks", 1, 10000, &marks)) return bad_arg(err, "marks", "1 to 10000");
     ask.max_events = (int)limit;
+    ask.max_marks = (int)marks;
     return answer_view(a, r, run, &ask, out, err);
 }
 
@@ -246,6 +248,7 @@ bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     char base[BT_NAME_MAX];
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_SERIES;
+    ask.ends = true;
     BT_TRY(wanted_series(r, &ask, err));
     const char *baseline = bt_req_arg(r, "baseline");
     if (baseline && *baseline) {

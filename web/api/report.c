@@ -89,7 +89,8 @@ static bt_code keep_all(keeper *k, bt_err *err) {
     char name[64], number[16];
     const int heats = (int)BT_HEAT_RSS + 1, axes = (int)BT_X_COUNT - 1;
     k->all = 1 + (int)(sizeof plain / sizeof plain[0]) + heats + 1 + axes + RANKS;
-    BT_TRY(keep(k, bt_api_events, "/events", (const char *const[]){"limit", "1000", NULL}, err));
+    BT_TRY(keep(k, bt_api_events, "/events",
+                (const char *const[]){"limit", "1000", "marks", "200", NULL}, err));
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         BT_TRY(keep(k, plain[i].fn, plain[i].name, NULL, err));
     int ranks[RANKS], n = 0;

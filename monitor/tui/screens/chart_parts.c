@@ -49,10 +49,10 @@ static double x_of_event(const bt_top *t, const bt_view_series *s, const bt_view
 static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark *out, size_t max) {
     size_t n = 0;
     const bt_view_events *e = &t->view->events;
-    for (size_t i = 0; i < e->n && n < max; i++) {
-        double x = x_of_event(t, s, &e->event[i]);
+    for (size_t i = 0; i < e->n_marks && n < max; i++) {
+        double x = x_of_event(t, s, &e->mark[i]);
         if (isnan(x)) continue;
-        bool bad = e->event[i].level == BT_EV_ERROR, warn = e->event[i].level == BT_EV_WARN;
+        bool bad = e->mark[i].level == BT_EV_ERROR, warn = e->mark[i].level == BT_EV_WARN;
         out[n++] = (bt_plot_mark){x,
                                   bad    ? 0x2717
                                   : warn ? 0x25B2

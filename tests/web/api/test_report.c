@@ -100,7 +100,7 @@ static int holds_all(const json_t *answers, bt_api *api, const char *run, const 
         holds(answers, api, key, plain[i][1], run, "");
     }
     snprintf(key, sizeof key, "runs/%s/events", run);
-    holds(answers, api, key, "events", run, "limit=1000"), n++;
+    holds(answers, api, key, "events", run, "limit=1000&marks=200"), n++;
     holds(answers, api, "metrics", "/api/v1/metrics", NULL, ""), n++;
     static const char *const heats[] = {"busy", "step", "wait", "data", "comm", "memory"};
     for (size_t i = 0; i < sizeof heats / sizeof *heats; i++, n++) {

@@ -104,13 +104,13 @@ const [nowhere] = keptAnswer("runs/a/series", { metric: "loss", x1: 0 }).series;
 assert.deepStrictEqual(nowhere.step, all.step);
 const [end] = keptAnswer("runs/a/series", { metric: "loss", x0: 30, x1: 40 }).series;
 assert.deepStrictEqual([end.low, end.high], [7, 8]);
-// on another axis: where its steps lie; a step without a place is left out
+// on another axis: where its steps lie; a step between two places takes the later one
 const [timed] = keptAnswer("runs/a/series", { metric: "loss", x: "time" }).series;
 assert.deepStrictEqual(
   [timed.step, timed.x],
   [
-    [0, 10, 30],
-    [0, 5, 9],
+    [0, 10, 20, 30],
+    [0, 5, 9, 9],
   ],
 );
 // where none of the usual values is in sight, those that are

@@ -28,15 +28,15 @@ export function keptAnswer(path, args) {
   return { ...answer, series: wanted.map((one) => cut(onAxis(one, placeOf), first, last)) };
 }
 
-/** step -> place on the axis; null: the axis counts steps */
+/** The place of a step on the axis (of one between two points, that of the later); null: it counts steps. */
 function placesOnAxis(path, axis) {
   if (!axis || axis === "step") return null;
   const { step, x } = report.answers[path.replace("/series", `/axis?x=${axis}`)].series[0];
-  return new Map(step.map((value, i) => [value, x[i]]));
+  return (value) => x[step.findIndex((one) => one >= value)];
 }
 
 function onAxis(one, placeOf) {
-  return placeOf ? { ...one, x: one.step.map((value) => placeOf.get(value)) } : one;
+  return placeOf ? { ...one, x: one.step.map((value) => placeOf(value)) } : one;
 }
 
 /** the points from step `first` to `last` whose place on the axis is known */

@@ -5,6 +5,7 @@ import { state } from "../base/state.js";
 import { number } from "../base/table.js";
 import { axes } from "../base/vocabulary.js";
 import { Chart } from "../figures/chart.js";
+import { keepOf, smoothed, stepsCovered } from "../figures/chart_lines.js";
 import { Card } from "./card.js";
 
 const tableRows = 400;
@@ -70,7 +71,7 @@ export function seriesCard(ctx, spec) {
     marks: true,
     load: () => loadSeries(ctx.run, spec),
     draw,
-    sentence: (data) => sentenceOf(shown(data)),
+    sentence: (data) => sentenceOf(shown(data)) + (spec.ghosts ? marksLeft(ctx) : ""),
     table: (data) => tableOf(shown(data)),
     keys: (event) => chart && chart.key(event),
     close: () => chart && chart.close(),
@@ -135,6 +136,11 @@ function lineOf({ label, color, sparse, smooth, hatch, best }, one, stacked) {
     x: at(placesOf(one)),
     y: stacked ? at(one.mean) : exactEnds(at(one.mean), at(one.first), at(one.last)),
     mean: at(one.mean),
+    start: one.start,
+    end: one.end,
+    leastStep: one.least_step,
+    mostStep: one.most_step,
+    lost: one.lost_step ?? null,
     low: stacked ? null : one.low,
     high: stacked ? null : one.high,
     best: best ? at(one.min) : null,
@@ -194,38 +200,77 @@ function firstStep({ step, n }) {
   return step[0] - Math.max(1, n[0] || 1) + 1;
 }
 
+/** Of the events that charts mark, some are left out where there are very many. */
+function marksLeft(ctx) {
+  const { events, markable } = ctx;
+  return markable > events.length ? ` ${events.length} of ${markable} events are marked.` : "";
+}
+
 /**
  * "Training fell from 5.1 to 2.2 over 1.2 M tokens."; of a zoom: "between steps 100 and 200." Of a
- * line whose least value is marked: "Validation fell from 5.5 to 4.6 at step 90, then rose to 4.9
- * over 1.2 M tokens."
+ * line that turns: "Validation fell from 5.5 to 4.6 at step 90, then rose to 4.9 over 1.2 M
+ * tokens." Where the line is smoothed, its ends are means of many steps.
  */
 function lineSentence(line) {
-  const known = line.y.filter((value) => value !== null);
+  const keep = line.smooth === false ? 0 : keepOf(state.smooth, stepsCovered(line));
+  const values = keep > 0 ? smoothed(line, keep) : line.y;
+  const known = values.filter((value) => value !== null);
   if (!known.length) return "";
-  const first = known[0];
-  const last = known[known.length - 1];
+  const [first, last] = keep > 0 ? [line.start ?? known[0], line.end ?? known.at(-1)] : ends(known);
   const was = unit(line.unit, first);
   const now = unit(line.unit, last);
   const name = line.label[0].toUpperCase() + line.label.slice(1);
-  if (known.length < 2) return `${name}: ${was}.`;
-  if (was === now) return `${name}: ${now} at the end as at the start.`;
-  const end = line.x.length - 1;
+  const lost = lostText(line);
+  if (known.length < 2) return `${name}: ${was}${lost}.`;
+  const turn = turnOf(line, { values, isRaw: keep === 0, first, last });
+  if (was === now && !turn) return `${name}: ${now} at the end as at the start${lost}.`;
+  const at = line.x.length - 1;
   const where = state.zoom
-    ? `between steps ${nth(firstStep(line))} and ${nth(line.step[end])}`
-    : reach(state.x, line.x[end]);
-  const turn = turnOf(line, [was, now]);
-  const how = last > first && !turn ? "rose" : "fell";
-  return `${name} ${how} from ${was} to ${turn}${now} ${where}.`;
+    ? `between steps ${nth(firstStep(line))} and ${nth(line.step[at])}`
+    : reach(state.x, line.x[at]);
+  const how = turn ? turn.how : last > first ? "rose" : "fell";
+  return `${name} ${how} from ${was} to ${turn ? turn.text : ""}${now} ${where}${lost}.`;
 }
 
-/** Of a line whose least value is marked and lies between its ends: "4.6 at step 90, then rose to ". */
-function turnOf(line, ends) {
-  const known = line.best ? line.best.filter(Number.isFinite) : [];
-  if (!known.length) return "";
-  const least = Math.min(...known);
-  const text = unit(line.unit, least);
-  if (ends.includes(text)) return "";
-  return `${text} at step ${nth(line.step[line.best.indexOf(least)])}, then rose to `;
+function ends(known) {
+  return [known[0], known[known.length - 1]];
+}
+
+/** A gradient or a loss that the newest steps lack is not finite. */
+function lostText({ lost }) {
+  return lost === null ? "" : `, and is not finite since step ${nth(lost)}`;
+}
+
+const turnShare = 0.25; // of the range of a line, which a turn lies beyond both ends
+
+/**
+ * Where a line turns between its ends: {how: "fell", text: "4.6 at step 90, then rose to "}; null:
+ * it does not. The least value of a line that marks it counts however small the turn is.
+ */
+function turnOf(line, { values, isRaw, first, last }) {
+  const marked = line.best ? line.best.filter(Number.isFinite) : [];
+  const known = values.filter(Number.isFinite);
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const below = Math.min(first, last) - low;
+  const above = high - Math.max(first, last);
+  const told = (value) => unit(line.unit, value);
+  const isNew = (text) => text !== told(first) && text !== told(last);
+  if (marked.length) {
+    const least = told(Math.min(...marked));
+    return isNew(least) ? fellThenRose(least, line.leastStep) : null;
+  }
+  if (Math.max(below, above) <= turnShare * (high - low)) return null;
+  if (below >= above)
+    return isNew(told(low))
+      ? fellThenRose(told(low), isRaw ? line.leastStep : line.step[values.indexOf(low)])
+      : null;
+  if (!isNew(told(high))) return null;
+  const step = isRaw ? line.mostStep : line.step[values.indexOf(high)];
+  return { how: "rose", text: `${told(high)} at step ${nth(step)}, then fell to ` };
+}
+
+function fellThenRose(least, step) {
+  return { how: "fell", text: `${least} at step ${nth(step)}, then rose to ` };
 }
 
 /** The newest points, a column for each line; rows are indices of the first line. */

@@ -148,6 +148,7 @@ class Layers {
       color: name,
       values,
       beyond: line.beyond,
+      lost: line.lost ?? null,
       least: line.lo && this.spread(line.lo, i),
       most: line.lo && this.spread(line.hi, i),
       meant: line.meant && this.spread(line.meant, i),

@@ -48,8 +48,11 @@ export class ChartReadout {
     else
       shown.forEach((line, k) => {
         const isBeyond = line.beyond && endsBefore(line.values, at);
-        say(this.values[k], isBeyond ? line.beyond : unit(spec.unit, newest(line.values, at)));
-        say(this.smooth[k], line.smoothed && !isBeyond ? smoothedText(line, spec.unit, at) : "");
+        const isLost = (line.lost ?? null) !== null && steps[at] >= line.lost;
+        const value = isLost ? "not finite" : unit(spec.unit, newest(line.values, at));
+        const isSmooth = line.smoothed && !isBeyond && !isLost;
+        say(this.values[k], isBeyond ? line.beyond : value);
+        say(this.smooth[k], isSmooth ? smoothedText(line, spec.unit, at) : "");
       });
     const event = pointing && eventNear(spec.events || [], steps, at, isNear);
     this.event.className = event ? `level-${event.level}` : "";

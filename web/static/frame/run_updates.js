@@ -3,11 +3,11 @@
 import { askEarly, get } from "../base/api.js";
 import { report } from "../base/kept_answers.js";
 import { followRun } from "../base/run_stream.js";
-import { isMarked } from "../base/vocabulary.js";
 
 const calmMs = 250; // at most four loads a second, however fast the run is
 const silenceMs = 5000; // without a tick for so long, a live run is asked
-const eventsMost = 200;
+const marksMost = 200; // events that charts mark
+const eventsWanted = { limit: 1, marks: marksMost };
 
 /** Where an id of a tick (ATTEMPT.STEP.EVENT) lies among attempts and events; "": not known. */
 function placeOf(id) {
@@ -17,7 +17,7 @@ function placeOf(id) {
 
 /** What is asked first, as soon as it is known that a page of the run will be shown. */
 export function askUpdatesEarly(run) {
-  askEarly(`runs/${run}/events`, { limit: eventsMost });
+  askEarly(`runs/${run}/events`, eventsWanted);
 }
 
 export class RunUpdates {
@@ -52,10 +52,11 @@ export class RunUpdates {
     const { view } = this;
     this.loadedAt = performance.now();
     try {
-      const { head, events } = await get(`runs/${view.run}/events`, { limit: eventsMost });
+      const { head, events } = await get(`runs/${view.run}/events`, eventsWanted);
       if (view.closed) return;
       view.samples = events.samples || [];
-      view.events = events.rows.filter(isMarked).sort((a, b) => a.step - b.step);
+      view.events = events.marks.sort((a, b) => a.step - b.step);
+      view.markable = events.markable;
       if (head.attempts !== this.attempts) await this.loadRedone(head.attempts);
       if (view.closed) return;
       view.setHead(head);

@@ -9,6 +9,7 @@ export class View {
     this.server = server;
     this.head = null; // where the run stands; null: not known yet
     this.events = []; // those that charts mark, sorted by step
+    this.markable = 0; // how many there are in the run
     this.samples = []; // what the model wrote, newest first: at most two {step, title, text}
     this.redone = []; // steps that restarts did again: [{from, to}]
     this.superseded = []; // losses as they were before: [{attempt, step, loss}]
