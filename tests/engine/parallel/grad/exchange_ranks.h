@@ -54,6 +54,7 @@ static int fails_at;           /* this rank's */
 static bool memory_refused;
 
 int64_t bt_now_ns(void) { return now_ns; }
+int64_t bt_thread_cpu_ns(void) { return 0; }
 
 /* ---- messages: each is taken when its receiver looks ------------------------------------------------- */
 
