@@ -380,7 +380,7 @@ typedef struct bt_view_events {
     bt_view_event *event;
     int64_t total;
     /* Those that charts mark (events.def), oldest first; `markable` of them in the run. Where there are more than
-     * max_marks, failures, restarts, notes and what people changed come first, and the other kinds are thinned evenly. */
+     * max_marks, failures, restarts, notes and what people changed come first; the other kinds are thinned evenly. */
     size_t n_marks;
     bt_view_event *mark;
     int64_t markable;

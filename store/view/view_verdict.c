@@ -79,8 +79,9 @@ static bool slow_by_itself(const bt_view_ranks *r, const bt_view_rank *x) {
 }
 
 /* A machine with more busy tasks than processors makes its ranks late whoever they are: it is the
- * cause before any of them is, but for a rank that is slow among those that share the machine. A task more than there are processors is nothing: this program's
- * monitors and the system take that much now and then. */
+ * cause before any of them is, but for a rank that is slow among those that share the machine. One
+ * task more than there are processors does not count: this program's monitors and the system take
+ * that much now and then. */
 void bt_view_crowded(bt_view_ranks *r, bool over) {
     const bt_view_rank *worst = NULL;
     r->crowded[0] = 0;
