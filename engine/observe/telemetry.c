@@ -65,7 +65,7 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     step[BT_MS_STEP_MEAN] = spent / n;
     step[BT_MS_TOKENS_PER_S] = bt_derived_tokens_per_s((double)t->step_tokens, slowest);
     step[BT_MS_PLAN_RATIO] = t->predicted_ms > 0 ? slowest / t->predicted_ms : NAN;
-    step[BT_MS_MFU] = bt_derived_mfu(t->flop_token, step[BT_MS_TOKENS_PER_S], t->peak_flops);
+    step[BT_MS_MFU] = bt_telemetry_mfu(t, step[BT_MS_TOKENS_PER_S]);
     step[BT_MS_COMM_OVERHEAD] = bt_derived_comm_overhead(lost, 0, spent);
     step[BT_MS_OVERLAP] = overlapping ? overlap / overlapping : NAN;
     step[BT_MS_BYTES_LOGICAL] = logical;

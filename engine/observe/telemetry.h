@@ -11,6 +11,7 @@
 #define BT_ENGINE_OBSERVE_TELEMETRY_H
 
 #include "engine/base/sink.h"
+#include "engine/base/tables/derived.h"
 #include "engine/parallel/mpi/comm.h"
 
 enum { BT_HISTORY = 1024 };
@@ -36,6 +37,12 @@ typedef struct bt_telemetry {
 bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err)
     BT_MUST_CHECK;
 void bt_telemetry_release(bt_telemetry *t);
+/* Share of the peak that so many tokens a second take. More than all of it is impossible: then the peak was measured
+ * while other programs had the processors, and the share is unknown (NaN). */
+static inline double bt_telemetry_mfu(const bt_telemetry *t, double tokens_per_s) {
+    const double mfu = bt_derived_mfu(t->flop_token, tokens_per_s, t->peak_flops);
+    return mfu <= 1 ? mfu : (double)NAN;
+}
 /* the steps so far were of another kind than those to come: the history begins with the next one */
 void bt_telemetry_forget(bt_telemetry *t);
 /* step_values: what rank 0 knows (loss is made from the ranks' losses here); rank_values: this

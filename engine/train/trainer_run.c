@@ -119,7 +119,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     out->val_loss = t->validation.nats;
     out->val_bits_per_byte = t->validation.bits_per_byte;
     out->tokens_per_s = per_s;
-    out->mfu = bt_derived_mfu(t->telemetry.flop_token, per_s, t->telemetry.peak_flops);
+    out->mfu = bt_telemetry_mfu(&t->telemetry, per_s);
     out->memory_mib = memory;
     out->loss_scale = t->loss_scale.on ? t->loss_scale.value : NAN;
     out->skipped = t->at.step - t->at.updates;

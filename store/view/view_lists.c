@@ -144,6 +144,8 @@ static bool on_op(void *ctx, const bt_row *row) {
         x->overlap = bt_derived_overlap(x->exposed_ms, x->busy_ms);
         x->rate = bt_derived_bus_rate(x->bytes_wire, x->busy_ms);
         x->model_frac = bt_derived_link_share(x->model_ms, x->busy_ms);
+        /* more than the whole link is impossible: it was measured while the machine was busy */
+        if (x->model_frac > 1) x->model_frac = NAN;
     }
     l->step0 = l->step1 - bt_whole(v[3], 1) + 1;
     return true;

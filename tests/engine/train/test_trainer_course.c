@@ -410,7 +410,7 @@ static void the_result_has_all_fields(void **state) {
         begin(4, 5);
         world.size = 3;
         t.at.tokens = 900, t.at.updates = 3;
-        t.telemetry.flop_token = 6e3, t.telemetry.peak_flops = 1e6, t.telemetry.last_loss = 1.5;
+        t.telemetry.flop_token = 6e3, t.telemetry.peak_flops = 1e7, t.telemetry.last_loss = 1.5;
         t.evaluator = (bt_evaluator *)(void *)&object;
         t.validation = (bt_eval_result){.nats = 2.5, .bits_per_byte = 1.25};
         t.loss_scale = (bt_loss_scale){.on = fp16, .value = 64};
@@ -421,11 +421,11 @@ static void the_result_has_all_fields(void **state) {
         assert_true(r.steps == 5 && r.tokens == 900 && r.loss == 1.5 && r.val_loss == 2.5 &&
                     r.val_bits_per_byte == 1.25);
         /* 100 tokens a step of half a second */
-        assert_true(r.tokens_per_s == 200 && fabs(r.mfu - 200 * 6e3 / 1e6) < 1e-12);
+        assert_true(r.tokens_per_s == 200 && fabs(r.mfu - 200 * 6e3 / 1e7) < 1e-12);
         for (int m = 0; m < BT_MR_COUNT; m++)
             assert_true(r.step_ms[m] == (m == BT_MR_STEP_TIME ? 500 : m + 1));
         assert_true(r.step_ms_min == 400 && r.step_ms_max == 900);
-        assert_true(r.flop_token == 6e3 && r.peak_flops == 1e6);
+        assert_true(r.flop_token == 6e3 && r.peak_flops == 1e7);
         assert_true(fp16 ? r.loss_scale == 64 : isnan(r.loss_scale));
         assert_true(r.skipped == 2 && r.memory_mib == 30 && r.params == 1234567 && !r.stopped);
         assert_string_equal(r.checkpoint, "/out/step-5");
