@@ -511,6 +511,9 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     bt_control_announce(job->s->out_dir, path);
     snprintf(path, sizeof path, "%s/log.txt", job->s->out_dir);
     bt_output_open(&job->output, path, job->attempt);
+    if (job->output.log < 0)
+        bt_job_event(job, BT_EVENT_WARNING, -1,
+                     "'%s' cannot be written: the output of ranks and mpirun is not kept", path);
     job->output.note = on_note;
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "store/sql/sql.h"
+
+static const int64_t NAMED_NS = 2000000000; /* the holder is named when the wait is longer */
 
 static bt_code open_file(bt_lock *l, bt_err *err) {
     l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -48,7 +51,9 @@ static void holder(const bt_lock *l, char *out, size_t size) {
 }
 
 bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
-    int64_t deadline = bt_now_ns() + (int64_t)(wait_s * 1e9), pause = 100000;
+    const int64_t began = bt_now_ns(), deadline = began + (int64_t)(wait_s * 1e9);
+    int64_t pause = 100000;
+    bool named = false;
     for (;;) {
         if (l->fd < 0) BT_TRY(open_file(l, err));
         if (flock(l->fd, LOCK_EX | LOCK_NB) == 0) {
@@ -61,8 +66,14 @@ bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
         }
         if (errno != EWOULDBLOCK && errno != EINTR)
             return bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", l->path);
+        char who[128];
+        if (!named && bt_now_ns() - began > NAMED_NS) {
+            named = true;
+            holder(l, who, sizeof who);
+            bt_log(BT_LOG_WARN, "waiting for the metrics database, which %s holds: at most %.3g s",
+                   who, wait_s);
+        }
         if (bt_now_ns() >= deadline) {
-            char who[128];
             holder(l, who, sizeof who);
             return bt_fail(err, BT_BUSY,
                            "metrics database is being written by %s: '%s' stayed locked for %.3g s",

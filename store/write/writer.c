@@ -382,7 +382,7 @@ bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt
 /* BEGIN IMMEDIATE under the lock file, waiting lock_wait_s for foreign programs too */
 static bt_code enter(bt_writer *w, bt_err *err) {
     int64_t deadline = bt_now_ns() + (int64_t)(w->lock_wait_s * 1e9);
-    for (;;) {
+    for (bool named = false;; named = true) {
         BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
         bt_code code = w->apply ? BT_OK : connect_again(w, err);
         const bt_damage what = code == BT_OK ? bt_rescue_look(w->db, w->path) : BT_UNDAMAGED;
@@ -391,6 +391,7 @@ static bt_code enter(bt_writer *w, bt_err *err) {
         if (code == BT_OK) return BT_OK;
         bt_lock_drop(&w->lock);
         if (code != BT_BUSY || bt_now_ns() >= deadline) return code;
+        if (!named) bt_log(BT_LOG_WARN, "waiting for a program that has locked '%s'", w->path);
     }
 }
 

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "engine/base/log.h"
 #include "store_test.h"
 
 static void quick_check(const char *path) {
@@ -129,6 +130,12 @@ static void a_foreign_lock_is_waited_for(void **state) {
     bt_writer_close(w);
 }
 
+static char logged[400];
+static void keep_line(void *ctx, bt_log_level level, const char *line) {
+    (void)ctx, (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
 /* two writers of this program: the lock file names who holds it, and a stopped holder makes the
  * other wait, not fail later */
 static void a_stopped_writer_is_named(void **state) {
@@ -156,7 +163,11 @@ static void a_stopped_writer_is_named(void **state) {
         if (strncmp(text, "pid 4711 on elsewhere", 21) == 0) break;
         bt_sleep_ns(5000000);
     }
-    assert_int_equal(bt_writer_open(&w, t->db, 0.05, &why), BT_BUSY);
+    bt_log_set(keep_line, NULL, BT_LOG_WARN);
+    assert_int_equal(bt_writer_open(&w, t->db, 2.05, &why), BT_BUSY);
+    bt_log_set(NULL, NULL, BT_LOG_WARN);
+    assert_string_equal(logged, "waiting for the metrics database, which pid 4711 on elsewhere "
+                                "holds: at most 2.05 s");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     assert_non_null(strstr(why.msg, "pid 4711 on elsewhere"));

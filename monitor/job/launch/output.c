@@ -53,16 +53,42 @@ int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const c
     return snprintf(buf, size, "bitrain rank %d: error %d: %s\n", rank, (int)code, message);
 }
 
-/* ssh, or the shell behind it, says why a host could not be used; what mpirun says after that is a
- * list of guesses */
-static bool tells_of_a_host(const char *line) {
-    static const char *const parts[] = {"Host key verification failed", "Permission denied (",
-                                        "orted: command not found", "orted: No such file",
-                                        "orted: not found"};
-    if (strncmp(line, "ssh: ", 5) == 0) return true;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (strstr(line, parts[i])) return true;
-    return false;
+#define HOSTS "'bitrain doctor --hosts FILE' tries every host"
+#define DESCRIPTORS "too few file descriptors: raise the limit, 'ulimit -n 1024'"
+
+/* Lines that hold the cause, and the remedy. ssh, or the shell behind it, names the reason why a host cannot be used;
+ * what mpirun prints after that is a list of guesses. */
+static const struct {
+    const char *part, *remedy;
+} causes[] = {
+    {"Host key verification failed", HOSTS},
+    {"Permission denied (", HOSTS},
+    {"orted: command not found", HOSTS},
+    {"orted: No such file", HOSTS},
+    {"orted: not found", HOSTS},
+    {"ORTE_ERROR_LOG: Out of resource", DESCRIPTORS},
+    {"system limit on number of pipes", DESCRIPTORS},
+    {"system limit exceeded on number of network connections", DESCRIPTORS},
+    {"not enough space for",
+     "shared memory or the temporary folder is full: free /dev/shm and TMPDIR"},
+};
+
+/* the remedy for the cause that the line names, NULL: it names none */
+static const char *remedy_for(const char *line) {
+    if (strncmp(line, "ssh: ", 5) == 0) return HOSTS;
+    for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
+        if (strstr(line, causes[i].part)) return causes[i].remedy;
+    return NULL;
+}
+
+/* without Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: " and its source file */
+static void keep_cause(bt_output *o, const char *line, const char *remedy) {
+    const char *at = strstr(line, "ORTE_ERROR_LOG: ");
+    at = at ? at + strlen("ORTE_ERROR_LOG: ") : line;
+    const char *end = at != line ? strstr(at, " in file ") : NULL;
+    const int n = end ? (int)(end - at) : (int)strlen(at);
+    snprintf(o->said, sizeof o->said, "%.*s (%s)", n < 150 ? n : 150, at, remedy);
+    o->said_state = 2;
 }
 
 static void look_at(bt_output *o, const char *line) {
@@ -97,11 +123,8 @@ static void look_at(bt_output *o, const char *line) {
         o->rank = rank;
         o->signal = signal;
     }
-    if (o->said_state == 0 && tells_of_a_host(line)) {
-        snprintf(o->said, sizeof o->said, "%.170s ('bitrain doctor --hosts FILE' tries every host)",
-                 line);
-        o->said_state = 2;
-    }
+    const char *remedy = o->said_state == 0 ? remedy_for(line) : NULL;
+    if (remedy) keep_cause(o, line, remedy);
     /* what mpirun says, for a job that never started: between its first two rulers, up to an empty
      * line */
     const bool ruler = strncmp(line, "----", 4) == 0;

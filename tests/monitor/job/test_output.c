@@ -102,6 +102,15 @@ static void test_what_mpirun_says(void **state) {
         {"sh: orted: No such file or directory\n", -1, 0,
          "sh: orted: No such file or directory ('bitrain doctor --hosts FILE' tries every host)",
          "sh: orted: No such file or directory"},
+        {"[vm:1] [[2,0],0] ORTE_ERROR_LOG: Out of resource in file a.c at line 1\n----\nNo network "
+         "interfaces\n",
+         -1, 0, "Out of resource (too few file descriptors: raise the limit, 'ulimit -n 1024')",
+         "No network interfaces"},
+        {"It appears as if there is not enough space for /dev/shm/x (the shared-memory backing\n",
+         -1, 0,
+         "It appears as if there is not enough space for /dev/shm/x (the shared-memory backing "
+         "(shared memory or the temporary folder is full: free /dev/shm and TMPDIR)",
+         "It appears as if there is not enough space for /dev/shm/x (the shared-memory backing"},
         {"process rank 3 with PID 5 on node a exited on signal 6\nprocess rank 4 with PID 5 on "
          "node b exited on "
          "signal 9\n",

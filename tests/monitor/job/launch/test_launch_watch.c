@@ -107,6 +107,19 @@ static void a_stop_between_attempts_saves_the_state(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
+static void a_log_that_cannot_be_written_is_reported(void **state) {
+    stage *s = *state;
+    char path[96], shows[240];
+    snprintf(path, sizeof path, "%s/log.txt", s->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(shows, sizeof shows,
+             "warning -1 '%s' cannot be written: the output of ranks and mpirun is not kept\n"
+             "attempt 0 from 0\nstep 0\n",
+             path);
+    run(s, PLAYS("says hello;steps 1;result {}"), shows);
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+}
+
 static int tests(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest all[] = {
@@ -115,6 +128,7 @@ static int tests(void) {
         T(a_stop_ends_a_launch),
         T(a_start_that_is_refused_is_tried_again),
         T(a_stop_between_attempts_saves_the_state),
+        T(a_log_that_cannot_be_written_is_reported),
     };
     return cmocka_run_group_tests(all, NULL, NULL);
 }
