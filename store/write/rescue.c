@@ -366,3 +366,24 @@ bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue
     sqlite3_close(c.to);
     return code;
 }
+
+void bt_rescue_describe(char *out, size_t size, bt_damage what, bool whole,
+                        const bt_rescue_result *r) {
+    static const char *const found[] = {
+        [BT_FILE_GONE] = "metrics database had been removed",
+        [BT_LOG_CUT] = "the log of the metrics database was cut",
+        [BT_ROWS_BAD] = "metrics database was damaged",
+    };
+    if (what == BT_FILE_GONE && r->moved_to[0])
+        snprintf(out, size, "metrics database had been replaced (what stood there is '%s' now)%s",
+                 r->moved_to, whole ? ": every row was saved" : "");
+    else if (whole)
+        snprintf(out, size, "%s: every row was saved%s%s%s", found[what],
+                 r->moved_to[0] ? ", the damaged file is '" : "", r->moved_to,
+                 r->moved_to[0] ? "'" : "");
+    else if (r->moved_to[0])
+        snprintf(out, size, "%s: moved to '%s', %lld rows saved%s", found[what], r->moved_to,
+                 (long long)r->rows, r->unreadable ? ", some lost" : "");
+    else
+        snprintf(out, size, "%s: records go on in a new one", found[what]);
+}

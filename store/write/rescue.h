@@ -39,6 +39,9 @@ bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue
  * the two number other runs alike, or `from` cannot be read. Its setting, where *out has none yet. */
 bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
                        bt_rescue_result *out, bt_err *err) BT_MUST_CHECK;
+/* the text of the event: what was found, and what became of the rows; whole: all of them were saved */
+void bt_rescue_describe(char *out, size_t size, bt_damage what, bool whole,
+                        const bt_rescue_result *r);
 bool bt_rescue_wanted(int rc); /* does this result code of SQLite mean damage? */
 
 #endif

@@ -92,28 +92,6 @@ static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt
 
 static bt_code connect_again(bt_writer *w, bt_err *err);
 
-/* the word of the event: what was found, and what became of the rows */
-static void tell_rescue(char *out, size_t size, bt_damage what, bool whole,
-                        const bt_rescue_result *r) {
-    static const char *const found[] = {
-        [BT_FILE_GONE] = "metrics database had been removed",
-        [BT_LOG_CUT] = "the log of the metrics database was cut",
-        [BT_ROWS_BAD] = "metrics database was damaged",
-    };
-    if (what == BT_FILE_GONE && r->moved_to[0])
-        snprintf(out, size, "metrics database had been replaced (what stood there is '%s' now)%s",
-                 r->moved_to, whole ? ": every row was saved" : "");
-    else if (whole)
-        snprintf(out, size, "%s: every row was saved%s%s%s", found[what],
-                 r->moved_to[0] ? ", the damaged file is '" : "", r->moved_to,
-                 r->moved_to[0] ? "'" : "");
-    else if (r->moved_to[0])
-        snprintf(out, size, "%s: moved to '%s', %lld rows saved%s", found[what], r->moved_to,
-                 (long long)r->rows, r->unreadable ? ", some lost" : "");
-    else
-        snprintf(out, size, "%s: records go on in a new one", found[what]);
-}
-
 /* The database as it was, whole through the open connection or what can be saved of it, else a new one.
  * Closes the connection. */
 static bt_code save_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool *whole,
@@ -149,7 +127,7 @@ static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     BT_TRY(connect_again(w, err));
     BT_TRY(bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err));
     char title[2 * BT_PATH_BYTES + 200];
-    tell_rescue(title, sizeof title, what, whole, &r);
+    bt_rescue_describe(title, sizeof title, what, whole, &r);
     bt_code code = bt_attempt_restore(w->db, w->path, &w->start, &a, err);
     if (code == BT_OK) {
         code = bt_put_row(

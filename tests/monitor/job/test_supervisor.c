@@ -42,7 +42,7 @@ static void a_killed_rank_is_started_again(void **state) {
     run(s, PLAYS("maps;steps 3;unmaps;leaves;die 9", "maps;steps 3;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
-        "warning -1 a newer one is damaged\n"
+        "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
         "step 3\n"
         "attempt 1 from 1\nstep 1\nstep 2\nstep 3\n");
@@ -115,7 +115,7 @@ static void damaged_states_in_memory_are_no_end(void **state) {
               "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
-        "warning -1 a newer one is damaged\n"
+        "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
         "step 3\n"
         "attempt 1 from 2\n"
@@ -133,7 +133,7 @@ static void without_memory_for_states_it_goes_on(void **state) {
     run(s, PLAYS("steps 1;leaves;die 9", "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 1\n"
-        "warning -1 a newer one is damaged\n"
+        "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
         "step 1\n"
         "attempt 1 from 1\nstep 1\n");

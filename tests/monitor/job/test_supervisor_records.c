@@ -27,7 +27,7 @@ static void it_goes_on_with_other_ranks(void **state) {
     s->resume_at = 2;
     run(s, PLAYS("steps 2;until stop;result {\"stopped\":true}", "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 resize to 2 ranks asked for by key\n"
-        "warning -1 a newer one is damaged\n"
+        "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "resized -1 goes on with 2 ranks (1 before): asked for by key\nattempt 1 from 2\nstep 2\n");
     assert_int_equal(s->result.resizes, 1);
     assert_int_equal(s->result.restarts, 0);
@@ -102,7 +102,7 @@ static void attempts_are_recorded(void **state) {
     run(s, PLAYS("steps 3;leaves;die 9", "alone;die 9", "ranks;steps 2;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
-        "warning -1 a newer one is damaged\n"
+        "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
         "step 3\n"
         "attempt 1 from 2\n"
@@ -141,7 +141,7 @@ static void an_attempt_has_the_number_of_its_launch(void **state) {
     run(s, PLAYS("", "", "", "steps 2;leaves;die 9", "steps 1;result {}"),
         "attempt 3 from 0\nstep 0\nstep 1\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
-        "warning -1 a newer one is damaged\n"
+        "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
         "restarted -1 attempt 4 goes on after step 2: a rank was ended by signal 9 (Killed) after "
         "step 2\n"
         "attempt 4 from 2\nstep 2\n");
