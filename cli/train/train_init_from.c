@@ -34,11 +34,16 @@ static bool conversed(const json_t *config) {
 static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key,
-                   *value = json_string_value(json_object_get(config, key));
+                   *stored = json_string_value(json_object_get(config, key));
         const bool template = strcmp(key, "data.template") == 0 && conversed(config);
-        if (!(template || follows(&p->cfg, key)) || !value || p->opts.origin[i] > BT_FROM_PRESET)
+        if (!(template || follows(&p->cfg, key)) || !stored || p->opts.origin[i] > BT_FROM_PRESET)
             continue;
-        BT_TRY(bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "as model.init_from", err));
+        bt_text value = {0};
+        bt_text_put_bytes(&value, stored);
+        const bt_code code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_PRESET,
+                                         "as model.init_from", err);
+        bt_text_release(&value);
+        BT_TRY(code);
     }
     return BT_OK;
 }

@@ -27,7 +27,7 @@ static bool text_of(const json_t *v, bool found, bt_text *out) {
         v = json_object_get(v, "value");
     }
     if (json_is_string(v))
-        bt_text_put(out, json_string_value(v));
+        bt_text_put_bytes(out, json_string_value(v));
     else if (json_is_boolean(v))
         bt_text_put(out, json_is_true(v) ? "true" : "false");
     else if (json_is_integer(v))
@@ -35,8 +35,10 @@ static bool text_of(const json_t *v, bool found, bt_text *out) {
     else if (json_is_real(v))
         bt_text_printf(out, "%.17g", json_real_value(v));
     else if (json_is_array(v)) {
-        for (size_t i = 0; i < json_array_size(v); i++)
-            bt_text_printf(out, "%s%s", i ? "\n" : "", json_string_value(json_array_get(v, i)));
+        for (size_t i = 0; i < json_array_size(v); i++) {
+            if (i) bt_text_put(out, "\n");
+            bt_text_put_bytes(out, json_string_value(json_array_get(v, i)));
+        }
     } else
         return false;
     return !out->failed;

@@ -98,6 +98,17 @@ static bt_code set_pair(bt_opts *o, const char *pair, bt_err *err) {
     return bt_opts_set(o, key, eq + 1, BT_FROM_SET, "--set", err);
 }
 
+/* a list is kept as one word a line */
+static bt_code one_line(const bt_opt *opt, const char *word, bt_err *err) {
+    char shown[200];
+    if (!strchr(word, '\n')) return BT_OK;
+    bt_text_plain(shown, sizeof shown, word);
+    return bt_fail(
+        err, BT_ARG,
+        "%s: a name with a line feed cannot be given ('%s'): rename it, or name its folder",
+        opt->flag, shown);
+}
+
 /* a list option: its words up to the next option, after those an earlier use of the flag gave */
 static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err *err) {
     const bt_opt *opt = &o->table[i];
@@ -105,16 +116,23 @@ static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err
     bt_text_init(&items);
     if (o->origin[i] == BT_FROM_FLAG) bt_opt_value(o, i, &items);
     size_t before = items.len;
+    bt_code code = given ? one_line(opt, given, err) : BT_OK;
+    for (int k = s->at; !given && code == BT_OK && k < s->argc && !looks_like_option(s->argv[k]);
+         k++)
+        code = one_line(opt, s->argv[k], err);
+    if (code != BT_OK) {
+        bt_text_release(&items);
+        return code;
+    }
     if (given)
         bt_text_printf(&items, "%s%s", items.len ? "\n" : "", given);
     else
         for (; s->at < s->argc && !looks_like_option(s->argv[s->at]); s->at++)
             bt_text_printf(&items, "%s%s", items.len ? "\n" : "", s->argv[s->at]);
-    bt_code code = items.failed ? bt_fail(err, BT_NOMEM, "no memory for the words of %s", opt->flag)
-                   : items.len == before
-                       ? bt_fail(err, BT_ARG, "%s needs at least one value", opt->flag)
-                       : bt_opts_set(o, opt->key, bt_text_str(&items), BT_FROM_FLAG, opt->flag,
-                                     err);
+    code = items.failed ? bt_fail(err, BT_NOMEM, "no memory for the words of %s", opt->flag)
+           : items.len == before
+               ? bt_fail(err, BT_ARG, "%s needs at least one value", opt->flag)
+               : bt_opts_set(o, opt->key, bt_text_str(&items), BT_FROM_FLAG, opt->flag, err);
     bt_text_release(&items);
     return code;
 }

@@ -2,16 +2,36 @@
 #include "engine/base/status.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+/* room for a message with two of the longest paths */
+enum { LONG_MESSAGE = 9000 };
+
+static bool continues_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+/* A message that is too long loses its middle, where a path is, and keeps its reason and remedy at the end. */
+static void put_message(bt_err *err, bt_code code, const char *text) {
+    static const char gap[] = " ... ";
+    const size_t n = strlen(text), size = sizeof err->msg;
+    err->code = code;
+    err->rank = -1;
+    if (n < size) {
+        memcpy(err->msg, text, n + 1);
+        return;
+    }
+    size_t head = size / 2, tail = n - (size - 1 - head - (sizeof gap - 1));
+    while (head > 0 && continues_character(text[head])) head--;
+    while (tail < n && continues_character(text[tail])) tail++;
+    snprintf(err->msg, size, "%.*s%s%s", (int)head, text, gap, text + tail);
+}
+
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap) {
     if (err) {
-        char text[sizeof err->msg]; /* fmt's arguments may point into err->msg */
+        char text[LONG_MESSAGE]; /* fmt's arguments may point into err->msg */
         vsnprintf(text, sizeof text, fmt, ap);
-        memcpy(err->msg, text, sizeof text);
-        err->code = code;
-        err->rank = -1;
+        put_message(err, code, text);
     }
     return code;
 }
@@ -27,15 +47,16 @@ bt_code(bt_fail)(bt_err *err, bt_code code, const char *fmt, ...) {
 bt_code(bt_fail_errno)(bt_err *err, bt_code code, int errnum, const char *fmt, ...) {
     va_list ap;
     if (errnum == ENOMEM) code = BT_NOMEM;
-    va_start(ap, fmt);
-    bt_failv(err, code, fmt, ap);
-    va_end(ap);
     if (err) {
-        size_t n = strlen(err->msg);
-        char reason[128];
+        char text[LONG_MESSAGE], buffer[128];
         /* the GNU variant returns the text */
-        const char *text = strerror_r(errnum, reason, sizeof reason);
-        snprintf(err->msg + n, sizeof err->msg - n, ": %s", text);
+        const char *reason = strerror_r(errnum, buffer, sizeof buffer);
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof text - sizeof buffer - 2, fmt, ap);
+        va_end(ap);
+        const size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, ": %s", reason);
+        put_message(err, code, text);
     }
     return code;
 }

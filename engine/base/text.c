@@ -125,11 +125,37 @@ void bt_text_plain(char *out, size_t size, const char *s) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void json_text(bt_text *t, const char *s) {
+/* the character U+10FF00 + b of a byte b >= 0x80, F4 8F BE 80 to F4 8F BF BF in UTF-8 */
+enum { ESCAPED_FIRST = 0x10FF80 };
+
+static void put_escaped(bt_text *t, unsigned char b) {
+    const char c[4] = {(char)0xF4, (char)0x8F, (char)(0xBC | b >> 6), (char)(0x80 | (b & 0x3F))};
+    bt_text_putn(t, c, sizeof c);
+}
+
+void bt_text_put_bytes(bt_text *t, const char *s) {
+    while (*s) {
+        uint32_t c = 0;
+        const size_t n = utf8_char(s, &c);
+        const char byte = (char)(c & 0xFF);
+        if (n == 4 && c >= ESCAPED_FIRST)
+            bt_text_putn(t, &byte, 1);
+        else
+            bt_text_putn(t, s, n ? n : 1);
+        s += n ? n : 1;
+    }
+}
+
+/* escape: every byte can be taken back (bt_json_bytes) */
+static void json_text(bt_text *t, const char *s, bool escape) {
     bt_text_putn(t, "\"", 1);
     while (*s) {
         uint32_t c = 0;
         size_t n = utf8_char(s, &c);
+        if (escape && (n == 0 || c >= ESCAPED_FIRST)) {
+            put_escaped(t, (unsigned char)*s++);
+            continue;
+        }
         if (n == 0) {
             bt_text_put(t, "\xEF\xBF\xBD"); /* U+FFFD */
             s++;
@@ -155,7 +181,7 @@ static void before_value(bt_json *j, const char *key) {
     if (j->depth > 0 && !j->first[j->depth]) bt_text_putn(j->out, ",", 1);
     j->first[j->depth] = false;
     if (key) {
-        json_text(j->out, key);
+        json_text(j->out, key, false);
         bt_text_putn(j->out, ":", 1);
     }
 }
@@ -191,7 +217,12 @@ void bt_json_str(bt_json *j, const char *key, const char *s) {
         return;
     }
     before_value(j, key);
-    json_text(j->out, s);
+    json_text(j->out, s, false);
+}
+
+void bt_json_bytes(bt_json *j, const char *key, const char *s) {
+    before_value(j, key);
+    json_text(j->out, s, true);
 }
 
 void bt_json_num(bt_json *j, const char *key, double v) {

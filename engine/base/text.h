@@ -40,6 +40,11 @@ void bt_json_object(bt_json *j, const char *key);
 void bt_json_array(bt_json *j, const char *key);
 void bt_json_end(bt_json *j, char close);                     /* '}' or ']' */
 void bt_json_str(bt_json *j, const char *key, const char *s); /* s NULL: null */
+/* A string of any bytes, such as a path: bytes that are not UTF-8 become characters of the private range U+10FF80 to
+ * U+10FFFF, which bt_text_put_bytes takes back; such a character in s itself is escaped likewise. */
+void bt_json_bytes(bt_json *j, const char *key, const char *s);
+/* appends the bytes that bt_json_bytes wrote as s */
+void bt_text_put_bytes(bt_text *t, const char *s);
 void bt_json_num(bt_json *j, const char *key, double v);
 /* the same with at most so many significant digits, 1 to 17 */
 void bt_json_rounded(bt_json *j, const char *key, double v, int digits);

@@ -419,13 +419,13 @@ void bt_run_cfg_json(const bt_opts *o, bt_text *out) {
         case BT_OPT_BOOL: bt_json_raw(&j, "value", bt_text_str(&value)); break;
         case BT_OPT_REAL: bt_json_num(&j, "value", *(const double *)field); break;
         case BT_OPT_ENUM:
-        case BT_OPT_TEXT: bt_json_str(&j, "value", bt_text_str(&value)); break;
+        case BT_OPT_TEXT: bt_json_bytes(&j, "value", bt_text_str(&value)); break;
         case BT_OPT_LIST: {
             bt_json_array(&j, "value");
             for (char *item = value.len ? value.data : NULL, *end; item; item = end) {
                 end = strchr(item, '\n');
                 if (end) *end++ = '\0';
-                bt_json_str(&j, NULL, item);
+                bt_json_bytes(&j, NULL, item);
             }
             bt_json_end(&j, ']');
             break;
@@ -450,7 +450,7 @@ void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out) {
     for (size_t i = 0; i < o.n; i++) {
         bt_text_clear(&value);
         bt_opt_value(&o, i, &value);
-        bt_json_str(&j, o.table[i].key, bt_text_str(&value));
+        bt_json_bytes(&j, o.table[i].key, bt_text_str(&value));
     }
     bt_json_end(&j, '}');
     bt_text_release(&value);

@@ -25,11 +25,15 @@ bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char
                        e.text);
     }
     bt_code code = BT_OK;
+    bt_text value = {0};
     json_object_foreach(config, key, v) {
         if (bt_opt_find(o.table, o.n, key) == o.n) continue; /* of another version */
-        if (code == BT_OK && json_is_string(v))
-            code = bt_opts_set(&o, key, json_string_value(v), BT_FROM_FILE, "the checkpoint", err);
+        if (code != BT_OK || !json_is_string(v)) continue;
+        bt_text_clear(&value);
+        bt_text_put_bytes(&value, json_string_value(v));
+        code = bt_opts_set(&o, key, bt_text_str(&value), BT_FROM_FILE, "the checkpoint", err);
     }
+    bt_text_release(&value);
     json_decref(config);
     if (code == BT_OK && bt_run_cfg_dense(out, meta->step)) bt_run_cfg_make_dense(out);
     return code;

@@ -162,6 +162,8 @@ static void test_argv_messages(void **state) {
     fails(ARGV("--steps"), "--steps needs a value (N)");
     fails(ARGV("--name", "--steps"), "--name needs a value (TEXT)");
     fails(ARGV("--data"), "--data needs at least one value");
+    fails(ARGV("--data", "a\nb", "c"), "--data: a name with a line feed cannot be given ('a b'): "
+                                       "rename it, or name its folder");
     fails(ARGV("--steps", "-5"),
           "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
     fails(ARGV("--no-shuffle=1"), "--no-shuffle takes no value");

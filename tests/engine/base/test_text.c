@@ -1,4 +1,6 @@
-/* test_text.c - text, JSON, nearest names, plain text, durations. */
+/* test_text.c - text, messages of errors, JSON, nearest names, plain text, durations. */
+#include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,6 +70,50 @@ static void test_json(void **state) {
         "\"inf\":null,"
         "\"least\":-9223372036854775808,\"list\":[true,null,{},null],\"raw\":{\"x\":1}}");
     bt_text_release(&t);
+}
+
+/* a path is bytes: what JSON cannot hold is escaped, and comes back byte for byte */
+static void test_json_bytes(void **state) {
+    (void)state;
+    static const char *const paths[] = {"",
+                                        "a/b.txt",
+                                        "\xe9t\xe9/a.txt",
+                                        "\xff\x80\xc3",
+                                        "\xc3\xa9/\"",
+                                        "\xf4\x8f\xbe\x80",
+                                        "\xf4\x8f\xbf\xbf\xfe",
+                                        "a\nb\x7f\x01"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        bt_text json = {0}, back = {0};
+        bt_json j;
+        bt_json_begin(&j, &json);
+        bt_json_bytes(&j, NULL, paths[i]);
+        json_t *v = json_loads(bt_text_str(&json), JSON_DECODE_ANY, NULL);
+        if (!v) fail_msg("path %zu is no JSON: %s", i, bt_text_str(&json));
+        bt_text_put_bytes(&back, json_string_value(v));
+        assert_string_equal(bt_text_str(&back), paths[i]);
+        json_decref(v);
+        bt_text_release(&json);
+        bt_text_release(&back);
+    }
+}
+
+/* the reason and the remedy, at the end, survive a path of any length */
+static void test_long_messages_lose_their_middle(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    char path[4000];
+    for (size_t i = 0; i + 2 < sizeof path; i += 2) memcpy(path + i, "\xc3\xa9", 3);
+    (void)bt_fail_errno(&err, BT_NOTFOUND, ENOENT, "cannot open '%s'", path);
+    const size_t n = strlen(err.msg);
+    assert_in_range(n, sizeof err.msg - 4, sizeof err.msg - 1);
+    assert_memory_equal(err.msg, "cannot open '\xc3\xa9", 15);
+    assert_string_equal(err.msg + n - 32, "\xc3\xa9\xc3\xa9': No such file or directory");
+    for (size_t i = 0; i < n; i++) /* no character is cut */
+        if ((err.msg[i] & 0x80) && err.msg[i] == '\xc3') assert_int_equal(err.msg[i + 1], '\xa9');
+    assert_non_null(strstr(err.msg, "\xa9 ... \xc3"));
+    (void)bt_fail(&err, BT_ARG, "short '%s'", "a");
+    assert_string_equal(err.msg, "short 'a'");
 }
 
 static void test_json_numbers_read_back(void **state) {
@@ -165,10 +211,16 @@ static void test_duration(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth),        cmocka_unit_test(test_refused_allocation),
-        cmocka_unit_test(test_json),          cmocka_unit_test(test_json_numbers_read_back),
-        cmocka_unit_test(test_json_too_deep), cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_name_ok),       cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_refused_allocation),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_bytes),
+        cmocka_unit_test(test_long_messages_lose_their_middle),
+        cmocka_unit_test(test_json_numbers_read_back),
+        cmocka_unit_test(test_json_too_deep),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_name_ok),
+        cmocka_unit_test(test_plain),
         cmocka_unit_test(test_duration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
