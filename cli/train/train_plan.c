@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "cli/train/train_parts.h"
 #include "engine/base/tables/metric.h"
@@ -35,6 +36,48 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
     bool same = a->n == b->n;
     for (size_t i = 0; same && i < a->n; i++) same = a->rows[i].bytes == b->rows[i].bytes;
     return same;
+}
+
+/* ---- disk ------------------------------------------------------------------------------------ */
+
+/* Bytes of a checkpoint: of the copies of the state that the ranks write it from; 0: they take none. */
+static double checkpoint_bytes(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ranks) {
+    double sum = 0;
+    for (int r = 0; r < ranks; r++) {
+        const rank_plan plan = plan_of(cfg, mesh, r);
+        for (size_t i = 0; i < plan.n; i++)
+            if (strcmp(plan.rows[i].name, "checkpoint") == 0) sum += (double)plan.rows[i].bytes;
+    }
+    return sum;
+}
+
+/* free bytes where the folder `out` is, or will be made; NaN: not known */
+static double free_bytes(const char *out) {
+    char path[PATH_MAX];
+    struct statvfs v;
+    (void)snprintf(path, sizeof path, "%s", out);
+    while (statvfs(path, &v) != 0) {
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path) return NAN;
+        *slash = '\0';
+    }
+    return (double)v.f_bavail * (double)v.f_frsize;
+}
+
+static void print_disk(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
+    char one[32], all[32], left[32];
+    const double bytes = checkpoint_bytes(cfg, mesh, p->ranks), room = free_bytes(p->out),
+                 wanted = (double)(cfg->ckpt_keep + 1) * bytes;
+    /* a resumed run has checkpoints there already; other hosts have other disks */
+    if (p->resume || cfg->hosts[0] || !(bytes > 0) || !isfinite(room)) return;
+    printf("disk       a checkpoint takes %s, the %" PRId64
+           " that are kept and a new one %s; '%s' has %s free%s\n",
+           bt_metric_format(one, sizeof one, bytes, BT_UNIT_BYTES), cfg->ckpt_keep,
+           bt_metric_format(all, sizeof all, wanted, BT_UNIT_BYTES), p->out,
+           bt_metric_format(left, sizeof left, room, BT_UNIT_BYTES),
+           room < bytes    ? ": none can be saved there (another --out)"
+           : room < wanted ? ": older ones are removed for newer ones (another --out keeps them)"
+                           : "");
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -407,6 +450,8 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_num(&j, "predicted_step_ms", t.has_rates ? 1e3 * t.predicted.step.step_s : NAN);
     bt_json_str(&j, "rates", t.has_rates ? bt_text_str(&t.rates) : "");
     bt_text_release(&t.rates);
+    bt_json_num(&j, "checkpoint_bytes", checkpoint_bytes(cfg, mesh, p->ranks));
+    bt_json_num(&j, "disk_free_bytes", free_bytes(p->out));
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_array(&j, "ranks");
     for (int r = 0; r < p->ranks; r++) {
@@ -460,6 +505,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
         print_time(p);
         print_reasons(cfg, &mesh, &first);
         if (p->ranks > 1) print_ranks(cfg, &mesh, p->ranks);
+        print_disk(p, cfg, &mesh);
         print_launch(p);
     }
     free(cfg);

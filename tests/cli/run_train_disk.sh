@@ -15,6 +15,9 @@ mount -t tmpfs -o size=16m tmpfs out || exit 77
 fault() { echo "FAULT: $*" >>faults; }
 slow=($slow_words)
 run=(train "${slow[@]}" --steps 100000 --ckpt-every 10 --out "$tmp/out" --name full)
+b "${run[@]}" --dry-run >plan.out 2>&1
+grep -qE "^disk       a checkpoint takes [0-9.]+ MiB, the 2 that are kept and a new one [0-9.]+ MiB; '$tmp/out' has 16.0 MiB free" plan.out || fault "the plan's disk: $(grep ^disk plan.out)"
+b "${run[@]}" --set model.d_ff=9000 --dry-run 2>&1 | grep -q "MiB free: none can be saved there (another --out)" || fault "a plan without room for one checkpoint: $(grep ^disk plan.out)"
 "$BITRAIN" "${run[@]}" >f.out 2>f.err &
 job=$!
 wait_step full 25
