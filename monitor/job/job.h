@@ -62,6 +62,7 @@ struct bt_job {
     bt_wire_into into;
     int signals;          /* signalfd */
     bt_resume_point from; /* where this attempt began */
+    int64_t saved;        /* step of the newest checkpoint that the ranks saved; 0: none yet */
 
     /* of this attempt: the setup's, or of another layout */
     int world_size;

@@ -301,8 +301,13 @@ static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
 static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_code code = s->resume_point(s->resume_ctx, job->memory, &job->from, why, err);
-    if (code == BT_NOTFOUND) {
-        job->from = (bt_resume_point){.lr_factor = 1};
+    /* a folder that is not mounted now may come back: this is tried again */
+    if (code == BT_NOTFOUND && job->saved > 0)
+        return bt_fail(err, BT_IO, "the checkpoint after step %lld is not in '%.200s' any more",
+                       (long long)job->saved, s->out_dir);
+    if (code == BT_NOTFOUND) { /* none was saved: as the run began, perhaps in another folder */
+        job->from = s->from;
+        if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;
         code = BT_OK;
     }
     job->told_factor = job->from.lr_factor;

@@ -54,9 +54,10 @@ static void on_event(void *ctx, const bt_event *e) {
 }
 
 static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
-    (void)c;
-    bt_health_sign(&((bt_job *)ctx)->health, bt_now_ns());
-    bt_job_hosts_checkpoint(ctx);
+    bt_job *job = ctx;
+    job->saved = c->step;
+    bt_health_sign(&job->health, bt_now_ns());
+    bt_job_hosts_checkpoint(job);
 }
 
 static void to_writer(void *writer, struct bt_record *r) { bt_writer_push(writer, r); }

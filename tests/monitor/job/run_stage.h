@@ -101,6 +101,8 @@ static inline int act(rank *r, char *what) {
         for (int i = 0; i < number; i++, r->step++)
             to->step(to->ctx,
                      &(bt_step_record){.step = r->step, .wall_us = bt_wall_us(), .values = values});
+    } else if (strcmp(what, "saves") == 0) {
+        to->checkpoint(to->ctx, &(bt_ckpt_record){.step = r->step, .path = "/c", .hash = ""});
     } else if (strcmp(what, "result") == 0) {
         to->result(to->ctx, value);
     } else if (strcmp(what, "leaves") == 0) {
@@ -185,6 +187,7 @@ typedef struct stage {
     bool from_memory;  /* the first place to go on from is in memory */
     bool no_memory;    /* there is no folder for states in memory */
     int asked;         /* for a place to go on from */
+    int away;          /* so many times the folder of checkpoints is not there */
     /* "step 3 stop": when this is shown, that is asked */
     const char *when, *verb, *value;
     const char *next_when; /* and when this is shown, once more */
@@ -257,7 +260,7 @@ static inline bt_code on_resume(void *ctx, const char *memory, bt_resume_point *
         assert_string_equal(strrchr(memory, '/'), "/states");
     }
     snprintf(s->memory, sizeof s->memory, "%s", memory);
-    if (!s->resume_at) return bt_fail(err, BT_NOTFOUND, "none");
+    if (!s->resume_at || s->asked <= s->away) return bt_fail(err, BT_NOTFOUND, "none");
     if (s->asked == 1) bt_text_put(why, "a newer one is damaged\nand another");
     *p = (bt_resume_point){
         .step = s->resume_at, .lr_factor = 1, .memory = s->from_memory && s->asked == 1};

@@ -52,6 +52,37 @@ static void a_killed_rank_is_started_again(void **state) {
     assert_int_equal(s->asked, 1);
 }
 
+/* a folder of checkpoints that is away, such as one that is not mounted, is waited for: no beginning at step 0 */
+static void checkpoints_that_are_away_are_waited_for(void **state) {
+    stage *s = *state;
+    char want[700];
+    s->away = 1;
+    s->resume_at = 2;
+    snprintf(want, sizeof want,
+             "attempt 0 from 0\nstep 0\nstep 1\n"
+             "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
+             "warning -1 attempt 1 cannot start: the checkpoint after step 2 is not in '%s' any "
+             "more; next try in 1 s\n"
+             "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) "
+             "after step 2\nattempt 1 from 2\nstep 2\n",
+             s->dir);
+    run(s, PLAYS("steps 2;saves;leaves;die 9", "steps 1;result {}"), want);
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_int_equal(s->asked, 2);
+}
+
+/* a run that began from a checkpoint of another folder, and saved none of its own, begins there again */
+static void a_branch_begins_again_where_it_began(void **state) {
+    stage *s = *state;
+    s->setup.from = (bt_resume_point){.step = 5, .dir = "/5", .lr_factor = 1};
+    run(s, PLAYS("steps 1;leaves;die 9", "steps 1;result {}"),
+        "attempt 0 from 5\nstep 5\n"
+        "failure -1 a rank was ended by signal 9 (Killed) after step 6\n"
+        "restarted -1 attempt 1 goes on after step 5: a rank was ended by signal 9 (Killed) after "
+        "step 6\nattempt 1 from 5\nstep 5\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+}
+
 static void without_a_new_step_it_waits(void **state) {
     stage *s = *state;
     const int64_t began = bt_now_ns();
@@ -386,6 +417,8 @@ static int tests(void) {
     const struct CMUnitTest all[] = {
         T(a_run_that_is_done),
         T(a_killed_rank_is_started_again),
+        T(checkpoints_that_are_away_are_waited_for),
+        T(a_branch_begins_again_where_it_began),
         T(without_a_new_step_it_waits),
         T(a_stop_ends_the_wait),
         T(one_that_dies_while_it_stops),
