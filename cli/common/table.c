@@ -3,6 +3,8 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 void bt_table_init(bt_table *t) {
     memset(t, 0, sizeof *t);
@@ -30,6 +32,7 @@ void bt_table_cell(bt_table *t, const char *text) {
     int w = characters(plain);
     if (w > t->width[t->at]) t->width[t->at] = w;
     if (t->n_rows > 0 && !like_a_figure(plain)) t->right[t->at] = false;
+    if (t->n_rows > 0 && plain[0] && !(plain[0] >= '0' && plain[0] <= '9')) t->text[t->at] = true;
     t->at++;
 }
 
@@ -49,26 +52,94 @@ void bt_table_end_row(bt_table *t) {
     t->at = 0;
 }
 
+/* ---- width ----------------------------------------------------------------------------------- */
+
+enum { LEAST_TEXT = 12 }; /* columns that a cut text keeps */
+
+int bt_table_terminal_width(void) {
+    struct winsize ws;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) != 0) return 0;
+    return ws.ws_col;
+}
+
+static int line_width(const bt_table *t, const char *indent) {
+    int w = characters(indent), n = 0;
+    for (int i = 0; i < t->n_columns; i++)
+        if (!t->left_out[i]) w += t->width[i] + (n++ ? 2 : 0);
+    return w;
+}
+
+int bt_table_fit(bt_table *t, const char *indent, int width) {
+    int n = 0;
+    while (width > 0 && line_width(t, indent) > width) {
+        int worst = -1;
+        for (int i = 0; i < t->n_columns; i++)
+            if (!t->left_out[i] && t->drop[i] && (worst < 0 || t->drop[i] > t->drop[worst]))
+                worst = i;
+        if (worst < 0) break;
+        t->left_out[worst] = true;
+        n++;
+    }
+    while (width > 0 && line_width(t, indent) > width) {
+        int widest = -1;
+        for (int i = 0; i < t->n_columns; i++)
+            if (!t->left_out[i] && !t->right[i] && t->text[i] && t->width[i] > LEAST_TEXT &&
+                (widest < 0 || t->width[i] > t->width[widest]))
+                widest = i;
+        if (widest < 0) break;
+        const int over = line_width(t, indent) - width, room = t->width[widest] - LEAST_TEXT;
+        /* by and by, so that two wide columns share the cut */
+        t->width[widest] -= over < room ? (over + 1) / 2 : (room + 1) / 2;
+    }
+    return n;
+}
+
+/* skips n characters of UTF-8 */
+static const char *behind(const char *s, int n) {
+    for (; *s && n > 0; n--) do
+            s++;
+        while (((unsigned char)*s & 0xC0) == 0x80);
+    return s;
+}
+
+/* a text cut to `width` columns: of a path its end */
+static void print_cut(FILE *to, const char *s, int width) {
+    const int n = characters(s);
+    if (n <= width)
+        fputs(s, to);
+    else if (s[0] == '/')
+        fprintf(to, "…%s", behind(s, n - width + 1));
+    else
+        fprintf(to, "%.*s…", (int)(behind(s, width - 1) - s), s);
+}
+
 void bt_table_print(const bt_table *t, FILE *to, const char *indent) {
     const char *p = bt_text_str(&t->cells), *end = p + t->cells.len;
-    int column = 0;
+    int column = 0, printed = 0;
     if (t->cells.failed) return;
     while (p < end) {
         size_t n = strlen(p);
         const char *next = p + n + 1;
         if (strcmp(p, "\n") == 0) {
             fputc('\n', to);
-            column = 0;
+            column = printed = 0;
+            p = next;
+            continue;
+        }
+        if (t->left_out[column]) {
+            column++;
             p = next;
             continue;
         }
         bool last = strcmp(next, "\n") == 0;
         int pad = t->width[column] - characters(p);
-        fputs(column ? "  " : indent, to);
+        fputs(printed++ ? "  " : indent, to);
         if (t->right[column])
             fprintf(to, "%*s%s", pad, "", p);
-        else
-            fprintf(to, "%s%*s", p, last ? 0 : pad, "");
+        else {
+            print_cut(to, p, t->width[column]);
+            fprintf(to, "%*s", last || pad < 0 ? 0 : pad, "");
+        }
         column++;
         p = next;
     }

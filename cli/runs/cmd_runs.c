@@ -13,7 +13,7 @@
 
 typedef struct runs_cfg {
     char store[1024], sort[64];
-    bool json, reverse, yes, clear, checkpoints, rebuild;
+    bool json, reverse, yes, clear, checkpoints, rebuild, wide;
     int64_t limit, keep_steps;
 } runs_cfg;
 
@@ -26,6 +26,8 @@ static const bt_opt runs_opts[] = {
      "column to sort by; newest or largest first"},
     {"reverse", "--reverse", BT_OPT_BOOL, offsetof(runs_cfg, reverse), sizeof(bool), "false", 0, 0,
      NULL, NULL, "oldest or smallest first"},
+    {"wide", "--wide", BT_OPT_BOOL, offsetof(runs_cfg, wide), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "every column, also beyond the terminal's width"},
     {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL,
      "rm: do not ask"},
     {"clear", "--clear", BT_OPT_BOOL, offsetof(runs_cfg, clear), sizeof(bool), "false", 0, 0, NULL,
@@ -51,8 +53,16 @@ static const char *figure(char *buf, size_t size, const bt_row *row, const char 
     return bt_metric_format(buf, size, bt_cli_num(row, column), unit);
 }
 
+enum { ACCURACY = 7 }; /* its column: of runs that are fine-tuned to choose or to classify */
+
+typedef struct run_list {
+    bt_table table;
+    bool accuracy; /* a run has one */
+} run_list;
+
 static bool list_row(void *ctx, const bt_row *row) {
-    bt_table *t = ctx;
+    run_list *l = ctx;
+    bt_table *t = &l->table;
     char b[64], spark[64];
     bt_table_cell(t, bt_cli_cell(row, "run"));
     bt_table_cell(t, bt_cli_cell(row, "state"));
@@ -61,6 +71,8 @@ static bool list_row(void *ctx, const bt_row *row) {
     bt_table_cell(t, figure(b, sizeof b, row, "tokens", BT_UNIT_COUNT));
     bt_table_cell(t, figure(b, sizeof b, row, "loss", BT_UNIT_NATS));
     bt_table_cell(t, figure(b, sizeof b, row, "best_val", BT_UNIT_NATS));
+    bt_table_cell(t, figure(b, sizeof b, row, "accuracy", BT_UNIT_FRAC));
+    l->accuracy = l->accuracy || isfinite(bt_cli_num(row, "accuracy"));
     bt_table_cell(t, figure(b, sizeof b, row, "tokens_per_s", BT_UNIT_PER_S));
     bt_table_cell(t, bt_cli_when(b, bt_cli_num(row, "started_s")));
     bt_table_cell(t, bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")));
@@ -100,19 +112,33 @@ static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *er
     return BT_OK;
 }
 
-static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, bt_err *err) {
-    static const char *const heads[] = {"RUN",     "STATE",    "RANKS",    "STEPS",
-                                        "TOKENS",  "LOSS",     "BEST VAL", "TOKENS/S",
-                                        "STARTED", "DURATION", ""};
-    bt_table t;
-    bt_table_init(&t);
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
-    bt_table_end_row(&t);
+static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, bool wide,
+                           bt_err *err) {
+    static const struct {
+        const char *head;
+        uint8_t drop; /* the higher, the earlier it gives way on a narrow terminal */
+    } columns[] = {{"RUN", 0},      {"STATE", 0},   {"RANKS", 3},    {"STEPS", 0},
+                   {"TOKENS", 4},   {"LOSS", 0},    {"BEST VAL", 0}, {"ACCURACY", 0},
+                   {"TOKENS/S", 2}, {"STARTED", 5}, {"DURATION", 1}, {"", 6}};
+    run_list l = {.accuracy = false};
+    bt_table_init(&l.table);
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        l.table.drop[i] = columns[i].drop;
+        bt_table_cell(&l.table, columns[i].head);
+    }
+    bt_table_end_row(&l.table);
     bt_code code =
         bt_db_query(db, &(bt_question){.sql = sql, .params = f->params, .n_params = f->n_params},
-                    list_row, &t, err);
-    if (code == BT_OK && t.n_rows > 1) bt_table_print(&t, stdout, "");
-    bt_table_release(&t);
+                    list_row, &l, err);
+    l.table.left_out[ACCURACY] = !l.accuracy;
+    const int left_out = bt_table_fit(&l.table, "", wide ? 0 : bt_table_terminal_width());
+    if (code == BT_OK && l.table.n_rows > 1) bt_table_print(&l.table, stdout, "");
+    if (code == BT_OK && l.table.n_rows > 1 && left_out > 0) {
+        fflush(stdout);
+        fprintf(stderr, "%d column%s left out on this terminal (--wide shows all)\n", left_out,
+                left_out == 1 ? "" : "s");
+    }
+    bt_table_release(&l.table);
     return code;
 }
 
@@ -166,6 +192,14 @@ static bool take_number(void *ctx, const bt_row *row) {
     return false;
 }
 
+/* the newest accuracy of the runs of the list, which an inner query chooses; only such runs have one */
+static const char with_accuracy[] =
+    "SELECT r.*, CASE WHEN EXISTS (SELECT 1 FROM configs c WHERE c.run = r.run AND c.key = "
+    "'data.form' "
+    "AND c.value IN ('preference', 'label')) THEN (SELECT val_accuracy FROM steps s WHERE s.run = "
+    "r.run "
+    "AND val_accuracy IS NOT NULL ORDER BY step DESC LIMIT 1) END AS accuracy FROM (";
+
 static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, size_t n,
                     bt_err *err) {
     bt_run_filter f;
@@ -180,6 +214,7 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
             &(bt_question){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
             take_number, &total, err);
     bt_text_clear(&sql);
+    if (!cfg->json) bt_text_put(&sql, with_accuracy);
     bt_text_printf(&sql, "SELECT %s FROM runs%s",
                    cfg->json ? "*"
                              : "run, state, ranks, steps, tokens, loss, best_val, "
@@ -187,10 +222,11 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
                                " duration_s, spark, tags",
                    bt_text_str(&f.where));
     if (code == BT_OK) code = order_by(db, cfg, &sql, err);
+    if (!cfg->json) bt_text_put(&sql, ") r");
     if (code == BT_OK && cfg->json)
         code = print_json(db, &f, bt_text_str(&sql), total, err);
     else if (code == BT_OK) {
-        code = print_table(db, &f, bt_text_str(&sql), err);
+        code = print_table(db, &f, bt_text_str(&sql), cfg->wide, err);
         if (code == BT_OK && total < 1)
             code = no_match(words, n, err);
         else if (code == BT_OK && cfg->limit > 0 && total > (double)cfg->limit)

@@ -16,7 +16,7 @@
 
 typedef struct show_cfg {
     char store[1024];
-    bool json, all;
+    bool json, all, wide;
 } show_cfg;
 
 static const bt_opt show_opts[] = {
@@ -24,6 +24,8 @@ static const bt_opt show_opts[] = {
      NULL, "one JSON object"},
     {"all", "--all", BT_OPT_BOOL, offsetof(show_cfg, all), sizeof(bool), "false", 0, 0, NULL, NULL,
      "every setting, rank, fact and event, not the telling ones"},
+    {"wide", "--wide", BT_OPT_BOOL, offsetof(show_cfg, wide), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "whole lines, also beyond the terminal's width"},
     {"store", "--store", BT_OPT_TEXT, offsetof(show_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -39,6 +41,7 @@ typedef struct shown {
     bt_db *db;
     const char *run;
     bool all;
+    int width;     /* columns of the terminal; 0: no limit */
     bt_view *view; /* its head, and where its steps go */
     double steps;  /* of the run */
     double recent; /* of those that figures of span RECENT are of */
@@ -122,7 +125,7 @@ static void print_phases(const shown *s) {
 
 /* ---- islands of a hub's run ---- */
 
-static void print_islands(const bt_view_islands *l) {
+static void print_islands(const bt_view_islands *l, int width) {
     static const int columns[] = {BT_MI_CLOCK, BT_MI_UPDATES, BT_MI_LEFT_OUT, BT_MI_STALENESS,
                                   BT_MI_LOSS,  BT_MI_TOKENS,  BT_MI_BYTES};
     bt_table t;
@@ -136,6 +139,10 @@ static void print_islands(const bt_view_islands *l) {
     bt_table_cell(&t, "STATE");
     for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
         bt_table_cell(&t, bt_scopes[BT_SCOPE_ISLAND].metric[columns[k]].key);
+    t.drop[5] =
+        3; /* updates not applied, tokens, bytes: on a narrow terminal the others matter more */
+    t.drop[8] = 2;
+    t.drop[9] = 1;
     bt_table_end_row(&t);
     for (size_t i = 0; i < l->n; i++) {
         const bt_view_island *x = &l->island[i];
@@ -147,30 +154,54 @@ static void print_islands(const bt_view_islands *l) {
                                                bt_scopes[BT_SCOPE_ISLAND].metric[columns[k]].unit));
         bt_table_end_row(&t);
     }
+    bt_table_fit(&t, "  ", width);
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
 }
 
 /* ---- the head ---- */
 
+enum { HANG = 12 }; /* where the lines of the head have their text */
+
+/* a line of the head, broken at blanks where it is longer than the terminal is wide */
+static void print_wrapped(const bt_text *line, int width) {
+    const char *s = bt_text_str(line);
+    int room = width; /* of the present line: the next ones are indented */
+    while (width > 2 * HANG && (int)strlen(s) > room) {
+        int at = room;
+        while (at > HANG && s[at] != ' ') at--;
+        if (at <= HANG) break;
+        printf("%.*s\n%*s", at, s, HANG, "");
+        s += at + 1;
+        room = width - HANG;
+    }
+    puts(s);
+}
+
 /* the run's figures of one span, in the words of figures.def: those that are numbers of the row */
 static void print_figures(const shown *s, const bt_row *row, bt_figure_span span,
                           const char *word) {
     char text[64];
     const char *between = "";
-    printf("  %-9s ", word);
+    bt_text line;
+    bt_text_init(&line);
+    bt_text_printf(&line, "  %-9s ", word);
     for (int i = 0; i < BT_FIGURES; i++) {
         const bt_figure_row *f = &bt_figures[i];
         double v = bt_cli_num(row, f->key);
         bool told = i == BT_FIGURE_BEST_VAL || i == BT_FIGURE_TOKENS; /* in the line of progress */
-        if (f->span != span || told || isnan(v)) continue;
+        if (f->span != span || told || isnan(v) || (i == BT_FIGURE_RSS && v <= 0)) continue;
         /* "tokens/s 2.80 k": the label has the unit */
         bt_unit unit = f->unit == BT_UNIT_PER_S ? BT_UNIT_COUNT : f->unit;
-        printf("%s%s %s", between, f->label, bt_metric_format(text, sizeof text, v, unit));
+        bt_text_printf(&line, "%s%s %s", between, f->label,
+                       bt_metric_format(text, sizeof text, v, unit));
         between = ", ";
     }
-    if (span == BT_SPAN_RECENT) printf(" (%s)", which_steps(text, sizeof text, s->recent, s));
-    fputc('\n', stdout);
+    const bool none = !between[0];
+    if (span == BT_SPAN_RECENT)
+        bt_text_printf(&line, " (%s)", which_steps(text, sizeof text, s->recent, s));
+    if (!none) print_wrapped(&line, s->width);
+    bt_text_release(&line);
 }
 
 /* a text of any length, without control characters: a command that was cut could not be pasted */
@@ -184,18 +215,19 @@ static void print_whole(const char *label, const char *text) {
 }
 
 /* what fine-tuning is judged by */
-static void print_tuned(const bt_view_head *h) {
+static void put_tuned(const bt_view_head *h, bt_text *line) {
     char b[32];
     const bool val = isfinite(h->val_accuracy), val_margin = isfinite(h->val_margin);
     if (val || isfinite(h->accuracy))
-        printf(", %saccuracy %s", val ? "validation " : "",
-               bt_metric_format(b, sizeof b, val ? h->val_accuracy : h->accuracy, BT_UNIT_FRAC));
+        bt_text_printf(line, ", %saccuracy %s", val ? "validation " : "",
+                       bt_metric_format(b, sizeof b, val ? h->val_accuracy : h->accuracy,
+                                        BT_UNIT_FRAC));
     if (isfinite(h->val_f1))
-        printf(", F1 %s", bt_metric_format(b, sizeof b, h->val_f1, BT_UNIT_FRAC));
+        bt_text_printf(line, ", F1 %s", bt_metric_format(b, sizeof b, h->val_f1, BT_UNIT_FRAC));
     if (val_margin || isfinite(h->reward_margin))
-        printf(", reward margin %s",
-               bt_metric_format(b, sizeof b, val_margin ? h->val_margin : h->reward_margin,
-                                BT_UNIT_NATS));
+        bt_text_printf(line, ", reward margin %s",
+                       bt_metric_format(b, sizeof b, val_margin ? h->val_margin : h->reward_margin,
+                                        BT_UNIT_NATS));
 }
 
 static bool head_row(void *ctx, const bt_row *row) {
@@ -217,17 +249,21 @@ static bool head_row(void *ctx, const bt_row *row) {
            bt_cli_when(a, bt_cli_num(row, "started_s")), host,
            bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")), ranks, ranks == 1 ? "" : "s",
            attempts, attempts == 1 ? "" : "s");
-    printf("  progress  step %s, %s tokens, loss %s",
-           bt_metric_format(a, sizeof a, bt_cli_num(row, "steps"), BT_UNIT_COUNT),
-           bt_metric_format(b, sizeof b, bt_cli_num(row, "tokens"), BT_UNIT_COUNT),
-           bt_metric_format(c, sizeof c, bt_cli_num(row, "loss"), BT_UNIT_NATS));
+    bt_text line;
+    bt_text_init(&line);
+    bt_text_printf(&line, "  progress  step %s, %s tokens, loss %s",
+                   bt_metric_format(a, sizeof a, bt_cli_num(row, "steps"), BT_UNIT_COUNT),
+                   bt_metric_format(b, sizeof b, bt_cli_num(row, "tokens"), BT_UNIT_COUNT),
+                   bt_metric_format(c, sizeof c, bt_cli_num(row, "loss"), BT_UNIT_NATS));
     if (isfinite(bt_cli_num(row, "best_val")))
-        printf(", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
-               bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
-               bt_cli_num(row, "best_val_step") + 1);
-    print_tuned(&s->view->head);
-    if (bt_cli_best_is_older(s->db, s->run, better, sizeof better)) printf(" (%s@best)", s->run);
-    fputc('\n', stdout);
+        bt_text_printf(&line, ", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
+                       bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
+                       bt_cli_num(row, "best_val_step") + 1);
+    put_tuned(&s->view->head, &line);
+    if (bt_cli_best_is_older(s->db, s->run, better, sizeof better))
+        bt_text_printf(&line, " (%s@best)", s->run);
+    print_wrapped(&line, s->width);
+    bt_text_release(&line);
     print_figures(s, row, BT_SPAN_RECENT, "lately");
     print_figures(s, row, BT_SPAN_RUN, "whole run");
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 60);
@@ -263,7 +299,13 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
 static bool table_row(void *ctx, const bt_row *row) {
     static const char *const named[] = {"fact", "setting", "bytes", "stood_still", "path"};
     bt_table *t = ctx;
-    for (int i = 0; t->n_rows == 0 && i < row->n; i++) bt_table_cell(t, row->names[i]);
+    for (int i = 0; t->n_rows == 0 && i < row->n; i++) {
+        /* on a narrow terminal these give way to the texts */
+        static const char *const less[] = {"level", "took_s", "attempt"};
+        for (size_t k = 0; i > 0 && k < sizeof less / sizeof less[0]; k++)
+            if (strcmp(row->names[i], less[k]) == 0) t->drop[i] = (uint8_t)(k + 1);
+        bt_table_cell(t, row->names[i]);
+    }
     if (t->n_rows == 0) bt_table_end_row(t);
     for (int i = 0; i < row->n; i++) {
         bool known = false;
@@ -294,6 +336,7 @@ static bt_code print_list(shown *s, const char *title, const char *sql, const ch
         printf("\n%s", title);
         if (total > t.n_rows - 1) printf(" (%d of %.0f; --all shows all)", t.n_rows - 1, total);
         fputc('\n', stdout);
+        bt_table_fit(&t, "  ", s->width);
         bt_table_print(&t, stdout, "  ");
     }
     bt_table_release(&t);
@@ -311,7 +354,8 @@ static const struct {
      "SELECT key, value AS setting, origin, place AS \"where\" FROM configs WHERE run = ?1",
      "SELECT 0 WHERE ?1 <> ''"},
     {"attempts",
-     "SELECT attempt, from_step + 1 AS first_step, started, round(ended_s - started_s, 1) AS "
+     "SELECT attempt, from_step + 1 AS first_step, substr(started, 1, 19) AS started, "
+     "round(ended_s - started_s, 1) AS "
      "took_s, world_size AS "
      "ranks, reason, coalesce(exit_kind, '') AS ended FROM attempts WHERE run = ?1 ORDER BY "
      "attempt DESC",
@@ -370,7 +414,7 @@ static bt_code print_text(shown *s, bt_err *err) {
                        head_row, s, err));
     print_trouble(s);
     if (s->view->head.hub)
-        print_islands(&s->view->islands);
+        print_islands(&s->view->islands, s->width);
     else if (s->view->ranks.steps > 0)
         print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
@@ -490,7 +534,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_fail(
             err, BT_ARG,
             "no run given (`bitrain runs` lists them, `bitrain show last` shows the newest)");
-    shown s = {.all = cfg.all};
+    shown s = {.all = cfg.all, .width = cfg.wide ? 0 : bt_table_terminal_width()};
     BT_TRY(bt_cli_open(&s.db, cfg.store, err));
     bt_code code = bt_db_run(s.db, word, name, err);
     s.run = name;

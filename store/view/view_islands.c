@@ -64,8 +64,9 @@ static void sum_up(bt_view *v) {
         const double *x = l->island[i].value;
         l->bytes += x[BT_MI_BYTES] > 0 ? x[BT_MI_BYTES] : 0;
         l->left_out += x[BT_MI_LEFT_OUT] > 0 ? x[BT_MI_LEFT_OUT] : 0;
-        if (!(x[BT_MI_TRAINS] > 0)) continue;
-        l->training++;
+        /* of an ended hub no island trains: how far all of them came */
+        if (!(x[BT_MI_TRAINS] > 0) && v->head.live) continue;
+        l->training += x[BT_MI_TRAINS] > 0;
         l->sequences += x[BT_MI_BATCH];
         if (isnan(l->slowest) || x[BT_MI_CLOCK] < l->slowest) l->slowest = x[BT_MI_CLOCK];
         if (isnan(l->fastest) || x[BT_MI_CLOCK] > l->fastest) l->fastest = x[BT_MI_CLOCK];

@@ -369,7 +369,7 @@ async function starts(page, url) {
       words,
     );
   };
-  await wrong("'name' must be of a-z");
+  await wrong("'name' must be of letters");
   await accessible(page, "the dialog that starts a run");
   await field("name").fill("from-page");
   await wrong("synth:nothing");

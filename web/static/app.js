@@ -23,13 +23,13 @@ import { stepsPage } from "./pages/page_steps.js";
 import { systemPage } from "./pages/page_system.js";
 import { ternaryPage } from "./pages/page_ternary.js";
 
-// the pages of a run, by the keys 1 to 9; `only` names what of a head says that there is such a page
+// the pages of a run, by the keys 1 to 9; `only` and `not` name what of a head says that there is such a page, or none
 const pages = [
   { key: "overview", title: "Overview", show: overviewPage },
-  { key: "ranks", title: "Ranks", show: ranksPage },
-  { key: "steps", title: "Step breakdown", show: stepsPage },
-  { key: "comm", title: "Communication", show: commPage },
-  { key: "ternary", title: "Ternary", show: ternaryPage },
+  { key: "ranks", title: "Ranks", show: ranksPage, not: "hub" },
+  { key: "steps", title: "Step breakdown", show: stepsPage, not: "hub" },
+  { key: "comm", title: "Communication", show: commPage, not: "hub" },
+  { key: "ternary", title: "Ternary", show: ternaryPage, not: "hub" },
   { key: "events", title: "Events and goodput", show: eventsPage },
   { key: "system", title: "System", show: systemPage },
   { key: "metrics", title: "Metrics", show: metricsPage },

@@ -41,7 +41,16 @@ for run in $runs; do
     "$BITRAIN" plot "$run" val_loss > out 2> err; [ $? -lt 128 ] || fail "plot $run"
 done
 ok runs
+says "^labels +done .* 20.0 % " "runs"
 json runs --json
+# lists fit the terminal
+if script -qec true "$d/try" >/dev/null 2>&1 </dev/null; then
+    for words in "runs" "show four" "show resumed --all" "show hub"; do
+        script -qec "stty cols 80; '$BITRAIN' $words" "$d/pty" >/dev/null 2>&1 </dev/null
+        # the command is whole, so that it can be pasted
+        [ "$(grep -vE '^  command|^Script' "$d/pty" | tr -d '\r' | wc -L)" -le 80 ] || fail "wider than 80 columns: $words"
+    done
+fi
 
 # what only a kind has
 ok show hub

@@ -11,9 +11,11 @@ class ApiError extends Error {
   }
 }
 
-/** An error as one sentence, with what to do where that is known. */
+/** An error as one sentence, with what to do where that is known: hints about routes are for programs. */
 export function statement(error) {
-  return error.hint ? `${error.message} (${error.hint})` : error.message;
+  return error.hint && !error.hint.startsWith("web/")
+    ? `${error.message} (${error.hint})`
+    : error.message;
 }
 
 const notKept = { message: "this report does not hold that part", hint: "bitrain dash shows it" };

@@ -1,4 +1,5 @@
 // ask.js - the page's own dialogs: a question with fields, and what its answer does.
+import { statement } from "./api.js";
 import { button } from "./controls.js";
 import { h, say } from "./dom.js";
 
@@ -51,6 +52,25 @@ export function ask({ title, text, action, danger, fields = [], tell, alert }) {
     document.body.append(box);
     box.showModal();
   });
+}
+
+/**
+ * Asks until act(answer) does what was asked for: when it throws, the dialog opens again with what was
+ * filled in and why it was refused. Promises the answer; null: not now.
+ */
+export async function askUntil(spec, act) {
+  let { fields } = spec;
+  for (let alert = ""; ;) {
+    const answer = await ask({ ...spec, fields, alert });
+    if (!answer) return null;
+    try {
+      await act(answer);
+      return answer;
+    } catch (error) {
+      alert = statement(error);
+      fields = fields.map((field) => ({ ...field, value: answer[field.name] }));
+    }
+  }
 }
 
 function boxOf({ type = "text", value = "", options, label, maxlength }) {

@@ -116,6 +116,24 @@ export const charts = {
       { key: "val_loss", label: "validation", color: "--s1", sparse: true, best: true },
     ],
   },
+  accuracy: {
+    title: "Accuracy",
+    sub: "of labels, or of preferences",
+    lines: [
+      { key: "accuracy", label: "training", color: "--s0" },
+      { key: "val_accuracy", label: "validation", color: "--s1", sparse: true },
+      { key: "val_f1", label: "validation F1", color: "--s2", sparse: true },
+    ],
+    floor: 0,
+  },
+  rewardMargin: {
+    title: "Reward margin",
+    sub: "chosen answer less the rejected one",
+    lines: [
+      { key: "reward_margin", label: "training", color: "--s0" },
+      { key: "val_reward_margin", label: "validation", color: "--s1", sparse: true },
+    ],
+  },
   gradientNorm: {
     title: "Gradient norm",
     sub: "before clipping",

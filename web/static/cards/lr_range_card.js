@@ -1,10 +1,10 @@
 // lr_range_card.js - of a learning-rate range test: its losses over the rate, and the rate to train with.
 import { get } from "../base/api.js";
-import { h } from "../base/dom.js";
 import { digits } from "../base/format.js";
 import { number } from "../base/table.js";
 import { plane } from "../figures/plane.js";
 import { Card } from "./card.js";
+import { optionalCard } from "./optional_card.js";
 
 const columns = [
   number("learning rate", (row) => digits(row.lr, 3)),
@@ -50,21 +50,10 @@ function cardOf(ctx) {
   });
 }
 
-/** Among the cards of a page; there is no card in a run that is no range test. */
+/** Of a run that is a range test. */
 export function lrRangeCard(ctx) {
-  const box = h("div", { class: "wide", hidden: true });
-  let card = null;
-  const find = async () => {
+  return optionalCard(async () => {
     const info = await get(`runs/${ctx.run}`);
-    if (info.config?.["optim.schedule"]?.value !== "range") return;
-    card = cardOf(ctx);
-    box.replaceChildren(card.el);
-    box.hidden = false;
-  };
-  find().catch(() => {}); // the page does without
-  const pass =
-    (what) =>
-    (...args) =>
-      card?.[what](...args);
-  return { el: box, load: pass("load"), redraw: pass("redraw"), close: pass("close") };
+    return info.config?.["optim.schedule"]?.value === "range" ? cardOf(ctx) : null;
+  });
 }

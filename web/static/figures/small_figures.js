@@ -15,11 +15,13 @@ export function spark(values, label, base) {
   const span = Math.max(...all) - low || 1;
   const x = (i) => (2 + (i * (width - 4)) / Math.max(1, values.length - 1)).toFixed(1);
   const y = (value) => (height - 3 - ((value - low) / span) * (height - 6)).toFixed(1);
+  // a gap breaks the line, unless there are more gaps than values: those of evaluations
+  const isSparse = known.length < values.length / 2;
   let path = "";
   let pen = "M";
   values.forEach((value, i) => {
     if (value !== null) path += `${pen}${x(i)} ${y(value)}`;
-    pen = value === null ? "M" : "L";
+    if (value !== null || !isSparse) pen = value === null ? "M" : "L";
   });
   if (known.length === 1) path += "h.01";
   const baseLine = () => svg("path", { class: "base", d: `M2 ${y(base)}H${width - 2}` });

@@ -7,7 +7,7 @@ import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { digits, nth } from "../base/format.js";
 import { verbs } from "../base/vocabulary.js";
-import { ask } from "../base/ask.js";
+import { ask, askUntil } from "../base/ask.js";
 
 /** The kind of event that tells what became of a verb; "": its answer says all. */
 const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
@@ -77,13 +77,17 @@ class ControlBar {
     if (this.waiting) this.lookForOutcome();
   }
 
+  async trySend(verb, value, more) {
+    const since = await this.newestEvent();
+    const answer = await control(this.run, verb, value, more);
+    say(this.said, answer.reply || `${verb}: asked`);
+    toast(answer.reply || `${verb}: asked`);
+    this.waiting = outcomeOf(verb) && this.head.live ? { verb, since } : null;
+  }
+
   async send(verb, value, more) {
     try {
-      const since = await this.newestEvent();
-      const answer = await control(this.run, verb, value, more);
-      say(this.said, answer.reply || `${verb}: asked`);
-      toast(answer.reply || `${verb}: asked`);
-      this.waiting = outcomeOf(verb) && this.head.live ? { verb, since } : null;
+      await this.trySend(verb, value, more);
     } catch (error) {
       this.waiting = null;
       say(this.said, "");
@@ -119,7 +123,7 @@ class ControlBar {
     const info = await get(`runs/${this.run}`);
     const began = Number(info.config?.["optim.lr"]?.value ?? NaN);
     const now = this.head.lr === null ? "not known" : digits(this.head.lr, 4);
-    const answer = await ask({
+    const spec = {
       title: `Learning rate of ${this.run}`,
       text: `At step ${nth(this.head.newest_step)} it is ${now}. The schedule follows from the peak.`,
       action: "Set",
@@ -127,32 +131,35 @@ class ControlBar {
         {
           name: "peak",
           label: "peak learning rate",
-          type: "number",
           note: `the run began with ${Number.isFinite(began) ? began : "an unknown peak"}`,
           value: Number.isFinite(began) ? began : "",
         },
       ],
-    });
-    if (!answer?.peak) return;
-    const times = Number(answer.peak) / began;
-    if (!(times > rateFactorAsked)) return this.send("set", `lr=${answer.peak}`);
+    };
+    await askUntil(spec, ({ peak }) => this.setPeak(peak, began));
+  }
+
+  async setPeak(peak, began) {
+    if (!(Number(peak) > 0)) throw new Error(`'${peak}' is no learning rate: a number above 0`);
+    const times = Number(peak) / began;
+    if (!(times > rateFactorAsked)) return this.trySend("set", `lr=${peak}`);
     const sure = await ask({
-      title: `Set the peak to ${answer.peak}?`,
+      title: `Set the peak to ${peak}?`,
       text: `${digits(times, 3)} times the configured ${began}: that usually destroys a run.`,
       action: "Set it all the same",
       danger: true,
     });
-    if (sure) this.send("set", `lr=${answer.peak},force`);
+    if (sure) await this.trySend("set", `lr=${peak},force`);
   }
 
   async askSample() {
-    const answer = await ask({
+    const spec = {
       title: `A sample of ${this.run}`,
       text: "At the end of a step training waits while the model goes on from this text.",
       action: "Write",
       fields: [{ name: "prompt", label: "prompt", type: "lines", maxlength: 512 }],
-    });
-    if (answer?.prompt) this.send("sample", answer.prompt);
+    };
+    await askUntil(spec, ({ prompt }) => prompt && this.trySend("sample", prompt));
   }
 
   async annotate() {

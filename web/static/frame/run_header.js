@@ -56,7 +56,9 @@ export class RunHeader {
     const { run } = view;
     const made = report ? `as of ${date(report.made_s)} UTC` : "";
     const nav = tabs(run, pages, current);
-    this.sometimes = pages.flatMap(({ only }, i) => (only ? [{ only, tab: nav.children[i] }] : []));
+    this.sometimes = pages.flatMap(({ only, not }, i) =>
+      only || not ? [{ only, not, tab: nav.children[i] }] : [],
+    );
     this.word = h("span", { class: "state", id: "state" }, "loading");
     this.stream = h("span", { class: "note", id: "stream" }, made);
     this.controls = controlBar(run);
@@ -72,7 +74,10 @@ export class RunHeader {
   showHead(head) {
     const kind = `state ${head.state}`;
     this.controls.offer(head);
-    for (const { only, tab: link } of this.sometimes) if (head[only]) link.hidden = false;
+    for (const { only, not, tab: link } of this.sometimes) {
+      if (only && head[only]) link.hidden = false;
+      if (not && head[not] && !link.ariaCurrent) link.hidden = true;
+    }
     if (this.word.className !== kind) this.word.className = kind;
     say(this.word, stateText(head));
   }

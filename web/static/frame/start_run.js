@@ -58,7 +58,7 @@ export async function startRun(fields) {
           label: "name",
           value: values.name,
           note: "empty: one is made up",
-          maxlength: 63,
+          maxlength: 64,
         },
       ],
     });

@@ -16,7 +16,9 @@ import {
 } from "../base/format.js";
 import { charts, figureHelp } from "../base/vocabulary.js";
 import { chipsBox, samplesCard } from "../cards/first_page_boxes.js";
+import { islandsCard } from "../cards/islands_card.js";
 import { lrRangeCard } from "../cards/lr_range_card.js";
+import { optionalCard } from "../cards/optional_card.js";
 import { askSeriesEarly, seriesCard } from "../cards/series_card.js";
 import { troubleBox } from "../cards/trouble_box.js";
 import { showPage } from "./page.js";
@@ -47,10 +49,24 @@ function bestValidation(head) {
   return `best ${nats(head.best_val_loss)}${where}`;
 }
 
+/** What fine-tuning is judged by beside its accuracy. */
+function judged({ val_f1: f1, val_reward_margin: margin, reward_margin: trained }) {
+  if (f1 !== undefined) return `F1 ${percent(f1)}`;
+  const known = margin ?? trained;
+  return known === undefined ? "newest evaluation" : `reward margin ${nats(known)}`;
+}
+
+/** A tile that only some runs have: a hub lacks what its islands record. */
+function isOf(name, head, shown) {
+  if (head.hub && shown === dash) return false;
+  return name !== "accuracy" || (head.val_accuracy ?? head.accuracy) !== undefined;
+}
+
 // fields of a run's head: name, text, small text
 const tiles = [
   ["loss", (head) => nats(head.loss), (head) => `of ten steps ${nats(head.loss_ema)}`],
   ["validation", (head) => nats(head.val_loss ?? head.best_val_loss), bestValidation],
+  ["accuracy", (head) => percent(head.val_accuracy ?? head.accuracy), judged],
   ["step", (head) => nth(head.newest_step), progress],
   ["tokens", (head) => si(head.tokens), epochs],
   ["median step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],
@@ -91,6 +107,7 @@ function headTiles(ctx) {
     const done = name === "step" ? progressBar() : null;
     const el = h("div", props, h("dt", {}, name), h("dd", {}, value, small, done));
     const put = (head) => {
+      el.hidden = !isOf(name, head, text(head));
       if (done) done.hidden = head.progress === null;
       if (done) done.value = head.progress ?? 0;
       say(value, text(head));
@@ -124,8 +141,24 @@ export function askOverviewEarly(run) {
 
 export function overviewPage(root, ctx) {
   const boxes = [troubleBox(ctx), chipsBox(ctx), headTiles(ctx)];
+  const info = get(`runs/${ctx.run}`);
+  const ofForms = (forms, make) => async () =>
+    forms.includes((await info).config?.["data.form"]?.value) ? make() : null;
+  const ofHub = async () => {
+    const load = () => get(`runs/${ctx.run}/islands`);
+    return (await load()).islands.rows.length ? islandsCard(load) : null;
+  };
   const cards = [
     seriesCard(ctx, { ...charts.loss, wide: true, tall: true, ghosts: true }),
+    optionalCard(ofHub),
+    optionalCard(
+      ofForms(["preference", "label"], () => seriesCard(ctx, charts.accuracy)),
+      false,
+    ),
+    optionalCard(
+      ofForms(["preference"], () => seriesCard(ctx, charts.rewardMargin)),
+      false,
+    ),
     samplesCard(ctx),
     lrRangeCard(ctx),
     gradientCard(ctx),
