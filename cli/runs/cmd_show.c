@@ -350,7 +350,9 @@ static const struct {
      /* what was predicted stands in the table of phases */
      "SELECT key, value AS setting, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs "
      "WHERE run = ?1 AND key NOT LIKE 'launch.predicted%' AND "
-     "(coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
+     "(coalesce(origin, '') NOT IN ('default', 'preset') AND coalesce(place, '') <> 'auto' OR key "
+     "= "
+     "'model.preset') LIMIT 60",
      "SELECT key, value AS setting, origin, place AS \"where\" FROM configs WHERE run = ?1",
      "SELECT 0 WHERE ?1 <> ''"},
     {"attempts",

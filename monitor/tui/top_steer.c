@@ -82,15 +82,19 @@ static bt_code find_event(bt_top *t, const char *run, int64_t after, const char 
     snprintf(from, sizeof from, "%lld", (long long)after);
     return bt_db_query(
         t->cfg.db,
-        &(bt_question){.sql = kind[0] ? "SELECT seq, title FROM events WHERE run = ?1 AND seq > "
-                                        "CAST(?2 AS INTEGER) AND kind IN (?3, 'refused') "
-                                        "ORDER BY seq LIMIT 1"
-                                      : "SELECT seq, title FROM events WHERE run = ?1 AND ?2 = ?2 "
-                                        "AND ?3 = ?3 ORDER BY seq DESC LIMIT 1",
-                       .params = params,
-                       .n_params = 3,
-                       .max_rows = 1,
-                       .max_s = 1},
+        &(bt_question){
+            .sql = kind[0]
+                       ? "SELECT seq, title FROM events WHERE run = ?1 AND seq > "
+                         "CAST(?2 AS INTEGER) AND kind IN (?3, 'refused') AND "
+                         /* not the next scheduled sample */
+                         "(kind <> 'sample' OR json_valid(body) AND json_extract(body, '$.asked')) "
+                         "ORDER BY seq LIMIT 1"
+                       : "SELECT seq, title FROM events WHERE run = ?1 AND ?2 = ?2 "
+                         "AND ?3 = ?3 ORDER BY seq DESC LIMIT 1",
+            .params = params,
+            .n_params = 3,
+            .max_rows = 1,
+            .max_s = 1},
         take_outcome, o, &ignored);
 }
 

@@ -495,6 +495,8 @@ async function report({ browser }) {
     await page.waitForSelector(currentTab(name));
     await drawn(page, `the report's ${name}`);
     if (name !== "overview") await truths[name](page);
+    const without = page.locator("figure", { hasText: "nothing recorded yet" }).locator("h2");
+    assert.deepEqual(await without.allTextContents(), [], `the report's ${name} lacks data`);
     await harmless(page, `the report's ${name}`);
   }
   assert((await page.locator("title").textContent()).includes("base"));

@@ -60,15 +60,27 @@ static void comes_true(const char *run, const char *verb) {
               {"stop", "stopped", "stopped after step 13 of 20"},
               {"eval", "refused", "there is no validation split"},
               {"sample", "sample", "a sample after Once"}};
-    char sql[400];
+    char sql[700];
+    /* a scheduled sample is no answer */
+    if (strcmp(verb, "sample") == 0) {
+        snprintf(
+            sql, sizeof sql,
+            "INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 12, "
+            "'sample', 0, 'writes: the scheduled one', json_object('text', 'x') FROM run WHERE "
+            "name = "
+            "'%s'",
+            run);
+        store_sql(sql);
+    }
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
         if (strcmp(of[i].verb, verb) != 0) continue;
-        snprintf(sql, sizeof sql,
-                 "INSERT INTO event(run, t_us, step, kind, level, title) SELECT id, last_us, 12, "
-                 "'control', 0, '%s asked for by top' FROM run WHERE name = '%s'; "
-                 "INSERT INTO event(run, t_us, step, kind, level, title) SELECT id, last_us, 12, "
-                 "'%s', 0, '%s' FROM run WHERE name = '%s'",
-                 verb, run, of[i].kind, of[i].title, run);
+        snprintf(
+            sql, sizeof sql,
+            "INSERT INTO event(run, t_us, step, kind, level, title) SELECT id, last_us, 12, "
+            "'control', 0, '%s asked for by top' FROM run WHERE name = '%s'; "
+            "INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, "
+            "12, '%s', 0, '%s', json_object('asked', 1, 'text', 'y') FROM run WHERE name = '%s'",
+            verb, run, of[i].kind, of[i].title, run);
         store_sql(sql);
     }
 }

@@ -61,7 +61,7 @@ assert.strictEqual(keptAnswer("runs/a/log", {}), undefined);
 assert.strictEqual(keptAnswer("runs/b/series", { metric: "loss" }), undefined);
 assert.strictEqual(keptAnswer("runs/a/heatmap", {}), "busy");
 assert.strictEqual(keptAnswer("runs/a/heatmap", { value: "wait" }), "wait");
-const whole = keptAnswer("runs/a/series", { metric: ["lr", "none", "loss"], rank: null });
+const whole = keptAnswer("runs/a/series", { metric: "lr,none,loss", rank: null });
 assert.strictEqual(whole.unit, "u");
 assert.deepStrictEqual(
   whole.series.map((one) => one.metric),

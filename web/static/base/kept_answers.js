@@ -20,6 +20,7 @@ export function keptAnswer(path, args) {
   if (!answer || !path.endsWith("/series")) return answer;
   const wanted = []
     .concat(args.metric)
+    .flatMap((list) => list.split(","))
     .map((metric) => answer.series.find((one) => one.metric === metric))
     .filter(Boolean);
   const placeOf = placesOnAxis(path, args.x);

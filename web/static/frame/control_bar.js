@@ -103,8 +103,13 @@ class ControlBar {
   async lookForOutcome() {
     const { verb, since } = this.waiting;
     const { events } = await get(`runs/${this.run}/events`, { limit: 20 });
+    // a scheduled sample is not the one that was asked for
+    const isScheduled = ({ kind, title }) => kind === "sample" && title.startsWith("writes:");
     const outcome = events.rows.find(
-      ({ seq, kind }) => seq > since && (kind === outcomeOf(verb) || kind === "refused"),
+      (row) =>
+        row.seq > since &&
+        (row.kind === outcomeOf(verb) || row.kind === "refused") &&
+        !isScheduled(row),
     );
     if (!outcome || this.waiting?.verb !== verb) return;
     this.waiting = null;
