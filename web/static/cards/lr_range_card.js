@@ -3,8 +3,7 @@ import { get } from "../base/api.js";
 import { digits } from "../base/format.js";
 import { number } from "../base/table.js";
 import { plane } from "../figures/plane.js";
-import { Card } from "./card.js";
-import { optionalCard } from "./optional_card.js";
+import { Card, optionalCard } from "./card.js";
 
 const columns = [
   number("learning rate", (row) => digits(row.lr, 3)),

@@ -15,10 +15,10 @@ import {
   si,
 } from "../base/format.js";
 import { charts, figureHelp } from "../base/vocabulary.js";
+import { optionalCard } from "../cards/card.js";
 import { chipsBox, samplesCard } from "../cards/first_page_boxes.js";
 import { islandsCard } from "../cards/islands_card.js";
 import { lrRangeCard } from "../cards/lr_range_card.js";
-import { optionalCard } from "../cards/optional_card.js";
 import { askSeriesEarly, seriesCard } from "../cards/series_card.js";
 import { troubleBox } from "../cards/trouble_box.js";
 import { showPage } from "./page.js";
