@@ -11,6 +11,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/interop/model_file.h"
+#include "engine/interop/native.h"
 #include "engine/tune/peft_config.h"
 
 /* what the weights fix, and their tokenizer */
@@ -51,10 +52,12 @@ static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
 static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
+    static bt_run_cfg known; /* refuses a model of another version */
     /* the ranks, who find it again, report what is passed over */
     BT_TRY(bt_ckpt_find(NULL, folder, path, sizeof path, &meta, NULL, err));
+    bt_code code = bt_native_settings(&known, &meta, path, err);
     json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
-    const bt_code code = take_shape(p, config, err);
+    if (code == BT_OK) code = take_shape(p, config, err);
     bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
     json_decref(config);
     bt_ckpt_meta_release(&meta);

@@ -11,6 +11,18 @@
 #include <unistd.h>
 
 #include "engine/data/io/file_io.h"
+#include "engine/data/io/unread_keys.h"
+
+/* A setting of another version. One of the model may change what it computes, unless it is switched off. */
+static bt_code check_unknown(const char *key, const char *value, const char *path, bt_err *err) {
+    static const char *const off[] = {"", "0", "false", "none", "off", NULL};
+    if (strncmp(key, "model.", 6) != 0 || bt_key_in(off, value)) return BT_OK;
+    return bt_fail(
+        err, BT_UNSUPPORTED,
+        "checkpoint '%s' is of a model with %.60s=%.60s, which this version does not know "
+        "(use the version that trained it)",
+        path, key, value);
+}
 
 bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char *path,
                            bt_err *err) {
@@ -27,11 +39,13 @@ bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char
     bt_code code = BT_OK;
     bt_text value = {0};
     json_object_foreach(config, key, v) {
-        if (bt_opt_find(o.table, o.n, key) == o.n) continue; /* of another version */
         if (code != BT_OK || !json_is_string(v)) continue;
         bt_text_clear(&value);
         bt_text_put_bytes(&value, json_string_value(v));
-        code = bt_opts_set(&o, key, bt_text_str(&value), BT_FROM_FILE, "the checkpoint", err);
+        if (bt_opt_find(o.table, o.n, key) == o.n)
+            code = check_unknown(key, bt_text_str(&value), path, err);
+        else
+            code = bt_opts_set(&o, key, bt_text_str(&value), BT_FROM_FILE, "the checkpoint", err);
     }
     bt_text_release(&value);
     json_decref(config);

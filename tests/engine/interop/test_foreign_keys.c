@@ -1,5 +1,6 @@
 /* foreign_keys: a key that no reader uses never disappears. One more key in any object of a golden config.json, or in
  * any part of a GGUF file, is refused or reported; what changes the numbers is refused; the golden files have none. */
+#include "engine/interop/native.h"
 #include "tests/engine/interop/malformed.h"
 
 #define EXTRA "unheard_of"
@@ -190,11 +191,36 @@ static void keys_that_change_the_numbers_are_refused(void **state) {
     }
 }
 
+/* ---- checkpoints of another version ------------------------------------------------------------ */
+
+static void settings_of_an_unknown_model_are_refused(void **state) {
+    (void)state;
+    static bt_run_cfg cfg;
+    static const struct {
+        const char *config, *words;
+    } rows[] = {{"{\"model.layers\": \"3\", \"model." EXTRA "\": \"2\"}", "with model." EXTRA "=2"},
+                {"{\"model.layers\": \"3\", \"model." EXTRA "\": \"false\"}", NULL},
+                {"{\"model.layers\": \"3\", \"run." EXTRA "\": \"2\"}", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_ckpt_meta meta = {0};
+        bt_err err = BT_ERR_INIT;
+        bt_text_put(&meta.config, rows[i].config);
+        const bt_code code = bt_native_settings(&cfg, &meta, "there", &err);
+        if (rows[i].words)
+            says(code, &err, rows[i].words);
+        else
+            assert_int_equal(code, BT_OK);
+        if (code == BT_OK) assert_int_equal(cfg.n_layers, 3);
+        bt_text_release(&meta.config);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extra_keys_in_folders),
         cmocka_unit_test(extra_keys_in_gguf),
         cmocka_unit_test(keys_that_change_the_numbers_are_refused),
+        cmocka_unit_test(settings_of_an_unknown_model_are_refused),
     };
     return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
 }
