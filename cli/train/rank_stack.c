@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/base/system/own_symbols.h"
+
 enum { DEPTH = 32, OWN = 2 /* the handler, and the kernel's return from it */ };
 static int me;
 
@@ -19,6 +21,8 @@ static const char *name_of(void *at, char *out, size_t size) {
     memset(&where, 0, sizeof where);
     (void)dladdr(at, &where);
     if (where.dli_sname) return where.dli_sname;
+    const char *own = bt_own_symbol(at);
+    if (own) return own;
     const char *file = where.dli_fname ? strrchr(where.dli_fname, '/') : NULL;
     snprintf(out, size, "%s+0x%zx", file ? file + 1 : "?",
              (size_t)((const char *)at - (const char *)where.dli_fbase));
@@ -51,6 +55,7 @@ void bt_rank_stack_on_signal(int rank) {
     struct sigaction a;
     me = rank;
     (void)backtrace(frames, DEPTH); /* which loads what it needs, now */
+    bt_own_symbols_load();
     memset(&a, 0, sizeof a);
     a.sa_handler = on_signal;
     a.sa_flags = SA_RESTART;

@@ -23,6 +23,7 @@ hang() {                                        # NAME RANK HOW WORDS: what is s
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank $rank:%bt_testing_hang < bt_step_gradients < bt_train_step <%< main'")" = 1 ] ||
         fault "nobody says in which function rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='warning'")"
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank %'")" = 2 ] || fault "the other rank of $name has not told its stack"
+    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND title LIKE 'stack of rank %bitrain+0x%'")" = 0 ] || fault "static functions have no names: $(q "SELECT title FROM events WHERE run='$name' AND title LIKE 'stack of rank %'")"
     [ "$(q "SELECT exit_kind FROM attempt JOIN run ON run.id = attempt.run WHERE name='$name' AND attempt=0")" = hung ] ||
         [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='restarted' AND title LIKE '%no progress%'")" = 1 ] || fault "the end of $name is not told as a hang"
 }
