@@ -160,3 +160,19 @@ void bt_cli_spark(char *out, size_t size, const char *json, int width) {
         used += (size_t)snprintf(out + used, size - used, "%s", blocks[level]);
     }
 }
+
+static bool take_state(void *ctx, const bt_row *row) {
+    snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "");
+    return false;
+}
+
+bt_code bt_cli_run_is_live(bt_db *db, const char *run, bool *live, bt_err *err) {
+    static const char *const ended[] = {"done", "stopped", "failed", "lost"};
+    char state[32] = "";
+    const bt_question q = {
+        .sql = "SELECT state FROM runs WHERE run = ?1", .params = &run, .n_params = 1};
+    BT_TRY(bt_db_query(db, &q, take_state, state, err));
+    *live = true;
+    for (size_t i = 0; i < sizeof ended / sizeof *ended; i++) *live &= strcmp(state, ended[i]) != 0;
+    return BT_OK;
+}

@@ -20,6 +20,8 @@ bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;
 bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) BT_MUST_CHECK;
 
 /* ---- a run ---- */
+/* its state is none of done, stopped, failed and lost */
+bt_code bt_cli_run_is_live(bt_db *db, const char *run, bool *live, bt_err *err) BT_MUST_CHECK;
 /* adds "/best" to the folder of a run's checkpoints; false: no checkpoint is kept there as the best (ckpt.keep_best) */
 bool bt_cli_best_folder(char folder[PATH_MAX]);
 /* Of a run whose newest weights are not its best ones: "validation 4.6414 at step 90, 4.9334 now", nats per token;

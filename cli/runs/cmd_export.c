@@ -11,6 +11,7 @@
 #include "cli/common/database.h"
 #include "cli/common/given_path.h"
 #include "cli/common/progress.h"
+#include "engine/base/clock.h"
 #include "store/export/export.h"
 
 enum { CSV, JSONL, TENSORBOARD, TRACE };
@@ -20,7 +21,7 @@ typedef struct export_cfg {
     char store[1024], out[1024];
     int format, what;
     int64_t from, to; /* given from 1; then as the store counts, from 0. -1: not given */
-    bool per_rank, force;
+    bool per_rank, force, follow;
 } export_cfg;
 
 static const bt_opt export_opts[] = {
@@ -41,6 +42,8 @@ static const bt_opt export_opts[] = {
      NULL, NULL, "replace a file that exists"},
     {"per_rank", "--per-rank", BT_OPT_BOOL, offsetof(export_cfg, per_rank), sizeof(bool), "false",
      0, 0, NULL, NULL, "tensorboard: a folder for each rank as well"},
+    {"follow", "--follow", BT_OPT_BOOL, offsetof(export_cfg, follow), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "tensorboard: add each new step until the run has ended"},
     {"store", "--store", BT_OPT_TEXT, offsetof(export_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -158,18 +161,45 @@ static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_
                              err);
 }
 
+typedef struct following {
+    bt_progress bar;
+    bt_db *db;
+    const char *run;
+    bool wanted, began;
+} following;
+
+static void show_pass(void *ctx, double share) {
+    following *f = ctx;
+    show_share(&f->bar, share);
+}
+
+static bool wait_for_steps(void *ctx) {
+    following *f = ctx;
+    bool live = false;
+    bt_err err = BT_ERR_INIT;
+    if (!f->wanted) return false;
+    if (f->began) bt_sleep_ns(1000000000);
+    f->began = true;
+    return bt_cli_run_is_live(f->db, f->run, &live, &err) == BT_OK && live;
+}
+
 static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
     char path[1200];
     int64_t points = 0;
-    bt_progress bar;
-    bt_progress_begin(&bar, false);
-    bt_code code = bt_export_tensorboard(
-        db, &(bt_export_cfg){.run = run, .progress = show_share, .ctx = &bar},
-        cfg->out[0] ? cfg->out : "runs_tb", cfg->per_rank, path, &points, err);
-    bt_progress_end(&bar);
+    const char *dir = cfg->out[0] ? cfg->out : "runs_tb";
+    following f = {.db = db, .run = run, .wanted = cfg->follow};
+    if (cfg->follow) fprintf(stderr, "following run '%s' (tensorboard --logdir %s)\n", run, dir);
+    bt_progress_begin(&f.bar, false);
+    const bt_code code =
+        bt_export_tensorboard(db,
+                              &(bt_export_cfg){.run = run,
+                                               .progress = cfg->follow ? NULL : show_pass,
+                                               .wait = wait_for_steps,
+                                               .ctx = &f},
+                              dir, cfg->per_rank, path, &points, err);
+    bt_progress_end(&f.bar);
     BT_TRY(code);
-    fprintf(stderr, "%" PRId64 " points in '%s' (tensorboard --logdir %s)\n", points, path,
-            cfg->out[0] ? cfg->out : "runs_tb");
+    fprintf(stderr, "%" PRId64 " points in '%s' (tensorboard --logdir %s)\n", points, path, dir);
     return BT_OK;
 }
 
@@ -189,6 +219,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                        "no run given (`bitrain runs` lists them, 'last' is the newest)");
     if (cfg.from > 0 && cfg.to > 0 && cfg.from > cfg.to)
         return bt_fail(err, BT_ARG, "--from %" PRId64 " is after --to %" PRId64, cfg.from, cfg.to);
+    if (cfg.follow && cfg.format != TENSORBOARD)
+        return bt_fail(err, BT_ARG, "--follow is for --format tensorboard");
     cfg.from--;
     cfg.to--;
     BT_TRY(bt_cli_open(&db, cfg.store, err));

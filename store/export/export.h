@@ -11,11 +11,16 @@ typedef struct bt_export_cfg {
     const char *run;
     /* called now and then with the share that is written, 0..1; NULL: nobody asks */
     void (*progress)(void *ctx, double done);
+    /* Called before each pass over the new steps: true if the run is not over and another pass will
+     * follow, false if this one is the last. It waits as long as passes should be apart. NULL: one pass.
+     * TensorBoard only. */
+    bool (*wait)(void *ctx);
     void *ctx;
 } bt_export_cfg;
 
-/* writes DIR/RUN/events.out.tfevents.* (per_rank: also DIR/RUN/rankN/...), replacing what an
- * earlier export of the run left. path receives the main file; n_points counts scalars. */
+/* Writes DIR/RUN/events.out.tfevents.* (per_rank: also DIR/RUN/rankN/...), replacing what an earlier
+ * export of the run left: every scalar, the samples as texts, distributions as histograms, the settings
+ * for the page HPARAMS. Steps count from 1. path receives the main file; n_points counts scalars. */
 bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *dir, bool per_rank,
                               char path[1200], int64_t *n_points, bt_err *err) BT_MUST_CHECK;
 
@@ -24,7 +29,5 @@ bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *d
  * the step is drawn, not measured. */
 bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int64_t last, FILE *to,
                         bt_err *err) BT_MUST_CHECK;
-
-uint32_t bt_crc32c(const void *data, size_t n);
 
 #endif

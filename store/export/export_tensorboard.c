@@ -1,280 +1,399 @@
-/* export_tensorboard.c - event files by hand: TFRecord framing, and the three protobuf messages a
- * scalar needs.
- *
- * record  = u64 length, u32 masked CRC32C of the length, payload, u32 masked CRC32C of the payload
- *         (little endian)
- * Event   {1: wall_time double, 2: step varint, 3: file_version string, 5: Summary{1: Value{1: tag,
- *         2: simple_value float}}}
- * (tensorflow/core/util/event.proto, lib/io/record_writer.cc) */
+/* export_tensorboard.c - the event files of a run: its scalars, samples, distributions and settings. */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/base/tables/histogram.h"
 #include "store/export/ask.h"
 #include "store/export/export.h"
+#include "store/export/tb_file.h"
 
-uint32_t bt_crc32c(const void *data, size_t n) {
-    static uint32_t table[256];
-    const unsigned char *p = data;
-    uint32_t crc = 0xFFFFFFFFu;
-    if (!table[1]) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t c = i;
-            for (int k = 0; k < 8; k++) c = c & 1 ? 0x82F63B78u ^ (c >> 1) : c >> 1;
-            table[i] = c;
-        }
-    }
-    while (n--) crc = table[(crc ^ *p++) & 0xFF] ^ (crc >> 8);
-    return crc ^ 0xFFFFFFFFu;
-}
-
-static uint32_t masked(const void *data, size_t n) {
-    uint32_t crc = bt_crc32c(data, n);
-    return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
-}
-
-/* ---- protobuf ---- */
-
-typedef struct message {
-    unsigned char bytes[512];
-    size_t n;
-} message;
-
-static void put(message *m, const void *p, size_t n) {
-    if (m->n + n > sizeof m->bytes) return; /* tags are bounded, so this cannot be */
-    memcpy(m->bytes + m->n, p, n);
-    m->n += n;
-}
-
-static void put_varint(message *m, uint64_t v) {
-    do {
-        unsigned char b = (unsigned char)((v & 0x7F) | (v > 0x7F ? 0x80 : 0));
-        put(m, &b, 1);
-        v >>= 7;
-    } while (v);
-}
-
-static void put_bytes(message *m, unsigned field, const void *p, size_t n) {
-    put_varint(m, field << 3 | 2);
-    put_varint(m, n);
-    put(m, p, n);
-}
-
-static void put_double(message *m, unsigned field, double v) {
-    put_varint(m, field << 3 | 1);
-    put(m, &v, sizeof v);
-}
-
-static void put_float(message *m, unsigned field, float v) {
-    put_varint(m, field << 3 | 5);
-    put(m, &v, sizeof v);
-}
-
-static void write_record(FILE *f, const message *m) {
-    uint64_t n = m->n;
-    uint32_t head = masked(&n, sizeof n), tail = masked(m->bytes, m->n);
-    fwrite(&n, sizeof n, 1, f);
-    fwrite(&head, sizeof head, 1, f);
-    fwrite(m->bytes, 1, m->n, f);
-    fwrite(&tail, sizeof tail, 1, f);
-}
-
-static void write_version(FILE *f, double wall_s) {
-    message m = {.n = 0};
-    put_double(&m, 1, wall_s);
-    put_bytes(&m, 3, "brain.Event:2", 13);
-    write_record(f, &m);
-}
-
-static void write_scalar(FILE *f, double wall_s, int64_t step, const char *tag, double value) {
-    message v = {.n = 0}, s = {.n = 0}, e = {.n = 0};
-    put_bytes(&v, 1, tag, strnlen(tag, 200));
-    put_float(&v, 2, (float)value);
-    put_bytes(&s, 1, v.bytes, v.n);
-    put_double(&e, 1, wall_s);
-    put_varint(&e, 2 << 3);
-    put_varint(&e, (uint64_t)step);
-    put_bytes(&e, 5, s.bytes, s.n);
-    write_record(f, &e);
-}
-
-/* ---- rows ---- */
+/* ---- rows ------------------------------------------------------------------------------------ */
+typedef struct position { /* of a row: the newest that was written, or the last that may be */
+    int64_t attempt, step;
+} position;
 
 typedef struct writing {
-    FILE *f;
+    bt_tb_file tb;
     double created_s;
     int64_t points;
-    /* of the columns from `first_metric` on; NULL: the tag comes from the row */
-    const bt_metric *metrics;
-    int first_metric;
-    const char *prefix; /* "" or "mean_" */
+    const bt_metric *metrics; /* of the columns from the fourth on */
+    const char *prefix;       /* "" or "mean_" */
     const bt_export_cfg *cfg;
     double steps;         /* of the run */
-    int query, n_queries; /* which of the file's queries writes, of how many of all files */
+    int query, n_queries; /* which of the queries writes, of how many of all files */
     int64_t rows;
+    position from, to; /* rows behind the first and up to the second */
+    /* the distribution that is being read, bin by bin */
+    char tensor[100];
+    bt_tb_at at;
+    bt_tb_bins weights, gradients;
 } writing;
 
 /* every query goes through the run's steps once */
-static void tell_progress(writing *w, double step) {
+static void show_progress(writing *w, double step) {
     if (!w->cfg->progress || w->rows++ % 256 || !(w->steps > 0)) return;
     w->cfg->progress(w->cfg->ctx, (w->query + fmin(step / w->steps, 1)) / w->n_queries);
 }
 
-/* step, time_s, then metrics in table order */
-static bool scalars_of_row(void *ctx, const bt_row *row) {
+/* step, time_s and attempt begin every row */
+static bt_tb_at at_of_row(writing *w, const bt_row *row) {
+    show_progress(w, row->nums[0]);
+    return (bt_tb_at){w->created_s + row->nums[1], (int64_t)row->nums[0] + 1};
+}
+
+/* then metrics in table order */
+static bool write_metrics_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
-    tell_progress(w, row->nums[0]);
-    for (int i = w->first_metric; i < row->n; i++) {
-        const bt_metric *m = &w->metrics[i - w->first_metric];
+    const bt_tb_at at = at_of_row(w, row);
+    for (int i = 3; i < row->n; i++) {
+        const bt_metric *m = &w->metrics[i - 3];
         char tag[160];
         if (row->types[i] == 'n') continue;
         snprintf(tag, sizeof tag, "%s/%s%s", bt_panel_name(m->panel), w->prefix, m->key);
-        write_scalar(w->f, w->created_s + row->nums[1], (int64_t)row->nums[0], tag, row->nums[i]);
+        bt_tb_scalar(&w->tb, at, tag, row->nums[i]);
         w->points++;
     }
-    return !ferror(w->f);
+    return !ferror(w->tb.f);
 }
 
-/* step, time_s, layer, tensor, then layer metrics */
-static bool scalars_of_layer(void *ctx, const bt_row *row) {
+/* then layer, tensor and the metrics of layers */
+static bool write_layer_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
-    tell_progress(w, row->nums[0]);
-    for (int i = 4; i < row->n; i++) {
+    const bt_tb_at at = at_of_row(w, row);
+    for (int i = 5; i < row->n; i++) {
         char tag[160];
         if (row->types[i] == 'n') continue;
-        snprintf(tag, sizeof tag, "ternary/%s/layer%s.%.60s", bt_layer_metrics[i - 4].key,
-                 row->cells[2], row->cells[3]);
-        write_scalar(w->f, w->created_s + row->nums[1], (int64_t)row->nums[0], tag, row->nums[i]);
+        snprintf(tag, sizeof tag, "ternary/%s/layer%s.%.60s", bt_layer_metrics[i - 5].key,
+                 row->cells[3], row->cells[4]);
+        bt_tb_scalar(&w->tb, at, tag, row->nums[i]);
         w->points++;
     }
-    return !ferror(w->f);
+    return !ferror(w->tb.f);
 }
 
-static void columns(bt_text *sql, const char *format, const bt_metric *m, int n) {
+/* then the sample's body */
+static bool write_sample_of_row(void *ctx, const bt_row *row) {
+    writing *w = ctx;
+    bt_tb_text(&w->tb, at_of_row(w, row), "samples/text", row->cells[3] ? row->cells[3] : "");
+    return !ferror(w->tb.f);
+}
+
+static void end_distribution(writing *w) {
+    char tag[160];
+    if (!w->tensor[0]) return;
+    snprintf(tag, sizeof tag, "distributions/weights/%s", w->tensor);
+    bt_tb_histogram(&w->tb, w->at, tag, &w->weights);
+    snprintf(tag, sizeof tag, "distributions/gradients/%s", w->tensor);
+    bt_tb_histogram(&w->tb, w->at, tag, &w->gradients);
+    w->tensor[0] = '\0';
+}
+
+static void begin_distribution(writing *w, const char *tensor, bt_tb_at at) {
+    snprintf(w->tensor, sizeof w->tensor, "%s", tensor);
+    w->at = at;
+    w->weights = (bt_tb_bins){.n = BT_HIST_BINS,
+                              .least = -(double)BT_HIST_MIDDLE / BT_HIST_PER_SCALE};
+    w->gradients = (bt_tb_bins){.n = BT_HIST_BINS};
+    for (int i = 0; i < BT_HIST_BINS; i++) {
+        w->weights.limit[i] = (double)(i + 1 - BT_HIST_MIDDLE) / BT_HIST_PER_SCALE;
+        w->gradients.limit[i] = ldexp(1, i + 1 + BT_HIST_OCTAVE);
+    }
+}
+
+/* then layer, tensor, bin, weights and gradients: rows of one tensor and step follow each other */
+static bool write_bin_of_row(void *ctx, const bt_row *row) {
+    writing *w = ctx;
+    const bt_tb_at at = at_of_row(w, row);
+    const int bin = (int)row->nums[5];
+    char tensor[100];
+    snprintf(tensor, sizeof tensor, "layer%s.%.60s", row->cells[3], row->cells[4]);
+    if (strcmp(tensor, w->tensor) != 0 || at.step != w->at.step) {
+        end_distribution(w);
+        begin_distribution(w, tensor, at);
+    }
+    if (bin >= 0 && bin < BT_HIST_BINS) {
+        w->weights.count[bin] = row->nums[6];
+        w->gradients.count[bin] = row->nums[7];
+    }
+    return !ferror(w->tb.f);
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+static void put_columns(bt_text *sql, const char *format, const bt_metric *m, int n) {
     for (int i = 0; i < n; i++) bt_text_printf(sql, format, m[i].key, m[i].key);
 }
 
-/* ---- files ---- */
+/* ?2 to ?5; ?6 is the rank */
+#define BETWEEN(t) \
+    " AND (" t ".attempt, " t ".step) > (CAST(?2 AS INTEGER), CAST(?3 AS INTEGER)) AND (" t \
+    ".attempt, " t ".step) <= (CAST(?4 AS INTEGER), CAST(?5 AS INTEGER))"
+#define OF_STEP(t) \
+    " JOIN steps s ON s.run = " t ".run AND s.attempt = " t ".attempt AND s.step = " t \
+    ".step WHERE " t ".run = ?1 AND s.run = ?1" BETWEEN(t)
 
+/* sql is cleared for the next one */
+static bt_code run_query(bt_db *db, bt_text *sql, int rank, bt_row_fn fn, writing *w, bt_err *err) {
+    char number[5][24];
+    const int64_t values[] = {w->from.attempt, w->from.step, w->to.attempt, w->to.step, rank};
+    const char *params[6] = {w->cfg->run};
+    for (int i = 0; i < 5; i++) {
+        snprintf(number[i], sizeof number[i], "%" PRId64, values[i]);
+        params[i + 1] = number[i];
+    }
+    const bt_code code = bt_export_ask(db, sql, params, rank < 0 ? 5 : 6, fn, w, err);
+    bt_text_clear(sql);
+    w->query++;
+    return code;
+}
+
+static bt_code write_main(bt_db *db, writing *w, bt_err *err) {
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT s.step, s.time_s, s.attempt");
+    put_columns(&sql, ", s.\"%s\"", bt_step_metrics, BT_MS_COUNT);
+    bt_text_put(&sql, " FROM steps s WHERE s.run = ?1" BETWEEN("s") " ORDER BY s.attempt, s.step");
+    w->metrics = bt_step_metrics;
+    w->prefix = "";
+    bt_code code = run_query(db, &sql, -1, write_metrics_of_row, w, err);
+    bt_text_put(&sql, "SELECT s.step, s.time_s, s.attempt, l.layer, l.tensor");
+    put_columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
+    bt_text_put(&sql, " FROM layers l" OF_STEP("l") " ORDER BY l.attempt, l.step");
+    if (code == BT_OK) code = run_query(db, &sql, -1, write_layer_of_row, w, err);
+    bt_text_put(&sql, "SELECT r.step, s.time_s, r.attempt");
+    put_columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
+    bt_text_put(&sql, " FROM rank_steps r" OF_STEP("r") " GROUP BY r.attempt, r.step");
+    w->metrics = bt_rank_metrics;
+    w->prefix = "mean_";
+    if (code == BT_OK) code = run_query(db, &sql, -1, write_metrics_of_row, w, err);
+    bt_text_put(
+        &sql,
+        "SELECT d.step, s.time_s, d.attempt, d.layer, d.tensor, d.bin, d.weights, d.gradients "
+        "FROM distributions d" OF_STEP(
+            "d") " ORDER BY d.attempt, d.step, d.layer, d.tensor, d.bin");
+    if (code == BT_OK) code = run_query(db, &sql, -1, write_bin_of_row, w, err);
+    end_distribution(w);
+    bt_text_put(&sql, "SELECT e.step, e.time_s, e.attempt, CASE WHEN json_valid(e.body) THEN "
+                      "'**' || json_extract(e.body, '$.prompt') || '**' || json_extract(e.body, "
+                      "'$.text') ELSE e.title END"
+                      " FROM events e WHERE e.run = ?1 AND e.kind = 'sample'" BETWEEN(
+                          "e") " ORDER BY e.seq");
+    if (code == BT_OK) code = run_query(db, &sql, -1, write_sample_of_row, w, err);
+    bt_text_release(&sql);
+    return code;
+}
+
+static bt_code write_rank(bt_db *db, writing *w, int rank, bt_err *err) {
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT r.step, s.time_s, r.attempt");
+    put_columns(&sql, ", r.\"%s\"", bt_rank_metrics, BT_MR_COUNT);
+    bt_text_put(&sql, " FROM rank_steps r" OF_STEP(
+                          "r") " AND r.rank = CAST(?6 AS INTEGER) ORDER BY r.attempt, r.step");
+    w->metrics = bt_rank_metrics;
+    w->prefix = "";
+    const bt_code code = run_query(db, &sql, rank, write_metrics_of_row, w, err);
+    bt_text_release(&sql);
+    return code;
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+typedef struct settings {
+    bt_tb_setting *at;
+    size_t n, cap;
+    bool failed;
+} settings;
+
+/* key, value */
+static bool keep_setting(void *ctx, const bt_row *row) {
+    settings *s = ctx;
+    if (s->n == s->cap) {
+        const size_t cap = s->cap ? 2 * s->cap : 64;
+        bt_tb_setting *more = realloc(s->at, cap * sizeof *more);
+        s->failed = !more;
+        if (!more) return false;
+        s->at = more;
+        s->cap = cap;
+    }
+    char *name = row->cells[0] ? strdup(row->cells[0]) : NULL, *text = NULL, *end = NULL;
+    const char *value = row->cells[1] ? row->cells[1] : "";
+    const double number = strtod(value, &end);
+    if (!*value || *end) text = strdup(value);
+    s->failed = !name || ((!*value || *end) && !text);
+    s->at[s->n++] = (bt_tb_setting){name, text, number};
+    return !s->failed;
+}
+
+static void settings_release(settings *s) {
+    for (size_t i = 0; i < s->n; i++) {
+        free((char *)(size_t)s->at[i].name);
+        free((char *)(size_t)s->at[i].text);
+    }
+    free(s->at);
+}
+
+/* What was given, not what defaults follow; paths, names and times describe a run rather than compare it. */
+static bt_code write_settings(bt_db *db, writing *w, bt_err *err) {
+    settings s = {0};
+    const bt_question q = {.sql = "SELECT key, value FROM configs WHERE run = ?1 AND key NOT LIKE "
+                                  "'run.%' AND key NOT LIKE 'monitor.%'",
+                           .params = &w->cfg->run,
+                           .n_params = 1};
+    bt_code code = bt_db_query(db, &q, keep_setting, &s, err);
+    if (code == BT_OK && s.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
+    if (code == BT_OK && s.n) bt_tb_settings(&w->tb, w->created_s, w->cfg->run, s.at, s.n);
+    settings_release(&s);
+    return code;
+}
+
+static bool take_text(void *ctx, const bt_row *row) {
+    snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "");
+    return false;
+}
+
+static bt_code write_ending(bt_db *db, writing *w, bt_err *err) {
+    char state[32] = "";
+    double duration;
+    const bt_question q = {
+        .sql = "SELECT state FROM runs WHERE run = ?1", .params = &w->cfg->run, .n_params = 1};
+    BT_TRY(bt_db_query(db, &q, take_text, state, err));
+    BT_TRY(
+        bt_db_value(db, "SELECT duration_s FROM runs WHERE run = ?1", w->cfg->run, &duration, err));
+    const bool done = strcmp(state, "done") == 0,
+               failed = strcmp(state, "failed") == 0 || strcmp(state, "lost") == 0;
+    bt_tb_ended(&w->tb, w->created_s + (duration > 0 ? duration : 0),
+                done     ? BT_TB_SUCCESS
+                : failed ? BT_TB_FAILURE
+                         : BT_TB_RUNNING);
+    return BT_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
 static bt_code make_folder(const char *path, bt_err *err) {
     if (mkdir(path, 0755) != 0 && errno != EEXIST)
         return bt_fail_errno(err, BT_IO, errno, "cannot make folder '%s'", path);
     return BT_OK;
 }
 
-typedef struct target {
+typedef struct event_file {
     char path[1200], part[1216];
     FILE *f;
-} target;
+    int rank; /* -1: of the run */
+    writing w;
+} event_file;
 
 /* one name a run, so that a second export replaces the first: TensorBoard would show both */
-static bt_code begin_file(target *t, const char *folder, double created_s, bt_err *err) {
-    snprintf(t->path, sizeof t->path, "%s/events.out.tfevents.%.0f.bitrain.0.0", folder,
-             floor(created_s));
-    snprintf(t->part, sizeof t->part, "%s.part", t->path);
-    t->f = fopen(t->part, "wb");
-    if (!t->f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", t->part);
-    write_version(t->f, created_s);
+static bt_code begin_file(event_file *e, const char *folder, const writing *like, int rank,
+                          bt_err *err) {
+    char sub[1100];
+    snprintf(sub, sizeof sub, rank < 0 ? "%s" : "%s/rank%d", folder, rank);
+    BT_TRY(make_folder(sub, err));
+    snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%.0f.bitrain.0.0", sub,
+             floor(like->created_s));
+    snprintf(e->part, sizeof e->part, "%s.part", e->path);
+    e->rank = rank;
+    e->w = *like;
+    e->f = fopen(e->part, "wb");
+    if (!e->f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", e->part);
+    bt_tb_init(&e->w.tb, e->f, like->created_s);
     return BT_OK;
 }
 
-static bt_code end_file(target *t, bt_code code, bt_err *err) {
-    bool bad = fflush(t->f) != 0 || ferror(t->f);
-    if (fclose(t->f) != 0) bad = true;
-    if (code == BT_OK && (bad || rename(t->part, t->path) != 0))
-        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", t->path);
-    if (code != BT_OK) remove(t->part);
+/* What is written so far becomes visible under its name; the stream stays open. */
+static bt_code publish_file(event_file *e, bt_err *err) {
+    if (fflush(e->f) != 0 || ferror(e->f) || (e->part[0] && rename(e->part, e->path) != 0))
+        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", e->path);
+    e->part[0] = '\0';
+    return bt_tb_failed(&e->w.tb) ? bt_fail(err, BT_NOMEM, "cannot export: out of memory") : BT_OK;
+}
+
+static bt_code end_file(event_file *e, bt_code code, bt_err *err) {
+    bt_tb_release(&e->w.tb);
+    if (!e->f) return code;
+    const bool bad = fclose(e->f) != 0;
+    if (code == BT_OK && bad) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", e->path);
+    if (code != BT_OK && e->part[0]) remove(e->part);
     return code;
 }
 
-static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_put(&sql, "SELECT step, time_s");
-    columns(&sql, ", \"%s\"", bt_step_metrics, BT_MS_COUNT);
-    bt_text_put(&sql, " FROM steps WHERE run = ?1 ORDER BY attempt, step");
-    w->metrics = bt_step_metrics;
-    w->first_metric = 2;
-    bt_code code = bt_export_ask(db, &sql, &run, 1, scalars_of_row, w, err);
-    bt_text_clear(&sql);
-    w->query++;
-    bt_text_put(&sql, "SELECT s.step, s.time_s, l.layer, l.tensor");
-    columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
-    bt_text_put(&sql, " FROM layers l JOIN steps s ON s.run = l.run AND s.attempt = l.attempt AND "
-                      "s.step = l.step WHERE l.run = ?1 AND s.run = ?1 ORDER BY l.attempt, l.step");
-    if (code == BT_OK) code = bt_export_ask(db, &sql, &run, 1, scalars_of_layer, w, err);
-    bt_text_clear(&sql);
-    w->query++;
-    bt_text_put(&sql, "SELECT r.step, s.time_s");
-    columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
-    bt_text_put(&sql,
-                " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND "
-                "s.step = r.step WHERE r.run = ?1 AND s.run = ?1 GROUP BY r.attempt, r.step");
-    w->metrics = bt_rank_metrics;
-    w->prefix = "mean_";
-    if (code == BT_OK) code = bt_export_ask(db, &sql, &run, 1, scalars_of_row, w, err);
-    bt_text_release(&sql);
-    return code;
+/* the newest step; with hold_back the one before it, whose samples of other scopes are committed */
+static bool take_position(void *ctx, const bt_row *row) {
+    *(position *)ctx = (position){(int64_t)row->nums[0], (int64_t)row->nums[1]};
+    return true;
 }
 
-/* of_run: what the main file was written with */
-static bt_code write_rank(bt_db *db, const writing *of_run, int rank, const char *folder,
-                          int64_t *n_points, bt_err *err) {
-    target t;
-    bt_text sql;
-    char sub[1100], number[16];
-    const char *params[] = {of_run->cfg->run, number};
-    writing w = *of_run;
-    w.points = w.rows = 0;
-    w.metrics = bt_rank_metrics;
-    w.first_metric = 2;
-    w.prefix = "";
-    w.query += 1 + rank;
-    snprintf(sub, sizeof sub, "%s/rank%d", folder, rank);
-    snprintf(number, sizeof number, "%d", rank);
-    BT_TRY(make_folder(sub, err));
-    BT_TRY(begin_file(&t, sub, w.created_s, err));
-    w.f = t.f;
-    bt_text_init(&sql);
-    bt_text_put(&sql, "SELECT r.step, s.time_s");
-    columns(&sql, ", r.\"%s\"", bt_rank_metrics, BT_MR_COUNT);
-    bt_text_put(
-        &sql,
-        " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND s.step = "
-        "r.step WHERE r.run = ?1 AND s.run = ?1 AND r.rank = ?2 ORDER BY r.attempt, r.step");
-    const bt_code code = bt_export_ask(db, &sql, params, 2, scalars_of_row, &w, err);
-    bt_text_release(&sql);
-    *n_points += w.points;
-    return end_file(&t, code, err);
+static bt_code newest_step(bt_db *db, const char *run, bool hold_back, position *out, bt_err *err) {
+    *out = (position){-1, -1};
+    const bt_question q = {.sql = hold_back ? "SELECT attempt, step FROM steps WHERE run = ?1 "
+                                              "ORDER BY attempt DESC, step DESC LIMIT 1 OFFSET 1"
+                                            : "SELECT attempt, step FROM steps WHERE run = ?1 "
+                                              "ORDER BY attempt DESC, step DESC LIMIT 1",
+                           .params = &run,
+                           .n_params = 1};
+    return bt_db_query(db, &q, take_position, out, err);
+}
+
+/* everything of the file between its position and `to` */
+static bt_code write_pass(bt_db *db, event_file *e, position to, int query, bool last,
+                          bt_err *err) {
+    const bool first = e->part[0] != '\0';
+    e->w.to = to;
+    e->w.query = query;
+    bt_code code = BT_OK;
+    if (e->rank < 0 && first) code = write_settings(db, &e->w, err);
+    if (code == BT_OK)
+        code = e->rank < 0 ? write_main(db, &e->w, err) : write_rank(db, &e->w, e->rank, err);
+    if (code == BT_OK && e->rank < 0 && last) code = write_ending(db, &e->w, err);
+    if (to.attempt >= 0) e->w.from = to;
+    return code == BT_OK ? publish_file(e, err) : code;
+}
+
+enum { MAIN_QUERIES = 5 };
+
+static bt_code write_passes(bt_db *db, const bt_export_cfg *cfg, event_file *files, size_t n,
+                            bt_err *err) {
+    for (bool more = true; more;) {
+        position to;
+        more = cfg->wait && cfg->wait(cfg->ctx);
+        BT_TRY(newest_step(db, cfg->run, more, &to, err));
+        for (size_t i = 0; i < n; i++)
+            BT_TRY(write_pass(db, &files[i], to, i ? MAIN_QUERIES - 1 + (int)i : 0, !more, err));
+    }
+    return BT_OK;
 }
 
 bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *dir, bool per_rank,
                               char path[1200], int64_t *n_points, bt_err *err) {
     const char *run = cfg->run;
     char folder[1060];
-    double created_s, ranks;
-    target t;
-    writing w = {.prefix = "", .cfg = cfg};
+    double ranks;
+    writing w = {.prefix = "", .cfg = cfg, .from = {-1, -1}};
     if (strlen(dir) > 960) return bt_fail(err, BT_ARG, "folder name is too long");
     snprintf(folder, sizeof folder, "%s/%s", dir, run);
-    BT_TRY(bt_db_value(db, "SELECT started_s FROM runs WHERE run = ?1", run, &created_s, err));
+    BT_TRY(bt_db_value(db, "SELECT started_s FROM runs WHERE run = ?1", run, &w.created_s, err));
     BT_TRY(
         bt_db_value(db, "SELECT max(rank) + 1 FROM rank_steps WHERE run = ?1", run, &ranks, err));
     BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &w.steps, err));
     if (isnan(ranks)) ranks = 0; /* such as a run that was imported */
-    w.n_queries = 3 + (per_rank ? (int)ranks : 0);
+    const size_t n = 1 + (per_rank ? (size_t)ranks : 0);
+    w.n_queries = MAIN_QUERIES + (int)n - 1;
     BT_TRY(make_folder(dir, err));
     BT_TRY(make_folder(folder, err));
-    BT_TRY(begin_file(&t, folder, created_s, err));
-    w.f = t.f;
-    w.created_s = created_s;
-    bt_code code = write_main(db, run, &w, err);
-    BT_TRY(end_file(&t, code, err));
-    *n_points = w.points;
-    for (int r = 0; per_rank && r < ranks; r++)
-        BT_TRY(write_rank(db, &w, r, folder, n_points, err));
-    snprintf(path, 1200, "%s", t.path);
-    return BT_OK;
+    event_file *files = calloc(n, sizeof *files);
+    if (!files) return bt_fail(err, BT_NOMEM, "no memory for %zu files", n);
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < n && code == BT_OK; i++)
+        code = begin_file(&files[i], folder, &w, (int)i - 1, err);
+    if (code == BT_OK) code = write_passes(db, cfg, files, n, err);
+    *n_points = 0;
+    for (size_t i = 0; i < n; i++) {
+        code = end_file(&files[i], code, err);
+        *n_points += files[i].w.points;
+    }
+    snprintf(path, 1200, "%s", files[0].path);
+    free(files);
+    return code;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/export/ask.h"
@@ -13,7 +14,23 @@ typedef struct tracing {
     int64_t origin_us; /* start of the first step: ts 0 */
     const bt_export_cfg *cfg;
     int64_t first, last;
+    double
+        *end_us; /* (n_ranks) where the newest span of each rank ends; the format forbids overlap */
+    size_t n_ranks;
 } tracing;
+
+/* NULL: no memory */
+static double *end_of_rank(tracing *t, int rank) {
+    if ((size_t)rank >= t->n_ranks) {
+        const size_t n = (size_t)rank + 64;
+        double *more = realloc(t->end_us, n * sizeof *more);
+        if (!more) return NULL;
+        for (size_t i = t->n_ranks; i < n; i++) more[i] = -INFINITY;
+        t->end_us = more;
+        t->n_ranks = n;
+    }
+    return &t->end_us[rank];
+}
 
 static void next_event(tracing *t) {
     fputs(t->any ? ",\n" : "\n", t->to);
@@ -52,13 +69,23 @@ static bool rank_row(void *ctx, const bt_row *row) {
     int rank = (int)row->nums[3];
     if (t->cfg->progress && rank == 0)
         t->cfg->progress(t->cfg->ctx, (double)(step - t->first) / (double)(t->last - t->first + 1));
+    /* The clock of a step's end and the clock of its length differ by the time between two steps, so a step that was
+     * computed back from its end may begin before the one before it ended. */
+    double *last = end_of_rank(t, rank);
     double at = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
+    const double end = at + row->nums[4] * 1e3;
     char name[40];
+    t->failed |= !last;
+    if (!last) return false;
+    at = fmax(at, *last);
+    *last = fmax(end, *last);
+    if (!(end > at)) return true;
     snprintf(name, sizeof name, "step %" PRId64, step + 1);
-    span(t, rank, 0, name, at, row->nums[4] * 1e3, step);
-    for (int i = 0; i < BT_PHASE_COUNT; i++) {
+    span(t, rank, 0, name, at, end - at, step);
+    for (int i = 0; i < BT_PHASE_COUNT && at < end; i++) {
         double us = row->nums[5 + i] * 1e3;
-        if (!(us > 0)) continue;
+        if (!(us > 0)) continue; /* NaN, too */
+        us = fmin(us, end - at);
         span(t, rank, 1, bt_phases[i].title, at, us, step);
         at += us;
     }
@@ -192,6 +219,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
             event_row, &t, err);
     fputs("\n]}\n", to);
     bt_text_release(&sql);
+    free(t.end_us);
     if (code == BT_OK && t.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
     if (code == BT_OK && ferror(to))
         code = bt_fail_errno(err, BT_IO, errno, "cannot write the trace");

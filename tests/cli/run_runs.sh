@@ -239,4 +239,12 @@ cp "$damaged" "$d/u.db" && cp "$d/s.db.backup" "$d/u.db.backup"
 expect 0 " 0 that only a backup had" "$BITRAIN" runs repair --store "$d/u.db"
 
 [ $n_failed -eq 0 ] && echo ok
+# every command of store/QUERIES.md, as printed
+n_typed=0
+while read -r line; do
+    n_typed=$((n_typed + 1))
+    (bitrain() { "$BITRAIN" "$@"; }; eval "$line") > "$d/out" 2> "$d/err" < /dev/null || { fail "of store/QUERIES.md: $line"; cat "$d/err"; }
+done < <(sed -n '/^```sh/,/^```/p' "$BT_SRC/store/QUERIES.md" | grep '^bitrain')
+[ "$n_typed" = 10 ] || fail "store/QUERIES.md has $n_typed commands, not ten"
+expect 2 "--follow is for --format tensorboard" "$BITRAIN" export base-1 --follow
 exit $((n_failed > 0))

@@ -40,7 +40,7 @@ def expected(program, store, run):
 
     def put(folder, tag, step, time_s, value):
         if value is not None:
-            want.setdefault(folder, {}).setdefault(tag, []).append((step, f32(value), started + time_s))
+            want.setdefault(folder, {}).setdefault(tag, []).append((step + 1, f32(value), started + time_s))
 
     time_of = {}
     for r in rows(program, store, "SELECT * FROM steps WHERE run = '%s' ORDER BY step" % run):

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "store/export/export.h"
+#include "store/export/tb_file.h"
 #include "store/read/compare_runs.h"
 #include "store_test.h"
 #include "synth_run.h"
@@ -39,6 +40,7 @@ typedef struct scalar {
     double wall, value;
     int64_t step;
     bool has_value;
+    unsigned other; /* bits of the fields that are no scalar's */
 } scalar;
 
 static void decode_message(const unsigned char *p, size_t n, int depth, scalar *s) {
@@ -49,7 +51,7 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
         switch (key & 7) {
         case 0:
             assert_true(depth == 0 && field == 2);
-            s->step = (int64_t)varint(&p);
+            s->step = (int64_t)varint(&p) - 1; /* files count from 1 */
             break;
         case 1:
             assert_true(depth == 0 && field == 1);
@@ -67,6 +69,8 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
                 decode_message(p, m, 2, s);
             else if (depth == 2 && field == 1)
                 snprintf(s->tag, sizeof s->tag, "%.*s", (int)m, (const char *)p);
+            else if (depth == 2 && (field == 5 || field == 8 || field == 9))
+                s->other |= 1u << field; /* a histogram, a text or settings, a plugin's data */
             else
                 fail_msg("field %u at depth %d", field, depth);
             p += m;
@@ -115,7 +119,9 @@ static void read_events(const char *path, tally *t) {
             assert_string_equal(s.version, "brain.Event:2");
             continue;
         }
-        assert_true(s.has_value && s.wall > 1.6e9);
+        assert_true(s.wall > 1.6e9);
+        if (s.other) continue;
+        assert_true(s.has_value);
         if (strcmp(s.tag, "train/loss") == 0) {
             /* live steps only: no zigzag at the restart */
             assert_int_equal(s.step, t->last_step + 1);
@@ -233,6 +239,19 @@ static void small_run(const bt_tmp *t) {
                                        .rank = 1,
                                        .wall_us = began_us + 1500000,
                                        .title = "odd \"thing\""});
+    double bin[BT_MD_COUNT];
+    for (int i = 0; i < BT_MD_COUNT; i++) bin[i] = i == 0 ? 7 : NAN; /* weights alone */
+    sink->rows(sink->ctx, &(bt_row_record){.scope = BT_SCOPE_DISTRIBUTION,
+                                           .step = 1,
+                                           .n = 1,
+                                           .keys = (bt_key[]){{.i = 3}, {.s = "attn_q"}, {.i = 16}},
+                                           .values = bin});
+    sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_SAMPLE,
+                                       .step = 2,
+                                       .rank = -1,
+                                       .wall_us = began_us + 2600000,
+                                       .title = "writes: b",
+                                       .body = "{\"prompt\":\"a\",\"text\":\"b\"}"});
     sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_ANNOTATION,
                                        .step = 2,
                                        .rank = -1,
@@ -273,17 +292,17 @@ static const char trace_of_two[] = HEAD RANK("0", "n\\\"1") RANK("1", "n2")
                                  "1") SPAN("step 2", "1", "0", "0.000", "450000.000",
                                            "1") SPAN("data", "1", "1", "0.000", "10500.000", "1")
             SPAN("forward", "1", "1", "10500.000", "21000.000",
-                 "1") SPAN("step 3", "0", "0", "750000.000", "600000.000", "2")
-                SPAN("data", "0", "1", "750000.000", "10500.000", "2")
-                    SPAN("forward", "0", "1", "760500.000", "20000.000", "2")
-                        SPAN("backward", "0", "1", "780500.000", "30000.000", "2")
-                            SPAN("step 3", "1", "0", "750000.000", "650000.000", "2")
-                                SPAN("data", "1", "1", "750000.000", "10500.000", "2")
-                                    SPAN("forward", "1", "1", "760500.000", "21000.000", "2")
-                                        SPAN("backward", "1", "1", "781500.000", "30000.000", "2")
-                                            INSTANT("odd \\\"thing\\\"", "1", "0.000",
-                                                    "p") "," INSTANT("note", "0", "1000000.000",
-                                                                     "g") "\n]}\n";
+                 "1") SPAN("step 3", "0", "0", "750000.000", "600000.000",
+                           "2") SPAN("data", "0", "1", "750000.000", "10500.000", "2")
+                SPAN("forward", "0", "1", "760500.000", "20000.000",
+                     "2") SPAN("backward", "0", "1", "780500.000", "30000.000", "2")
+                    SPAN("step 3", "1", "0", "750000.000", "650000.000", "2")
+                        SPAN("data", "1", "1", "750000.000", "10500.000", "2")
+                            SPAN("forward", "1", "1", "760500.000", "21000.000", "2")
+                                SPAN("backward", "1", "1", "781500.000", "30000.000", "2")
+                                    INSTANT("odd \\\"thing\\\"", "1", "0.000", "p") "," INSTANT(
+                                        "writes: b", "0", "1100000.000",
+                                        "g") "," INSTANT("note", "0", "1000000.000", "g") "\n]}\n";
 
 static double progress_said[8];
 static int progress_times;
@@ -327,6 +346,75 @@ static void a_trace_says_what_was_recorded(void **state) {
     bt_db_close(db);
 }
 
+/* the steps of train/loss, as the file has them */
+static void losses_of(const char *path, char *out, size_t size) {
+    unsigned char head[12], body[8192];
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    out[0] = '\0';
+    while (fread(head, 1, 12, f) == 12) {
+        uint64_t n;
+        scalar s = {.step = -1};
+        memcpy(&n, head, 8);
+        assert_true(n < sizeof body - 4 && fread(body, 1, n + 4, f) == n + 4);
+        decode_message(body, n, 0, &s);
+        if (strcmp(s.tag, "train/loss") == 0)
+            snprintf(out + strlen(out), size - strlen(out), "%lld ", (long long)s.step + 1);
+    }
+    fclose(f);
+}
+
+/* Steps whose lengths add up to more than the time between their ends: no span begins before the one before it on its
+ * lane ends, and each keeps its end. */
+static void spans_do_not_overlap(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    int attempt;
+    char *text = NULL;
+    size_t n = 0;
+    double last[2] = {-1, -1};
+    int spans = 0;
+    bt_run_start s = bt_fake_run("dense");
+    s.started_us = began_us;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 5; step++) {
+        double v[BT_MS_COUNT], r[BT_MR_COUNT];
+        for (int i = 0; i < BT_MS_COUNT; i++) v[i] = NAN;
+        for (int i = 0; i < BT_MR_COUNT; i++) r[i] = NAN;
+        v[BT_MS_STEP_TIME] = r[BT_MR_STEP_TIME] = 11;
+        r[BT_MR_FWD] = 4;
+        r[BT_MR_BWD] = 6;
+        sink->step(sink->ctx, &(bt_step_record){.step = step,
+                                                .wall_us = began_us + 10000 * (step + 2),
+                                                .values = v,
+                                                .n_ranks = 1,
+                                                .rank_values = r});
+    }
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    FILE *to = open_memstream(&text, &n);
+    OK(bt_export_trace(db, &(bt_export_cfg){.run = "dense"}, 0, 4, to, err));
+    fclose(to);
+    for (const char *p = text; (p = strstr(p, "\"ph\":\"X\"")) != NULL; p++) {
+        double ts, dur;
+        int lane;
+        assert_int_equal(sscanf(p, "\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"ts\":%lf,\"dur\":%lf",
+                                &lane, &ts, &dur),
+                         3);
+        assert_true(dur > 0 && ts >= last[lane] - 1e-3);
+        last[lane] = ts + dur;
+        spans += lane == 0;
+    }
+    assert_int_equal(spans, 5);
+    assert_true(last[0] == 51000);
+    free(text);
+    bt_db_close(db);
+}
+
 /* "step tag value\n" of every point of a file, in its order */
 static void points_of(const char *path, char *out, size_t size) {
     unsigned char head[12], body[1024];
@@ -339,6 +427,10 @@ static void points_of(const char *path, char *out, size_t size) {
         memcpy(&n, head, 8);
         assert_true(n < sizeof body - 4 && fread(body, 1, n + 4, f) == n + 4);
         decode_message(body, n, 0, &s);
+        if (k && s.other) {
+            snprintf(out + strlen(out), size - strlen(out), "%s\n", s.tag);
+            continue;
+        }
         assert_true(s.wall == (double)began_us / 1e6 + (k ? (double)(s.step + 1) : 0));
         if (k)
             snprintf(out + strlen(out), size - strlen(out), "%lld %s %g\n", (long long)s.step,
@@ -363,6 +455,7 @@ static void event_files_say_what_was_recorded(void **state) {
     assert_string_equal(path, want);
     points_of(path, points, sizeof points);
     static const char main_points[] =
+        "_hparams_/session_start_info\n"
         "0 train/tokens 64\n0 train/loss 3.5\n0 speed/step_ms 250\n"
         "1 train/tokens 128\n1 speed/step_ms 500\n"
         "2 train/tokens 192\n2 train/loss 1.5\n2 speed/tokens_per_s 1000.25\n2 speed/step_ms 750\n"
@@ -372,7 +465,8 @@ static void event_files_say_what_was_recorded(void **state) {
         "1 step/mean_step_ms 425\n1 step/mean_data_ms 10.5\n1 step/mean_fwd_ms 20.5\n1 "
         "step/mean_bwd_ms 0\n"
         "2 step/mean_step_ms 625\n2 step/mean_data_ms 10.5\n2 step/mean_fwd_ms 20.5\n2 "
-        "step/mean_bwd_ms 30\n";
+        "step/mean_bwd_ms 30\n"
+        "distributions/weights/layer3.attn_q\nsamples/text\n_hparams_/session_end_info\n";
     assert_string_equal(points, main_points);
     snprintf(rank, sizeof rank, "%s/small/rank1/events.out.tfevents.1700000000.bitrain.0.0", dir);
     points_of(rank, points, sizeof points);
@@ -381,9 +475,9 @@ static void event_files_say_what_was_recorded(void **state) {
                 "1 step/step_ms 450\n1 step/data_ms 10.5\n1 step/fwd_ms 21\n1 step/bwd_ms 0\n"
                 "2 step/step_ms 650\n2 step/data_ms 10.5\n2 step/fwd_ms 21\n2 step/bwd_ms 30\n");
     assert_int_equal(n, 23 + 2 * 12);
-    /* every 256 rows of a file: of five queries three are the main file's */
+    /* every 256 rows of a file: of seven queries five are the main file's */
     assert_int_equal(progress_times, 3);
-    static const double shares[] = {0, 0.6, 0.8};
+    static const double shares[] = {0, 5 / 7.0, 6 / 7.0};
     for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - shares[i]) < 1e-9);
     snprintf(rank, sizeof rank, "%s/small/rank2", dir);
     assert_int_equal(access(rank, F_OK), -1);
@@ -510,6 +604,50 @@ static void conditions_are_parsed(void **state) {
     assert_true(g.relative && !g.percent && g.limit == 10);
 }
 
+typedef struct late_steps {
+    bt_writer *w;
+    int64_t n;
+} late_steps;
+
+/* three steps more before each pass, until there are nine */
+static bool write_more_steps(void *ctx) {
+    late_steps *l = ctx;
+    bt_fake f;
+    bt_err why = BT_ERR_INIT;
+    if (l->n == 9) return false;
+    for (int64_t end = l->n + 3; l->n < end; l->n++)
+        bt_writer_sink(l->w)->step(bt_writer_sink(l->w)->ctx, bt_fake_step(&f, l->n, 0));
+    assert_int_equal(bt_writer_flush(l->w, &why), BT_OK);
+    return true;
+}
+
+/* a run that goes on is exported as it grows, each point once */
+static void a_growing_run_is_followed(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    char path[1200], points[2][8000];
+    int64_t n[2];
+    int attempt;
+    late_steps late = {0};
+    bt_run_start s = bt_fake_run("grows");
+    OK(bt_writer_open(&late.w, t->db, 1, err));
+    OK(bt_writer_begin(late.w, &s, &attempt, err));
+    OK(bt_writer_flush(late.w, err));
+    OK(bt_db_open(&db, t->db, err));
+    for (int i = 0; i < 2; i++) {
+        const bt_export_cfg cfg = {
+            .run = "grows", .wait = i ? NULL : write_more_steps, .ctx = &late};
+        OK(bt_export_tensorboard(db, &cfg, t->dir, false, path, &n[i], err));
+        losses_of(path, points[i], sizeof points[i]);
+    }
+    assert_true(n[0] > 0);
+    assert_int_equal(n[0], n[1]);
+    assert_string_equal(points[0], "1 2 3 4 5 6 7 8 9 ");
+    assert_string_equal(points[1], points[0]);
+    bt_db_close(db);
+    bt_writer_close(late.w);
+}
+
 /* told with each 256th row of each of the file's queries, as a share of all of them */
 static void long_exports_tell_how_far_they_are(void **state) {
     const bt_tmp *t = *state;
@@ -530,8 +668,8 @@ static void long_exports_tell_how_far_they_are(void **state) {
     OK(bt_db_open(&db, t->db, err));
     progress_times = 0;
     OK(bt_export_tensorboard(db, &cfg, t->dir, false, path, &points, err));
-    assert_int_equal(progress_times, 3); /* the other two queries have no rows here */
-    for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - 256 * i / 600.0 / 3) < 1e-12);
+    assert_int_equal(progress_times, 3); /* the other queries have no rows here */
+    for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - 256 * i / 600.0 / 5) < 1e-12);
     bt_db_close(db);
 }
 
@@ -539,8 +677,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(long_exports_tell_how_far_they_are, bt_tmp_make,
                                         bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_growing_run_is_followed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tensorboard_files_are_sound, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_trace_says_what_was_recorded, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(spans_do_not_overlap, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(event_files_say_what_was_recorded, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_difference_inside_the_noise_is_none, bt_tmp_make,
