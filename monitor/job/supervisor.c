@@ -25,6 +25,7 @@
 #include "monitor/job/launch/remote_cleanup.h"
 #include "monitor/job/machine/machine_map.h"
 #include "monitor/job/machine/memory_kills.h"
+#include "store/read/run_log.h"
 
 /* whoever watches, or attacks the watcher, comes after the ranks */
 enum { VIEWER_NICE = 10 };
@@ -483,6 +484,10 @@ static void on_note(void *ctx, const char *text) {
     bt_job_event(job, BT_EVENT_WARNING, -1, "%s", text);
 }
 
+static void record_output_line(void *ctx, const char *text) {
+    bt_job_record(ctx, BT_EVENT_OUTPUT, bt_run_log_rank(text), text);
+}
+
 static bt_code open_job(bt_job *job, bt_err *err) {
     char path[PATH_MAX];
     char clock_name[BT_CLOCK_NAME];
@@ -515,6 +520,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
         bt_job_event(job, BT_EVENT_WARNING, -1,
                      "'%s' cannot be written: the output of ranks and mpirun is not kept", path);
     job->output.note = on_note;
+    job->output.on_line = record_output_line;
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;
     if (job->s->viewer && bt_viewer_start(&job->viewer, job->s->viewer, &why) != BT_OK)

@@ -1,7 +1,6 @@
 /* run_log.c - reads the end of a file and cuts it into lines. */
 #include "store/read/run_log.h"
 
-#include "engine/base/system/ascii.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "engine/base/system/ascii.h"
+#include "store/read/row_json.h"
 
 bt_event_level bt_run_log_level(const char *line) {
     if (bt_ascii_find(line, "error") || bt_ascii_find(line, "abort") ||
@@ -70,4 +72,44 @@ bt_code bt_run_log_json(bt_db *db, const char *run, size_t bytes, bt_json *j, bt
     bt_json_end(j, ']');
     free(text);
     return BT_OK;
+}
+
+/* level, rank, host, time, text */
+static bool put_found_line(void *ctx, const bt_row *row) {
+    bt_json *j = ctx;
+    bt_json_object(j, NULL);
+    for (int i = 0; i < row->n; i++) bt_row_cell_json(j, row->names[i], row, i);
+    bt_json_end(j, '}');
+    return true;
+}
+
+static bool note_older_line(void *ctx, const bt_row *row) {
+    (void)row;
+    *(bool *)ctx = true;
+    return false;
+}
+
+#define MATCHING " FROM log_lines WHERE run = ?1 AND instr(lower(text), lower(?2)) > 0"
+
+bt_code bt_run_log_search_json(bt_db *db, const char *run, const char *text, int64_t most,
+                               bt_json *j, bt_err *err) {
+    char limit[24];
+    const char *params[] = {run, text, limit};
+    bool cut = false;
+    const bt_question found = {.sql = "SELECT level, rank, host, time, text FROM (SELECT *" MATCHING
+                                      " ORDER BY seq DESC LIMIT CAST(?3 AS INTEGER)) ORDER BY seq",
+                               .params = params,
+                               .n_params = 3};
+    const bt_question older = {.sql = "SELECT seq" MATCHING
+                                      " ORDER BY seq DESC LIMIT 1 OFFSET CAST(?3 AS INTEGER)",
+                               .params = params,
+                               .n_params = 3};
+    snprintf(limit, sizeof limit, "%lld", (long long)most);
+    BT_TRY(bt_db_query(db, &older, note_older_line, &cut, err));
+    bt_json_bool(j, "readable", true);
+    bt_json_bool(j, "cut", cut);
+    bt_json_array(j, "lines");
+    const bt_code code = bt_db_query(db, &found, put_found_line, j, err);
+    bt_json_end(j, ']');
+    return code;
 }

@@ -71,7 +71,15 @@ static const view fixed[] = {
      " " ISO("e.t_us") " AS time, e.step AS step, e.rank AS rank, e.kind AS kind,"
      " CASE e.level WHEN 0 THEN 'info' WHEN 1 THEN 'warning' ELSE 'error' END AS level,"
      " e.title AS title, e.body AS body", -1,
-     " FROM run r JOIN event e ON e.run = r.id LEFT JOIN attempt a ON a.id = e.aid"},
+     " FROM run r JOIN event e ON e.run = r.id LEFT JOIN attempt a ON a.id = e.aid WHERE e.kind <> 'output'"},
+    {"log_lines",
+     "e.seq AS seq, r.name AS run, a.attempt AS attempt, (e.t_us - r.created_us) / 1e6 AS time_s,"
+     " " ISO("e.t_us") " AS time, e.rank AS rank, k.host AS host,"
+     " CASE WHEN e.title LIKE '%error%' OR e.title LIKE '%abort%' OR e.title LIKE '%signal%' THEN 'error'"
+     " WHEN e.title LIKE '%warn%' THEN 'warning' ELSE 'info' END AS level,"
+     " e.title AS text", -1,
+     " FROM run r JOIN event e ON e.run = r.id LEFT JOIN attempt a ON a.id = e.aid"
+     " LEFT JOIN rank k ON k.aid = e.aid AND k.rank = e.rank WHERE e.kind = 'output'"},
     {"checkpoints",
      "r.name AS run, c.attempt AS attempt, c.step AS step, (c.t_us - r.created_us) / 1e6 AS time_s, c.path AS path,"
      " c.bytes AS bytes, c.took_us / 1e3 AS took_ms, c.hash AS hash", -1,

@@ -21,6 +21,8 @@ rows=$(cat <<'END'
 2 | help train topics                           | unexpected word 'topics'
 2 | report                                      | no run given
 3 | report nosuch -o {tmp}/r.html                | none.db
+3 | logs nosuch                                 | none.db
+2 | logs --tail -1                              | --tail must be a whole number from 0
 2 | dash --port 70000                           | --port must be a whole number from 0 to 65535
 1 | dash --port 0 --host 192.0.2.1              | cannot listen on 192.0.2.1
 2 | plan --rows 0                               | --rows must be a whole number from 1

@@ -41,6 +41,8 @@ start() {                                       # NAME STEP WORDS...: started, a
 start one 18
 kill -9 "$(rank_pid one 1)"
 disturbed one "rank 1 was ended by signal 9"
+ok logs one --rank 1 --grep SIGNAL
+grep -q "rank 1 (.*signal 9" out || fault "the lines that were printed are not recorded: $(cat out err)"
 # the links and the peak are the first attempt's: a restart in the same place does not measure them again
 [ "$(q "SELECT value, attempt FROM facts WHERE run='one' AND key='measured.attempt'")" = "0,1" ] ||
     fault "attempt 1 does not take over what attempt 0 measured: $(q "SELECT * FROM facts WHERE run='one' AND key='measured.attempt'")"

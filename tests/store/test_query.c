@@ -362,6 +362,51 @@ static void log_is(bt_db *db, size_t bytes, const char *want) {
     bt_text_release(&out);
 }
 
+/* lines that were printed are rows of log_lines with the host of the rank that they name, and no events */
+static void printed_lines(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_text out;
+    bt_json j;
+    int attempt;
+    double n;
+    const bt_run_start s = bt_fake_run("r");
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    sink->ranks(sink->ctx, (bt_rank_info[]){{.rank = 0, .host = "n1"}, {.rank = 1, .host = "n2"}},
+                2);
+    static const char *const lines[] = {"hello", "rank 1: Out of memory, an error", "warned twice"};
+    for (int i = 0; i < 3; i++)
+        sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_OUTPUT,
+                                           .step = -1,
+                                           .rank = i == 1 ? 1 : -1,
+                                           .wall_us = s.started_us + i,
+                                           .title = lines[i]});
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    OK(bt_db_value(db, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'output'", "r", &n,
+                   err));
+    assert_true(n == 0);
+    for (int most = 1; most < 4; most += 2) {
+        bt_text_init(&out);
+        bt_json_begin(&j, &out);
+        bt_json_object(&j, NULL);
+        OK(bt_run_log_search_json(db, "r", "E", most, &j, err));
+        bt_json_end(&j, '}');
+        const char *text = bt_text_str(&out);
+        assert_true((strstr(text, "\"cut\":true") != NULL) == (most == 1));
+        assert_true((strstr(text, "hello") != NULL) == (most == 3));
+        assert_true((strstr(text, "\"level\":\"error\",\"rank\":1,\"host\":\"n2\"") != NULL) ==
+                    (most == 3));
+        assert_non_null(strstr(text, "\"level\":\"warning\",\"rank\":null,\"host\":null"));
+        bt_text_release(&out);
+    }
+    bt_db_close(db);
+}
+
 static void the_end_of_a_log(void **state) {
 #define LINE(level, rank, text) "{\"level\":\"" level "\",\"rank\":" rank ",\"text\":\"" text "\"}"
     static const char text[] = "first\n\nrank 1: warning\0x\nlast error";
@@ -403,6 +448,7 @@ int main(void) {
         T(names_of_runs),
         cmocka_unit_test(levels_and_ranks_of_lines),
         T(the_end_of_a_log),
+        T(printed_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,13 +286,16 @@ bt_code bt_api_lr_range(bt_api *a, const bt_req *r, const char *run, bt_answer *
 /* ---- the log ---- */
 
 bt_code bt_api_log(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    enum { LOG_BYTES = 64 << 10 };
+    enum { LOG_BYTES = 64 << 10, LOG_LINES = 1000 };
+    const char *text = bt_req_arg(r, "grep");
     char name[BT_NAME_MAX];
     bt_db *db;
     bt_json j;
-    (void)r;
     BT_TRY(begin(a, run, &db, name, out, &j, err));
-    BT_TRY(bt_run_log_json(db, name, LOG_BYTES, &j, err));
+    if (text && *text)
+        BT_TRY(bt_run_log_search_json(db, name, text, LOG_LINES, &j, err));
+    else
+        BT_TRY(bt_run_log_json(db, name, LOG_BYTES, &j, err));
     bt_json_end(&j, '}');
     return BT_OK;
 }

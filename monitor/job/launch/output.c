@@ -31,7 +31,7 @@ void bt_output_reset(bt_output *o, int attempt) {
     o->rank = -1;
     o->signal = 0;
     o->message[0] = o->last_line[0] = o->said[0] = '\0';
-    o->said_state = o->notes = 0;
+    o->said_state = o->notes = o->lines = 0;
     o->last_note[0] = '\0';
     char head[64];
     int n = snprintf(head, sizeof head, "--- attempt %d\n", attempt);
@@ -140,12 +140,20 @@ static void look_at(bt_output *o, const char *line) {
     if (!ruler && line[0]) snprintf(o->last_line, sizeof o->last_line, "%s", line);
 }
 
+static void record_line(bt_output *o, const char *plain) {
+    if (!o->on_line || !plain[strspn(plain, " \t")] || o->lines > BT_OUTPUT_LINES) return;
+    if (o->lines++ == BT_OUTPUT_LINES)
+        plain = "(further lines of this attempt are in log.txt only)";
+    o->on_line(o->note_ctx, plain);
+}
+
 static void end_line(bt_output *o) {
     char plain[sizeof o->line];
     o->line[o->n] = '\0';
     bt_text_plain(plain, sizeof plain, o->line);
     size_t n = strlen(plain);
     look_at(o, plain);
+    record_line(o, plain);
     plain[n++] = '\n'; /* in the place of its end */
     write_log(o, plain, n);
     o->n = 0;

@@ -12,7 +12,7 @@
 
 #include "engine/base/status.h"
 
-enum { BT_OUTPUT_NOTES = 50 };
+enum { BT_OUTPUT_NOTES = 50, BT_OUTPUT_LINES = 10000 };
 
 typedef struct bt_output {
     /* descriptor of the log file, -1 when it could not be opened */
@@ -31,6 +31,10 @@ typedef struct bt_output {
     void (*note)(void *ctx, const char *text);
     void *note_ctx;
     int notes; /* told in this attempt; no more than BT_OUTPUT_NOTES */
+    /* Receives every line that is not empty, without control characters: at most BT_OUTPUT_LINES an
+     * attempt, then one line that names log.txt for the rest. May be NULL. */
+    void (*on_line)(void *ctx, const char *text);
+    int lines;
     char last_note[256];
 } bt_output;
 

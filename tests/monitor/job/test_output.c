@@ -291,8 +291,38 @@ static void test_drain(void **state) {
     bt_output_close(&o);
 }
 
+static int n_lines;
+static char first_line[1024], newest_line[1024];
+static void keep_line(void *ctx, const char *text) {
+    (void)ctx;
+    if (n_lines++ == 0) snprintf(first_line, sizeof first_line, "%s", text);
+    snprintf(newest_line, sizeof newest_line, "%s", text);
+}
+
+/* every line is handed on without control characters, empty ones apart, up to the limit of an attempt */
+static void test_lines(void **state) {
+    (void)state;
+    bt_output o;
+    bt_output_open(&o, "/nonexistent/log", 0);
+    o.on_line = keep_line;
+    n_lines = 0;
+    feed(&o, "rank 2: \x1b[1mbold\n\n   \nlast of three\n");
+    assert_int_equal(n_lines, 2);
+    assert_null(strchr(first_line, '\x1b'));
+    assert_non_null(strstr(first_line, "rank 2: "));
+    assert_string_equal(newest_line, "last of three");
+    for (int i = 0; i < BT_OUTPUT_LINES + 5; i++) feed(&o, "again\n");
+    assert_int_equal(n_lines, BT_OUTPUT_LINES + 1);
+    assert_non_null(strstr(newest_line, "log.txt only"));
+    bt_output_reset(&o, 1);
+    feed(&o, "the next attempt\n");
+    assert_string_equal(newest_line, "the next attempt");
+    bt_output_close(&o);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_mpirun_says),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines),
+                                       cmocka_unit_test(test_what_mpirun_says),
                                        cmocka_unit_test(test_codes_of_errors),
                                        cmocka_unit_test(test_error_line),
                                        cmocka_unit_test(test_mpirun_notice),

@@ -32,3 +32,14 @@ export function checkbox(label, on, onchange) {
   const box = h("input", { type: "checkbox", checked: on, onchange: () => onchange(box.checked) });
   return h("label", {}, box, label);
 }
+
+/** A box for a text with its label; onchange gets the text after Enter or when the box loses the focus. */
+export function textBox(label, onchange) {
+  const box = h("input", {
+    type: "search",
+    "aria-label": label,
+    placeholder: label,
+    onchange: () => onchange(box.value.trim()),
+  });
+  return box;
+}

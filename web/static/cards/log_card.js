@@ -1,6 +1,6 @@
-// log_card.js - the end of a run's log: what ranks, mpirun and libraries wrote, by level and rank.
+// log_card.js - the end of a run's log, or the recorded lines that contain a text: what ranks, mpirun and libraries wrote.
 import { get } from "../base/api.js";
-import { select } from "../base/controls.js";
+import { select, textBox } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
 import { plural } from "../base/format.js";
 import { Card } from "./card.js";
@@ -9,6 +9,7 @@ import { isOfLevel, levels } from "./events_card.js";
 export function logCard(ctx) {
   let level = "all";
   let rank = "";
+  let sought = "";
   let known = "none"; // ranks that the list has
   const ranks = h("span");
   const isShown = (line) => isOfLevel(line, level) && (!rank || String(line.rank) === rank);
@@ -22,8 +23,13 @@ export function logCard(ctx) {
         card.redraw();
       }),
       ranks,
+      textBox("search", (value) => {
+        sought = value;
+        card.reload();
+      }),
     ],
-    load: () => get(`runs/${ctx.run}/log`),
+    load: () =>
+      get(`runs/${ctx.run}/log${sought ? `?grep=${encodeURIComponent(sought)}` : ""}`),
     draw(body, { readable, lines }) {
       const named = [...new Set(lines.map((line) => line.rank))].filter((one) => one !== null);
       const options = named.sort((a, b) => a - b).map((one) => [String(one), String(one)]);
