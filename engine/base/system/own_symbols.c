@@ -1,7 +1,6 @@
 /* own_symbols.c - the symbol table of /proc/self/exe. */
 #include "engine/base/system/own_symbols.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -19,7 +18,8 @@ static struct {
     uintptr_t base; /* where the program is loaded */
 } own;
 
-static int in_main(void) { return 0; } /* an address of this program */
+/* the program's first bytes where it is loaded; the linker defines it */
+extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 static void read_tables(const unsigned char *file, size_t bytes) {
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)(const void *)file;
@@ -46,15 +46,14 @@ static void read_tables(const unsigned char *file, size_t bytes) {
 
 void bt_own_symbols_load(void) {
     struct stat st;
-    Dl_info where;
     const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
-    if (dladdr((void *)(uintptr_t)in_main, &where) && fstat(fd, &st) == 0 && st.st_size > 0) {
+    if (fstat(fd, &st) == 0 && st.st_size > 0) {
         void *file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         const Elf64_Ehdr *head = file;
         if (file != MAP_FAILED) {
             read_tables(file, (size_t)st.st_size);
-            if (own.n && head->e_type == ET_DYN) own.base = (uintptr_t)where.dli_fbase;
+            if (own.n && head->e_type == ET_DYN) own.base = (uintptr_t)&__ehdr_start;
             if (!own.n) munmap(file, (size_t)st.st_size);
         }
     }
