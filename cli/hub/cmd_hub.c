@@ -35,8 +35,7 @@ static const bt_opt hub_opts[] = {
     {"silence", "--silence", BT_OPT_REAL, FIELD(silence_s), "600", 1, 1e6, NULL, "seconds",
      "an island that says nothing for so long is declared dead"},
     {"overdue", "--overdue", BT_OPT_REAL, FIELD(overdue_s), "2", 0, 1e6, NULL, "seconds",
-     "islands wait for another's update at most so long, and 3 usual rounds; then they go on "
-     "without it (0: for ever)"},
+     "a round waits this long, and 3 usual rounds, for a missing update (0: without limit)"},
     {"quorum", "--quorum", BT_OPT_INT, FIELD(quorum), "0", 0, BT_HUB_ISLANDS, NULL, NULL,
      "islands whose updates are enough for a round of all (0: all that train)"},
     {"quorum_wait", "--quorum-wait", BT_OPT_REAL, FIELD(quorum_s), "1", 0, 1e6, NULL, "seconds",
