@@ -197,15 +197,16 @@ if "$BITRAIN" doctor | grep -q 'libmicrohttpd: bitrain dash serves'; then
     [ -z "$(pgrep -f "bitrain dash --store $tmp")" ] || fault "the dashboard outlives the run"
 fi
 
-# eval and generate agree with the run
-ok eval first --tokens 256 --json
+# eval and generate agree with the run; both compute in fp32 unless asked for the precision of the run
+precision=$(q "SELECT value FROM configs WHERE run='first' AND key='train.precision'")
+ok eval first --tokens 256 --json --precision "$precision"
 [ "$(sed 's/.*"nats":\([0-9.]*\).*/\1/' out | cut -c1-6)" = "$(q "SELECT printf('%.17g', val_loss) FROM steps WHERE run='first' AND step=11" | cut -c1-6)" ] || fault "eval differs from the run: $(cat out)"
 ok generate first --prompt abc --tokens 20 --seed 3
 cp out g1; ok generate "$tmp/runs/first" --prompt abc --tokens 20 --seed 3
 cmp -s out g1 || fault "the same seed gives another text"
 [ "$(head -c 3 out)" = abc ] || fault "the prompt is not repeated"
 ok generate first --prompt abc --tokens 20 --seed 3 --temperature 0 --threads 1
-grep -qE '^20 tokens, [0-9.]+ tokens/s \(prompt: 3 tokens, [0-9.]+ tokens/s\)$' err || fault "generate does not say its speed: $(cat err)"
+grep -qE '^20 tokens, [0-9.]+ tokens/s \(prompt: 3 tokens, [0-9.]+ tokens/s\), fp32$' err || fault "generate does not say its speed: $(cat err)"
 # a stop string ends the text before it, and the rest is as without one
 ok generate first --prompt abc --tokens 40 --seed 3 --json
 field_of() { sed -E 's/.*"text":"(.*)","tokens":([0-9]+),"finish_reason":"([a-z]+)".*/\'"$1"'/' "$2"; }
