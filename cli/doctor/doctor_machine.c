@@ -48,20 +48,16 @@ static const char *bytes(char *buf, size_t size, double n) {
 
 /* ---- processor ------------------------------------------------------------------------------- */
 
-static void quota(bt_doctor *d, int cores) {
-    char line[64];
-    long long us = 0, period = 0;
-    if (!first_line("/sys/fs/cgroup/cpu.max", line, sizeof line) ||
-        sscanf(line, "%lld %lld", &us, &period) != 2 || period <= 0)
-        return;
-    double allowed = (double)us / (double)period;
-    if (allowed + 0.01 < cores)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores",
-                              "%d cores are visible but the container may use %.1f of them: "
-                              "threads will be held up",
-                              cores, allowed),
-                       "use --ranks and --threads with a product of %d, or lift the quota",
-                       allowed < 1 ? 1 : (int)allowed);
+static void quota(bt_doctor *d, const bt_cpu *c) {
+    if (c->cores >= c->visible_cores) return;
+    bt_doc_way_out(
+        bt_doc(
+            d, BT_DOC_WARN, "cores",
+            "%d cores are visible, but a control group (container, service, batch job) allows %.2g "
+            "processors: bitrain uses %d",
+            c->visible_cores, c->quota, c->cores),
+        "lift the quota, or leave --ranks x --threads at %d or less: more threads are held up",
+        c->cores);
 }
 
 void bt_doctor_processor(bt_doctor *d) {
@@ -106,8 +102,9 @@ void bt_doctor_processor(bt_doctor *d) {
                               c->hw_threads, online),
                        "taskset -p shows the mask; a batch system sets it to what was asked for");
     else
-        bt_doc(d, BT_DOC_OK, "cores", "%d, all usable", c->cores);
-    quota(d, c->cores);
+        bt_doc(d, BT_DOC_OK, "cores", "%d%s", c->visible_cores,
+               c->cores < c->visible_cores ? "" : ", all usable");
+    quota(d, c);
     bt_cpu_place places[BT_PLACES_MAX];
     char words[128];
     const size_t n = bt_machine_places(places, NULL);

@@ -39,7 +39,7 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
     bt_cluster c = {.ranks = ranks,
                     .ranks_per_host = ranks,
                     .cores = bt_cpu_get()->cores,
-                    .binds = bt_cpu_get()->cores == bt_cpu_get()->hw_threads &&
+                    .binds = bt_cpu_get()->visible_cores == bt_cpu_get()->hw_threads &&
                              (long)bt_cpu_get()->cores * ranks > sysconf(_SC_NPROCESSORS_ONLN)};
     if (cfg->hosts[0]) c.ranks_per_host = slots_of(cfg->hosts, ranks);
     if (room.host != SIZE_MAX && cfg->memory_check) c.memory_bytes = (double)room.host;

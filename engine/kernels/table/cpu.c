@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/base/system/cpu_quota.h"
 #include "engine/base/testing/testing.h"
 
 #if defined(__x86_64__)
@@ -43,18 +44,25 @@ int bt_cpu_count_cores(const int *cpus, int n, const char *root) {
     return cores;
 }
 
+int bt_cpu_usable_cores(int visible, double quota) {
+    const double whole = quota + 0.01; /* 1.999 is meant as 2 */
+    if (!(quota > 0) || whole >= visible) return visible;
+    return whole < 1 ? 1 : (int)whole;
+}
+
 static void count_cores(bt_cpu *c) {
     cpu_set_t set;
     int cpus[CPU_SETSIZE], n = 0;
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    c->visible_cores = c->hw_threads = online > 0 ? (int)online : 1;
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         for (int i = 0; i < CPU_SETSIZE; i++)
             if (CPU_ISSET((size_t)i, &set)) cpus[n++] = i;
         c->hw_threads = n;
-        c->cores = bt_cpu_count_cores(cpus, n, "/sys/devices/system/cpu");
-        return;
+        c->visible_cores = bt_cpu_count_cores(cpus, n, "/sys/devices/system/cpu");
     }
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    c->cores = c->hw_threads = online > 0 ? (int)online : 1;
+    c->quota = bt_cpu_quota("");
+    c->cores = bt_cpu_usable_cores(c->visible_cores, c->quota);
 }
 
 static size_t cache_size(int name, size_t fallback) {

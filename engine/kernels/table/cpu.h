@@ -9,9 +9,11 @@ typedef struct bt_cpu {
     char model[64]; /* brand string */
     char vendor[16];
     int family, model_number;
-    /* that this process may run on (affinity): cores, and their hardware threads. The threads of a core
-     * share its multipliers, so a compute thread is for a core */
-    int cores, hw_threads;
+    /* Cores that this process may use: those of its affinity, and at most the quota of its control groups (at least 1).
+     * The hardware threads of a core share its multipliers, so a compute thread is for a core */
+    int cores;
+    int visible_cores, hw_threads; /* of the affinity alone: cores, and their hardware threads */
+    double quota; /* processors that its control groups allow (bt_cpu_quota); 0: no limit */
     size_t l1d_bytes, l2_bytes, l3_bytes;
     bool avx2, fma, f16c; /* CPUID and XCR0 both */
     bool avx512;          /* F, BW, VL, DQ */
@@ -32,6 +34,8 @@ void bt_cpu_hide(unsigned features);
 /* the cores of the n hardware threads in `cpus`, as `root`/cpuN/topology/thread_siblings_list tells them
  * (/sys/devices/system/cpu); a thread of which nothing is told is a core */
 int bt_cpu_count_cores(const int *cpus, int n, const char *root);
+/* the cores to use of the visible ones under a quota of processors (0: none): whole ones, at least 1 */
+int bt_cpu_usable_cores(int visible, double quota);
 /* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */
 const char *bt_cpu_blas_core(void);
 

@@ -47,13 +47,26 @@ static void threads_of_a_core_count_once(void **state) {
 static void this_machine_has_as_many_threads_as_cores_or_more(void **state) {
     (void)state;
     const bt_cpu *c = bt_cpu_get();
-    assert_true(c->cores >= 1 && c->cores <= c->hw_threads);
+    assert_true(c->cores >= 1 && c->cores <= c->visible_cores && c->visible_cores <= c->hw_threads);
+}
+
+static void a_quota_of_processors_limits_the_cores(void **state) {
+    (void)state;
+    static const struct {
+        int visible;
+        double quota;
+        int cores;
+    } cases[] = {{64, 0, 64}, {64, 4, 4},    {64, 3.99, 4}, {64, 3.5, 3}, {64, 0.6, 1},
+                 {2, 2, 2},   {2, 1.995, 2}, {2, 8, 2},     {1, 0.1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(bt_cpu_usable_cores(cases[i].visible, cases[i].quota), cases[i].cores);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_of_a_core_count_once),
         cmocka_unit_test(this_machine_has_as_many_threads_as_cores_or_more),
+        cmocka_unit_test(a_quota_of_processors_limits_the_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
