@@ -15,8 +15,11 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
+#include "monitor/job/launch/host_file.h"
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
+#include "monitor/job/launch/output.h"
+#include "monitor/job/machine/mpirun.h"
 
 /* all-reduces of 1 MiB */
 enum { ROUNDS = 20, FLOATS = 262144 };
@@ -163,12 +166,17 @@ static void try_job(bt_doctor *d, const char *program) {
                               d->ranks, limit_s),
                        "a firewall between the nodes, or no ssh without a password");
     } else if (status != 0 || !strstr(bt_text_str(&said), "all_reduce_us ")) {
-        char plain[260];
-        const char *s = bt_text_str(&said) + strspn(bt_text_str(&said), "-\n ");
-        bt_text_plain(plain, sizeof plain, s);
+        bt_output o;
+        bt_output_open(&o, "/dev/null", 1);
+        bt_output_feed(&o, bt_text_str(&said), said.len);
+        bt_output_feed(&o, "\n", 1);
+        bt_output_close(&o);
+        const char *why = o.reported ? o.message : o.said[0] ? o.said : o.last_line;
         bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks failed: %s", d->ranks,
-                              *plain ? plain : "it said nothing"),
-                       "try it by hand: mpirun -np %d hostname", d->ranks);
+                              why[0] ? why : "it printed nothing"),
+                       d->hosts[0] ? "ssh HOST true must work for each host without a question"
+                                   : "mpirun -np %d hostname shows whether Open MPI works here",
+                       d->ranks);
     } else {
         double seconds = (double)(bt_now_ns() - start) / 1e9,
                us = strtod(strstr(bt_text_str(&said), "all_reduce_us ") + 14, NULL);
@@ -184,17 +192,6 @@ static void try_job(bt_doctor *d, const char *program) {
 
 /* ---- the topic ------------------------------------------------------------------------------- */
 
-static bool in_path(const char *program, char *found, size_t size) {
-    const char *path = getenv("PATH");
-    for (const char *p = path ? path : "/usr/bin:/bin"; *p;) {
-        size_t n = strcspn(p, ":");
-        snprintf(found, size, "%.*s/%s", (int)(n ? n : 1), n ? p : ".", program);
-        if (access(found, X_OK) == 0) return true;
-        p += n + (p[n] == ':');
-    }
-    return false;
-}
-
 static void launch_flags(bt_doctor *d) {
     const bt_launch l = {.ranks = d->ranks,
                          .hosts = d->hosts,
@@ -209,20 +206,29 @@ static void launch_flags(bt_doctor *d) {
 }
 
 void bt_doctor_mpi(bt_doctor *d) {
-    char text[200], path[512], program[1024];
+    char text[200], program[1024];
     bt_comm_library(text, sizeof text);
     bt_doc(d, BT_DOC_OK, "mpi", "%s", text);
     if (bt_comm_am_rank())
         bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "this shell runs inside an MPI job"),
                        "outside of it, 'bitrain train' starts its own ranks");
-    const char *mpirun = getenv("BITRAIN_MPIRUN");
-    if (!mpirun || !*mpirun) mpirun = "mpirun";
-    if (strchr(mpirun, '/') ? access(mpirun, X_OK) != 0 : !in_path(mpirun, path, sizeof path)) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi",
-                              "'%s' is not there: 'bitrain train' cannot start ranks", mpirun),
-                       "apt-get install openmpi-bin");
+    bt_mpirun m;
+    bt_err err = BT_ERR_INIT;
+    if (d->hosts[0] && bt_host_file_check(d->hosts, d->ranks, "", &err) != BT_OK) {
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "%s", err.msg),
+                       "'bitrain train' refuses this file, too");
         return;
     }
+    if (bt_mpirun_find(&m, true, &err) != BT_OK) {
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "%s", err.msg),
+                       "'bitrain train' cannot start ranks before that");
+        return;
+    }
+    if (m.passed_over[0])
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "%s: '%s' is used", m.passed_over, m.path),
+                       "put the right one first in PATH, or set BITRAIN_MPIRUN");
+    bt_doc(d, BT_DOC_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
+           m.owner[0] ? m.owner : "it does not say whose it is");
     launch_flags(d);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0 || d->quick) return;

@@ -14,6 +14,7 @@
 #include "cli/train/print_config.h"
 #include "cli/train/train_parts.h"
 #include "engine/kernels/table/cpu.h"
+#include "monitor/job/launch/host_file.h"
 
 typedef struct plan_cfg { /* what `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
@@ -209,6 +210,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .islands = islands,
                                                        .anew = cfg->measure},
                                 err);
+    if (p->cfg.hosts[0]) BT_TRY(bt_host_file_check(p->cfg.hosts, 0, "", err));
     BT_TRY(bt_train_init_from(p, err));
     BT_TRY(bt_train_tokenizer(p, err));
     BT_TRY(bt_train_vocab(p, err));

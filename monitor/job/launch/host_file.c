@@ -2,12 +2,14 @@
  * comment. */
 #include "monitor/job/launch/host_file.h"
 
-#include "engine/base/system/ascii.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "engine/base/system/ascii.h"
+#include "engine/base/text.h"
 
 enum { LINE_BYTES = 1024, SLOTS_MOST = 65536 };
 #define BLANKS " \t\r\n"
@@ -19,10 +21,21 @@ typedef struct seen {
     int most;
 } seen;
 
+/* Open MPI's words of a host; any other makes it refuse the file with words of its own */
+static bool is_setting(const char *w) {
+    static const char *const names[] = {
+        "slots=",     "count=",    "cpu=",      "max_slots=", "max-slots=", "max_count=",
+        "max-count=", "cpus_max=", "cpus-max=", "username=",  "user_name=", "user-name="};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(w, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
 /* value of slots=N; -1: no such word */
-static int slots_in(char *words, const char **wrong) {
+static int slots_in(char *words, const char **wrong, const char **unknown) {
     int slots = -1;
     for (char *rest, *w = strtok_r(words, BLANKS, &rest); w; w = strtok_r(NULL, BLANKS, &rest)) {
+        if (!is_setting(w)) *unknown = w;
         if (strncmp(w, "slots=", 6) != 0 && strncmp(w, "count=", 6) != 0 &&
             strncmp(w, "cpu=", 4) != 0)
             continue;
@@ -37,8 +50,41 @@ static int slots_in(char *words, const char **wrong) {
     return slots;
 }
 
+/* Open MPI takes NAME, ADDRESS and USER@NAME; ssh reads a name that begins with '-' as an option */
+static bt_code check_name(const char *name, const char *path, int number, bt_err *err) {
+    const char *colon = strchr(name, ':'), *host = strchr(name, '@');
+    char plain[80];
+    bt_text_plain(plain, sizeof plain, name);
+    host = host ? host + 1 : name;
+    if (colon && (strchr(colon + 1, ':') || name[0] == '['))
+        return bt_fail(err, BT_ARG,
+                       "host file '%s', line %d: '%s' is an IPv6 address, which Open MPI does not "
+                       "take here: give it a name "
+                       "in /etc/hosts",
+                       path, number, plain);
+    if (colon)
+        return bt_fail(err, BT_ARG,
+                       "host file '%s', line %d: '%s' is no host name: write '%.*s slots=%s' (a "
+                       "port of ssh belongs into "
+                       "~/.ssh/config)",
+                       path, number, plain, (int)(colon - name), name,
+                       colon[1] && !colon[1 + strspn(colon + 1, "0123456789")] &&
+                               strlen(colon + 1) < 4
+                           ? colon + 1
+                           : "N");
+    if (strchr(name, ','))
+        return bt_fail(err, BT_ARG, "host file '%s', line %d: '%s': one host per line", path,
+                       number, plain);
+    for (const char *c = name; *c; c++)
+        if (!bt_ascii_alnum(*c) && !strchr("._-@", *c)) host = "";
+    if (!*host || *host == '-' || *name == '-')
+        return bt_fail(err, BT_ARG, "host file '%s', line %d: '%s' is no host name", path, number,
+                       plain);
+    return BT_OK;
+}
+
 static bt_code take_line(seen *s, char *line, const char *path, int number, bt_err *err) {
-    const char *wrong = NULL;
+    const char *wrong = NULL, *unknown = NULL;
     line[strcspn(line, "#")] = '\0';
     size_t from = strspn(line, BLANKS), len = strcspn(line + from, BLANKS);
     if (len == 0) return BT_OK;
@@ -49,7 +95,13 @@ static bt_code take_line(seen *s, char *line, const char *path, int number, bt_e
         return bt_fail(err, BT_ARG,
                        "host file '%s', line %d: '%s' is no host (one 'host slots=N' per line)",
                        path, number, name);
-    int slots = slots_in(rest, &wrong);
+    BT_TRY(check_name(name, path, number, err));
+    int slots = slots_in(rest, &wrong, &unknown);
+    if (unknown)
+        return bt_fail(
+            err, BT_ARG,
+            "host file '%s', line %d: '%.60s' is no setting of a host, as in '%.60s slots=4'", path,
+            number, unknown, name);
     if (wrong)
         return bt_fail(
             err, BT_ARG,
@@ -64,14 +116,25 @@ static bt_code take_line(seen *s, char *line, const char *path, int number, bt_e
     return BT_OK;
 }
 
+/* an editor may have put a byte order mark before the first line */
+static char *after_mark(char *line, int number) {
+    return number == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0 ? line + 3 : line;
+}
+
 bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err *err) {
     char line[LINE_BYTES];
     seen s = {.all_say = true};
     bt_code code = BT_OK;
     FILE *f = fopen(path, "re");
+    if (!f && errno == ENOENT)
+        return bt_fail(err, BT_NOTFOUND,
+                       "cannot read host file '%s': no such file (--hosts takes a file with one "
+                       "'host slots=N' "
+                       "per line, not names)",
+                       path);
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
     for (int number = 1; code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = take_line(&s, line, path, number, err);
+        code = take_line(&s, after_mark(line, number), path, number, err);
     bool unread = ferror(f) != 0;
     fclose(f);
     if (code != BT_OK) return code;
@@ -95,7 +158,7 @@ static bool all_slots(const char *path, seen *s) {
     FILE *f = fopen(path, "re");
     s->all_say = true;
     for (int number = 1; f && code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = take_line(s, line, path, number, &why);
+        code = take_line(s, after_mark(line, number), path, number, &why);
     if (f) fclose(f);
     return f && code == BT_OK && s->all_say;
 }
@@ -108,4 +171,32 @@ int bt_host_file_slots(const char *path) {
 int bt_host_file_each(const char *path, int *slots, int most) {
     seen s = {.each = slots, .most = most};
     return all_slots(path, &s) && s.hosts <= most ? s.hosts : 0;
+}
+
+bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out, size_t size,
+                                bt_err *err) {
+    char line[LINE_BYTES];
+    bool plain = true;
+    BT_TRY(bt_host_file_check(path, 0, "", err));
+    FILE *f = fopen(path, "re");
+    for (int number = 1; f && fgets(line, sizeof line, f); number++)
+        plain &= !strchr(line, '\r') && after_mark(line, number) == line;
+    if (!f || plain) {
+        if (f) fclose(f);
+        snprintf(out, size, "%s", path);
+        return BT_OK;
+    }
+    snprintf(out, size, "%s/hosts.txt", folder);
+    FILE *to = fopen(out, "we");
+    rewind(f);
+    for (int number = 1; to && fgets(line, sizeof line, f); number++) {
+        char *text = after_mark(line, number);
+        text[strcspn(text, "\r\n")] = '\0';
+        fprintf(to, "%s\n", text);
+    }
+    const bool failed = !to || ferror(to) || ferror(f);
+    fclose(f);
+    if ((to && fclose(to) != 0) || failed)
+        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", out);
+    return BT_OK;
 }

@@ -3,6 +3,8 @@
 #ifndef BT_MONITOR_JOB_LAUNCH_HOST_FILE_H
 #define BT_MONITOR_JOB_LAUNCH_HOST_FILE_H
 
+#include <stddef.h>
+
 #include "engine/base/status.h"
 
 /* BT_NOTFOUND: no such file. BT_ARG: a line that is none, no host at all, or fewer slots than
@@ -15,5 +17,10 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
 int bt_host_file_slots(const char *path);
 /* slots of each host, in the file's order; how many hosts. 0: as above, or more than `most` hosts */
 int bt_host_file_each(const char *path, int *slots, int most);
+
+/* The file for Open MPI, which refuses carriage returns and byte order marks: `path` itself, or a copy without them in
+ * `folder`. Errors as those of the check, which it includes */
+bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out, size_t size,
+                                bt_err *err) BT_MUST_CHECK;
 
 #endif

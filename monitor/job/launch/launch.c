@@ -13,6 +13,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "engine/base/log.h"
+#include "monitor/job/launch/host_file.h"
+#include "monitor/job/machine/mpirun.h"
+
 const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
     {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
@@ -141,11 +145,9 @@ static bool is_environment(const bt_launch_row *row) {
     return row->words[0] >= 'A' && row->words[0] <= 'Z';
 }
 
-static void build(words *w, const bt_launch *l) {
+static void build(words *w, const bt_launch *l, const char *mpirun) {
     memset(w, 0, sizeof *w);
     bt_text_init(&w->text);
-    const char *mpirun = getenv("BITRAIN_MPIRUN");
-    if (!mpirun || !mpirun[0]) mpirun = "mpirun";
     put_word(w, mpirun, strlen(mpirun));
     for (size_t i = 0; i < bt_launch_rows_n; i++)
         if (bt_launch_applies(bt_launch_rows[i].when, l) && !is_environment(&bt_launch_rows[i]))
@@ -167,7 +169,10 @@ static char **pointers(const words *w) {
 
 void bt_launch_command(const bt_launch *l, bt_text *out) {
     words w;
-    build(&w, l);
+    bt_mpirun m;
+    bt_err ignored = BT_ERR_INIT; /* the start reports it */
+    (void)!bt_mpirun_find(&m, false, &ignored);
+    build(&w, l, m.command);
     const char *p = w.text.data;
     for (size_t i = 0; !w.text.failed && i < w.n; i++) {
         bt_text_put(out, p);
@@ -268,9 +273,20 @@ static int spawn(const bt_launch *l, char **argv, char **env, int null, const in
     return e;
 }
 
-bt_code bt_launch_start(const bt_launch *l, bt_child *child, bt_err *err) {
+bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
     words w;
-    build(&w, l);
+    bt_mpirun m;
+    char hosts[PATH_MAX];
+    bt_launch own_launch = *given;
+    const bt_launch *l = &own_launch;
+    if (given->hosts[0]) {
+        BT_TRY(bt_host_file_for_mpirun(given->hosts, given->tmp, hosts, sizeof hosts, err));
+        own_launch.hosts = hosts;
+    }
+    BT_TRY(bt_mpirun_find(&m, false, err));
+    if (m.passed_over[0])
+        bt_log(BT_LOG_WARN, "%s: ranks are started by '%s'", m.passed_over, m.path);
+    build(&w, l, m.command);
     words own;
     char **argv = w.text.failed ? NULL : pointers(&w), **env = make_environment(l, &own);
     int out[2] = {-1, -1}, null = -1;

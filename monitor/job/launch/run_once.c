@@ -97,7 +97,7 @@ static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_
                             .signal = o->signal,
                             .step = -1,
                             .message = o->message,
-                            .last_line = o->last_line};
+                            .last_line = o->said[0] ? o->said : o->last_line};
     bt_end end = bt_end_classify(&f);
     char text[480];
     if (end.kind == BT_END_ERROR) {
@@ -105,7 +105,7 @@ static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_
         if (err) err->rank = end.rank;
         return code;
     }
-    bt_log(BT_LOG_WARN, "%s", bt_text_str(heard));
+    if (!o->said[0]) bt_log(BT_LOG_WARN, "the ranks and mpirun printed: %s", bt_text_str(heard));
     return bt_fail(err, BT_IO, "%.460s", bt_end_tell(&end, text, sizeof text));
 }
 

@@ -30,7 +30,7 @@ static const struct {
     {"a slots=1\n", 2, "--oversubscribe", BT_OK, "", 1},
     {"a slots=1\n", 2, "--map-by slot:OVERSUBSCRIBE", BT_OK, "", 1},
     {"a\nb slots=1\n", 64, "", BT_OK, "", 0}, /* a's are as many as its cores */
-    {"# two nodes\n\n  user@a:22 max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK,
+    {"# two nodes\n\n  user@a max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK,
      "", 2},
     {"a slots=2\nb slots=two\n", 2, "", BT_ARG,
      ", line 2: slots=two must be a whole number from 1 to 65536, as in 'b slots=4'", 0},
@@ -38,6 +38,25 @@ static const struct {
     {"a slots=\n", 2, "", BT_ARG, ", line 1: slots= must be a whole number", 0},
     {"a slots=-1\n", 2, "", BT_ARG, ", line 1: slots=-1 must be", 0},
     {"a slots=99999999999999999999\n", 2, "", BT_ARG, "must be a whole number from 1", 0},
+    {"a slots=1\nlocalhost:2\n", 1, "", BT_ARG,
+     ", line 2: 'localhost:2' is no host name: write 'localhost slots=2'", 0},
+    {"user@a:22022\n", 1, "", BT_ARG,
+     "write 'user@a slots=N' (a port of ssh belongs into ~/.ssh/config)", 0},
+    {"::1\n", 1, "", BT_ARG, ", line 1: '::1' is an IPv6 address", 0},
+    {"[fe80::1%eth0]:22 slots=2\n", 1, "", BT_ARG,
+     ", line 1: '[fe80::1%eth0]:22' is an IPv6 address", 0},
+    {"localhost,localhost\n", 1, "", BT_ARG, ", line 1: 'localhost,localhost': one host per line",
+     0},
+    {"-oProxyCommand=x\n", 1, "", BT_ARG, ", line 1: ", 0},
+    {"a;reboot\n", 1, "", BT_ARG, ", line 1: 'a;reboot' is no host name", 0},
+    {"a 4\n", 1, "", BT_ARG, ", line 1: '4' is no setting of a host, as in 'a slots=4'", 0},
+    {"a slots = 4\n", 1, "", BT_ARG, "is no setting of a host", 0},
+    {"\xEF\xBB\xBF"
+     "a slots=2\r\nb slots=2\r\n",
+     4, "", BT_OK, "", 4},
+    {"\xFF\xFE"
+     "a\n",
+     1, "", BT_ARG, "is no host name", 0},
     {"slots=4\n", 2, "", BT_ARG, ", line 1: 'slots=4' is no host", 0},
     {"# nothing\n\n", 2, "", BT_ARG, " names no host (one 'host slots=N' per line)", 0},
     {"a slots=65536\nb slots=65536\n", 65536, "", BT_OK, "", 65536},
@@ -75,7 +94,41 @@ static void every_file(void **state) {
     rmdir(dir);
 }
 
+/* Open MPI refuses carriage returns and byte order marks: it gets a copy without them */
+static void windows_files_are_copied(void **state) {
+    (void)state;
+    char dir[] = "/tmp/bt-hosts-XXXXXX", path[64], out[100], text[64] = "";
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/hosts", dir);
+    static const char *const texts[] = {"a slots=2\r\nb slots=2\r\n", "\xEF\xBB\xBF"
+                                                                      "a slots=2\nb slots=2\n"};
+    for (size_t i = 0; i < 2; i++) {
+        FILE *f = fopen(path, "w");
+        fputs(texts[i], f);
+        fclose(f);
+        assert_int_equal(bt_host_file_for_mpirun(path, dir, out, sizeof out, &err), BT_OK);
+        assert_string_not_equal(out, path);
+        f = fopen(out, "r");
+        assert_non_null(f);
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+        assert_string_equal(text, "a slots=2\nb slots=2\n");
+        unlink(out);
+    }
+    FILE *f = fopen(path, "w");
+    fputs("a slots=2\n", f);
+    fclose(f);
+    assert_int_equal(bt_host_file_for_mpirun(path, dir, out, sizeof out, &err), BT_OK);
+    assert_string_equal(out, path);
+    unlink(path);
+    assert_int_equal(bt_host_file_for_mpirun(path, dir, out, sizeof out, &err), BT_NOTFOUND);
+    assert_non_null(strstr(err.msg, "takes a file with one 'host slots=N' per line"));
+    rmdir(dir);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_file)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_file),
+                                       cmocka_unit_test(windows_files_are_copied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,7 +203,12 @@ static void settings_of_the_table(void **state) {
              "HWLOC_XMLFILE=/m m\nPMIX_MCA_gds=hash\nTMPDIR=%s\n",
              folder);
     assert_string_equal(got, want);
-    l.hosts = "h";
+    char hosts[100];
+    snprintf(hosts, sizeof hosts, "%s/h", folder);
+    FILE *f = fopen(hosts, "w");
+    assert_non_null(f);
+    assert_true(fputs("a slots=1\n", f) >= 0 && fclose(f) == 0);
+    l.hosts = hosts;
     outcome(&l, print, got, sizeof got);
     assert_string_equal(got, "HWLOC_COMPONENTS=-gl,-opencl\nHWLOC_THISSYSTEM=0\nTMPDIR=/t\n");
     unsetenv("HWLOC_THISSYSTEM");

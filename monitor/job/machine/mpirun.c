@@ -1,0 +1,237 @@
+/* mpirun.c - finds mpirun in PATH and beside the linked MPI library, and asks it whose it is. */
+#include "monitor/job/machine/mpirun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/system/ascii.h"
+#include "engine/base/text.h"
+
+/* ---- owner ----------------------------------------------------------------------------------- */
+
+/* the first number with a dot at or after `at` */
+static void version_number(const char *at, char *out, int size) {
+    out[0] = '\0';
+    for (; *at; at++) {
+        const size_t n = strspn(at, "0123456789.");
+        if (bt_ascii_digit(*at) && memchr(at, '.', n)) {
+            snprintf(out, (size_t)size, "%.*s", (int)n, at);
+            return;
+        }
+        if (n > 1) at += n - 1;
+    }
+}
+
+void bt_mpirun_owner(const char *version, char *out, int size) {
+    static const struct {
+        const char *word, *owner;
+    } known[] = {
+        {"Spectrum MPI", "IBM Spectrum MPI"},
+        {"Open MPI", "Open MPI"},
+        {"OpenRTE", "Open MPI"},
+        {"MVAPICH", "MVAPICH"},
+        {"Intel(R) MPI", "Intel MPI"},
+        {"HYDRA", "MPICH"},
+        {"MPICH", "MPICH"},
+    };
+    char number[24], plain[60];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *at = bt_ascii_find(version, known[i].word);
+        if (!at) continue;
+        const char *after = bt_ascii_find(at, "version");
+        version_number(after ? after : at, number, sizeof number);
+        snprintf(out, (size_t)size, "%s%s%s", known[i].owner, number[0] ? " " : "", number);
+        return;
+    }
+    char line[60];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(version, "\n"), version);
+    bt_text_plain(plain, sizeof plain, line);
+    snprintf(out, (size_t)size, "%s", plain);
+}
+
+/* the first KiB that `path --version` prints within two seconds */
+static void ask_version(const char *path, char *out, size_t size) {
+    extern char **environ;
+    char *const argv[] = {(char *)(uintptr_t)path, (char *)"--version", NULL};
+    const int64_t end = bt_now_ns() + 2000000000;
+    int fd[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    size_t n = 0;
+    pid_t pid;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    out[0] = '\0';
+    if (null < 0) return;
+    if (pipe2(fd, O_CLOEXEC) != 0) {
+        close(null);
+        return;
+    }
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attr);
+    posix_spawn_file_actions_adddup2(&files, null, 0);
+    posix_spawn_file_actions_adddup2(&files, fd[1], 1);
+    posix_spawn_file_actions_adddup2(&files, fd[1], 2);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
+    const int failed = posix_spawn(&pid, path, &files, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attr);
+    close(fd[1]);
+    close(null);
+    while (!failed && n + 1 < size) {
+        struct pollfd p = {.fd = fd[0], .events = POLLIN};
+        const int left_ms = (int)((end - bt_now_ns()) / 1000000);
+        if (left_ms <= 0 || poll(&p, 1, left_ms) == 0) break;
+        const ssize_t k = read(fd[0], out + n, size - 1 - n);
+        if (k <= 0 && errno != EINTR) break;
+        if (k > 0) n += (size_t)k;
+    }
+    out[n] = '\0';
+    close(fd[0]);
+    if (failed) return;
+    kill(-pid, SIGKILL); /* it has answered, or will not */
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+static void ask_owner(const char *path, char *out, int size) {
+    char text[1024];
+    ask_version(path, text, sizeof text);
+    bt_mpirun_owner(text, out, size);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool is_program(const char *path) { return access(path, X_OK) == 0; }
+
+static bool find_in_path(const char *program, char *out, size_t size) {
+    const char *path = getenv("PATH");
+    for (const char *p = path ? path : "/usr/bin:/bin"; *p;) {
+        const size_t n = strcspn(p, ":");
+        const int k = snprintf(out, size, "%.*s/%s", (int)(n ? n : 1), n ? p : ".", program);
+        if (k > 0 && (size_t)k < size && is_program(out)) return true;
+        p += n + (p[n] == ':');
+    }
+    out[0] = '\0';
+    return false;
+}
+
+static bool find_library(char *out, size_t size) {
+    char line[PATH_MAX + 128];
+    bool found = false;
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *path = strchr(line, '/');
+        if (!path || !strstr(path, "/libmpi.so")) continue;
+        snprintf(out, size, "%.*s", (int)strcspn(path, "\n"), path);
+        found = true;
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+/* PREFIX/bin/mpirun of the library in PREFIX/lib or deeper; Debian names each MPI's own (mpirun.openmpi) */
+static bool find_beside(const char *library, char *out, size_t size) {
+    static const char *const names[] = {"mpirun.openmpi", "mpirun"};
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", library);
+    for (char *end; (end = strrchr(folder, '/'));) {
+        *end = '\0';
+        for (size_t i = 0; i < 2; i++) {
+            const int k = snprintf(out, size, "%s/bin/%s", folder, names[i]);
+            if (k > 0 && (size_t)k < size && is_program(out)) return true;
+        }
+    }
+    out[0] = '\0';
+    return false;
+}
+
+static bool same_file(const char *a, const char *b) {
+    char real_a[PATH_MAX], real_b[PATH_MAX];
+    return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static bool is_open_mpi(const char *owner) { return strncmp(owner, "Open MPI", 8) == 0; }
+/* what is not known at all may be a script around the right one */
+static bool is_foreign(const char *owner) {
+    static const char *const others[] = {"MPICH", "MVAPICH", "Intel MPI", "IBM Spectrum MPI"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(owner, others[i], strlen(others[i])) == 0) return true;
+    return false;
+}
+
+/* "Open MPI 4.1.4" and "Open MPI 4.1.6" */
+static bool same_series(const char *a, const char *b) {
+    const char *dot = strchr(a, '.');
+    const size_t n = dot ? (size_t)(dot - a) + 1 + strspn(dot + 1, "0123456789") : strlen(a);
+    return strncmp(a, b, n) == 0 && !bt_ascii_digit(b[n]);
+}
+
+static bt_code foreign(const bt_mpirun *m, const char *way_out, bt_err *err) {
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "'%.160s' belongs to %s, and bitrain is linked with Open MPI ('%.100s'): %s",
+                   m->path, m->owner, m->library[0] ? m->library : "libmpi", way_out);
+}
+
+static bt_code take_explicit(bt_mpirun *m, const char *given, bool ask, bt_err *err) {
+    snprintf(m->command, sizeof m->command, "%s", given);
+    if (strchr(given, '/'))
+        snprintf(m->path, sizeof m->path, "%s", is_program(given) ? given : "");
+    else
+        (void)find_in_path(given, m->path, sizeof m->path);
+    if (!m->path[0])
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "cannot start '%.200s': not found (BITRAIN_MPIRUN; Debian: install openmpi-bin)",
+            given);
+    if (ask) ask_owner(m->path, m->owner, sizeof m->owner);
+    if (is_foreign(m->owner)) return foreign(m, "set BITRAIN_MPIRUN to that one's mpirun", err);
+    return BT_OK;
+}
+
+static bt_code choose(bt_mpirun *m, bt_err *err) {
+    char beside[PATH_MAX], own[sizeof m->owner] = "";
+    const bool has_own = m->library[0] && find_beside(m->library, beside, sizeof beside);
+    snprintf(m->command, sizeof m->command, "mpirun");
+    if (!find_in_path("mpirun", m->path, sizeof m->path)) {
+        if (!has_own)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "cannot start 'mpirun': not found (Debian: install openmpi-bin)");
+        snprintf(m->passed_over, sizeof m->passed_over, "there is no mpirun in PATH");
+    } else {
+        if (has_own && same_file(m->path, beside)) return BT_OK;
+        ask_owner(m->path, m->owner, sizeof m->owner);
+        if (has_own) ask_owner(beside, own, sizeof own);
+        const bool same = !has_own || !is_open_mpi(own) || same_series(own, m->owner);
+        if (!is_foreign(m->owner) && (!is_open_mpi(m->owner) || same)) return BT_OK;
+        if (!has_own || !is_open_mpi(own))
+            return foreign(m, "put that one's mpirun first in PATH, or set BITRAIN_MPIRUN to it",
+                           err);
+        snprintf(m->passed_over, sizeof m->passed_over,
+                 "'%.120s', the first mpirun in PATH, belongs to %.60s, and bitrain is linked with "
+                 "%.60s",
+                 m->path, m->owner, own);
+        snprintf(m->owner, sizeof m->owner, "%s", own);
+    }
+    snprintf(m->command, sizeof m->command, "%s", beside);
+    snprintf(m->path, sizeof m->path, "%s", beside);
+    return BT_OK;
+}
+
+bt_code bt_mpirun_find(bt_mpirun *out, bool ask, bt_err *err) {
+    const char *given = getenv("BITRAIN_MPIRUN");
+    memset(out, 0, sizeof *out);
+    (void)find_library(out->library, sizeof out->library);
+    if (given && given[0]) return take_explicit(out, given, ask, err);
+    BT_TRY(choose(out, err));
+    if (ask && !out->owner[0]) ask_owner(out->path, out->owner, sizeof out->owner);
+    return BT_OK;
+}
