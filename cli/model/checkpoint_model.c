@@ -48,7 +48,8 @@ static void tell_best(bt_db *db, const char *run) {
     char better[120];
     if (strcmp(told, run) == 0 || !bt_cli_best_is_older(db, run, better, sizeof better)) return;
     snprintf(told, sizeof told, "%s", run);
-    fprintf(stderr, "the newest weights of %s; %s@best has the lower loss: %s\n", run, run, better);
+    fprintf(stderr, "the newest weights of %s; %s@best has the lower loss: %s\n",
+            bt_text_shown(run), bt_text_shown(run), better);
 }
 
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {

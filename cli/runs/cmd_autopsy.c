@@ -269,7 +269,7 @@ static bool print_event(void *ctx, const bt_row *r) {
     char title[400];
     (void)ctx;
     copy(title, sizeof title, r, 2);
-    printf("  %8.1f s  %-13s %s\n", r->nums[0], r->cells[1] ? r->cells[1] : "", title);
+    printf("  %8.1f s  %-13s %s\n", r->nums[0], bt_text_shown(r->cells[1]), title);
     return true;
 }
 
@@ -292,7 +292,8 @@ static bt_code events(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_
 static bool print_rank(void *ctx, const bt_row *r) {
     (void)ctx;
     printf("  rank %.0f: %s, pid %.0f, last recorded step %s\n", r->nums[0],
-           r->cells[1] ? r->cells[1] : "?", r->nums[2], r->cells[3] ? r->cells[3] : "none");
+           r->cells[1] ? bt_text_shown(r->cells[1]) : "?", r->nums[2],
+           r->cells[3] ? bt_text_shown(r->cells[3]) : "none");
     return true;
 }
 
@@ -331,19 +332,21 @@ static void print_verdict(const autopsy *a) {
     const bt_view_trouble *t = &h->trouble;
     char line[200];
     if (!t->any) {
-        printf("%s: %s, nothing ended it\n", a->run, bt_run_states[h->state].name);
+        printf("%s: %s, nothing ended it\n", bt_text_shown(a->run), bt_run_states[h->state].name);
         return;
     }
-    printf("%s: %s\n", a->run, bt_view_trouble_line(t, line, sizeof line));
-    if (t->why[0]) printf("  why      %s\n", t->why);
-    if (t->advice[0]) printf("  do       %s\n", t->advice);
-    if (t->command[0]) printf("  command  %s\n", t->command);
+    printf("%s: %s\n", bt_text_shown(a->run),
+           bt_text_shown(bt_view_trouble_line(t, line, sizeof line)));
+    if (t->why[0]) printf("  why      %s\n", bt_text_shown(t->why));
+    if (t->advice[0]) printf("  do       %s\n", bt_text_shown(t->advice));
+    if (t->command[0]) printf("  command  %s\n", bt_text_shown(t->command));
 }
 
 static bt_code print_evidence(autopsy *a, const attempt *t, bt_err *err) {
-    printf("\nattempt %d: %s\n", t->number, ended_by(a, t)[0] ? ended_by(a, t) : "still running");
+    printf("\nattempt %d: %s\n", t->number,
+           ended_by(a, t)[0] ? bt_text_shown(ended_by(a, t)) : "still running");
     BT_TRY(ranks(a, t, print_rank, NULL, err));
-    if (t->places[0]) printf("  when it ended %s\n", t->places);
+    if (t->places[0]) printf("  when it ended %s\n", bt_text_shown(t->places));
     BT_TRY(events(a, t, print_event, NULL, err));
     return BT_OK;
 }
@@ -356,15 +359,17 @@ static bt_code print_text(autopsy *a, bool all, bt_err *err) {
     for (int i = all ? 0 : a->at; i < (all ? a->n : a->at + 1); i++)
         BT_TRY(print_evidence(a, &a->list[i], err));
     if (a->n_oom) printf("\nthe kernel\n");
-    for (int i = 0; i < a->n_oom; i++) printf("  %s\n", a->oom[i]);
+    for (int i = 0; i < a->n_oom; i++) printf("  %s\n", bt_text_shown(a->oom[i]));
     if (a->log && a->log[0]) {
-        printf("\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number, a->out);
+        printf("\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number,
+               bt_text_shown(a->out));
         print_lines(a->log);
     }
     if (!here(a) && a->host[0] && a->out[0])
-        printf("\nits folder is on %s: the log is read there\n", a->host);
+        printf("\nits folder is on %s: the log is read there\n", bt_text_shown(a->host));
     if (a->free_mib < 64)
-        printf("\nthe disk of its checkpoints has %.0f MiB left (%s)\n", a->free_mib, a->out);
+        printf("\nthe disk of its checkpoints has %.0f MiB left (%s)\n", a->free_mib,
+               bt_text_shown(a->out));
     return BT_OK;
 }
 

@@ -127,7 +127,7 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     bt_progress_end(&s.bar);
     bt_text_release(&s.line);
     if (code == BT_OK && s.rows == 0)
-        fprintf(stderr, "bitrain export: run '%s' has no such rows\n", run);
+        fprintf(stderr, "bitrain export: run '%s' has no such rows\n", bt_text_shown(run));
     return code;
 }
 

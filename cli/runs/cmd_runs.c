@@ -88,10 +88,8 @@ static bool json_run(void *ctx, const bt_row *row) {
     bt_json_object(j, NULL);
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
-        bool json_text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) &&
-                         row->cells[i] && strchr("{[", row->cells[i][0]);
-        if (json_text)
-            bt_json_raw(j, name, row->cells[i]);
+        if (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0)
+            bt_row_cell_document(j, name, row, i);
         else
             bt_row_cell_json(j, name, row, i);
     }

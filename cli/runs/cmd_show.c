@@ -243,8 +243,8 @@ static bool head_row(void *ctx, const bt_row *row) {
     /* "failed (rank 1 died)", but neither "done (done)" nor "failed (error)" */
     const bool says_more = why[0] && strcmp(why, state) != 0 && strcmp(why, "error") != 0 &&
                            strcmp(why, "finished") != 0;
-    printf("%s  %s%s%s%s\n", bt_cli_cell(row, "run"), state, says_more ? " (" : "",
-           says_more ? why : "", says_more ? ")" : "");
+    printf("%s  %s%s%s%s\n", bt_text_shown(bt_cli_cell(row, "run")), bt_text_shown(state),
+           says_more ? " (" : "", says_more ? why : "", says_more ? ")" : "");
     printf("  started   %s on %s, %s, %.0f rank%s, %.0f attempt%s\n",
            bt_cli_when(a, bt_cli_num(row, "started_s")), host,
            bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")), ranks, ranks == 1 ? "" : "s",
@@ -261,7 +261,7 @@ static bool head_row(void *ctx, const bt_row *row) {
                        bt_cli_num(row, "best_val_step") + 1);
     put_tuned(&s->view->head, &line);
     if (bt_cli_best_is_older(s->db, s->run, better, sizeof better))
-        bt_text_printf(&line, " (%s@best)", s->run);
+        bt_text_printf(&line, " (%s@best)", bt_text_shown(s->run));
     print_wrapped(&line, s->width);
     bt_text_release(&line);
     print_figures(s, row, BT_SPAN_RECENT, "lately");
@@ -395,10 +395,10 @@ static void print_trouble(const shown *s) {
     const bt_view_trouble *t = &s->view->head.trouble;
     char line[200];
     if (!t->any) return;
-    printf("\n%s\n", bt_view_trouble_line(t, line, sizeof line));
-    if (t->why[0]) printf("  why       %s\n", t->why);
-    if (t->advice[0]) printf("  to do     %s\n", t->advice);
-    if (t->command[0]) printf("            %s\n", t->command);
+    printf("\n%s\n", bt_text_shown(bt_view_trouble_line(t, line, sizeof line)));
+    if (t->why[0]) printf("  why       %s\n", bt_text_shown(t->why));
+    if (t->advice[0]) printf("  to do     %s\n", bt_text_shown(t->advice));
+    if (t->command[0]) printf("            %s\n", bt_text_shown(t->command));
 }
 
 static bt_code print_text(shown *s, bt_err *err) {
@@ -437,10 +437,8 @@ static bool run_object(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
-        bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] &&
-                    strchr("{[", row->cells[i][0]);
-        if (text)
-            bt_json_raw(j, name, row->cells[i]);
+        if (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0)
+            bt_row_cell_document(j, name, row, i);
         else
             bt_row_cell_json(j, name, row, i);
     }

@@ -65,8 +65,8 @@ static bool may_delete(const folders *f, const bt_runs_verb_cfg *cfg) {
     if (cfg->yes || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return false;
     fprintf(stderr, "delete %d checkpoint%s as well, %s in '%s'%s? [y/N] ", f->checkpoints,
             f->checkpoints == 1 ? "" : "s",
-            bt_metric_format(bytes, sizeof bytes, (double)f->bytes, BT_UNIT_BYTES), f->path[0],
-            f->n > 1 ? " and others" : "");
+            bt_metric_format(bytes, sizeof bytes, (double)f->bytes, BT_UNIT_BYTES),
+            bt_text_shown(f->path[0]), f->n > 1 ? " and others" : "");
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
@@ -80,13 +80,14 @@ static bt_code settle_folders(const folders *f, const bt_runs_verb_cfg *cfg, bt_
                     "checkpoints stay in '%s' (to delete them: --checkpoints with `runs rm`, or "
                     "now: rm -r "
                     "'%s')\n",
-                    f->path[i], f->path[i]);
+                    bt_text_shown(f->path[i]), bt_text_shown(f->path[i]));
         return BT_OK;
     }
     for (size_t i = 0; i < f->n; i++) {
         bool left;
         BT_TRY(bt_run_folder_remove(f->path[i], &left, err));
-        if (left) fprintf(stderr, "'%s' holds other files, which stay\n", f->path[i]);
+        if (left)
+            fprintf(stderr, "'%s' holds other files, which stay\n", bt_text_shown(f->path[i]));
     }
     printf("deleted %d checkpoint%s, %s\n", f->checkpoints, f->checkpoints == 1 ? "" : "s",
            bt_metric_format(bytes, sizeof bytes, (double)f->bytes, BT_UNIT_BYTES));

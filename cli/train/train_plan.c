@@ -195,7 +195,8 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     char buf[32];
     bt_run_cfg_model(&p->cfg, &m);
     const bt_model_counts counts = bt_tune_count(&p->cfg);
-    printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
+    printf("run        %s in '%s', metrics in '%s'\n", bt_text_shown(p->run), bt_text_shown(p->out),
+           bt_text_shown(p->store));
     printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences "
            "of %d, vocabulary %d (%s): %s parameters\n",
            p->cfg.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V,

@@ -107,7 +107,7 @@ static void print_json(const bt_train_plan *p, const char *state, int attempt, j
     json_object_set_new(r, "ranks", json_integer(p->ranks));
     json_object_set_new(r, "out", json_string(p->out));
     json_object_set_new(r, "store", json_string(p->store));
-    char *text = json_dumps(r, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(r, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12));
     if (text) puts(text);
     free(text);
 }

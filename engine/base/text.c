@@ -97,6 +97,11 @@ static size_t utf8_char(const char *s, uint32_t *code) {
     return n;
 }
 
+/* bidirectional embeddings, overrides and isolates reorder a line of a terminal */
+static bool reorders(uint32_t c) {
+    return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
 void bt_text_plain(char *out, size_t size, const char *s) {
     size_t used = 0;
     if (size == 0) return;
@@ -112,8 +117,7 @@ void bt_text_plain(char *out, size_t size, const char *s) {
             from = " ";
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) {
             continue;
-        } else if ((c >= 0x202A && c <= 0x202E) ||
-                   (c >= 0x2066 && c <= 0x2069)) { /* bidirectional overrides reorder a line */
+        } else if (reorders(c)) {
             continue;
         }
         if (used + n >= size) break;
@@ -121,6 +125,15 @@ void bt_text_plain(char *out, size_t size, const char *s) {
         used += n;
     }
     out[used] = '\0';
+}
+
+const char *bt_text_shown(const char *s) {
+    enum { AT_ONCE = 8, BYTES = 1024 };
+    static _Thread_local char kept[AT_ONCE][BYTES];
+    static _Thread_local unsigned next;
+    char *out = kept[next++ % AT_ONCE];
+    bt_text_plain(out, BYTES, s ? s : "");
+    return out;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -146,6 +159,9 @@ void bt_text_put_bytes(bt_text *t, const char *s) {
     }
 }
 
+/* characters that act on a terminal; in JSON they are written as their numbers */
+static bool acts(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0) || reorders(c); }
+
 /* escape: every byte can be taken back (bt_json_bytes) */
 static void json_text(bt_text *t, const char *s, bool escape) {
     bt_text_putn(t, "\"", 1);
@@ -167,7 +183,8 @@ static void json_text(bt_text *t, const char *s, bool escape) {
             bt_text_put(t, "\\n");
         } else if (c == '\t') {
             bt_text_put(t, "\\t");
-        } else if (c < 0x20 || c == 0x7F) {
+        } else if (c < 0x20 || (c >= 0x7F && c < 0xA0) ||
+                   reorders(c)) { /* JSON on a terminal is harmless */
             bt_text_printf(t, "\\u%04x", (unsigned)c);
         } else {
             bt_text_putn(t, s, n);
@@ -223,6 +240,21 @@ void bt_json_str(bt_json *j, const char *key, const char *s) {
 void bt_json_bytes(bt_json *j, const char *key, const char *s) {
     before_value(j, key);
     json_text(j->out, s, true);
+}
+
+void bt_json_document(bt_json *j, const char *key, const char *json) {
+    before_value(j, key);
+    while (*json) {
+        uint32_t c = 0;
+        const size_t n = utf8_char(json, &c);
+        if (n == 0)
+            bt_text_put(j->out, "\xEF\xBF\xBD"); /* U+FFFD */
+        else if (acts(c) && !strchr("\n\r\t", (int)c))
+            bt_text_printf(j->out, "\\u%04x", (unsigned)c);
+        else
+            bt_text_putn(j->out, json, n);
+        json += n ? n : 1;
+    }
 }
 
 void bt_json_num(bt_json *j, const char *key, double v) {

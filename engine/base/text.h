@@ -52,6 +52,8 @@ void bt_json_int(bt_json *j, const char *key, int64_t v);
 void bt_json_ints(bt_json *j, const char *key, const int64_t *v, size_t n); /* an array */
 void bt_json_bool(bt_json *j, const char *key, bool v);
 void bt_json_null(bt_json *j, const char *key);
+/* an object or array from a database or a file: its value, with the escapes that this writer uses */
+void bt_json_document(bt_json *j, const char *key, const char *json);
 void bt_json_raw(bt_json *j, const char *key, const char *json); /* already JSON */
 
 /* names: the candidate nearest to `word` (edit distance), or NULL when none is near enough to be
@@ -61,6 +63,9 @@ bool bt_name_ok(const char *name); /* [A-Za-z0-9][A-Za-z0-9._-]{0,63} */
 /* copies s without C0, C1 and escape bytes, invalid UTF-8 replaced by '?'; for anything shown on a
  * terminal */
 void bt_text_plain(char *out, size_t size, const char *s);
+/* The same for an argument of printf: every text that a database, a file or another host has given is printed by way of
+ * this. Static storage of the thread, valid until the eighth further call; at most 1,023 bytes; "" for NULL */
+const char *bt_text_shown(const char *s);
 /* "3m 12s", "1h 04m", "12.3s" */
 const char *bt_duration(char *buf, size_t size, double seconds);
 

@@ -10,6 +10,14 @@ void bt_row_cell_json(bt_json *j, const char *key, const bt_row *row, int i) {
     }
 }
 
+void bt_row_cell_document(bt_json *j, const char *key, const bt_row *row, int i) {
+    const char *text = row->cells[i];
+    if (text && (text[0] == '{' || text[0] == '['))
+        bt_json_document(j, key, text);
+    else
+        bt_row_cell_json(j, key, row, i);
+}
+
 void bt_row_json(bt_json *j, const bt_row *row) {
     bt_json_object(j, NULL);
     for (int i = 0; i < row->n; i++) bt_row_cell_json(j, row->names[i], row, i);

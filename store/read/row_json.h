@@ -7,6 +7,8 @@
 
 /* key NULL: inside an array */
 void bt_row_cell_json(bt_json *j, const char *key, const bt_row *row, int i);
+/* a cell that holds a JSON object or array as that value; any other text as a string */
+void bt_row_cell_document(bt_json *j, const char *key, const bt_row *row, int i);
 void bt_row_json(bt_json *j, const bt_row *row); /* one object */
 /* all rows as an array of objects under key */
 bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_question *q, bt_err *err)

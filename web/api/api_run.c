@@ -34,10 +34,7 @@ static bool put_fact(void *ctx, const bt_row *row) {
 }
 
 static bool put_config(void *ctx, const bt_row *row) {
-    if (row->cells[0])
-        bt_json_raw(ctx, "config", row->cells[0]);
-    else
-        bt_json_null(ctx, "config");
+    bt_row_cell_document(ctx, "config", row, 0);
     bt_json_str(ctx, "command", row->cells[1]);
     if (row->n < 4) return false;
     bt_json_str(ctx, "tags", row->cells[2]);

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Every text of a database is printed without escapes that act on a terminal: a copy of a database with a hostile text in every column is shown
+# by every command that reads it, for people and as JSON, which stays valid. (--csv and export are data: they keep the bytes.)
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+command -v python3 >/dev/null || skip "python3 is not installed"
+
+ok train "${tiny[@]}" --steps 4 --name calm --ckpt-every 2
+ok train "${tiny[@]}" --steps 4 --name second
+cat >hostile.py <<'P'
+import sqlite3, sys
+TEXT = '''"><img src=x>'\x1b]0;TITLE\x07\x1b[2J\u009b31m\u202e${7*7}\r\nInjected: 1\x7f\u2066'''
+c = sqlite3.connect(sys.argv[1])
+tables = [r[0] for r in c.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")]
+for table in tables:
+    for _, column, kind, _, _, key in list(c.execute('PRAGMA table_info("%s")' % table)):
+        if kind != 'TEXT' or key or (table == 'run' and column in ('name', 'state')): continue
+        try: c.execute('UPDATE OR IGNORE "%s" SET "%s" = ? WHERE "%s" IS NOT NULL' % (table, column, column), (TEXT,))
+        except sqlite3.Error: pass      # a column that is checked by the database
+c.execute("UPDATE run_doc SET config = json_object('run.name', json_object('value', ?, 'origin', ?, 'where', ?), ?, json_object('value', ?))", (TEXT,) * 5)
+if len(sys.argv) > 2: c.execute("UPDATE run SET name = ? WHERE name = 'second'", ('n' + TEXT,))
+c.commit()
+P
+cat >judge.py <<'P'
+import json, sys
+text = sys.stdin.buffer.read().decode('utf-8', 'strict')
+bad = {hex(ord(x)) for x in text if (ord(x) < 32 and x not in '\n\t') or 0x7f <= ord(x) < 0xa0 or 0x202a <= ord(x) <= 0x202e or 0x2066 <= ord(x) <= 0x2069}
+if bad: sys.exit('characters %s' % sorted(bad))
+if any(line.startswith('Injected') for line in text.splitlines()): sys.exit('a line of its own')
+if '--json' in sys.argv and text.strip(): json.loads(text)
+P
+# the judge can fail
+for wrong in $'\e[2J' $'\u009b1m' $'\u202ex' $'x\rInjected' $'x\nInjected: 1'; do
+    printf '%s' "$wrong" | python3 judge.py 2>/dev/null && fault "the judge takes $(printf %q "$wrong")"
+done
+
+# shown WORDS...: what this command prints on both streams
+shown() {
+    local json=
+    [[ " $* " == *" --json "* ]] && json=--json
+    timeout 60 "$BITRAIN" "$@" >out 2>err </dev/null
+    local got=$?
+    [ $got -lt 124 ] || fault "'$*' ended with $got"
+    said=$(python3 judge.py $json <out 2>&1) || fault "'$*' prints: $said"
+    said=$(python3 judge.py <err 2>&1) || fault "'$*' prints on standard error: $said"
+}
+cp "$BITRAIN_STORE" hostile.db
+python3 hostile.py hostile.db
+cp hostile.db named.db
+python3 hostile.py named.db name
+for store in hostile.db named.db; do
+    export BITRAIN_STORE=$tmp/$store
+    other=second
+    [ $store = hostile.db ] || other=last
+    shown show calm
+    shown show $other --all
+    shown show calm --json
+    shown show $other --json
+    shown autopsy calm
+    shown autopsy $other --json
+    shown compare calm $other
+    shown compare calm $other --json
+    shown plot calm loss
+    shown plot $other loss --json
+    shown runs
+    shown runs --json
+    shown runs note $other
+    shown ctl $other pause
+    shown ctl calm pause --json
+    shown train --resume calm --dry-run --steps 20
+    shown train --resume $other --dry-run --steps 20
+    shown train --resume calm --dry-run --json --steps 20
+    shown eval $other
+    shown generate $other --prompt x
+    shown convert $other -o x.gguf
+    shown export $other --out x.csv
+    shown verify $other
+    shown replay calm
+    shown top $other --once
+    shown top $other --once --json
+    shown doctor --quick --json
+    for view in runs attempts ranks events facts configs checkpoints layers; do shown query --json "SELECT * FROM $view LIMIT 50"; done
+done
+exit $faults
