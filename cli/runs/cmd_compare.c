@@ -314,23 +314,24 @@ static void print_results(comparison *c) {
     }
     if (least < most) snprintf(y, sizeof y, "%d to ", least);
     printf("results: %s at %s %s, mean of %s%d record%s; %s, %s and %s of each run's %s\n",
-           c->metric, bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT), axis_words[c->at.axis],
-           y, most, most == 1 ? "" : "s", bt_figures[BT_FIGURE_TOKENS_PER_S].label,
-           bt_figures[BT_FIGURE_STEP_MS].label, bt_figures[BT_FIGURE_MFU].label,
-           bt_figure_span_name(BT_SPAN_RECENT));
+           bt_text_shown(c->metric), bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT),
+           axis_words[c->at.axis], y, most, most == 1 ? "" : "s",
+           bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
+           bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
     for (size_t i = 1; i < c->n; i++) {
         const bt_first_difference *f = &c->runs[i].first;
         if (f->common == 0)
-            printf("%s and %s have no step in common for which both recorded a loss\n", c->names[0],
-                   c->names[i]);
+            printf("%s and %s have no step in common for which both recorded a loss\n",
+                   bt_text_shown(c->names[0]), bt_text_shown(c->names[i]));
         else if (f->step < 0)
             printf("%s and %s: the same losses to the last bit in all %lld common steps\n",
-                   c->names[0], c->names[i], (long long)f->common);
+                   bt_text_shown(c->names[0]), bt_text_shown(c->names[i]), (long long)f->common);
         else
-            printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n", c->names[0],
-                   c->names[i], (long long)f->step + 1, f->a, f->b);
+            printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n",
+                   bt_text_shown(c->names[0]), bt_text_shown(c->names[i]), (long long)f->step + 1,
+                   f->a, f->b);
     }
 }
 
@@ -339,7 +340,8 @@ static void print_checks(const comparison *c) {
     for (size_t k = 0; k < c->n_checks; k++) {
         for (size_t i = 1; i < c->n; i++) {
             const check *q = &c->checks[k];
-            printf("check '%s': %s %s (%.6g, base %.6g)\n", q->text, c->names[i],
+            printf("check '%s': %s %s (%.6g, base %.6g)\n", bt_text_shown(q->text),
+                   bt_text_shown(c->names[i]),
                    q->results[i] == BT_GATE_HOLDS ? "passes" : words[q->results[i]],
                    q->levels[i].value, q->levels[0].value);
         }

@@ -136,7 +136,7 @@ static bt_code run_tag(const char *path, const char *const *words, size_t n,
     (void)cfg;
     BT_TRY(resolve(path, words, n ? 1 : 0, name, err));
     BT_TRY(bt_run_tag(path, name[0], words + 1, n - 1, WAIT_S, tags, err));
-    printf("%s: %s\n", name[0], tags[0] ? tags : "no tags");
+    printf("%s: %s\n", bt_text_shown(name[0]), tags[0] ? bt_text_shown(tags) : "no tags");
     return BT_OK;
 }
 
@@ -180,7 +180,7 @@ static bt_code run_note(const char *path, const char *const *words, size_t n,
     for (size_t i = 1; i < n; i++) bt_text_printf(&text, "%s%s", i > 1 ? " " : "", words[i]);
     bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "no memory for the note")
                                : bt_run_note(path, name[0], bt_text_str(&text), WAIT_S, err);
-    if (code == BT_OK) printf("%s: %s\n", name[0], text.len ? "noted" : "no note");
+    if (code == BT_OK) printf("%s: %s\n", bt_text_shown(name[0]), text.len ? "noted" : "no note");
     bt_text_release(&text);
     return code;
 }
