@@ -2,9 +2,11 @@
  * status. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/common/command.h"
@@ -197,7 +199,10 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     hold_descriptors();
-    (void)bt_locale_follow(); /* braille and box drawing where the terminal is UTF-8 */
+    /* a limit of file sizes is an error of the write, as a full disk is */
+    signal(SIGXFSZ, SIG_IGN);
+    umask(umask(077) | S_IWOTH); /* no file or folder that everybody may change */
+    (void)bt_locale_follow();    /* braille and box drawing where the terminal is UTF-8 */
     bt_log_set(log_line, NULL, BT_LOG_WARN);
     int status = run(argc, argv);
     errno = 0;

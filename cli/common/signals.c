@@ -22,7 +22,7 @@ static void on_stop(int sig) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const bool together = sig == SIGTERM && (repeats_notices || now.tv_sec - seen_s < 2);
-    if (is_direct && seen && sig != SIGUSR1 && !together) _exit(128 + sig);
+    if (is_direct && seen && sig != SIGUSR1 && sig != SIGXCPU && !together) _exit(128 + sig);
     if (!seen) seen_s = now.tv_sec;
     seen = sig;
     atomic_fetch_or(&the_box->bits, (uint32_t)BT_REQ_STOP);
@@ -38,6 +38,7 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     a.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGXCPU, &a, NULL); /* the soft limit of processor time is a notice */
     if (direct) sigaction(SIGINT, &a, NULL);
     /* An mpirun that is killed, or that gets two SIGTERM (`timeout` sends two), ends without a word to its ranks.
      * They have about a second until MPI ends them. SIGUSR1, because a second SIGTERM means: now. */

@@ -108,7 +108,7 @@ bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16], holder[32] = "";
     BT_TRY(make_folders(p->out, err));
     snprintf(path, sizeof path, "%s/sweep.lock", p->out);
-    p->out_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    p->out_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (p->out_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
     if (flock(p->out_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         const ssize_t n = pread(p->out_lock, holder, sizeof holder - 1, 0);

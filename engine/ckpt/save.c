@@ -43,7 +43,7 @@ static bt_code read_attempt(const char *dir, int *attempt, bt_err *err) {
 static int lock_fence(const char *dir, bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/attempt.lock", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) {
         bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
         return -1;
@@ -137,7 +137,7 @@ bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) {
     BT_TRY(ckpt_mkdirs(dir, err));
     if (snprintf(path, sizeof path, "%s/attempt.lock", dir) >= (int)sizeof path)
         return bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot write to checkpoint folder '%s'", dir);
     close(fd);

@@ -211,6 +211,8 @@ void bt_job_signal(bt_job *job, int sig) {
     const int64_t together = sig == SIGINT ? PRESSES_NS : TOGETHER_NS;
     if (job->signal_ns && now - job->signal_ns < together) return;
     if (!job->signal_ns) job->signal_ns = now;
+    /* beyond the soft limit of processor time the kernel repeats it each second */
+    if (sig == SIGXCPU && job->stop_asked) return;
     /* the notice before the time limit, and the limit itself: what saves may go on until SIGKILL */
     if (sig == SIGTERM && job->result->signal && bt_proc_batch_job()) return;
     if (job->stop_asked) {
@@ -223,6 +225,8 @@ void bt_job_signal(bt_job *job, int sig) {
                    sig == SIGINT    ? "Ctrl-C"
                    : sig == SIGTERM ? "SIGTERM"
                    : sig == SIGUSR1 ? "SIGUSR1"
+                   : sig == SIGUSR2 ? "SIGUSR2"
+                   : sig == SIGXCPU ? "SIGXCPU (limit of processor time)"
                                     : "SIGHUP",
                    &err) != BT_OK) {
         job->stop_asked = true;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
@@ -47,8 +48,9 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
     *out = -1;
     if (snprintf(path, sizeof path, "%s/run.lock", out_dir) >= (int)sizeof path)
         return bt_fail(err, BT_ARG, "folder '%s' is too long", out_dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", out_dir);
+    (void)!fchmod(fd, 0600); /* who may read the file may lock it; older ones were 0644 */
     const int64_t began = bt_now_ns();
     bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {

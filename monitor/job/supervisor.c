@@ -38,7 +38,8 @@ static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_
 
 static void signal_set(sigset_t *set) {
     sigemptyset(set);
-    static const int taken[] = {SIGTERM, SIGINT, SIGQUIT, SIGCHLD, SIGTSTP, SIGCONT, SIGUSR1};
+    static const int taken[] = {SIGTERM, SIGINT,  SIGQUIT, SIGCHLD, SIGTSTP,
+                                SIGCONT, SIGUSR1, SIGUSR2, SIGXCPU};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(set, taken[i]);
     bt_hangup_add(set);
 }
@@ -73,9 +74,14 @@ static void take_signals(bt_job *job) {
             else
                 bt_job_signal(job, SIGHUP);
             break;
-        case SIGQUIT: bt_job_stop_now(job); break;
+        case SIGQUIT:
+            if (!job->result->signal) job->result->signal = SIGQUIT;
+            bt_job_stop_now(job);
+            break;
         case SIGINT:
         case SIGUSR1: /* the notice of Slurm's --signal=B:USR1@N */
+        case SIGUSR2: /* Grid Engine's, before a suspension or the end */
+        case SIGXCPU: /* the soft limit of processor time; SIGKILL comes at the hard one */
         case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
         case SIGCONT:
             if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);

@@ -14,8 +14,9 @@
 static const int64_t NAMED_NS = 2000000000; /* the holder is named when the wait is longer */
 
 static bt_code open_file(bt_lock *l, bt_err *err) {
-    l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open lock file '%s'", l->path);
+    (void)!fchmod(l->fd, 0600); /* who may read the file may lock it; older ones were 0644 */
     return BT_OK;
 }
 

@@ -17,7 +17,9 @@
 #define NCURSES_WIDECHAR 1
 #include <ncurses.h>
 
+#include "engine/base/log.h"
 #include "engine/base/system/locale.h"
+#include "engine/base/text.h"
 #include "monitor/tui/draw/term.h"
 
 enum { PAIRS_MAX = 4096 };
@@ -33,6 +35,7 @@ typedef struct nc_term {
     bool all;        /* send everything next time */
     short pair_of[BT_C_COUNT][BT_C_COUNT];
     short pairs, pairs_max;
+    char note[120]; /* for after the end, when the terminal shows lines again; "" */
 } nc_term;
 
 static volatile sig_atomic_t end_asked, resized;
@@ -222,6 +225,7 @@ static void nc_close(bt_term *bt) {
     paste_brackets(false);
     endwin();
     delscreen(t->screen);
+    if (t->note[0]) bt_log(BT_LOG_WARN, "%s", t->note);
     bt_canvas_release(&t->shown);
     free(t);
 }
@@ -256,13 +260,22 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
         use_tioctl(FALSE);
     }
     t->screen = newterm(NULL, stdout, stdin);
+    /* newer terminals are not in the terminfo of older systems; all of them understand xterm's sequences */
+    static const char *const others[] = {"xterm-256color", "xterm"};
+    for (size_t i = 0; !t->screen && term && term[0] && i < 2; i++) {
+        t->screen = newterm(others[i], stdout, stdin);
+        if (t->screen)
+            snprintf(t->note, sizeof t->note,
+                     "terminal '%.40s' is unknown here: it was driven as '%s'", bt_text_shown(term),
+                     others[i]);
+    }
     unsetenv("COLUMNS");
     unsetenv("LINES");
     if (!t->screen) {
         free(t);
         return bt_fail(err, BT_UNSUPPORTED,
                        "cannot drive the terminal '%s'; try 'bitrain top --plain --watch 5'",
-                       term ? term : "");
+                       bt_text_shown(term));
     }
     set_term(t->screen);
     raw();

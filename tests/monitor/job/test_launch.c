@@ -153,7 +153,12 @@ static void test_map_of_the_machine(void **state) {
     assert_non_null(strstr(out, "HWLOC_THISSYSTEM=1\n"));
     assert_non_null(strstr(out, "HWLOC_COMPONENTS=xml,stop\n"));
     assert_null(strstr(out, "HWLOC_COMPONENTS=-gl"));
-    l.hosts = "hosts.txt";
+    char hosts[128];
+    snprintf(hosts, sizeof hosts, "%s/hosts.txt", folder);
+    FILE *list = fopen(hosts, "w");
+    assert_non_null(list);
+    assert_true(fputs("a slots=1\n", list) >= 0 && fclose(list) == 0);
+    l.hosts = hosts;
     environment_of(&l, out, sizeof out);
     assert_null(strstr(out, "HWLOC_XMLFILE"));
     assert_null(strstr(out, "PMIX_MCA_gds"));

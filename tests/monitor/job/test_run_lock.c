@@ -46,13 +46,19 @@ static void it_is_signed_and_given_back(void **state) {
     snprintf(want, sizeof want, "pid %d on %s\n", (int)getpid(), host);
     assert_string_equal(got, want);
     close(fd);
-    struct stat st; /* whoever may write to it, the mask says */
+    struct stat st; /* whoever may open it may hold the lock for ever */
     const mode_t mask = umask(0);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
     umask(mask);
     assert_int_equal(fstat(fd, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0666);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    close(fd);
+    /* a lock file of an older version is closed to others as well */
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
     close(fd);
 }
 

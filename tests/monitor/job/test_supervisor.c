@@ -271,6 +271,8 @@ static void a_signal_stops_it(void **state) {
     stage *s = *state;
     stopped_by(s, SIGTERM, "SIGTERM");
     stopped_by(s, SIGINT, "Ctrl-C");
+    stopped_by(s, SIGUSR2, "SIGUSR2");
+    stopped_by(s, SIGXCPU, "SIGXCPU (limit of processor time)");
     stopped_by(s, SIGHUP, "SIGHUP");
     s->setup.ui.hangup = had_no_terminal;
     stopped_by(s, SIGHUP, "SIGHUP");
@@ -284,6 +286,7 @@ static void quit_stops_at_once(void **state) {
     run(s, PLAYS("steps 1;waits", "steps 1"),
         "attempt 0 from 0\nstep 0\nwarning -1 stopping at once, without a checkpoint\n");
     assert_int_equal(s->result.end.kind, BT_END_STOPPED_NOW);
+    assert_int_equal(s->result.signal, SIGQUIT);
     assert_false(s->result.stopped);
     assert_int_equal(s->result.attempts, 1);
 }
