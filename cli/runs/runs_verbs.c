@@ -141,17 +141,19 @@ static bt_code run_tag(const char *path, const char *const *words, size_t n,
 }
 
 static bool print_note_cell(void *ctx, const bt_row *row) {
-    bt_text plain;
-    bt_text_init(&plain);
     const char *note = row->cells[0] ? row->cells[0] : "";
     if (!note[0])
-        fprintf(stderr, "run '%s' has no note (bitrain runs note %s TEXT)\n", (char *)ctx,
-                (char *)ctx);
-    /* lines stay lines; other control characters do not reach the terminal */
-    for (const char *c = note; *c; c++)
-        if ((unsigned char)*c >= ' ' || *c == '\n' || *c == '\t') bt_text_putn(&plain, c, 1);
-    if (note[0]) puts(bt_text_str(&plain));
-    bt_text_release(&plain);
+        fprintf(stderr, "run '%s' has no note (bitrain runs note %s TEXT)\n", bt_text_shown(ctx),
+                bt_text_shown(ctx));
+    /* lines remain lines; U+FFFD for a wrong byte is three bytes */
+    while (*note) {
+        char line[BT_NOTE_MAX + 1], plain[3 * BT_NOTE_MAX + 1];
+        const size_t n = strcspn(note, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, note);
+        bt_text_plain(plain, sizeof plain, line);
+        puts(plain);
+        note += n + (note[n] == '\n');
+    }
     return false;
 }
 
