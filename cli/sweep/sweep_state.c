@@ -188,7 +188,7 @@ bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) {
         begun++;
         code = bt_db_value(db, "SELECT best_val FROM runs WHERE run = ?1", p->runs[i].name, &best,
                            err);
-        validated += isfinite(best);
+        validated += isfinite(best) != 0;
     }
     bt_db_close(db);
     if (code == BT_OK && begun > 0 && begun == validated)

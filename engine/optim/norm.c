@@ -99,7 +99,7 @@ static bt_code by_blocks(bt_norm *n, const float *x, double *squares, bt_err *er
         leave_out_excluded(n, x, c->pieces[i]);
     }
     /* x + 0 is x: no bit changes */
-    if (c->sharded) {
+    if (c->sharded && bt_comm_size(c->mesh->shard) > 1) {
         bt_span_begin(BT_MR_COMM_EXPOSED);
         BT_TRY(bt_all_reduce_f64(c->mesh->shard, n->blocks, blocks, BT_SUM, err));
         bt_span_end();
@@ -176,11 +176,12 @@ static bt_code exactly(bt_norm *n, const float *x, double unscale, double *norm,
     double sum[2] = {0, 0};
     exact_pass(n, x, &j, &bits, sum);
     int64_t top = bits;
-    bt_span_begin(BT_MR_COMM_EXPOSED);
+    const bool exchanges = bt_comm_size(m->world) > 1; /* one rank has no communication */
+    if (exchanges) bt_span_begin(BT_MR_COMM_EXPOSED);
     BT_TRY(bt_all_reduce_i64(m->shard, &top, 1, BT_MAX, err));
     BT_TRY(bt_all_reduce_i64(m->tp, &top, 1, BT_MAX, err));
     BT_TRY(bt_all_reduce_i64(m->pp, &top, 1, BT_MAX, err));
-    bt_span_end();
+    if (exchanges) bt_span_end();
     bits = (uint32_t)top;
     memcpy(&largest, &bits, sizeof largest);
     *norm = (double)largest;
@@ -188,11 +189,11 @@ static bt_code exactly(bt_norm *n, const float *x, double unscale, double *norm,
     j.units = bt_exact_units((double)largest * (double)largest, n->cfg.whole_elements);
     j.squares = true;
     exact_pass(n, x, &j, &bits, sum);
-    bt_span_begin(BT_MR_COMM_EXPOSED);
+    if (exchanges) bt_span_begin(BT_MR_COMM_EXPOSED);
     if (n->cfg.sharded) BT_TRY(bt_all_reduce_f64(m->shard, sum, 2, BT_SUM, err));
     BT_TRY(bt_all_reduce_f64(m->tp, sum, 2, BT_SUM, err));
     BT_TRY(bt_all_reduce_f64(m->pp, sum, 2, BT_SUM, err));
-    bt_span_end();
+    if (exchanges) bt_span_end();
     *norm = sqrt(sum[0] + sum[1]) * unscale;
     return BT_OK;
 }

@@ -232,12 +232,13 @@ bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **ou
     memset(squares, 0, u->table.n * sizeof *squares);
     for (size_t i = 0; i < p->n; i++)
         squares[p->tensors[i].number] = own_squares(u, &p->tensors[i]) * unscale * unscale;
-    bt_span_begin(BT_MR_COMM_EXPOSED);
+    const bool exchanges = bt_comm_size(u->mesh->world) > 1; /* one rank has no communication */
+    if (exchanges) bt_span_begin(BT_MR_COMM_EXPOSED);
     if (bt_update_sharded(u))
         BT_TRY(bt_all_reduce_f64(u->mesh->shard, squares, u->table.n, BT_SUM, err));
     BT_TRY(bt_all_reduce_f64(u->mesh->tp, squares, u->table.n, BT_SUM, err));
     BT_TRY(bt_all_reduce_f64(u->mesh->pp, squares, u->table.n, BT_SUM, err));
-    bt_span_end();
+    if (exchanges) bt_span_end();
     *out = squares;
     return BT_OK;
 }

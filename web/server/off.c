@@ -61,8 +61,13 @@ void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, 
     (void)r, (void)status, (void)type, (void)body, (void)n;
 }
 
-void bt_reply_error(bt_reply *r, int status, const char *type, const char *message) {
-    (void)r, (void)status, (void)type, (void)message;
+void bt_reply_error(bt_reply *r, int status, const bt_serve_error *e) {
+    (void)r, (void)status, (void)e;
+}
+
+const char *bt_reply_id(const bt_reply *r) {
+    (void)r;
+    return "";
 }
 
 void bt_reply_put(bt_reply *r, const char *data, size_t n) { (void)r, (void)data, (void)n; }

@@ -153,7 +153,8 @@ own known "$line"
 [ "$(template "${on[@]}" --init-from known)" = chatml ] || fault "the template of 'known' is '$(template "${on[@]}" --init-from known)': $(cat err)"
 own foreign "{% for m in messages %}<<{{ m.role }}>>{{ m.content }}{% endfor %}"
 code 2 train "${on[@]}" --init-from foreign
-says "its tokenizer's chat template is none of those known here (chatml, llama3,"
+says "its tokenizer's chat template is none of those known here: "
+says "(known: chatml, llama3,"
 says "name the one that is like it with --set data.template=NAME"
 ok train "${on[@]}" --init-from foreign --set data.template=phi3 --name phi
 [ "$(template "${on[@]}" --init-from phi)" = phi3 ] || fault "a base that conversed in phi3 goes on in '$(template "${on[@]}" --init-from phi)'"

@@ -207,7 +207,10 @@ static void check_variant(const bt_model_cfg *c) {
     assert_int_equal(o.next, 0);
     assert_int_equal(o.calls, p->n);
     compare_tensors(m, bt_model_grads(m), ref, 1e-4, name);
-    assert_true(fabs(bt_model_eval_micro(m, inputs, targets) - got) <= 1e-9 * got);
+    /* in fp32, OpenBLAS adds in an order that depends on the processor and on the rows of a product */
+    const double evaluated = bt_model_eval_micro(m, inputs, targets);
+    if (!(fabs(evaluated - got) <= 1e-7 * got))
+        fail_msg("%s: loss %.17g, in training %.17g", name, evaluated, got);
 
     /* gradients add up over micro-batches */
     float *first = malloc(p->total * sizeof *first);

@@ -1,4 +1,4 @@
-// log_card.js - the end of a run's log, or the recorded lines that contain a text: what ranks, mpirun and libraries wrote.
+// log_card.js - the end of a run's log, or the recorded lines that contain a text.
 import { get } from "../base/api.js";
 import { select, textBox } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
@@ -28,8 +28,7 @@ export function logCard(ctx) {
         card.reload();
       }),
     ],
-    load: () =>
-      get(`runs/${ctx.run}/log${sought ? `?grep=${encodeURIComponent(sought)}` : ""}`),
+    load: () => get(`runs/${ctx.run}/log${sought ? `?grep=${encodeURIComponent(sought)}` : ""}`),
     draw(body, { readable, lines }) {
       const named = [...new Set(lines.map((line) => line.rank))].filter((one) => one !== null);
       const options = named.sort((a, b) => a - b).map((one) => [String(one), String(one)]);
