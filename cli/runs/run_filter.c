@@ -105,12 +105,16 @@ static bt_code check_state(const char *value, const char *op, const char *word, 
                 : bt_fail(err, BT_ARG, "filter '%s': no such state (%s)", shown, all);
 }
 
-/* a setting by its whole key or its last word: also one that no recorded run has */
-static bool is_setting(const char *key) {
-    for (size_t i = 0; i < bt_run_opts_n; i++) {
-        const char *dot = strrchr(bt_run_opts[i].key, '.');
-        if (strcmp(bt_run_opts[i].key, key) == 0 || (dot && strcmp(dot + 1, key) == 0)) return true;
-    }
+/* does `word` mean this setting: its whole key, or its last word? */
+static bool names_setting(const char *word, const char *key) {
+    const char *dot = strrchr(key, '.');
+    return strcmp(key, word) == 0 || (dot && strcmp(dot + 1, word) == 0);
+}
+
+/* also one that no recorded run has */
+static bool is_setting(const char *word) {
+    for (size_t i = 0; i < bt_run_opts_n; i++)
+        if (names_setting(word, bt_run_opts[i].key)) return true;
     return false;
 }
 
@@ -158,6 +162,29 @@ static void compare(bt_run_filter *f, const char *lhs, const char *op, const cha
                    strcmp(op, ":") == 0 ? "=" : op, f->n_params);
 }
 
+/* Opens "EXISTS (SELECT 1 FROM (values of the key) WHERE ". A setting of this program is scanned for in the run's
+ * configuration; a key that only old or foreign runs have needs the view that parses it. */
+static void put_values(bt_run_filter *f, const char *key) {
+    const bool setting = is_setting(key);
+    f->params[f->n_params++] = key;
+    const int n = f->n_params;
+    bt_text_put(&f->where, "EXISTS (WITH v(value) AS MATERIALIZED (");
+    for (size_t i = 0; setting && i < bt_run_opts_n; i++)
+        if (names_setting(key, bt_run_opts[i].key))
+            bt_text_printf(&f->where, "SELECT bt_setting(runs.config, '%s') UNION ALL ",
+                           bt_run_opts[i].key);
+    if (setting)
+        bt_text_printf(&f->where, "SELECT value FROM facts WHERE run = runs.run AND key = ?%d", n);
+    else
+        bt_text_printf(
+            &f->where,
+            "SELECT value FROM (SELECT value, run AS r, key FROM configs UNION ALL SELECT "
+            "value, run, key FROM facts) WHERE r = runs.run AND (key = ?%d OR key LIKE "
+            "'%%.' || ?%d)",
+            n, n);
+    bt_text_put(&f->where, ") SELECT 1 FROM v WHERE value IS NOT NULL AND ");
+}
+
 static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, const char *word,
                         size_t at, bt_err *err) {
     const char *op = NULL, *found = NULL;
@@ -190,12 +217,7 @@ static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, con
         if (column)
             compare(f, strcmp(key, "tags") == 0 ? TAGS : key, op, value, true);
         else {
-            f->params[f->n_params++] = key;
-            bt_text_printf(&f->where,
-                           "EXISTS (SELECT 1 FROM (SELECT value, run AS r, key FROM configs UNION "
-                           "ALL SELECT value, run, key FROM facts)"
-                           " WHERE r = runs.run AND (key = ?%d OR key LIKE '%%.' || ?%d) AND ",
-                           f->n_params, f->n_params);
+            put_values(f, key);
             compare(f, "value", op, value, false);
             bt_text_put(&f->where, ")");
         }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "store/read/run_state.h"
+#include "store/read/setting_value.h"
 
 typedef struct live_run {
     sqlite3 *db;
@@ -143,6 +144,7 @@ bt_code bt_live_runs_install(sqlite3 *db, const char *path, bt_err *err) {
     snprintf(x->path, sizeof x->path, "%s", path);
     int rc = sqlite3_create_function(db, BT_STATE_FUNCTION, 3, SQLITE_UTF8 | SQLITE_INNOCUOUS, NULL,
                                      state_now, NULL, NULL);
+    if (rc == SQLITE_OK) rc = bt_setting_value_install(db);
     if (rc != SQLITE_OK) {
         free(x);
         return bt_sql_fail(db, rc, path, "open", err);

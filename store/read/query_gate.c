@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "store/read/live_runs.h"
+#include "store/read/setting_value.h"
 #include "store/sql/sql.h"
 
 /* those that describe; `user_version` also sets */
@@ -63,6 +64,7 @@ static const char *const functions[] = {
     "zeroblob",
     BT_STATE_FUNCTION,
     BT_LIVE_FUNCTION,
+    BT_SETTING_FUNCTION,
     /* dates */
     "current_date",
     "current_time",

@@ -362,6 +362,41 @@ static void log_is(bt_db *db, size_t bytes, const char *want) {
     bt_text_release(&out);
 }
 
+/* bt_setting scans the text of a configuration for what the view configs parses out of it */
+static void settings_are_found_without_parsing(void **state) {
+    static const char config[] =
+        "{\"a.text\":{\"value\":\"x \\\"b.fake\\\":1, \\\\ "
+        "\\n\\u00e9\\u20ac\",\"origin\":\"flag\"},"
+        "\"b.number\":{\"value\":0.002,\"origin\":\"file\"}, \"c.flag\" : { \"value\" : true },"
+        "\"d.none\":{\"value\":null},\"e.plain\":12,\"f.word\":\"cosine\",\"g.last\":false}";
+    static const char *const keys[] = {"a.text", "b.number", "c.flag", "d.none", "e.plain",
+                                       "f.word", "g.last",   "b.fake", "text"};
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    int attempt;
+    bt_run_start s = bt_fake_run("r");
+    s.config_json = config;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    OK(bt_db_open(&db, t->db, err));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        double same = 0, there = 0;
+        OK(bt_db_value(
+            db,
+            "SELECT bt_setting((SELECT config FROM runs), ?1) IS (SELECT CAST(value AS TEXT) "
+            "FROM configs WHERE key = ?1)",
+            keys[i], &same, err));
+        OK(bt_db_value(db, "SELECT bt_setting((SELECT config FROM runs), ?1) IS NOT NULL", keys[i],
+                       &there, err));
+        if (same != 1) fail_msg("'%s' is another value", keys[i]);
+        assert_int_equal(there, i < 7 && i != 3);
+    }
+    bt_db_close(db);
+}
+
 /* lines that were printed are rows of log_lines with the host of the rank that they name, and no events */
 static void printed_lines(void **state) {
     const bt_tmp *t = *state;
@@ -449,6 +484,7 @@ int main(void) {
         cmocka_unit_test(levels_and_ranks_of_lines),
         T(the_end_of_a_log),
         T(printed_lines),
+        T(settings_are_found_without_parsing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
