@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "engine/base/numbers/predicted.h"
+#include "engine/base/system/ascii.h"
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
@@ -40,7 +40,7 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
             "run name '%s' is not allowed: letters, digits, '.', '_', '-', 64 at most, a "
             "letter or digit first",
             c->name);
-    if (c->name[0] && strcasecmp(c->name, "last") == 0)
+    if (c->name[0] && bt_ascii_equal(c->name, "last"))
         return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
     bt_predicted predicted;
     if (!bt_predicted_read(c->predicted_parts, &predicted))

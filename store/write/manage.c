@@ -6,11 +6,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/ascii.h"
 #include "store/record/ring.h"
 #include "store/sql/sql.h"
 #include "store/write/retain.h"
@@ -325,7 +325,7 @@ static bool is_of_sweep(session *s, const char *run) {
 static bt_code may_rename(session *s, const char *run, const char *name, bt_err *err) {
     BT_TRY(has_ended(s, run, err));
     /* a run may change the case of its own name */
-    if (strcasecmp(run, name) != 0 &&
+    if (!bt_ascii_equal(run, name) &&
         has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
         return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
     if (is_of_sweep(s, run))
@@ -337,7 +337,7 @@ static bt_code may_rename(session *s, const char *run, const char *name, bt_err 
 bt_code bt_run_rename(const char *path, const char *run, const char *name, double wait_s,
                       bt_err *err) {
     session s;
-    if (!bt_name_ok(name) || strcasecmp(name, "last") == 0)
+    if (!bt_name_ok(name) || bt_ascii_equal(name, "last"))
         return bt_fail(
             err, BT_ARG,
             "'%.64s' is no name for a run: at most 64 letters, digits, '.', '_' and '-', "

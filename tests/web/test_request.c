@@ -238,7 +238,6 @@ static void run_paths(void **state) {
                                       "/api/v1/runs/../x",
                                       "/api/v1/runs/..",
                                       "/api/v1/runs/.hidden",
-                                      "/api/v1/runs/Demo/head",
                                       "/api/v1/runs/a b",
                                       "/api/v1/runs/a/head/",
                                       "/api/v1/runs/a/head/x",

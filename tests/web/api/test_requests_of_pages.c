@@ -298,7 +298,7 @@ static void starts_of_runs(void **state) {
         {"[]", BT_ARG, NULL, NULL},
         {"", BT_ARG, NULL, NULL},
         {NULL, BT_ARG, NULL, NULL},
-        {"{\"name\":\"Up\"}", BT_ARG, NULL, NULL},
+        {"{\"name\":\"up!\"}", BT_ARG, NULL, NULL},
         {"{\"name\":7}", BT_ARG, NULL, NULL},
         {"{\"settings\":[]}", BT_ARG, "'settings' must be an object of texts", NULL},
         {"{\"settings\":{\"hosts\":\"h\"}}", BT_ARG,
