@@ -110,7 +110,7 @@ const working = (steps) => [
   {
     press: "Sample",
     dialog: [/^A sample of live$/, { prompt: "In the beginning" }, "Write"],
-    says: /In the beginning|sample/,
+    says: /In the beginning|sample|writes, as asked/,
     events: ["control", "sample"],
   },
   { press: "Evaluate", says: steps.evaluate, events: ["control", "evaluation"] },
