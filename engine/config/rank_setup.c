@@ -7,7 +7,7 @@
 #include "engine/base/rng.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
-#include "engine/micro/pass_order.h"
+#include "engine/parallel/schedule/pass_order.h"
 
 const char *bt_gather_name(int64_t gather) {
     static const char *const names[] = {"layer", "step", "flips"};

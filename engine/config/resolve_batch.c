@@ -6,7 +6,7 @@
 
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
-#include "engine/micro/balance.h"
+#include "engine/parallel/schedule/balance.h"
 
 enum {
     MICRO_TOKENS = 2048, /* of an automatic micro-batch at most, */

@@ -15,12 +15,12 @@
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
-#include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
+#include "engine/optim/loss_scale.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec_dial.h"
-#include "engine/train/bad_steps/loss_scale.h"
+#include "engine/parallel/schedule/balance.h"
 
 enum {
     EVAL_APART = 25, /* steps between automatic validations at least */

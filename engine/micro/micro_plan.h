@@ -10,8 +10,8 @@
 #define BT_ENGINE_MICRO_MICRO_PLAN_H
 
 #include "engine/config/run_cfg.h"
-#include "engine/micro/balance.h"
 #include "engine/parallel/mpi/mesh.h"
+#include "engine/parallel/schedule/balance.h"
 
 typedef struct bt_micro_plan {
     int64_t sequences, micros; /* of a step, all ranks */

@@ -14,8 +14,8 @@
 
 #include "engine/kernels/ops/ops.h"
 #include "engine/micro/micro_schedule.h"
-#include "engine/micro/pass_order.h"
 #include "engine/model/net/stage.h"
+#include "engine/parallel/schedule/pass_order.h"
 
 typedef struct pipeline {
     bt_micro_schedule base; /* first: a bt_micro_schedule is this */

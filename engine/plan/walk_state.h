@@ -3,7 +3,7 @@
 #ifndef BT_ENGINE_PLAN_WALK_STATE_H
 #define BT_ENGINE_PLAN_WALK_STATE_H
 
-#include "engine/micro/pass_order.h"
+#include "engine/parallel/schedule/pass_order.h"
 #include "engine/plan/walk.h"
 
 typedef struct bt_walker { /* one rank */

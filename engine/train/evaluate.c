@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "engine/micro/micro_schedule.h"
-#include "engine/micro/pass_order.h"
 #include "engine/model/net/stage.h"
+#include "engine/parallel/schedule/pass_order.h"
 
 struct bt_evaluator {
     bt_comm *dp;

@@ -13,8 +13,8 @@
 #include "engine/base/rng.h"
 #include "engine/data/shards/loader.h"
 #include "engine/data/shards/synth.h"
-#include "engine/micro/balance.h"
 #include "engine/parallel/mpi/mesh.h"
+#include "engine/parallel/schedule/balance.h"
 
 enum { T = 5, V = 1 << 20, STEPS = 4, SEQUENCES_MOST = 128, MESHES = 400, WORLD_MOST = 96 };
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "engine/micro/pass_order.h"
+#include "engine/parallel/schedule/pass_order.h"
 
 enum { STAGES = 9, CHUNKS = 5, MICROS = 4 * STAGES, VIRTUAL = STAGES * CHUNKS, DEPTH = 2 };
 

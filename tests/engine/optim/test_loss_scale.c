@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/train/bad_steps/loss_scale.h"
+#include "engine/optim/loss_scale.h"
 
 static void powers_of_two_only(void **state) {
     (void)state;

@@ -1,5 +1,5 @@
 /* pass_order.c - 1F1B, and the interleaved order of several chunks. */
-#include "engine/micro/pass_order.h"
+#include "engine/parallel/schedule/pass_order.h"
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 

@@ -1,5 +1,5 @@
 /* balance.c - gives one unit after the other to the rank that would be done first with it. */
-#include "engine/micro/balance.h"
+#include "engine/parallel/schedule/balance.h"
 
 #include <stdlib.h>
 #include <string.h>

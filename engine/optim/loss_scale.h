@@ -7,8 +7,8 @@
  * Every rank holds the same scale, because every rank sees the same gradient norm; a power of two
  * changes no bit of a gradient that stays inside the range of fp32. Latent weights, moments and
  * sums are fp32 always. */
-#ifndef BT_ENGINE_TRAIN_LOSS_SCALE_H
-#define BT_ENGINE_TRAIN_LOSS_SCALE_H
+#ifndef BT_ENGINE_OPTIM_LOSS_SCALE_H
+#define BT_ENGINE_OPTIM_LOSS_SCALE_H
 
 #include <stdbool.h>
 #include <stdint.h>

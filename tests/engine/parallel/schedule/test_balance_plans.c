@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
-#include "engine/micro/balance.h"
+#include "engine/parallel/schedule/balance.h"
 
 static double draw(uint64_t i) { return 0.1 + 10 * (double)(bt_rng_u64(7, 1, i) >> 11) * 0x1p-53; }
 

@@ -1,5 +1,5 @@
 /* loss_scale.c - halves on overflow, doubles after a number of good steps. */
-#include "engine/train/bad_steps/loss_scale.h"
+#include "engine/optim/loss_scale.h"
 
 #include <math.h>
 

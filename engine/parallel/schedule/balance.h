@@ -9,8 +9,8 @@
  * step has never depends on the plan; gradients and losses are sums over the samples of the whole
  * batch, so their weights do not either. What changes is the order of the sum: the last bits. Pure
  * arithmetic, no communication. Threads: one owner. */
-#ifndef BT_ENGINE_MICRO_BALANCE_H
-#define BT_ENGINE_MICRO_BALANCE_H
+#ifndef BT_ENGINE_PARALLEL_BALANCE_H
+#define BT_ENGINE_PARALLEL_BALANCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -17,8 +17,8 @@
  * are sent and received in one order. Each forward pass of the last virtual stage is followed by the
  * same micro-batch's backward pass.
  * Pure arithmetic. Threads: none shared. */
-#ifndef BT_ENGINE_MICRO_PASS_ORDER_H
-#define BT_ENGINE_MICRO_PASS_ORDER_H
+#ifndef BT_ENGINE_PARALLEL_PASS_ORDER_H
+#define BT_ENGINE_PARALLEL_PASS_ORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>
