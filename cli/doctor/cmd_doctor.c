@@ -1,6 +1,5 @@
 /* cmd_doctor.c - `bitrain doctor`: examines this machine and says what is wrong and how to mend
  * it. */
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "cli/doctor/doctor.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
+#include "monitor/job/launch/host_file.h"
 #include "store/store.h"
 
 typedef struct doctor_cfg {
@@ -129,7 +129,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_doctor_probe_rank(err);
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 0, &n_words, &help, err));
     if (cfg.hosts[0] && access(cfg.hosts, R_OK) != 0)
-        return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read the host file '%s'", cfg.hosts);
+        BT_TRY(bt_host_file_check(cfg.hosts, 0, "", err));
     BT_TRY(bt_store_path(path, sizeof path, cfg.store, err));
 
     static bt_doctor d; /* 70 KiB: not for a stack */

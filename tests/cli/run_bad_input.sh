@@ -159,6 +159,7 @@ rows=$(cat <<'END'
 2 | rank                                        | no MPI job
 2 | doctor --jsno                               | did you mean '--json'?
 2 | doctor now                                  | unexpected word 'now'
+3 | doctor --hosts {tmp}/none                   | one 'host slots=N' per line, not names
 5 | doctor --quick --isa avx513                 | 1 check failed
 5 | doctor --quick --store {junk}               | 1 check failed
 3 | runs                                        | none.db

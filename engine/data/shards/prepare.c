@@ -307,7 +307,8 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
 }
 
 static bt_code lock(const char *path, int *fd, bt_err *err) {
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0660);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC,
+               0600); /* whoever may read a lock file may hold it */
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return BT_OK;
     if (errno == EWOULDBLOCK)

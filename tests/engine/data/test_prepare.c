@@ -233,6 +233,16 @@ static void threads_share_a_tokenizer(void **state) {
     free(text);
 }
 
+/* a lock file that other users may open could be held by them for ever */
+static void assert_lock_files_are_private(const char *pattern) {
+    glob_t found;
+    struct stat st;
+    assert_int_equal(glob(fixture_path(pattern), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        assert_true(stat(found.gl_pathv[i], &st) == 0 && (st.st_mode & 07777) == 0600);
+    globfree(&found);
+}
+
 static void stale_and_damaged_shards_are_made_again(void **state) {
     (void)state;
     char dir[200], path[300];
@@ -241,6 +251,7 @@ static void stale_and_damaged_shards_are_made_again(void **state) {
     bt_sources s = listed(path);
     uint64_t first = cached_hash(&s, bytes, dir);
     assert_int_equal(matching("cache/stale-*.bts"), 1);
+    assert_lock_files_are_private("cache/stale-*.bts.lock");
     assert_true(cached_hash(&s, bytes, dir) == first);
     assert_int_equal(matching("cache/stale-*.bts"), 1);
     /* another tokenizer, another shard */
