@@ -8,7 +8,7 @@
 #include "engine/base/testing/testing.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/parallel/tp/tp_group_create.h"
-#include "engine/train/trainer_island.h"
+#include "engine/train/parts/island/island_part.h"
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 

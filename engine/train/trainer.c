@@ -19,7 +19,7 @@
 #include "engine/plan/memory.h"
 #include "engine/train/data/run_data.h"
 #include "engine/train/measured.h"
-#include "engine/train/trainer_island.h"
+#include "engine/train/parts/island/island_part.h"
 #include "engine/tune/adapters_read.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */

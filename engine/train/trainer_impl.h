@@ -14,14 +14,14 @@
 #include "engine/optim/loss_scale.h"
 #include "engine/optim/lr_schedule.h"
 #include "engine/parallel/mpi/host_memory.h"
-#include "engine/train/bad_steps/guard.h"
-#include "engine/train/bad_steps/skipped_data.h"
-#include "engine/train/codec/codec_choice.h"
 #include "engine/train/evaluate.h"
-#include "engine/train/memory_saver.h"
-#include "engine/train/prediction_check.h"
+#include "engine/train/parts/bad_steps/guard.h"
+#include "engine/train/parts/bad_steps/skipped_data.h"
+#include "engine/train/parts/codec/codec_choice.h"
+#include "engine/train/parts/memory_states/memory_saver.h"
+#include "engine/train/parts/prediction/prediction_check.h"
+#include "engine/train/parts/samples/sample_text.h"
 #include "engine/train/run_control.h"
-#include "engine/train/sample_text.h"
 #include "engine/train/saver.h"
 #include "engine/train/trainer.h"
 #include "engine/tune/base_weights.h"
@@ -174,13 +174,13 @@ bt_code bt_trainer_compare_replicas(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
  * have the least validation loss so far; wait: until it is committed */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
 
-/* trainer_ramp.c: read the settings; before a step, the first of an attempt or another one: what it has of
+/* ramps_part.c: read the settings; before a step, the first of an attempt or another one: what it has of
  * another size; collective. The number of the step's first sequence */
 bt_code bt_trainer_ramp_read(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ramp(bt_trainer *t, bool first, bt_err *err) BT_MUST_CHECK;
 /* of this rank, from the step that is next */
 bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t);
-/* trainer_bigram.c: before a step, with or without attention (train.bigram_steps); collective */
+/* bigram_part.c: before a step, with or without attention (train.bigram_steps); collective */
 bt_code bt_trainer_bigram(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bool bt_trainer_full_size(const bt_trainer *t); /* steps and sequences have all that they grow to */
 int64_t bt_trainer_first_sequence(const bt_trainer *t);
@@ -188,7 +188,7 @@ int64_t bt_trainer_first_sequence(const bt_trainer *t);
 /* trainer.c: a model that was made anew learns from the run's teacher too */
 void bt_trainer_meet_teacher(bt_trainer *t);
 
-/* trainer_phase.c: before a step, the one after which linear layers are no longer dense; collective */
+/* dense_start_part.c: before a step, the one after which linear layers are no longer dense; collective */
 bt_code bt_trainer_phase(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* trainer.c: model, schedule and update of t->now; release: they and what is made of them */
 bt_code bt_trainer_build_compute(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
@@ -208,7 +208,7 @@ bt_code bt_trainer_codec_agree(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 
 /* trainer.c: the loader anew, from the step to come on */
 bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* data/trainer_mixture.c: the weights that rank 0 was asked for (collective), and what checkpoints keep of
+/* parts/mixture/mixture_part.c: the weights that rank 0 was asked for (collective), and what checkpoints keep of
  * the data */
 bt_code bt_trainer_mixture_now(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_trainer_data_state(bt_trainer *t, bt_state *s);

@@ -9,8 +9,8 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/train/data/run_data.h"
+#include "engine/train/parts/island/island_part.h"
 #include "engine/train/trainer_impl.h"
-#include "engine/train/trainer_island.h"
 
 static void announce(bt_trainer *t) {
     int n_ranks = bt_comm_size(t->mesh.world);

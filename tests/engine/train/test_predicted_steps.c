@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "engine/train/prediction_check.h"
+#include "engine/train/parts/prediction/prediction_check.h"
 
 static fake_sink sink;
 static bt_run_cfg cfg;

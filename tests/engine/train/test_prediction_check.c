@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "engine/train/prediction_check.h"
+#include "engine/train/parts/prediction/prediction_check.h"
 
 /* forward 40, backward 80, wait 50, exchange 10, the rest 1 each */
 static void fill(double *ms) {

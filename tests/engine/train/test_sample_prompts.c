@@ -6,7 +6,7 @@
 #include "tests/engine/train/said.h"
 
 #include "engine/model/net/stage.h"
-#include "engine/train/sample_text.h"
+#include "engine/train/parts/samples/sample_text.h"
 
 static bt_run_cfg cfg;
 static bt_err err;

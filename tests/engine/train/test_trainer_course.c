@@ -10,8 +10,8 @@
 #include "engine/train/data/run_data.h"
 #include "tests/engine/train/said.h"
 
+#include "engine/train/parts/island/island_part.h"
 #include "engine/train/trainer_impl.h"
-#include "engine/train/trainer_island.h"
 
 static bt_trainer t;
 static bt_err err;

@@ -7,8 +7,8 @@
 
 #include "engine/base/testing/testing.h"
 #include "engine/model/net/model.h"
-#include "engine/train/bad_steps/guard.h"
-#include "engine/train/bad_steps/skipped_data.h"
+#include "engine/train/parts/bad_steps/guard.h"
+#include "engine/train/parts/bad_steps/skipped_data.h"
 #include "tests/memory/refuse_memory.h"
 
 static fake_sink sink, again;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "engine/train/bad_steps/guard.h"
+#include "engine/train/parts/bad_steps/guard.h"
 
 /* judges and takes note, as a training does; true: the step is applied */
 static bool step(bt_guard *g, double grad_norm, bool loss_finite) {

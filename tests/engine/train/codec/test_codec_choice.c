@@ -1,6 +1,6 @@
 /* test_codec_choice.c - which codec a step's gradients travel by, of a trainer made by hand: the warm-up, what
  * checkpoints keep, the dial, tensors and steps that fall back, with every word that is told. */
-#include "tests/engine/train/codec/codec_world.h"
+#include "tests/engine/train/parts/codec/codec_world.h"
 
 /* ---- which one ----------------------------------------------------------------------------------- */
 

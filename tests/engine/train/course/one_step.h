@@ -13,8 +13,8 @@
 #include "engine/parallel/tp/tp_group_create.h"
 #include "tests/engine/train/said.h"
 
+#include "engine/train/parts/island/island_part.h"
 #include "engine/train/trainer_impl.h"
-#include "engine/train/trainer_island.h"
 
 enum { MICROS = 4, TENSORS = 3, ELEMS = 9, STEP = 5, UPDATES = 3 };
 

@@ -1,4 +1,4 @@
-/* trainer_bigram.c - the first steps of a run learn all that follows a token in the data, beside one target each:
+/* bigram_part.c - the first steps of a run learn all that follows a token in the data, beside one target each:
  * those of train.bigram_steps alone and without attention, as a bigram model, those of train.share_steps
  * with attention and a weight that falls. What a step is, is a function of its number alone: a resumed run goes
  * on alike. */
@@ -53,7 +53,7 @@ bt_code bt_trainer_bigram(bt_trainer *t, bt_err *err) {
     if (now && !before) BT_TRY(begin(t, err));
     if (before && c->bigram_steps && step == c->bigram_steps) meet_attention(t);
     if (before && !now) end(t);
-    if (now) /* it may be a new one (trainer_phase.c) */
+    if (now) /* it may be a new one (dense_start_part.c) */
         bt_model_shares(t->model, (bt_shares){&t->followers, weight_of(c, step), !bigram});
     return BT_OK;
 }

@@ -1,4 +1,4 @@
-/* trainer_ramp.c - steps and sequences that grow (train.batch_ramp, train.seq_ramp): before a step of
+/* ramps_part.c - steps and sequences that grow (train.batch_ramp, train.seq_ramp): before a step of
  * another size, everything that knows the size takes the new one. What a step has is a function of its
  * number alone, so all ranks change together and a resumed run goes on with the same data. */
 #include <inttypes.h>

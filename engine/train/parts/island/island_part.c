@@ -1,5 +1,5 @@
-/* trainer_island.c - the step's exchange with the hub. */
-#include "engine/train/trainer_island.h"
+/* island_part.c - the step's exchange with the hub. */
+#include "engine/train/parts/island/island_part.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* sample_text.c - a prompt and what the model makes of it, token by token. */
-#include "engine/train/sample_text.h"
+#include "engine/train/parts/samples/sample_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

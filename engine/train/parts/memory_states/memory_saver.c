@@ -1,5 +1,5 @@
 /* memory_saver.c - opens, paces and writes the states in shared memory. */
-#include "engine/train/memory_saver.h"
+#include "engine/train/parts/memory_states/memory_saver.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* prediction_check.c - a median of steps, a threshold, and the likeliest cause. */
-#include "engine/train/prediction_check.h"
+#include "engine/train/parts/prediction/prediction_check.h"
 
 #include <math.h>
 #include <stdio.h>

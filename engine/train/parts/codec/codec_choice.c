@@ -1,5 +1,5 @@
 /* codec_choice.c - warm-up, dial and fallbacks of the gradient codec. */
-#include "engine/train/codec/codec_choice.h"
+#include "engine/train/parts/codec/codec_choice.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* trainer_mixture.c - other weights for the sources of a mixture while a run is live: a stage more in
+/* mixture_part.c - other weights for the sources of a mixture while a run is live: a stage more in
  * data.mixture, from the next step on, which checkpoints keep. */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* trainer_phase.c - full precision first, then ternary (train.dense_steps; arXiv:2502.11895): linear layers
+/* dense_start_part.c - full precision first, then ternary (train.dense_steps; arXiv:2502.11895): linear layers
  * are dense until so many steps are done, and then what computes with them is made anew around the same
  * weights and optimizer states. A resumed run begins as it would at the first step and turns at once, if
  * it is past the switch: the same code either way. */

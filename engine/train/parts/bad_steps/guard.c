@@ -1,5 +1,5 @@
 /* guard.c - verdicts by the history of good steps, and the count of bad ones. */
-#include "engine/train/bad_steps/guard.h"
+#include "engine/train/parts/bad_steps/guard.h"
 
 #include <math.h>
 #include <stdlib.h>

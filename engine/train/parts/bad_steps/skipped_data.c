@@ -1,5 +1,5 @@
 /* skipped_data.c - an ascending list of ranges. */
-#include "engine/train/bad_steps/skipped_data.h"
+#include "engine/train/parts/bad_steps/skipped_data.h"
 
 #include <stdlib.h>
 #include <string.h>

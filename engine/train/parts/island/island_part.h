@@ -2,8 +2,8 @@
  * of the optimizer's step.
  *
  * Ranks:   all functions are collective. Threads: the training thread. */
-#ifndef BT_ENGINE_TRAIN_TRAINER_ISLAND_H
-#define BT_ENGINE_TRAIN_TRAINER_ISLAND_H
+#ifndef BT_ENGINE_TRAIN_ISLAND_PART_H
+#define BT_ENGINE_TRAIN_ISLAND_PART_H
 
 #include "engine/train/trainer_impl.h"
 
