@@ -31,7 +31,7 @@
 #include "engine/plan/probe/rates_probe.h"
 
 enum { ROUNDS = 5, LINK_BYTES = 4 << 20, FLIP_EVERY = 50 };
-enum { N_SIZES = 3, MOST_ROWS = 64 };
+enum { N_SIZES = 3, MOST_ROWS = 64, ALL_ROWS = N_SIZES * (BT_CODEC_COUNT + 5) };
 
 typedef struct row {
     const char *what, *codec;
@@ -47,6 +47,7 @@ typedef struct bench {
     row rows[MOST_ROWS];
     size_t n;
     bt_codec_rate codecs[BT_CODEC_COUNT]; /* means of the ranks */
+    bt_bench_bar bar;
 } bench;
 
 /* ---- one measurement --------------------------------------------------------------------------- */
@@ -63,7 +64,10 @@ typedef struct measured {
  * counted */
 static bt_code time_it(const measured *m, row *r, bt_err *err) {
     double took[ROUNDS];
+    char note[64];
     bt_comm *c = m->b->mesh.dp;
+    snprintf(note, sizeof note, "%s %s, %.1f MB", r->what, r->codec, r->bytes / 1e6);
+    bt_bench_bar_show(&m->b->bar, (double)m->b->n / ALL_ROWS, note);
     for (int i = -1; i < ROUNDS; i++) {
         if (m->prepare) m->prepare(m->ctx);
         BT_TRY(bt_barrier(c, err));
@@ -336,7 +340,9 @@ static bt_code measure_all(bench *b, const bt_run_cfg *cfg, bt_err *err) {
                          : bt_fail(err, BT_NOMEM, "no memory for %zu MiB of gradients", most >> 20),
                     err));
     memset(b->x, 0, most);
+    bt_bench_bar_show(&b->bar, 0, "the link");
     BT_TRY(bt_link_measure(&b->link, b->mesh.dp, LINK_BYTES, err));
+    bt_bench_bar_show(&b->bar, 0, "codecs on one core");
     BT_TRY(measure_coding(b, err));
     for (size_t i = 0; i < N_SIZES; i++) {
         BT_TRY(measure_codecs(b, b->sizes[i], err));
@@ -355,6 +361,7 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err *err) {
     bt_comm *world = bt_comm_world();
     bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err),
                             err);
+    bt_bench_bar_begin(&b.bar, true, true);
     if (code == BT_OK) code = measure_all(&b, cfg, err);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_text out;

@@ -444,7 +444,12 @@ static bt_code print_result(const http_bench *b, bt_err *err) {
 
 static bt_code measure(http_bench *b, bt_err *err) {
     double wall, used;
-    BT_TRY(bt_bench_write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &wall, &used, err));
+    bt_progress bar;
+    bt_progress_begin(&bar, b->cfg->json);
+    bt_code written = bt_bench_write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &bar,
+                                         &wall, &used, err);
+    bt_progress_end(&bar);
+    BT_TRY(written);
     BT_TRY(start_server(b, err));
     BT_TRY(series(b, err));
     BT_TRY(first_bytes(b, err));

@@ -7,6 +7,7 @@
 #include "cli/bench/bench.h"
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/progress.h"
 #include "engine/base/threads.h"
 #include "engine/bench/kernel_rates.h"
 #include "engine/kernels/table/cpu.h"
@@ -42,12 +43,21 @@ typedef struct report {
     bt_text text;
     bt_json j;
     size_t rows;
+    bt_progress bar; /* shows the row that is being measured */
 } report;
+
+static void show_next(void *ctx, const char *isa, const char *slot, const char *size) {
+    report *p = ctx;
+    char note[96];
+    snprintf(note, sizeof note, "%s %s %s", isa, slot, size);
+    bt_progress_stage(&p->bar, "measuring", 0, note);
+}
 
 static void put_row(void *ctx, const bt_bench_row *r) {
     report *p = ctx;
     double frac = r->bound > 0 ? r->best / r->bound : NAN;
     p->rows++;
+    bt_progress_end(&p->bar);
     if (!p->json) { /* a row at a time: the whole table takes minutes */
         printf("%-8s %-18s %-15s %9.1f %9.1f %-6s", r->isa, r->slot, r->size, r->best, r->median,
                r->unit);
@@ -93,9 +103,12 @@ bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *e
     bt_bench_kernels_cfg bench = {.isa = cfg.isa,
                                   .slot = cfg.slot[0] ? cfg.slot : NULL,
                                   .seconds = cfg.seconds,
+                                  .before = show_next,
                                   .row = put_row,
                                   .ctx = &p};
+    bt_progress_begin(&p.bar, cfg.json);
     bt_code code = bt_bench_kernels(&bench, err);
+    bt_progress_end(&p.bar);
     bt_threads_release();
     if (code == BT_OK && p.rows == 0)
         code = bt_fail(err, BT_ARG,

@@ -4,7 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/common/run_shown.h"
 #include "monitor/job/launch/run_once.h"
+
+void bt_bench_bar_begin(bt_bench_bar *b, bool marked, bool quiet) {
+    b->marked = marked;
+    bt_progress_begin(&b->bar, quiet || marked);
+}
+
+void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note) {
+    if (b->marked)
+        bt_run_shown_say(done, note);
+    else
+        bt_progress_stage(&b->bar, "measuring", done, note);
+}
+
+void bt_bench_bar_end(bt_bench_bar *b) { bt_progress_end(&b->bar); }
 
 /* every character of a text report must survive one line */
 void bt_bench_print_result(const bt_text *out, bool marked) {
@@ -32,7 +47,7 @@ bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_
                               .n_words = (size_t)argc + 2};
     bt_text result;
     bt_text_init(&result);
-    bt_code code = bt_run_once_run(&once, &result, err);
+    bt_code code = bt_run_shown(&once, "measuring", cfg->quiet || cfg->json, &result, err);
     if (code == BT_OK) {
         for (char *p = result.data; p && *p; p++)
             if (*p == '\t') *p = '\n';

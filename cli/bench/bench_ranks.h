@@ -3,8 +3,21 @@
 #ifndef BT_CLI_BENCH_BENCH_RANKS_H
 #define BT_CLI_BENCH_BENCH_RANKS_H
 
+#include "cli/common/progress.h"
 #include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
+
+/* How far a measurement is. A rank of several writes lines of progress for its parent; a single process draws
+ * the bar itself. */
+typedef struct bt_bench_bar {
+    bt_progress bar;
+    bool marked;
+} bt_bench_bar;
+/* marked: as in bt_bench_print_result; quiet: a single process draws nothing */
+void bt_bench_bar_begin(bt_bench_bar *b, bool marked, bool quiet);
+/* done 0..1; draws at once, because the next part may take long */
+void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note);
+void bt_bench_bar_end(bt_bench_bar *b);
 
 /* runs `bitrain bench VERB argv` on cfg's ranks and hosts, and prints their result */
 bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,

@@ -84,7 +84,7 @@ bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
 enum { STRETCH = 1024 };
 
 bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,
-                           double *wall_s, double *used_s, bt_err *err) {
+                           bt_progress *bar, double *wall_s, double *used_s, bt_err *err) {
     bt_writer *w = NULL;
     double *values = malloc(sizeof *values * STRETCH * BT_MS_COUNT),
            *all = malloc(sizeof *all * STRETCH * (size_t)ranks * BT_MR_COUNT);
@@ -97,6 +97,7 @@ bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with
     if (code == BT_OK) code = bt_bench_begin(w, "bench", ranks, err);
     *wall_s = *used_s = 0;
     for (int64_t first = 0; first < steps && code == BT_OK; first += STRETCH) {
+        bt_progress_show(bar, "writing", (double)first / (double)steps, "steps");
         int64_t n = steps - first < STRETCH ? steps - first : STRETCH;
         for (int64_t i = 0; i < n; i++)
             bt_bench_step(first + i, ranks, values + i * BT_MS_COUNT,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/common/progress.h"
 #include "engine/base/tables/metric.h"
 #include "store/store.h"
 
@@ -14,9 +15,10 @@ void bt_bench_step(int64_t step, int ranks, double *values, double *all);
 double bt_bench_cpu_s(void); /* processor time of this process */
 bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) BT_MUST_CHECK;
 /* a whole run "bench"; wall and processor time of the writing alone (steps are made beforehand, a
- * stretch at a time) */
+ * stretch at a time). bar shows how many steps are written */
 bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,
-                           double *wall_s, double *used_s, bt_err *err) BT_MUST_CHECK;
+                           bt_progress *bar, double *wall_s, double *used_s, bt_err *err)
+    BT_MUST_CHECK;
 int bt_bench_by_value(const void *a, const void *b); /* for qsort of doubles */
 
 /* a folder of the measurement's own in `given`, else $TMPDIR, else /tmp */

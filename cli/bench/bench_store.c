@@ -60,6 +60,7 @@ typedef struct figures {
 
 typedef struct bench {
     const store_cfg *cfg;
+    bt_progress bar;
     char dir[600], db[640];
     figures out;
 } bench;
@@ -79,6 +80,7 @@ static bt_code probe_latency(bench *b, bt_err *err) {
     bt_code code = bt_writer_open(&w, b->db, 5, err);
     if (code == BT_OK) code = bt_bench_begin(w, "latency", (int)b->cfg->ranks, err);
     for (int i = 0; i < PROBES && code == BT_OK; i++) {
+        bt_progress_show(&b->bar, "committing", (double)i / PROBES, "single steps");
         bt_bench_step(i, (int)b->cfg->ranks, values, all);
         bt_sleep_ns(60000000);
         int64_t t0 = bt_now_ns();
@@ -122,11 +124,13 @@ static bt_code measure_list(bench *b, bt_err *err) {
     bt_code code = bt_writer_open(&w, path, 5, err);
     for (int64_t i = 0; i < b->cfg->runs && code == BT_OK; i++) {
         char name[32];
+        bt_progress_show(&b->bar, "writing", (double)i / (double)b->cfg->runs, "runs");
         snprintf(name, sizeof name, "run-%lld", (long long)i);
         code = bt_bench_begin(w, name, 2, err);
         if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
     }
     bt_writer_close(w);
+    bt_progress_stage(&b->bar, "reading", 0, "the list of runs");
     int64_t t0 = bt_now_ns();
     if (code == BT_OK) code = bt_db_open(&db, path, err);
     if (code == BT_OK)
@@ -173,6 +177,7 @@ static bt_code measure_view(bench *b, bt_err *err) {
     b->out.first_view_ms = b->out.first_view_cpu_ms = b->out.again_ms = INFINITY;
     for (int i = 0; i < LOOKS; i++) {
         double first, cpu, again;
+        bt_progress_stage(&b->bar, "reading", (double)i / LOOKS, "the whole run");
         BT_TRY(look(b->db, &ask, &first, &cpu, &again, err));
         b->out.first_view_ms = fmin(b->out.first_view_ms, first);
         b->out.first_view_cpu_ms = fmin(b->out.first_view_cpu_ms, cpu);
@@ -196,13 +201,14 @@ static bt_code measure(bench *b, bt_err *err) {
     snprintf(bare, sizeof bare, "%s/bare.db", b->dir);
     BT_TRY(keep_all(b->db, err));
     BT_TRY(keep_all(bare, err));
-    BT_TRY(bt_bench_write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &wall, &used, err));
+    BT_TRY(bt_bench_write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &b->bar, &wall, &used,
+                              err));
     double bytes = file_bytes(b->db);
     b->out.rows_per_s = rows / wall;
     b->out.rows_per_cpu_s = rows / used;
     b->out.steps_per_s = (double)b->cfg->steps / wall;
-    BT_TRY(bt_bench_write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &ignored, &ignored,
-                              err));
+    BT_TRY(bt_bench_write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &b->bar, &ignored,
+                              &ignored, err));
     b->out.bytes_per_step = file_bytes(bare) / (double)b->cfg->steps;
     b->out.bytes_per_row = (bytes - file_bytes(bare)) / rows;
     BT_TRY(measure_view(b, err));
@@ -261,7 +267,9 @@ bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err) {
     bench b = {.cfg = &cfg};
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
+    bt_progress_begin(&b.bar, cfg.json);
     bt_code code = measure(&b, err);
+    bt_progress_end(&b.bar);
     if (code == BT_OK && cfg.keep[0] && rename(b.db, cfg.keep) != 0)
         code = bt_fail_errno(
             err, BT_IO, errno,

@@ -143,24 +143,45 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
 
 /* ---- here, or on ranks ----------------------------------------------------------------------- */
 
-static bt_code measure(const bt_run_cfg *cfg, bt_train_result *r, bt_err *err) {
+/* done of all: trainings, of which this one is number `round` */
+typedef struct shown_steps {
+    bt_bench_bar bar;
+    int64_t steps;
+    int round, rounds;
+} shown_steps;
+
+static void show_step(void *ctx, const bt_step_record *r) {
+    shown_steps *s = ctx;
+    char note[64];
+    snprintf(note, sizeof note, "step %lld of %lld", (long long)r->step + 1, (long long)s->steps);
+    bt_bench_bar_show(&s->bar, (s->round + (double)(r->step + 1) / (double)s->steps) / s->rounds,
+                      note);
+}
+
+static bt_code measure(const bt_run_cfg *cfg, shown_steps *shown, bt_train_result *r, bt_err *err) {
     bt_trainer *t = NULL;
+    const bt_sink sink = {.ctx = shown, .step = show_step};
+    shown->steps = cfg->steps;
+    bt_bench_bar_show(&shown->bar, (double)shown->round / shown->rounds,
+                      "memory, data, rates of this machine");
     const bt_trainer_setup setup = {
-        .cfg = cfg, .resume_dir = "", .warmup_steps = WARMUP, .measure_peak = true};
+        .cfg = cfg, .sink = &sink, .resume_dir = "", .warmup_steps = WARMUP, .measure_peak = true};
     BT_TRY(bt_rank_prepare(cfg, err));
     BT_TRY(bt_trainer_create(&t, &setup, err));
     bt_code code = bt_trainer_run(t, r, err);
     bt_trainer_destroy(t);
+    shown->round++;
     return code;
 }
 
 /* plain, reproducible, plain, reproducible: what disturbs the machine meets both; r is the last
  * run's */
-static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, bt_train_result *r,
-                            reproducible_cost *cost, bt_err *err) {
+static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, shown_steps *shown,
+                            bt_train_result *r, reproducible_cost *cost, bt_err *err) {
+    shown->rounds = 4;
     double step[2] = {0, 0}, cpu[2] = {0, 0};
     for (int i = 0; i < 4; i++) {
-        BT_TRY(measure(i % 2 ? cfg : plain, r, err));
+        BT_TRY(measure(i % 2 ? cfg : plain, shown, r, err));
         step[i % 2] += r->step_ms[BT_MR_STEP_TIME];
         cpu[i % 2] += r->step_ms[BT_MR_CPU];
     }
@@ -198,13 +219,16 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     if (code == BT_OK) code = bt_agree_settings(world, cfg, err);
     reproducible_cost cost = {0};
     bt_run_cfg *plain = NULL;
+    shown_steps shown = {.rounds = 1};
+    bt_bench_bar_begin(&shown.bar, marked, cfg->quiet || cfg->json);
     if (code == BT_OK && cfg->reproducible) {
         code = bt_agree(world, read_plain(&plain, argc, argv, bt_comm_size(world), err), err);
         if (code == BT_OK) bt_isa_agreement_apply(&isa, plain);
-        if (code == BT_OK) code = measure_cost(cfg, plain, &r, &cost, err);
+        if (code == BT_OK) code = measure_cost(cfg, plain, &shown, &r, &cost, err);
     } else if (code == BT_OK) {
-        code = measure(cfg, &r, err);
+        code = measure(cfg, &shown, &r, err);
     }
+    bt_bench_bar_end(&shown.bar);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_text_init(&out);
         if (cfg->json)

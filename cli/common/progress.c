@@ -42,6 +42,11 @@ void bt_progress_show(bt_progress *p, const char *what, double done, const char 
             *eta ? "  left " : "", eta);
 }
 
+void bt_progress_stage(bt_progress *p, const char *what, double done, const char *note) {
+    p->next_ns = p->begun_ns;
+    bt_progress_show(p, what, done, note);
+}
+
 void bt_progress_of(void *ctx, const char *what, double done) {
     bt_progress_show(ctx, what, done, "");
 }

@@ -14,6 +14,8 @@ typedef struct bt_progress {
 void bt_progress_begin(bt_progress *p, bool quiet);
 /* done 0..1; about ten times a second at most. note: "12.3 M tokens" */
 void bt_progress_show(bt_progress *p, const char *what, double done, const char *note);
+/* Draws at once, whatever the rate limit: a step that may take long and reports nothing follows. */
+void bt_progress_stage(bt_progress *p, const char *what, double done, const char *note);
 void bt_progress_end(bt_progress *p); /* clears the line */
 /* for bt_prepare_cfg.progress and bt_loader_cfg.progress: ctx is a bt_progress */
 void bt_progress_tokenising(void *ctx, double done, uint64_t ids);

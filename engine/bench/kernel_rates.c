@@ -312,6 +312,11 @@ static void put_bound(const bt_bench_kernels_cfg *cfg, bt_bench_row *r, const kc
     cfg->row(cfg->ctx, r);
 }
 
+static void announce(const bt_bench_kernels_cfg *cfg, const char *isa, const char *slot,
+                     const char *size) {
+    if (cfg->before) cfg->before(cfg->ctx, isa, slot, size);
+}
+
 static bool slow_set(const char *isa) { return strcmp(isa, "generic") == 0; }
 
 static bt_code run_case(const bt_bench_kernels_cfg *cfg, const kcase *c, const char *isa,
@@ -341,6 +346,7 @@ static bt_code run_case(const bt_bench_kernels_cfg *cfg, const kcase *c, const c
                      : p == BT_PREC_BF16 ? " bf16"
                                          : " fp32");
             bt_bench_row r = {.isa = isa, .slot = slot, .size = size};
+            announce(cfg, isa, slot, size);
             measure(c, &w, cfg->seconds, &r.best, &r.median);
             put_bound(cfg, &r, c, w.prec, b);
         }
@@ -356,6 +362,7 @@ static bt_code run_set(const bt_bench_kernels_cfg *cfg, const char *isa, double 
     bounds b = {.triad = triad};
     int threads = bt_threads_count();
     BT_TRY(bt_kernels_select(isa, err));
+    announce(cfg, isa, "peaks", "");
     for (int k = 0; k < 3; k++) {
         b.rate[k] = bt_peak_rate((bt_peak)k, threads) / 1e9;
         bt_bench_row r = {.isa = isa,
@@ -383,6 +390,7 @@ bt_code bt_bench_kernels(const bt_bench_kernels_cfg *cfg, bt_err *err) {
     if (!all) BT_TRY(bt_kernels_select(cfg->isa, err)); /* is there such a set? */
     BT_TRY(bt_kernels_select("auto", err));
     const char *best = bt_kernels_isa();
+    announce(cfg, best, "peaks", "");
     double fp32 = bt_peak_rate(BT_PEAK_FP32, bt_threads_count()) / 1e9,
            triad = bt_peak_triad(384) / 1e9;
     if (!cfg->slot) {

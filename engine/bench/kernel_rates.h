@@ -25,6 +25,9 @@ typedef struct bt_bench_kernels_cfg {
     /* only slots whose name begins with this; NULL: all */
     const char *slot;
     double seconds; /* spent on each row, at least 3 repetitions */
+    /* called before a row is measured, and with slot "peaks" and size "" before the rates of a set are; may
+     * be NULL */
+    void (*before)(void *ctx, const char *isa, const char *slot, const char *size);
     /* called as soon as a row is measured; texts live until it returns */
     void (*row)(void *ctx, const bt_bench_row *row);
     void *ctx;

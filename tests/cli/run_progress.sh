@@ -38,6 +38,13 @@ done
 [ "${tried:-}" ] || fault "no bar while layouts are tried: $(tail -c 300 tty)"
 quiet "measuring this machine|trying layouts" plan "${slow[@]}" --trial 5 --measure
 ok train "${slow[@]}" --steps 3 --name done
+# measurements of this machine: in this process, on ranks of their own, and row by row
+for quick in "train ${tiny[*]} --steps 1" "train ${tiny[*]} --steps 1 --ranks 2" "comm ${tiny[*]} --ranks 2" "kernels --isa generic --slot quant_rows"; do
+    # shellcheck disable=SC2086
+    bar measuring bench $quick
+done
+bar writing bench store --steps 100 --runs 1 --ranks 1
+quiet "measuring|writing" bench train "${tiny[@]}" --steps 1
 bar measuring eval done --tokens 200k --threads 1
 bar loading generate done --prompt x --tokens 4 --threads 1
 quiet loading generate done --prompt x --tokens 4 --threads 1
