@@ -354,14 +354,27 @@ static void cursors(void **state) {
     }
 }
 
+static void entity_tags(void **state) {
+    (void)state;
+    static const struct {
+        const char *header;
+        bool matches;
+    } rows[] = {
+        {NULL, false}, {"", false},        {"\"a1\"", true},        {"*", true},
+        {" * ", true}, {"W/\"a1\"", true}, {"\"b\", \"a1\"", true}, {"\"b\",W/\"a1\" ", true},
+        {"a1", false}, {"\"a1", false},    {"\"a12\"", false},      {"\"b\", \"c\"", false},
+        {"**", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (bt_req_etag_matches(rows[i].header, "\"a1\"") != rows[i].matches)
+            fail_msg("If-None-Match: %s", rows[i].header ? rows[i].header : "(absent)");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts),
-                                       cmocka_unit_test(encodings),
-                                       cmocka_unit_test(origins),
-                                       cmocka_unit_test(tokens),
-                                       cmocka_unit_test(a_guess_learns_nothing_from_time),
-                                       cmocka_unit_test(run_paths),
-                                       cmocka_unit_test(arguments),
-                                       cmocka_unit_test(cursors)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hosts),       cmocka_unit_test(encodings),
+        cmocka_unit_test(entity_tags), cmocka_unit_test(origins),
+        cmocka_unit_test(tokens),      cmocka_unit_test(a_guess_learns_nothing_from_time),
+        cmocka_unit_test(run_paths),   cmocka_unit_test(arguments),
+        cmocka_unit_test(cursors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,17 @@ bool bt_req_num(const bt_req *r, const char *key, double *out) {
     return true;
 }
 
+bool bt_req_etag_matches(const char *if_none_match, const char *etag) {
+    for (const char *p = if_none_match; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        p += strspn(p, " \t");
+        if (strncmp(p, "W/", 2) == 0) p += 2;
+        size_t n = strcspn(p, ",");
+        while (n && (p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
+        if ((n == 1 && *p == '*') || (n == strlen(etag) && memcmp(p, etag, n) == 0)) return true;
+    }
+    return false;
+}
+
 /* h (n bytes) names the host of `name` (k bytes): in a request an IPv6 address stands in brackets, where it
  * is listened at without */
 static bool same_host(const char *h, size_t n, const char *name, size_t k) {

@@ -35,6 +35,9 @@ const char *bt_req_arg(const bt_req *r, const char *key);
 bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out);
 bool bt_req_num(const bt_req *r, const char *key, double *out);
 
+/* If-None-Match ("*", or a list of tags, weak ones too) names this quoted tag; false where it is NULL */
+bool bt_req_etag_matches(const char *if_none_match, const char *etag);
+
 /* Host header against localhost, 127.0.0.1, [::1], `bound` and the comma list `extra`; an optional
  * port must equal `port` (0: a Unix socket, which any local port may be forwarded to) */
 bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int port);

@@ -57,8 +57,29 @@ const char *bt_http_header(struct MHD_Connection *c, const char *name) {
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-bool bt_http_framing_ok(struct MHD_Connection *c) {
-    return !bt_http_header(c, "Transfer-Encoding") || !bt_http_header(c, "Content-Length");
+typedef struct header_counts {
+    int host, length, encoding;
+} header_counts;
+
+static enum MHD_Result count_header(void *ctx, enum MHD_ValueKind kind, const char *key,
+                                    const char *value) {
+    header_counts *n = ctx;
+    (void)kind, (void)value;
+    n->host += bt_ascii_equal(key, "Host");
+    n->length += bt_ascii_equal(key, "Content-Length");
+    n->encoding += bt_ascii_equal(key, "Transfer-Encoding");
+    return MHD_YES;
+}
+
+const char *bt_http_ambiguity(struct MHD_Connection *c) {
+    header_counts n = {0};
+    const bt_link *link = bt_http_link(c);
+    MHD_get_connection_values(c, MHD_HEADER_KIND, count_header, &n);
+    if (link && link->bad_target) return "the address contains %00";
+    if (n.length && n.encoding) return "Content-Length and Transfer-Encoding together";
+    if (n.host > 1) return "more than one Host header";
+    if (n.length > 1) return "more than one Content-Length header";
+    return n.encoding > 1 ? "more than one Transfer-Encoding header" : NULL;
 }
 
 /* "gzip, br" and "gzip;q=0.5" do, "gzip;q=0" and "x-gzipped" do not */
@@ -99,7 +120,7 @@ const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path
 
 enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a) {
     const bt_asset_form *f = q->gzip_ok ? &a->gzip : &a->plain;
-    bool same = q->if_none_match && strcmp(q->if_none_match, f->etag) == 0;
+    bool same = bt_req_etag_matches(q->if_none_match, f->etag);
     struct MHD_Response *r = MHD_create_response_from_buffer(
         same ? 0 : f->bytes, (void *)(same ? (const unsigned char *)"" : f->data),
         MHD_RESPMEM_PERSISTENT);
@@ -147,8 +168,9 @@ bt_link *bt_http_link(struct MHD_Connection *c) {
 /* called with the first line of a request: its deadline begins (a connection's own begins when it
  * is accepted) */
 void *bt_http_request_begins(void *links, const char *uri, struct MHD_Connection *c) {
-    (void)uri;
-    bt_links_begin(links, bt_http_link(c));
+    bt_link *link = bt_http_link(c);
+    if (link) link->bad_target = strstr(uri, "%00") != NULL;
+    bt_links_begin(links, link);
     return NULL;
 }
 

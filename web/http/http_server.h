@@ -20,8 +20,9 @@ enum {
 /* method, path, headers and query arguments; they are the connection's */
 void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const char *method);
 const char *bt_http_header(struct MHD_Connection *c, const char *name); /* NULL: absent */
-/* Content-Length and Transfer-Encoding together, which two parsers may read differently */
-bool bt_http_framing_ok(struct MHD_Connection *c);
+/* What two parsers may read differently: Content-Length and Transfer-Encoding together, one of these or Host
+ * twice, an encoded NUL in the address, at which libmicrohttpd cuts it. Returns a message for a 400, or NULL */
+const char *bt_http_ambiguity(struct MHD_Connection *c);
 bool bt_http_takes_gzip(const char *encodings); /* of an Accept-Encoding header; NULL is fine */
 
 typedef struct bt_header {

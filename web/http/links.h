@@ -19,6 +19,8 @@ typedef struct bt_link {
     int64_t since_ns;
     bool idle;   /* has not sent the first line of its next request */
     bool exempt; /* an answer that takes as long as it takes */
+    bool
+        bad_target; /* the request's address contains an encoded NUL. Only the daemon's thread uses it */
     struct bt_link *next, *prev;
 } bt_link;
 

@@ -16,6 +16,7 @@ typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
     bt_reply *reply; /* NULL: answered by the server itself, or not yet */
+    char path[256];  /* where the client's ends with a slash: the same without it */
 } exchange;
 
 /* ---- answers of the server itself ------------------------------------------------------------ */
@@ -126,6 +127,14 @@ static enum MHD_Result dispatch(bt_serve *s, struct MHD_Connection *c, const bt_
     return ask_source(s, c, q, x);
 }
 
+/* "/health/" is the route "/health": clients that join a base address and a path send both */
+static const char *without_last_slash(exchange *x, const char *path) {
+    const size_t n = strlen(path);
+    if (n < 2 || n > sizeof x->path || path[n - 1] != '/') return path;
+    snprintf(x->path, sizeof x->path, "%.*s", (int)n - 1, path);
+    return x->path;
+}
+
 /* ---- libmicrohttpd's callbacks --------------------------------------------------------------- */
 static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *path,
                               const char *method, const char *version, const char *data,
@@ -147,13 +156,13 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
         *size = 0;
         return MHD_YES;
     }
+    const char *ambiguity = bt_http_ambiguity(c);
+    if (ambiguity) return send_invalid(s, c, 400, NULL, ambiguity);
     if (x->too_large)
         return send_invalid(s, c, 413, "request_too_large", "the request body is too large");
     if (x->body.failed) return send_unavailable(s, c, "out of memory");
-    if (!bt_http_framing_ok(c))
-        return send_invalid(s, c, 400, NULL, "Content-Length and Transfer-Encoding together");
     bt_req q;
-    bt_http_read(&q, c, path, method);
+    bt_http_read(&q, c, without_last_slash(x, path), method);
     return dispatch(s, c, &q, x);
 }
 

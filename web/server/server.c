@@ -82,10 +82,13 @@ static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_r
 static const char most_args[] = "at most 24 of 2047 bytes";
 _Static_assert(BT_REQ_ARGS == 24 && BT_REQ_VALUE == 2048, "as most_args says");
 
+static bool is_get(const char *method) {
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
 static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, exchange *x) {
     const bt_web_cfg *cfg = &w->cfg;
-    bool get = strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0,
-         post = strcmp(q->method, "POST") == 0;
+    bool get = is_get(q->method), post = strcmp(q->method, "POST") == 0;
     if (!bt_req_host_ok(q->host, w->host, w->allow, w->port))
         return bt_web_send_error(c, 403, "host_refused", "this Host is not served here",
                                  "use localhost, or start dash with --allow-host");
@@ -150,13 +153,14 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
         *size = 0;
         return MHD_YES;
     }
-    if (x->too_large)
+    const char *ambiguity = bt_http_ambiguity(c);
+    if (ambiguity)
+        return bt_web_send_error(c, 400, "framing", ambiguity, "send one request in one form");
+    /* a read-only dashboard answers 405 to every method that has a body */
+    if (x->too_large && (w->cfg.control || is_get(method)))
         return bt_web_send_error(c, 413, "body_refused",
                                  "no request body of that size is taken here",
                                  "send less than 64 KiB, and only with --control");
-    if (!bt_http_framing_ok(c))
-        return bt_web_send_error(c, 400, "framing", "Content-Length and Transfer-Encoding together",
-                                 "send one");
     bt_req q;
     bt_http_read(&q, c, path, method);
     q.body = bt_text_str(&x->body);

@@ -141,6 +141,12 @@ static void every_answer_word_for_word(void **state) {
         const char *type, *says, *header, *value;
     } rows[] = {
         {"GET /healthz", "", "", NULL, 200, "text/plain", "ok\n", NULL, NULL},
+        {"GET /healthz/", "", "", NULL, 200, "text/plain", "ok\n", NULL, NULL},
+        {"GET /v1/x/", AUTH, "", NULL, 200, "text/plain", "GET /v1/x 0 ", NULL, NULL},
+        {"GET /healthz", "Host: evil.example\r\n", "", NULL, 400, NULL,
+         ERROR("invalid_request_error", "more than one Host header", "null"), NULL, NULL},
+        {"GET /v1/x%00y", AUTH, "", NULL, 400, NULL,
+         ERROR("invalid_request_error", "the address contains %00", "null"), NULL, NULL},
         {"HEAD /healthz", "", "", NULL, 200, "text/plain", "", "Content-Length", "3"},
         {"GET /healthz", "", "", "evil.example", 403, NULL, NO_HOST, NULL, NULL},
         {"GET /healthz", "Origin: http://evil.example\r\n", "", NULL, 403, NULL, NO_ORIGIN, NULL,

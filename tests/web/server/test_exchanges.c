@@ -68,6 +68,14 @@ static const struct row {
      "1&a=1&a=1"
      "&a=1 HTTP/1.1\r\n" HOST BEARER,
      "", false},
+    /* two readers of these could understand two requests */
+    {"GET /healthz HTTP/1.1\r\n" HOST HOST, "", false},
+    {"GET /healthz HTTP/1.1\r\n" HOST "Host: evil.example\r\n", "", false},
+    {"GET /api/v1/runs%00.js HTTP/1.1\r\n" HOST BEARER, "", false},
+    {"GET /api/v1/runs?note=a%00b HTTP/1.1\r\n" HOST BEARER, "", false},
+    {"GET /healthz HTTP/1.1\r\n" HOST "If-None-Match: *\r\n", "", false},
+    {"GET / HTTP/1.1\r\n" HOST "If-None-Match: *\r\n", "", false},
+    {"POST / HTTP/1.1\r\n" HOST, "{}", false},
 };
 
 /* what another library, another page or another time says differently */
