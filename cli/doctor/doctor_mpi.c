@@ -205,6 +205,22 @@ static void launch_flags(bt_doctor *d) {
                    bt_launch_rows[i].reason);
 }
 
+/* Open MPI 4.1.4 binds these sockets before it knows where its ranks are: oob_tcp_if_include,
+ * oob_tcp_disable_ipv6_family and plm isolated were tried and change nothing; oob ^tcp is refused. */
+static void listening_sockets(bt_doctor *d) {
+    bt_doc_way_out(
+        bt_doc(d, BT_DOC_INFO, "network",
+               "during a run mpirun listens on 0.0.0.0 and [::] (one random TCP port each), "
+               "also if all ranks are on this machine%s; Open MPI closes connections that are "
+               "not its own, but encrypts nothing",
+               d->hosts[0] ? ", and so does every rank (ports from 1024)" : ""),
+        "on an untrusted network use a firewall%s; cli/launch/README.md lists all "
+        "listening sockets",
+        d->hosts[0] ? ""
+                    : ", or a namespace: unshare -rn sh -c 'ip link set lo up; exec "
+                      "bitrain train ...'");
+}
+
 void bt_doctor_mpi(bt_doctor *d) {
     char text[200], program[1024];
     bt_comm_library(text, sizeof text);
@@ -230,6 +246,7 @@ void bt_doctor_mpi(bt_doctor *d) {
     bt_doc(d, BT_DOC_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
            m.owner[0] ? m.owner : "it does not say whose it is");
     launch_flags(d);
+    listening_sockets(d);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0 || d->quick) return;
     program[n] = '\0';
