@@ -157,14 +157,15 @@ static int64_t fingerprint(double grad_norm) {
     return bits & INT64_MAX;
 }
 
-static void scale_event(bt_trainer *t, const char *fmt, ...) BT_PRINTF(2, 3);
-static void scale_event(bt_trainer *t, const char *fmt, ...) {
-    char body[64], title[128];
+static void scale_event(bt_trainer *t, bool skipped, const char *fmt, ...) BT_PRINTF(3, 4);
+static void scale_event(bt_trainer *t, bool skipped, const char *fmt, ...) {
+    char body[96], title[128];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
-    snprintf(body, sizeof body, "{\"loss_scale\":%.17g}", t->loss_scale.value);
+    snprintf(body, sizeof body, "{\"loss_scale\":%.17g%s}", t->loss_scale.value,
+             skipped ? ",\"action\":\"skipped\"" : "");
     bt_telemetry_event(&t->telemetry, BT_EVENT_LOSS_SCALE, t->at.step, body, "%s", title);
 }
 
@@ -173,7 +174,7 @@ static void scale_event(bt_trainer *t, const char *fmt, ...) {
 static bool overflowed(bt_trainer *t, const bt_step_outcome *o) {
     if (isfinite(o->grad_norm) || o->loss_bad || !bt_loss_scale_overflow(&t->loss_scale))
         return false;
-    scale_event(t, "fp16 gradients overflowed, step not applied: loss scale %.0f",
+    scale_event(t, true, "fp16 gradients overflowed, step not applied: loss scale %.0f",
                 t->loss_scale.value);
     return true;
 }
@@ -191,8 +192,8 @@ static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     BT_TRY(t->schedule->tie(t->schedule, t->model, err));
     t->at.updates++;
     if (bt_loss_scale_good(&t->loss_scale))
-        scale_event(t, "%" PRId64 " steps without overflow: loss scale %.0f", t->loss_scale.every,
-                    t->loss_scale.value);
+        scale_event(t, false, "%" PRId64 " steps without overflow: loss scale %.0f",
+                    t->loss_scale.every, t->loss_scale.value);
     return BT_OK;
 }
 

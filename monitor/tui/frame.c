@@ -419,7 +419,7 @@ static void draw_numbers(bt_top *t, bt_rect r) {
     if (chart)
         bt_top_chart(t, (bt_rect){r.x, r.y + 1 + lines, r.w, r.h - 1 - lines},
                      t->metric == BT_MS_LOSS ? BT_TS_LOSS : BT_TS_CHOSEN,
-                     bt_step_metrics[t->metric].key, false, false);
+                     bt_step_metrics[t->metric].key, NULL, false, false);
 }
 
 /* a run a line: name and state, then the loss */

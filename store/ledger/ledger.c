@@ -12,7 +12,7 @@
 
 /* Of an event or a checkpoint: when, how long what it tells of had taken. */
 typedef struct bt_ledger_mark {
-    int64_t at_us, took_us, aid;
+    int64_t at_us, took_us, aid, step;
     int attempt;
     bt_event_effect effect;
 } mark;
@@ -28,7 +28,7 @@ typedef struct attempt {
 } attempt;
 
 /* an interval that lies over the parts of an attempt; `level` says over which others too */
-enum { LEVEL_BASE, LEVEL_STALL, LEVEL_PAUSE, LEVEL_WORK, LEVELS };
+enum { LEVEL_BASE, LEVEL_SKIP, LEVEL_STALL, LEVEL_PAUSE, LEVEL_WORK, LEVELS };
 typedef struct edge {
     int64_t at_us;
     int level, change; /* +1: it begins here, -1: it ends */
@@ -117,11 +117,13 @@ static bt_code on_event(reading *r, sqlite3_stmt *st, bt_err *err) {
     const char *name = (const char *)sqlite3_column_text(st, 3);
     bt_event_kind kind = bt_event_find(name ? name : "");
     if (kind >= BT_EVENT_COUNT) return BT_OK;
+    if (bt_events[kind].effect == BT_EFFECT_SKIPS && sqlite3_column_int(st, 6) == 0) return BT_OK;
     BT_TRY(grow((void **)&l->mark, &l->cap_marks, l->n_marks + 1, sizeof *l->mark, err));
     l->mark[l->n_marks++] = (mark){
         .aid = sqlite3_column_int64(st, 1),
         .at_us = sqlite3_column_int64(st, 2),
         .took_us = sqlite3_column_int64(st, 4),
+        .step = sqlite3_column_int64(st, 5),
         .effect = kind == BT_EVENT_CHECKPOINT_FAILED ? BT_EFFECT_NONE : bt_events[kind].effect};
     return BT_OK;
 }
@@ -140,7 +142,9 @@ static bt_code events_sql(bt_text *sql, bt_err *err) {
     bt_text_put(sql,
                 "SELECT seq, aid, t_us, kind, CAST(1000 * CASE WHEN json_valid(body) THEN "
                 "coalesce(json_extract(body, '$.took_ms'), json_extract(body, '$.silent_ms'), 0) "
-                "ELSE 0 END AS INTEGER) FROM event WHERE run = ?1 AND seq > ?2 AND kind IN (''");
+                "ELSE 0 END AS INTEGER), step, CASE WHEN json_valid(body) THEN "
+                "coalesce(json_extract(body, '$.action') = 'skipped', 0) ELSE 0 END FROM event "
+                "WHERE run = ?1 AND seq > ?2 AND kind IN (''");
     for (int k = 0; k < BT_EVENT_COUNT; k++) {
         bt_event_effect e = bt_events[k].effect;
         if ((e != BT_EFFECT_NONE && e != BT_EFFECT_SEEN) || k == BT_EVENT_CHECKPOINT_FAILED)
@@ -323,7 +327,31 @@ static bt_code put_running(reading *r, running *x, int64_t to, int level, bt_tim
     return a ? put_over(r, a, x->from_us, to, level, part, err) : BT_OK;
 }
 
-static bt_code put_mark(reading *r, const mark *m, running *pause, running *stall, bt_err *err) {
+/* The interval of a step whose update was not applied, from the end of the step before to its own end;
+ * steps without a record share the interval between two records equally. The interval is kept in the mark
+ * once the step has ended. */
+static bt_code put_skipped(reading *r, const attempt *a, mark *m, bt_err *err) {
+    int64_t before[2] = {-1, a->trains_us}, after[2];
+    if (m->took_us == 0) {
+        if (!one_step(r,
+                      "SELECT step, wall_us FROM step WHERE aid = ?1 AND step >= ?2 ORDER BY step "
+                      "LIMIT 1",
+                      m->aid, m->step, after))
+            return BT_OK;
+        if (!one_step(r,
+                      "SELECT step, wall_us FROM step WHERE aid = ?1 AND step < ?2 ORDER BY step "
+                      "DESC LIMIT 1",
+                      m->aid, m->step, before))
+            (void)one_step(r, "SELECT from_step - 1, ?2 FROM attempt WHERE id = ?1", m->aid,
+                           a->trains_us, before);
+        if (after[0] <= before[0] || m->step <= before[0] || after[1] <= before[1]) return BT_OK;
+        m->took_us = (after[1] - before[1]) / (after[0] - before[0]);
+        m->at_us = before[1] + m->took_us * (m->step - before[0]);
+    }
+    return put_over(r, a, m->at_us - m->took_us, m->at_us, LEVEL_SKIP, BT_TIME_LOST, err);
+}
+
+static bt_code put_mark(reading *r, mark *m, running *pause, running *stall, bt_err *err) {
     const attempt *a = attempt_of(r, m->aid);
     if (!a) return BT_OK;
     if (pause->a && pause->a != a)
@@ -341,6 +369,7 @@ static bt_code put_mark(reading *r, const mark *m, running *pause, running *stal
     case BT_EFFECT_STALLS:
         if (!stall->a) *stall = (running){a, m->at_us - m->took_us};
         return BT_OK;
+    case BT_EFFECT_SKIPS: return put_skipped(r, a, m, err);
     case BT_EFFECT_RECOVERS: return put_running(r, stall, m->at_us, LEVEL_STALL, BT_TIME_LOST, err);
     case BT_EFFECT_CONTINUES:
     case BT_EFFECT_ENDS: return put_running(r, pause, m->at_us, LEVEL_PAUSE, BT_TIME_PAUSED, err);

@@ -9,6 +9,7 @@
  *   .. the next attempt begins                       ended when all steps were done; paused after
  *                                                    another end in order; lost otherwise
  * and on top of these, latest in this list first to count:
+ *   a step whose update was skipped (`bad_step`, `loss_scale`)         lost
  *   `stalled`, and the silence before it, .. `recovered`     lost
  *   `paused` .. `continued`                                  paused
  *   took_ms before an evaluation's event, or a checkpoint's end     validation, checkpoint

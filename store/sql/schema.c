@@ -108,6 +108,9 @@ static const char *const tables_v10 =
     "TEXT, "
     "config TEXT, note TEXT, build TEXT, mpi TEXT, out_dir TEXT) STRICT;";
 
+/* steps whose update was skipped are lost, not productive: the parts are made anew */
+static const char *const tables_v11 = "UPDATE run SET lost_us = NULL;";
+
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v1, err);
 }
@@ -132,6 +135,10 @@ static bt_code run_tables_v9(sqlite3 *db, const char *path, bt_err *err) {
 
 static bt_code run_tables_v10(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v10, err);
+}
+
+static bt_code run_tables_v11(sqlite3 *db, const char *path, bt_err *err) {
+    return bt_sql_exec(db, path, tables_v11, err);
 }
 
 /* rank_step by one packed key (sql.h); its metric columns are those the file has */
@@ -170,8 +177,8 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
  * versions 4 and 5 were about, are made from the scope table */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
 static const migration migrations[BT_SCHEMA_VERSION] = {
-    run_tables_v1, run_tables_v2, pack_rank_keys, NULL,          NULL,
-    run_tables_v6, run_tables_v7, run_tables_v8,  run_tables_v9, run_tables_v10};
+    run_tables_v1, run_tables_v2, pack_rank_keys, NULL,           NULL,          run_tables_v6,
+    run_tables_v7, run_tables_v8, run_tables_v9,  run_tables_v10, run_tables_v11};
 
 /* ---- scopes and metrics that the file does not know yet ---- */
 

@@ -22,7 +22,7 @@
 #include "store/store.h"
 
 /* "bitr" */
-enum { BT_SCHEMA_VERSION = 10, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };
+enum { BT_SCHEMA_VERSION = 11, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };
 #define BT_LIVE_FOREVER INT64_MAX /* attempt.live_to of the newest attempt */
 
 /* ---- connection ---- */

@@ -288,6 +288,31 @@ static void a_stall_is_lost_with_its_silence(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
+/* a step whose update was not applied is lost, also where it has no record of its own; a bad step that was
+ * applied after all is not */
+static void skipped_steps_are_not_productive(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    happens(&y, BT_EVENT_BAD_STEP, 10, "{\"action\":\"skipped\"}");
+    steps(&y, 10, 10, 3, 1);
+    validates(&y, 10, 2);
+    happens(&y, BT_EVENT_BAD_STEP, 11, "{\"action\":\"accepted\"}");
+    happens(&y, BT_EVENT_LOSS_SCALE, 12, "{\"action\":\"skipped\"}");
+    happens(&y, BT_EVENT_LOSS_SCALE, 13, "{\"loss_scale\":2}");
+    steps(&y, 11, 19, 1, 1);
+    happens(&y, BT_EVENT_BAD_STEP, 24, "{\"action\":\"skipped\"}");
+    steps(&y, 20, 40, 1, 20);
+    happens(&y, BT_EVENT_BAD_STEP, 41, "{\"action\":\"skipped\"}"); /* the step has not ended */
+    happens(&y, BT_EVENT_STOPPED, 40, NULL);
+    attempt_ends(&y, "stopped", 0);
+    bt_writer_close(y.w);
+    const seconds want = {
+        .productive = 10 + 8 + 20, .validation = 2, .startup = 1, .lost = 3 + 1 + 1};
+    check_ledger(*state, (bt_ledger_until){0}, &want);
+    check_row(*state, &want);
+}
+
 /* a stall that was told after the newest step: up to its silence the run worked, what follows its end nobody knows */
 static void what_was_told_last_is_the_newest_record(void **state) {
     story y = begin(*state);
@@ -376,6 +401,7 @@ int main(void) {
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_extended_run_had_ended, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(skipped_steps_are_not_productive, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_was_told_last_is_the_newest_record, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_attempt_that_begins_is_a_record, bt_tmp_make,

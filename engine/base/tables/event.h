@@ -16,7 +16,8 @@ typedef enum {
     BT_EFFECT_SEEN,
     BT_EFFECT_VALIDATES,
     BT_EFFECT_STALLS,
-    BT_EFFECT_RECOVERS
+    BT_EFFECT_RECOVERS,
+    BT_EFFECT_SKIPS
 } bt_event_effect;
 
 typedef enum { BT_MARK_LIST, BT_MARK_FAINT, BT_MARK_LINE } bt_event_mark;

@@ -64,13 +64,16 @@ static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark
     return n;
 }
 
-/* "2.4431 · 2.4509 over 4 steps": the newest value as it is, and smoothed */
+/* "2.4431 · 2.4509 over 4 steps": the newest value as it is, and smoothed; or the caller's figure instead */
 static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const char *title,
-                        bt_style style, double smoothed) {
-    char right[240], raw[40], mean[96] = "", zoom[32] = "";
+                        const char *figure, bt_style style, double smoothed) {
+    char right[240], raw[80], mean[96] = "", zoom[32] = "";
     double steps = bt_top_smooth[t->smooth] * bt_view_steps_shown(s);
-    bt_fmt(raw, sizeof raw, s->n ? s->last[s->n - 1] : NAN, s->unit);
-    if (!isnan(smoothed)) {
+    if (figure)
+        snprintf(raw, sizeof raw, "%s", figure);
+    else
+        bt_fmt(raw, sizeof raw, s->n ? s->last[s->n - 1] : NAN, s->unit);
+    if (!figure && !isnan(smoothed)) {
         char value[40];
         snprintf(mean, sizeof mean, " · %s over %.0f steps",
                  bt_fmt(value, sizeof value, smoothed, s->unit), steps);
@@ -134,8 +137,8 @@ static size_t validation_points(const bt_view_series *val, char label[40], bt_pl
     return n;
 }
 
-void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, bool log_y,
-                  bool pane_active) {
+void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, const char *figure,
+                  bool log_y, bool pane_active) {
     if (r.h < 3 || r.w < 12) return;
     const bt_view_series *s = bt_top_ts(t, which), *g = bt_top_ghost(t, which),
                          *val = which == BT_TS_LOSS ? bt_top_ts(t, BT_TS_VAL) : &nothing;
@@ -143,7 +146,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     double *ema = keep > 0 && s->n ? malloc(s->n * sizeof *ema) : NULL;
     if (ema) bt_view_smooth(s, keep, ema);
     bt_style style = {.fg = pane_active ? BT_C_ACCENT : BT_C_TEXT, .attr = BT_ATTR_BOLD};
-    chart_title(t, (bt_rect){r.x, r.y, r.w, 1}, s, title, style, ema ? ema[s->n - 1] : NAN);
+    chart_title(t, (bt_rect){r.x, r.y, r.w, 1}, s, title, figure, style, ema ? ema[s->n - 1] : NAN);
     bt_rect body = {r.x, r.y + 1, r.w, r.h - 1};
     if (s->n == 0) {
         bt_top_empty(t, body,

@@ -189,12 +189,14 @@ static void exchanges(bt_top *t, bt_rect r, bt_style title) {
 
 static void ranks(bt_top *t, bt_rect r, bt_style title) {
     const bt_view_ranks *k = &t->view->ranks;
-    char right[96], b[40], skew[40] = "", c[32];
+    char right[160], a[40], b[40], d[40], skew[40] = "", c[32];
     if (!isnan(k->skew_p95_ms))
         snprintf(skew, sizeof skew, "arrival skew p95 %s · ",
                  bt_fmt(c, sizeof c, k->skew_p95_ms, BT_UNIT_MS));
-    snprintf(right, sizeof right, "%smean of %s steps", skew,
-             bt_fmt_int(b, sizeof b, (int64_t)k->steps));
+    bt_fmt_int(a, sizeof a, k->step0 + 1);
+    bt_fmt_int(b, sizeof b, k->step1 + 1);
+    snprintf(right, sizeof right, "%smean of %s steps, %s to %s", skew,
+             bt_fmt_int(d, sizeof d, (int64_t)k->steps), a, b);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "per rank and step", right);
     if (k->steps == 0) {
         bt_top_empty(t, r, "no rank has reported a step yet");
@@ -208,13 +210,41 @@ static void ranks(bt_top *t, bt_rect r, bt_style title) {
 
 enum { PANE_OVERHEAD, PANE_OVERLAP, PANE_WIRE, PANE_KINDS, PANE_RANKS, PANE_PAIRS };
 
-static void charts(bt_top *t, bt_rect r) {
+/* The figure of a chart's heading is of the same steps and ranks as the rows of the table "per rank and step". */
+static const char *figure_of(const bt_top *t, int pane, char *out, size_t size) {
+    const bt_view_ranks *k = &t->view->ranks;
+    double exposed = 0, busy = 0, wait = 0, step = 0, wire = 0;
+    char value[40], a[32], b[32];
+    if (k->steps == 0) return NULL;
+    for (size_t i = 0; i < k->n; i++) {
+        const double *m = k->rank[i].mean;
+        exposed += m[BT_MR_COMM_EXPOSED], busy += m[BT_MR_COMM_BUSY], wait += m[BT_MR_WAIT];
+        step += m[BT_MR_STEP_TIME], wire += m[BT_MR_BYTES_WIRE];
+    }
+    if (pane == PANE_WIRE)
+        bt_fmt(value, sizeof value, floor(wire), BT_UNIT_BYTES);
+    else
+        bt_fmt_percent(value, sizeof value,
+                       pane == PANE_OVERLAP ? bt_derived_overlap(exposed, busy)
+                                            : bt_derived_comm_overhead(exposed, wait, step));
+    snprintf(out, size, "%s, steps %s to %s", value, bt_fmt_int(a, sizeof a, k->step0 + 1),
+             bt_fmt_int(b, sizeof b, k->step1 + 1));
+    return out;
+}
+
+static void chart(bt_top *t, bt_rect r, int pane, bool active) {
     static const struct {
         bt_top_series s;
         const char *title;
     } all[] = {{BT_TS_OVERHEAD, "communication overhead"},
                {BT_TS_OVERLAP, "overlap"},
                {BT_TS_WIRE, "bytes on the wire"}};
+    char figure[120];
+    bt_top_chart(t, r, all[pane].s, all[pane].title, figure_of(t, pane, figure, sizeof figure),
+                 false, active);
+}
+
+static void charts(bt_top *t, bt_rect r) {
     bool wide = r.w > 150;
     bt_want want[] = {{.min = 30, .weight = 1, .rank = 0},
                       {.min = 30, .weight = 1, .rank = 1},
@@ -224,18 +254,15 @@ static void charts(bt_top *t, bt_rect r) {
     for (int i = 0; i < 3; i++) {
         /* the third takes the second's place where there are two */
         int pane = i == PANE_OVERLAP && t->pane == PANE_WIRE && !wide ? PANE_WIRE : i;
-        if (col[i].w > 0)
-            bt_top_chart(t, col[i], all[pane].s, all[pane].title, false, t->pane == pane);
+        if (col[i].w > 0) chart(t, col[i], pane, t->pane == pane);
     }
 }
 
 static void one_pane(bt_top *t, bt_rect r) {
     switch (t->pane) {
     case PANE_OVERHEAD:
-        bt_top_chart(t, r, BT_TS_OVERHEAD, "communication overhead", false, true);
-        break;
-    case PANE_OVERLAP: bt_top_chart(t, r, BT_TS_OVERLAP, "overlap", false, true); break;
-    case PANE_WIRE: bt_top_chart(t, r, BT_TS_WIRE, "bytes on the wire", false, true); break;
+    case PANE_OVERLAP:
+    case PANE_WIRE: chart(t, r, t->pane, true); break;
     case PANE_KINDS: exchanges(t, r, bt_top_title(t, PANE_KINDS)); break;
     case PANE_RANKS: ranks(t, r, bt_top_title(t, PANE_RANKS)); break;
     default: bt_pairs_draw(t, r, bt_top_title(t, PANE_PAIRS));

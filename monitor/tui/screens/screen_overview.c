@@ -151,7 +151,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
         return;
     }
     if (t->expanded) {
-        bt_top_chart(t, r, chart, title, false, true);
+        bt_top_chart(t, r, chart, title, NULL, false, true);
         return;
     }
     const int trouble = bt_trouble_height(t, r.w), chips = bt_chips_height(t, r.w),
@@ -176,7 +176,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     if (bt_lr_chart_shown(t))
         bt_lr_chart_draw(t, col[0], t->pane == 0);
     else
-        bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
+        bt_top_chart(t, col[0], chart, title, NULL, false, t->pane == 0);
     if (col[1].h > 0 && col[1].w > 0) {
         const bt_view_head *h = &t->view->head;
         const bool past = t->at_step >= 0 && t->at_step < h->newest_step;

@@ -129,6 +129,6 @@ void bt_screen_step(bt_top *t, bt_rect r) {
         .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
     bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
     put_phases(t, out[1]);
-    if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", false, false);
+    if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", NULL, false, false);
     if (out[3].h > 0 && t->n_rows > 0) bt_what_if_line(t, out[3], &k->rank[t->rows[l->selected]]);
 }

@@ -185,9 +185,10 @@ void bt_screen_system(bt_top *t, bt_rect r) {
         bt_layout_cols(out[1], two, 2, 2, col);
         if (col[0].w > 0) {
             bt_layout_rows(col[0], pair, 2, 0, chart);
-            bt_top_chart(t, chart[0], BT_TS_RSS, "memory of the largest rank", false, false);
+            bt_top_chart(t, chart[0], BT_TS_RSS, "memory of the largest rank", NULL, false, false);
             if (chart[1].h > 0)
-                bt_top_chart(t, chart[1], BT_TS_MFU, "model FLOP/s of the bf16 peak", false, false);
+                bt_top_chart(t, chart[1], BT_TS_MFU, "model FLOP/s of the bf16 peak", NULL, false,
+                             false);
         }
         bt_settings_table_draw(t, col[1], settings);
     }

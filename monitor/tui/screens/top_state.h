@@ -287,9 +287,10 @@ uint8_t bt_score_color(double score);
 /* ---- screens' shared pieces (chart_parts.c) ---- */
 const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s);
 const bt_view_series *bt_top_ghost(const bt_top *t, bt_top_series s);
-/* heading, then a plot of one series with band, smoothing, ghost and event marks */
-void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, bool log_y,
-                  bool pane_active);
+/* heading, then a plot of one series with band, smoothing, ghost and event marks. figure: the value in the
+ * heading and its window; NULL: the newest value and the smoothed one */
+void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, const char *figure,
+                  bool log_y, bool pane_active);
 /* heading with newest value and a sparkline below */
 void bt_top_spark(bt_top *t, bt_rect r, bt_top_series s, const char *title, uint8_t color);
 /* where a step goes: (BT_PHASE_COUNT) times and what they add up to */
