@@ -21,6 +21,13 @@ typedef struct fake_step {
     double v[BT_MS_COUNT], r[FAKE_RANKS][BT_MR_COUNT];
 } fake_step;
 
+/* the sum of a rank's phases, which is its step time */
+static inline double fake_phases_ms(const double rank[BT_MR_COUNT]) {
+    double sum = 0;
+    for (int p = 0; p < BT_PHASE_COUNT; p++) sum += rank[bt_phases[p].metric];
+    return sum;
+}
+
 typedef struct fake_sink {
     fake_step steps[FAKE_STEPS];
     size_t n_steps, n_events, n_facts, n_layers, n_layer_calls, n_ranks, n_checkpoints;

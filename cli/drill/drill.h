@@ -55,8 +55,6 @@ typedef struct bt_drill_row { /* one fault, measured */
 bt_code bt_drill_start(bt_drill_run *r, bool resume, bt_err *err) BT_MUST_CHECK;
 /* one number of the database, ?1 = the run; NaN: nothing yet */
 double bt_drill_value(bt_drill_run *r, const char *sql);
-/* a first column of text */
-void bt_drill_text(bt_drill_run *r, const char *sql, char *out, size_t size);
 int64_t bt_drill_newest(bt_drill_run *r); /* step recorded; -1 */
 /* until a step beyond `step` is recorded; BT_CHECK when the run ended or limit_s passed */
 bt_code bt_drill_wait_step(bt_drill_run *r, int64_t step, double limit_s, bt_err *err)

@@ -68,30 +68,6 @@ double bt_drill_value(bt_drill_run *r, const char *sql) {
     return x;
 }
 
-typedef struct text_to {
-    char *out;
-    size_t size;
-} text_to;
-
-static bool take_text(void *ctx, const bt_row *row) {
-    text_to *t = ctx;
-    snprintf(t->out, t->size, "%s", row->cells[0] ? row->cells[0] : "");
-    return false;
-}
-
-void bt_drill_text(bt_drill_run *r, const char *sql, char *out, size_t size) {
-    bt_err why = BT_ERR_INIT;
-    text_to to = {out, size};
-    bt_db *db = database(r);
-    out[0] = '\0';
-    const bt_question q = {.sql = sql,
-                           .params = (const char *const[]){r->name},
-                           .n_params = 1,
-                           .max_rows = 1,
-                           .max_s = 5};
-    if (db && bt_db_query(db, &q, take_text, &to, &why) != BT_OK) out[0] = '\0';
-}
-
 static int64_t whole(double x, int64_t none) { return isnan(x) ? none : (int64_t)x; }
 
 int64_t bt_drill_newest(bt_drill_run *r) {

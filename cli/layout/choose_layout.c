@@ -48,7 +48,8 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
 
 /* ---- fitting --------------------------------------------------------------------------------- */
 
-bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) {
+/* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */
+static bt_code check_any_fits(const bt_layouts *l, const bt_layout_search *s, bt_err *err) {
     char need[32], have[32], least[32], more[32];
     bt_text would;
     if (l->fitting > 0) return BT_OK;
@@ -152,7 +153,7 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     /* packed forms, and so memory, are the kernel set's own */
     bt_code code = bt_kernels_select(job->cfg->isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
-    if (code == BT_OK) code = bt_layouts_fit(&c->layouts, &c->search, err);
+    if (code == BT_OK) code = check_any_fits(&c->layouts, &c->search, err);
     if (code == BT_OK) code = measure(c, job, told, err);
     if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
     if (code == BT_OK)

@@ -44,7 +44,5 @@ void bt_layout_choice_release(bt_layout_choice *c); /* accepts NULL */
  * what follows from them by itself stays open */
 bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_err *err)
     BT_MUST_CHECK;
-/* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */
-bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -5,20 +5,22 @@
 
 #include "engine/base/tables/metric.h"
 
-double bt_bill_joules(const bt_bill *b) {
+/* joules of all machines; NaN: not known */
+static double bill_joules(const bt_bill *b) {
     return b->host_watts > 0 ? b->host_watts * b->hosts * b->seconds : NAN;
 }
 
-double bt_bill_cost(const bt_bill *b) {
+/* in the currency of host_price; NaN: not given */
+static double bill_cost(const bt_bill *b) {
     return b->host_price > 0 ? b->host_price * b->hosts * b->seconds / 3600 : NAN;
 }
 
 static double token_joules(const bt_bill *b) {
-    return b->tokens > 0 ? bt_bill_joules(b) / b->tokens : NAN;
+    return b->tokens > 0 ? bill_joules(b) / b->tokens : NAN;
 }
 
 void bt_bill_put_text(const bt_bill *b, bt_text *out) {
-    const double joules = bt_bill_joules(b), cost = bt_bill_cost(b);
+    const double joules = bill_joules(b), cost = bill_cost(b);
     char token[32], watts[32];
     if (isnan(joules))
         bt_text_put(out, "energy     not known: no counter of the processors can be read here "
@@ -37,7 +39,7 @@ void bt_bill_put_text(const bt_bill *b, bt_text *out) {
 
 void bt_bill_put_json(const bt_bill *b, bt_json *j) {
     bt_json_num(j, "host_watts", b->host_watts > 0 ? b->host_watts : NAN);
-    bt_json_num(j, "energy_j", bt_bill_joules(b));
+    bt_json_num(j, "energy_j", bill_joules(b));
     bt_json_num(j, "token_j", token_joules(b));
-    bt_json_num(j, "cost", bt_bill_cost(b));
+    bt_json_num(j, "cost", bill_cost(b));
 }

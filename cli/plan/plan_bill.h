@@ -12,10 +12,6 @@ typedef struct bt_bill {
     double hosts, seconds, tokens;
 } bt_bill;
 
-/* joules of all machines; NaN: not known */
-double bt_bill_joules(const bt_bill *b);
-/* in the currency of host_price; NaN: not given */
-double bt_bill_cost(const bt_bill *b);
 /* lines "energy ..." (or why it is not known) and, where a price was given, "cost ..." */
 void bt_bill_put_text(const bt_bill *b, bt_text *out);
 /* fields host_watts, energy_j, token_j and cost, null where they are not known */

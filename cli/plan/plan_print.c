@@ -40,13 +40,13 @@ void bt_plan_load_json(const bt_rates *r, bt_json *j) {
     bt_json_num(j, "probe_load", r->load);
 }
 
-void bt_plan_put_header(bt_text *out) {
+static void put_header(bt_text *out) {
     bt_text_printf(out, "%4s %10s %10s", "", "step", "tokens/s");
     for (int i = 0; i < N_SHOWN; i++) bt_text_printf(out, " %9s", bt_phases[shown[i]].name);
     bt_text_printf(out, " %10s  %s\n", "rank", "layout");
 }
 
-void bt_plan_put_row(const bt_layout *l, int number, bt_text *out) {
+static void put_row(const bt_layout *l, int number, bt_text *out) {
     char buf[32], words[160];
     bt_text_printf(out, "%4d %10s", number,
                    bt_metric_format(buf, sizeof buf, 1e3 * l->time.step.step_s, BT_UNIT_MS));
@@ -188,9 +188,9 @@ static bt_bill bill(const bt_layout_choice *c, const bt_bill *asked) {
 void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out) {
     char time[32];
     put_head(c, out);
-    bt_plan_put_header(out);
+    put_header(out);
     for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)
-        bt_plan_put_row(&c->layouts.at[i], (int)i + 1, out);
+        put_row(&c->layouts.at[i], (int)i + 1, out);
     if (c->layouts.n > (size_t)rows)
         bt_text_printf(out, "%4s and %zu slower ones\n", "", c->layouts.n - (size_t)rows);
     bt_text_put(out, "why        ");

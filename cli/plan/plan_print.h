@@ -10,8 +10,6 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked,
 void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out);
 
 /* ---- pieces, shared with what is simulated */
-void bt_plan_put_header(bt_text *out);
-void bt_plan_put_row(const bt_layout *l, int number, bt_text *out);
 /* of a layout, and that it rests on rates of another shape */
 const char *bt_plan_words(const bt_layout *l, char *buf, size_t size);
 /* a line, where other programs took so much of the machine while its rates were measured that times are too long */

@@ -9,7 +9,7 @@
 #include "engine/base/tables/verb.h"
 #include "engine/config/run_cfg.h"
 
-/* tags with the blanks that a person typed (bt_tag_stored) */
+/* tags with the blanks that a person typed */
 #define TAGS "replace(tags, char(160), ' ')"
 
 /* longer ones first */

@@ -49,7 +49,8 @@ void bt_openai_answer_release(bt_openai_answer *a) {
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
-void bt_openai_token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
+/* the text of a token: a special token's name; bytes that are no UTF-8 as "bytes:\xNN..." */
+static void token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n;
     const char *s = bt_tokenizer_bytes(t, id, &n);
     bt_text mended;
@@ -95,7 +96,7 @@ static void put_bytes(bt_json *j, const bt_tokenizer *t, int32_t id) {
 static void put_chat_token(bt_json *j, const bt_tokenizer *t, int32_t id, double logprob) {
     bt_text word;
     bt_text_init(&word);
-    bt_openai_token_text(t, id, &word);
+    token_text(t, id, &word);
     bt_json_str(j, "token", bt_text_str(&word));
     bt_json_num(j, "logprob", logprob);
     put_bytes(j, t, id);
@@ -129,7 +130,7 @@ static void add_top(const bt_openai_answer *a, bt_json *j, const bt_said *s, con
     for (size_t i = 0; i < s->n_top; i++) {
         there |= s->top[i] == s->token;
         bt_text_clear(&word);
-        bt_openai_token_text(a->tokenizer, s->top[i], &word);
+        token_text(a->tokenizer, s->top[i], &word);
         bt_json_num(j, bt_text_str(&word), s->top_logprob[i]);
     }
     if (!there) bt_json_num(j, token, s->logprob);
@@ -140,7 +141,7 @@ static void add_top(const bt_openai_answer *a, bt_json *j, const bt_said *s, con
 static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt_said *s) {
     bt_text word;
     bt_text_init(&word);
-    bt_openai_token_text(a->tokenizer, s->token, &word);
+    token_text(a->tokenizer, s->token, &word);
     bt_json_str(&c->tokens.json, NULL, bt_text_str(&word));
     bt_json_num(&c->token_logprobs.json, NULL, s->logprob); /* NaN is null */
     add_top(a, &c->top_logprobs.json, s, bt_text_str(&word));

@@ -49,7 +49,4 @@ void bt_openai_put(bt_openai_answer *a, bt_text *out);
 void bt_openai_put_chunk(bt_openai_answer *a, bt_openai_choice *c, bool finished, bt_text *out);
 void bt_openai_put_usage_chunk(const bt_openai_answer *a, bt_text *out);
 
-/* the text of a token: a special token's name; bytes that are no UTF-8 as "bytes:\xNN..." */
-void bt_openai_token_text(const bt_tokenizer *t, int32_t id, bt_text *out);
-
 #endif

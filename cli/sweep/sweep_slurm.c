@@ -26,7 +26,8 @@ bool bt_slurm_here(void) {
     return job && *job && (!step || !*step) && has_srun();
 }
 
-int bt_slurm_cpus(const char *text, int *cpus, int most) {
+/* "8(x2),4": processors of each node; returns how many nodes, 0: not such a list */
+static int read_cpu_list(const char *text, int *cpus, int most) {
     int n = 0;
     while (*text) {
         char *end;
@@ -64,7 +65,7 @@ bt_code bt_slurm_read(bt_slurm *s, bt_err *err) {
                        "local'");
     if (!has_srun()) return bt_fail(err, BT_ARG, "there is no srun in PATH");
     snprintf(s->job, sizeof s->job, "%s", job);
-    s->n_nodes = bt_slurm_cpus(cpus ? cpus : "", s->cpus, BT_SLURM_NODES);
+    s->n_nodes = read_cpu_list(cpus ? cpus : "", s->cpus, BT_SLURM_NODES);
     if (s->n_nodes == 0)
         return bt_fail(err, BT_ARG,
                        "SLURM_JOB_CPUS_PER_NODE is '%.60s': it does not say the processors of job "

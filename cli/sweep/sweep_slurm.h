@@ -22,8 +22,6 @@ typedef struct bt_slurm {
 bool bt_slurm_here(void);
 /* BT_ARG where the job's environment cannot be read */
 bt_code bt_slurm_read(bt_slurm *s, bt_err *err) BT_MUST_CHECK;
-/* "8(x2),4": processors of each node; returns how many nodes, 0: not such a list */
-int bt_slurm_cpus(const char *text, int *cpus, int most);
 int bt_slurm_cpus_least(const bt_slurm *s); /* of the smallest node */
 /* how many runs of so many processors the nodes hold at once */
 int bt_slurm_places(const bt_slurm *s, int cpus);

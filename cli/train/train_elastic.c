@@ -9,7 +9,7 @@
 
 /* ---- words of `bitrain rank` ----------------------------------------------------------------- */
 
-void bt_train_words_release(bt_train_words *w) {
+static void words_release(bt_train_words *w) {
     for (size_t i = 1; w->words && i < w->n; i += 2) free((char *)(uintptr_t)w->words[i]);
     free(w->words);
     *w = (bt_train_words){0};
@@ -39,7 +39,7 @@ static bt_code put_words(bt_train_words *to, const bt_train_plan *p, const bt_ru
     }
     bt_text_release(&value);
     free(o);
-    bt_train_words_release(failed ? &w : to);
+    words_release(failed ? &w : to);
     if (failed) return bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
     *to = w;
     return BT_OK;
@@ -52,7 +52,7 @@ bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_er
     return put_words(&l->ranks, p, &p->cfg, err);
 }
 
-void bt_train_layouts_close(bt_train_layouts *l) { bt_train_words_release(&l->ranks); }
+void bt_train_layouts_close(bt_train_layouts *l) { words_release(&l->ranks); }
 
 /* ---- other layouts --------------------------------------------------------------------------- */
 

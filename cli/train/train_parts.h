@@ -152,7 +152,6 @@ typedef struct bt_train_words {
     const char **words;
     size_t n;
 } bt_train_words;
-void bt_train_words_release(bt_train_words *w); /* accepts all-zero */
 
 /* the layout that the ranks have, and their command line in it */
 typedef struct bt_train_layouts {

@@ -118,7 +118,7 @@ bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_
     BT_MUST_CHECK;
 /* newest (or, if dir itself is one checkpoint, that) verified by all ranks; path receives it.
  * BT_NOTFOUND when there is none; BT_FORMAT when all are damaged. `why` (may be NULL) gets one line
- * per checkpoint passed over. */
+ * per checkpoint passed over. c is NULL in a program without MPI. */
 bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                      bt_text *why, bt_err *err) BT_MUST_CHECK;
 /* attempt and step of the newest checkpoint whose manifest is whole, its data unread; false: none.
@@ -133,8 +133,5 @@ bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err)
 bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err)
     BT_MUST_CHECK;
 void bt_ckpt_reader_close(bt_ckpt_reader *r); /* accepts NULL */
-/* metadata only, one process, no MPI (generate, eval, show) */
-bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,
-                          bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -155,11 +155,6 @@ bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step) {
     return found;
 }
 
-bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,
-                          bt_err *err) {
-    return bt_ckpt_find(NULL, path_or_dir, path, path_size, meta, NULL, err);
-}
-
 /* ---- slices ---------------------------------------------------------------------------------- */
 
 struct bt_ckpt_reader {

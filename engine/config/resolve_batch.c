@@ -37,7 +37,8 @@ int64_t bt_divisor_above(int64_t n, int64_t least) {
 }
 
 /* "4" or "4 or 6": the multiples of `unit` next to x */
-const char *bt_multiples(char *buf, size_t size, int64_t x, int64_t unit) {
+/* "4" or "4 or 6": the multiples of `unit`, the divisors of n, next to x */
+static const char *nearest_multiples(char *buf, size_t size, int64_t x, int64_t unit) {
     int64_t below = x / unit * unit, above = below + unit;
     if (below > 0)
         snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
@@ -154,7 +155,7 @@ static bt_code share_out(bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "train.batch_tokens %" PRId64 " is not a multiple of model.seq_len %" PRId64
                        " (use --batch-tokens %s)",
-                       c->batch_tokens, T, bt_multiples(a, sizeof a, c->batch_tokens, T));
+                       c->batch_tokens, T, nearest_multiples(a, sizeof a, c->batch_tokens, T));
     int64_t sequences = c->batch_tokens / T;
     if (sequences < dp)
         return bt_fail(err, BT_ARG,
@@ -173,7 +174,7 @@ static bt_code share_out(bt_run_cfg *c, bt_err *err) {
                        " sequences of a step (train.batch_tokens %" PRId64
                        " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s",
                        dp, sequences, c->batch_tokens, T, bt_divisors(a, sizeof a, sequences, dp),
-                       bt_multiples(b, sizeof b, c->batch_tokens, dp * T));
+                       nearest_multiples(b, sizeof b, c->batch_tokens, dp * T));
     int64_t mine = sequences / dp;
     if (!c->micro_batch && !c->accum) {
         /* a pipeline is empty for its first and last few */
@@ -230,7 +231,7 @@ static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
         : c->reproducible ? "s"
                           : "es",
         per_rank == 1 ? "is" : "are", c->pp, other,
-        bt_multiples(buf, sizeof buf, c->batch_tokens, round * c->micro_batch),
+        nearest_multiples(buf, sizeof buf, c->batch_tokens, round * c->micro_batch),
         c->reproducible ? ", or another train.unit, the same for every run to be compared" : "");
 }
 
@@ -266,7 +267,7 @@ bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
                        "train.batch_ramp '%s' begins with 1/%" PRId64
                        " of a step, which train.accum %" PRId64 " does not divide into (use %s)",
                        c->batch_ramp, parts, c->accum,
-                       bt_multiples(buf, sizeof buf, c->accum, parts));
+                       nearest_multiples(buf, sizeof buf, c->accum, parts));
     if (c->batch_tokens % (parts * T) != 0)
         return bt_fail(err, BT_ARG,
                        "train.batch_ramp '%s' begins with 1/%" PRId64
@@ -274,7 +275,7 @@ bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
                        ", which is not whole sequences of %" PRId64 " tokens (use --batch-tokens "
                        "%s, or fewer doublings)",
                        c->batch_ramp, parts, c->batch_tokens, T,
-                       bt_multiples(buf, sizeof buf, c->batch_tokens, parts * T));
+                       nearest_multiples(buf, sizeof buf, c->batch_tokens, parts * T));
     c->batch_tokens /= parts;
     c->accum /= parts;
     bt_code code = resolve_batch(c, &why);
@@ -296,5 +297,5 @@ bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) {
                    "train.seq_ramp '%s' begins with 1/%" PRId64 " of model.seq_len %" PRId64
                    ", which is not whole tokens (use --seq-len %s, or fewer doublings)",
                    c->seq_ramp, parts, c->seq_len,
-                   bt_multiples(buf, sizeof buf, c->seq_len, parts));
+                   nearest_multiples(buf, sizeof buf, c->seq_len, parts));
 }

@@ -8,8 +8,6 @@
 int64_t bt_divisor_below(int64_t n, int64_t most);
 /* the smallest divisor of n that is >= least; n when least > n */
 int64_t bt_divisor_above(int64_t n, int64_t least);
-/* "4" or "4 or 6": the multiples of `unit`, the divisors of n, next to x */
-const char *bt_multiples(char *buf, size_t size, int64_t x, int64_t unit);
 const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
 
 /* batch_tokens, micro_batch, accum, unit; of a batch ramp so that its smallest step has them too */

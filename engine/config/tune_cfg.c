@@ -20,7 +20,9 @@ static const struct target {
                {"ffn_down", "down_proj", BT_LORA_DOWN}, {"all", "all-linear", BT_LORA_ALL}};
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
-bt_code bt_tune_targets(const char *text, unsigned *out, bt_err *err) {
+/* tune.targets as bits of bt_lora; BT_ARG names what is no layer. The names that the layers have in
+ * Hugging Face's models (q_proj, ...) mean the same */
+static bt_code read_targets(const char *text, unsigned *out, bt_err *err) {
     *out = 0;
     for (const char *w = text + strspn(text, ", "); *w; w += strspn(w, ", ")) {
         char word[32];
@@ -61,7 +63,7 @@ void bt_tune_targets_write(unsigned bits, char *out, size_t size) {
 bt_lora bt_tune_lora(const bt_run_cfg *c) {
     const double r = (double)c->lora_rank;
     bt_lora l = {.rank = (int)c->lora_rank, .scale = c->lora_alpha / (c->rslora ? sqrt(r) : r)};
-    if (c->tune != BT_TUNE_LORA || bt_tune_targets(c->lora_targets, &l.targets, NULL) != BT_OK)
+    if (c->tune != BT_TUNE_LORA || read_targets(c->lora_targets, &l.targets, NULL) != BT_OK)
         return (bt_lora){0};
     return l;
 }
@@ -304,7 +306,7 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     if (c->tune != BT_TUNE_LORA && c->adapters[0])
         return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
     if (c->tune != BT_TUNE_LORA) return BT_OK;
-    BT_TRY(bt_tune_targets(c->lora_targets, &bits, err));
+    BT_TRY(read_targets(c->lora_targets, &bits, err));
     BT_TRY(check_rank(c, bits, err));
     if (!c->base[0])
         return bt_fail(err, BT_ARG,

@@ -46,12 +46,6 @@ bt_number bt_number_of_ggml(uint32_t type) {
     return BT_NUM_COUNT;
 }
 
-bt_number bt_number_of_word(const char *word) {
-    for (int i = 0; i < BT_NUM_COUNT; i++)
-        if (strcmp(numbers[i].word, word) == 0) return (bt_number)i;
-    return BT_NUM_COUNT;
-}
-
 size_t bt_number_bytes(bt_number t, size_t n) { return n / numbers[t].block * numbers[t].bytes; }
 
 void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {

@@ -49,7 +49,6 @@ const bt_number_row *bt_number_at(bt_number n);
 /* BT_NUM_COUNT when there is none; NULL is no name */
 bt_number bt_number_of_safetensors(const char *name);
 bt_number bt_number_of_ggml(uint32_t type);
-bt_number bt_number_of_word(const char *word);
 /* of n elements, a multiple of the block */
 size_t bt_number_bytes(bt_number t, size_t n);
 

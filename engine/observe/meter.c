@@ -100,9 +100,3 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
     memcpy(out, m->values, sizeof m->values);
     begin_window(m);
 }
-
-double bt_meter_phases_ms(const double values[BT_MR_COUNT]) {
-    double sum = 0;
-    for (int p = 0; p < BT_PHASE_COUNT; p++) sum += values[bt_phases[p].metric];
-    return sum;
-}

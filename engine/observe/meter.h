@@ -26,8 +26,6 @@ void bt_meter_busy(bt_meter *m, int64_t ns); /* a transfer was in flight for so 
 void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value);
 /* and the next window begins */
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
-/* the right-hand side of the law */
-double bt_meter_phases_ms(const double values[BT_MR_COUNT]);
 double bt_rss_mib(void); /* resident now */
 /* Resident at most, where a page of memory that processes share, as they share it now, counts as its part of one
  * in each of them: the sum over the ranks of a host is what they take together. Reads the page tables:

@@ -46,20 +46,3 @@ void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_ran
                       bt_slices *out) {
     bt_tensor_slices_in(x, state, data, BT_MOMENT_F32, r, out);
 }
-
-bt_code bt_load_weights(bt_model *m, const char *path, const bt_ckpt_meta *meta, bt_err *err) {
-    const bt_params *p = bt_model_params(m);
-    if (meta->params_hash != bt_params_hash(p))
-        return bt_fail(err, BT_FORMAT,
-                       "checkpoint '%s' does not hold the model its settings describe", path);
-    bt_slices slices = {0};
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_latent w = bt_model_latent(m, i);
-        bt_tensor_slices_in(&p->tensors[i], "weight", w.at, w.form,
-                            (bt_range){0, p->tensors[i].count}, &slices);
-    }
-    bt_code code = bt_slices_done(&slices, err);
-    if (code == BT_OK) code = bt_ckpt_load(path, slices.at, slices.n, err);
-    bt_slices_release(&slices);
-    return code;
-}

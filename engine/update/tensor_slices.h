@@ -16,9 +16,4 @@ void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_ran
 void bt_tensor_slices_in(const bt_tensor *x, const char *state, void *data, bt_moment_form form,
                          bt_range r, bt_slices *out);
 
-/* the weights of a whole model out of a checkpoint, for inference; BT_FORMAT when it holds another
- * model. The caller quantises afterwards */
-bt_code bt_load_weights(bt_model *m, const char *path, const bt_ckpt_meta *meta, bt_err *err)
-    BT_MUST_CHECK;
-
 #endif

@@ -215,7 +215,6 @@ bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) {
 }
 
 const bt_sink *bt_wire_sink(bt_wire *w) { return &w->sink; }
-uint64_t bt_wire_dropped(const bt_wire *w) { return bt_queue_dropped((bt_queue *)&w->q); }
 
 void bt_wire_close(bt_wire *w) {
     if (!w) return;

@@ -40,7 +40,6 @@ bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt,
  * kill. Before the sink is used */
 bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) BT_MUST_CHECK;
 const bt_sink *bt_wire_sink(bt_wire *w);
-uint64_t bt_wire_dropped(const bt_wire *w);
 /* sends what is queued (at most 5 s), closes */
 void bt_wire_close(bt_wire *w);
 

@@ -212,7 +212,8 @@ static bool tag_ok(const char *name) {
     return true;
 }
 
-void bt_tag_stored(char *out, size_t size, const char *tag) {
+/* A tag as it is stored, where blanks separate tags: its own blanks are no-break spaces (U+00A0). */
+static void stored_tag(char *out, size_t size, const char *tag) {
     size_t n = 0;
     for (; *tag && n + 2 < size; tag++) {
         if (*tag == ' ') out[n++] = '\xc2';
@@ -231,7 +232,7 @@ static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
                        "'%.64s' is not a tag: a text without control characters that does not "
                        "begin with '+', '-' or a blank",
                        word);
-    bt_tag_stored(name, sizeof name, word);
+    stored_tag(name, sizeof name, word);
     const size_t n = strlen(name);
     bool there = has_word(tags, name, n, &at);
     if (remove && there) {

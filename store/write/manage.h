@@ -30,8 +30,6 @@ typedef struct bt_repair_result {
 
 bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s,
                        bt_err *err) BT_MUST_CHECK;
-/* A tag as it is stored, where blanks separate tags: its own blanks are no-break spaces (U+00A0). */
-void bt_tag_stored(char *out, size_t size, const char *tag);
 /* words: "paper" or "+paper" adds, "-paper" removes; result receives the tags now, separated by
  * spaces */
 bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n,

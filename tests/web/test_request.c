@@ -294,20 +294,6 @@ static void arguments(void **state) {
         if (!bt_req_int(r, "limit", 1, 10, &v) || v != whole[i].is)
             fail_msg("limit=%s", whole[i].text);
     }
-    static const struct {
-        const char *text; /* NULL: absent */
-        bool ok;
-        double is;
-    } real[] = {{"1.5", true, 1.5}, {"-2e3", true, -2000}, {"0", true, 0},    {NULL, true, 77},
-                {"", false, 77},    {"x", false, 77},      {"1x", false, 77}, {"nan", false, 77},
-                {"inf", false, 77}, {"1e400", false, 77}};
-    for (size_t i = 0; i < sizeof real / sizeof real[0]; i++) {
-        double x = 77;
-        memset(r, 0, sizeof *r);
-        if (real[i].text) bt_req_add_arg(r, "x0", real[i].text);
-        if (bt_req_num(r, "x0", &x) != real[i].ok || x < real[i].is || x > real[i].is)
-            fail_msg("x0=%s", real[i].text ? real[i].text : "");
-    }
     memset(r, 0, sizeof *r);
     bt_req_add_arg(r, "a", NULL);
     assert_string_equal(bt_req_arg(r, "a"), "");

@@ -2,7 +2,6 @@
 #include "web/http/http_request.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,16 +35,6 @@ bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_
     errno = 0;
     long long v = strtoll(s, &end, 10);
     if (errno || end == s || *end || v < lo || v > hi) return false;
-    *out = v;
-    return true;
-}
-
-bool bt_req_num(const bt_req *r, const char *key, double *out) {
-    const char *s = bt_req_arg(r, key);
-    if (!s) return true;
-    char *end = NULL;
-    double v = strtod(s, &end);
-    if (end == s || *end || !isfinite(v)) return false;
     *out = v;
     return true;
 }

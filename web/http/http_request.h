@@ -33,7 +33,6 @@ void bt_req_add_arg(bt_req *r, const char *key, const char *value);
 const char *bt_req_arg(const bt_req *r, const char *key);
 /* true and unchanged when absent; false: not a number in range */
 bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out);
-bool bt_req_num(const bt_req *r, const char *key, double *out);
 
 /* If-None-Match ("*", or a list of tags, weak ones too) names this quoted tag; false where it is NULL */
 bool bt_req_etag_matches(const char *if_none_match, const char *etag);

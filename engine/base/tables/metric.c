@@ -53,12 +53,6 @@ static const struct {
 #undef BT_PANEL
 };
 
-bt_scope bt_scope_find(const char *name) {
-    int s = 0;
-    while (s < BT_SCOPE_COUNT && strcmp(bt_scopes[s].name, name) != 0) s++;
-    return (bt_scope)s;
-}
-
 int bt_metric_find(bt_scope scope, const char *key) {
     for (int i = 0; i < bt_scopes[scope].n; i++)
         if (strcmp(bt_scopes[scope].metric[i].key, key) == 0) return i;

@@ -87,9 +87,7 @@ typedef struct bt_scope_row {
 } bt_scope_row;
 extern const bt_scope_row bt_scopes[BT_SCOPE_COUNT];
 
-/* BT_SCOPE_COUNT, -1: no such thing */
-bt_scope bt_scope_find(const char *name);
-int bt_metric_find(bt_scope scope, const char *key);
+int bt_metric_find(bt_scope scope, const char *key); /* -1: there is none */
 
 /* ---- phases of a step ------------------------------------------------------------------------ */
 

@@ -275,7 +275,8 @@ static json_t *field_of(json_t *object, const char *field) {
 
 /* ---- bad rows ---- */
 
-void bt_documents_where(const bt_documents *d, char *out, size_t size) {
+/* "'chat.jsonl' line 7" or "'chat.json' row 7" of the current object */
+static void object_place(const bt_documents *d, char *out, size_t size) {
     snprintf(out, size, "'%s' %s %llu", path_of(d), d->rows == ROWS_IN_LINES ? "line" : "row",
              (unsigned long long)d->line);
 }
@@ -294,7 +295,7 @@ static void hint_of(const bt_documents *d, const char *what, char *out, size_t s
 
 bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err) {
     char where[200], hint[120];
-    bt_documents_where(d, where, sizeof where);
+    object_place(d, where, sizeof where);
     hint_of(d, why->msg, hint, sizeof hint);
     const char *between = strncmp(why->msg, "column ", 7) == 0 ? "," : ":";
     const bool of_the_row = code == BT_FORMAT || code == BT_UNSUPPORTED || code == BT_ARG;

@@ -49,8 +49,6 @@ void bt_documents_notes(const bt_documents *d, bt_text *out);
  * Behind the last row of each file *object is NULL; at the end of all, *files_end is set as well */
 bt_code bt_documents_object(bt_documents *d, struct json_t **object, bool *files_end, bt_err *err)
     BT_MUST_CHECK;
-/* of the object: "'chat.jsonl' line 7", or "'chat.json' row 7" */
-void bt_documents_where(const bt_documents *d, char *out, size_t size);
 
 /* the last place in text[0..n) where cutting changes no token, or n when there is none: behind a
  * newline between two characters that are not space, or before a blank between ASCII letters. */

@@ -242,10 +242,6 @@ static bt_code add_word(const walk *at, const char *w, const char *cache_dir, bt
     return bt_fail(err, BT_ARG, "the folder '%s' holds no files", w);
 }
 
-bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_dir, bt_err *err) {
-    return bt_sources_list_glob(out, paths, "", cache_dir, err);
-}
-
 bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
                              const char *cache_dir, bt_err *err) {
     *out = (bt_sources){0};

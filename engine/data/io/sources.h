@@ -33,10 +33,8 @@ typedef struct bt_sources {
     char first_skipped[256]; /* "books/cover.jpg (binary)" */
 } bt_sources;
 
-/* paths: '\n'-separated words; "" means "builtin". Nothing found is an error. */
-bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_dir, bt_err *err)
-    BT_MUST_CHECK;
-/* the same; of folders only files whose name fits the shell pattern `glob` ("" or NULL: all) */
+/* paths: '\n'-separated words; "" means "builtin". Nothing found is an error. In folders, only files whose name
+ * matches the shell pattern `glob` count ("" or NULL: all). */
 bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
                              const char *cache_dir, bt_err *err) BT_MUST_CHECK;
 /* of what files are (path, size, time of change, kind; of JSON lines the field that is read): the key of

@@ -60,7 +60,6 @@ void bt_corpus_close(bt_corpus *c) {
 uint64_t bt_corpus_count(const bt_corpus *c) {
     return c->rows ? bt_row_set_facts(c->rows)->tokens : c->count;
 }
-uint64_t bt_corpus_source_bytes(const bt_corpus *c) { return c->source_bytes; }
 uint64_t bt_corpus_hash(const bt_corpus *c) { return c->hash; }
 const bt_text *bt_corpus_notes(const bt_corpus *c) { return &c->notes; }
 
@@ -245,7 +244,7 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
     return BT_OK;
 }
 
-bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err) {
+static bt_code read_span(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err) {
     if (first > c->count || n > c->count - first)
         return bt_fail(err, BT_ARG, "ids %llu..%llu are outside the data of %llu",
                        (unsigned long long)first, (unsigned long long)(first + n),
@@ -309,7 +308,7 @@ static bt_code read_piece(bt_corpus *c, const bt_row_piece *p, const bt_corpus_r
 bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err) {
     size_t n, at = 0, T = (size_t)c->T;
     if (!c->rows) {
-        BT_TRY(bt_corpus_read(c, row * c->T, T + 1, c->ids, err));
+        BT_TRY(read_span(c, row * c->T, T + 1, c->ids, err));
         memcpy(out->inputs, c->ids, T * sizeof *c->ids);
         memcpy(out->targets, c->ids + 1, T * sizeof *c->ids);
         return BT_OK;

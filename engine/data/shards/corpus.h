@@ -19,10 +19,7 @@ typedef struct bt_corpus bt_corpus;
 /* the split of cfg from `sources` (no synth) */
 bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_loader_cfg *cfg,
                        const bt_tokenizer *tokenizer, bool whole, bt_err *err) BT_MUST_CHECK;
-bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err)
-    BT_MUST_CHECK;
 uint64_t bt_corpus_count(const bt_corpus *c);
-uint64_t bt_corpus_source_bytes(const bt_corpus *c);
 uint64_t bt_corpus_hash(const bt_corpus *c);
 const bt_text *bt_corpus_notes(
     const bt_corpus *c); /* of its files, as bt_documents_notes has them */

@@ -3,12 +3,10 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/data/shards/corpus.h"
 #include "engine/data/shards/mixture.h"
@@ -55,7 +53,6 @@ struct bt_loader {
     bool held, quit; /* the trainer holds slots[give ^ 1] */
     bt_code failed;
     bt_err why;
-    _Atomic uint64_t stall_ns;
 };
 
 /* ---- which tokens ---- */
@@ -145,12 +142,7 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
         pthread_cond_broadcast(&l->changed);
     }
     slot *s = &l->slots[l->give];
-    if (!s->full && l->failed == BT_OK) {
-        int64_t from = bt_now_ns();
-        while (!s->full && l->failed == BT_OK) pthread_cond_wait(&l->changed, &l->lock);
-        atomic_fetch_add_explicit(&l->stall_ns, (uint64_t)(bt_now_ns() - from),
-                                  memory_order_relaxed);
-    }
+    while (!s->full && l->failed == BT_OK) pthread_cond_wait(&l->changed, &l->lock);
     bool full = s->full;
     if (full) {
         l->give ^= 1;
@@ -407,9 +399,6 @@ void bt_loader_close(bt_loader *l) {
     free(l);
 }
 
-uint64_t bt_loader_stall_ns(const bt_loader *l) {
-    return atomic_load_explicit(&l->stall_ns, memory_order_relaxed);
-}
 int64_t bt_loader_tokens(const bt_loader *l) { return l->tokens; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l->tokens < 0 ? -1 : (int64_t)l->n_epoch; }
 double bt_loader_bytes_per_token(const bt_loader *l) { return l->bytes_per_token; }

@@ -7,7 +7,7 @@
  * seed = the run's seed, no shuffling, no end).
  * Order:    open -> { next* -> [move] }* -> close. A batch stays valid until the following `next`.
  * Owns:     its sources and two batch buffers; a private reader thread stays one batch ahead.
- * Cost:     `next` is O(1) when the reader keeps up; bt_loader_stall_ns tells when it does not. */
+ * Cost:     `next` is O(1) when the reader keeps up. */
 #ifndef BT_ENGINE_DATA_SHARDS_LOADER_H
 #define BT_ENGINE_DATA_SHARDS_LOADER_H
 
@@ -87,8 +87,7 @@ bt_code bt_loader_resize(bt_loader *l, const bt_loader_steps *s, bt_err *err) BT
  * are here of `stride` */
 bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err)
     BT_MUST_CHECK;
-uint64_t bt_loader_stall_ns(const bt_loader *l); /* time the trainer waited, since open */
-int64_t bt_loader_tokens(const bt_loader *l);    /* tokens of the split; -1: endless */
+int64_t bt_loader_tokens(const bt_loader *l); /* tokens of the split; -1: endless */
 /* sequences of one epoch of the split; -1: endless */
 int64_t bt_loader_sequences(const bt_loader *l);
 /* Sources of a mixture; 0: the data are none. What one of them gave to the steps before `step`: its word

@@ -75,10 +75,6 @@ static int32_t find_token(const bt_tokenizer *t, const bt_bpe *b, const char *by
     return -1;
 }
 
-int32_t bt_bpe_find(const bt_tokenizer *t, const char *bytes, size_t n) {
-    return t->bpe ? find_token(t, t->bpe, bytes, n) : -1;
-}
-
 static uint64_t pair_of(int32_t left, int32_t right) {
     return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
 }

@@ -19,7 +19,5 @@ void bt_bpe_destroy(bt_bpe *b); /* accepts NULL */
 /* appends the tokens of a text to (*ids)[*count..]; special: names of special tokens stand for these */
 bt_code bt_bpe_encode(const struct bt_tokenizer *t, bool special, const char *text, size_t n,
                       int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
-/* id of a token that is no special, or -1 */
-int32_t bt_bpe_find(const struct bt_tokenizer *t, const char *bytes, size_t n);
 
 #endif

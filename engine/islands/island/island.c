@@ -189,15 +189,6 @@ bt_update_outcome bt_island_outcome(const bt_island *i) { return i->outcome; }
 
 bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
-uint64_t bt_island_bytes(const bt_island *i) {
-    uint64_t sum = 0;
-    for (size_t k = 0; k < i->n_sockets; k++) {
-        const bt_island_port port = bt_island_socket_port(i->sockets[k]);
-        sum += port.traffic(port.ctx);
-    }
-    return sum;
-}
-
 /* ---- the hub's weights --------------------------------------------------------------------------- */
 
 /* hub.x becomes the weights of coming.version. client.stranger: it does not, the hub knows nobody any more */

@@ -77,6 +77,5 @@ typedef struct bt_island_count {
     int64_t applied, tokens, left_out, by_outcome[BT_UPDATE_OUTCOMES];
 } bt_island_count;
 bt_island_count bt_island_counted(const bt_island *i);
-uint64_t bt_island_bytes(const bt_island *i); /* both directions so far; rank 0 */
 
 #endif

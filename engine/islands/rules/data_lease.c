@@ -115,10 +115,3 @@ bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     l->at[l->n++] = (bt_lease){begin, end, owner};
     return true;
 }
-
-int64_t bt_leases_of(const bt_leases *l, int64_t owner) {
-    int64_t sum = 0;
-    for (size_t i = 0; i < l->n; i++)
-        if (l->at[i].owner == owner) sum += l->at[i].end - l->at[i].begin;
-    return sum;
-}

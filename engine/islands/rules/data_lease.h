@@ -39,7 +39,5 @@ bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) 
 /* An island says that it has [begin, end) from a time that the hub does not remember: it gets them if nobody
  * owns any of them and none was done. false: it does not */
 bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
-/* sequences that an island owns (-1: that came back) */
-int64_t bt_leases_of(const bt_leases *l, int64_t owner);
 
 #endif

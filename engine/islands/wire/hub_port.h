@@ -34,8 +34,7 @@ typedef struct bt_island_port {
     bt_code (*receive)(void *ctx, void *frame, size_t *bytes, int timeout_ms, bt_err *err);
     /* connects anew; what was on its way may be lost */
     bt_code (*reconnect)(void *ctx, bt_err *err);
-    uint64_t (*traffic)(void *ctx); /* bytes of all frames so far, both directions */
-    bool (*closed)(void *ctx);      /* nothing accepts connections there; NULL: it is not known */
+    bool (*closed)(void *ctx); /* nothing accepts connections there; NULL: it is not known */
 } bt_island_port;
 
 #endif

@@ -1,14 +1,12 @@
 /* island_socket.c - DEALER with its monitor. */
 #include "engine/islands/zmq/island_socket.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <zmq.h>
 
-#include "engine/base/clock.h"
 #include "engine/islands/wire/island_message.h"
 #include "engine/islands/zmq/socket_options.h"
 
@@ -26,7 +24,6 @@ struct bt_island_socket {
     int failed;    /* handshakes in a row */
     int unreached; /* connects in a row */
     bool not_listed, no_curve;
-    atomic_uint_fast64_t traffic;
 };
 
 static bt_code fail(const char *what, bt_err *err) {
@@ -141,7 +138,6 @@ static bt_port_state send_frame(void *ctx, const void *frame, size_t bytes, int 
     zmq_setsockopt(s->dealer, ZMQ_SNDTIMEO, &timeout_ms, sizeof timeout_ms);
     if (zmq_send(s->dealer, frame, bytes, 0) < 0)
         return zmq_errno() == EAGAIN || zmq_errno() == EINTR ? BT_PORT_FULL : BT_PORT_GONE;
-    s->traffic += bytes;
     return BT_PORT_SENT;
 }
 
@@ -171,20 +167,16 @@ static bt_code receive_frame(void *ctx, void *frame, size_t *bytes, int timeout_
     const int n = zmq_recv(s->dealer, frame, BT_ISLAND_FRAME, ZMQ_DONTWAIT);
     if (n < 0) return verdict(s, err);
     if (!only_frame(s) || n > BT_ISLAND_FRAME) return BT_OK;
-    s->traffic += (uint64_t)n;
     *bytes = (size_t)n;
     return BT_OK;
 }
 
 static bool is_closed(void *ctx) { return ((bt_island_socket *)ctx)->unreached >= FAILED_CONNECTS; }
 
-static uint64_t traffic(void *ctx) { return ((bt_island_socket *)ctx)->traffic; }
-
 bt_island_port bt_island_socket_port(bt_island_socket *s) {
     return (bt_island_port){.ctx = s,
                             .send = send_frame,
                             .receive = receive_frame,
                             .reconnect = connect_anew,
-                            .traffic = traffic,
                             .closed = is_closed};
 }

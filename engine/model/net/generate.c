@@ -63,7 +63,6 @@ const int32_t *bt_gen_cached(const bt_gen *g, size_t *n) {
 }
 
 const float *bt_gen_logits(const bt_gen *g) { return g->logits; }
-size_t bt_gen_seen(const bt_gen *g) { return g->seen; }
 
 static void keep_logits(void *ctx, size_t part, size_t token, const float *logits) {
     bt_gen *g = ctx;

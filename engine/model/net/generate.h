@@ -34,7 +34,5 @@ const float *bt_gen_logits(const bt_gen *g); /* (V), valid until the next feed *
 int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s);
 /* sample, then feed */
 bt_code bt_gen_next(bt_gen *g, const bt_sampling *s, int32_t *token, bt_err *err) BT_MUST_CHECK;
-/* tokens fed since create or reset */
-size_t bt_gen_seen(const bt_gen *g);
 
 #endif

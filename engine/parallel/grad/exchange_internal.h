@@ -144,8 +144,6 @@ bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigne
 /* n gradients in `bytes` bytes */
 bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, size_t bytes,
                          size_t n, int to, bt_err *err) BT_MUST_CHECK;
-/* of the payloads of a round that goes across */
-const bt_payload_form *bt_exchange_form(const bt_exchange *x, bt_round round);
 /* the gradients r of the flat array, from `from` on, into a payload of this round. Returns its bytes */
 size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
                           const float *from, bt_range r);

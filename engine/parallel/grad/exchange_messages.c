@@ -42,11 +42,16 @@ bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *
     return bt_exchange_send(x, s, from, n * sizeof *from, n, to, err);
 }
 
+/* the payload format of a round that is exchanged between nodes */
+static const bt_payload_form *round_form(const bt_exchange *x, bt_round round) {
+    return round == BT_ROUND_BACK_ACROSS ? &x->back : &x->cfg.plan.form;
+}
+
 bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
                                     size_t i, bt_range r, int from, bt_err *err) {
     bool encoded = bt_exchange_encoded(x);
     bt_exchange_message m = {from,
-                             encoded ? bt_payload_bound(bt_exchange_form(x, s->round), r)
+                             encoded ? bt_payload_bound(round_form(x, s->round), r)
                                      : (r.end - r.begin) * sizeof(float),
                              encoded ? &s->payload_bytes[i] : NULL};
     return receive(x, s, region + i * x->place_bytes, m, err);
@@ -89,13 +94,9 @@ bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *e
 
 /* ---- payloads ---------------------------------------------------------------------------------- */
 
-const bt_payload_form *bt_exchange_form(const bt_exchange *x, bt_round round) {
-    return round == BT_ROUND_BACK_ACROSS ? &x->back : &x->cfg.plan.form;
-}
-
 size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
                           const float *from, bt_range r) {
-    return bt_payload_encode(bt_exchange_form(x, s->round), payload, from, r, x->state);
+    return bt_payload_encode(round_form(x, s->round), payload, from, r, x->state);
 }
 
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,

@@ -7,7 +7,8 @@ static int64_t forwards(const bt_pass_order *o) { return o->chunks * o->micros; 
 
 int64_t bt_pass_count(const bt_pass_order *o) { return 2 * forwards(o); }
 
-int64_t bt_passes_ahead(const bt_pass_order *o) {
+/* forward passes before the first backward one */
+static int64_t passes_ahead(const bt_pass_order *o) {
     const int64_t behind = o->stages - 1 - o->stage;
     return least(forwards(o),
                  o->chunks == 1 ? behind : 2 * behind + (int64_t)(o->chunks - 1) * o->stages);
@@ -27,7 +28,7 @@ static bt_pass backward(const bt_pass_order *o, int64_t k) {
 }
 
 bt_pass bt_pass_at(const bt_pass_order *o, int64_t i) {
-    const int64_t ahead = bt_passes_ahead(o), paired = forwards(o) - ahead;
+    const int64_t ahead = passes_ahead(o), paired = forwards(o) - ahead;
     if (i < ahead) return bt_pass_forward(o, i);
     i -= ahead;
     if (i >= 2 * paired) return backward(o, i - paired);
@@ -35,7 +36,7 @@ bt_pass bt_pass_at(const bt_pass_order *o, int64_t i) {
 }
 
 int64_t bt_passes_in_flight(const bt_pass_order *o) {
-    return least(forwards(o), bt_passes_ahead(o) + 1);
+    return least(forwards(o), passes_ahead(o) + 1);
 }
 
 /* micro-batches that have begun when k forward passes are done */
@@ -46,7 +47,7 @@ static int64_t begun(const bt_pass_order *o, int64_t k) {
 
 /* Micro-batch i is done with its pass back through chunk 0; the rounds of n micro-batches repeat. */
 int64_t bt_micros_in_flight(const bt_pass_order *o) {
-    const int64_t round = (int64_t)o->chunks * o->stages, ahead = bt_passes_ahead(o);
+    const int64_t round = (int64_t)o->chunks * o->stages, ahead = passes_ahead(o);
     int64_t most = 0;
     for (int64_t i = 0; i < o->micros && i < 2 * o->stages; i++) {
         const int64_t k = i / o->stages * round + (int64_t)(o->chunks - 1) * o->stages +

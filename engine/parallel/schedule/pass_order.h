@@ -40,8 +40,6 @@ int64_t bt_pass_count(const bt_pass_order *o);
 bt_pass bt_pass_at(const bt_pass_order *o, int64_t i);
 /* the k-th forward pass, 0 <= k < chunks * micros; `micros` may be any number where nobody goes backward */
 bt_pass bt_pass_forward(const bt_pass_order *o, int64_t k);
-/* forward passes before the first backward one */
-int64_t bt_passes_ahead(const bt_pass_order *o);
 /* forward passes whose activations backward has yet to read, at most: min(chunks * micros, ahead + 1) */
 int64_t bt_passes_in_flight(const bt_pass_order *o);
 /* micro-batches that have begun and are not done, at most: from the lowest of them to the highest */

@@ -17,12 +17,6 @@ bt_action bt_keys_action(int32_t key) {
     return BT_DO_NONE;
 }
 
-const bt_bind *bt_keys_bind(bt_action action) {
-    for (size_t i = 0; i < bt_binds_n; i++)
-        if (bt_binds[i].action == action) return &bt_binds[i];
-    return NULL;
-}
-
 const char *bt_keys_group_name(bt_key_group g) {
     static const char *const names[] = {"Control", "Look", "Move", "Time", "Runs", "Other"};
     return (unsigned)g < BT_KEYS_GROUPS ? names[g] : "";

@@ -66,7 +66,6 @@ extern const bt_bind bt_binds[];
 extern const size_t bt_binds_n;
 
 bt_action bt_keys_action(int32_t key); /* '0'..'9' give BT_DO_SCREEN; '0': the tenth */
-const bt_bind *bt_keys_bind(bt_action action);
 const char *bt_keys_group_name(bt_key_group g);
 /* the table as text: for `top --help` and the manual page */
 void bt_keys_help(bt_text *out);

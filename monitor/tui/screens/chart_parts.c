@@ -15,7 +15,7 @@ const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s) {
     return t->view->n_series > (int)s ? &t->view->series[s] : &nothing;
 }
 
-const bt_view_series *bt_top_ghost(const bt_top *t, bt_top_series s) {
+static const bt_view_series *ghost_series(const bt_top *t, bt_top_series s) {
     int i = BT_TS_COUNT + (int)s;
     return t->view->n_series > i ? &t->view->series[i] : &nothing;
 }
@@ -140,7 +140,7 @@ static size_t validation_points(const bt_view_series *val, char label[40], bt_pl
 void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, const char *figure,
                   bool log_y, bool pane_active) {
     if (r.h < 3 || r.w < 12) return;
-    const bt_view_series *s = bt_top_ts(t, which), *g = bt_top_ghost(t, which),
+    const bt_view_series *s = bt_top_ts(t, which), *g = ghost_series(t, which),
                          *val = which == BT_TS_LOSS ? bt_top_ts(t, BT_TS_VAL) : &nothing;
     double keep = bt_view_keep(bt_top_smooth[t->smooth], bt_view_steps_shown(s));
     double *ema = keep > 0 && s->n ? malloc(s->n * sizeof *ema) : NULL;

@@ -19,7 +19,7 @@ bool bt_top_filter_set(bt_top *t, const char *text) {
     return t->filter_is_re;
 }
 
-bool bt_top_match(const bt_top *t, const char *text) {
+static bool row_matches(const bt_top *t, const char *text) {
     if (!t->filter_on) return true;
     if (t->filter_is_re) return regexec(&t->filter_re, text, 0, NULL, 0) == 0;
     return bt_ascii_find(text, t->filter) != NULL;
@@ -49,7 +49,7 @@ size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
     t->n_all = n;
     t->n_rows = 0;
     for (size_t i = 0; i < n && t->n_rows < BT_TOP_ROWS; i++)
-        if (!t->filter_on || bt_top_match(t, text(t, i, buf, sizeof buf))) t->rows[t->n_rows++] = i;
+        if (!t->filter_on || row_matches(t, text(t, i, buf, sizeof buf))) t->rows[t->n_rows++] = i;
     if (number && l->sort >= 0) {
         order o = {t, number, l->sort, descending_first != l->invert};
         qsort_r(t->rows, t->n_rows, sizeof *t->rows, compare, &o);

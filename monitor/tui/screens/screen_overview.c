@@ -40,7 +40,8 @@ static void sparks(bt_top *t, bt_rect r) {
     }
 }
 
-void bt_step_bar(bt_top *t, bt_rect r) {
+/* where a step goes, as one bar */
+static void draw_step_bar(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
     char right[96], a[40], b[40], c[40];
     if (r.h < 2) return;
@@ -188,7 +189,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
                        "");
         sparks(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});
     }
-    if (row[STEP].h > 0) bt_step_bar(t, row[STEP]);
+    if (row[STEP].h > 0) draw_step_bar(t, row[STEP]);
     if (row[LISTS].h > 0) {
         bt_want two[] = {{.min = 30, .weight = 1, .rank = 0}, {.min = 30, .weight = 1, .rank = 1}};
         bt_layout_cols(row[LISTS], two, 2, 2, low);

@@ -44,8 +44,6 @@ const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size);
 /* settings_table.c: active: it is the screen's table, which keys move in */
 void bt_settings_table_draw(bt_top *t, bt_rect r, bool active);
 
-/* where a step goes, as one bar */
-void bt_step_bar(bt_top *t, bt_rect r);
 void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clock);
 /* "without rank 5: 412 -> 371 ms (-10 %), +1.2 M tokens/day" */
 void bt_what_if_line(bt_top *t, bt_rect row, const bt_view_rank *x);

@@ -261,7 +261,6 @@ size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
  * sorted while none was chosen (-1: by none); rows, selection and order are the screen's */
 void bt_top_table(bt_top *t, bt_rect r, bt_list_table table);
 bool bt_top_filter_set(bt_top *t, const char *text);
-bool bt_top_match(const bt_top *t, const char *text);
 
 /* ---- lr_chart.c, scatter.c ---- */
 bt_code bt_lr_chart_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
@@ -286,7 +285,6 @@ uint8_t bt_score_color(double score);
 
 /* ---- screens' shared pieces (chart_parts.c) ---- */
 const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s);
-const bt_view_series *bt_top_ghost(const bt_top *t, bt_top_series s);
 /* heading, then a plot of one series with band, smoothing, ghost and event marks. figure: the value in the
  * heading and its window; NULL: the newest value and the smoothed one */
 void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, const char *figure,

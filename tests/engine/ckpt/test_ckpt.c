@@ -68,7 +68,7 @@ static void test_round_trip(void **state) {
     assert_non_null(strstr(err.msg, "another model shape"));
 
     /* one checkpoint named directly, without MPI */
-    check_ok(bt_ckpt_open_meta(found, path, sizeof path, &meta, &err), &err);
+    check_ok(bt_ckpt_find(NULL, found, path, sizeof path, &meta, NULL, &err), &err);
     assert_int_equal(meta.step, 100);
     bt_ckpt_meta_release(&meta);
 }
@@ -295,7 +295,8 @@ static void test_pipes(void **state) {
         bt_ckpt_meta meta;
         char found[PATH_MAX];
         if (f == 1)
-            assert_int_not_equal(bt_ckpt_open_meta(path, found, sizeof found, &meta, &err), BT_OK);
+            assert_int_not_equal(bt_ckpt_find(NULL, path, found, sizeof found, &meta, NULL, &err),
+                                 BT_OK);
         assert_int_equal(unlink(files[f]), 0);
         assert_int_equal(rename(aside, files[f]), 0);
     }

@@ -262,9 +262,11 @@ static void why_one_is_passed_over(void **state) {
     assert_int_equal(strncmp(err.msg, says, strlen(says)), 0);
     bt_text_release(&why);
     snprintf(path, sizeof path, "%s/none", s->dir);
-    assert_int_equal(bt_ckpt_open_meta(path, manifest, sizeof manifest, &meta, &err), BT_NOTFOUND);
+    assert_int_equal(bt_ckpt_find(NULL, path, manifest, sizeof manifest, &meta, NULL, &err),
+                     BT_NOTFOUND);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(bt_ckpt_open_meta(path, manifest, sizeof manifest, &meta, &err), BT_NOTFOUND);
+    assert_int_equal(bt_ckpt_find(NULL, path, manifest, sizeof manifest, &meta, NULL, &err),
+                     BT_NOTFOUND);
     snprintf(says, sizeof says, "no checkpoint in '%s'", path);
     assert_string_equal(err.msg, says);
 }

@@ -303,7 +303,7 @@ static void folders_are_sorted_and_hidden_files_passed_over(void **state) {
     bt_loader_cfg cfg = fixture_cfg(dir);
     /* a dead link is passed over, and said: the other files are there */
     bt_sources found;
-    assert_int_equal(bt_sources_list(&found, dir, "", NULL), BT_OK);
+    assert_int_equal(bt_sources_list_glob(&found, dir, "", "", NULL), BT_OK);
     assert_int_equal(found.n, 3);
     assert_int_equal(found.skipped, 1);
     assert_non_null(strstr(found.first_skipped, "/b2 (a link that leads nowhere)"));

@@ -33,7 +33,7 @@ static int teardown(void **state) {
 static bt_sources listed(const char *paths) {
     bt_sources s;
     bt_err err;
-    if (bt_sources_list(&s, paths, "", &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_sources_list_glob(&s, paths, "", "", &err) != BT_OK) fail_msg("%s", err.msg);
     return s;
 }
 

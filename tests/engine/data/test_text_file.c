@@ -141,7 +141,7 @@ static void lines_of_a_compressed_file_are_documents(void **state) {
     bt_sources s;
     bt_documents *d;
     bt_piece p;
-    assert_int_equal(bt_sources_list(&s, path, "", &err), BT_OK);
+    assert_int_equal(bt_sources_list_glob(&s, path, "", "", &err), BT_OK);
     assert_int_equal(s.items[0].kind, BT_SOURCE_JSONL);
     assert_int_equal(bt_documents_open(&d, s.items, s.n, "text", &err), BT_OK);
     for (int i = 0; i < 2; i++) {

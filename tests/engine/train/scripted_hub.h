@@ -118,7 +118,6 @@ bool bt_island_gave_up(const bt_island *i) { return i && hub.gives_up; }
 bt_island_count bt_island_counted(const bt_island *i) {
     return i ? hub.count : (bt_island_count){0};
 }
-uint64_t bt_island_bytes(const bt_island *i) { return i ? 1 : 0; }
 void bt_island_beat(bt_island *i) { hub.n_beats += i != NULL; }
 void bt_island_end(bt_island *i) { hub.n_ends += i != NULL; }
 void bt_island_destroy(bt_island *i) { (void)i; }

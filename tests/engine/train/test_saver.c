@@ -143,7 +143,7 @@ static void rows_of_the_state_have_their_names(void **state) {
     TINY(&cfg, "--out", out_path, "--set", "ckpt.final=true", "--set", "ckpt.memory=off", "--steps",
          "2");
     tiny_run(&cfg, &first, NULL, "");
-    if (bt_ckpt_open_meta(out_path, path, sizeof path, &meta, &err) != BT_OK)
+    if (bt_ckpt_find(NULL, out_path, path, sizeof path, &meta, NULL, &err) != BT_OK)
         fail_msg("%s", err.msg);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(want, sizeof want, "\"%s\":{", names[i]);
@@ -288,7 +288,7 @@ static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
     first.on_step = NULL;
     assert_int_equal(first.n_steps, STEPS);
     assert_int_equal(first.n_checkpoints, 2);
-    assert_int_equal(bt_ckpt_open_meta(out, path, sizeof path, &meta, &err), BT_OK);
+    assert_int_equal(bt_ckpt_find(NULL, out, path, sizeof path, &meta, NULL, &err), BT_OK);
     assert_string_equal(bt_text_str(&meta.tokenizer), bt_text_str(&words));
     assert_true(meta.vocab_hash == bt_tokenizer_hash(tok));
     bt_ckpt_meta_release(&meta);

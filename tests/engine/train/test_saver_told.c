@@ -115,7 +115,7 @@ static void a_checkpoint_tells_of_itself_and_its_run(void **state) {
     assert_int_equal(sink.last_checkpoint.bytes, st.st_size);
     ckpt_manifest_release(&m);
 
-    assert_int_equal(bt_ckpt_open_meta(out_path, file, sizeof file, &meta, &err), BT_OK);
+    assert_int_equal(bt_ckpt_find(NULL, out_path, file, sizeof file, &meta, NULL, &err), BT_OK);
     assert_true(meta.step == 8 && meta.tokens == 8 * 512 && meta.attempt == 1);
     assert_string_equal(meta.run, "calm-otter");
     assert_string_equal(meta.isa, "generic");
@@ -406,7 +406,7 @@ static void what_is_found_again_is_told(void **state) {
     struct stat st;
     char path[1024], file[1200], says[200], size[32];
     save_as(false, false, false);
-    assert_int_equal(bt_ckpt_open_meta(other_path, path, sizeof path, &meta, &err), BT_OK);
+    assert_int_equal(bt_ckpt_find(NULL, other_path, path, sizeof path, &meta, NULL, &err), BT_OK);
     bt_ckpt_meta_release(&meta);
     assert_int_equal(ckpt_manifest_read(path, &m, &err), BT_OK);
     snprintf(file, sizeof file, "%s/%s", path, m.files[0].name);

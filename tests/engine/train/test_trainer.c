@@ -202,7 +202,7 @@ static void phases_add_up_to_the_step(void **state) {
     for (size_t i = 0; i < sink.n_steps; i++) {
         const double *r = sink.steps[i].r[0];
         double step = r[BT_MR_STEP_TIME];
-        assert_true(fabs(bt_meter_phases_ms(r) - step) < 1e-6);
+        assert_true(fabs(fake_phases_ms(r) - step) < 1e-6);
         assert_true(r[BT_MR_OTHER] > -0.001); /* -1 us */
         assert_true(r[BT_MR_FWD] > 0 && r[BT_MR_BWD] > 0 && r[BT_MR_OPTIM] > 0);
         assert_true(r[BT_MR_COMM_EXPOSED] == 0 && r[BT_MR_WAIT] == 0 && r[BT_MR_COMM_BUSY] == 0 &&

@@ -154,7 +154,8 @@ static void assert_skipped(const char *dir, const char *list) {
     char path[1024];
     bt_ckpt_meta meta;
     bt_err err = BT_ERR_INIT;
-    if (bt_ckpt_open_meta(dir, path, sizeof path, &meta, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_ckpt_find(NULL, dir, path, sizeof path, &meta, NULL, &err) != BT_OK)
+        fail_msg("%s", err.msg);
     char *text = meta.state.data, *to = text; /* without white space */
     for (char *from = text; *from; from++)
         if (*from != ' ' && *from != '\n') *to++ = *from;

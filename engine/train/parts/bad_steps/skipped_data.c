@@ -32,12 +32,6 @@ bt_code bt_skipped_add(bt_skipped *s, int64_t first, int64_t count, bt_err *err)
     return BT_OK;
 }
 
-int64_t bt_skipped_sequences(const bt_skipped *s) {
-    int64_t sum = 0;
-    for (size_t i = 0; i < s->n; i++) sum += s->ranges[i][1] - s->ranges[i][0];
-    return sum;
-}
-
 /* ---- the row "skipped" ------------------------------------------------------------------------ */
 
 static void save(void *ctx, bt_json *j) {

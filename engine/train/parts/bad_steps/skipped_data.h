@@ -19,7 +19,6 @@ typedef struct bt_skipped {
 void bt_skipped_release(bt_skipped *s); /* accepts an all-zero struct */
 /* sequences [first, first + count) behind all others in the set */
 bt_code bt_skipped_add(bt_skipped *s, int64_t first, int64_t count, bt_err *err) BT_MUST_CHECK;
-int64_t bt_skipped_sequences(const bt_skipped *s); /* how many */
 
 /* row "skipped" */
 void bt_skipped_add_state(bt_skipped *s, bt_state *state);

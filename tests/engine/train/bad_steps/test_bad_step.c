@@ -379,7 +379,7 @@ static void the_set_of_skipped_sequences_survives(void **state) {
     for (int64_t i = 0; i < 100; i++) assert_int_equal(bt_skipped_add(&a, 48 * i, 16, &err), BT_OK);
     assert_int_equal(bt_skipped_add(&a, 48 * 99 + 16, 16, &err), BT_OK); /* the next step's */
     assert_int_equal(a.n, 100);
-    assert_int_equal(bt_skipped_sequences(&a), 101 * 16);
+    assert_int_equal(a.ranges[99][1] - a.ranges[99][0], 2 * 16);
     bt_skipped_add_state(&a, &from);
     bt_skipped_add_state(&b, &to);
     bt_text_init(&text);
