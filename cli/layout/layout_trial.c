@@ -258,17 +258,6 @@ typedef struct trials {
     double load;    /* of the processors by other programs, before the trials; NaN: not known */
 } trials;
 
-/* tasks of other programs over processors: the mean of a few looks, at each of which this one runs too */
-static double load_of_others(void) {
-    enum { LOOKS = 10, EVERY_MS = 5 };
-    double sum = 0;
-    for (int i = 0; i < LOOKS; i++) {
-        sum += bt_machine_load();
-        bt_sleep_ns((int64_t)EVERY_MS * 1000000);
-    }
-    return fmax(0, sum / LOOKS - 1.0 / (double)sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 /* the trainers of the first k of them at the same time */
 static bool all_fit(const trials *t, size_t k) {
     const bt_cluster *c = &t->c->search.cluster;
@@ -354,7 +343,7 @@ static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *
     bt_text result;
     json_error_t why;
     put_race(t, n, seconds);
-    t->load = load_of_others();
+    t->load = bt_machine_load_of_others();
     const bt_run_once once = {.ranks = t->job->ranks,
                               .hosts = t->job->cfg->hosts,
                               .mpirun_args = t->job->cfg->mpirun_args,

@@ -383,7 +383,7 @@ static const struct {
     {"facts",
      "SELECT key, value AS fact FROM facts WHERE run = ?1 AND (key IN ('cpu', 'isa', 'params', "
      "'data.tokens', 'data.bytes_per_token', 'data.val_bytes_per_token', 'flop_token', "
-     "'peak_flops', 'ckpt.interval_s') OR key "
+     "'peak_flops', 'measured.load', 'ckpt.interval_s') OR key "
      "LIKE 'link.%') ORDER BY key",
      "SELECT key, value AS fact FROM facts WHERE run = ?1 ORDER BY key",
      "SELECT count(*) FROM facts WHERE run = ?1"},
@@ -415,6 +415,8 @@ static bt_code print_text(shown *s, bt_err *err) {
                                       .n_params = 1},
                        head_row, s, err));
     print_trouble(s);
+    for (int i = 0; i < s->view->head.n_remarks; i++)
+        printf("%s%s\n", i ? "" : "\n", s->view->head.remark[i]);
     if (s->view->head.hub)
         print_islands(&s->view->islands, s->width);
     else if (s->view->ranks.steps > 0)

@@ -42,6 +42,18 @@ double bt_machine_load(void) {
     return running > 0 && processors > 0 ? (double)running / (double)processors : NAN;
 }
 
+double bt_machine_load_of_others(void) {
+    enum { SAMPLES = 10, EVERY_MS = 5 };
+    double sum = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        sum += bt_machine_load();
+        bt_sleep_ns((int64_t)EVERY_MS * 1000000);
+    }
+    /* each sample counts the task that reads it; fmax(NaN, 0) would hide that the load is unknown */
+    const double others = sum / SAMPLES - 1.0 / (double)sysconf(_SC_NPROCESSORS_ONLN);
+    return others < 0 ? 0 : others;
+}
+
 /* of a line "KEY:   123 kB"; NaN: there is none */
 static double kib_in(const char *path, const char *key) {
     char line[256];

@@ -33,5 +33,7 @@ double bt_rss_mib(void); /* resident now */
 double bt_memory_peak_mib(void);
 /* tasks of this machine that run or want to, over its processors; NaN: not known */
 double bt_machine_load(void);
+/* the same without the calling task: the mean of samples over 50 ms, in which this thread sleeps; NaN: not known */
+double bt_machine_load_of_others(void);
 
 #endif

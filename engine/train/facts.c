@@ -55,8 +55,10 @@ static void record_work(bt_trainer *t) {
 }
 
 static void record_links(bt_trainer *t) {
-    if (t->telemetry.peak_flops > 0 || bt_observer_link(t->observer, BT_AXIS_DP)->tried)
+    if (t->telemetry.peak_flops > 0 || bt_observer_link(t->observer, BT_AXIS_DP)->tried) {
         fact(t, "measured.attempt", "%" PRId64, t->measured_by);
+        if (isfinite(t->measured_load)) fact(t, "measured.load", "%.3g", t->measured_load);
+    }
     for (int a = 0; a < BT_AXIS_COUNT; a++) {
         const bt_link *l = bt_observer_link(t->observer, (bt_axis)a);
         char key[64];

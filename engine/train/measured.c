@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,9 +16,10 @@
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/observe/meter.h"
 #include "engine/train/trainer_impl.h"
 
-#define FILE_MAGIC "BTMEAS01"
+#define FILE_MAGIC "BTMEAS02"
 
 typedef struct kept {
     char magic[8];
@@ -117,9 +119,19 @@ static bt_code peak_of_all(bt_comm *world, double *out, bt_err *err) {
     return code;
 }
 
+/* of the busiest host */
+static bt_code load_of_all(bt_comm *world, double *out, bt_err *err) {
+    double load = bt_machine_load_of_others();
+    if (isnan(load)) load = -1;
+    BT_TRY(bt_all_reduce_f64(world, &load, 1, BT_MAX, err));
+    *out = load < 0 ? NAN : load;
+    return BT_OK;
+}
+
 static bt_code measure(bt_trainer *t, bt_measured *m, bool peak, bt_err *err) {
     memset(m, 0, sizeof *m);
     m->attempt = t->number;
+    BT_TRY(load_of_all(t->mesh.world, &m->load, err));
     BT_TRY(bt_observer_links(t->observer, err));
     for (int a = 0; a < BT_AXIS_COUNT; a++)
         m->links[a] = *bt_observer_link(t->observer, (bt_axis)a);
@@ -144,6 +156,7 @@ bt_code bt_trainer_measure(bt_trainer *t, const char *dir, bool peak, bt_err *er
         if (first) bt_measured_write(&all.what, dir, place);
     }
     t->measured_by = all.what.attempt;
+    t->measured_load = all.what.load;
     t->telemetry.peak_flops = all.what.peak_flops;
     return BT_OK;
 }

@@ -16,6 +16,8 @@ struct bt_trainer;
 typedef struct bt_measured {
     int64_t attempt;   /* of the run, that measured */
     double peak_flops; /* of all ranks together; 0: not measured */
+    /* runnable tasks of other programs for each processor just before, on the busiest host; NaN: unknown */
+    double load;
     bt_link links[BT_AXIS_COUNT];
 } bt_measured;
 

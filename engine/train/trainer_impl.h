@@ -126,10 +126,12 @@ struct bt_trainer {
     int64_t island_stop_ns; /* when an exchange began in a step that was asked to stop; else 0 */
 
     bt_progress at;
-    bool from_memory;    /* this attempt began from a state in memory */
-    double lambda;       /* the model's, of bt_tune_lambda */
-    double step_s;       /* of the step before, 0: none yet */
-    int number;          /* of this attempt in the run's record */
+    bool from_memory; /* this attempt began from a state in memory */
+    double lambda;    /* the model's, of bt_tune_lambda */
+    double step_s;    /* of the step before, 0: none yet */
+    int number;       /* of this attempt in the run's record */
+    double
+        measured_load;   /* tasks of other programs for each processor at that time; NaN: unknown */
     int64_t measured_by; /* number of the attempt that measured the links and the peak */
     int64_t first_step,
         stop_at;              /* of this attempt; stop_at: where stop_after ends it, 0: nowhere */

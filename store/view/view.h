@@ -133,7 +133,10 @@ typedef struct bt_view_trouble {
     bool resumes;
 } bt_view_trouble;
 
-enum { BT_VIEW_CHIPS = 5 };
+/* tasks of other programs for each processor above which the machine's measured speed is too low */
+#define BT_MEASURED_BUSY 0.25
+
+enum { BT_VIEW_CHIPS = 5, BT_VIEW_REMARKS = 2 };
 /* what was trained, on what, how: "model", "nano, 2.8 M parameters" */
 typedef struct bt_view_chip {
     const char *name;
@@ -151,6 +154,8 @@ typedef struct bt_view_head {
     /* trend: change of the EMA a step, sign only is shown */
     /* of fine-tuning: newest known values; NaN: the run has none */
     double accuracy, val_accuracy, val_f1, reward_margin, val_margin;
+    /* tasks of other programs for each processor when links and peak were measured; NaN: not recorded */
+    double measured_load;
     double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
     double overlap, comm_overhead, wait_frac, bytes_wire, bytes_logical, rss_mib;
@@ -169,6 +174,9 @@ typedef struct bt_view_head {
     bt_view_trouble trouble;
     bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
     int n_chips;
+    char remark[BT_VIEW_REMARKS]
+               [200]; /* whole sentences that every view shows; n_remarks of them */
+    int n_remarks;
     bool hub; /* the run is a hub's, and its ranks are islands */
     /* of a step and its phases, by the planner, for the newest attempt's layout; step_ms NaN: nothing was predicted */
     bt_predicted predicted;

@@ -98,6 +98,8 @@ static bool on_fact(void *ctx, const bt_row *r) {
         s->fact_steps = number(r, 1);
     else if (strcmp(r->cells[0], "islands.settings") == 0)
         s->m->hub = true;
+    else if (strcmp(r->cells[0], "measured.load") == 0)
+        s->m->measured_load = number(r, 1);
     else if (strncmp(r->cells[0], "plan.", 5) == 0)
         take_predicted(&s->m->predicted, r->cells[0] + 5, r->cells[1]);
     else if (strcmp(r->cells[0], "isa") == 0)
@@ -127,17 +129,19 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     if (!m->settings_whole) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
         m->hub = false;
+        m->measured_load = NAN;
         (void)bt_predicted_read("", &m->predicted);
         BT_TRY(bt_vq_rows(m,
                           "SELECT key, value FROM configs WHERE run = ?1 AND key IN "
                           "('train.steps', 'train.tokens', 'train.batch_tokens', "
                           "'model.preset')",
                           run, NULL, 0, on_config, &s, err));
-        BT_TRY(bt_vq_rows(m,
-                          "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
-                          "'params', 'isa', 'islands.settings') OR run = ?1 AND key BETWEEN "
-                          "'plan.' AND 'plan.~'",
-                          run, NULL, 0, on_fact, &s, err));
+        BT_TRY(bt_vq_rows(
+            m,
+            "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
+            "'params', 'isa', 'islands.settings', 'measured.load') OR run = ?1 AND key BETWEEN "
+            "'plan.' AND 'plan.~'",
+            run, NULL, 0, on_fact, &s, err));
         if (isnan(m->predicted.step_ms)) (void)bt_predicted_read("", &m->predicted);
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps
                                    : s.steps > 0    ? s.steps
@@ -148,6 +152,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     }
     h->steps_total = m->steps_total;
     h->hub = m->hub;
+    h->measured_load = m->measured_load;
     snprintf(h->params, sizeof h->params, "%s", m->params);
     snprintf(h->preset, sizeof h->preset, "%s", m->preset);
     snprintf(h->isa, sizeof h->isa, "%s", m->isa);
@@ -467,6 +472,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                         .val_margin = NAN,
                         .grad_norm = NAN,
                         .lr = NAN,
+                        .measured_load = NAN,
                         .loss_scale = NAN,
                         .tokens_per_s = NAN,
                         .mfu = NAN,

@@ -119,6 +119,7 @@ typedef struct bt_view_impl {
     int64_t newest_step, at_step;
     double created_s, last_s, ended_s;
     /* of the run's settings */
+    double measured_load;
     char params[32], preset[32], isa[32];
     bt_predicted predicted;
     bool settings_whole; /* there was a step already: facts come before */
@@ -194,6 +195,9 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_settings(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_chips_json(const bt_view_head *h, bt_json *j);
+/* sentences about a head that is known */
+void bt_view_remark(bt_view_head *h);
+void bt_view_remarks_json(const bt_view_head *h, bt_json *j);
 bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 /* of series i .. of a run: where their extremes lie exactly; start and end, where asked for (view_series_ends.c) */
 bt_code bt_view_series_ends(bt_view *v, const char *run, const int64_t steps[2], bt_view_series *s,

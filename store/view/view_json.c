@@ -44,6 +44,7 @@ static void head(const bt_view *v, bt_json *j) {
                 {"grad_norm", h->grad_norm},
                 {"lr", h->lr},
                 {"loss_scale", h->loss_scale},
+                {"measured_load", h->measured_load},
                 {"tokens_per_s", h->tokens_per_s},
                 {"mfu", h->mfu},
                 {"step_p50_ms", h->step_p50_ms},
@@ -104,6 +105,7 @@ static void head(const bt_view *v, bt_json *j) {
     bt_json_str(j, "crowded", v->ranks.crowded[0] ? v->ranks.crowded : NULL);
     bt_view_trouble_json(&h->trouble, j);
     bt_view_chips_json(h, j);
+    bt_view_remarks_json(h, j);
     bt_json_end(j, '}');
 }
 

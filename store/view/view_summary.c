@@ -463,6 +463,7 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     if (!h->hub) layout_chip(h, &v->ranks, s);
     rate_chip(h, s);
     batch_chip(h, s);
+    bt_view_remark(h);
     tell(v, s);
     return BT_OK;
 }

@@ -37,14 +37,27 @@ static bool chips_named(const bt_view_head *h, int w) {
     return lay_chips(h, NULL, r, true) <= lay_chips(h, NULL, r, false);
 }
 
+enum { REMARK_LINES = 2 };
+
 int bt_chips_height(const bt_top *t, int w) {
     const bt_view_head *h = &t->view->head;
-    return lay_chips(h, NULL, (bt_rect){0, 0, w, 2}, chips_named(h, w));
+    int rows = lay_chips(h, NULL, (bt_rect){0, 0, w, 2}, chips_named(h, w));
+    for (int i = 0; i < h->n_remarks; i++)
+        rows += bt_canvas_wrap(NULL, (bt_rect){0, 0, w, REMARK_LINES}, (bt_style){0}, h->remark[i]);
+    return rows;
 }
 
 void bt_chips_draw(bt_top *t, bt_rect r) {
     const bt_view_head *h = &t->view->head;
-    lay_chips(h, &t->canvas, r, chips_named(h, r.w));
+    const bool named = chips_named(h, r.w);
+    const int chips = lay_chips(h, NULL, (bt_rect){0, 0, r.w, 2}, named);
+    lay_chips(h, &t->canvas, (bt_rect){r.x, r.y, r.w, chips < r.h ? chips : r.h}, named);
+    for (int i = 0, y = r.y + chips; i < h->n_remarks && y < r.y + r.h; i++) {
+        const int left = r.y + r.h - y;
+        y += bt_canvas_wrap(&t->canvas,
+                            (bt_rect){r.x, y, r.w, left < REMARK_LINES ? left : REMARK_LINES},
+                            (bt_style){.fg = BT_C_WARN}, h->remark[i]);
+    }
 }
 
 /* ---- what happened --------------------------------------------------------------------------- */

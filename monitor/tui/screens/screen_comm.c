@@ -149,10 +149,12 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
 
 /* what the links do when nothing else runs: the model that the column is made of; as many as there
  * is room for */
-static void link_text(const bt_view_comm *c, int room, char *out, size_t size) {
+static void link_text(const bt_view_comm *c, double load, int room, char *out, size_t size) {
     char one[96], a[32], b[32];
     size_t n = 0;
     out[0] = 0;
+    if (load > BT_MEASURED_BUSY && c->n_links > 0)
+        n = (size_t)snprintf(out, size, "under load %.2g ", load);
     for (size_t i = 0; i < c->n_links; i++) {
         const bt_view_link *l = &c->link[i];
         if (isnan(l->bytes_per_s))
@@ -173,7 +175,7 @@ static void exchanges(bt_top *t, bt_rect r, bt_style title) {
     int top = 0;
     bt_fmt_int(a, sizeof a, c->step0 + 1);
     bt_fmt_int(b, sizeof b, c->step1 + 1);
-    link_text(c, r.w - 72, link, sizeof link);
+    link_text(c, t->view->head.measured_load, r.w - 72, link, sizeof link);
     snprintf(right, sizeof right, "%smean of the ranks, steps %s to %s", link, a, b);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "by kind of exchange, per step",
                    right);

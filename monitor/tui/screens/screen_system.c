@@ -186,9 +186,12 @@ void bt_screen_system(bt_top *t, bt_rect r) {
         if (col[0].w > 0) {
             bt_layout_rows(col[0], pair, 2, 0, chart);
             bt_top_chart(t, chart[0], BT_TS_RSS, "memory of the largest rank", NULL, false, false);
-            if (chart[1].h > 0)
-                bt_top_chart(t, chart[1], BT_TS_MFU, "model FLOP/s of the bf16 peak", NULL, false,
-                             false);
+            const double load = t->view->head.measured_load;
+            char title[80] = "model FLOP/s of the bf16 peak";
+            if (load > BT_MEASURED_BUSY)
+                snprintf(title + strlen(title), sizeof title - strlen(title),
+                         ", measured under load %.2g", load);
+            if (chart[1].h > 0) bt_top_chart(t, chart[1], BT_TS_MFU, title, NULL, false, false);
         }
         bt_settings_table_draw(t, col[1], settings);
     }

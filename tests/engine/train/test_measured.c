@@ -60,6 +60,12 @@ bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_
     *x += 1000;
     return done("place", e);
 }
+bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_err *e) {
+    assert_true(c == t.mesh.world && n == 1 && op == BT_MAX);
+    *x *= 2; /* another host is busier */
+    return done("load", e);
+}
+double bt_machine_load_of_others(void) { return 0.75; }
 bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *e) {
     assert_true(c == t.mesh.world && root == 0);
     world.told_bytes = bytes;
@@ -259,7 +265,7 @@ static void the_first_attempt_measures_and_the_next_one_takes_over(void **state)
     (void)state;
     begin(0);
     assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
-    heard_is("place\ntell\nlinks\npeak\nagree\ngather\n");
+    heard_is("place\ntell\nload\nlinks\npeak\nagree\ngather\n");
     assert_true(world.hash == place_of(0) && world.hash != place_of(1));
     /* three ranks of hosts of their own; that of a rank is one core of eight a thread */
     assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9);
@@ -270,16 +276,17 @@ static void the_first_attempt_measures_and_the_next_one_takes_over(void **state)
     links_are(1);
 
     t.number = 10; /* the same place: nothing is measured */
-    t.measured_by = 0, t.telemetry.peak_flops = 0;
+    assert_true(t.measured_load == 1.5);
+    t.measured_by = 0, t.telemetry.peak_flops = 0, t.measured_load = 0;
     memset(links, 0, sizeof links);
     assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
     heard_is("place\ntell\nset links\n");
-    assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9);
+    assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9 && t.measured_load == 1.5);
     links_are(1);
 
     t.mesh.me.tp = 8; /* another one; and the peak is not asked for */
     assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
-    heard_is("place\ntell\nlinks\n");
+    heard_is("place\ntell\nload\nlinks\n");
     assert_true(t.measured_by == 10 && t.telemetry.peak_flops == 0);
     char path[96];
     path_of(path);
@@ -301,7 +308,7 @@ static void rank_0_alone_reads_and_writes(void **state) {
     bt_measured m = example();
     bt_measured_write(&m, folder, (uint64_t)place_of(1) + 1000);
     assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
-    heard_is("place\ntell\nlinks\n");
+    heard_is("place\ntell\nload\nlinks\n");
     assert_int_equal(world.told_bytes, sizeof all);
     assert_int_equal(t.measured_by, 9);
     bt_measured back;

@@ -133,6 +133,7 @@ static void begin(void) {
     t.micro_plan.n = 3;
     t.at.step = 5;
     t.measured_by = 2;
+    t.measured_load = 0.25;
     bt_text_clear(&heard);
 }
 
@@ -190,7 +191,7 @@ static void all_that_may_be_known(void **state) {
              "peak_flops=1000000000000\n"
              "world_size=4\ncodec=int8\ncomm.budget=off\ndp_size=2\n"
              "comm.on_host=messages\n" WORK "data.epoch_tokens=224\n" DATA
-             "data.val_bytes_per_token=4.5\n" HASH "measured.attempt=2\n"
+             "data.val_bytes_per_token=4.5\n" HASH "measured.attempt=2\nmeasured.load=0.25\n"
              "link.dp.latency_s=2e-05\nlink.dp.bytes_per_s=1.5e+09\n"
              "link.tp.measured=no: other work on the machine hid the time of the messages\n"
              "cpu=a processor\nisa=abacus\nisa.processors=abacus on ranks 0-3\n" MACHINE
@@ -208,15 +209,16 @@ static void forms_of_single_facts(void **state) {
     static const struct {
         int how;
         const char *there, *not_there;
-    } rows[] = {{0, "comm.on_host=memory\n", "comm.on_host=messages"},
-                {1, "memory_states=two, 3.00 MiB on rank 0\n", "copied"},
-                {2, "memory_states=none: no room\n", "two"},
-                {3, "plan.step_ms=-\n", "plan.wait_ms"},
-                {4, "dp_size=1\n", "plan.step_ms"},
-                {5, "peak_flops=0.5\n", "link."},
-                {7, "measured.attempt=2\ncpu", "link."},
-                {8, "data.hash=0000000000abcdef\ncpu", "link."}, /* no rate */
-                {6, "measured.attempt=2\nlink.dp.measured=no: ", "link.dp.latency_s"}};
+    } rows[] = {
+        {0, "comm.on_host=memory\n", "comm.on_host=messages"},
+        {1, "memory_states=two, 3.00 MiB on rank 0\n", "copied"},
+        {2, "memory_states=none: no room\n", "two"},
+        {3, "plan.step_ms=-\n", "plan.wait_ms"},
+        {4, "dp_size=1\n", "plan.step_ms"},
+        {5, "peak_flops=0.5\n", "link."},
+        {7, "measured.attempt=2\nmeasured.load=0.25\ncpu", "link."},
+        {8, "data.hash=0000000000abcdef\ncpu", "link."}, /* no rate */
+        {6, "measured.attempt=2\nmeasured.load=0.25\nlink.dp.measured=no: ", "link.dp.latency_s"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin();
         world.dp = rows[i].how == 0 ? 2 : 1;

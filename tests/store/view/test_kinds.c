@@ -65,6 +65,7 @@ static void record_more_kinds(const char *path) {
     s = bt_fake_run("not-finite");
     s.started_us = INT64_C(1700000000000000);
     OK(bt_writer_begin(w, &s, &attempt, err));
+    bt_writer_sink(w)->fact(bt_writer_sink(w)->ctx, "measured.load", "8.25");
     record_attempt(w, 1, 0, 44, 1, 41);
     OK(bt_writer_end(w, "failed", "error", 1, err));
     s = bt_fake_run("waits");
@@ -91,6 +92,12 @@ static void figures_are_of_a_step(const bt_view *v, const char *what) {
     near(sum, h->elapsed_s, 1e-3, what);
     assert_true(h->step <= h->newest_step);
     assert_true(isnan(h->goodput) || (h->goodput >= 0 && h->goodput <= 1));
+    if (strcmp(h->run, "not-finite") == 0 && h->step >= 41) {
+        assert_int_equal(h->n_remarks, 2);
+        assert_non_null(strstr(h->remark[0], "has not been finite since step 42"));
+        assert_non_null(strstr(h->remark[1], "had 8.2 runnable tasks per processor"));
+    } else if (strcmp(h->run, "other-ranks") == 0)
+        assert_int_equal(h->n_remarks, 0);
     for (int i = 0; i < v->n_series; i++) {
         const bt_view_series *s = &v->series[i];
         assert_true(isnan(s->low) || s->low <= s->high);

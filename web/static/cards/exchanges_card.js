@@ -68,7 +68,7 @@ function columnsOf(rows) {
   ];
 }
 
-function sentence({ comm }) {
+function sentence({ comm, head }) {
   const worst = comm.rows[0];
   if (!worst) return "";
   const operation = `${worst.op.replaceAll("_", "-")} along ${worst.axis}`;
@@ -84,7 +84,9 @@ function sentence({ comm }) {
   ];
   if (comm.rows.some((row) => row.busy_ms === null))
     parts.push("“Beside”: ran beside a larger exchange and shares its time.");
-  if (links) parts.push(`The links when nothing else runs: ${links}.`);
+  const load = head.measured_load;
+  const when = load > 0.25 ? `measured under load ${digits(load, 2)} of other programs` : "idle";
+  if (links) parts.push(`The links, ${when}: ${links}.`);
   return parts.join(" ");
 }
 

@@ -3,15 +3,16 @@
 import { h, say } from "../base/dom.js";
 import { nth } from "../base/format.js";
 
-/** Model, data, layout, learning rate, batch; and a machine that has more to do than it can. */
+/** Model, data, layout, learning rate, batch; a machine that is too busy, and remarks on the run. */
 export function chipsBox(ctx) {
   const list = h("ul", { class: "chips", "aria-label": "what is trained" });
   const crowded = h("p", { class: "crowded", hidden: true });
   let shown = "";
   ctx.onHead((head) => {
     const key = JSON.stringify(head.chips);
-    crowded.hidden = !head.crowded;
-    say(crowded, head.crowded || "");
+    const sentences = [head.crowded, ...(head.remarks || [])].filter(Boolean);
+    crowded.hidden = !sentences.length;
+    say(crowded, sentences.join(" "));
     if (key === shown) return;
     shown = key;
     list.replaceChildren(
