@@ -16,8 +16,11 @@
 #define DATASETS(load) \
     "convert it with 'python3 -c \"from datasets import *; " load ".to_json('{}.jsonl')\"'"
 
-/* Longer magics stand before those that they begin with. */
+/* Longer magics are before those that they begin with. A safetensors file is first, because it begins with the length
+ * of its header, whose low bytes can be the magic of any other kind (a header of 640 bytes: 80 02, a pickle's). */
 static const bt_file_kind kinds[] = {
+    {"\0\0{\"", 4, 6, NULL, "a safetensors file", "give its folder as a model (--init-from)", false,
+     true},
     {"version https://git-lfs.github.com/spec/", 40, 0, NULL,
      "a Git LFS pointer and not the file itself", "fetch the file with 'git lfs pull'", true,
      false},
@@ -64,8 +67,6 @@ static const bt_file_kind kinds[] = {
     {"GGUF", 4, 0, NULL, "a GGUF model", "give it as a model (--init-from)", false, true},
     {"tjgg", 4, 0, NULL, "a GGML model of before GGUF", "convert it to GGUF with llama.cpp", false,
      false},
-    {"\0\0{\"", 4, 6, NULL, "a safetensors file", "give its folder as a model (--init-from)", false,
-     true},
     {"%PDF-", 5, 0, NULL, "a PDF document", "extract its text with 'pdftotext {}'", true, false},
     {"{\\rtf", 5, 0, NULL, "an RTF document", "save it as plain text", true, false},
     {"\xd0\xcf\x11\xe0", 4, 0, NULL, "an Office document", "save it as text, or a table as CSV",

@@ -419,31 +419,35 @@ static void files_that_are_no_text(void **state) {
         const char *bytes;
         size_t n;
         const char *words;
-    } cases[] = {{"\x1f\x8b\x08\0", 4, "gzip-compressed: decompress"},
-                 {"\x28\xb5\x2f\xfd\0", 5, "zstd"},
-                 {"\xfd"
-                  "7zXZ\0",
-                  6, "xz"},
-                 {"BZh9\0", 5, "bzip2"},
-                 {"PK\x03\x04\0", 5, "zip"},
-                 {"\xff\xfe"
-                  "a\0",
-                  4, "iconv"},
-                 {"\xfe\xff\0a", 4, "iconv"},
-                 {"%PDF-1.7\0", 9, "PDF"},
-                 {"BTSHARD\n\0", 9, "name it *.bts"},
-                 {"SQLite format 3\0", 16, "SQLite"},
-                 {"PAR1\x15\0", 6,
-                  "is a Parquet file: convert it with 'python3 -c \"import pandas"},
-                 {"ARROW1\0\0", 8, "an Arrow file"},
-                 {"\xff\xff\xff\xff\xb8\x02\0\0\x10\0\0\0", 12, "an Arrow stream"},
-                 {"\xff\xfe\0\0a\0\0\0", 8, "iconv -f UTF-32"},
-                 {"PK\x03\x04\x08\0\0x/data.pkl", 17, "a PyTorch checkpoint"},
-                 {"\x80\x04\x95\0", 4, "a Python pickle"},
-                 {"\x30\x06\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
-                 {"GGUF\x03\0", 6, "a GGUF model"},
-                 {"version https://git-lfs.github.com/spec/v1\noid ", 47, "git lfs pull"},
-                 {"ELF\0", 4, "NUL at byte 3"}};
+    } cases[] = {
+        {"\x1f\x8b\x08\0", 4, "gzip-compressed: decompress"},
+        {"\x28\xb5\x2f\xfd\0", 5, "zstd"},
+        {"\xfd"
+         "7zXZ\0",
+         6, "xz"},
+        {"BZh9\0", 5, "bzip2"},
+        {"PK\x03\x04\0", 5, "zip"},
+        {"\xff\xfe"
+         "a\0",
+         4, "iconv"},
+        {"\xfe\xff\0a", 4, "iconv"},
+        {"%PDF-1.7\0", 9, "PDF"},
+        {"BTSHARD\n\0", 9, "name it *.bts"},
+        {"SQLite format 3\0", 16, "SQLite"},
+        {"PAR1\x15\0", 6, "is a Parquet file: convert it with 'python3 -c \"import pandas"},
+        {"ARROW1\0\0", 8, "an Arrow file"},
+        {"\xff\xff\xff\xff\xb8\x02\0\0\x10\0\0\0", 12, "an Arrow stream"},
+        {"\xff\xfe\0\0a\0\0\0", 8, "iconv -f UTF-32"},
+        {"PK\x03\x04\x08\0\0x/data.pkl", 17, "a PyTorch checkpoint"},
+        {"\x80\x04\x95\0", 4, "a Python pickle"},
+        {"\x30\x06\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
+        /* a length of 640, 35615 and 65279 bytes: the first bytes of a pickle, of gzip, of UTF-16 */
+        {"\x80\x02\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
+        {"\x1f\x8b\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
+        {"\xff\xfe\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
+        {"GGUF\x03\0", 6, "a GGUF model"},
+        {"version https://git-lfs.github.com/spec/v1\noid ", 47, "git lfs pull"},
+        {"ELF\0", 4, "NUL at byte 3"}};
     reading r;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_source f = source_of(fixture_write("binary.txt", cases[i].bytes, cases[i].n),
