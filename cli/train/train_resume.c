@@ -131,6 +131,23 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
     return code;
 }
 
+/* refuses a run that was trained with a setting which this version does not have */
+static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_err *err) {
+    bt_text value = {0};
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < bt_run_removed_n && code == BT_OK; i++) {
+        bool removed;
+        bt_err why = BT_ERR_INIT;
+        const char *key = bt_run_removed[i].key;
+        if (!text_of(json_object_get(config, key), true, &value)) continue;
+        if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
+                                 &removed, &why) != BT_OK)
+            code = bt_fail(err, BT_UNSUPPORTED, "run '%s' cannot be resumed: %s", p->run, why.msg);
+    }
+    bt_text_release(&value);
+    return code;
+}
+
 static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, bt_err *err) {
     json_error_t e;
     json_t *config = json_loads(text, 0, &e);
@@ -139,7 +156,8 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
         return bt_fail(err, BT_FORMAT, "the stored settings of run '%s' cannot be read: %s", p->run,
                        e.text);
     }
-    bt_code code = all_final || p->world ? BT_OK : take_place(p, config, err);
+    bt_code code = check_removed(p, config, err);
+    if (code == BT_OK && !all_final && !p->world) code = take_place(p, config, err);
     if (code == BT_OK) code = put_under(p, config, all_final, err);
     if (!all_final) bt_text_put(&p->recorded, text);
     bt_text_put(&p->before, text);

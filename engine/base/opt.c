@@ -186,11 +186,32 @@ bt_code bt_opts_fault(bt_opts *o, bt_code code, bt_err *err) {
     return BT_OK;
 }
 
+static bool same_value(const char *a, const char *b) {
+    char *end_a, *end_b;
+    const double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    return strcmp(a, b) == 0 || (*a && *b && !*end_a && !*end_b && !(x < y) && !(x > y));
+}
+
+bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
+                             const char *text, bool *found, bt_err *err) {
+    char shown[64];
+    size_t i = 0;
+    while (i < n && strcmp(table[i].key, key) != 0) i++;
+    *found = i < n;
+    if (!*found || same_value(text, table[i].def)) return BT_OK;
+    bt_text_plain(shown, sizeof shown, text);
+    return bt_fail(err, BT_ARG, "%s=%s: this setting was removed (%s)", key, shown,
+                   table[i].remedy);
+}
+
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) {
     size_t i = bt_opt_find(o->table, o->n, key);
     if (i < o->n) return set_index(o, i, text, from, where, err);
     char shown[96];
+    bool removed;
+    BT_TRY(bt_opt_check_removed(o->removed, o->n_removed, key, text, &removed, err));
+    if (removed) return BT_OK;
     bt_text_plain(shown, sizeof shown, key);
     const char *near = bt_opt_nearest(o->table, o->n, key);
     bool in_file = from == BT_FROM_FILE;
@@ -270,6 +291,16 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
             value = getenv(var);
         }
         if (value) BT_TRY(bt_opts_fault(o, set_index(o, i, value, BT_FROM_ENV, var, err), err));
+    }
+    for (size_t i = 0; i < o->n_removed; i++) {
+        bool ignored;
+        bt_opt_env_name(var, sizeof var, o->removed[i].key);
+        const char *value = getenv(var);
+        if (value)
+            BT_TRY(bt_opts_fault(o,
+                                 bt_opt_check_removed(o->removed, o->n_removed, o->removed[i].key,
+                                                      value, &ignored, err),
+                                 err));
     }
     return BT_OK;
 }

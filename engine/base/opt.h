@@ -59,6 +59,12 @@ typedef struct bt_opt_alias {
     const char *why; /* of values that are not among them: the way out, behind "'key: value' " */
 } bt_opt_alias;
 
+/* A setting of an earlier version. Its former default is accepted and changes nothing, any other value is refused. */
+typedef struct bt_opt_removed {
+    const char *key, *def;
+    const char *remedy; /* completes "KEY=VALUE: this setting was removed (...)" */
+} bt_opt_removed;
+
 enum { BT_OPT_MAX = 384 };
 
 typedef struct bt_opt_set_state { /* origins of one struct's fields */
@@ -71,6 +77,8 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     /* set after init: what bt_opts_yaml takes besides the table's keys; NULL: nothing */
     const bt_opt_alias *aliases;
     size_t n_aliases;
+    const bt_opt_removed *removed; /* set after init; NULL: none */
+    size_t n_removed;
     /* set after init: wrong settings are collected here, a line each, and reading continues; NULL: the first one ends
      * it */
     bt_text *faults;
@@ -85,6 +93,9 @@ bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt
  * messages and origins */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
+/* *found: key is a removed setting; BT_ARG when text is not its former default */
+bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
+                             const char *text, bool *found, bt_err *err) BT_MUST_CHECK;
 /* the variable of a key or flag without dashes: "optim.lr" is BITRAIN_OPTIM_LR */
 void bt_opt_env_name(char *out, size_t size, const char *name);
 /* every BITRAIN_<KEY> (BITRAIN_OPTIM_LR) or, after it, BITRAIN_<FLAG> (BITRAIN_LR) that is set */

@@ -58,6 +58,13 @@ static const bt_opt_alias foreign[] = {
 };
 #undef BT_FOREIGN
 
+#define BT_REMOVED(key, def, remedy) {key, def, remedy},
+const bt_opt_removed bt_run_removed[] = {
+#include "engine/config/removed.def"
+};
+#undef BT_REMOVED
+const size_t bt_run_removed_n = sizeof bt_run_removed / sizeof *bt_run_removed;
+
 static bool ends_with(const char *s, const char *end) {
     const size_t n = strlen(s), k = strlen(end);
     return n > k && strcmp(s + n - k, end) == 0;
@@ -119,6 +126,8 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
     o->aliases = foreign;
     o->n_aliases = sizeof foreign / sizeof *foreign;
+    o->removed = bt_run_removed;
+    o->n_removed = bt_run_removed_n;
     o->faults = &faults;
     o->ignored = &ignored;
     bt_code code = tell_faults(&faults, read_all(o, cfg, argc, argv, help, err), err);
@@ -389,7 +398,6 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .init_std = cfg->init_std,
         .init_out = (bt_init_out)cfg->init_out,
         .logit_cap = cfg->logit_cap,
-        .value_residual = cfg->value_residual,
         .z_loss = cfg->z_loss,
         .lora = bt_tune_lora(cfg),
         .classes = bt_run_cfg_classes(cfg),

@@ -52,6 +52,8 @@ const char *bt_gather_name(int64_t gather); /* the setting's word */
 enum { BT_PIPE_FP32, BT_PIPE_BF16 };
 enum { BT_CKPT_MEMORY_AUTO, BT_CKPT_MEMORY_OFF };
 
+extern const bt_opt_removed bt_run_removed[];
+extern const size_t bt_run_removed_n;
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;
 

@@ -244,11 +244,6 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
                        c->zero, c->dp_replicate, bt_divisor_above(c->dp_replicate, 2));
     /* a stage goes forward and back in turn: layers would come for every half pass */
     if (c->pp > 1 && c->zero >= 3 && c->gather == BT_GATHER_LAYER) c->gather = BT_GATHER_STEP;
-    if (c->pp > 1 && c->value_residual > 0)
-        return bt_fail(err, BT_ARG,
-                       "model.value_residual %g with --pp %" PRId64
-                       ": stages do not pass the first layer's values on (leave one of them out)",
-                       c->value_residual, c->pp);
     if (c->pp > 1 && c->reproducible && c->parts <= 1)
         return bt_fail(err, BT_ARG,
                        "train.reproducible: --pp %" PRId64

@@ -81,11 +81,6 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
                        "no other program caps the logits of these architectures "
                        "(model.logit_cap=%g)",
                        c->logit_cap);
-    if (c->value_residual > 0)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "no other program mixes the first layer's values into the others' "
-                       "(model.value_residual=%g)",
-                       c->value_residual);
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
         if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm) continue;
         if (a == BT_ARCH_BITNET && c->H * c->D != c->C)

@@ -76,7 +76,6 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->init_std = m->init_std;
     out->init_out = (int)m->init_out;
     out->logit_cap = m->logit_cap;
-    out->value_residual = m->value_residual;
     out->precision = BT_PREC_FP32;
     out->micro_batch = 1;
     out->batch_tokens = m->T;

@@ -318,15 +318,6 @@ static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *w
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
-/* Values of the first layer in all others (model.value_residual), which layers that are measured do not have: passes
- * over a layer's values, each as one array added to another; backward makes the layer's own gradient and the first
- * one's. Of a layer. */
-static double values_s(const model *m) {
-    if (!(m->whole.value_residual > 0) || m->whole.L < 2) return 0;
-    const double heads = fmax(1, (double)m->whole.KV / m->shape.tp);
-    return m->tokens * heads * m->whole.D * m->r->add_s;
-}
-
 /* of a micro-batch through one of its chunks of layers */
 static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_stage_work *work) {
     const double layers = bt_slice_chunk(&m->whole, s->model.slice, chunk).n;
@@ -334,8 +325,8 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
      * weights are still here (weight_prefetch.h) */
     double back = fmax(layers - 1, 0),
            placing = (prefetches(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
-    *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing + values_s(m)),
-                            .bwd_s = layers * (m->layer.bwd_s + 2 * values_s(m)) + back * placing};
+    *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
+                            .bwd_s = layers * m->layer.bwd_s + back * placing};
     work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, s, m->layer.fwd_s));
     work->bwd_comm_s = layers * tp_layer_s(m, true) + back * gather_exposed_s(m, s, m->layer.bwd_s);
     if (bt_slice_is_last_stage(s->model.slice) && chunk == bt_slice_chunks(s->model.slice) - 1) {

@@ -102,9 +102,6 @@ void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate,
                    bt_act act, size_t n);
 void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_scale(float *y, float a, size_t n);
-/* y = (1 - share) y + share x; and its gradient: dx += share dy (begin: dx = share dy), dy = (1 - share) dy */
-void bt_op_mix(float *y, const float *x, float share, size_t n);
-void bt_op_mix_bwd(float *dy, float *dx, float share, bool begin, size_t n);
 void bt_op_zero(float *y, size_t n);
 void bt_op_save_bf16(uint16_t *y, const float *x, size_t n); /* rounded to bf16, */
 void bt_op_load_bf16(float *y, const uint16_t *x, size_t n); /* and back; */

@@ -171,37 +171,6 @@ void bt_op_scale(float *y, float a, size_t n) {
     bt_ops_run("scale", 8.0 * (double)n, n, FLAT_GRAIN, do_scale, &j);
 }
 
-typedef struct mix_job {
-    float *y, *x;
-    float share;
-    bool begin;
-} mix_job;
-
-static void do_mix(void *ctx, int thread, size_t a, size_t b) {
-    const mix_job *j = ctx;
-    (void)thread;
-    for (size_t i = a; i < b; i++) j->y[i] = (1 - j->share) * j->y[i] + j->share * j->x[i];
-}
-
-static void do_mix_bwd(void *ctx, int thread, size_t a, size_t b) {
-    const mix_job *j = ctx;
-    (void)thread;
-    for (size_t i = a; i < b; i++) {
-        j->x[i] = (j->begin ? 0 : j->x[i]) + j->share * j->y[i];
-        j->y[i] *= 1 - j->share;
-    }
-}
-
-void bt_op_mix(float *y, const float *x, float share, size_t n) {
-    mix_job j = {.y = y, .x = (float *)(uintptr_t)x, .share = share};
-    bt_ops_run("mix", 12.0 * (double)n, n, FLAT_GRAIN, do_mix, &j);
-}
-
-void bt_op_mix_bwd(float *dy, float *dx, float share, bool begin, size_t n) {
-    mix_job j = {dy, dx, share, begin};
-    bt_ops_run("mix_bwd", 16.0 * (double)n, n, FLAT_GRAIN, do_mix_bwd, &j);
-}
-
 static void do_zero(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;

@@ -121,35 +121,6 @@ static void rotate(const bt_model *m, float *out, float *rstd, const float *x, c
     bt_op_rope(out, heads * D, m->rope_cos, m->rope_sin, m->pos, 0, M, heads, D);
 }
 
-static size_t value_elems(const bt_model *m, size_t M) {
-    return M * (size_t)m->setup.cfg.KV * (size_t)m->setup.cfg.D;
-}
-
-/* model.value_residual: values of the first layer in all others (arXiv:2410.17897, with one fixed
- * share s). v <- (1 - s) v + s v_first, element by element: a rank that has some of the kv heads
- * needs nothing of the others. a.v: rows from r0 on */
-static void mix_values(const bt_model *m, const bt_layer *l, size_t r0, size_t rows) {
-    const bt_acts *a = &l->a;
-    if (!a->v_first) return;
-    float *first = a->v_first + value_elems(m, r0);
-    if (l == m->layers)
-        bt_net_copy(first, a->v, value_elems(m, rows));
-    else
-        bt_op_mix(a->v, first, (float)m->setup.cfg.value_residual, value_elems(m, rows));
-}
-
-/* dv of the mixed values -> of the layer's own; what the first layer is to get is kept until then */
-static void unmix_values(const bt_model *m, const bt_layer *l, size_t M) {
-    const bt_acts *a = &l->a;
-    const bool last = l == m->layers + m->setup.cfg.L - 1;
-    if (!a->dv_first || m->setup.cfg.L == 1) return;
-    if (l == m->layers)
-        bt_op_add(a->dv, a->dv_first, value_elems(m, M));
-    else
-        bt_op_mix_bwd(a->dv, a->dv_first, (float)m->setup.cfg.value_residual, last,
-                      value_elems(m, M));
-}
-
 /* the rounded residual alone is kept (acts.def, lean): a layer begins with it both times */
 static bool begins_rounded(const bt_model *m, const bt_acts *a) {
     return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
@@ -179,7 +150,6 @@ static void qkv_kept(bt_model *m, bt_layer *l, size_t M) {
         l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, r0, rows, 0);
         bt_op_rope_save(a->k_saved + k, a->k, &by, rows, (size_t)c->KV, (size_t)c->D);
         l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, r0, rows, 0);
-        mix_values(m, l, r0, rows);
         bt_acts_save(a->v_saved + k, a->v, rows * l->v.N);
         poll(m);
     }
@@ -192,7 +162,6 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, 0);
     l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, 0);
     l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, 0);
-    mix_values(m, l, 0, M);
     rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
     rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
 }
@@ -461,7 +430,6 @@ static void attn_backward(const backward *p, bt_layer *l) {
     poll(m);
     m->tp->sum_kv(m, a->dk, p->M);
     m->tp->sum_kv(m, a->dv, p->M);
-    unmix_values(m, l, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
     const bool kept = norms_kept(m, &l->attn_in, a->x_saved);

@@ -50,9 +50,6 @@ typedef struct bt_model_cfg {
     /* logits become logit_cap tanh(logits / logit_cap), 0: they stay; training has z_loss log^2(sum of
      * exp(logits)) beside the cross-entropy, which alone is reported */
     double logit_cap, z_loss;
-    /* values of all layers but the first are (1 - value_residual) v + value_residual v of the first one
-     * (arXiv:2410.17897); 0: they are v */
-    double value_residual;
     bt_lora lora;
     /* a classifier: so many classes, judged at the last token of a text by a head of its own; what it
      * has of the vocabulary is the embedding (tied). 0: the model writes tokens */

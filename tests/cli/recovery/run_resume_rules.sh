@@ -23,4 +23,13 @@ q "SELECT title FROM events WHERE run='ramp' AND kind='ramp'" >ramps
 [ "$(tail -n 1 ramps)" = "from step 11 on a step has 256 tokens and attention sees stretches of 32" ] || fault "the ramp comes back: $(cat ramps)"
 ok train "${tiny[@]}" --ranks 1 --steps 20 --set train.batch_ramp=0.001 --dry-run
 says "train.batch_ramp 0.001: 0.001 of 20 steps is before the end of the first"
+# a run of an earlier version: a removed setting that had its default is ignored, another value is refused by name, and the run stays listed
+command -v sqlite3 >/dev/null || finish
+record() { sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"model.value_residual\"', $1)"; }
+record '0.5'
+code 1 train --resume ramp --steps 31
+says "run 'ramp' cannot be resumed: model.value_residual=0.5: this setting was removed (leave it out;"
+ok show ramp
+record "json('{\"value\": 0.0, \"origin\": \"default\"}')"
+ok train --resume ramp --steps 31
 finish

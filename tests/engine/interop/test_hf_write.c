@@ -251,10 +251,6 @@ static void models_that_no_class_computes(void **state) {
     assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "4 x 32"));
     c.D = 16;
-    c.value_residual = 0.5;
-    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
-    assert_non_null(strstr(err.msg, "the first layer's values"));
-    c.value_residual = 0;
     c.qk_norm = true;
     assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "QK-norm"));

@@ -20,7 +20,6 @@ typedef struct ref_pass {
     const bt_params *p;
     const double *w;   /* flat, as the engine's */
     double *g;         /* flat; NULL: loss only */
-    double *dv_first;  /* gradient of the first layer's values from the others */
     void *taken[4096]; /* everything allocated */
     size_t n_taken;
 } ref_pass;
@@ -236,8 +235,6 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
     l->kr = ref_copy(r, ref_linear_fwd(r, &l->k, bt_params_get(r->p, i, BT_P_ATTN_K), n1, M),
                      M * KV * D);
     (void)ref_linear_fwd(r, &l->v, bt_params_get(r->p, i, BT_P_ATTN_V), n1, M);
-    for (size_t k = 0; k < M * KV * D && i > 0; k++)
-        l->v.y[k] += c->value_residual * ((l - i)->v.y[k] - l->v.y[k]);
     if (c->qk_norm) {
         l->qr = ref_copy(
             r, ref_norm_fwd(r, &l->q_norm, bt_params_get(r->p, i, BT_P_Q_NORM), l->qr, M * H, D),
@@ -271,7 +268,7 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
 }
 
 /* d: gradient of the layer's output; becomes that of its input */
-static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, size_t B) {
+static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) {
     const bt_model_cfg *c = r->c;
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
            D = (size_t)c->D, F = (size_t)c->F;
@@ -291,11 +288,6 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, siz
     double *dq = ref_take(r, M * H * D), *dk = ref_take(r, M * KV * D),
            *dv = ref_take(r, M * KV * D);
     ref_attention_bwd(r, l, B, da, dq, dk, dv);
-    for (size_t k = 0; k < M * KV * D; k++) {
-        if (i == 0) dv[k] += r->dv_first[k];
-        r->dv_first[k] += c->value_residual * dv[k];
-        if (i > 0) dv[k] *= 1 - c->value_residual;
-    }
     ref_rope(r, dq, M, H, -1);
     ref_rope(r, dk, M, KV, -1);
     if (c->qk_norm) {
@@ -354,8 +346,7 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
     }
     if (g) {
         double *d = ref_norm_bwd(r, &last, dn);
-        r->dv_first = ref_take(r, M * (size_t)c->KV * (size_t)c->D);
-        for (int i = c->L - 1; i >= 0; i--) ref_layer_bwd(r, &layers[i], i, d, B);
+        for (int i = c->L - 1; i >= 0; i--) ref_layer_bwd(r, &layers[i], d, B);
         for (size_t i = 0; i < M * C; i++) g[embed + (size_t)inputs[i / C] * C + i % C] += d[i];
     }
     for (size_t i = 0; i < r->n_taken; i++) free(r->taken[i]);

@@ -82,7 +82,6 @@ static void cached_logits_equal_the_whole_forward(void **state) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 4; bits++) {
                 bt_model_cfg c = shape((bt_norm_kind)norm, (bt_linear_kind)linear, bits & 1);
-                c.value_residual = bits == 3 ? 0.3 : 0;
                 bt_model *m = model_of(&c, bits & 2 ? 2 : 1, (bits & 2) != 0);
                 const bt_params *p = bt_model_params(m);
                 double *w = calloc(p->total, sizeof *w), want[T * V];

@@ -1,6 +1,5 @@
 /* test_time_update.c - the predicted time of what no measured layer knows: the update of weights and states that
- * are kept in fewer bytes than fp32, and values of the first layer in the others; how much
- * ranks lose that share cores. */
+ * are kept in fewer bytes than fp32; how much ranks lose that share cores. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,29 +64,6 @@ static void short_forms_take_their_time(void **state) {
     assert_true(is(update_ns(), 1.5 * all + linear));
 }
 
-/* an addition forward and two backward for each value of each layer and micro-batch, where one takes a nanosecond */
-static void values_of_the_first_layer_are_mixed_in(void **state) {
-    static const bt_cluster here = {.ranks = 1, .ranks_per_host = 1, .cores = 1};
-    bt_prediction p[2];
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        settle(i ? "model.value_residual=0.5" : "model.value_residual=0", "optim.states=fp32");
-        bt_rates r = {.add_s = 1e-9};
-        const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1), .fwd_s = 1e-6, .bwd_s = 1e-6},
-                           head = {.shape = bt_part_head(&cfg, 1), .fwd_s = 1e-6};
-        bt_err err = BT_ERR_INIT;
-        bt_rates_put_part(&r, &layer);
-        bt_rates_put_part(&r, &head);
-        if (bt_time_predict(&cfg, &r, &here, &p[i], &err) != BT_OK) fail_msg("%s", err.msg);
-    }
-    bt_model_cfg m;
-    bt_run_cfg_model(&cfg, &m);
-    const double values = 1e-9 * (double)cfg.batch_tokens * m.L * m.KV * m.D,
-                 fwd = p[1].step.phase_s[BT_PH_FWD] - p[0].step.phase_s[BT_PH_FWD],
-                 bwd = p[1].step.phase_s[BT_PH_BWD] - p[0].step.phase_s[BT_PH_BWD];
-    assert_true(fabs(fwd - values) < 1e-9 * values && fabs(bwd - 2 * values) < 1e-9 * values);
-}
-
 /* crowd of three ranks on two cores, of a model whose layer takes so long forward and back */
 static double crowd(double layer_s, const char *gather) {
     static const bt_cluster here = {.ranks = 3, .ranks_per_host = 3, .cores = 2};
@@ -142,7 +118,6 @@ static void who_may_run_ahead_meets_seldom(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(short_forms_take_their_time),
-        cmocka_unit_test(values_of_the_first_layer_are_mixed_in),
         cmocka_unit_test(who_may_run_ahead_meets_seldom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

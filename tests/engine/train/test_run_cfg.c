@@ -407,9 +407,10 @@ static void test_ramps(void **state) {
          "model.linear=dense has others (leave one of them out)");
     says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "train.dense_steps=9", "--steps", "10"),
          "ternary from the first step on, and train.dense_steps has others");
+    assert_int_equal(SETTLE(1, "--set", "model.value_residual=0.0"), BT_OK);
+    says(SETTLE(1, "--set", "model.value_residual=0.5"),
+         "model.value_residual=0.5: this setting was removed (leave it out; ");
     assert_int_equal(SETTLE(1, "--set", "optim.weights=bf16"), BT_OK);
-    says(SETTLE(2, "--set", "model.value_residual=0.5", "--pp", "2"),
-         "stages do not pass the first layer's values on");
 }
 
 static void test_unequal_shares(void **state) {
