@@ -2,6 +2,7 @@
 #ifndef BT_ENGINE_CONFIG_RESOLVE_IMPL_H
 #define BT_ENGINE_CONFIG_RESOLVE_IMPL_H
 
+#include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
 
 /* the largest divisor of n that is <= most; 1 <= most */
@@ -13,5 +14,9 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
 /* batch_tokens, micro_batch, accum, unit; of a batch ramp so that its smallest step has them too */
 bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
+
+/* Reports the lines of `faults`: one becomes the error, several are logged by rank 0, so that one start shows them
+ * all. code: of what ended the reading, BT_OK where nothing did; returned where there are no faults */
+bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "engine/base/log.h"
 #include "engine/config/ramp.h"
+#include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec.h"
@@ -103,14 +104,13 @@ static bt_code read_all(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     return bt_run_cfg_preset(o, cfg, err);
 }
 
-/* One fault is the error; several are told a line each, so that one start shows them all. */
-static bt_code tell_faults(const bt_text *faults, bt_code code, bt_err *err) {
+bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err) {
     size_t n = code != BT_OK;
     const char *s = bt_text_str(faults);
     if (!*s) return code;
     for (const char *c = s; *c; c++) n += *c == '\n';
     if (n == 1) return bt_fail(err, BT_ARG, "%.*s", (int)strcspn(s, "\n"), s);
-    for (size_t k; *s; s += k + 1) {
+    for (size_t k; *s && bt_comm_rank(bt_comm_world()) == 0; s += k + 1) {
         k = strcspn(s, "\n");
         bt_log(BT_LOG_ERROR, "%.*s", (int)k, s);
         if (!s[k]) break;
@@ -130,7 +130,7 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     o->n_removed = bt_run_removed_n;
     o->faults = &faults;
     o->ignored = &ignored;
-    bt_code code = tell_faults(&faults, read_all(o, cfg, argc, argv, help, err), err);
+    bt_code code = bt_report_faults(&faults, read_all(o, cfg, argc, argv, help, err), err);
     if (ignored.len && code == BT_OK && bt_comm_rank(bt_comm_world()) == 0)
         bt_log(BT_LOG_WARN, "keys without a value or a meaning here are ignored: %s",
                bt_text_str(&ignored));

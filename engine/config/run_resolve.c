@@ -450,31 +450,88 @@ static void resolve_threads(bt_run_cfg *c, int world_size) {
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
-    BT_TRY(check_words(c, err));
-    BT_TRY(check_numbers(c, err));
-    BT_TRY(resolve_model(c, err));
-    BT_TRY(resolve_mesh(c, world_size, err));
-    BT_TRY(bt_resolve_batch(c, err));
-    BT_TRY(bt_check_seq_ramp(c, err));
-    BT_TRY(check_sequence(c, err));
-    BT_TRY(resolve_budget(c, err));
-    BT_TRY(check_codec(c, err));
-    BT_TRY(resolve_length(c, err));
-    BT_TRY(check_dense_steps(c, err));
-    BT_TRY(check_bigram_steps(c, err));
-    BT_TRY(resolve_data(c, err));
-    BT_TRY(bt_tune_check_lambda(c, err));
-    BT_TRY(check_latent(c, err));
-    resolve_threads(c, world_size);
+typedef enum {
+    WORDS,
+    NUMBERS,
+    MODEL,
+    MESH,
+    BATCH,
+    SEQ_RAMP,
+    SEQUENCE,
+    BUDGET,
+    CODEC,
+    LENGTH,
+    DENSE_STEPS,
+    BIGRAM_STEPS,
+    DATA,
+    LAMBDA,
+    LATENT,
+    TOPICS
+} topic;
+
+static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_err *err) {
+    switch (t) {
+    case WORDS: return check_words(c, err);
+    case NUMBERS: return check_numbers(c, err);
+    case MODEL: return resolve_model(c, err);
+    case MESH: return resolve_mesh(c, world_size, err);
+    case BATCH: return bt_resolve_batch(c, err);
+    case SEQ_RAMP: return bt_check_seq_ramp(c, err);
+    case SEQUENCE: return check_sequence(c, err);
+    case BUDGET: return resolve_budget(c, err);
+    case CODEC: return check_codec(c, err);
+    case LENGTH: return resolve_length(c, err);
+    case DENSE_STEPS: return check_dense_steps(c, err);
+    case BIGRAM_STEPS: return check_bigram_steps(c, err);
+    case DATA: return resolve_data(c, err);
+    case LAMBDA: return bt_tune_check_lambda(c, err);
+    case LATENT: return check_latent(c, err);
+    case TOPICS: break;
+    }
     return BT_OK;
+}
+
+#define AFTER(t) (1u << (t))
+/* the topics whose values a topic computes with */
+static const unsigned needs[TOPICS] = {
+    [MODEL] = AFTER(WORDS),
+    [MESH] = AFTER(WORDS) | AFTER(MODEL),
+    [BATCH] = AFTER(WORDS) | AFTER(MODEL) | AFTER(MESH),
+    [SEQ_RAMP] = AFTER(BATCH),
+    [SEQUENCE] = AFTER(BATCH),
+    [CODEC] = AFTER(BUDGET),
+    [LENGTH] = AFTER(BATCH) | AFTER(SEQ_RAMP) | AFTER(BUDGET),
+    [DENSE_STEPS] = AFTER(LENGTH),
+    [BIGRAM_STEPS] = AFTER(LENGTH),
+    [LAMBDA] = AFTER(LENGTH) | AFTER(DATA),
+};
+
+/* faults: what is wrong in topics that do not depend on each other, a line each; NULL: the first one ends the check */
+static bt_code resolve_all(bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
+    unsigned failed = 0;
+    for (int t = 0; t < TOPICS; t++) {
+        const bt_code code = needs[t] & failed ? BT_OK
+                                               : resolve_topic((topic)t, c, world_size, err);
+        if (code != BT_OK && (!faults || !err || code != BT_ARG)) return code;
+        if (code != BT_OK) bt_text_printf(faults, "%s\n", err->msg);
+        if (code != BT_OK || needs[t] & failed) failed |= AFTER(t);
+    }
+    if (!failed) resolve_threads(c, world_size);
+    return BT_OK;
+}
+
+bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
+    return resolve_all(c, world_size, NULL, err);
 }
 
 bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
     bt_run_cfg *before = malloc(sizeof *before); /* lists make it large */
     if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *before = *cfg;
-    bt_code code = bt_run_cfg_resolve(cfg, world_size, err);
+    bt_text faults = {0};
+    bt_code code = resolve_all(cfg, world_size, &faults, err);
+    code = bt_report_faults(&faults, code, err);
+    bt_text_release(&faults);
     for (size_t i = 0; code == BT_OK && i < o->n; i++) {
         const bt_opt *opt = &o->table[i];
         bool changed = memcmp((const char *)before + opt->offset, (const char *)cfg + opt->offset,

@@ -50,6 +50,14 @@ b train y.yaml --ranks 1 --print-config >out 2>err || fault "harmless keys: $(ca
 grep -q 'a meaning here are ignored: trust_remote_code, wandb_project, special_tokens.pad_token, ddp_timeout$' err && grep -q '^data.path:' out || fault "harmless keys: $(cat err)"
 refused 'dataset: identity,alpaca_en_demo' "names a set of dataset_info.json or of a hub"
 code 2 train --learning-rate 1 --device cuda && says "2 settings are wrong, one in each line above"
+# also settings that contradict each other: of the model, the codec, the data
+code 2 train --data synth:chain --ranks 2 --set model.heads=5 --set train.loss_scale=3 --codec sign \
+    --set train.reproducible=true --set data.packing=pad --dry-run
+says "4 settings are wrong, one in each line above"
+for fault in "model.heads 5 does not divide" "loss_scale 3 is not a power of two" "train.reproducible with --codec sign" \
+    "has no documents"; do
+    says "$fault"
+done
 refused 'adapter: qlora' "'adapter: qlora' is not there"
 refused 'lora_dropout: 0.05' "'lora_dropout: 0.05' is not there: adapters train without dropout"
 refused 'datasets:\n  - path: a.jsonl\n    type: alpaca' "x.yaml:3:5: 'datasets.type: alpaca' is another rendering than ours"
