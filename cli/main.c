@@ -15,6 +15,7 @@
 #include "engine/base/log.h"
 #include "engine/base/system/locale.h"
 #include "engine/config/environment.h"
+#include "engine/parallel/mpi/comm.h"
 
 #ifdef BITRAIN_HAVE_TUI
 #define BITRAIN_HAVE_SCREENS 1
@@ -166,6 +167,19 @@ static void drop_report(const bt_command *command, int argc, char **argv) {
     }
 }
 
+/* A command that is no MPI program would do its work once on every rank of `mpirun -np 2 bitrain eval`. */
+static bool leaves_work_to_rank_0(const bt_command *command) {
+    int rank, ranks;
+    bt_comm_env_place(&rank, &ranks);
+    if (command->ranked || ranks < 2) return false;
+    if (rank == 0)
+        bt_log(BT_LOG_WARN,
+               "%s needs one process: rank 0 of this MPI job does the work, %d of %d ranks end at "
+               "once (start it without mpirun, or with srun --mpi=none)",
+               command->name, ranks - 1, ranks);
+    return rank > 0;
+}
+
 static int run(int argc, char **argv) {
     const char *term = getenv("TERM");
     if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term &&
@@ -186,6 +200,7 @@ static int run(int argc, char **argv) {
     }
     const bt_command *command = bt_command_find(word);
     if (!command) return unknown_command(word);
+    if (leaves_work_to_rank_0(command)) return 0;
     bt_err err = BT_ERR_INIT;
     if (asks_for_help(argc - 2, argv + 2)) return show_help(command, argc - 2, argv + 2);
     /* ranks have the environment of the command that started them; doctor lists the names itself */

@@ -42,6 +42,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 }
 
 const bt_command bt_cmd_bench = {
+    .ranked = true,
     .name = "bench",
     .summary =
         "measure this machine: kernels, training, recipes, links, generation, database, dashboard",

@@ -29,6 +29,8 @@ typedef struct bt_command {
      * into the exit status. A command that must exit with another status (130, ...) sets
      * *exit_status. */
     bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);
+    bool
+        ranked; /* several ranks of an MPI job run it together; of any other command rank 0 alone does the work */
     int hidden; /* not in the list of `bitrain help` (rank) */
     bool
         reports; /* stdout holds a report, no data: without a stdout the command succeeds all the same */

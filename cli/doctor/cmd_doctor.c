@@ -156,6 +156,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 }
 
 const bt_command bt_cmd_doctor = {
+    .ranked = true,
     .name = "doctor",
     .summary = "examines this machine, or all nodes: processor, kernels, MPI, memory, store",
     .args = "",

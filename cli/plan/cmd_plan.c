@@ -264,6 +264,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 }
 
 const bt_command bt_cmd_plan = {
+    .ranked = true,
     .name = "plan",
     .summary = "ranks the layouts of a run by predicted time; simulates clusters",
     .args = "[CONFIG.yaml]",

@@ -221,7 +221,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     return BT_OK;
 }
 
-const bt_command bt_cmd_rank = {.name = "rank",
+const bt_command bt_cmd_rank = {.ranked = true,
+                                .name = "rank",
                                 .summary = "one MPI rank of a run (started by train)",
                                 .args = "",
                                 .examples = "",

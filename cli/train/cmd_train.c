@@ -481,6 +481,7 @@ static const bt_opt *options(size_t *n) {
 }
 
 const bt_command bt_cmd_train = {
+    .ranked = true,
     .name = "train",
     .summary = "train a model, or go on with a run",
     .args = "[CONFIG.yaml]",

@@ -42,6 +42,11 @@ d train --preset nano --data /nonexistent.txt --steps 3 >out 2>err
 d train "${direct[@]}" --steps 12 --name plain >out 2>err
 [ $? -eq 4 ] || fault "a used name: exit is not 4"
 
+# a command for one process does its work once
+"${mpi[@]}" "$BITRAIN" runs >out 2>err || fault "exit $? of mpirun bitrain runs: $(tail -n 3 err)"
+[ "$(grep -c '^RUN ' out)" = 1 ] || fault "mpirun -np 2 bitrain runs prints $(grep -c '^RUN ' out) lists"
+says "runs needs one process: rank 0 of this MPI job does the work, 1 of 2 ranks end"
+
 # USR1 through mpirun: save and stop
 "${mpi[@]}" "$BITRAIN" train "${direct[@]}" --steps 1000000 --name asked >a.out 2>a.err &
 job=$!

@@ -41,6 +41,25 @@ bool bt_comm_am_rank(void) {
             (have("PMI_JOBID") || have("PMIX_NAMESPACE")));
 }
 
+/* of the first variable that is set; -1: none is */
+static int first_number(const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (have(names[i])) return atoi(getenv(names[i]));
+    return -1;
+}
+
+void bt_comm_env_place(int *rank, int *size) {
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_NTASKS"};
+    const bool job = bt_comm_am_rank();
+    const int r = job ? first_number(ranks, sizeof ranks / sizeof *ranks) : -1;
+    const int n = job ? first_number(sizes, sizeof sizes / sizeof *sizes) : -1;
+    *rank = r > 0 ? r : 0;
+    *size = n > *rank ? n : *rank + 1;
+}
+
 bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
     if (rc == MPI_SUCCESS) return BT_OK;
     char text[MPI_MAX_ERROR_STRING + 1] = "";

@@ -17,6 +17,8 @@ typedef struct bt_comm bt_comm; /* a communicator; opaque */
 
 /* the environment says: started by mpirun, hydra or srun with PMI */
 bool bt_comm_am_rank(void);
+/* the rank and the number of ranks that the environment names, before MPI starts; 0 and 1 where it names none */
+void bt_comm_env_place(int *rank, int *size);
 void bt_comm_library(char *out, size_t size); /* "Open MPI v4.1.4, ..."; before init as well */
 bt_code bt_comm_init(bt_err *err) BT_MUST_CHECK;
 void bt_comm_finalize(void);
