@@ -1,7 +1,8 @@
-/* skipped.c - one line for all files that were passed over. */
+/* skipped.c - one line for all files that were passed over, and one for each note of a reader. */
 #include "cli/common/skipped.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/base/text.h"
 
@@ -12,4 +13,14 @@ void bt_cli_tell_skipped(const bt_sources *s) {
     fprintf(stderr,
             "warning: %zu file%s passed over, no text: %s%s (--glob '*.txt' chooses by name)\n",
             s->skipped, s->skipped == 1 ? " is" : "s are", first, s->skipped == 1 ? "" : ", ...");
+}
+
+void bt_cli_print_data_notes(const char *notes) {
+    char line[600];
+    for (const char *s = notes; *s; s += strcspn(s, "\n"), s += *s == '\n') {
+        char raw[600];
+        snprintf(raw, sizeof raw, "%.*s", (int)strcspn(s + 1, "\n"), s + 1);
+        bt_text_plain(line, sizeof line, raw);
+        fprintf(stderr, "%s: %s\n", *s == '!' ? "warning" : "note", line);
+    }
 }

@@ -1,4 +1,4 @@
-/* skipped.h - tells of files of a data folder that hold no text. */
+/* skipped.h - messages about data that were left out: files of a folder that hold no text, rows, keys. */
 #ifndef BT_CLI_COMMON_SKIPPED_H
 #define BT_CLI_COMMON_SKIPPED_H
 
@@ -6,5 +6,7 @@
 
 /* one line on standard error; nothing when no file was passed over */
 void bt_cli_tell_skipped(const bt_sources *s);
+/* the lines of bt_documents_notes, each as a warning or a note on standard error */
+void bt_cli_print_data_notes(const char *notes);
 
 #endif

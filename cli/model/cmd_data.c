@@ -127,17 +127,6 @@ static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepa
     return BT_OK;
 }
 
-/* what was left out of the files or not used: lines of bt_documents_notes */
-static void print_notes(const bt_text *notes) {
-    char line[600];
-    for (const char *s = bt_text_str(notes); *s; s += strcspn(s, "\n"), s += *s == '\n') {
-        char raw[600];
-        snprintf(raw, sizeof raw, "%.*s", (int)strcspn(s + 1, "\n"), s + 1);
-        bt_text_plain(line, sizeof line, raw);
-        fprintf(stderr, "%s: %s\n", *s == '!' ? "warning" : "note", line);
-    }
-}
-
 static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,
                                bt_err *err) {
     bt_prepare_result r;
@@ -156,7 +145,7 @@ static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const b
                         .ctx = &w.bar};
     bt_code code = bt_prepare(&c, &r, NULL, err);
     bt_progress_end(&w.bar);
-    if (code == BT_OK) print_notes(&notes);
+    if (code == BT_OK) bt_cli_print_data_notes(bt_text_str(&notes));
     bt_text_release(&notes);
     BT_TRY(code);
     return report(cfg, t, &r, bt_progress_seconds(&w.bar), err);
@@ -265,7 +254,7 @@ static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt
     if (code == BT_OK) {
         bt_text notes = {0};
         bt_documents_notes(d, &notes);
-        print_notes(&notes);
+        bt_cli_print_data_notes(bt_text_str(&notes));
         bt_text_release(&notes);
     }
     bt_documents_close(d);

@@ -9,6 +9,7 @@
 #include "cli/common/command.h"
 #include "cli/common/given_path.h"
 #include "cli/common/progress.h"
+#include "cli/common/skipped.h"
 #include "cli/common/verbs.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_model.h"
@@ -205,6 +206,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     if (code == BT_OK)
         code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
     bt_progress_end(&bar);
+    if (code == BT_OK && own) bt_cli_print_data_notes(bt_evaluator_notes(e));
     if (code == BT_OK) code = run_and_write(e, t, cfg, &data, out, err);
     const size_t table = (size_t)m->classes * (size_t)m->classes * sizeof **confusion;
     if (code == BT_OK && table) *confusion = malloc(table);

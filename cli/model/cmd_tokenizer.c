@@ -188,7 +188,7 @@ static void show_training(void *ctx, double done, const char *what) {
 
 static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const tokenizer_cfg *cfg = ctx;
-    bt_text paths;
+    bt_text paths, notes = {0};
     bt_progress bar;
     bt_tokenizer *t;
     char cache[PATH_MAX];
@@ -201,6 +201,7 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
                           .field = cfg->field,
                           .cache_dir = cache,
                           .vocab = (int)cfg->vocab,
+                          .notes = &notes,
                           .progress = show_training,
                           .ctx = &bar};
     bt_sources found = {0};
@@ -209,6 +210,8 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
     bt_sources_release(&found);
     if (code == BT_OK) code = bt_tokenizer_train(&t, &c, err);
     bt_progress_end(&bar);
+    if (code == BT_OK) bt_cli_print_data_notes(bt_text_str(&notes));
+    bt_text_release(&notes);
     if (code != BT_OK) {
         bt_text_release(&paths);
         return code;

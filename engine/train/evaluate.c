@@ -22,6 +22,7 @@ struct bt_evaluator {
     int32_t *inputs, *targets; /* (n_micro, B, T); targets of padding are -1 */
     int32_t *positions;        /* likewise; NULL: sequences are not made of documents */
     double bytes_per_token;
+    bt_text notes;
     void (*progress)(void *ctx, double done);
     void *ctx;
     bt_evaluator_seen seen;
@@ -91,6 +92,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
         int64_t available = bt_loader_sequences(peek);
         if (available > 0 && wanted > available) wanted = available;
         e->hash = bt_loader_hash(peek);
+        bt_text_put(&e->notes, bt_loader_notes(peek));
         bt_loader_close(peek);
 
         int64_t ranks = bt_comm_size(dp), per_round = ranks * e->B;
@@ -234,6 +236,8 @@ size_t bt_evaluator_bytes(const bt_evaluator *e) {
              : 0;
 }
 
+const char *bt_evaluator_notes(const bt_evaluator *e) { return e ? bt_text_str(&e->notes) : ""; }
+
 uint64_t bt_evaluator_hash(const bt_evaluator *e) { return e ? e->hash : 0; }
 
 void bt_evaluator_close(bt_evaluator *e) {
@@ -243,5 +247,6 @@ void bt_evaluator_close(bt_evaluator *e) {
     free(e->positions);
     free(e->sums);
     free(e->confusion);
+    bt_text_release(&e->notes);
     free(e);
 }

@@ -45,6 +45,8 @@ const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
 /* bytes of text a token of the validation data stands for: what makes bits per byte of nats per token */
 double bt_evaluator_bytes_per_token(const bt_evaluator *e);
+/* of the files it is made of, as bt_loader_notes; "" for NULL */
+const char *bt_evaluator_notes(const bt_evaluator *e);
 /* of the data it is made of, bt_loader_hash's; 0 for NULL */
 uint64_t bt_evaluator_hash(const bt_evaluator *e);
 void bt_evaluator_close(bt_evaluator *e); /* accepts NULL */

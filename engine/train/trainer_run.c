@@ -42,6 +42,10 @@ static void announce(bt_trainer *t) {
                            bt_kernels_isa());
     }
     bt_run_data_tell(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
+    /* without --val-data the files are those of the training data */
+    if (t->cfg.val_data[0])
+        bt_run_data_notes(&t->telemetry, "validation data: ", bt_evaluator_notes(t->evaluator),
+                          t->at.step - 1);
 }
 
 /* operations of rank 0; processor time as the mean of the ranks */

@@ -70,6 +70,20 @@ warned "1 file is" "mixed/gone.txt"
 for i in $(seq 1 200); do printf '{"id": %d, "meta": {"body": "document %d \\u00e9\\n"}}\n' "$i" "$i"; done >docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report 2>err || fault "JSONL in parts: $(cat err)"
 [ "$(cat err)" = 'note: keys of rows that are not used: id (200)' ] || fault "of keys that are not used it says: $(cat err)"
+# every other reader of rows reports them as well: a tokenizer's training, --val-data, eval --data
+"$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 270 --out rows.json >out 2>err ||
+    fault "a tokenizer of rows: $(cat err)"
+[ "$(grep -c 'keys of rows that are not used: id (200)' err)" = 1 ] ||
+    fault "of keys that are not used a tokenizer's training says: $(cat err)"
+seq 4000 >numbers.txt
+keyed() { BITRAIN_STORE=$tmp/keyed.d/m.db "$BITRAIN" "$@" >out 2>err || fault "exit $? of $1: $(tail -n 2 err)"; }
+keyed train --data numbers.txt --val-data docs.jsonl --set data.field=meta.body --tokenizer bytes --name keyed --steps 1 \
+    --ranks 1 --threads 1 --batch-tokens 64 --set model.layers=1 --set model.d_model=32 --set model.heads=2 \
+    --set model.kv_heads=2 --set model.d_ff=64 --set model.seq_len=32 --set train.eval_tokens=64
+keyed query "SELECT title FROM events WHERE run = 'keyed'" --csv
+grep -q 'validation data: keys of rows that are not used: id (200)' out || fault "of keys of --val-data that are not used the run records: $(cat out)"
+keyed eval keyed --data docs.jsonl --field meta.body --threads 1
+grep -q '^note: keys of rows that are not used: id (200)$' err || fault "of keys that are not used eval says: $(cat err)"
 [ "$(field report documents)" = 200 ] && [ "$(field report shards)" -gt 2 ] || fault "JSONL in parts: $(cat report)"
 [ "$(ls docs-*.bts | wc -l)" = "$(field report shards)" ] && [ ! -e docs.bts ] || fault "files of the parts: $(ls docs*)"
 b data inspect docs-*.bts --json >about

@@ -157,6 +157,7 @@ static bt_code count_files(trainer *t, const bt_sources *sources, const uint64_t
         if (t->cfg->progress)
             t->cfg->progress(t->cfg->ctx, bt_documents_done(docs) * 0.5, "counting words");
     }
+    if (code == BT_OK && t->cfg->notes) bt_documents_notes(docs, t->cfg->notes);
     bt_documents_close(docs);
     return code;
 }

@@ -129,6 +129,7 @@ typedef struct bt_tok_train_cfg {
     const char *cache_dir; /* where "builtin" is */
     int vocab;             /* 257 .. 1048576 */
     double share;          /* of every file, from its beginning, that is learned from; 0: all */
+    bt_text *notes;        /* bt_documents_notes appends to it; may be NULL */
     void (*progress)(void *ctx, double done, const char *what);
     void *ctx;
 } bt_tok_train_cfg;

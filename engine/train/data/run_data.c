@@ -45,19 +45,19 @@ static void left_out(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T,
 }
 
 /* warnings about rows and bytes of the files, and the keys that are not used */
-static void tell_notes(const bt_telemetry *t, const char *notes, int64_t step) {
+void bt_run_data_notes(const bt_telemetry *t, const char *of, const char *notes, int64_t step) {
     for (size_t n; *notes; notes += n + (notes[n] == '\n')) {
         n = strcspn(notes, "\n");
         if (n > 1)
             bt_telemetry_event(t, *notes == '!' ? BT_EVENT_WARNING : BT_EVENT_DATA, step, NULL,
-                               "%.*s", (int)n - 1, notes + 1);
+                               "%s%.*s", of, (int)n - 1, notes + 1);
     }
 }
 
 void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c,
                       int64_t step) {
     const bt_row_facts *f = bt_loader_row_facts(l);
-    tell_notes(t, bt_loader_notes(l), step);
+    bt_run_data_notes(t, "", bt_loader_notes(l), step);
     if (!f) return;
     const int64_t rows = bt_loader_sequences(l);
     const double room = (double)rows * (double)c->seq_len, tokens = (double)f->tokens;

@@ -66,6 +66,12 @@ void bt_run_data_tell(const bt_telemetry *of, const bt_loader *l, const bt_run_c
     assert_true(of == &t.telemetry && l == t.loader && c == &t.cfg);
     said("data at %d", (int)step);
 }
+void bt_run_data_notes(const bt_telemetry *of, const char *source, const char *notes,
+                       int64_t step) {
+    assert_true(of == &t.telemetry);
+    said("%s%s at %d", source, notes, (int)step);
+}
+const char *bt_evaluator_notes(const bt_evaluator *e) { return e == t.evaluator ? "notes" : ""; }
 void bt_run_data_shares(const bt_telemetry *of, const bt_loader *l, int64_t steps) {
     assert_true(of == &t.telemetry && l == t.loader);
     said("shares of %d", (int)steps);

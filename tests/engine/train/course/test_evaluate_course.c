@@ -90,6 +90,7 @@ void bt_loader_close(bt_loader *l) {
 }
 uint64_t bt_loader_hash(const bt_loader *l) { return l == LOADER ? 0xfeed : 0; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l == LOADER ? world.sequences : -1; }
+const char *bt_loader_notes(const bt_loader *l) { return l == LOADER ? "!1 row" : ""; }
 double bt_loader_bytes_per_token(const bt_loader *l) { return l == LOADER ? 2 : 0; }
 bt_code bt_loader_next(bt_loader *l, bt_batch *b, bt_err *y) {
     assert_ptr_equal(l, LOADER);
@@ -270,6 +271,7 @@ static void sequences_are_shared_out(void **state) {
         heard_is(want);
         assert_int_equal(bt_evaluator_micros(e), rows[i].micros);
         assert_int_equal(bt_evaluator_bytes(e), (size_t)rows[i].micros * B * T * 2 * 4);
+        assert_string_equal(bt_evaluator_notes(e), "!1 row");
         assert_true(bt_evaluator_hash(e) == 0xfeed && bt_evaluator_bytes_per_token(e) == 2);
         assert_null(bt_evaluator_confusion(e));
         size_t count = 0;
@@ -279,6 +281,7 @@ static void sequences_are_shared_out(void **state) {
         assert_int_equal(r.tokens, rows[i].learned * rows[i].ranks);
         leave();
     }
+    assert_string_equal(bt_evaluator_notes(NULL), "");
     assert_true(bt_evaluator_hash(NULL) == 0 && bt_evaluator_bytes(NULL) == 0);
     bt_evaluator_close(NULL);
 }
