@@ -1,6 +1,5 @@
 /* cmd_doctor.c - `bitrain doctor`: examines this machine and says what is wrong and how to mend
  * it. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,27 +36,6 @@ static const bt_opt doctor_opts[] = {
 static const bt_opt *options(size_t *n) {
     *n = sizeof doctor_opts / sizeof doctor_opts[0];
     return doctor_opts;
-}
-
-bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const char *fmt, ...) {
-    const size_t room = sizeof d->findings / sizeof d->findings[0];
-    bt_finding *f = &d->findings[d->n < room ? d->n++ : room - 1];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(f->text, sizeof f->text, fmt, ap);
-    va_end(ap);
-    f->state = state;
-    f->topic = topic;
-    f->way_out[0] = '\0';
-    if (state > d->worst) d->worst = state;
-    return f;
-}
-
-void bt_doc_way_out(bt_finding *f, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(f->way_out, sizeof f->way_out, fmt, ap);
-    va_end(ap);
 }
 
 static const char *const state_names[] = {"info", "ok", "warn", "fail"};

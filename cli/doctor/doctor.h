@@ -28,8 +28,10 @@ typedef struct bt_doctor {
     bt_doc_state worst;
 } bt_doctor;
 
+/* Appends a finding and returns it; the last place of a full report is written again. */
 bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const char *fmt, ...)
     BT_PRINTF(4, 5);
+/* sets the remedy of a finding */
 void bt_doc_way_out(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* the checks, in the order of the report */
