@@ -52,6 +52,9 @@ bt_code bt_sql_get(sqlite3 *db, const char *path, const char *sql, int64_t *valu
     BT_MUST_CHECK;
 /* the same where a failure is as good as no row: never for a number that rows are written under */
 int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
+/* runs the statement once; its parameters in order: 't' takes the next of texts (NULL allowed), 'i' the next of ints */
+bt_code bt_sql_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
+                       const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
 /* name of a file system WAL cannot live on, or NULL */
 const char *bt_fs_refusal(long f_type);
 

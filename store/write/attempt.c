@@ -77,24 +77,6 @@ static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err)
     return BT_OK;
 }
 
-bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
-                   const char *const *texts, const int64_t *ints, bt_err *err) {
-    sqlite3_stmt *st = NULL;
-    BT_TRY(bt_sql_prepare(db, path, sql, &st, err));
-    for (int i = 0; types[i]; i++) {
-        if (types[i] == 'i')
-            sqlite3_bind_int64(st, i + 1, *ints++);
-        else {
-            const char *t = *texts++;
-            if (t) sqlite3_bind_text(st, i + 1, t, -1, SQLITE_STATIC);
-        }
-    }
-    int rc = sqlite3_step(st);
-    bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(db, rc, path, "write", err);
-    sqlite3_finalize(st);
-    return code;
-}
-
 #define TEXTS(...) \
     (const char *const[]) { __VA_ARGS__ }
 #define INTS(...) \
@@ -102,28 +84,31 @@ bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *t
 
 static bt_code insert_run(sqlite3 *db, const char *path, const bt_run_start *s, int64_t created_us,
                           int64_t *id, bt_err *err) {
-    BT_TRY(bt_put_row(db, path,
-                      "INSERT INTO run(name, created_us, host, user, pid, build, mpi, note, "
-                      "out_dir, world, seed, state) VALUES (?,?,?,?,?,?,?,?,?,?,?,'running')",
-                      "tittittttii",
-                      TEXTS(s->name, s->host, s->user, s->build, s->mpi, s->note, s->out_dir),
-                      INTS(created_us, s->pid, s->world_size, (int64_t)s->seed), err));
+    BT_TRY(bt_sql_put_row(db, path,
+                          "INSERT INTO run(name, created_us, host, user, pid, build, mpi, note, "
+                          "out_dir, world, seed, state) VALUES (?,?,?,?,?,?,?,?,?,?,?,'running')",
+                          "tittittttii",
+                          TEXTS(s->name, s->host, s->user, s->build, s->mpi, s->note, s->out_dir),
+                          INTS(created_us, s->pid, s->world_size, (int64_t)s->seed), err));
     *id = sqlite3_last_insert_rowid(db);
-    return bt_put_row(db, path, "INSERT OR REPLACE INTO run_doc(run, argv, config) VALUES (?,?,?)",
-                      "itt", TEXTS(s->argv, s->config_json), INTS(*id), err);
+    return bt_sql_put_row(db, path,
+                          "INSERT OR REPLACE INTO run_doc(run, argv, config) VALUES (?,?,?)", "itt",
+                          TEXTS(s->argv, s->config_json), INTS(*id), err);
 }
 
 static bt_code continue_run(sqlite3 *db, const char *path, const bt_run_start *s, int64_t id,
                             int64_t now, bt_err *err) {
-    BT_TRY(bt_put_row(db, path,
-                      "UPDATE attempt SET ended_us = coalesce((SELECT last_us FROM run WHERE id = "
-                      "?1), ?2), exit_kind = 'lost' WHERE run = ?1 AND ended_us IS NULL",
-                      "ii", NULL, INTS(id, now), err));
-    BT_TRY(bt_put_row(db, path,
-                      "UPDATE run SET state='running', ended_us=NULL, exit_kind=NULL, "
-                      "exit_code=NULL, pid=?1, world=?2, host=coalesce(?3, host), rev=rev+1 WHERE "
-                      "id=?4",
-                      "iiti", TEXTS(s->host), INTS(s->pid, s->world_size, id), err));
+    BT_TRY(
+        bt_sql_put_row(db, path,
+                       "UPDATE attempt SET ended_us = coalesce((SELECT last_us FROM run WHERE id = "
+                       "?1), ?2), exit_kind = 'lost' WHERE run = ?1 AND ended_us IS NULL",
+                       "ii", NULL, INTS(id, now), err));
+    BT_TRY(
+        bt_sql_put_row(db, path,
+                       "UPDATE run SET state='running', ended_us=NULL, exit_kind=NULL, "
+                       "exit_code=NULL, pid=?1, world=?2, host=coalesce(?3, host), rev=rev+1 WHERE "
+                       "id=?4",
+                       "iiti", TEXTS(s->host), INTS(s->pid, s->world_size, id), err));
     return bt_start_propose(db, path, id, s, err);
 }
 
@@ -134,15 +119,15 @@ static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start 
                       "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM attempt)) FROM "
                       "meta WHERE key = 'next_aid'",
                       &a->aid, err));
-    BT_TRY(bt_put_row(db, path,
-                      "INSERT INTO attempt(id, run, attempt, started_us, from_step, live_to, "
-                      "world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                      "iiiiiiiitt", TEXTS(s->host, s->reason),
-                      INTS(a->aid, a->run, a->attempt, now, s->from_step, BT_LIVE_FOREVER,
-                           s->world_size, s->pid),
-                      err));
-    return bt_put_row(db, path, "UPDATE meta SET value = ? WHERE key = 'next_aid'", "i", NULL,
-                      INTS(a->aid + 1), err);
+    BT_TRY(bt_sql_put_row(db, path,
+                          "INSERT INTO attempt(id, run, attempt, started_us, from_step, live_to, "
+                          "world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?,?)",
+                          "iiiiiiiitt", TEXTS(s->host, s->reason),
+                          INTS(a->aid, a->run, a->attempt, now, s->from_step, BT_LIVE_FOREVER,
+                               s->world_size, s->pid),
+                          err));
+    return bt_sql_put_row(db, path, "UPDATE meta SET value = ? WHERE key = 'next_aid'", "i", NULL,
+                          INTS(a->aid + 1), err);
 }
 
 /* Times of all attempts of a run are by one clock, which never goes back. */
@@ -161,7 +146,7 @@ static bt_code join_clock(sqlite3 *db, const char *path, const known_run *k, bt_
 
 static bt_code keep_clock(sqlite3 *db, const char *path, const bt_attempt *a, bt_err *err) {
     char name[BT_CLOCK_NAME];
-    return bt_put_row(
+    return bt_sql_put_row(
         db, path, "INSERT OR REPLACE INTO fact(value, run, attempt, key) VALUES (?,?,?,'clock')",
         "tii", TEXTS(bt_clock_name(name)), INTS(a->run, a->attempt), err);
 }
@@ -172,7 +157,8 @@ bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, b
     BT_TRY(find_run(db, path, s->name, &k, err));
     BT_TRY(may_begin(s, &k, err));
     if (k.id && !s->resume) { /* a start that recorded no step does not hold the name */
-        BT_TRY(bt_put_row(db, path, "DELETE FROM run WHERE id = ?", "i", NULL, INTS(k.id), err));
+        BT_TRY(
+            bt_sql_put_row(db, path, "DELETE FROM run WHERE id = ?", "i", NULL, INTS(k.id), err));
         k = (known_run){0};
     }
     if (!s->started_us && k.id) BT_TRY(join_clock(db, path, &k, err));
@@ -186,19 +172,19 @@ bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, b
         BT_TRY(continue_run(db, path, s, k.id, now, err));
     BT_TRY(insert_attempt(db, path, s, a, now, err));
     if (!s->started_us) BT_TRY(keep_clock(db, path, a, err));
-    return bt_put_row(db, path, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i",
-                      NULL, INTS(a->run), err);
+    return bt_sql_put_row(db, path, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i",
+                          NULL, INTS(a->run), err);
 }
 
 bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state,
                        const char *exit_kind, int exit_code, int64_t now, bt_err *err) {
-    BT_TRY(bt_put_row(
+    BT_TRY(bt_sql_put_row(
         db, path,
         "UPDATE run SET state=?, exit_kind=?, exit_code=?, ended_us=?, rev=rev+1 WHERE id=?",
         "ttiii", TEXTS(state, exit_kind), INTS(exit_code, now, a->run), err));
-    return bt_put_row(db, path,
-                      "UPDATE attempt SET exit_kind=?, exit_code=?, ended_us=? WHERE id=?", "tiii",
-                      TEXTS(exit_kind), INTS(exit_code, now, a->aid), err);
+    return bt_sql_put_row(db, path,
+                          "UPDATE attempt SET exit_kind=?, exit_code=?, ended_us=? WHERE id=?",
+                          "tiii", TEXTS(exit_kind), INTS(exit_code, now, a->aid), err);
 }
 
 bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
@@ -215,10 +201,11 @@ bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s,
     BT_TRY(bt_sql_get(db, path, sql, &a->aid, err));
     const int64_t began = s->started_us ? s->started_us : bt_wall_us();
     if (!a->aid) BT_TRY(insert_attempt(db, path, s, a, began, err));
-    return bt_put_row(db, path,
-                      "UPDATE run SET n_attempts = max(n_attempts, ?), state = 'running', ended_us "
-                      "= NULL WHERE id = ?",
-                      "ii", NULL, INTS(a->attempt + 1, a->run), err);
+    return bt_sql_put_row(
+        db, path,
+        "UPDATE run SET n_attempts = max(n_attempts, ?), state = 'running', ended_us "
+        "= NULL WHERE id = ?",
+        "ii", NULL, INTS(a->attempt + 1, a->run), err);
 }
 
 bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,

@@ -11,10 +11,6 @@ typedef struct bt_attempt {
     int attempt;
 } bt_attempt;
 
-/* binds in order: 't' from texts (NULL allowed), 'i' from ints; then runs the statement once */
-bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
-                   const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
-
 /* remember: the rows of a run that is resumed can be restored by bt_start_withdraw */
 bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bool remember,
                          bt_attempt *out, bt_err *err) BT_MUST_CHECK;

@@ -1,8 +1,6 @@
 /* start.c - the proposal of a resumed run, and the withdrawal of a start that recorded no step. */
 #include "store/write/start.h"
 
-#include "store/write/attempt.h"
-
 /* columns of `run` that the begin or the end of an attempt writes (attempt.c, ledger.c) */
 #define STARTED \
     "host, pid, world, state, ended_us, exit_kind, exit_code, n_attempts, productive_us, " \
@@ -11,10 +9,10 @@
 bt_code bt_start_propose(sqlite3 *db, const char *path, int64_t run, const bt_run_start *s,
                          bt_err *err) {
     const char *const texts[] = {s->argv, s->config_json, s->note, s->build, s->mpi, s->out_dir};
-    return bt_put_row(db, path,
-                      "INSERT OR REPLACE INTO proposal(run, argv, config, note, build, mpi, "
-                      "out_dir) VALUES (?,?,?,?,?,?,?)",
-                      "itttttt", texts, &run, err);
+    return bt_sql_put_row(db, path,
+                          "INSERT OR REPLACE INTO proposal(run, argv, config, note, build, mpi, "
+                          "out_dir) VALUES (?,?,?,?,?,?,?)",
+                          "itttttt", texts, &run, err);
 }
 
 bt_code bt_start_remember(sqlite3 *db, const char *path, int64_t run, bt_err *err) {
@@ -24,11 +22,12 @@ bt_code bt_start_remember(sqlite3 *db, const char *path, int64_t run, bt_err *er
                        "CREATE TABLE IF NOT EXISTS temp.fact_before AS SELECT * FROM main.fact "
                        "LIMIT 0; DELETE FROM temp.fact_before",
                        err));
-    BT_TRY(bt_put_row(db, path, "INSERT INTO temp.run_before SELECT * FROM main.run WHERE id = ?",
-                      "i", NULL, &run, err));
-    return bt_put_row(db, path,
-                      "INSERT INTO temp.fact_before SELECT * FROM main.fact WHERE run = ?", "i",
-                      NULL, &run, err);
+    BT_TRY(bt_sql_put_row(db, path,
+                          "INSERT INTO temp.run_before SELECT * FROM main.run WHERE id = ?", "i",
+                          NULL, &run, err));
+    return bt_sql_put_row(db, path,
+                          "INSERT INTO temp.fact_before SELECT * FROM main.fact WHERE run = ?", "i",
+                          NULL, &run, err);
 }
 
 /* attempts since the remembered rows; ?1 is the run */
@@ -64,7 +63,7 @@ bt_code bt_start_withdraw(sqlite3 *db, const char *path, int64_t run, bool *with
     BT_TRY(count_steps(db, path, run, &steps, err));
     if (steps) return BT_OK;
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
-        BT_TRY(bt_put_row(db, path, statements[i], "i", NULL, &run, err));
+        BT_TRY(bt_sql_put_row(db, path, statements[i], "i", NULL, &run, err));
     *withdrawn = true;
     return BT_OK;
 }

@@ -130,7 +130,7 @@ static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     bt_rescue_describe(title, sizeof title, what, whole, &r);
     bt_code code = bt_attempt_restore(w->db, w->path, &w->start, &a, err);
     if (code == BT_OK) {
-        code = bt_put_row(
+        code = bt_sql_put_row(
             w->db, w->path,
             "INSERT INTO event(run, aid, t_us, kind, level, title) VALUES (?,?,?,'warning',2,?)",
             "iiit", (const char *const[]){title}, (const int64_t[]){a.run, a.aid, bt_wall_us()},
