@@ -286,18 +286,3 @@ bt_code bt_api_health(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     bt_text_put(&out->body, "ok\n");
     return BT_OK;
 }
-
-bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    (void)r;
-    (void)run;
-    (void)err;
-    bt_json j;
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
-    bt_json_bool(&j, "control", a->allows.control);
-    bt_json_bool(&j, "query", a->allows.query);
-    bt_json_bool(&j, "resume", a->allows.resume != NULL);
-    if (a->allows.start) bt_start_fields_json(&j);
-    bt_json_end(&j, '}');
-    return BT_OK;
-}

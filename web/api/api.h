@@ -74,9 +74,6 @@ void bt_answer_error(bt_answer *out, int status, const char *code, const char *m
                      const char *hint);
 int bt_status_of(bt_code code); /* HTTP status of a failure */
 
-/* the fields of a run's start as an array "start" (api_start.c) */
-void bt_start_fields_json(bt_json *j);
-
 /* text of the events of a stream since `cursor`, which is moved on; empty when nothing is new
  * (stream.c) */
 typedef struct bt_cursor {

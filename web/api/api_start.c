@@ -1,7 +1,8 @@
-/* api_start.c - POST /api/v1/start: begins a run on the server's machine with the settings of a short
- * form (start_form.def). Nothing else of a command line can be said here.
+/* api_start.c - GET /api/v1/server lists what this server permits, with the form that starts a run; POST
+ * /api/v1/start starts a run on the server's machine with the settings of that form (start_form.def). No other
+ * option of a command line is accepted.
  *
- *     {"name": "demo", "settings": {"preset": "nano", "steps": "100"}}       name "": one is made up */
+ *     {"name": "demo", "settings": {"preset": "nano", "steps": "100"}}       name "": the server chooses one */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +96,8 @@ bt_code bt_api_start(bt_api *a, const bt_req *r, const char *unused, bt_answer *
     return BT_OK;
 }
 
-void bt_start_fields_json(bt_json *j) {
+/* the fields of the form as an array "start" */
+static void put_start_fields(bt_json *j) {
     bt_json_array(j, "start");
     for (size_t i = 0; i < BT_START_FIELDS; i++) {
         const bt_start_field *f = &bt_start_fields[i];
@@ -108,4 +110,20 @@ void bt_start_fields_json(bt_json *j) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
+}
+
+bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    const bt_api_allows allows = bt_api_allowed(a);
+    (void)r;
+    (void)run;
+    (void)err;
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_bool(&j, "control", allows.control);
+    bt_json_bool(&j, "query", allows.query);
+    bt_json_bool(&j, "resume", allows.resume != NULL);
+    if (allows.start) put_start_fields(&j);
+    bt_json_end(&j, '}');
+    return BT_OK;
 }
