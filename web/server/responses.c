@@ -1,9 +1,40 @@
-/* responses.c - what the dashboard sends of its own: answers and errors. */
+/* responses.c - makes the answer of a route, or an error in its place, and sends it. */
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "web/http/compress.h"
 #include "web/server/server_impl.h"
+
+/* the name of a code as one word for programs: "not found" becomes "not_found" */
+static const char *code_word(char *out, size_t size, bt_code code) {
+    snprintf(out, size, "%s", bt_code_name(code));
+    for (char *p = out; *p; p++)
+        if (*p == ' ') *p = '_';
+    return out;
+}
+
+/* the remedy of a failure */
+static const char *hint_of(bt_web *w, bt_code code, const char *run) {
+    bt_err none = BT_ERR_INIT;
+    if (code == BT_ARG || code == BT_UNSUPPORTED) return "web/README.md says what each route takes";
+    if (code != BT_NOTFOUND) return "try again";
+    return run[0] && bt_api_db(w->api, &none) ? "the list of all runs says which there are"
+                                              : "`bitrain train` makes one";
+}
+
+bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
+                           bt_answer *out) {
+    bt_err err = BT_ERR_INIT;
+    char word[32];
+    out->status = 200;
+    out->type = "application/json";
+    bt_code code = route->fn(w->api, q, run, out, &err);
+    if (code != BT_OK)
+        bt_answer_error(out, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
+                        hint_of(w, code, run));
+    return code;
+}
 
 enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a) {
     if (a->body.failed) bt_answer_error(a, 503, "memory", "out of memory", "try again");

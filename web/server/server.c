@@ -1,5 +1,5 @@
 /* server.c - the dashboard: guards and routes over the connections of web/http/http_server.h. Event
- * streams: event_streams.c; what is sent: responses.c.
+ * streams: event_streams.c; answers: responses.c.
  *
  *     epoll thread    answer() -> guards -> route or asset -> response;  stream_read() feeds event streams
  *     publisher       watches PRAGMA data_version, wakes sleeping streams; cuts requests that outlive their deadline
@@ -28,39 +28,9 @@ typedef struct exchange { /* one request in progress */
 } exchange;
 
 /* ---- requests -------------------------------------------------------------------------------- */
-/* "not found" as a word that programs compare: not_found */
-static const char *code_word(char *out, size_t size, bt_code code) {
-    snprintf(out, size, "%s", bt_code_name(code));
-    for (char *p = out; *p; p++)
-        if (*p == ' ') *p = '_';
-    return out;
-}
-
 static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answer *a) {
     bt_answer copy = *a; /* its body stays the cache's */
     return bt_web_send_answer(c, &copy);
-}
-
-/* what to do about it, for people as for programs; the message says the rest */
-static const char *hint_of(bt_web *w, bt_code code, const char *run) {
-    bt_err none = BT_ERR_INIT;
-    if (code == BT_ARG || code == BT_UNSUPPORTED) return "web/README.md says what each route takes";
-    if (code != BT_NOTFOUND) return "try again";
-    return run[0] && bt_api_db(w->api, &none) ? "the list of all runs says which there are"
-                                              : "`bitrain train` makes one";
-}
-
-bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
-                           bt_answer *out) {
-    bt_err err = BT_ERR_INIT;
-    char word[32];
-    out->status = 200;
-    out->type = "application/json";
-    bt_code code = route->fn(w->api, q, run, out, &err);
-    if (code != BT_OK)
-        bt_answer_error(out, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
-                        hint_of(w, code, run));
-    return code;
 }
 
 static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_route *route,

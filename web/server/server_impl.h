@@ -1,4 +1,4 @@
-/* server_impl.h - private to web/server: the server's state, and what its three files lend each other. */
+/* server_impl.h - private to web/server: the server's state, and the functions that its files share. */
 #ifndef BT_WEB_SERVER_SERVER_IMPL_H
 #define BT_WEB_SERVER_SERVER_IMPL_H
 
@@ -46,14 +46,12 @@ struct bt_web {
 extern const bt_asset bt_assets[]; /* the page, compiled in */
 extern const size_t bt_assets_n;
 
-/* responses.c */
+/* responses.c. make: calls the handler of the route; a failure becomes an answer too, and its code is returned */
+bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
+                           bt_answer *out);
 enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a);
 enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,
                                   const char *message, const char *hint);
-
-/* server.c: what a route says, or its failure as an answer */
-bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
-                           bt_answer *out);
 
 /* answer_thread.c. answer: suspends the connection; *out is the exchange's, and stays NULL where an error
  * was sent. send: when it was resumed. wait: for all, before the stop */
