@@ -1,4 +1,4 @@
-/* optim.c - the states of one range, and the rules applied to the tensors in it. */
+/* optim.c - the optimizer states of one range, and the update of the tensors in it. */
 #include "engine/optim/optim.h"
 
 #include <stdlib.h>
@@ -8,32 +8,6 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/optim/short_states.h"
-
-static const bt_optim_info infos[] = {
-#define BT_OPTIM(id, name, matrices, rest, lr_factor, help) \
-    {name, help, &matrices, &rest, lr_factor},
-#include "engine/optim/optim.def"
-#undef BT_OPTIM
-};
-
-const bt_optim_info *bt_optim_info_of(bt_optim_id id) { return &infos[id]; }
-
-const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span) {
-    return span->matrix ? infos[kind].matrices : infos[kind].rest;
-}
-
-const char *bt_states_name(bt_states_kind states) {
-    static const char *const names[] = {"fp32", "bf16", "log8"};
-    return names[states];
-}
-
-bt_moment_form bt_optim_form(const bt_optim_rule *rule, bt_states_kind states, size_t k) {
-    switch (states) {
-    case BT_STATES_BF16: return BT_MOMENT_BF16;
-    case BT_STATES_LOG8: return rule->never_negative[k] ? BT_MOMENT_ULOG8 : BT_MOMENT_LOG8;
-    default: return BT_MOMENT_F32;
-    }
-}
 
 bt_optim_update bt_optim_update_of(const bt_optim_span *s, const bt_optim_update *u) {
     bt_optim_update own = *u;
