@@ -11,7 +11,7 @@
 
 #include "engine/config/run_cfg.h"
 #include "engine/plan/rates.h"
-#include "engine/plan/walk.h"
+#include "engine/plan/walk/walk.h"
 
 /* Of sequences that are made of documents; 0: not known, as of a stream */
 typedef struct bt_data_facts {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/plan/walk.h"
+#include "engine/plan/walk/walk.h"
 
 enum { STAGES_MOST = 16, CHUNKS_MOST = 4 };
 

@@ -1,5 +1,5 @@
 /* walk.c - the events of a step in the order of their causes. */
-#include "engine/plan/walk_state.h"
+#include "engine/plan/walk/walk_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,20 +22,6 @@ static void wait_until(bt_walker *r, double then) {
 
 /* ---- the pipeline ---------------------------------------------------------------------------- */
 
-/* Beside the tied embedding's gradients, which have another receiver, a message has half of the link. */
-void bt_walk_post(bt_walk_state *s, bt_walker *r, double *there) {
-    const double wire_s = s->w->wire_s, begin = wire_s > 0 ? fmax(r->now, r->link_free) : r->now,
-                 beside = fmin(wire_s, fmax(0, r->table_sent - begin));
-    if (wire_s > 0) r->link_free = begin + wire_s + beside;
-    if (beside > 0) s->tied_at = r->table_sent += beside;
-    *there = begin + s->w->flight_s + beside;
-}
-
-void bt_walk_post_table(bt_walk_state *s, bt_walker *r) {
-    const double before = fmin(s->w->tied_s, fmax(0, r->link_free - r->now));
-    s->tied_at = r->table_sent = r->now + s->w->tied_s + before;
-}
-
 static void receive(const bt_walk_state *s, bt_walker *r, double there) {
     wait_until(r, there);
     spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
@@ -50,20 +36,6 @@ static void send(bt_walk_state *s, bt_walker *r, double *there) {
 static void meet_group(const bt_walk_state *s, bt_walker *r, double seconds) {
     spend(r, BT_PH_WAIT, seconds * all_at_work(s));
     r->met += seconds * all_at_work(s);
-}
-
-bool bt_walk_next(const bt_walk_state *s, const bt_walker *r, int stage, bt_walk_pass *out) {
-    const bt_pass_order order = {s->w->pp, stage, s->chunks, s->w->micros};
-    if (r->done == bt_pass_count(&order)) return false;
-    const bt_pass pass = bt_pass_at(&order, r->done);
-    const int at = pass.chunk * s->w->pp + stage;
-    *out = (bt_walk_pass){.pass = pass,
-                          .at = at,
-                          .work = &s->w->stage[at],
-                          .begins = at == 0,
-                          .ends = at == s->chunks * s->w->pp - 1,
-                          .final = pass.backward && pass.micro == s->w->micros - 1};
-    return true;
 }
 
 static void forward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {

@@ -1,10 +1,10 @@
 /* walk_state.h - what the two ways through a pipeline share: walk.c (every rank has its cores) and
- * walk_shared.c (ranks share them). Private to engine/plan. */
-#ifndef BT_ENGINE_PLAN_WALK_STATE_H
-#define BT_ENGINE_PLAN_WALK_STATE_H
+ * walk_shared.c (ranks share them). Private to engine/plan/walk. */
+#ifndef BT_ENGINE_PLAN_WALK_WALK_STATE_H
+#define BT_ENGINE_PLAN_WALK_WALK_STATE_H
 
 #include "engine/parallel/schedule/pass_order.h"
-#include "engine/plan/walk.h"
+#include "engine/plan/walk/walk.h"
 
 typedef struct bt_walker { /* one rank */
     double now;

@@ -13,8 +13,8 @@
  * (P - 1) / (v m + P - 1) of the time is waiting (Narayanan et al. 2021, arXiv:2104.04473, section
  * 2.2), and an exchange alone costs its rounds' latencies and its bytes over the rate.
  * Threads: none shared. */
-#ifndef BT_ENGINE_PLAN_WALK_H
-#define BT_ENGINE_PLAN_WALK_H
+#ifndef BT_ENGINE_PLAN_WALK_WALK_H
+#define BT_ENGINE_PLAN_WALK_WALK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/plan/walk_state.h"
+#include "engine/plan/walk/walk_state.h"
 
 typedef enum { RECEIVE, WORK, SEND, SEND_TABLE, TIE } op_kind;
 
