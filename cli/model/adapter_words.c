@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/model/checkpoint_model.h"
+#include "cli/model/checkpoint_folder.h"
 #include "engine/tune/adapters_read.h"
 #include "engine/tune/peft_config.h"
 

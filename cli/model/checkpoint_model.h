@@ -66,15 +66,6 @@ typedef struct bt_trained_how {
      "fastest kernel set allowed (default: as the run)"}
 /* clang-format on */
 
-/* A warning on stderr for each damaged checkpoint that is newer than what was opened; BT_FORMAT where `newest` is
- * demanded, naming --allow-older */
-bt_code bt_trained_check_newest(const bt_text *passed_over, const char *path, bool newest,
-                                bt_err *err) BT_MUST_CHECK;
-/* an array "passed_over" of such lines, where there are some */
-void bt_trained_put_passed(const bt_text *passed_over, bt_json *j);
-/* the path of what `which` names: of a run its checkpoint folder */
-bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)
-    BT_MUST_CHECK;
 /* everything but the model, which bt_trained_model makes of it; or both */
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;

@@ -6,6 +6,7 @@
 #include "cli/common/command.h"
 #include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
+#include "cli/model/checkpoint_folder.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/model_notes.h"
 #include "engine/base/clock.h"

@@ -12,6 +12,7 @@
 #include "cli/common/skipped.h"
 #include "cli/common/verbs.h"
 #include "cli/model/chat_session.h"
+#include "cli/model/checkpoint_folder.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
 #include "cli/model/eval_choices.h"

@@ -6,6 +6,7 @@
 
 #include "cli/common/command.h"
 #include "cli/model/chat_session.h"
+#include "cli/model/checkpoint_folder.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
 #include "cli/model/model_notes.h"

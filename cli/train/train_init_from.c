@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/common/given_path.h"
-#include "cli/model/checkpoint_model.h"
+#include "cli/model/checkpoint_folder.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/tune_cfg.h"

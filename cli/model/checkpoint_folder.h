@@ -1,0 +1,22 @@
+/* checkpoint_folder.h - where the checkpoint of a run is, and warnings about damaged newer ones. */
+#ifndef BT_CLI_MODEL_CHECKPOINT_FOLDER_H
+#define BT_CLI_MODEL_CHECKPOINT_FOLDER_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "engine/base/status.h"
+#include "engine/base/text.h"
+
+/* The checkpoint folder of a run ("RUN", "RUN@best", "last"), or `which` itself where that is a path. store: ""
+ * default */
+bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)
+    BT_MUST_CHECK;
+/* passed_over: a line for each damaged checkpoint that is newer than the one at `path`. Logs them as warnings; where
+ * `newest` is demanded, fails with BT_FORMAT and names --allow-older. */
+bt_code bt_trained_check_newest(const bt_text *passed_over, const char *path, bool newest,
+                                bt_err *err) BT_MUST_CHECK;
+/* these lines as an array "passed_over", if there are any */
+void bt_trained_put_passed(const bt_text *passed_over, bt_json *j);
+
+#endif
