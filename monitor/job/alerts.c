@@ -146,13 +146,6 @@ void bt_job_alerts_step(bt_job *job, const bt_step_record *r) {
     bt_alert_step(&job->alerts, values, r->step);
 }
 
-/* an event of the supervisor, already recorded */
-void bt_job_alerts_event(bt_job *job, const bt_event *e) {
-    if (e->kind == BT_EVENT_FAILURE || e->kind == BT_EVENT_HOST_LOST)
-        bt_alert_happened(&job->alerts, BT_ALERT_RANK_LOST, e->title);
-    if (e->kind == BT_EVENT_STALLED) bt_alert_happened(&job->alerts, BT_ALERT_STALLED, e->title);
-}
-
 void bt_job_alerts_end(bt_job *job) {
     const bt_end *end = &job->result->end;
     char told[640];

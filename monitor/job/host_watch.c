@@ -80,13 +80,6 @@ void bt_job_hosts_tick(bt_job *job, int64_t now) {
                          h->host[i].name);
 }
 
-bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list) {
-    const bt_hosts *h = &job->hosts;
-    for (int i = 0; i < h->n; i++)
-        list[i] = (bt_job_host){h->host[i].slots, !h->host[i].aside || h->host[i].back};
-    return (bt_job_wish){.hosts = list, .n_hosts = (size_t)h->n, .zero = -1};
-}
-
 /* what the run would be on the hosts in use and those that are back */
 static bt_code layout_of_hosts(bt_job *job, bt_job_layout *l, bt_err *err) {
     bt_job_host list[BT_HOSTS_MAX];

@@ -1,4 +1,4 @@
-/* job.h - the inside of a bt_job, shared by supervisor.c, job_attempt.c, run_sink.c and requests.c. */
+/* job.h - the inside of a bt_job. Private to monitor/job. */
 #ifndef BT_MONITOR_JOB_JOB_H
 #define BT_MONITOR_JOB_JOB_H
 
@@ -125,7 +125,7 @@ struct bt_job {
     double lr_factor, told_factor;
 };
 
-/* ---- job_attempt.c ---- */
+/* ---- job_launch.c ---- */
 typedef struct bt_job_ranks { /* how a job of ranks is launched */
     int folder;
     int attempt, fence;      /* of the run's record, of its checkpoints */
@@ -134,9 +134,13 @@ typedef struct bt_job_ranks { /* how a job of ranks is launched */
 } bt_job_ranks;
 bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
                       bt_rank_progress *places, bt_err *err) BT_MUST_CHECK;
-bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
 /* the number that fences the checkpoints of an attempt that starts now */
 int bt_job_next_fence(bt_job *job);
+/* path of a ring of records in the run's folder; false: the run is not recorded, or the path is too long */
+bool bt_job_ring_path(const bt_job *job, const char *name, char *out, size_t size);
+
+/* ---- job_attempt.c ---- */
+bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
 void bt_job_show_attempt(const bt_job *job);
 /* the ranks have told who they are: from here on their deaths are seen without mpirun */
 void bt_job_watch_ranks(bt_job *job);
@@ -172,12 +176,13 @@ void bt_job_alerts_open(bt_job *job);
 void bt_job_alerts_tick(bt_job *job, int64_t now);
 void bt_job_alerts_evaluation(bt_job *job, const bt_event *e);
 void bt_job_alerts_step(bt_job *job, const bt_step_record *r);
-void bt_job_alerts_event(bt_job *job, const bt_event *e);
 void bt_job_alerts_end(bt_job *job);
 
 #define BT_PENDING(verb) (UINT32_C(1) << BT_VERB_##verb)
 
 void bt_job_run_sink(bt_job *job); /* fills job->into */
+
+/* job_events.c: into the database, onto the screen, to the alert rules */
 void bt_job_event(bt_job *job, bt_event_kind kind, int rank, const char *fmt, ...) BT_PRINTF(4, 5);
 /* no record for silent_s, which is longer than usual */
 void bt_job_stalled(bt_job *job, int rank, double silent_s, const char *title);
@@ -185,9 +190,14 @@ void bt_job_show(bt_job *job, bt_event_kind kind, const char *text); /* on the s
 /* not on the screen */
 void bt_job_record(bt_job *job, bt_event_kind kind, int rank, const char *title);
 void bt_job_event_body(bt_job *job, bt_event_kind kind, const char *title, const char *body);
+
 void bt_job_signal(bt_job *job, int signal);
-/* a verb for the ranks: now, or when they are there */
+
+/* send_verbs.c. waits_for_ranks: no rank is connected. tell: sends a verb to the ranks, now or when they are connected
+ * (BT_BUSY: this verb is not offered then). send_pending: sends what was kept */
+bool bt_job_waits_for_ranks(const bt_job *job);
 bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) BT_MUST_CHECK;
+void bt_job_send_pending(bt_job *job);
 
 /* resize.c: "4" or "4,tp=2,pp=1,zero=3"; the ranks save and leave */
 bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) BT_MUST_CHECK;
@@ -199,10 +209,11 @@ bool bt_job_left_unasked(const bt_job *job, const bt_end *end);
 /* before an attempt that begins at job->from: the layout that is wanted, if any; true: it is another one,
  * and `told` says so. What cannot be is a warning, and the ranks stay as they were */
 bool bt_job_take_layout(bt_job *job, char *told, size_t size);
-/* the layout of the hosts alive, at the next attempt */
+/* the wish for a layout of the hosts in use and those that answer again; list: room for all hosts */
+bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list);
+/* the next attempt takes that layout */
 void bt_job_want_hosts(bt_job *job, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_job_resized_event(bt_job *job, int ranks_before, const char *told);
-void bt_job_send_pending(bt_job *job);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,
                        bt_text *answer, bt_err *err);
 void bt_job_look(const bt_job *job, bt_job_view *v);
@@ -223,7 +234,5 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end);
  * on at once without it (true) */
 bool bt_job_hosts_left(bt_job *job);
 void bt_job_hosts_begin(bt_job *job); /* before an attempt's layout is chosen */
-/* list: room for all hosts */
-bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list);
 
 #endif

@@ -22,10 +22,6 @@
 
 /* ---- what it leaves behind ------------------------------------------------------------------- */
 
-static bool ring_path(const bt_job *job, const char *name, char *out, size_t size) {
-    return job->s->writer && snprintf(out, size, "%s/%s", job->s->out_dir, name) < (int)size;
-}
-
 void bt_job_attempt_over(bt_job *job) {
     char from[PATH_MAX], to[PATH_MAX];
     job->past.folder = job->folder;
@@ -35,8 +31,8 @@ void bt_job_attempt_over(bt_job *job) {
     job->child.pid = 0;
     bt_rank_progress_close(&job->places);
     /* so that the next attempt can begin its own before these records are rows */
-    if (ring_path(job, BT_JOB_RING, from, sizeof from) &&
-        ring_path(job, BT_JOB_RING_BEFORE, to, sizeof to))
+    if (bt_job_ring_path(job, BT_JOB_RING, from, sizeof from) &&
+        bt_job_ring_path(job, BT_JOB_RING_BEFORE, to, sizeof to))
         (void)rename(from, to);
 }
 
@@ -45,7 +41,7 @@ static void recover_records(bt_job *job) {
     char path[PATH_MAX];
     int64_t steps = 0;
     bt_err err = BT_ERR_INIT;
-    if (!ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
+    if (!bt_job_ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
     if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
         bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
                      path, err.msg);
@@ -66,7 +62,7 @@ void bt_job_clear_away(bt_job *job) {
 void bt_job_end_record(bt_job *job, const char *state, const char *kind, int status) {
     char path[PATH_MAX];
     bt_err why = BT_ERR_INIT;
-    if (!job->s->writer || !ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
+    if (!job->s->writer || !bt_job_ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
     job->past.recorded = true;
     if (bt_writer_end_later(job->s->writer, state, kind, status, path, &why) != BT_OK)
         bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
@@ -170,69 +166,6 @@ static void watch_for_hangs(bt_job *job) {
     h->found = found;
 }
 
-bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
-                      bt_rank_progress *places, bt_err *err) {
-    const bt_job_setup *s = job->s;
-    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], boxes[300];
-    BT_TRY(bt_job_dirs_attempt(&job->scratch, job->world_size, how->folder, tmp, shm, err));
-    if (job->scratch.shm_lock >= 0 && strncmp(shm, "/dev/shm/", 9) != 0)
-        bt_job_event(job, BT_EVENT_WARNING, -1,
-                     "/dev/shm has no room: the shared segments of attempt %d are in '%s'",
-                     job->attempt, shm);
-    snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
-    snprintf(number, sizeof number, "%d", how->attempt);
-    snprintf(fence, sizeof fence, "%d", how->fence);
-    snprintf(boxes, sizeof boxes, "%s/places", tmp);
-    bt_err why = BT_ERR_INIT;
-    /* whoever cleans temporary folders may have taken it */
-    if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
-        job->map[0] = '\0';
-    if (bt_rank_progress_open(places, boxes, job->world_size, &why) != BT_OK)
-        bt_job_event(job, BT_EVENT_WARNING, -1, "ranks that hang will not be found: %s", why.msg);
-    if (!ring_path(job, BT_JOB_RING, ring, sizeof ring)) ring[0] = '\0';
-    const char *own[] = {"rank",
-                         "--wire",
-                         wire,
-                         "--attempt",
-                         number,
-                         "--fence",
-                         fence,
-                         "--resume-from",
-                         how->resume_from ? how->resume_from : "",
-                         "--ring",
-                         ring,
-                         "--places",
-                         boxes,
-                         "--kept",
-                         job->scratch.tmp,
-                         "--memory",
-                         job->memory,
-                         "--spare",
-                         how->spare};
-    enum { N_OWN = sizeof own / sizeof *own };
-    const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
-    if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
-    memcpy(words, own, sizeof own);
-    memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
-    char hosts[PATH_MAX];
-    bt_code code = bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err);
-    bt_launch l = {.ranks = job->world_size,
-                   .hosts = hosts,
-                   .mpirun_args = s->mpirun_args,
-                   .tmp = tmp,
-                   .shm = shm,
-                   .map = job->map,
-                   .program = s->program,
-                   .words = words,
-                   .n_words = N_OWN + job->n_words};
-    const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
-    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
-        if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
-    if (code == BT_OK) code = bt_launch_start(&l, child, err);
-    free(words);
-    return code;
-}
-
 /* nothing is known yet of the job that begins */
 static void begin_to_watch(bt_job *job) {
     job->where[0] = '\0';
@@ -248,16 +181,10 @@ static void begin_to_watch(bt_job *job) {
     watch_for_hangs(job);
 }
 
-int bt_job_next_fence(bt_job *job) {
-    const int free = job->s->fence(job->s->resume_ctx, job->attempt);
-    job->fence = free > job->last_fence ? free : job->last_fence + 1;
-    return job->fence;
-}
-
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
     char ring[PATH_MAX];
-    /* of a run of that name before; those worth something were recovered */
-    if (ring_path(job, BT_JOB_RING, ring, sizeof ring)) unlink(ring);
+    /* a ring of an earlier run of that name; its useful records were recovered */
+    if (bt_job_ring_path(job, BT_JOB_RING, ring, sizeof ring)) unlink(ring);
     begin_to_watch(job);
     if (bt_job_spare_take(job)) return BT_OK;
     job->folder = job->attempt;

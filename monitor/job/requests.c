@@ -15,41 +15,6 @@
 #define LR_FACTOR_MAX 1e6
 #define LR_FACTOR_ASKED 10 /* a larger factor needs a confirmation */
 
-static bool waits_for_ranks(const bt_job *job) {
-    return job->restarting || !bt_wire_connected(job->wire);
-}
-
-bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
-    if (!waits_for_ranks(job))
-        return bt_wire_send_control(job->wire, &(bt_ctl){verb, value, NULL}, err);
-    bt_run_state state = job->restarting ? BT_STATE_RESTARTING : BT_STATE_STARTING;
-    if (!bt_verb_offered(verb, state))
-        return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run is %s)",
-                       bt_verbs[verb].word, bt_run_states[state].name);
-    job->pending &= ~(uint32_t)(BT_PENDING(PAUSE) | BT_PENDING(RESUME));
-    job->pending |= UINT32_C(1) << verb;
-    return BT_OK;
-}
-
-void bt_job_send_pending(bt_job *job) {
-    for (int verb = 0; verb < BT_VERB_COUNT; verb++) {
-        bt_ctl c = {(bt_verb)verb, 0, NULL};
-        bt_err err = BT_ERR_INIT;
-        if (!(job->pending >> verb & 1)) continue;
-        if (bt_wire_send_control(job->wire, &c, &err) == BT_OK)
-            job->pending &= ~(UINT32_C(1) << verb);
-    }
-    /* changed after the checkpoint that the ranks began from */
-    if (job->lr_factor != job->told_factor) {
-        bt_ctl c = {BT_VERB_LR, job->lr_factor, NULL};
-        bt_err err = BT_ERR_INIT;
-        if (bt_wire_send_control(job->wire, &c, &err) != BT_OK)
-            bt_job_event(job, BT_EVENT_WARNING, -1, "%s", err.msg);
-        else
-            job->told_factor = job->lr_factor;
-    }
-}
-
 /* A slip of the finger would destroy the run within a few steps. */
 static bt_code confirm_lr(const bt_job *job, double factor, bt_err *err) {
     const double peak = job->s->lr;
@@ -124,7 +89,7 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
 /* what has no effect later on is not kept for ranks that come */
 static bt_code tell_text(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
     if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
-    if (waits_for_ranks(job))
+    if (bt_job_waits_for_ranks(job))
         return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run %s)",
                        bt_verbs[verb].word, job->restarting ? "is restarting" : "is starting");
     return bt_wire_send_control(job->wire, &(bt_ctl){verb, 0, text}, err);

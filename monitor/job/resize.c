@@ -103,6 +103,13 @@ void bt_job_want_hosts(bt_job *job, const char *fmt, ...) {
     job->resize.wanted = job->resize.by_hosts = true;
 }
 
+bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list) {
+    const bt_hosts *h = &job->hosts;
+    for (int i = 0; i < h->n; i++)
+        list[i] = (bt_job_host){h->host[i].slots, !h->host[i].aside || h->host[i].back};
+    return (bt_job_wish){.hosts = list, .n_hosts = (size_t)h->n, .zero = -1};
+}
+
 static bt_job_wish wish_of(const bt_job *job, bt_job_host *list) {
     return job->resize.by_hosts ? bt_job_wish_of_hosts(job, list) : job->resize.to;
 }
