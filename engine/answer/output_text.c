@@ -87,16 +87,24 @@ size_t bt_utf8_unfinished(const char *s, size_t n) {
     return 0;
 }
 
-/* length of the valid character at s, 0: none; no surrogates, nothing overlong */
-static size_t utf8_at(const char *s, size_t n) {
+/* bytes of the character at s; if it is not whole or not valid, bytes that one U+FFFD replaces (the maximal subpart of
+ * Unicode 3.9, as browsers, Python and Rust decode) */
+static size_t utf8_part(const char *s, size_t n, bool *whole) {
     const unsigned char *u = (const unsigned char *)s;
     const size_t k = utf8_length(u[0]);
-    if (k == 0 || k > n) return 0;
-    for (size_t i = 1; i < k; i++)
-        if ((u[i] & 0xc0) != 0x80) return 0;
-    if (k == 3 && ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0))) return 0;
-    if (k == 4 && ((u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90))) return 0;
-    return k;
+    unsigned char low = u[0] == 0xe0   ? 0xa0
+                        : u[0] == 0xf0 ? 0x90
+                                       : 0x80,
+                  high = u[0] == 0xed   ? 0x9f
+                         : u[0] == 0xf4 ? 0x8f
+                                        : 0xbf;
+    size_t i = 1;
+    for (; i < k && i < n && u[i] >= low && u[i] <= high; i++) {
+        low = 0x80;
+        high = 0xbf;
+    }
+    *whole = i == k;
+    return i;
 }
 
 /* C0, DEL and C1 */
@@ -108,13 +116,14 @@ static bool is_control(const char *s, size_t k) {
 
 void bt_utf8_mend(bt_text *out, const char *s, size_t n, bool terminal) {
     for (size_t i = 0; i < n;) {
-        const size_t k = utf8_at(s + i, n - i);
-        if (k == 0 || (s[i] == '\0' && !terminal))
+        bool whole;
+        const size_t k = utf8_part(s + i, n - i, &whole);
+        if (!whole || (s[i] == '\0' && !terminal))
             bt_text_put(out, "\xef\xbf\xbd");
         else if (terminal && is_control(s + i, k))
             bt_text_put(out, "?");
         else
             bt_text_putn(out, s + i, k);
-        i += k ? k : 1;
+        i += k;
     }
 }

@@ -24,14 +24,15 @@ static json_t *load(const char *path) {
     return root;
 }
 
-static json_t *token(int id, const char *content, bool special) {
+static json_t *token(int id, const char *content, bool special, bool lstrip) {
     return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", id, "content", content,
-                     "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special",
-                     (int)special);
+                     "single_word", 0, "lstrip", (int)lstrip, "rstrip", 0, "normalized", 0,
+                     "special", (int)special);
 }
 
 /* The golden folder with a tokenizer as Llama 3's: BOS by its post-processor, two ends, an added token
- * that is not special. The model's vocabulary is 320, of which the tokenizer gives up the last three. */
+ * that is not special and takes the white space before it. The model's vocabulary is 320, of which the
+ * tokenizer gives up the last three. */
 static void make_source(void) {
     char command[1200], path[200];
     snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", fixture_path("source"),
@@ -46,9 +47,9 @@ static void make_source(void) {
     json_object_foreach_safe(vocab, next, key, id) if (json_integer_value(id) >= 317)
         json_object_del(vocab, key);
     for (int i = 0; i < 3; i++) json_array_remove(merges, json_array_size(merges) - 1);
-    json_array_append_new(added, token(317, "<|begin|>", true));
-    json_array_append_new(added, token(318, "<|turn_ends|>", true));
-    json_array_append_new(added, token(319, "<think>", false));
+    json_array_append_new(added, token(317, "<|begin|>", true, false));
+    json_array_append_new(added, token(318, "<|turn_ends|>", true, false));
+    json_array_append_new(added, token(319, "<think>", false, true));
     json_object_set_new(
         root, "post_processor",
         json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[], s:{s:{s:s, s:[i], s:[s]}}}",
@@ -100,6 +101,18 @@ static void same_ids(const bt_tokenizer *a, const bt_tokenizer *b) {
     }
 }
 
+/* a GGUF file has no place for lstrip: llama.cpp finds added tokens by their text alone */
+static void check_lstrip(const bt_tokenizer *t, bool kept) {
+    static const char text[] = "  <think>";
+    int32_t *ids = NULL;
+    size_t n, cap = 0;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_tokenizer_encode_as(t, 0, text, strlen(text), &ids, &n, &cap, &err), BT_OK);
+    assert_int_equal(ids[n - 1], 319);
+    assert_int_equal(n == 1, kept);
+    free(ids);
+}
+
 static void same_roles(const bt_tokenizer *t) {
     static const int32_t want[3] = {256, 65, 318};
     int32_t ends[BT_ENDS_MAX];
@@ -111,13 +124,14 @@ static void same_roles(const bt_tokenizer *t) {
     assert_string_equal(bt_tokenizer_chat_template(t), "{{ bos_token }}\n{# as it was #}  ");
 }
 
-static void check_model(const char *name, const bt_tokenizer *source, int32_t bos) {
+static void check_model(const char *name, const bt_tokenizer *source, int32_t bos, bool lstrip) {
     bt_model_file *s;
     bt_err err = BT_ERR_INIT;
     if (bt_model_file_open(&s, fixture_path(name), &err) != BT_OK) fail_msg("%s", err.msg);
     if (!s->tokenizer) fail_msg("%s: %s", name, s->no_tokenizer.msg);
     same_ids(source, s->tokenizer);
     same_roles(s->tokenizer);
+    check_lstrip(s->tokenizer, lstrip);
     assert_int_equal(bt_tokenizer_roles(s->tokenizer)->bos, bos);
     bt_model_file_close(s);
 }
@@ -146,11 +160,11 @@ static void folders_keep_their_tokenizer(void **state) {
         free(x);
         free(y);
     }
-    check_model("native", s->tokenizer, -1);
-    check_model("again", s->tokenizer, -1);
-    check_model("again.gguf", s->tokenizer,
-                317); /* the file has no other place for the token in front */
-    check_model("from_gguf", s->tokenizer, 317);
+    check_model("native", s->tokenizer, -1, true);
+    check_model("again", s->tokenizer, -1, true);
+    check_model("again.gguf", s->tokenizer, 317,
+                false); /* the file has no other place for the token in front */
+    check_model("from_gguf", s->tokenizer, 317, false);
     bt_model_file_close(s);
     json_t *config = load(in("again", "config.json"));
     assert_true(json_is_null(json_object_get(config, "bos_token_id")));
