@@ -61,21 +61,11 @@ static bool starts_with(const char *s, const char *with) {
 
 /* a setting that decides how long a step takes, and is no part of a layout */
 static bool of_the_work(const char *key) {
-    static const char *const all[] = {"model.",
-                                      "parallel.codec",
-                                      "comm.",
-                                      "mesh.sequence",
-                                      "optim.name",
-                                      "train.batch_tokens",
-                                      "train.precision",
-                                      "train.grad",
-                                      "train.logits",
-                                      "train.attention",
-                                      "train.z_loss",
-                                      "train.overlap",
-                                      "train.reproducible",
-                                      "train.unit",
-                                      "train.bucket_bytes"};
+    static const char *const all[] = {"model.",          "parallel.codec",    "comm.",
+                                      "mesh.sequence",   "optim.name",        "train.batch_tokens",
+                                      "train.precision", "train.grad",        "train.logits",
+                                      "train.attention", "train.overlap",     "train.reproducible",
+                                      "train.unit",      "train.bucket_bytes"};
     if (strcmp(key, "model.init_from") == 0 || strcmp(key, "model.preset") == 0) return false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (starts_with(key, all[i])) return true;

@@ -398,7 +398,6 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .init_std = cfg->init_std,
         .init_out = (bt_init_out)cfg->init_out,
         .logit_cap = cfg->logit_cap,
-        .z_loss = cfg->z_loss,
         .lora = bt_tune_lora(cfg),
         .classes = bt_run_cfg_classes(cfg),
     };

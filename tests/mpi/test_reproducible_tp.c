@@ -67,8 +67,6 @@ static const shape shapes[] = {
       "--set",
       "model.logit_cap=4",
       "--set",
-      "train.z_loss=1e-3",
-      "--set",
       "model.init_out=plain",
       "--set",
       "optim.embed_lr=2",

@@ -236,10 +236,9 @@ typedef struct bt_head_targets {
     size_t rows, C;
 } bt_head_targets;
 void bt_op_head_targets(const bt_head_targets *j);
-/* What happens to logits before the softmax, and a term of the gradient beside the cross-entropy's */
+/* changes of the logits before the softmax, and of the targets */
 typedef struct bt_head_form {
     float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: they stay */
-    float z; /* the gradient has that of z log^2(sum of exp) too (PaLM, arXiv:2204.02311); 0: not */
     float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */
     /* The gradient is that of the cross-entropy with weight x the shares of all that follows a row's input in the
      * text + (1 - weight) x its one target. The loss stays that of the targets. inputs (M); NULL: not. No cap */
@@ -258,13 +257,6 @@ typedef struct bt_head_shares {
     size_t first, rows, V, ld;
 } bt_head_shares;
 void bt_op_head_shares(const bt_head_shares *j);
-/* what exp(logit - the largest) is multiplied by in the gradient, the target's own term apart; sum: of
- * those exps, lse: log(sum) + the largest */
-static inline float bt_head_softmax_scale(const bt_head_form *form, float dscale, double sum,
-                                          double lse) {
-    if (!(form->z > 0)) return (float)((double)dscale / sum);
-    return (float)((double)dscale * (1 + 2 * (double)form->z * lse) / sum);
-}
 /* logits (rows, V) every ld floats := cap tanh(logits / cap) */
 void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V);
 /* row_softmax of logits that soft_cap made, and its gradient with respect to what soft_cap was given;

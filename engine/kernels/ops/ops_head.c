@@ -16,7 +16,7 @@ typedef struct head_job {
     bt_head_form form;
 } head_job;
 
-/* ---- soft cap and z-loss ----------------------------------------------------------------------- */
+/* ---- soft cap ---------------------------------------------------------------------------------- */
 
 static void soft_cap(float *l, float cap, size_t V) {
     for (size_t i = 0; i < V; i++) l[i] = cap * tanhf(l[i] / cap);
@@ -94,7 +94,7 @@ void bt_op_head_shares(const bt_head_shares *j) {
 
 static bool shared(const head_job *j) { return j->form.followers && j->dscale != 0; }
 
-static void do_formed_xent(void *ctx, int thread, size_t a, size_t b) {
+static void do_capped_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;
     const float cap = j->form.cap, at_target = j->int8 || shared(j) ? 0 : j->dscale;
     (void)thread;
@@ -102,16 +102,13 @@ static void do_formed_xent(void *ctx, int thread, size_t a, size_t b) {
         float *l = j->logits + r * j->ld;
         const int32_t target = j->targets[r];
         bt_row_stat s;
-        if (cap > 0) soft_cap(l, cap, j->V);
+        soft_cap(l, cap, j->V);
         bt_k()->row_lse(&s, l, &target, 1, j->V);
         const double lse = log(s.sum) + (double)s.a;
         j->loss[r] = target < 0 ? 0.0f : (float)(lse - (double)s.b);
         if (j->dscale == 0) continue;
-        const float k = target < 0 ? 0.0f : bt_head_softmax_scale(&j->form, j->dscale, s.sum, lse);
-        if (cap > 0)
-            j->form.slopes[r] = capped_softmax(l, s.a, k, target, at_target, cap, j->V);
-        else
-            bt_k()->row_softmax(l, &s.a, &k, &target, at_target, 1, j->V);
+        const float k = target < 0 ? 0.0f : (float)((double)j->dscale / s.sum);
+        j->form.slopes[r] = capped_softmax(l, s.a, k, target, at_target, cap, j->V);
     }
 }
 
@@ -180,7 +177,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                        float dscale, float *logits, size_t chunk, float *row_loss, size_t M,
                        size_t V, size_t C, bt_prec prec, const bt_head8 *int8,
                        const bt_head_form *form) {
-    const bool formed = form && (form->cap > 0 || form->z > 0);
+    const bool capped = form && form->cap > 0;
     size_t ld = bt_ops_logits_ld(V);
     const bool rows8 = int8 && int8->w.rows && (int8->fixed || dscale != 0);
     if (int8 && dscale != 0 && !int8->fixed) bt_op_w8_pack(&int8->w, &E, V, C);
@@ -209,7 +206,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
             bt_op_gemm_table(logits, ld, x + m * C, C, E, C, 1, rows, V, C, prec, 0);
         }
         bt_ops_timed("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1,
-                     formed ? do_formed_xent : do_xent, &j);
+                     capped ? do_capped_xent : do_xent, &j);
         if (dscale == 0) continue;
         if (shared(&j))
             bt_op_head_shares(&(bt_head_shares){.logits = logits,

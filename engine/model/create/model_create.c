@@ -251,7 +251,6 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
     m->head_form = (bt_head_form){.cap = (float)c->logit_cap,
-                                  .z = (float)c->z_loss,
                                   .slopes = m->setup.train && c->logit_cap > 0
                                                 ? bt_arena_at(&m->scratch_arena, p->head_slopes)
                                                 : NULL};

@@ -201,7 +201,7 @@ static void one_row(const rows_job *j, size_t r, const bt_distil_part *p) {
                  soft = p->soft_top + log(p->soft_sum),
                  taught = j->teacher ? p->taught_top + log(p->taught_sum) : 0,
                  kl = j->teacher ? p->cross / p->taught_sum - taught + soft : p->cross + soft,
-                 own = 1 - mix + 2 * (double)j->form.z * plain;
+                 own = 1 - mix;
     const size_t target = target_here(j, r);
     if (j->teacher)
         whole_gradient(j, r, own, plain, soft, taught);

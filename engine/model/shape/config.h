@@ -47,9 +47,7 @@ typedef struct bt_model_cfg {
     bool tied, qk_norm;
     double rope_theta, norm_eps, init_std;
     bt_init_out init_out;
-    /* logits become logit_cap tanh(logits / logit_cap), 0: they stay; training has z_loss log^2(sum of
-     * exp(logits)) beside the cross-entropy, which alone is reported */
-    double logit_cap, z_loss;
+    double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: they are unchanged */
     bt_lora lora;
     /* a classifier: so many classes, judged at the last token of a text by a head of its own; what it
      * has of the vocabulary is the embedding (tied). 0: the model writes tokens */

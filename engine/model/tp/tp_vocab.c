@@ -49,8 +49,7 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
         bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
         p->a[r] = row.a;
         const double lse = log(row.sum) + (double)row.a;
-        p->b[r] = targets[r] < 0 ? 0.0f
-                                 : bt_head_softmax_scale(&m->head_form, dscale, row.sum, lse);
+        p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / row.sum);
         row_loss[r] = targets[r] < 0 ? 0.0f : (float)(lse - (double)row.b);
     }
 }

@@ -345,7 +345,7 @@ static void test_head_int8(void **state) {
         for (int of_rows = 0; of_rows < 2; of_rows++)
             if (bt_kernels_select(isas[i], &err) == BT_OK) head_int8(of_rows);
         static float slopes[HM];
-        form = (bt_head_form){.cap = 3, .z = 0.01f, .slopes = slopes};
+        form = (bt_head_form){.cap = 3, .slopes = slopes};
         if (i == 0) head_int8(false);
         form = (bt_head_form){0};
     }

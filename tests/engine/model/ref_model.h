@@ -300,9 +300,6 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) 
     ref_add(d, pre ? ref_norm_bwd(r, &l->attn_norm, dn) : dn, M * C);
 }
 
-/* of the newest ref_run: the sum of z_loss log^2(sum of exp), which is no part of the loss */
-static double ref_z_total;
-
 /* Sum of token losses; with g, adds gradients of scale * that sum. logits (M, V) may be NULL. */
 static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w,
                       const int32_t *inputs, const int32_t *targets, size_t B, double scale,
@@ -314,7 +311,6 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
     size_t M = B * (size_t)c->T, C = (size_t)c->C, V = (size_t)c->V;
     size_t embed = bt_params_get(p, -1, BT_P_EMBED)->offset,
            head = c->tied ? embed : bt_params_get(p, -1, BT_P_HEAD)->offset;
-    ref_z_total = 0;
     double *x = ref_take(r, M * C), *dn = ref_take(r, M * C), *row = ref_take(r, V), total = 0;
     for (size_t i = 0; i < M * C; i++) x[i] = w[embed + (size_t)inputs[i / C] * C + i % C];
     for (int i = 0; i < c->L; i++) x = ref_layer_fwd(r, &layers[i], i, x, B);
@@ -333,10 +329,8 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
         if (targets[m] < 0) continue;
         double lse = log(sum) + top;
         total += lse - row[targets[m]];
-        ref_z_total += c->z_loss * lse * lse;
         for (size_t v = 0; v < V && g; v++) {
-            double q = exp(row[v] - top) / sum,
-                   d = (q - (v == (size_t)targets[m]) + 2 * c->z_loss * lse * q) * scale;
+            double q = exp(row[v] - top) / sum, d = (q - (v == (size_t)targets[m])) * scale;
             if (c->logit_cap > 0) d *= 1 - row[v] / c->logit_cap * (row[v] / c->logit_cap);
             for (size_t k = 0; k < C; k++) {
                 dn[m * C + k] += d * w[head + v * C + k];

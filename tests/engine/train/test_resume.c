@@ -112,8 +112,8 @@ static void goes_on(bool bigram) {
         for (int part = k ? 0 : 1; part < 2; part++) {
             TINY(&cfg, "--set", "model.vocab=256", "--out", out_path, "--set",
                  "train.batch_ramp=0.2,0.4", "--set", "train.seq_ramp=0.3", "--set",
-                 "train.dense_steps=6", "--set", "model.logit_cap=8", "--set", "train.z_loss=1e-3",
-                 "--set", "optim.embed_lr=2", "--optimizer", "muon");
+                 "train.dense_steps=6", "--set", "model.logit_cap=8", "--set", "optim.embed_lr=2",
+                 "--optimizer", "muon");
             snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
             cfg.stop_after = part ? 0 : n;
             if (bigram)
