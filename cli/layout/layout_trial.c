@@ -63,7 +63,6 @@ static bool starts_with(const char *s, const char *with) {
 static bool of_the_work(const char *key) {
     static const char *const all[] = {"model.",          "parallel.codec",    "comm.",
                                       "mesh.sequence",   "optim.name",        "train.batch_tokens",
-                                      "train.precision", "train.grad",        "train.logits",
                                       "train.attention", "train.overlap",     "train.reproducible",
                                       "train.unit",      "train.bucket_bytes"};
     if (strcmp(key, "model.init_from") == 0 || strcmp(key, "model.preset") == 0) return false;

@@ -39,7 +39,6 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .n_threads = threads_of(c, &shape),
                         .recompute = (bt_recompute)c->recompute,
                         .grad_int8 = c->grad == BT_GRAD_INT8,
-                        .logits_int8 = c->logit_product == BT_LOGITS_INT8,
                         .attention_int8 = c->attention == BT_ATTENTION_INT8,
                         .sequence = c->sequence,
                         .leaves = (int)c->parts,

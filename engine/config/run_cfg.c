@@ -369,7 +369,6 @@ bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step) { return step < cfg-
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
     cfg->linear = BT_LIN_DENSE;
     cfg->grad = BT_GRAD_FLOAT;
-    cfg->logit_product = BT_LOGITS_FLOAT;
 }
 
 int bt_run_cfg_classes(const bt_run_cfg *cfg) {

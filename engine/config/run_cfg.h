@@ -29,8 +29,6 @@ typedef struct bt_run_cfg {
 
 /* train.grad; never AUTO once resolved */
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
-/* train.logits */
-enum { BT_LOGITS_FLOAT, BT_LOGITS_INT8 };
 /* train.attention; never AUTO once resolved */
 enum { BT_ATTENTION_AUTO, BT_ATTENTION_FLOAT, BT_ATTENTION_INT8 };
 /* tune.mode */

@@ -163,11 +163,6 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         c->attention = may && bt_kernels_int8_attention_pays(c->isa) ? BT_ATTENTION_INT8
                                                                      : BT_ATTENTION_FLOAT;
     }
-    if (c->logit_product == BT_LOGITS_INT8 && c->grad != BT_GRAD_INT8)
-        return bt_fail(
-            err, BT_ARG,
-            "train.logits=int8 multiplies the head that int8 gradients have rounded, and "
-            "gradients are floats here (add --grad int8, or use train.logits=float)");
     if (c->virtual_stages > 1 && c->pp == 1)
         return bt_fail(err, BT_ARG,
                        "--virtual-stages %" PRId64 " without a pipeline (use --pp 2 or more, or "

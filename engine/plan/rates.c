@@ -25,8 +25,7 @@ static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) 
                            .qk_norm = cfg->qk_norm,
                            .precision = cfg->precision,
                            .grad_int8 = (cfg->grad == BT_GRAD_INT8) +
-                                        (head ? cfg->logit_product == BT_LOGITS_INT8
-                                              : 2 * (cfg->attention == BT_ATTENTION_INT8)),
+                                        (head ? 0 : 2 * (cfg->attention == BT_ATTENTION_INT8)),
                            .recompute = cfg->recompute,
                            .tp = tp,
                            .sequence = tp > 1 && cfg->sequence,

@@ -36,7 +36,7 @@ typedef struct bt_part_shape {
     bt_part_kind kind;
     int32_t C, H, KV, D, F, V, T, B;
     int32_t norm, act, linear, qk_norm, precision;
-    int32_t grad_int8; /* of a head 2: logits too; of a layer 2 more: attention too */
+    int32_t grad_int8; /* of a layer 2 more: attention too */
     int32_t recompute;
     int32_t tp, sequence; /* sequence: a rank has the residual of its own tokens; 0 without tp */
     /* beside a frozen base: the adapters' rank (a head has none: 1) and layers (BT_LORA_*), and how the base

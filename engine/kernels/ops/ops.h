@@ -200,6 +200,7 @@ typedef struct bt_w8 {
     bool rows; /* `packed` are the codes (N, K) themselves: of N K bytes */
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
+/* not of w.rows */
 void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K);
 /* dx = dy w; dy times the rows' scales is rounded at random, by row and block; noise->first is the
  * number of w's first row */
@@ -212,13 +213,12 @@ void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const
  * word noise.first. The target's own term is not rounded: it is as large as all the others
  * together. Memory is the caller's: xq (chunk, C), dq (chunk). */
 typedef struct bt_head8 {
-    /* (V, C); filled by each call that makes gradients, unless it is `fixed`: the head itself, which is
-     * kept as int8. w.rows: the logits of such calls, with `fixed` of all, are made of it as well */
+    /* (V, C); each call that makes gradients fills it, unless w.rows: a frozen head that is kept as int8, from
+     * which all logits are made as well */
     bt_w8 w;
     int8_t *xq;
     float *dq;
     bt_noise noise;
-    bool fixed;
 } bt_head8;
 /* dE (V, C) += p^T x, p (rows, V) every ldp floats; h->noise.rows belongs to row 0 */
 void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h,

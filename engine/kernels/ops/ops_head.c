@@ -179,8 +179,8 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                        const bt_head_form *form) {
     const bool capped = form && form->cap > 0;
     size_t ld = bt_ops_logits_ld(V);
-    const bool rows8 = int8 && int8->w.rows && (int8->fixed || dscale != 0);
-    if (int8 && dscale != 0 && !int8->fixed) bt_op_w8_pack(&int8->w, &E, V, C);
+    const bool rows8 = int8 && int8->w.rows;
+    if (int8 && dscale != 0 && !rows8) bt_op_w8_pack(&int8->w, &E, V, C);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;
         head_job j = {.loss = row_loss + m,

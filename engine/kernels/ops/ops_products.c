@@ -210,19 +210,17 @@ size_t bt_op_w8_bytes(size_t N, size_t K) {
  * where sets multiply bf16 */
 static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
-    int8_t *some = bt_ops_scratch(thread);
-    float *row = (float *)(void *)(some + (4 * j->K + 63) / 64 * 64);
+    int8_t *codes = bt_ops_scratch(thread);
+    float *row = (float *)(void *)(codes + (4 * j->K + 63) / 64 * 64);
     const bool direct = !j->weights->bf16 && !j->weights->rounded;
     for (size_t r = a, n; r < b; r += n) {
         size_t block = r / BT_W8_BLOCK, at = r % BT_W8_BLOCK;
-        int8_t *codes = j->w->rows ? (int8_t *)j->w->packed + r * j->K : some;
         n = bt_min_size(4, b - r);
         if (direct) bt_k()->quant_rows(codes, j->w->scale + r, j->weights->f32 + r * j->K, n, j->K);
         for (size_t i = 0; i < n && !direct; i++) {
             bt_table_read(row, j->weights, (r + i) * j->K, j->K);
             bt_k()->quant_rows(codes + i * j->K, j->w->scale + r + i, row, 1, j->K);
         }
-        if (j->w->rows) continue;
         bt_k()->w8_pack(block_packed(j, block), codes, block_rows(j->N, block), j->K, at, at + n);
     }
 }

@@ -190,11 +190,9 @@ static void wire_head8(bt_model *m, const bt_model_memory *p) {
                           .dq = bt_arena_at(a, p->head_dq),
                           .noise = {m->noise_rows, (uint32_t)bt_hash_name("head"),
                                     (uint32_t)bt_slice_vocab(&m->whole, m->setup.slice)}};
-    m->head8.w = rows ? (bt_w8){(void *)(uintptr_t)m->head.i8, (float *)(uintptr_t)m->head.scale,
-                                true}
-                      : (bt_w8){bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale),
-                                m->setup.logits_int8};
-    m->head8.fixed = rows;
+    m->head8.w =
+        rows ? (bt_w8){(void *)(uintptr_t)m->head.i8, (float *)(uintptr_t)m->head.scale, true}
+             : (bt_w8){bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale), false};
 }
 
 static void wire_latent(bt_model *m, const bt_model_memory *p) {

@@ -28,7 +28,6 @@ bool bt_model_head_rows(const bt_model_setup *s) {
 /* a rank's vocabulary: as rows, or in leaves, each packed by itself */
 static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
     size_t leaves = bt_slice_leaves(s->slice, s->leaves), bytes = 0;
-    if (s->logits_int8) return (size_t)s->cfg.V * (size_t)s->cfg.C;
     if (s->leaves <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
     for (size_t i = 0; i < leaves; i++) {
         bt_model_slice leaf = {.tp_rank = s->slice.tp_rank * (int)leaves + (int)i,

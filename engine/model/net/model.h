@@ -78,9 +78,6 @@ typedef struct bt_model_setup {
     bt_recompute recompute;
     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
     bool grad_int8;
-    /* with grad_int8, passes that make gradients: logits are a product of int8, of each token and each
-     * word of the head rounded to nearest. Others, and a frozen head's, are as without */
-    bool logits_int8;
     /* passes that make gradients (bt_model_round_attention): attention is that of bt_attn_shape's int8 */
     bool attention_int8;
     bt_model_slice slice; /* all zero: the whole model */

@@ -105,7 +105,7 @@ typedef struct counted_rows {
 } counted_rows;
 
 static bool head_of_counted(const bt_model *m, bool grad) {
-    return !grad || (!m->d_head && (!m->head8.w.packed || m->head8.fixed));
+    return !grad || (!m->d_head && (!m->head8.w.packed || m->head8.w.rows));
 }
 
 static counted_rows counted(bt_model *m, const int32_t *targets, size_t M) {

@@ -19,9 +19,6 @@ static size_t depth_at(const depth_job *j, size_t leaf) {
 static bt_w8 words_of(const depth_job *j, size_t leaf) {
     const bt_head8 *h = j->p->int8;
     size_t before = 0;
-    if (h->w.rows)
-        return (bt_w8){(char *)h->w.packed + depth_at(j, leaf) * j->p->N,
-                       h->w.scale + depth_at(j, leaf), true};
     for (size_t i = 0; i < leaf; i++)
         before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
     return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, leaf), false};

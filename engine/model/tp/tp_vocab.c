@@ -122,12 +122,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
     for (size_t r0 = 0; r0 < M; r0 += m->logits_rows, h.noise.rows += m->logits_rows) {
         size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
         const float *x = a->xn + r0 * C;
-        if (grad && h.w.rows) {
-            bt_op_quant(h.xq, h.dq, x, rows, C);
-            bt_op_w8_fwd(m->logits, V, h.xq, h.dq, &h.w, rows, V, C);
-        } else {
-            bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, rows, V, C, prec, 0);
-        }
+        bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, rows, V, C, prec, 0);
         if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, V, m->head_form.cap, rows, V);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;

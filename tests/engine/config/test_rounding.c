@@ -31,11 +31,6 @@ static void test_gradients(void **state) {
     }
     assert_int_equal(SETTLE(1, "--grad", "int8", "--isa", "generic"), BT_OK);
     assert_int_equal(c.grad, BT_GRAD_INT8);
-    assert_int_equal(c.logit_product, BT_LOGITS_FLOAT);
-    assert_int_equal(SETTLE(1, "--grad", "int8", "--set", "train.logits=int8"), BT_OK);
-    assert_int_equal(c.logit_product, BT_LOGITS_INT8);
-    assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.logits=int8"), BT_ARG);
-    assert_non_null(strstr(err.msg, "--grad int8"));
     assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
     assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.attention=int8"), BT_OK);
     assert_int_equal(c.attention, BT_ATTENTION_INT8);

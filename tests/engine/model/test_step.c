@@ -98,7 +98,7 @@ typedef struct run {
     double last;
 } run;
 
-static bool grad_int8, logits_int8, attention_int8; /* of the runs that begin */
+static bool grad_int8, attention_int8; /* of the runs that begin */
 
 static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
     memset(r, 0, sizeof *r);
@@ -109,7 +109,6 @@ static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
                         .train = true,
                         .n_threads = bt_threads_count(),
                         .grad_int8 = grad_int8,
-                        .logits_int8 = logits_int8,
                         .attention_int8 = attention_int8};
     if (bt_model_create(&r->m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_model_round_attention(r->m, true);
@@ -155,7 +154,7 @@ static void same_bits_for_any_number_of_threads(void **state) {
     const bt_linear_kind kinds[] = {BT_LIN_BITNET158, BT_LIN_DENSE};
     for (size_t k = 0; k < 5; k++) {
         bt_model_cfg c = odd(k & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, kinds[k / 2 % 2]);
-        grad_int8 = logits_int8 = attention_int8 = k == 4;
+        grad_int8 = attention_int8 = k == 4;
         float *want = NULL;
         double loss = 0;
         for (int n = 1; n <= 4; n++) {
@@ -250,7 +249,7 @@ static void every_kernel_set_follows_one_curve(void **state) {
                 /* generic computes in fp32 always */
                 if (i == 0 && mode == 1) continue;
                 grad_int8 = mode >= 2;
-                logits_int8 = attention_int8 = mode == 3;
+                attention_int8 = mode == 3;
                 run r;
                 run_begin(&r, &c, (bt_prec)prec);
                 double tolerance = dense ? (prec == BT_PREC_FP32 ? 1e-3 : 2e-2)
@@ -276,7 +275,7 @@ static void every_kernel_set_follows_one_curve(void **state) {
             }
         }
     }
-    grad_int8 = logits_int8 = attention_int8 = false;
+    grad_int8 = attention_int8 = false;
     isa("auto");
 }
 
