@@ -111,14 +111,20 @@ static void put_layout(words *w, const bt_layout *l) {
     if (l->zero == 3 && l->shape.pp == 1) put_set(w, "parallel.gather", bt_gather_name(l->gather));
 }
 
+typedef struct tried_work {
+    const bt_opts *opts;
+    const bt_run_cfg *settings; /* resolved */
+    int ranks;
+} tried_work;
+
 /* as `bench train` would have them, a step of so many micro-batches, of a model of so many layers (0: all) */
-static void put_run(words *w, const bt_layout_choice *c, const bt_layout_job *job,
-                    const bt_layout *l, int64_t micros, int64_t layers) {
+static void put_run(words *w, const tried_work *of, const bt_layout *l, int64_t micros,
+                    int64_t layers) {
     put(w, "--data", "");
     put(w, "synth:chain", "");
-    put_flag(w, "--ranks", job->ranks);
-    put_settings(w, job->opts, &c->settings, layers);
-    put_flag(w, "--batch-tokens", c->settings.batch_tokens / l->accum * micros);
+    put_flag(w, "--ranks", of->ranks);
+    put_settings(w, of->opts, of->settings, layers);
+    put_flag(w, "--batch-tokens", of->settings->batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
 
@@ -134,6 +140,31 @@ static void key_of(const words *w, char *out, size_t size) {
     for (size_t i = 0; i < w->n; i++)
         hash = XXH3_64bits_withSeed(w->at[i], strlen(w->at[i]) + 1, hash);
     snprintf(out, size, "%016" PRIx64, (uint64_t)hash);
+}
+
+static void whole_step_key(words *w, const tried_work *of, const bt_layout *l, char *out,
+                           size_t size) {
+    w->n = 0;
+    put_run(w, of, l, l->accum, 0);
+    key_of(w, out, size);
+}
+
+const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,
+                                     const bt_rates *rates) {
+    char key[sizeof rates->trials[0].key];
+    words w = {.text = calloc(WORDS_MOST, sizeof *w.text)};
+    bt_layout l = {.virtual_stages = (int)cfg->virtual_stages,
+                   .zero = (int)cfg->zero,
+                   .recompute = cfg->recompute,
+                   .gather = cfg->gather,
+                   .codec = cfg->codec,
+                   .micro_batch = cfg->micro_batch,
+                   .accum = cfg->accum};
+    if (!w.text) return NULL;
+    bt_run_cfg_mesh(cfg, &l.shape);
+    whole_step_key(&w, &(tried_work){o, cfg, ranks}, &l, key, sizeof key);
+    free(w.text);
+    return bt_rates_trial(rates, key);
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -270,8 +301,8 @@ static void put_race(trials *t, size_t k, double seconds) {
         put_real(w, l->time.step.step_s);
         put_real(w, l->time.step.step_s / t->all[i].length.run_s);
         const int64_t layers = t->all[i].length.layers;
-        put_run(w, t->c, t->job, l, t->all[i].length.micros,
-                layers < t->c->settings.n_layers ? layers : 0);
+        put_run(w, &(tried_work){t->job->opts, &t->c->settings, t->job->ranks}, l,
+                t->all[i].length.micros, layers < t->c->settings.n_layers ? layers : 0);
     }
 }
 
@@ -320,6 +351,7 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
         const double step_s = json_number_value(json_object_get(x, "step_s"));
         if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
+        t->all[i].layout->trial_load = t->all[i].found.load = t->load;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
         if (told) tell(t, &t->all[i], x, told);
     }
@@ -375,10 +407,10 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told,
     bool known = true;
     for (size_t i = 0; i < n; i++) {
         bt_trial_rate *found = &t->all[i].found;
-        t->w->n = 0;
-        put_run(t->w, t->c, t->job, t->all[i].layout, t->all[i].layout->accum, 0);
-        key_of(t->w, found->key, sizeof found->key);
-        found->step_s = t->job->anew ? 0 : bt_rates_trial(&t->c->rates, found->key);
+        whole_step_key(t->w, &(tried_work){t->job->opts, &t->c->settings, t->job->ranks},
+                       t->all[i].layout, found->key, sizeof found->key);
+        const bt_trial_rate *known_trial = bt_rates_trial(&t->c->rates, found->key);
+        if (known_trial && !t->job->anew) *found = *known_trial;
         if (i < k) known = known && found->step_s > 0;
     }
     if (k > 0 && !known) {
@@ -389,7 +421,10 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told,
     for (size_t i = 0; i < n; i++) tried += t->all[i].found.step_s > 0;
     if (k == 0 && tried < 2) tell_nothing(t, n, seconds, told);
     /* one alone decides nothing */
-    for (size_t i = 0; i < n && tried >= 2; i++) t->all[i].layout->trial_s = t->all[i].found.step_s;
+    for (size_t i = 0; i < n && tried >= 2; i++) {
+        t->all[i].layout->trial_s = t->all[i].found.step_s;
+        t->all[i].layout->trial_load = t->all[i].found.load;
+    }
     if (tried >= 2) bt_layouts_prefer_tried(&t->c->layouts);
     return BT_OK;
 }

@@ -18,6 +18,10 @@
 #define BT_TRIAL_NEAR 0.15
 enum { BT_TRIALS_MOST = 4 };
 
+/* the kept trial of the layout that resolved settings have; NULL: it was never tried. Points into rates */
+const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,
+                                     const bt_rates *rates);
+
 /* spent_s: what measuring has taken. Orders c->layouts anew. A trial that fails is told, and the predictions stand. */
 bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double spent_s,
                         bt_text *told, bt_err *err) BT_MUST_CHECK;

@@ -8,6 +8,7 @@
 #include "cli/common/database.h"
 #include "cli/common/given_path.h"
 #include "cli/layout/layout_race.h"
+#include "cli/layout/layout_trial.h"
 #include "cli/layout/machine_rates.h"
 #include "cli/plan/plan_print.h"
 #include "cli/plan/plan_simulate.h"
@@ -134,14 +135,27 @@ static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, FI
     return bt_print_config(o, false, to, err);
 }
 
-static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, bool json, bt_err *err) {
+/* of the first layout, for which the settings of the plan become those of the choice */
+static void first_time(bt_train_plan *p, const bt_layout_choice *c, bt_train_time *out) {
+    const bt_layout *l = &c->layouts.at[0];
+    const bt_trial_rate tried = {.step_s = l->trial_s, .load = l->trial_load};
+    p->cfg = c->settings;
+    /* a layout that stands alone is not tried, but may have been tried among others before */
+    const bt_trial_rate *kept = l->trial_s > 0
+                                    ? &tried
+                                    : bt_layout_tried(&p->opts, &p->cfg, p->ranks, &c->rates);
+    bt_train_time_of(p, l->time.step.step_s, kept, out);
+}
+
+static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, const bt_train_time *time,
+                     bool json, bt_err *err) {
     bt_text out;
     const bt_bill paid = {.host_watts = cfg->watts, .host_price = cfg->price};
     bt_text_init(&out);
     if (json)
-        bt_plan_put_json(c, (int)cfg->rows, &paid, &out);
+        bt_plan_put_json(c, (int)cfg->rows, time, &paid, &out);
     else
-        bt_plan_put_text(c, (int)cfg->rows, &paid, &out);
+        bt_plan_put_text(c, (int)cfg->rows, time, &paid, &out);
     bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the plan") : BT_OK;
     if (code == BT_OK) fputs(bt_text_str(&out), stdout);
     bt_text_release(&out);
@@ -233,7 +247,12 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_code code = bt_layout_choose(&choice, &job, &told, err);
     fputs(bt_text_str(&told), stderr);
     bt_text_release(&told);
-    if (code == BT_OK) code = print(choice, cfg, p->cfg.json, err);
+    if (code == BT_OK) {
+        bt_train_time time;
+        const bool json = p->cfg.json;
+        first_time(p, choice, &time);
+        code = print(choice, cfg, &time, json, err);
+    }
     if (code == BT_OK && cfg->write[0])
         code = write_settings(&p->opts, &choice->layouts.at[0], ranks, file.to, err);
     code = bt_out_text_close(&file, code, err);

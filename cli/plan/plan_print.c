@@ -48,10 +48,10 @@ static void put_header(bt_text *out) {
 
 static void put_row(const bt_layout *l, int number, bt_text *out) {
     char buf[32], words[160];
+    const double step_s = bt_layout_step_s(l), tokens = l->time.tokens_per_s * l->time.step.step_s;
     bt_text_printf(out, "%4d %10s", number,
-                   bt_metric_format(buf, sizeof buf, 1e3 * l->time.step.step_s, BT_UNIT_MS));
-    bt_text_printf(out, " %10s",
-                   bt_metric_format(buf, sizeof buf, l->time.tokens_per_s, BT_UNIT_COUNT));
+                   bt_metric_format(buf, sizeof buf, 1e3 * step_s, BT_UNIT_MS));
+    bt_text_printf(out, " %10s", bt_metric_format(buf, sizeof buf, tokens / step_s, BT_UNIT_COUNT));
     for (int i = 0; i < N_SHOWN; i++)
         bt_text_printf(out, " %9s",
                        bt_metric_format(buf, sizeof buf, 1e3 * l->time.step.phase_s[shown[i]],
@@ -61,8 +61,8 @@ static void put_row(const bt_layout *l, int number, bt_text *out) {
     bt_text_printf(out, "  %s%s", bt_plan_words(l, words, sizeof words),
                    l->fits ? "" : " (does not fit)");
     if (l->trial_s > 0)
-        bt_text_printf(out, " (tried: %s)",
-                       bt_metric_format(buf, sizeof buf, 1e3 * l->trial_s, BT_UNIT_MS));
+        bt_text_printf(out, " (predicted: %s)",
+                       bt_metric_format(buf, sizeof buf, 1e3 * l->time.step.step_s, BT_UNIT_MS));
     bt_text_put(out, "\n");
 }
 
@@ -101,10 +101,6 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static double to_the_end_s(const bt_layout_choice *c) {
-    return (double)c->settings.steps * bt_layout_step_s(&c->layouts.at[0]);
-}
-
 static void put_head(const bt_layout_choice *c, bt_text *out) {
     char params[32];
     bt_model_cfg m;
@@ -125,8 +121,11 @@ static void put_head(const bt_layout_choice *c, bt_text *out) {
                        c->search.cluster.cores, crowd);
     bt_text_printf(out,
                    "layouts    %zu legal (%zu fit the memory, %zu combinations refused); the "
-                   "times are predictions\n",
-                   c->layouts.n, c->layouts.fitting, c->layouts.refused);
+                   "times are predictions%s\n",
+                   c->layouts.n, c->layouts.fitting, c->layouts.refused,
+                   c->layouts.at[0].trial_s > 0
+                       ? ", but the steps of the first rows were measured in trials"
+                       : "");
     bt_plan_put_load(&c->rates, out);
 }
 
@@ -172,7 +171,7 @@ static void put_storage(const bt_layout_choice *c, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-static bt_bill bill(const bt_layout_choice *c, const bt_bill *asked) {
+static bt_bill bill(const bt_layout_choice *c, const bt_train_time *time, const bt_bill *asked) {
     const bt_cluster *k = &c->search.cluster;
     const bool given = asked->host_watts > 0;
     /* more ranks than can compute at the same time take no more */
@@ -181,16 +180,19 @@ static bt_bill bill(const bt_layout_choice *c, const bt_bill *asked) {
                      .given = given,
                      .host_price = asked->host_price,
                      .hosts = ceil((double)k->ranks / k->ranks_per_host),
-                     .seconds = to_the_end_s(c),
+                     .seconds = time->seconds,
                      .tokens = (double)c->settings.steps * (double)c->settings.batch_tokens};
 }
 
-void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out) {
-    char time[32];
+void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *time,
+                      const bt_bill *asked, bt_text *out) {
     put_head(c, out);
     put_header(out);
-    for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)
+    for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++) {
+        if (i > 0 && c->layouts.at[i - 1].trial_s > 0 && !(c->layouts.at[i].trial_s > 0))
+            bt_text_printf(out, "%4s not tried, predicted:\n", "");
         put_row(&c->layouts.at[i], (int)i + 1, out);
+    }
     if (c->layouts.n > (size_t)rows)
         bt_text_printf(out, "%4s and %zu slower ones\n", "", c->layouts.n - (size_t)rows);
     bt_text_put(out, "why        ");
@@ -198,13 +200,13 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked,
     bt_text_put(out, "\n");
     bt_plan_put_advice(c, out);
     put_storage(c, out);
-    bt_text_printf(out, "time       about %s for %" PRId64 " steps\n",
-                   bt_duration(time, sizeof time, to_the_end_s(c)), c->settings.steps);
-    const bt_bill paid = bill(c, asked);
+    bt_train_time_put(time, c->settings.steps, "", out);
+    const bt_bill paid = bill(c, time, asked);
     bt_bill_put_text(&paid, out);
 }
 
-void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out) {
+void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *time,
+                      const bt_bill *asked, bt_text *out) {
     bt_json j;
     bt_model_cfg m;
     bt_text why;
@@ -228,8 +230,9 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked,
     bt_json_int(&j, "legal", (int64_t)c->layouts.n);
     bt_json_int(&j, "fitting", (int64_t)c->layouts.fitting);
     bt_json_str(&j, "why", bt_text_str(&why));
-    bt_json_num(&j, "seconds", to_the_end_s(c));
-    const bt_bill paid = bill(c, asked);
+    bt_json_num(&j, "seconds", time->seconds);
+    bt_json_str(&j, "seconds_from", bt_train_time_source(time));
+    const bt_bill paid = bill(c, time, asked);
     bt_bill_put_json(&paid, &j);
     bt_plan_advice_json(c, &j);
     bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);

@@ -4,10 +4,13 @@
 
 #include "cli/layout/choose_layout.h"
 #include "cli/plan/plan_bill.h"
+#include "cli/train/train_parts.h"
 
-/* rows: layouts shown at most; asked: watts (0: those of the rates) and price (0: none) */
-void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out);
-void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_bill *asked, bt_text *out);
+/* rows: layouts shown at most; time: of the first layout; asked: watts (0: those of the rates) and price (0: none) */
+void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *time,
+                      const bt_bill *asked, bt_text *out);
+void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *time,
+                      const bt_bill *asked, bt_text *out);
 
 /* ---- pieces, shared with what is simulated */
 /* of a layout, and that it rests on rates of another shape */

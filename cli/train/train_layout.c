@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cli/layout/choose_layout.h"
+#include "cli/layout/layout_trial.h"
 #include "cli/train/train_direct.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/clock.h"
@@ -73,10 +74,12 @@ static void tell_rates(const bt_train_plan *p, const bt_rates *rates, bt_text *f
     bt_text_printf(from, "'%s'%s", path, when);
 }
 
-bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from) {
+bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate *tried,
+                      bt_text *from) {
     bt_err why = BT_ERR_INIT;
     bt_rates *rates = malloc(sizeof *rates);
     bool known = false;
+    *tried = (bt_trial_rate){.load = NAN};
     if (rates) {
         bt_cluster cluster = bt_cluster_here(&p->cfg, p->ranks);
         const bt_rates_wanted wanted = {.cfg = &p->cfg,
@@ -90,6 +93,8 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from)
         if (known) {
             bt_text_clear(from);
             tell_rates(p, rates, from);
+            const bt_trial_rate *kept = bt_layout_tried(&p->opts, &p->cfg, p->ranks, rates);
+            if (kept) *tried = *kept;
         }
     }
     free(rates);

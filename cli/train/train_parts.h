@@ -142,8 +142,34 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
  * ranks are known, before the settings are settled */
 bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* The time of a settled plan, by rates that are known: nothing is measured. `from` takes the file of
- * the rates and when they were measured; false: why there are none, or nothing. */
-bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_text *from);
+ * the rates and when they were measured; false: why there are none, or nothing. tried: the kept trial of this
+ * layout, step_s 0: none. */
+bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate *tried,
+                      bt_text *from);
+/* train_time.c: how long the steps take, for `plan` and `train --dry-run` alike */
+typedef enum {
+    BT_TIME_UNKNOWN,
+    BT_TIME_TRIED,     /* by real steps of this layout */
+    BT_TIME_SAME_RUN,  /* a recorded run of the same work */
+    BT_TIME_PREDICTED, /* by the machine's rates */
+    BT_TIME_OTHER_RUN  /* a recorded run of other work */
+} bt_time_source;
+typedef struct bt_train_time {
+    bt_time_source source;
+    bt_train_speed speed;                 /* of a recorded run; run "": none */
+    double step_s, seconds, tokens_per_s; /* of the source; NaN: unknown */
+    double predicted_s;                   /* of a step; NaN: the rates are not known */
+    double trial_load;                    /* of other programs; NaN: not known */
+} bt_train_time;
+/* by what is known: first a trial, then a run of the same work, then the prediction, then a run of other work.
+ * predicted_s: NaN or 0, none; tried may be NULL */
+void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial_rate *tried,
+                      bt_train_time *out);
+/* "trial", "rates", the name of a run, or "" */
+const char *bt_train_time_source(const bt_train_time *t);
+/* the line "time ..." of a source that is known. rates: their file, or "" */
+void bt_train_time_put(const bt_train_time *t, int64_t steps, const char *rates, bt_text *out);
+
 /* the choice as an event; nothing without --layout auto */
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink);
 

@@ -120,27 +120,17 @@ static void print_data(const bt_train_plan *p, const bt_train_data *data) {
 
 /* the steps that are left, and how that is known */
 typedef struct work_time {
-    bt_train_speed speed; /* of a recorded run; run "": none */
-    bt_prediction predicted;
-    bool by_rates, has_rates;
-    bt_text rates;                /* their file, or why they are not used */
-    double seconds, tokens_per_s; /* NaN: not known */
+    bt_train_time time;
+    bool has_rates;
+    bt_text rates; /* their file, or why they are not used */
 } work_time;
 
-/* by a run of the same work, else by the planner's rates, else by a run of other work */
 static void time_of(const bt_train_plan *p, work_time *t) {
-    *t = (work_time){.seconds = NAN, .tokens_per_s = NAN};
+    bt_prediction predicted;
+    bt_trial_rate tried;
     bt_text_init(&t->rates);
-    bt_train_speed_here(p, &t->speed);
-    t->has_rates = bt_train_predict(p, &t->predicted, &t->rates);
-    t->by_rates = t->has_rates && !(t->speed.run[0] && t->speed.same);
-    if (t->by_rates) {
-        t->seconds = (double)(p->cfg.steps - p->from.step) * t->predicted.step.step_s;
-        t->tokens_per_s = t->predicted.tokens_per_s;
-    } else if (t->speed.run[0]) {
-        t->seconds = t->speed.seconds;
-        t->tokens_per_s = t->speed.tokens_per_s;
-    }
+    t->has_rates = bt_train_predict(p, &predicted, &tried, &t->rates);
+    bt_train_time_of(p, t->has_rates ? predicted.step.step_s : NAN, &tried, &t->time);
 }
 
 /* `bitrain plan` of the same settings: its rates are those that this plan asks for */
@@ -158,24 +148,14 @@ static void print_plan_command(const bt_train_plan *p) {
 
 static void print_time(const bt_train_plan *p) {
     work_time t;
-    char time[32], rate[32];
+    bt_text line;
     time_of(p, &t);
-    if (isfinite(t.seconds)) {
-        bt_duration(time, sizeof time, t.seconds);
-        bt_metric_format(rate, sizeof rate, t.tokens_per_s, BT_UNIT_COUNT);
-    }
-    if (t.by_rates)
-        printf("time       about %s at %s tokens/s: a prediction, by this machine's measured rates "
-               "(%s)\n",
-               time, rate, bt_text_str(&t.rates));
-    else if (t.speed.run[0] && t.speed.same)
-        printf("time       about %s at %s tokens/s, the speed of run '%s' here\n", time, rate,
-               t.speed.run);
-    else if (t.speed.run[0])
-        printf("time       roughly %s at %s tokens/s, if it computes as fast as run '%s', another "
-               "model, did here\n",
-               time, rate, t.speed.run);
-    else
+    bt_text_init(&line);
+    bt_train_time_put(&t.time, p->cfg.steps - p->from.step,
+                      t.has_rates ? bt_text_str(&t.rates) : "", &line);
+    fputs(bt_text_str(&line), stdout);
+    bt_text_release(&line);
+    if (t.time.source == BT_TIME_UNKNOWN)
         printf("time       not known yet: no run of such a size on %d rank%s x %" PRId64
                " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks "
                "%d\n",
@@ -446,9 +426,10 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     time_of(p, &t);
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
-    bt_json_num(&j, "seconds", t.seconds);
-    bt_json_str(&j, "seconds_from", t.by_rates ? "rates" : t.speed.run);
-    bt_json_num(&j, "predicted_step_ms", t.has_rates ? 1e3 * t.predicted.step.step_s : NAN);
+    bt_json_num(&j, "seconds", t.time.seconds);
+    bt_json_str(&j, "seconds_from", bt_train_time_source(&t.time));
+    bt_json_num(&j, "step_ms", 1e3 * t.time.step_s);
+    bt_json_num(&j, "predicted_step_ms", 1e3 * t.time.predicted_s);
     bt_json_str(&j, "rates", t.has_rates ? bt_text_str(&t.rates) : "");
     bt_text_release(&t.rates);
     bt_json_num(&j, "checkpoint_bytes", checkpoint_bytes(cfg, mesh, p->ranks));

@@ -1,10 +1,13 @@
-/* train_time.c - how long a run will take on this machine, from runs that were recorded on it. */
+/* train_time.c - how long a run will take on this machine: from trials, from runs that were recorded on it, from
+ * its rates; one choice of the source and one line for `plan` and `train --dry-run`. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/train/train_parts.h"
+#include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
 
 /* How far another run's model and batch may be from these for its speed to say something: small models and
@@ -67,4 +70,68 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     out->tokens_per_s = out->flop_per_s / flop;
     out->seconds = (double)(p->cfg.steps - p->from.step) * (double)p->cfg.batch_tokens /
                    out->tokens_per_s;
+}
+
+void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial_rate *tried,
+                      bt_train_time *out) {
+    const double steps = (double)(p->cfg.steps - p->from.step),
+                 tokens = (double)p->cfg.batch_tokens;
+    *out = (bt_train_time){.step_s = NAN,
+                           .predicted_s = predicted_s > 0 ? predicted_s : NAN,
+                           .trial_load = tried ? tried->load : NAN};
+    bt_train_speed_here(p, &out->speed);
+    const double run_s = out->speed.run[0] ? tokens / out->speed.tokens_per_s : NAN;
+    if (tried && tried->step_s > 0) {
+        out->source = BT_TIME_TRIED;
+        out->step_s = tried->step_s;
+    } else if (out->speed.run[0] && out->speed.same) {
+        out->source = BT_TIME_SAME_RUN;
+        out->step_s = run_s;
+    } else if (predicted_s > 0) {
+        out->source = BT_TIME_PREDICTED;
+        out->step_s = predicted_s;
+    } else if (out->speed.run[0]) {
+        out->source = BT_TIME_OTHER_RUN;
+        out->step_s = run_s;
+    }
+    out->seconds = steps * out->step_s;
+    out->tokens_per_s = tokens / out->step_s;
+}
+
+const char *bt_train_time_source(const bt_train_time *t) {
+    switch (t->source) {
+    case BT_TIME_TRIED: return "trial";
+    case BT_TIME_PREDICTED: return "rates";
+    default: return t->speed.run;
+    }
+}
+
+void bt_train_time_put(const bt_train_time *t, int64_t steps, const char *rates, bt_text *out) {
+    char time[32], rate[32], step[32], predicted[32];
+    if (t->source == BT_TIME_UNKNOWN) return;
+    bt_text_printf(out, "time       %s %s for %" PRId64 " steps of %s at %s tokens/s",
+                   t->source == BT_TIME_OTHER_RUN ? "roughly" : "about",
+                   bt_duration(time, sizeof time, t->seconds), steps,
+                   bt_metric_format(step, sizeof step, 1e3 * t->step_s, BT_UNIT_MS),
+                   bt_metric_format(rate, sizeof rate, t->tokens_per_s, BT_UNIT_COUNT));
+    switch (t->source) {
+    case BT_TIME_TRIED:
+        bt_text_put(out, ": measured in a trial");
+        if (isfinite(t->trial_load))
+            bt_text_printf(out, " under load %.2g of other programs", t->trial_load);
+        if (isfinite(t->predicted_s))
+            bt_text_printf(out, " (predicted: %s)",
+                           bt_metric_format(predicted, sizeof predicted, 1e3 * t->predicted_s,
+                                            BT_UNIT_MS));
+        break;
+    case BT_TIME_SAME_RUN: bt_text_printf(out, ", the speed of run '%s' here", t->speed.run); break;
+    case BT_TIME_PREDICTED:
+        bt_text_printf(out, ": a prediction, by this machine's measured rates%s%s%s",
+                       rates[0] ? " (" : "", rates, rates[0] ? ")" : "");
+        break;
+    default:
+        bt_text_printf(out, ", if it computes as fast as run '%s', another model, did here",
+                       t->speed.run);
+    }
+    bt_text_put(out, "\n");
 }

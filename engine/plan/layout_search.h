@@ -23,6 +23,8 @@ typedef struct bt_layout {
     bool fits;
     bt_prediction time;
     double trial_s; /* a step, when some were run (cli/layout/layout_trial.h); 0: predicted only */
+    double
+        trial_load; /* tasks of other programs for each processor before the trial; NaN: not known */
 } bt_layout;
 
 /* what the planner may change: whatever nobody has set */

@@ -217,10 +217,10 @@ void bt_rates_put_group(bt_rates *r, const bt_group_rate *g) {
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-double bt_rates_trial(const bt_rates *r, const char *key) {
+const bt_trial_rate *bt_rates_trial(const bt_rates *r, const char *key) {
     for (size_t i = 0; i < r->n_trials; i++)
-        if (strcmp(r->trials[i].key, key) == 0) return r->trials[i].step_s;
-    return 0;
+        if (strcmp(r->trials[i].key, key) == 0) return &r->trials[i];
+    return NULL;
 }
 
 void bt_rates_put_trial(bt_rates *r, const bt_trial_rate *t) {

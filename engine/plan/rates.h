@@ -93,6 +93,7 @@ typedef struct bt_group_rate {
 typedef struct bt_trial_rate {
     char key[24];
     double step_s;
+    double load; /* tasks of other programs for each processor before the trial; NaN: not known */
 } bt_trial_rate;
 
 /* seconds an element, in arrays that the caches hold and in arrays that they do not */
@@ -179,7 +180,7 @@ const bt_group_rate *bt_rates_group(const bt_rates *r, int world, const bt_part_
 bool bt_rates_group_like(const bt_group_rate *g, int world, const bt_part_shape *s);
 void bt_rates_put_group(bt_rates *r, const bt_group_rate *g); /* as bt_rates_put_part */
 
-double bt_rates_trial(const bt_rates *r, const char *key); /* seconds; 0: never tried */
+const bt_trial_rate *bt_rates_trial(const bt_rates *r, const char *key); /* NULL: never tried */
 void bt_rates_put_trial(bt_rates *r, const bt_trial_rate *t);
 
 /* "layer C=192 ..." on one line, and back: how a list of shapes travels to the ranks that measure */

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +144,12 @@ static void put_groups(bt_json *j, const bt_rates *r) {
 
 static void put_trials(bt_json *j, const bt_rates *r) {
     bt_json_object(j, "trials");
-    for (size_t i = 0; i < r->n_trials; i++) bt_json_num(j, r->trials[i].key, r->trials[i].step_s);
+    for (size_t i = 0; i < r->n_trials; i++) {
+        bt_json_object(j, r->trials[i].key);
+        bt_json_num(j, "step_s", r->trials[i].step_s);
+        bt_json_num(j, "load", r->trials[i].load);
+        bt_json_end(j, '}');
+    }
     bt_json_end(j, '}');
 }
 
@@ -274,7 +280,11 @@ static void take_trials(bt_rates *r, const json_t *all) {
     const char *key;
     json_t *x;
     json_object_foreach(json_object_get(all, "trials"), key, x) {
-        bt_trial_rate t = {.step_s = json_number_value(x)};
+        /* files written before the load was recorded have only the seconds */
+        const json_t *load = json_object_get(x, "load");
+        bt_trial_rate t = {
+            .step_s = json_number_value(json_is_number(x) ? x : json_object_get(x, "step_s")),
+            .load = json_is_number(load) ? json_number_value(load) : NAN};
         snprintf(t.key, sizeof t.key, "%s", key);
         if (t.step_s > 0) bt_rates_put_trial(r, &t);
     }

@@ -73,7 +73,11 @@ grep -q "measured with another build" err || fault "not told: $(cat err)"
 
 # a written plan is a configuration
 ok plan "${tiny[@]}" --write best.yaml
+planned=$(grep -o '^time .* for .* steps of [^,:]*' out)
 ok train best.yaml --dry-run
+# of the same layout both commands know the same time, from the same source
+[ -n "$planned" ] || fault "a plan without a time: $(cat out)"
+grep -qF "$planned" out || fault "plan: $planned; dry run: $(grep ^time out)"
 says "layout"
 b train best.yaml --steps 2 --name written --quiet >out 2>err || fault "cannot train with it: $(cat err)"
 

@@ -59,7 +59,7 @@ static void fill(bt_rates *r) {
     bt_group_rate group = {
         .world = 4, .shape = bt_part_layer(&cfg, 2), .pass_s = 0.05, .alone_s = 0.04};
     bt_rates_put_group(r, &group);
-    bt_rates_put_trial(r, &(bt_trial_rate){"0123456789abcdef", 0.25});
+    bt_rates_put_trial(r, &(bt_trial_rate){"0123456789abcdef", 0.25, 1.5});
 }
 
 static void text_brings_back_everything(void **state) {
@@ -84,8 +84,9 @@ static void text_brings_back_everything(void **state) {
     assert_true(bt_rates_group_like(&b.groups[0], 4, &other));
     assert_true(bt_rates_group(&b, 4, &other)->alone_s == 0.04);
     assert_false(bt_rates_group_like(&b.groups[0], 2, &other));
-    assert_true(bt_rates_trial(&b, "0123456789abcdef") == 0.25);
-    assert_true(bt_rates_trial(&b, "another") == 0);
+    const bt_trial_rate *trial = bt_rates_trial(&b, "0123456789abcdef");
+    assert_true(trial && trial->step_s == 0.25 && trial->load == 1.5);
+    assert_null(bt_rates_trial(&b, "another"));
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":2,\"parts\":[{}]}", 26, &err), BT_FORMAT);
     /* made before gradients went through memory */
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":1}", 13, &err), BT_FORMAT);
