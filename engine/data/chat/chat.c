@@ -133,6 +133,8 @@ static bt_code answer(const render *r, size_t i) {
 static const char *const roles[] = {"system", "user", "assistant"};
 
 static bt_code check_order(const bt_chat_message *m, size_t n, bool prompt, bt_err *err) {
+    /* a prompt is a user's request, a whole conversation a row of data */
+    const char *skip = prompt ? "" : "; data.bad_rows=skip leaves such rows out";
     size_t first = n && m[0].role == BT_CHAT_SYSTEM;
     if (n == first) return bt_fail(err, BT_FORMAT, "the conversation has no question");
     for (size_t i = first; i < n; i++) {
@@ -140,8 +142,8 @@ static bt_code check_order(const bt_chat_message *m, size_t n, bool prompt, bt_e
         if (m[i].role != want)
             return bt_fail(err, BT_FORMAT,
                            "message %zu is of '%s' where '%s' has the turn (an optional system "
-                           "message, then user and assistant by turns)",
-                           i + 1, roles[m[i].role], roles[want]);
+                           "message, then user and assistant by turns%s)",
+                           i + 1, roles[m[i].role], roles[want], skip);
     }
     bt_chat_role end = prompt ? BT_CHAT_USER : BT_CHAT_ASSISTANT;
     if (m[n - 1].role == end) return BT_OK;

@@ -138,6 +138,7 @@ says "1 conversation longer than 192 tokens left out"
 { head -3 chat.jsonl; echo '{"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}'; } >bad.jsonl
 code 6 train "${one[@]}" --data bad.jsonl
 says "bad.jsonl' line 4: message 2 is of 'user' where 'assistant' has the turn"
+says "data.bad_rows=skip leaves such rows out"
 code 2 train "${one[@]}" --data chat.jsonl --set data.packing=stream
 says "data.packing=stream runs documents together"
 code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
