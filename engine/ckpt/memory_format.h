@@ -23,7 +23,9 @@ typedef struct memory_head {
     char run[64], isa[32], build[64];
     char values[MEMORY_VALUES];
     uint32_t spread; /* 1: the parts of the state lie on several hosts */
-    char unused[748];
+    uint32_t unused_word;
+    uint64_t vocab_hash; /* of the tokenizer; 0: an older build wrote the state */
+    char unused[736];
     uint64_t self_hash; /* XXH3-64 of what precedes; 0 while the segment is written */
 } memory_head;
 _Static_assert(sizeof(memory_head) == 65536, "whole pages");

@@ -144,6 +144,7 @@ void ckpt_memory_describe(const memory_head *h, bt_memory_id *id, bt_ckpt_meta *
     meta->attempt = (int)h->attempt;
     meta->params_hash = h->params_hash;
     meta->data_hash = h->data_hash;
+    meta->vocab_hash = h->vocab_hash;
     snprintf(meta->run, sizeof meta->run, "%.63s", h->run);
     snprintf(meta->isa, sizeof meta->isa, "%.31s", h->isa);
     snprintf(meta->build, sizeof meta->build, "%.63s", h->build);

@@ -218,6 +218,7 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     h->disk_ns = disk_ns;
     h->params_hash = meta->params_hash;
     h->data_hash = meta->data_hash;
+    h->vocab_hash = meta->vocab_hash;
     h->n_sections = m->n;
     h->bytes = m->own.bytes;
     h->table_hash = XXH3_64bits(c.at + sizeof *h, m->n * sizeof(section_head));

@@ -114,12 +114,42 @@ static bt_code make_async(bt_saver *s, size_t bytes, bt_err *err) {
     return BT_OK;
 }
 
+static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) BT_PRINTF(3, 4);
+static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) {
+    char line[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, step, NULL, "%s", line);
+}
+
+static bt_code another_tokenizer(bt_saver *s, int64_t step, const char *of, bt_err *err) {
+    if (!s->cfg->other_tokenizer)
+        return bt_fail(
+            err, BT_ARG,
+            "the tokenizer '%.200s' is not that of the %s: its ids mean other text (give "
+            "the %s's, or allow it with --other-tokenizer)",
+            s->cfg->tokenizer, of, of);
+    warn_event(s, step - 1, "resumed with another tokenizer than the %s's", of);
+    return BT_OK;
+}
+
+/* of the state in memory from which the run was resumed: it has the tokenizer's hash alone */
+static bt_code check_memory_vocab(bt_saver *s, bt_err *err) {
+    const bool same = !s->memory_vocab || s->memory_vocab == s->vocab_hash;
+    if (same || strncmp(s->cfg->data, "synth:", 6) == 0) return BT_OK;
+    return another_tokenizer(s, s->at->step, "state in memory", err);
+}
+
 bt_code bt_saver_start(bt_saver *s, bt_err *err) {
     bt_slices mine = {0};
     s->interval.began_ns = bt_now_ns();
     if (s->saved_ns == 0) s->saved_ns = s->interval.began_ns;
     if (!s->cfg->out[0]) return BT_OK;
-    BT_TRY(bt_agree(s->world, keep_tokenizer(s, err), err));
+    bt_code code = keep_tokenizer(s, err);
+    if (code == BT_OK) code = check_memory_vocab(s, err);
+    BT_TRY(bt_agree(s->world, code, err));
     BT_TRY(bt_agree(s->world, bt_state_slices(&s->state, BT_STATE_SAVE, &mine, err), err));
     const size_t bytes = bt_ckpt_copy_bytes(mine.at, mine.n);
     bt_slices_release(&mine);
@@ -144,6 +174,7 @@ void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
     m->attempt = s->attempt;
     m->params_hash = s->params_hash;
     m->data_hash = s->data_hash;
+    m->vocab_hash = s->vocab_hash;
     snprintf(m->run, sizeof m->run, "%s", s->cfg->name);
     snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
     snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
@@ -154,7 +185,6 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     bt_saver_identify(s, m);
     bt_run_cfg_texts(s->cfg, &m->config);
     bt_text_put(&m->tokenizer, bt_text_str(&s->tokenizer));
-    m->vocab_hash = s->vocab_hash;
     if (m->config.failed || m->tokenizer.failed)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's metadata");
     return bt_state_save_values(&s->state, &m->state, err);
@@ -323,16 +353,6 @@ void bt_saver_check(bt_saver *s, bool idle) {
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) BT_PRINTF(3, 4);
-static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) {
-    char line[400];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, step, NULL, "%s", line);
-}
-
 /* newest checkpoint that all ranks can read; each one that was passed over becomes an event */
 static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ckpt_meta *meta,
                     bt_err *err) {
@@ -400,14 +420,7 @@ static bt_code same_tokenizer(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
     if (!m->tokenizer.len || strncmp(s->cfg->data, "synth:", 6) == 0) return BT_OK;
     BT_TRY(bt_tokenizer_compare(s->cfg->tokenizer, bt_text_str(&m->tokenizer), m->tokenizer.len,
                                 &same, err));
-    if (same) return BT_OK;
-    if (!s->cfg->other_tokenizer)
-        return bt_fail(err, BT_ARG,
-                       "the tokenizer '%.200s' is not that of the checkpoint: its ids mean other "
-                       "text (give the checkpoint's, or allow it with --other-tokenizer)",
-                       s->cfg->tokenizer);
-    warn_event(s, m->step - 1, "resumed with another tokenizer than the checkpoint's");
-    return BT_OK;
+    return same ? BT_OK : another_tokenizer(s, m->step, "checkpoint", err);
 }
 
 static bt_code same_data(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
@@ -466,6 +479,7 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
         code = err->code = BT_FORMAT;
     if (code == BT_OK) {
         warn_of_differences(s, &meta);
+        s->memory_vocab = meta.vocab_hash;
         s->saved_ns = id->disk_ns; /* checkpoints on disk come as if nothing had happened */
     } else if (bt_comm_rank(s->world) == 0)
         bt_memory_state_drop(dir); /* the next attempt begins from the disk */

@@ -36,6 +36,7 @@ typedef struct bt_saver {
     bt_progress *at;
     int attempt;
     uint64_t params_hash, data_hash, vocab_hash;
+    uint64_t memory_vocab; /* vocab_hash of the state in memory that was resumed; 0: none was */
     bt_text tokenizer; /* serialised, as it was at the start: its file may go while the run lives */
     int64_t step, saved_ns; /* newest checkpoint of this attempt (-1: none); when the clock began */
     bt_ckpt_async *async;   /* NULL: training waits for every checkpoint */

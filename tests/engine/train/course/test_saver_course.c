@@ -457,6 +457,14 @@ static void a_run_goes_on_from_memory(void **state) {
              "release 5\nclose\nwarning 19 the checkpoint's optimizer states are bf16 and become "
              "fp32 (optim.states): each is rounded to the nearest once\nrelease meta\n");
     assert_true(id.attempt == 2 && s.saved_ns == 4321 && at.step == 20 && at.tokens == 2000);
+    for (int same = 0; same < 2;
+         same++) { /* else the tokenizer's file was replaced while the run lived */
+        begin();
+        world.meta.vocab_hash = same ? 99 : 98;
+        assert_int_equal(bt_saver_resume_memory(&s, "/m", &id, &err), BT_OK);
+        assert_int_equal(bt_saver_start(&s, &err), same ? BT_OK : BT_ARG);
+        assert_true(same || strstr(err.msg, "is not that of the state in memory: its ids mean"));
+    }
     static const struct {
         uint64_t params, data;
         const char *fails;
