@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every text of a database is printed without escapes that act on a terminal: a copy of a database with a hostile text in every column is shown
-# by every command that reads it, for people and as JSON, which stays valid. (--csv and export are data: they keep the bytes.)
+# Every text of a database is printed without escapes that act on a terminal: a copy of a database with a hostile text
+# in every column is shown by every command that reads it, for people and as JSON, which stays valid. (--csv and export
+# are data: they keep the bytes.)
 # timeout: 240
 . "$BT_SRC/tests/cli/train_lib.sh"
 command -v python3 >/dev/null || skip "python3 is not installed"
