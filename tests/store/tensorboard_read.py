@@ -7,7 +7,7 @@
 
 Compares, as 32-bit floats: tags, steps, values and wall times of all steps, layers, ranks' means and ranks; the other way round, that
 nothing else is in the files; and that TensorBoard's record reader finds every checksum right and misses a flipped bit not. Not in CI: it
-needs Python and TensorBoard. The files' bytes are checked without them by store.export.
+needs Python and TensorBoard. The files' bytes are checked without them by store.export.tensorboard.
 """
 import json, math, os, struct, subprocess, sys, tempfile
 from tensorboard import version
