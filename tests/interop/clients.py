@@ -1,14 +1,15 @@
 """clients.py - programs of others against a running `bitrain serve`: openai's client and lm-evaluation-harness. Called by clients.sh.
 
-    clients.py SERVE_JSON FOLDER QUESTIONS.jsonl EVAL_JSON
+    clients.py SERVE_JSON FOLDER QUESTIONS.jsonl EVAL_JSON TEXTS.jsonl
 
 SERVE_JSON: what `bitrain serve --json` prints. FOLDER: the model's tokenizer in Hugging Face's form. EVAL_JSON: what `bitrain eval --task arc` says
-of the questions: the harness must count the same answers right.
+of the questions: the harness must count the same answers right. TEXTS: rows with a "text"; their bits per byte must be those of
+transformers over FOLDER to five digits.
 """
 import concurrent.futures, json, os, sys
 
 os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false", TQDM_DISABLE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1", LMEVAL_LOG_LEVEL="ERROR")
-served, folder, questions, ours = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+served, folder, questions, ours, texts = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5]
 os.environ["OPENAI_API_KEY"] = served["token"]
 import openai
 import lm_eval
@@ -65,7 +66,20 @@ def with_harness():
               f"{theirs['acc']:.4f}, {theirs['acc_norm']:.4f} of {ours['questions']} questions")
 
 
+# local-completions reads windows of two tokens less than its max_length, hf of max_length
+def bits_per_byte():
+    task = dict(task="texts_here", dataset_path="json", dataset_kwargs={"data_files": {"test": texts}}, output_type="loglikelihood_rolling", test_split="test",
+                doc_to_text="", doc_to_target="{{text}}", metric_list=[{"metric": "bits_per_byte"}])
+    figures = []
+    for model, args in (("local-completions", dict(model=served["model"], base_url=served["base_url"] + "/v1/completions", tokenizer_backend="huggingface",
+                                                   tokenizer=folder, max_length=256)), ("hf", dict(pretrained=folder, dtype="float32", max_length=254))):
+        result = lm_eval.simple_evaluate(model=model, model_args=args, tasks=[task], bootstrap_iters=0, batch_size=1, device="cpu" if model == "hf" else None)
+        figures.append(result["results"]["texts_here"]["bits_per_byte,none"])
+    check("lm_eval: bits per byte of transformers", abs(figures[0] - figures[1]) < 5e-5 * figures[1], f"{figures[0]:.6f}, transformers {figures[1]:.6f}")
+
+
 print(f"openai {openai.__version__}, lm_eval {lm_eval.__version__ if hasattr(lm_eval, '__version__') else ''}\n\n| what | holds | figure |\n|---|---|---|")
 with_openai()
 with_harness()
+bits_per_byte()
 sys.exit(1 if faults else 0)

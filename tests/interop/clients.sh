@@ -4,14 +4,14 @@
 #     tests/interop/clients.sh [FOLDER]      FOLDER keeps a Python environment (default: build/judges)
 #
 # Trains a small model on the built-in text, serves it, and prints a table of what holds. The harness must count as many of 60 drawn questions right
-# as `bitrain eval` does.
+# as `bitrain eval` does, and must measure the bits per byte that it measures for the exported folder in transformers.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 at=${1:-$root/build/judges}
 bitrain=${BITRAIN:-$root/build/bitrain}
 mkdir -p "$at"
 [ -x "$at/clients/bin/python" ] || python3 -m venv "$at/clients"
-"$at/clients/bin/python" -c 'import openai, lm_eval, transformers, tenacity' 2>/dev/null || "$at/clients/bin/pip" install -q 'openai>=3,<4' 'lm_eval[api]==0.4.13' 'transformers>=5,<6'
+"$at/clients/bin/python" -c 'import openai, lm_eval, transformers, tenacity, torch, accelerate' 2>/dev/null || "$at/clients/bin/pip" install -q 'openai>=3,<4' 'lm_eval[api]==0.4.13' 'transformers>=5,<6' torch accelerate
 
 work=$(mktemp -d)
 server=
@@ -29,13 +29,16 @@ def some(a, b):
     return " ".join(r.choice(words) for _ in range(r.randint(a, b)))
 for i in range(60):
     print(json.dumps({"id": str(i), "question": some(3, 9) + "?", "choices": {"text": [some(1, 6) for _ in range(4)], "label": list("ABCD")}, "answerKey": r.choice("ABCD")}))
+with open("texts.jsonl", "w") as f:
+    for n in [20] * 20 + [400]: # the last is longer than a window
+        print(json.dumps({"text": some(3, n) + "."}), file=f)
 END
 ours=$("$bitrain" eval last --task arc --data questions.jsonl --json)
 "$bitrain" serve last --port 0 --json --threads 2 >serve.out 2>serve.err &
 server=$!
 for _ in $(seq 200); do [ -s serve.out ] && break; sleep 0.1; done
 [ -s serve.out ] || { cat serve.err; exit 1; }
-"$at/clients/bin/python" "$root/tests/interop/clients.py" "$(cat serve.out)" folder questions.jsonl "$ours"
+"$at/clients/bin/python" "$root/tests/interop/clients.py" "$(cat serve.out)" folder questions.jsonl "$ours" texts.jsonl
 kill -TERM "$server"
 wait "$server"
 server=
