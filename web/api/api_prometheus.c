@@ -1,12 +1,16 @@
-/* api_prometheus.c - /metrics: live runs in the Prometheus text format 0.0.4. Base units, prefix
- * bitrain_, a `run` label each; counters end in _total, shares are ratios 0..1. grafana.json draws
- * them (a test holds its names against this output). */
+/* api_prometheus.c - /metrics: live runs, and those that ended at most ENDED_S ago, in the Prometheus text format
+ * 0.0.4. Base units, prefix bitrain_, a `run` label each; counters end in _total, shares are ratios 0..1. Each figure
+ * has one family: metrics of the tables that a family of its own shows are left out. grafana.json draws them (a test
+ * holds its names against this output). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/base/clock.h"
 #include "web/api/api.h"
+
+/* so long the last values of a run remain, for scrapers that ask every few minutes */
+#define ENDED_S "300"
 
 enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512 };
 
@@ -36,7 +40,7 @@ static double stamp_of(const bt_view_head *h) {
 static double attempts_of(const bt_view_head *h) { return h->n_attempts; }
 static double ranks_of(const bt_view_head *h) { return h->world_size; }
 
-enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, FIRST_PLAIN };
+enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, STATE, FIRST_PLAIN };
 static const family families[] = {
     [WIRE] = {"comm_wire_bytes_total", "counter", "bytes sent on the wire by all ranks", NULL},
     [EVENTS] = {"events_total", "counter", "events of the run by kind and level", NULL},
@@ -51,10 +55,13 @@ static const family families[] = {
     [ZEROS] = {"zero_ratio", "gauge", "share of a ternary tensor's codes that are 0", NULL},
     [FLIPS] = {"flip_ratio", "gauge",
                "share of a ternary tensor's codes that differ from the sample before", NULL},
+    [STATE] = {"run_state", "gauge",
+               "1, with the run's state as a label; an ended run remains for " ENDED_S " s", NULL},
     [FIRST_PLAIN] = {"steps_total", "counter", "optimizer updates done", steps_of},
     {"tokens_total", "counter", "tokens trained", tokens_of},
     {"loss", "gauge", "cross-entropy per token in nats", loss_of},
-    {"validation_loss", "gauge", "cross-entropy per token of the validation split in nats",
+    {"validation_loss", "gauge",
+     "cross-entropy per token of the validation split in nats; NaN: not evaluated yet",
      val_loss_of},
     {"gradient_norm", "gauge", "global L2 norm before clipping", norm_of},
     {"learning_rate", "gauge", "learning rate of the newest step", lr_of},
@@ -104,6 +111,25 @@ static size_t metric_number(bt_scope scope, int metric) {
     return n;
 }
 
+/* metrics that have a family of their own above, as a value of the run, of each rank or of each tensor */
+static bool has_own_family(bt_scope scope, int metric) {
+    static const int step[] = {BT_MS_TOKENS,        BT_MS_LOSS,      BT_MS_VAL_LOSS,
+                               BT_MS_GRAD_NORM,     BT_MS_LR,        BT_MS_MFU,
+                               BT_MS_COMM_OVERHEAD, BT_MS_OVERLAP,   BT_MS_TOKENS_PER_S,
+                               BT_MS_STEP_TIME,     BT_MS_BYTES_WIRE},
+                     layer[] = {BT_ML_ZERO, BT_ML_FLIP};
+    if (scope == BT_SCOPE_STEP)
+        for (size_t i = 0; i < sizeof step / sizeof *step; i++)
+            if (step[i] == metric) return true;
+    if (scope == BT_SCOPE_LAYER)
+        for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
+            if (layer[i] == metric) return true;
+    if (scope != BT_SCOPE_RANK) return false;
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        if ((int)bt_phases[p].metric == metric) return true;
+    return metric == BT_MR_RSS;
+}
+
 /* rows[k] is of the k-th metric of all scopes */
 static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
     char name[160];
@@ -116,7 +142,7 @@ static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
             const char *of;
             double v;
         } told[] = {{"mean", x->mean}, {"least", x->least}, {"most", x->most}};
-        if (x->step < 0) continue;
+        if (x->step < 0 || has_own_family(x->scope, x->metric)) continue;
         family_name(name, sizeof name, scope, m);
         /* a step has one row, so that its mean is its value */
         for (int k = 0; k < (scope->n_keys ? 3 : 1); k++)
@@ -206,6 +232,12 @@ static bool on_events(void *ctx, const bt_row *row) {
     return true;
 }
 
+static int family_of(const char *name) {
+    int f = 0;
+    while (f + 1 < (int)N_FAMILIES && strcmp(families[f].name, name) != 0) f++;
+    return f;
+}
+
 static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *run, bt_err *err) {
     char labels[160];
     bt_view_ask ask;
@@ -226,6 +258,12 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     for (int f = FIRST_PLAIN; f < (int)N_FAMILIES; f++)
         put(rows, f, labels, families[f].of(&v->head));
     if (v->n_series && v->series[0].n) put(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
+    if (isnan(v->head.val_loss) && !v->head.hub)
+        bt_text_printf(&rows[family_of("validation_loss")], "bitrain_validation_loss{%s} NaN\n",
+                       labels);
+    snprintf(labels, sizeof labels, "run=\"%s\",state=\"%s\"", run,
+             bt_run_states[v->head.state].name);
+    put(rows, STATE, labels, 1);
     time_rows(rows, run, &v->head);
     rank_rows(rows, run, &v->ranks);
     tensor_rows(rows, run, &v->layers);
@@ -245,11 +283,12 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
 
 typedef struct live {
     char run[LIVE_MAX][BT_NAME_MAX];
-    int n;
+    int n, live;
 } live;
 
 static bool keep_name(void *ctx, const bt_row *row) {
     live *l = ctx;
+    if (row->nums[1] > 0) l->live++;
     snprintf(l->run[l->n++], BT_NAME_MAX, "%s", row->cells[0]);
     return true;
 }
@@ -267,8 +306,9 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
         db,
         &(bt_question){
             .sql =
-                "SELECT run FROM runs WHERE ended_s IS NULL AND state <> 'lost' ORDER BY started_s "
-                "DESC",
+                "SELECT run, ended_s IS NULL AND state <> 'lost' AS live FROM runs WHERE live OR "
+                "coalesce(ended_s, updated_s) > unixepoch() - " ENDED_S
+                " ORDER BY live DESC, started_s DESC",
             .max_rows = LIVE_MAX,
             .max_s = 2},
         keep_name, &l, err);
@@ -289,6 +329,6 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
                    "gauge\nbitrain_live_runs %d\n"
                    "# HELP bitrain_build_info version of the program that answers\n# TYPE "
                    "bitrain_build_info gauge\nbitrain_build_info{version=\"%s\"} 1\n",
-                   l.n, BITRAIN_VERSION);
+                   l.live, BITRAIN_VERSION);
     return code;
 }

@@ -6,6 +6,8 @@ import { comparedMetrics, isMarked, isRoutine } from "../base/vocabulary.js";
 import { placesOf } from "../cards/series_card.js";
 import { listedRuns, tellGone } from "./runs_view.js";
 
+const marksMost = 200; // events of a run that the chart marks, the most important first
+
 export class Comparison {
   constructor(runs) {
     this.runs = runs;
@@ -14,6 +16,7 @@ export class Comparison {
     this.part = null; // [from, to] on the axis: the piece looked at; null: all
     this.asked = ""; // axis and metric of `whole`
     this.events = null;
+    this.unmarked = ""; // sentence: how many of the events are marked, where not all are
     this.facts = []; // of each run: key -> {value, text, noise}
   }
 
@@ -52,11 +55,14 @@ export class Comparison {
 
   async loadHistory() {
     const ofRun = (run) =>
-      Promise.all([get(`runs/${run}/events`, { limit: 200 }), get(`runs/${run}`)]);
+      Promise.all([get(`runs/${run}/events`, { limit: 1, marks: marksMost }), get(`runs/${run}`)]);
     const all = await Promise.all(this.runs.map(ofRun));
     this.events = all
-      .flatMap(([{ events }], i) => eventsOf(this.runs[i], events.rows))
+      .flatMap(([{ events }], i) => eventsOf(this.runs[i], events.marks))
       .sort((a, b) => a.step - b.step);
+    const many = all.reduce((sum, [{ events }]) => sum + events.markable, 0);
+    const shown = all.reduce((sum, [{ events }]) => sum + events.marks.length, 0);
+    this.unmarked = many > shown ? ` ${shown} of ${many} events are marked.` : "";
     this.facts = all.map(([, info]) => factsOf(info));
   }
 

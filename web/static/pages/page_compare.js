@@ -97,7 +97,10 @@ function overlayCard(comparison, ondraw) {
     tools: [reset, select("metric", comparedMetrics, comparison.metric, choose)],
     load: (width) => comparison.load(width),
     draw,
-    sentence: (data) => `${data.levels.map((level, i) => levelText(data, level, i)).join("; ")}.`,
+    sentence(data) {
+      const levels = data.levels.map((level, i) => levelText(data, level, i)).join("; ");
+      return `${levels}.${comparison.unmarked}`;
+    },
     table: (data) => tableOf(data, comparison.metric),
     keys: (event) => {
       if (/^z$/i.test(event.key)) see(null);
