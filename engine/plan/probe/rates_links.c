@@ -14,6 +14,7 @@
 #include "engine/parallel/grad/reducer.h"
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/tp/tp_group_create.h"
+#include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/rates_probe.h"
 
 /* LINK_MEMORY: more than a core's caches hold, as the gradients of a model are */

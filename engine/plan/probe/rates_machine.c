@@ -20,6 +20,7 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/optim/muon.h"
 #include "engine/parallel/mpi/comm.h"
+#include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/rates_probe.h"
 
 enum {

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
@@ -18,6 +17,7 @@
 #include "engine/observe/energy.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/parallel/tp/tp_group_create.h"
+#include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/probe_group.h"
 
 /* passes that are timed, after one that is not */
@@ -26,25 +26,6 @@ enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TIN
 static const double OPS_MOST = 1.2e11, GROUP_OPS_MOST = 4e10, PART_S = 0.3, FFN_MOST = 9e6;
 /* the budgets for which these are meant: of a smaller one a pass has its share, and fewer rows */
 static const double FULL_S = 15, GROUPS_FULL_S = 3;
-
-double bt_probe_clock(void) {
-    struct timespec t;
-    clock_gettime(bt_threads_count() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bt_probe_typical(double *samples, size_t n) {
-    qsort(samples, n, sizeof *samples, ascending);
-    if (n == 0) return 0;
-    /* Other programs take of the caches, which makes a sample longer and never shorter; where several
-     * threads wait for the slowest, what was taken from one is in every sample but the shortest. */
-    return bt_threads_count() == 1 ? samples[n / 4] : samples[n / 8];
-}
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
@@ -323,11 +304,6 @@ static double pass_by_the_clock(stage *s, size_t elems) {
     return (double)(bt_now_ns() - start) / 1e9;
 }
 
-static double median(double *samples, size_t n) {
-    qsort(samples, n, sizeof *samples, ascending);
-    return samples[n / 2];
-}
-
 /* as many passes on all ranks, with exchanges and without in turn; medians, mean of the ranks */
 static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err *err) {
     bt_comm *world = bt_comm_world();
@@ -345,7 +321,7 @@ static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err
         together[i] = pass_by_the_clock(real, elems);
         by_itself[i] = pass_by_the_clock(alone, elems);
     }
-    double v[] = {median(together, n), median(by_itself, n)};
+    double v[] = {bt_probe_median(together, n), bt_probe_median(by_itself, n)};
     BT_TRY(bt_all_reduce_f64(world, v, 2, BT_SUM, err));
     g->pass_s = v[0] / bt_comm_size(world);
     g->alone_s = v[1] / bt_comm_size(world);

@@ -30,9 +30,4 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) B
 bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err) BT_MUST_CHECK;
 bt_code bt_rates_probe_links(bt_rates *r, bt_err *err) BT_MUST_CHECK;
 
-/* of n samples, which are sorted, one that other programs lengthened little; 0 of none */
-double bt_probe_typical(double *samples, size_t n);
-/* processor seconds of this thread where it works alone, else wall seconds */
-double bt_probe_clock(void);
-
 #endif
