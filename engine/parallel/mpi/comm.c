@@ -23,7 +23,6 @@ static int local_rank, local_size = 1;
 static int *hosts;          /* (world) NULL: one rank */
 static const int *expected; /* (n_expected) slots of hosts; without MPI */
 static int n_expected;
-static uint64_t bytes_logical, bytes_wire;
 size_t bt_comm_chunk_elems = INT_MAX;
 
 /* ---- start and end --------------------------------------------------------------------------- */
@@ -71,7 +70,7 @@ bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
     return code;
 }
 
-static bt_code describe(bt_comm *c, MPI_Comm mpi, bt_err *err) {
+bt_code bt_comm_describe(bt_comm *c, MPI_Comm mpi, bt_err *err) {
     BT_TRY(bt_mpi_check(MPI_Comm_rank(mpi, &c->rank), "MPI_Comm_rank", err));
     BT_TRY(bt_mpi_check(MPI_Comm_size(mpi, &c->size), "MPI_Comm_size", err));
     c->mpi = mpi;
@@ -108,7 +107,7 @@ bt_code bt_comm_init(bt_err *err) {
 
     MPI_Comm mine = MPI_COMM_NULL, host = MPI_COMM_NULL;
     BT_TRY(bt_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &mine), "MPI_Comm_dup", err));
-    BT_TRY(describe(&world, mine, err));
+    BT_TRY(bt_comm_describe(&world, mine, err));
     BT_TRY(bt_mpi_check(MPI_Comm_split_type(mine, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL,
                                             &host),
                         "MPI_Comm_split_type", err));
@@ -160,30 +159,6 @@ void bt_comm_expect_hosts(const int *slots, int n) {
     n_expected = n;
 }
 
-bt_code bt_comm_split(bt_comm **out, bt_comm *parent, int color, int key, bt_err *err) {
-    *out = NULL;
-    bt_comm *c = calloc(1, sizeof *c);
-    bt_code code = c ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a communicator");
-    code = bt_agree(parent, code, err);
-    if (code != BT_OK) {
-        free(c);
-        return code;
-    }
-    *c = (bt_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
-    if (parent->size > 1) {
-        MPI_Comm mpi = MPI_COMM_NULL;
-        code = bt_mpi_check(MPI_Comm_split(parent->mpi, color, key, &mpi), "MPI_Comm_split", err);
-        if (code == BT_OK) code = describe(c, mpi, err);
-        if (code != BT_OK) {
-            free(c);
-            return code;
-        }
-        if (c->size == 1) MPI_Comm_free(&c->mpi); /* becomes MPI_COMM_NULL */
-    }
-    *out = c;
-    return BT_OK;
-}
-
 void bt_comm_set_axis(bt_comm *c, bt_axis axis) { c->axis = axis; }
 
 void bt_comm_free(bt_comm *c) {
@@ -193,11 +168,6 @@ void bt_comm_free(bt_comm *c) {
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */
-
-void bt_comm_count(uint64_t logical, uint64_t wire) {
-    bytes_logical += logical;
-    bytes_wire += wire;
-}
 
 static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
@@ -213,9 +183,6 @@ static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
 static uint64_t ring_bytes(const bt_comm *c, size_t bytes) {
     return 2 * (uint64_t)bytes * (uint64_t)(c->size - 1) / (uint64_t)c->size;
 }
-
-uint64_t bt_comm_bytes_logical(void) { return bytes_logical; }
-uint64_t bt_comm_bytes_wire(void) { return bytes_wire; }
 
 /* ---- blocking collectives -------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* comm_internal.h - what the files of engine/parallel share: the communicator's fields, MPI error
- * texts, byte counters. Included by engine/parallel only (it shows MPI types). */
+ * texts. Included by engine/parallel only (it shows MPI types). */
 #ifndef BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
 #define BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
 
@@ -17,7 +17,8 @@ struct bt_comm {
 
 /* BT_MPI with MPI's own words when rc is not MPI_SUCCESS */
 bt_code bt_mpi_check(int rc, const char *what, bt_err *err) BT_MUST_CHECK;
-void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);
+/* takes over `mpi`: reads rank and size, makes its errors return codes */
+bt_code bt_comm_describe(bt_comm *c, MPI_Comm mpi, bt_err *err) BT_MUST_CHECK;
 /* largest element count of one MPI call: INT_MAX, less in tests that must see the chunking */
 extern size_t bt_comm_chunk_elems;
 

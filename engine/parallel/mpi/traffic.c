@@ -1,4 +1,4 @@
-/* traffic.c - counters by kind of exchange and axis. */
+/* traffic.c - counters of bytes and times, by kind of exchange and axis. */
 #include "engine/parallel/mpi/traffic.h"
 
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "engine/parallel/mpi/comm.h"
 
 static bt_traffic counters[BT_COLL_COUNT][BT_AXIS_COUNT];
+static uint64_t bytes_logical, bytes_wire; /* sent by this rank */
 static bt_pair pairs[BT_PAIRS_MAX];
 static _Atomic int64_t *begun;
 
@@ -26,6 +27,14 @@ static const char *const axis_names[BT_AXIS_COUNT] = {
 
 const char *bt_coll_name(bt_coll c) { return coll_names[c]; }
 const char *bt_axis_name(bt_axis a) { return axis_names[a]; }
+
+void bt_comm_count(uint64_t logical, uint64_t wire) {
+    bytes_logical += logical;
+    bytes_wire += wire;
+}
+
+uint64_t bt_comm_bytes_logical(void) { return bytes_logical; }
+uint64_t bt_comm_bytes_wire(void) { return bytes_wire; }
 
 void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more) {
     bt_traffic *t = &counters[c][a];

@@ -62,6 +62,9 @@ void bt_pairs_reset(void);
 void bt_traffic_count_in(_Atomic int64_t *at);
 void bt_traffic_next(void); /* another one begins; of bt_traffic_begin too */
 
+/* bytes that this rank sends; bt_comm_bytes_logical and _wire (comm.h) are the sums */
+void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);
+
 /* around a blocking exchange: its time, and the bytes that comm.h counts meanwhile */
 typedef struct bt_traffic_mark {
     int64_t begin_ns, wait_ns; /* wait: charged as WAIT until then (base/span.h) */
