@@ -1,4 +1,5 @@
-/* ops_internal.h - private to engine/kernels/ops: scratch of a thread, and timing of an operation. */
+/* ops_internal.h - private to engine/kernels/ops: scratch of a thread, timing of an operation, int8 tables as
+ * floats. */
 #ifndef BT_ENGINE_KERNELS_OPS_OPS_INTERNAL_H
 #define BT_ENGINE_KERNELS_OPS_OPS_INTERNAL_H
 
@@ -12,6 +13,8 @@ void *bt_ops_scratch(int thread); /* what bt_ops_plan took for this thread of th
  * bytes what memory must move */
 void bt_ops_timed(const char *name, double ops, double bytes, size_t n, size_t grain,
                   bt_range_fn fn, void *ctx);
+/* the first `rows` rows of an int8 table, `cols` values of each, to its array `wide`: as bf16 (half) or fp32 */
+void bt_ops_widen(const bt_table *t, size_t rows, size_t cols, bool half);
 static inline double product(size_t a, size_t b, size_t c) {
     return (double)a * (double)b * (double)c;
 }

@@ -366,3 +366,30 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
     else
         bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
 }
+
+/* b becomes floats BT_TABLE8_ROWS rows at a time, just before the product that reads them */
+static void gemm_table8(float *c, size_t ldc, const float *a, size_t lda, bt_table b, int tb,
+                        size_t M, size_t N, size_t K, bt_prec prec, int flags) {
+    const bool half = prec == BT_PREC_BF16 && bt_kernels_multiply_bf16();
+    const size_t rows = tb ? N : K, cols = tb ? K : N;
+    for (size_t at = 0, n; at < rows; at += n) {
+        n = bt_min_size(BT_TABLE8_ROWS, rows - at);
+        const bt_table part = bt_table_from(b, at * b.width);
+        bt_ops_widen(&part, n, cols, half);
+        const int with = (half ? BT_B_BF16 : 0) | (tb || at == 0 ? flags : flags | BT_ACC);
+        if (tb)
+            bt_op_gemm(c + at, ldc, a, lda, 0, b.wide, cols, 1, 1.0f, M, n, K, prec, with);
+        else
+            bt_op_gemm(c, ldc, a + at, lda, 0, b.wide, cols, 0, 1.0f, M, N, n, prec, with);
+    }
+}
+
+void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
+                      int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
+    if (b.i8)
+        gemm_table8(c, ldc, a, lda, b, tb, M, N, K, prec, flags);
+    else if (b.bf16)
+        bt_op_gemm(c, ldc, a, lda, 0, b.bf16, ldb, tb, 1.0f, M, N, K, prec, flags | BT_B_BF16);
+    else
+        bt_op_gemm(c, ldc, a, lda, 0, b.f32, ldb, tb, 1.0f, M, N, K, prec, flags);
+}

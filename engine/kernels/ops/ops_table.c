@@ -1,5 +1,4 @@
-/* ops_table.c - tables of weights in the forms in which they are kept: read, and multiplied. What is kept in
- * int8 becomes floats BT_TABLE8_ROWS rows at a time, just before the product that reads them. */
+/* ops_table.c - reads tables of weights in the forms in which they are kept. */
 #include <math.h>
 #include <string.h>
 
@@ -99,29 +98,7 @@ static void do_widen(void *ctx, int thread, size_t a, size_t b) {
         }
 }
 
-static void gemm_table8(float *c, size_t ldc, const float *a, size_t lda, bt_table b, int tb,
-                        size_t M, size_t N, size_t K, bt_prec prec, int flags) {
-    const bool half = prec == BT_PREC_BF16 && bt_kernels_multiply_bf16();
-    const size_t rows = tb ? N : K, cols = tb ? K : N;
-    for (size_t at = 0, n; at < rows; at += n) {
-        n = bt_min_size(BT_TABLE8_ROWS, rows - at);
-        const bt_table part = bt_table_from(b, at * b.width);
-        widen_job j = {&part, cols, half};
-        bt_ops_timed("widen", 0, 3.0 * product(n, cols, 1), n, 16, do_widen, &j);
-        const int with = (half ? BT_B_BF16 : 0) | (tb || at == 0 ? flags : flags | BT_ACC);
-        if (tb)
-            bt_op_gemm(c + at, ldc, a, lda, 0, b.wide, cols, 1, 1.0f, M, n, K, prec, with);
-        else
-            bt_op_gemm(c, ldc, a + at, lda, 0, b.wide, cols, 0, 1.0f, M, N, n, prec, with);
-    }
-}
-
-void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
-                      int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
-    if (b.i8)
-        gemm_table8(c, ldc, a, lda, b, tb, M, N, K, prec, flags);
-    else if (b.bf16)
-        bt_op_gemm(c, ldc, a, lda, 0, b.bf16, ldb, tb, 1.0f, M, N, K, prec, flags | BT_B_BF16);
-    else
-        bt_op_gemm(c, ldc, a, lda, 0, b.f32, ldb, tb, 1.0f, M, N, K, prec, flags);
+void bt_ops_widen(const bt_table *t, size_t rows, size_t cols, bool half) {
+    widen_job j = {t, cols, half};
+    bt_ops_timed("widen", 0, 3.0 * product(rows, cols, 1), rows, 16, do_widen, &j);
 }
