@@ -20,17 +20,6 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static bt_rows share_of(const bt_tp_group *t, size_t M) {
-    size_t first = bt_tp_first_row(M, t->rank, t->size);
-    return (bt_rows){first, bt_tp_first_row(M, t->rank + 1, t->size) - first};
-}
-
-bt_rows bt_tp_own_rows(const bt_model *m, size_t M) {
-    return m->tp_state->sequence ? share_of(m->tp_state->group, M) : (bt_rows){0, M};
-}
-
 void bt_tp_gather_residual(bt_model *m, float *x, size_t M) {
     bt_tp_rows rows = {x, (size_t)m->setup.cfg.C * sizeof(float)};
     m->tp_state->group->all_gather_rows(m->tp_state->group, &rows, 1, M);

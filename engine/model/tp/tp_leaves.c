@@ -31,16 +31,6 @@ typedef struct dx_job {
     size_t n, at, r0, rows;
 } dx_job;
 
-bt_tp_ranges bt_tp_ranges_in(const bt_model_setup *s, const bt_linear *l, size_t leaf,
-                             size_t leaves) {
-    if (l->tensor->shard == BT_SHARD_KVROW && bt_leaves_split_kv(&s->cfg, s->slice, s->leaves))
-        return (bt_tp_ranges){bt_leaves_first_kv(&s->cfg, s->slice, s->leaves, leaf),
-                              bt_leaves_first_kv(&s->cfg, s->slice, s->leaves, leaf + 1)};
-    size_t each = leaves / l->ranges;
-    if (leaf % each || !l->contributes_dx) return (bt_tp_ranges){0, 0};
-    return (bt_tp_ranges){leaf / each, leaf / each + 1};
-}
-
 /* out := the terms' products over one leaf */
 static void dx_leaf(const dx_job *j, size_t leaf, size_t leaves, float *out) {
     int flags = 0;

@@ -29,8 +29,17 @@ typedef struct bt_tp_state {
     float *adapter_rows, *adapter_spare;
 } bt_tp_state;
 
-/* ---- tp_exchange.c: a slice of the model on each rank; see bt_tp_ops ------------------------- */
+/* ---- tp_shares.c ---- */
+/* of M rows those that this rank owns; without sequence parallelism all */
 bt_rows bt_tp_own_rows(const bt_model *m, size_t M);
+/* the layer's ranges of outputs (bt_linear.ranges) that a leaf adds */
+typedef struct bt_tp_ranges {
+    size_t begin, end;
+} bt_tp_ranges;
+bt_tp_ranges bt_tp_ranges_in(const bt_model_setup *s, const bt_linear *l, size_t leaf,
+                             size_t leaves);
+
+/* ---- tp_exchange.c: a slice of the model on each rank; see bt_tp_ops ------------------------- */
 void bt_tp_gather_input(bt_model *m, const bt_linear_input *in, size_t M);
 /* (M, C) floats of which this rank has its own rows */
 void bt_tp_gather_residual(bt_model *m, float *x, size_t M);
@@ -71,12 +80,6 @@ void bt_tp_head_dx(bt_model *m, size_t r0, size_t rows, size_t ld);
 int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M);
 
 /* ---- tp_leaves.c: sums as a tree of leaves --------------------------------------------------- */
-/* the layer's ranges of outputs (bt_linear.ranges) that a leaf adds */
-typedef struct bt_tp_ranges {
-    size_t begin, end;
-} bt_tp_ranges;
-bt_tp_ranges bt_tp_ranges_in(const bt_model_setup *s, const bt_linear *l, size_t leaf,
-                             size_t leaves);
 void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 void bt_tp_leaves_norm_bwd(bt_model *m, const bt_norm_bwd *j);
 void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,
