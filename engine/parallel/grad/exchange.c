@@ -98,10 +98,6 @@ bool bt_exchange_shares_memory(const bt_exchange *x) { return x->host.memory.at 
 
 bool bt_exchange_has_room(const bt_exchange *x) { return x->asked == x->posted; }
 
-bt_coll bt_exchange_kind(const bt_exchange *x) {
-    return x->cfg.plan.sharded ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
-}
-
 void bt_exchange_reset(bt_exchange *x) { x->first = x->asked = x->done = x->posted; }
 
 void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes) {

@@ -270,10 +270,6 @@ bt_code bt_exchange_host_plan(bt_exchange_host *h, const bt_route *r, bt_err *er
     return BT_OK;
 }
 
-size_t bt_exchange_host_places(const bt_route *r) {
-    return group_size(r) > 1 ? bt_max_size(r->inside, 1) : 0;
-}
-
 /* Whether the memory is there, all ranks of the host group learn together. */
 bt_code bt_exchange_host_open(bt_exchange *x, bt_err *err) {
     bt_exchange_host *h = &x->host;

@@ -115,8 +115,6 @@ bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *
 /* ---- exchange_host.c ------------------------------------------------------------------------- */
 
 extern const bt_round_ops bt_host_rounds[BT_ROUND_COUNT]; /* the two inside a host */
-/* boxes of a rank for each owner that it relays */
-size_t bt_exchange_host_places(const bt_route *r);
 bt_code bt_exchange_host_plan(bt_exchange_host *h, const bt_route *r, bt_err *err) BT_MUST_CHECK;
 /* Collective over the data-parallel ranks, after the plan; n_slots and piece are known. memory.at is NULL,
  * which is no error, where the ranks of this host group do not share memory */

@@ -9,7 +9,7 @@
 size_t bt_exchange_piece_bytes = 256 << 10;
 
 /* what a slot holds: pieces from ranks of the host group, payloads that arrive and that leave */
-static size_t inside_pieces(const bt_route *r) { return r->n_relayed * bt_exchange_host_places(r); }
+static size_t inside_pieces(const bt_route *r) { return r->n_relayed * bt_route_places(r); }
 static size_t out_places(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
 }

@@ -57,6 +57,10 @@ bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigne
     return receive(x, s, region + i * x->place_bytes, m, err);
 }
 
+bt_coll bt_exchange_kind(const bt_exchange *x) {
+    return x->cfg.plan.sharded ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
+}
+
 /* all rounds of the exchange are one row of traffic.h; the reducer counts its calls and times */
 void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s) {
     if (s->n_requests == 0 && s->logical == 0) return;

@@ -47,7 +47,7 @@ static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int own
                         size_t i) {
     const bt_route *r = &x->route;
     return part_at(s->inside, x,
-                   (size_t)r->relayed[owner] * bt_exchange_host_places(r) + r->before[from] + i);
+                   (size_t)r->relayed[owner] * bt_route_places(r) + r->before[from] + i);
 }
 
 /* The nodes of this host group of a part that it relays, added up as far as the tree allows. */

@@ -1,9 +1,10 @@
-/* exchange_route.c - host groups, their relays, and the nodes of the
- * tree that each rank receives. */
+/* exchange_route.c - host groups, their relays, and the nodes of the tree that each rank receives. */
 #include "engine/parallel/grad/exchange_route.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+#include "engine/base/small.h"
 
 bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d) {
     bt_unit_run r = {units * d / n, units * (d + 1) / n - units * d / n};
@@ -109,4 +110,8 @@ void bt_route_release(bt_route *r) {
     free(r->before);
     free(r->sums_before);
     *r = (bt_route){.n = 0};
+}
+
+size_t bt_route_places(const bt_route *r) {
+    return r->first[r->mine + 1] - r->first[r->mine] > 1 ? bt_max_size(r->inside, 1) : 0;
 }

@@ -63,6 +63,8 @@ size_t bt_route_part(const bt_route *r, int owner);
 /* the rank of a host group that sends its nodes of an owner's part to the owner (which is its own
  * host group's relay), and gets the sum where the host group needs it */
 int bt_route_relay(const bt_route *r, int host_group, int owner);
+/* places that a rank of this host group has for the nodes of the other ranks, for each owner that it relays */
+size_t bt_route_places(const bt_route *r);
 /* the rank needs the sum of the owner's part */
 bool bt_route_needs(const bt_route *r, int rank, int owner);
 
