@@ -54,8 +54,6 @@ typedef struct bt_sweep_file {
     void *memory; /* the texts of the file */
 } bt_sweep_file;
 
-const bt_opt *bt_sweep_opt(const char *key); /* of a run's settings; NULL: none */
-
 /* BT_ARG names line, key and what is allowed; the name defaults to the file's */
 bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) BT_MUST_CHECK;
 /* What `--find-lr` says, as a file of method find-lr would. config: of the run, "" for none. */
@@ -108,6 +106,15 @@ void bt_sweep_plan_release(bt_sweep_plan *p);
 /* how many runs are still in the race at rung k, when n began */
 size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung);
 
+/* ---- values (sweep_values.c) ---- */
+
+/* the row of a run's setting; NULL: there is none */
+const bt_opt *bt_sweep_opt(const char *key);
+/* "optim.lr=1e-3 optim.beta2=0.98" */
+const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size);
+/* a is better than b. A run without a value is the worst; of equal runs the first is better */
+bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b);
+
 /* ---- where it is recorded ---- */
 
 /* The folder is this sweep's alone: BT_BUSY when another one works there, or had other runs. */
@@ -121,8 +128,6 @@ bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the goal of a run after `steps` of its steps; NaN where it diverged or recorded none */
 bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
     BT_MUST_CHECK;
-/* a is the better one; a run without a value is the worst, and of equals the one that comes first */
-bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b);
 
 /* ---- work ---- */
 
@@ -145,8 +150,6 @@ bt_code bt_sweep_find_report(const bt_sweep_plan *p, bool json, bt_err *err) BT_
 
 /* ---- words ---- */
 
-/* "optim.lr=1e-3 optim.beta2=0.98" */
-const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size);
 void bt_sweep_print_plan(const bt_sweep_plan *p);
 void bt_sweep_print_results(const bt_sweep_plan *p);
 bt_code bt_sweep_print_json(const bt_sweep_plan *p, const bt_sweep_work *w, bt_err *err)

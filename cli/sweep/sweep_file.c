@@ -76,12 +76,6 @@ static bt_code make_rows(table *t, bt_err *err) {
     return bt_opts_init(&t->opts, t->rows, t->n, &t->values, err);
 }
 
-const bt_opt *bt_sweep_opt(const char *key) {
-    for (size_t i = 0; i < bt_run_opts_n; i++)
-        if (strcmp(bt_run_opts[i].key, key) == 0) return &bt_run_opts[i];
-    return NULL;
-}
-
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* what a run would say to this value */

@@ -11,15 +11,6 @@
 
 static const char *const methods[] = {"grid", "random", "halving", "find-lr"};
 
-const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size) {
-    size_t used = 0;
-    buf[0] = 0;
-    for (size_t i = 0; i < p->file->n_axes && used + 1 < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%s=%s", i ? " " : "",
-                                 p->file->axes[i].opt->key, r->values[i]);
-    return buf;
-}
-
 /* indices of the runs, the best first */
 static size_t *ranking(const bt_sweep_plan *p) {
     size_t *order = calloc(p->n + 1, sizeof *order);

@@ -211,10 +211,3 @@ bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, b
     if (r->at == BT_SWEEP_FAILED) r->level.value = NAN;
     return code;
 }
-
-bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b) {
-    const double x = a->level.value, y = b->level.value;
-    if (isnan(x) || isnan(y)) return isnan(x) == isnan(y) ? a < b : isnan(y);
-    if (x < y || x > y) return p->file->head.better == 0 ? x < y : x > y;
-    return a < b;
-}

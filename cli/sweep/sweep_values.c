@@ -1,0 +1,28 @@
+/* sweep_values.c - the settings that runs of a sweep differ in, as text, and which of two runs is better. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/sweep/sweep.h"
+
+const bt_opt *bt_sweep_opt(const char *key) {
+    for (size_t i = 0; i < bt_run_opts_n; i++)
+        if (strcmp(bt_run_opts[i].key, key) == 0) return &bt_run_opts[i];
+    return NULL;
+}
+
+const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size) {
+    size_t used = 0;
+    buf[0] = 0;
+    for (size_t i = 0; i < p->file->n_axes && used + 1 < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%s=%s", i ? " " : "",
+                                 p->file->axes[i].opt->key, r->values[i]);
+    return buf;
+}
+
+bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b) {
+    const double x = a->level.value, y = b->level.value;
+    if (isnan(x) || isnan(y)) return isnan(x) == isnan(y) ? a < b : isnan(y);
+    if (x < y || x > y) return p->file->head.better == 0 ? x < y : x > y;
+    return a < b;
+}
