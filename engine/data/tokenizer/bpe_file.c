@@ -390,7 +390,7 @@ static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
     BT_TRY(check_keys(o, err));
     BT_TRY(text_of(o, "kind", &kind, err));
     if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3u + !!json_object_get(o, "roles")) {
-        BT_TRY(bt_tokenizer_load(out, "bytes", err));
+        BT_TRY(bt_tokenizer_make_bytes(out, err));
         return read_roles(o, *out, err);
     }
     if (strcmp(kind, "bpe") == 0) return read_bpe(out, o, err);

@@ -74,6 +74,11 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
 /* frees the draft on failure */
 bt_code bt_draft_seal(bt_tokenizer_draft *d, bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
 void bt_draft_release(bt_tokenizer_draft *d);
+/* the byte tokenizer */
+bt_code bt_tokenizer_make_bytes(bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
+
+/* a special token, which may be the end of a text */
+bool bt_tokenizer_may_end(const bt_tokenizer *t, int32_t id);
 
 /* keeps a file that is packed already; BT_FORMAT: files of this name are not kept */
 bt_code bt_kept_file_set(bt_tokenizer *t, const char *name, const char *packed, bt_err *err)
