@@ -9,6 +9,9 @@
 /* learning rate of adapters where none is given: what the tools for fine-tuning take for LoRA */
 #define BT_LORA_LR 2e-4
 
+/* tune.targets as bits of bt_lora; BT_ARG names what is no layer. The names that the layers have in Hugging Face's
+ * models (q_proj, ...) mean the same */
+bt_code bt_tune_targets_read(const char *text, unsigned *out, bt_err *err) BT_MUST_CHECK;
 /* the name in Hugging Face's models of the layer of one bit; NULL: there is none */
 const char *bt_tune_hf_target(unsigned bit);
 /* of a configuration that has been resolved; all zero: no adapters */
