@@ -101,7 +101,7 @@ bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_
 /* ---- for who writes a format, or reads all of a model: so many elements more are done ---- */
 void bt_model_file_passed(bt_model_file *s, uint64_t elems);
 
-/* ---- for the readers of formats: hf_read.c, gguf_read.c, native_read.c ---- */
+/* ---- for the readers of formats: hf_read.c, gguf_read.c, native.c ---- */
 bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
 bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) BT_MUST_CHECK;
 bt_code bt_model_file_open_gguf(bt_model_file *s, bt_err *err) BT_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* native.c - the settings inside a checkpoint, and a checkpoint made of any source. */
+/* native.c - our checkpoints: their settings, one as a source, and one made of any source. */
 #include "engine/interop/native.h"
 
 #include <errno.h>
@@ -85,6 +85,25 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     strcpy(out->tokenizer, tokenizer);
     BT_TRY(bt_run_cfg_settle(&o, out, 1, err));
     return BT_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+bt_code bt_model_file_open_native(bt_model_file *s, bt_err *err) {
+    static bt_run_cfg cfg;
+    char path[4096];
+    BT_TRY(bt_ckpt_find(NULL, s->path, path, sizeof path, &s->meta, &s->passed_over, err));
+    memcpy(s->path, path, sizeof s->path);
+    BT_TRY(bt_native_settings(&cfg, &s->meta, s->path, err));
+    bt_run_cfg_model(&cfg, &s->cfg);
+    BT_TRY(bt_model_file_tables(s, err));
+    if (s->meta.params_hash != bt_params_hash(&s->params))
+        return bt_fail(err, BT_FORMAT,
+                       "checkpoint '%s' does not hold the model its settings describe", s->path);
+    BT_TRY(bt_tokenizer_parse(&s->tokenizer, bt_text_str(&s->meta.tokenizer), s->meta.tokenizer.len,
+                              err));
+    s->number = BT_NUM_F32;
+    return bt_ckpt_reader_open(&s->ckpt, s->path, err);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -1,0 +1,52 @@
+/* model_file_open.c - which format a path holds, and its reader. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/interop/model_file.h"
+
+static bool is_there(const char *folder, const char *name) {
+    char path[4400];
+    snprintf(path, sizeof path, "%.4000s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+bt_container bt_model_file_kind(const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return BT_IN_NATIVE;
+    if (!S_ISDIR(st.st_mode)) return BT_IN_GGUF;
+    return is_there(path, "config.json") && !is_there(path, "manifest.json") ? BT_IN_HF
+                                                                             : BT_IN_NATIVE;
+}
+
+/* adapters of PEFT without a model beside them (engine/tune reads these) */
+static bool holds_adapters_alone(const char *path) {
+    return is_there(path, "adapter_config.json") && !is_there(path, "manifest.json") &&
+           !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
+}
+
+bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {
+    *out = NULL;
+    if (holds_adapters_alone(path))
+        return bt_fail(err, BT_ARG,
+                       "'%.300s' holds adapters of PEFT alone: name it to serve, generate, eval or "
+                       "convert with --base MODEL, or begin a training with it (tune.adapters)",
+                       path);
+    bt_model_file *s = *out = calloc(1, sizeof *s);
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    s->arch = BT_ARCH_COUNT;
+    s->container = bt_model_file_kind(path);
+    snprintf(s->path, sizeof s->path, "%s", path);
+    bt_code code = s->container == BT_IN_HF     ? bt_model_file_open_hf(s, err)
+                   : s->container == BT_IN_GGUF ? bt_model_file_open_gguf(s, err)
+                                                : bt_model_file_open_native(s, err);
+    if (code == BT_OK && s->tokenizer && bt_tokenizer_vocab(s->tokenizer) > s->cfg.V)
+        code = bt_fail(err, BT_FORMAT,
+                       "'%.300s': the tokenizer has %d tokens, the model's vocabulary %d", path,
+                       bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
+    if (code == BT_OK) return BT_OK;
+    bt_model_file_close(s);
+    *out = NULL;
+    return code;
+}
