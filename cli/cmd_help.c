@@ -66,8 +66,8 @@ static bt_code topic(const char *const *words, size_t n_words, bt_text *out, bt_
         }
         names[n++] = topics[i].name;
     }
-    for (size_t i = 0; i < bt_commands_n && i < 64; i++)
-        if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
+    for (size_t i = 0; i < bt_command_count() && i < 64; i++)
+        if (!bt_command_at(i)->hidden) names[n++] = bt_command_at(i)->name;
     const char *near = bt_nearest(word, names, n);
     return near ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
                 : bt_fail(err, BT_ARG,

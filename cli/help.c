@@ -14,9 +14,9 @@ void bt_help_overview(FILE *to) {
           ": trains BitNet language models on CPUs over MPI and shows what the training does\n\n"
           "usage: bitrain COMMAND [options]\n\n",
           to);
-    for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden)
-            fprintf(to, "  %-10s %s\n", bt_commands[i]->name, bt_commands[i]->summary);
+    for (size_t i = 0; i < bt_command_count(); i++)
+        if (!bt_command_at(i)->hidden)
+            fprintf(to, "  %-10s %s\n", bt_command_at(i)->name, bt_command_at(i)->summary);
     fputs("\n'bitrain COMMAND --help' shows examples and options; 'bitrain help options' every "
           "setting, 'bitrain help metrics' every figure.\n",
           to);

@@ -21,8 +21,8 @@ static void md_cell(bt_text *out, const char *s) {
 
 static void md_commands(bt_text *out) {
     bt_text_put(out, "<!-- generated: commands -->\n| command | does |\n|---|---|\n");
-    for (size_t i = 0; i < bt_commands_n; i++) {
-        const bt_command *c = bt_commands[i];
+    for (size_t i = 0; i < bt_command_count(); i++) {
+        const bt_command *c = bt_command_at(i);
         if (c->hidden) continue;
         bt_text_printf(out, "| `%s%s", c->name, c->args && *c->args ? " " : "");
         md_cell(out, c->args);
@@ -157,8 +157,8 @@ void bt_help_man(bt_text *out) {
                      ".SH NAME\nbitrain \\- train BitNet language models on CPUs over MPI and show "
                      "what the training does\n"
                      ".SH SYNOPSIS\n.B bitrain\n.I COMMAND\n[options]\n.SH COMMANDS\n");
-    for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) man_command(out, bt_commands[i]);
+    for (size_t i = 0; i < bt_command_count(); i++)
+        if (!bt_command_at(i)->hidden) man_command(out, bt_command_at(i));
     bt_text_put(out, ".SH SETTINGS\nBy key in a YAML file and with \\fB\\-\\-set\\fR "
                      "\\fIKEY=VALUE\\fR; in the environment as BITRAIN_ and the key in\n"
                      "capitals with underscores. Stronger first: flag, \\-\\-set, environment, "
@@ -222,8 +222,8 @@ static bool completion_choice(bt_text *out, const char *word, size_t n) {
     for (int s = 0; k == METRIC && s <= BT_SCOPE_RANK; s++)
         for (int i = 0; i < bt_scopes[s].n; i++)
             bt_text_printf(out, "%s ", bt_scopes[s].metric[i].key);
-    for (size_t i = 0; k == COMMAND && i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) bt_text_printf(out, "%s ", bt_commands[i]->name);
+    for (size_t i = 0; k == COMMAND && i < bt_command_count(); i++)
+        if (!bt_command_at(i)->hidden) bt_text_printf(out, "%s ", bt_command_at(i)->name);
     for (int v = 0; k == VERB && v < BT_VERB_COUNT; v++)
         bt_text_printf(out, "%s ", bt_verbs[v].word);
     bool literal = n > 0 && word[0] >= 'a' && word[0] <= 'z';
@@ -269,9 +269,9 @@ void bt_help_completion_bash(bt_text *out) {
                 "    COMPREPLY=()\n"
                 "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                 "        COMPREPLY=($(compgen -W '");
-    for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden)
-            bt_text_printf(out, "%s%s", i ? " " : "", bt_commands[i]->name);
+    for (size_t i = 0; i < bt_command_count(); i++)
+        if (!bt_command_at(i)->hidden)
+            bt_text_printf(out, "%s%s", i ? " " : "", bt_command_at(i)->name);
     bt_text_put(out,
                 " --help --version' -- \"$cur\"))\n        return\n    fi\n    case $prev in\n");
     completion_values(out);
@@ -283,15 +283,15 @@ void bt_help_completion_bash(bt_text *out) {
                      "\"$cur\")); return ;;\n"
                      "    esac\n"
                      "    case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) completion_words(out, bt_commands[i]);
+    for (size_t i = 0; i < bt_command_count(); i++)
+        if (!bt_command_at(i)->hidden) completion_words(out, bt_command_at(i));
     bt_text_put(out, "    esac\n"
                      "    case $cur in\n"
                      "        -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n"
                      "    esac\n"
                      "    case ${COMP_WORDS[1]}:$COMP_CWORD in\n");
-    for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) completion_places(out, bt_commands[i]);
+    for (size_t i = 0; i < bt_command_count(); i++)
+        if (!bt_command_at(i)->hidden) completion_places(out, bt_command_at(i));
     bt_text_put(out, "        *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
                      "    esac\n"
                      "}\n"

@@ -28,17 +28,10 @@
 #undef BT_COMMAND
 
 #define BT_COMMAND(name) &bt_cmd_##name,
-const bt_command *const bt_commands[] = {
+static const bt_command *const command_table[] = {
 #include "cli/commands.def"
 };
 #undef BT_COMMAND
-const size_t bt_commands_n = sizeof bt_commands / sizeof bt_commands[0];
-
-const bt_command *bt_command_find(const char *name) {
-    for (size_t i = 0; i < bt_commands_n; i++)
-        if (strcmp(bt_commands[i]->name, name) == 0) return bt_commands[i];
-    return NULL;
-}
 
 static void log_line(void *ctx, bt_log_level level, const char *line) {
     (void)ctx;
@@ -109,8 +102,8 @@ static int unknown_command(const char *word) {
     const char *names[64];
     char plain[96];
     size_t n = 0;
-    for (size_t i = 0; i < bt_commands_n && n < 64; i++)
-        if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
+    for (size_t i = 0; i < bt_command_count() && n < 64; i++)
+        if (!bt_command_at(i)->hidden) names[n++] = bt_command_at(i)->name;
     bt_text_plain(plain, sizeof plain, word);
     for (size_t i = 0; i < sizeof other_words / sizeof other_words[0]; i++)
         if (strcmp(word, other_words[i][0]) == 0) {
@@ -214,6 +207,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     hold_descriptors();
+    bt_commands_register(command_table, sizeof command_table / sizeof *command_table);
     /* a limit of file sizes is an error of the write, as a full disk is */
     signal(SIGXFSZ, SIG_IGN);
     umask(umask(077) | S_IWOTH); /* no file or folder that everybody may change */

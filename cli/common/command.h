@@ -36,8 +36,11 @@ typedef struct bt_command {
         reports; /* stdout holds a report, no data: without a stdout the command succeeds all the same */
 } bt_command;
 
-extern const bt_command *const bt_commands[];
-extern const size_t bt_commands_n;
-const bt_command *bt_command_find(const char *name);
+/* The table of commands (commands.def): main registers it once, before anything else, for the commands that describe
+ * others (help). */
+void bt_commands_register(const bt_command *const *table, size_t n);
+size_t bt_command_count(void);
+const bt_command *bt_command_at(size_t i);           /* in the order of the table */
+const bt_command *bt_command_find(const char *name); /* NULL: there is none */
 
 #endif
