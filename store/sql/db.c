@@ -4,9 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 
 #include "store/sql/sql.h"
+
+/* SQLite's own error number is that of its second try, to open the file for reading only */
+static bool no_inodes(const char *path) {
+    char folder[BT_PATH_BYTES];
+    struct statvfs space;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    else
+        snprintf(folder, sizeof folder, ".");
+    return statvfs(folder, &space) == 0 && space.f_files > 0 && space.f_favail == 0;
+}
 
 bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt_err *err) {
     const char *why = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
@@ -33,6 +47,10 @@ bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
     case SQLITE_READONLY:
+        if (no_inodes(path))
+            return bt_fail(err, BT_IO,
+                           "cannot %s '%s': %s: its file system has no free inodes (df -i)", doing,
+                           path, strerror(ENOSPC));
         return bt_fail(err, BT_IO,
                        "cannot %s '%s': %s (check the permissions of the file and its folder)",
                        doing, path, why);

@@ -74,6 +74,11 @@ b ctl full stop >/dev/null 2>&1
 wait $job
 [ $? -eq 1 ] || fault "a run whose last checkpoint failed does not exit 1"
 grep -q "last checkpoint could not be written.*No space left" f.err || fault "the last line: $(tail -n 1 f.err)"
+# room, but no inode for the database; its lock file has the last one
+mkdir few
+mount -t tmpfs -o size=8m,nr_inodes=3 tmpfs few
+b train "${slow[@]}" --steps 2 --quiet --store few/m.db --out "$tmp/few.out" >few.txt 2>&1 && fault "a database without an inode is made"
+grep -q "No space left on device: its file system has no free inodes (df -i)" few.txt || fault "no inodes left: $(cat few.txt)"
 exit 0
 END
 mkdir out
