@@ -118,10 +118,6 @@ static void merge(bt_rates *into, const bt_rates *found, question asked) {
     into->tern_panel_s = found->tern_panel_s;
     into->fresh_s = found->fresh_s;
     into->disk_per_s = found->disk_per_s;
-    into->seal_s = found->seal_s;
-    into->hash_s = found->hash_s;
-    into->write_s = found->write_s;
-    into->exact_s = found->exact_s;
     memcpy(into->update, found->update, sizeof into->update);
     memcpy(into->codec, found->codec, sizeof into->codec);
 }

@@ -18,9 +18,9 @@
 #include "monitor/job/launch/host_file.h"
 
 typedef struct plan_cfg { /* what `train` does not have */
-    char write[1024], simulate[64], link[64], memory[64], mtbf[64], hub_link[64];
+    char write[1024], simulate[64], link[64], memory[64], mtbf[64];
     double stragglers, watts, price, trial;
-    int64_t rows, islands, shared_cores;
+    int64_t rows;
     bool measure, trial_given, rows_given, force;
 } plan_cfg;
 
@@ -40,13 +40,6 @@ static const bt_opt plan_opts[] = {
      "simulated: mean time between failures of the whole job, as 8h (default: none)"},
     {"stragglers", "--stragglers", BT_OPT_REAL, FIELD(stragglers), "0", 0, 10, NULL, NULL,
      "simulated: each rank computes slower by |normal| of this width, as 0.05"},
-    {"islands", "--islands", BT_OPT_INT, FIELD(islands), "0", 0, BT_SIM_ISLANDS_MOST, NULL, NULL,
-     "simulated: so many such clusters as islands of a 'bitrain hub', by --mode, --inner, --codec "
-     "(0: none)"},
-    {"hub_link", "--hub-link", BT_OPT_TEXT, FIELD(hub_link), "", 0, 0, NULL, NULL,
-     "simulated: rate and latency of the hub's link (default: as --link)"},
-    {"shared_cores", "--shared-cores", BT_OPT_INT, FIELD(shared_cores), "0", 0, 65536, NULL, NULL,
-     "simulated: islands and hub share so many cores of one machine (0: each has its own)"},
     {"watts", "--watts", BT_OPT_REAL, FIELD(watts), "0", 0, 1e6, "W", NULL,
      "of a machine at work, for the run's energy (0: as its processors count it while they are "
      "measured)"},
@@ -178,20 +171,13 @@ static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err 
     const struct word rows[] = {{"--link", cfg->link[0] != '\0'},
                                 {"--memory", cfg->memory[0] != '\0'},
                                 {"--mtbf", cfg->mtbf[0] != '\0'},
-                                {"--stragglers", cfg->stragglers > 0},
-                                {"--islands", cfg->islands > 0}};
+                                {"--stragglers", cfg->stragglers > 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given && !cfg->simulate[0])
             return bt_fail(err, BT_ARG,
                            "%s tells of a simulated cluster (use it with --simulate "
                            "HOSTSxRANKS)",
                            rows[i].flag);
-    if (cfg->hub_link[0] && cfg->islands == 0)
-        return bt_fail(err, BT_ARG, "--hub-link is of a hub with islands (add --islands N)");
-    if (cfg->shared_cores > 0 && cfg->islands == 0)
-        return bt_fail(
-            err, BT_ARG,
-            "--shared-cores is of a machine with islands and their hub (add --islands N)");
     const struct word here[] = {{"--write", cfg->write[0] != '\0'},
                                 {"--trial", cfg->trial_given},
                                 {"--rows", cfg->rows_given},
@@ -208,10 +194,6 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
     bt_text told;
     BT_TRY(check_words(cfg, &p->opts, err));
-    bt_islands_words islands = {.n = cfg->islands, .shared_cores = cfg->shared_cores};
-    if (cfg->hub_link[0])
-        BT_TRY(bt_sim_parse_link(cfg->hub_link, "--hub-link", &islands.hub_bytes_per_s,
-                                 &islands.hub_latency_s, err));
     if (cfg->simulate[0])
         return bt_plan_simulate(p,
                                 &(bt_simulation_words){.hosts = cfg->simulate,
@@ -221,7 +203,6 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .straggler_frac = cfg->stragglers,
                                                        .watts = cfg->watts,
                                                        .price = cfg->price,
-                                                       .islands = islands,
                                                        .anew = cfg->measure},
                                 err);
     if (p->cfg.hosts[0]) BT_TRY(bt_host_file_check(p->cfg.hosts, 0, "", err));
@@ -293,9 +274,7 @@ const bt_command bt_cmd_plan = {
         "one tensor-parallel group\n"
         "bitrain plan conf.yaml --write best.yaml # then: bitrain train best.yaml\n"
         "bitrain plan --preset base --measure --json\n"
-        "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n"
-        "bitrain plan --preset small --simulate 1x4 --link 100Mbit,20ms --islands 16 --mode diloco "
-        "--codec int8\n",
+        "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n",
     .options = options,
     .run = run,
 };

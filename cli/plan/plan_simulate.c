@@ -30,7 +30,6 @@ typedef struct simulation {
     bool batch_made_up;
     bt_sim_point *points; /* the last is the full size */
     size_t n;
-    bt_islands_plan islands; /* of points of full size; rows 0: none */
 } simulation;
 
 /* ---- what is simulated ----------------------------------------------------------------------- */
@@ -94,10 +93,7 @@ static bt_code measure(simulation *s, bt_err *err) {
     if (code == BT_OK && l.fitting == 0) code = refuse(s, err);
     if (code == BT_OK) code = bt_layout_settings(&s->search, &l.at[0], first, err);
     if (code == BT_OK) {
-        /* of one machine the ranks of all islands that its cores can serve */
-        const int64_t together = s->w->islands.shared_cores > 0 ? s->w->islands.n : 1;
-        int concurrent = bt_rates_concurrent(first,
-                                             s->search.cluster.ranks_per_host * (int)together);
+        int concurrent = bt_rates_concurrent(first, s->search.cluster.ranks_per_host);
         size_t n = bt_layouts_shapes(&l, &s->search, shapes, SHAPES_MOST);
         const bt_rates_wanted wanted = {.cfg = first,
                                         .ranks = concurrent,
@@ -233,8 +229,7 @@ static int64_t steps_of(const bt_run_cfg *cfg) {
     return cfg->steps ? cfg->steps : preset ? preset->steps : 0;
 }
 
-/* Of the whole cluster, of all islands, each of which does all steps: as this machine's ranks take it,
- * unless its watts are given. */
+/* Of the whole cluster: as this machine's ranks take it, unless its watts are given. */
 static bt_bill bill(const simulation *s) {
     const bt_cluster *c = &s->search.cluster;
     const bt_sim_point *full = &s->points[s->n - 1];
@@ -245,10 +240,6 @@ static bt_bill bill(const simulation *s) {
                  .hosts = (double)c->ranks / c->ranks_per_host,
                  .tokens = (double)steps_of(&s->p->cfg) * (double)s->p->cfg.batch_tokens};
     b.seconds = b.tokens / full->tokens_per_s / full->goodput.frac;
-    if (s->islands.rows == 0) return b;
-    b.hosts *= s->islands.asked.n;
-    b.tokens *= s->islands.asked.n;
-    b.seconds = b.tokens / bt_islands_tokens_per_s(&s->islands);
     return b;
 }
 
@@ -262,7 +253,6 @@ static void put_text(const simulation *s, bt_text *out) {
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
     if (!full->refused[0]) bt_text_printf(out, "why        %s\n", full->why);
     put_failures(full, out);
-    if (s->islands.rows) bt_islands_put_text(&s->islands, &s->p->cfg, out);
     const int64_t steps = steps_of(&s->p->cfg);
     if (steps == 0) return;
     const bt_bill paid = bill(s);
@@ -274,9 +264,8 @@ static void put_text(const simulation *s, bt_text *out) {
                        bt_duration(again, sizeof again, full->restart_s));
         return;
     }
-    bt_text_printf(out, "time       %s for %" PRId64 " steps%s, simulated%s\n",
+    bt_text_printf(out, "time       %s for %" PRId64 " steps, simulated%s\n",
                    bt_duration(time, sizeof time, paid.seconds), steps,
-                   s->islands.rows ? " of each island" : "",
                    full->goodput.frac < 1 ? ", with what failures cost" : "");
     bt_bill_put_text(&paid, out);
 }
@@ -327,7 +316,6 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);
     bt_plan_load_json(s->rates, &j);
-    if (s->islands.rows) bt_islands_put_json(&s->islands, &j);
     const bt_bill paid = bill(s);
     bt_json_num(&j, "seconds", paid.seconds);
     bt_bill_put_json(&paid, &j);
@@ -381,11 +369,6 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
                                        : bt_fail(err, BT_NOMEM, "no memory for the simulation");
     if (code == BT_OK) code = walk_sizes(&s, err);
     if (code == BT_OK) code = check_full_size(&s.search, &s.points[s.n - 1], err);
-    if (code == BT_OK && w->islands.n > 0) {
-        p->cfg.steps = steps_of(&p->cfg); /* a share of them are rounds of one step */
-        code = bt_islands_plan_of(&s.islands, &w->islands, &p->cfg, &s.search.cluster,
-                                  &s.points[s.n - 1], s.rates, err);
-    }
     if (code == BT_OK) code = print(&s, err);
     free(s.rates);
     free(s.points);

@@ -2,14 +2,12 @@
 #ifndef BT_CLI_PLAN_PLAN_SIMULATE_H
 #define BT_CLI_PLAN_PLAN_SIMULATE_H
 
-#include "cli/plan/plan_islands.h"
 #include "cli/train/train_parts.h"
 
 typedef struct bt_simulation_words {
     const char *hosts, *link, *memory, *mtbf; /* as given; "" where not */
     double straggler_frac, watts, price;
-    bt_islands_words islands; /* each of them such a cluster */
-    bool anew;                /* measure this machine's rates although they are known */
+    bool anew; /* measure this machine's rates although they are known */
 } bt_simulation_words;
 
 /* p: settings as read, not settled. Prints the simulation; lines about rates go to stderr */

@@ -75,6 +75,9 @@ static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err
     if (strncmp(given, "--", 2) == 0 && foreign_flag(o, given, shown, err)) return BT_ARG;
     flags[count++] = "--help";
     flags[count++] = "--set";
+    for (size_t i = 0; i < o->n_removed; i++)
+        if (strcmp(o->removed[i].key, given) == 0)
+            return bt_fail(err, BT_ARG, "%s was removed (%s)", given, o->removed[i].remedy);
     const char *near = bt_nearest(given, flags, count);
     if (near) return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '%s'?)", shown, near);
     if (strncmp(given, "--", 2) == 0) {

@@ -125,11 +125,6 @@ typedef struct bt_rates {
      * array whose pages were given back to the system, until they are there again */
     double tern_pack_s, tern_unpack_s, tern_panel_s, fresh_s;
     double disk_per_s; /* bytes written and synced */
-    double seal_s;     /* a byte encrypted or decrypted, as messages of islands are */
-    double hash_s;     /* a byte of a checksum */
-    double write_s; /* processor time of a byte written to a file, which then waits for the disk */
-    double
-        exact_s; /* an element of a norm whose bits do not depend on the order (kernels/table/exact.h) */
     bt_codec_rate codec[BT_CODEC_COUNT];
     bt_part_rate parts[BT_RATES_MAX];
     size_t n_parts;

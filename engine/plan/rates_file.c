@@ -79,7 +79,7 @@ void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
     X(matrix_op_s) \
     X(tern_pack_s) \
     X(tern_unpack_s) \
-    X(tern_panel_s) X(fresh_s) X(disk_per_s) X(seal_s) X(hash_s) X(write_s) X(exact_s)
+    X(tern_panel_s) X(fresh_s) X(disk_per_s)
 
 static void put_parts(bt_json *j, const bt_rates *r) {
     bt_text key;

@@ -34,7 +34,6 @@ rows=$(cat <<'END'
 2 | plan --trial -1                             | --trial must be a number from 0 to 600
 2 | plan --watts -5                             | --watts must be a number from 0 to
 2 | plan --simulate 4x2 --stragglers 11         | --stragglers must be a number from 0 to 10
-2 | plan --simulate 4x2 --islands 1000000       | --islands must be a whole number from 0 to
 2 | plan --simulate 0x8                         | is no cluster (hosts x ranks of each, as 64x8)
 2 | plan --simulate 4000000000x8                | is beyond what a job can be: at most 65536 ranks
 2 | plan --simulate 1x5000                      | 1024 on a host

@@ -1,7 +1,6 @@
 /* rates_machine.c - rates that no model's shape decides: memory, arrays, optimizers, codecs, the
  * disk. */
 #include <math.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +31,7 @@ enum {
     TERN_ROWS = 1408,
     TERN_COLS = 1024,
     PAGE_ELEMS = 4 << 20,
-    DISK_BYTES = 32 << 20,
-    SEAL_BYTES = 256 << 10 /* of a frame */
+    DISK_BYTES = 32 << 20
 };
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -276,57 +274,6 @@ static bt_code probe_pages(bt_rates *r, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- checksums ------------------------------------------------------------------------------- */
-
-/* the two sums by which messages and logs of islands are known, and gradients of several processes clipped alike */
-static bt_code probe_sums(bt_rates *r, bt_err *err) {
-    float *x = malloc(PAGE_ELEMS * sizeof *x);
-    double hash[ROUNDS], exact[ROUNDS];
-    volatile uint64_t sink = 0;
-    for (size_t i = 0; x && i < PAGE_ELEMS; i++) x[i] = 0.001f * (float)(i % 89);
-    for (int i = 0; x && i < ROUNDS; i++) {
-        double start = bt_probe_clock(), sum[2] = {0, 0};
-        sink = sink + XXH3_64bits(x, PAGE_ELEMS * sizeof *x);
-        hash[i] = seconds_since(start);
-        start = bt_probe_clock();
-        const bt_exact units = bt_exact_units(1, PAGE_ELEMS);
-        sink = sink + bt_exact_most(x, PAGE_ELEMS);
-        bt_exact_add(sum, x, PAGE_ELEMS, BT_EXACT_SQUARE, &units);
-        exact[i] = seconds_since(start);
-        sink = sink + (uint64_t)sum[0];
-    }
-    r->hash_s = x ? bt_probe_typical(hash, ROUNDS) / (PAGE_ELEMS * sizeof *x) : 0;
-    r->exact_s = x ? bt_probe_typical(exact, ROUNDS) / PAGE_ELEMS : 0;
-    free(x);
-    return bt_agree(
-        bt_comm_world(),
-        r->hash_s > 0 ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to measure checksums"), err);
-}
-
-/* ---- encryption ------------------------------------------------------------------------------ */
-
-/* what CURVE does with a frame of an island's message */
-static bt_code probe_sealing(bt_rates *r, bt_err *err) {
-    static const unsigned char key[crypto_box_BEFORENMBYTES] = {1},
-                               nonce[crypto_box_NONCEBYTES] = {2};
-    unsigned char *open = calloc(1, SEAL_BYTES),
-                  *sealed = calloc(1, SEAL_BYTES + crypto_box_MACBYTES);
-    double took[ROUNDS];
-    bool done = open && sealed && sodium_init() >= 0;
-    for (int i = -1; i < ROUNDS && done; i++) {
-        const double start = bt_probe_clock();
-        done = crypto_box_easy_afternm(sealed, open, SEAL_BYTES, nonce, key) == 0 &&
-               crypto_box_open_easy_afternm(open, sealed, SEAL_BYTES + crypto_box_MACBYTES, nonce,
-                                            key) == 0;
-        if (i >= 0) took[i] = seconds_since(start);
-    }
-    r->seal_s = done ? bt_probe_typical(took, ROUNDS) / (2.0 * SEAL_BYTES) : 0;
-    free(open);
-    free(sealed);
-    return bt_agree(bt_comm_world(),
-                    done ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to measure encryption"), err);
-}
-
 /* ---- codecs ---------------------------------------------------------------------------------- */
 
 typedef struct codec_memory {
@@ -383,19 +330,16 @@ bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err)
 
 /* ---- disk and all ranks ---------------------------------------------------------------------- */
 
-/* rank 0's; 0 where nothing can be written. write_s: processor time of a byte that is written */
-static double disk_rate(const char *dir, double *write_s) {
+/* rank 0's; 0 where nothing can be written */
+static double disk_rate(const char *dir) {
     char path[1100];
     double rate = 0;
-    *write_s = 0;
     snprintf(path, sizeof path, "%.1000s/.rates-XXXXXX", dir);
     char *block = calloc(1, DISK_BYTES);
     int fd = block ? mkstemp(path) : -1;
     if (fd >= 0) {
         int64_t start = bt_now_ns();
-        const int64_t worked = bt_thread_cpu_ns();
         const bool written = write(fd, block, DISK_BYTES) == DISK_BYTES;
-        *write_s = (double)(bt_thread_cpu_ns() - worked) / 1e9 / DISK_BYTES;
         if (written && fsync(fd) == 0) rate = DISK_BYTES * 1e9 / (double)(bt_now_ns() - start);
         close(fd);
         unlink(path);
@@ -413,8 +357,7 @@ static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
                               &r->matrix_op_s,   &r->norm.small_s,  &r->norm.large_s,
                               &r->zero.small_s,  &r->zero.large_s,  &r->tern_pack_s,
                               &r->tern_unpack_s, &r->tern_panel_s,  &r->fresh_s,
-                              &r->states_bf16_x, &r->states_log8_x, &r->weights_bf16_x,
-                              &r->seal_s,        &r->hash_s,        &r->exact_s};
+                              &r->states_bf16_x, &r->states_log8_x, &r->weights_bf16_x};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) at[n++] = single[i];
     for (int i = 0; i < BT_OPTIM_COUNT && n + 2 <= 64; i++) {
         at[n++] = &r->update[i].small_s;
@@ -440,15 +383,9 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(probe_muon(r, err));
     BT_TRY(probe_ternary(r, err));
     BT_TRY(probe_pages(r, err));
-    BT_TRY(probe_sealing(r, err));
-    BT_TRY(probe_sums(r, err));
     for (int i = 0; i < BT_CODEC_COUNT; i++)
         BT_TRY(bt_rates_probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
     BT_TRY(mean_of_ranks(r, err));
-    double rate[2] = {0, 0};
-    if (bt_comm_rank(world) == 0 && disk_dir[0]) rate[0] = disk_rate(disk_dir, &rate[1]);
-    BT_TRY(bt_broadcast(world, rate, sizeof rate, 0, err));
-    r->disk_per_s = rate[0];
-    r->write_s = rate[0] > 0 ? rate[1] : 0;
-    return BT_OK;
+    r->disk_per_s = bt_comm_rank(world) == 0 && disk_dir[0] ? disk_rate(disk_dir) : 0;
+    return bt_broadcast(world, &r->disk_per_s, sizeof r->disk_per_s, 0, err);
 }

@@ -57,21 +57,6 @@ one_line() {                            # words, code, text
     grep -qF -- "$text" err || fault "plan $* says: $(cat err)"
     [ "$(grep -vc '^measured' err)" = 1 ] || fault "more than a line: $(cat err)"
 }
-# islands: a codec makes room on the hub's link, and what is known of them is one table
-ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8
-says "steps of each island, simulated"
-says "SIMULATION up to 16 such islands around a hub, mode diloco, 50 steps a round, all together"
-grep -qE "^rounds     the first [1-9][0-9]* of [1-9][0-9]* steps all together" out || fault "rounds: $(grep ^rounds out)"
-says "steps all together, one a round (islands.warmup); then of 0.05 times the steps before, at most 50 (islands.ramp)"
-ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --json
-plain=$(number tokens_per_s | sort -g | tail -1)
-ok plan --preset small --simulate 1x2 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8 --json
-awk -v a="$plain" -v b="$(number tokens_per_s | sort -g | tail -1)" 'BEGIN {exit !(b > 1.2 * a)}' || fault "int8 gains nothing on a full link: $plain"
-# sixteen islands that share four cores do a quarter of their work at most
-ok plan --preset small --simulate 1x1 --link 100Mbit,20ms --islands 16 --mode diloco --codec int8 --shared-cores 4
-says "cores      all islands and the hub share 4 of one machine (--shared-cores)"
-awk '$1 == 16 && NF == 7 {exit !($3 > 5 && $3 < 25)}' out || fault "islands that share cores: $(grep -A8 held out)"
-
 one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
@@ -92,27 +77,21 @@ sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
 refused_rates "they were measured with another build of this program"
 for f in "$tmp"/rates/*.json; do head -c 200 "$f" >cut && cp cut "$f"; done
 refused_rates "are not used: "
-one_line "--hub-link 'fast' is no link" 2 --simulate 4x2 --islands 4 --hub-link fast
+one_line "--islands was removed (the forecasts" 2 --simulate 4x2 --islands 2
 one_line "is no size" 2 --simulate 4x2 --memory lots
 one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h
-one_line "--islands tells of a simulated cluster" 2 --islands 4
-one_line "--shared-cores is of a machine with islands" 2 --simulate 4x2 --shared-cores 2
-one_line "--shared-cores must be a whole number from 0 to 65536" 2 --simulate 4x2 --islands 2 --shared-cores -1
-one_line "--hub-link is of a hub with islands" 2 --simulate 4x2 --hub-link 1Gbit,1ms
 one_line "--write is of layouts on this machine" 2 --simulate 4x2 --write x.yaml
 one_line "--ranks is of layouts on this machine" 2 --simulate 4x2 --ranks 3
 one_line "--trial is of layouts on this machine" 2 --simulate 4x2 --trial 3
 # nothing is not the same as left out
-for word in simulate link memory mtbf hub-link write; do one_line "--$word is empty (leave it out, or: " 2 --simulate 4x2 --islands 2 --$word=; done
+for word in simulate link memory mtbf write; do one_line "--$word is empty (leave it out, or: " 2 --simulate 4x2 --$word=; done
 # units that are right, and numbers that are of no cluster
 one_line "is beyond any link (1 kbit to 1000 Tbit a second, a latency of 60 s at most)" 2 --simulate 4x2 --link 1e300Gbit,1us
-one_line "--hub-link '1Gbit,1e9s' is beyond any link" 2 --simulate 4x2 --islands 2 --hub-link 1Gbit,1e9s
 one_line "--memory '0.5kB' is no size" 2 --simulate 4x2 --memory 0.5kB
 one_line "is beyond any machine" 2 --simulate 4x2 --memory 1e300TiB
 one_line "--mtbf '1e-9s' is beyond any job" 2 --simulate 4x2 --mtbf 1e-9s
 one_line "--stragglers must be a number from 0 to 10, not 'nan'" 2 --simulate 4x2 --stragglers nan
 one_line "--price must be a number from 0 to 1000000, not '-3'" 2 --simulate 4x2 --price -3
-one_line "--islands must be a whole number from 0 to 4096" 2 --simulate 4x2 --islands 5000
 # a job that fails before it is past its start is told so instead of a time
 ok plan --preset small --simulate 4x2 --mtbf 2s
 says "5000 steps would hardly ever be done: the job fails every 2.0 s"
