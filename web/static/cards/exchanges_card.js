@@ -85,8 +85,8 @@ function sentence({ comm, head }) {
   if (comm.rows.some((row) => row.busy_ms === null))
     parts.push("“Beside”: ran beside a larger exchange and shares its time.");
   const load = head.measured_load;
-  const when = load > 0.25 ? `measured under load ${digits(load, 2)} of other programs` : "idle";
-  if (links) parts.push(`The links, ${when}: ${links}.`);
+  const busy = load > 0.25 ? `, under load ${digits(load, 2)} of other programs` : "";
+  if (links) parts.push(`The links, measured at the start${busy}: ${links}.`);
   return parts.join(" ");
 }
 
