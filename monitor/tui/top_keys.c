@@ -402,7 +402,7 @@ static void input_key(bt_top *t, int32_t key) {
 static int last_screen(const bt_top *t) { return BT_SCREEN_COUNT - (t->view->head.hub ? 1 : 2); }
 
 static void look(bt_top *t, bt_action a) {
-    int panes = bt_screens[t->screen].panes;
+    int panes = bt_top_panes(t);
     switch (a) {
     case BT_DO_PANE_NEXT:
         if (panes > 1)

@@ -25,7 +25,7 @@ bool bt_top_letters(const bt_top *t) {
 }
 
 bt_style bt_top_title(const bt_top *t, int pane) {
-    bool active = bt_screens[t->screen].panes > 1 && t->pane == pane;
+    bool active = bt_top_panes(t) > 1 && t->pane == pane;
     return (bt_style){.fg = active ? BT_C_ACCENT : BT_C_TEXT, .attr = BT_ATTR_BOLD};
 }
 

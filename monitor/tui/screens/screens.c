@@ -4,9 +4,9 @@
 #include <string.h>
 
 #define BT_SCREEN(id, name, title, parts, panes) \
-    [BT_SCREEN_##id] = {#name, title, parts, panes, bt_screen_##name},
+    [BT_SCREEN_##id] = {#name, title, parts, bt_screen_##name},
 const bt_screen bt_screens[BT_SCREEN_COUNT] = {
-    [BT_SCREEN_NONE] = {"", "", BT_VIEW_HEAD, 1, NULL},
+    [BT_SCREEN_NONE] = {"", "", BT_VIEW_HEAD, NULL},
 #include "monitor/tui/screens/screens.def"
 };
 #undef BT_SCREEN

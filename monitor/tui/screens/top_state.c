@@ -1,4 +1,4 @@
-/* top_state.c - what both the keys and the screens change of the state: the message line, a line of
+/* top_state.c - what both the keys and the screens use of the state: panes, the message line, a line of
  * text. */
 #include "monitor/tui/screens/top_state.h"
 
@@ -7,6 +7,16 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+
+int bt_top_panes(const bt_top *t) {
+#define BT_SCREEN(id, name, title, parts, panes) [BT_SCREEN_##id] = panes,
+    static const int panes_of[BT_SCREEN_COUNT] = {
+        [BT_SCREEN_NONE] = 1,
+#include "monitor/tui/screens/screens.def"
+    };
+#undef BT_SCREEN
+    return panes_of[t->screen];
+}
 
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) {
     char raw[sizeof t->message];

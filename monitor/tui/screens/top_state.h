@@ -201,11 +201,11 @@ typedef struct bt_top {
 typedef struct bt_screen {
     const char *name, *title;
     unsigned parts;
-    int panes;
     void (*draw)(bt_top *t, bt_rect body);
 } bt_screen;
 
 extern const bt_screen bt_screens[BT_SCREEN_COUNT];
+int bt_top_panes(const bt_top *t); /* of the screen that is shown (top_state.c) */
 extern const double bt_top_spans[];
 extern const int bt_top_spans_n;
 enum { BT_TOP_SMOOTHS = 6, BT_TOP_SMOOTH_FIRST = 3 };
