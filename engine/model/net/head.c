@@ -1,14 +1,26 @@
-/* classes.c - the head of a classifier: cross-entropy over classes at the last token of each text, where
- * the data have the number of its class as the target (data/chat/instruct.h). Rows are texts here: a
- * handful of a micro-batch, so that plain loops over (texts, classes, C) in fp32 are no part of a step's
- * time. Each row and each class is one thread's, and sums run in one order: the bits do not depend on the
- * threads. Every rank of a tensor-parallel group computes all of it. */
+/* head.c - the final norm and the head behind it: the loss over the vocabulary or over classes, and the draw of a
+ * token.
+ *
+ * Classes: cross-entropy at the last token of each text, where the data have the number of its class as the target
+ * (data/chat/instruct.h). Rows are texts, few of a micro-batch, so that plain loops over (texts, classes, C) in fp32
+ * take no measurable part of a step. Each row and each class belongs to one thread, and sums run in one order: the
+ * bits do not depend on the threads. Every rank of a tensor-parallel group computes all of it. */
 #include <math.h>
 #include <string.h>
 
+#include "engine/base/rng.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/model/net/net.h"
+
+void bt_net_final_norm(bt_model *m, size_t M) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_rows own = m->tp->own_rows(m, M);
+    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
+                  m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
+}
+
+/* ---- classes ----------------------------------------------------------------------------------- */
 
 enum { LANES = 16 };
 
@@ -90,7 +102,7 @@ static size_t next_rows(const bt_model *m, const int32_t *targets, size_t *at, s
     return n;
 }
 
-double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale) {
+static double class_loss(bt_model *m, const int32_t *targets, double dscale) {
     const size_t C = (size_t)m->setup.cfg.C, M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
     const bt_acts *a = &m->layers[0].a;
     class_job j = {.h = &m->classes,
@@ -133,4 +145,31 @@ void bt_model_class_probabilities(bt_model *m, size_t n, float *out) {
 
 const double *bt_model_confusion(const bt_model *m) {
     return m->setup.cfg.classes ? m->classes.confusion : NULL;
+}
+
+/* ---- loss and draw ----------------------------------------------------------------------------- */
+
+double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
+    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    if (m->classes.tensor) return class_loss(m, targets, (double)dscale);
+    bt_net_final_norm(m, M);
+    return m->tp->head_loss(m, targets, dscale, M);
+}
+
+static double gumbel(const bt_draw *how, int64_t token) {
+    uint64_t stream = bt_hash_name("draw") ^ how->index;
+    double u = bt_rng_unit(how->seed, stream, (uint64_t)token);
+    return -log(-log(u > 0 ? u : 0x1p-54));
+}
+
+bt_drawn bt_net_draw(const float *logits, size_t n, int64_t first, const bt_draw *how) {
+    bt_drawn best = {-INFINITY, first};
+    for (size_t i = 0; i < n; i++) {
+        int64_t token = first + (int64_t)i;
+        double score = how->temperature > 0
+                           ? (double)logits[i] / how->temperature + gumbel(how, token)
+                           : (double)logits[i];
+        if (score > best.score) best = (bt_drawn){score, token};
+    }
+    return best;
 }

@@ -2,25 +2,14 @@
  * micro-batch. */
 #include "engine/model/net/model.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "engine/base/rng.h"
 #include "engine/base/span.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
 const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
 bt_model_slice bt_model_slice_of(const bt_model *m) { return m->setup.slice; }
-const bt_params *bt_model_params(const bt_model *m) {
-    return m->adapters.n ? &m->adapters : &m->params;
-}
-const bt_params *bt_model_base(const bt_model *m) { return m->adapters.n ? &m->params : NULL; }
-float *bt_model_weights(bt_model *m) { return m->adapters.n ? m->adapter_w : m->w; }
-bt_latent bt_model_latent(const bt_model *m, size_t tensor) {
-    if (!m->adapters.n) return m->latents[tensor];
-    return (bt_latent){m->adapter_w + m->adapters.tensors[tensor].offset, BT_MOMENT_F32};
-}
 float *bt_model_grads(bt_model *m) { return m->own_g; }
 void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }
 
@@ -89,21 +78,6 @@ void bt_model_grads_into(bt_model *m, float *grads) {
 }
 
 /* ---- one micro-batch ------------------------------------------------------------------------- */
-
-void bt_net_final_norm(bt_model *m, size_t M) {
-    const bt_model_cfg *c = &m->setup.cfg;
-    bt_rows own = m->tp->own_rows(m, M);
-    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
-                  m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
-}
-
-/* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
-double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
-    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
-    if (m->classes.tensor) return bt_net_class_loss(m, targets, (double)dscale);
-    bt_net_final_norm(m, M);
-    return m->tp->head_loss(m, targets, dscale, M);
-}
 
 /* forward, and the loss's gradient in a.dxn */
 static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_t *targets,
@@ -175,22 +149,4 @@ void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n) {
 int32_t bt_model_draw(bt_model *m, const bt_draw *how, size_t n) {
     bt_net_final_norm(m, n);
     return m->tp->draw(m, how, n);
-}
-
-static double gumbel(const bt_draw *how, int64_t token) {
-    uint64_t stream = bt_hash_name("draw") ^ how->index;
-    double u = bt_rng_unit(how->seed, stream, (uint64_t)token);
-    return -log(-log(u > 0 ? u : 0x1p-54));
-}
-
-bt_drawn bt_net_draw(const float *logits, size_t n, int64_t first, const bt_draw *how) {
-    bt_drawn best = {-INFINITY, first};
-    for (size_t i = 0; i < n; i++) {
-        int64_t token = first + (int64_t)i;
-        double score = how->temperature > 0
-                           ? (double)logits[i] / how->temperature + gumbel(how, token)
-                           : (double)logits[i];
-        if (score > best.score) best = (bt_drawn){score, token};
-    }
-    return best;
 }

@@ -1,4 +1,4 @@
-/* model_weights.c - how latent weights are kept; initial weights and the keys of gradient rounding:
+/* model_weights.c - which weights are trained and how they are kept; initial weights and the keys of gradient rounding:
  * functions of the seed and of places; and how the products read weights. */
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
@@ -6,6 +6,19 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
+
+/* ---- which weights are trained -------------------------------------------------------------------- */
+
+const bt_params *bt_model_params(const bt_model *m) {
+    return m->adapters.n ? &m->adapters : &m->params;
+}
+
+const bt_params *bt_model_base(const bt_model *m) { return m->adapters.n ? &m->params : NULL; }
+float *bt_model_weights(bt_model *m) { return m->adapters.n ? m->adapter_w : m->w; }
+bt_latent bt_model_latent(const bt_model *m, size_t tensor) {
+    if (!m->adapters.n) return m->latents[tensor];
+    return (bt_latent){m->adapter_w + m->adapters.tensors[tensor].offset, BT_MOMENT_F32};
+}
 
 /* ---- latent weights ---------------------------------------------------------------------------- */
 

@@ -290,10 +290,6 @@ void bt_net_preference_scale(bt_model *m, float *own);
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
                           double grad_scale);
 
-/* ---- classes.c ---- */
-/* of the pass before: sum of the texts' losses; with dscale not 0 also a.dxn and the classes' gradient */
-double bt_net_class_loss(bt_model *m, const int32_t *targets, double dscale);
-
 /* ---- frozen_base.c ---- */
 /* beside which adapters train, kept as products read it */
 static inline bool bt_net_keeps_base(const bt_model_setup *s) {
@@ -339,11 +335,14 @@ static inline const float *bt_input_floats(const bt_linear_input *in, const floa
 /* after the kind of down_in has been chosen */
 bt_glu bt_glu_of(const bt_layer *l);
 
-/* ---- model.c ---- */
+/* ---- head.c ---- */
 /* x_final -> own rows of a.xn */
 void bt_net_final_norm(bt_model *m, size_t M);
-/* final norm, head and loss of the pass before; see bt_tp_ops.head_loss */
+/* Final norm, head and loss of the pass before: of tokens (see bt_tp_ops.head_loss), or of a classifier's texts. With
+ * dscale not 0 also their gradient: a.dxn = d(normed residual), and the head's */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
+
+/* ---- model.c ---- */
 /* the layer's activations and inputs to those of a micro-batch in flight */
 void bt_net_point(bt_model *m, int layer, int slot);
 /* the layer in bt_model.layers that has this number in the whole model, which must be here */
