@@ -1,12 +1,19 @@
-/* hub_internal.h - the parts of the hub among themselves: hub_server.c takes messages, hub_members.c knows
- * who is there, hub_rounds.c applies updates. */
+/* hub_internal.h - what the files of the hub share. Calls go one way:
+ *
+ *     hub_server.c   checks and distributes messages
+ *     hub_members.c  islands join, leave, are declared dead
+ *     hub_rounds.c   applies updates, lets islands begin
+ *     hub_parts.c    what all processes of the hub do together; hub_overdue.c: islands that others wait for
+ *     hub_state.c    job, checkpoints, log
+ *     hub_disk.c     waits for a disk
+ *     hub_peers.c    messages and events */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_INTERNAL_H
 
 #include "engine/islands/hub/hub_parts.h"
 #include "engine/islands/hub/hub_server.h"
 
-/* hub_members.c */
+/* hub_peers.c */
 uint32_t bt_hub_number(const bt_hub *h, const bt_member *m); /* in heads: 1, 2, ... */
 void bt_hub_event(bt_hub *h, bt_event_kind kind, const bt_member *m, const char *fmt, ...)
     BT_PRINTF(4, 5);
@@ -16,29 +23,36 @@ bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head
 void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) BT_PRINTF(3, 4);
 /* one line for the people of an island, or (m NULL) of all islands that train */
 void bt_hub_notice(bt_hub *h, const bt_member *m, const char *line);
-/* the settings of an island become the job's */
+/* frees the update that is on its way */
+void bt_hub_unstage(bt_member *m);
+
+/* hub_state.c: the settings of the first island become the job's */
 bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
+
+/* hub_parts.c */
+/* bytes of an update of this kind: of this process' tensors, or of all */
+size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
+/* the member's chunks, whether all have come or not, are of an update of so many bytes */
+bool bt_hub_update_fits(const bt_member *m, size_t bytes);
+
+/* hub_members.c */
 bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err)
     BT_MUST_CHECK;
 /* the member is no more: its update and its data come back */
 bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *why, bt_err *err)
     BT_MUST_CHECK;
-void bt_hub_unstage(bt_member *m);
 
 /* hub_rounds.c */
 /* an update of the member is complete */
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) BT_MUST_CHECK;
 /* somebody came, went or pushed: applies what can be, and lets begin who may */
 bt_code bt_hub_advance(bt_hub *h, bt_err *err) BT_MUST_CHECK;
-/* what the next updates are: gradients, or deltas */
-bt_push_kind bt_hub_push_kind(const bt_hub *h);
-/* an update of all islands at once, and not one at each arrival */
-bool bt_hub_together(const bt_hub *h);
 void bt_hub_send_go(bt_hub *h, const bt_member *m);
 
 /* hub_overdue.c */
-/* Names the islands that others wait for, and lets the others go on without those that take far too long */
-bt_code bt_hub_watch(bt_hub *h, bt_err *err) BT_MUST_CHECK;
+/* Reports islands that others wait for, and marks those that take far too long as overdue. true: one more is, so others
+ * may begin (bt_hub_advance) */
+bool bt_hub_watch(bt_hub *h);
 /* the member's update is complete; true: the others had gone on without it */
 bool bt_hub_returns(bt_hub *h, bt_member *m);
 /* somebody began, pushed, joined or left: is there an island that waits for another? */

@@ -1,6 +1,5 @@
-/* hub_members.c - who is there: hello, leaving, dying, and what is said about it. */
+/* hub_members.c - islands that join, leave or are declared dead. */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,64 +7,6 @@
 #include "engine/base/clock.h"
 #include "engine/islands/hub/hub_internal.h"
 #include "engine/islands/rules/job_settings.h"
-
-uint32_t bt_hub_number(const bt_hub *h, const bt_member *m) {
-    return (uint32_t)(m - h->members) + 1;
-}
-
-void bt_hub_event(bt_hub *h, bt_event_kind kind, const bt_member *m, const char *fmt, ...) {
-    char title[300], whole[400];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(title, sizeof title, fmt, ap);
-    va_end(ap);
-    if (!h->cfg.sink || !h->cfg.sink->event) return;
-    snprintf(whole, sizeof whole, "%s%s%s%s", m ? "island '" : "", m ? m->name : "", m ? "' " : "",
-             title);
-    const bt_event e = {.kind = kind,
-                        .step = h->model ? h->model->version - 1 : -1,
-                        .rank = m ? (int)bt_hub_number(h, m) - 1 : -1,
-                        .wall_us = bt_wall_us(),
-                        .title = whole};
-    h->cfg.sink->event(h->cfg.sink->ctx, &e);
-}
-
-bt_port_state bt_hub_send(bt_hub *h, const bt_hub_peer *to, const bt_island_head *head,
-                          const void *payload) {
-    bt_island_head full = *head;
-    full.epoch = h->cfg.epoch;
-    full.part = h->part;
-    return h->cfg.port.send(h->cfg.port.ctx, to, h->frame,
-                            bt_island_write(h->frame, &full, payload));
-}
-
-void bt_hub_refuse(bt_hub *h, const bt_hub_peer *to, const char *fmt, ...) {
-    char text[500];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    const bt_island_head head = {.type = BT_ISLAND_REFUSED, .bytes = (uint32_t)strlen(text)};
-    if (text[0]) bt_hub_send(h, to, &head, text);
-}
-
-void bt_hub_notice(bt_hub *h, const bt_member *m, const char *line) {
-    const bt_island_head head = {.type = BT_ISLAND_NOTICE, .bytes = (uint32_t)strlen(line)};
-    for (size_t i = 0; i < h->n; i++) {
-        const bt_member *to = &h->members[i];
-        if (m ? to == m : to->state == BT_MEMBER_JOINS || to->state == BT_MEMBER_TRAINS)
-            bt_hub_send(h, &to->peer, &head, line);
-    }
-}
-
-void bt_hub_unstage(bt_member *m) {
-    free(m->staged);
-    free(m->have);
-    m->staged = m->have = NULL;
-    m->chunks = m->arrived = 0;
-    m->staging = 0;
-    m->pushed = false;
-}
 
 bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *why, bt_err *err) {
     const bool trained = m->state == BT_MEMBER_TRAINS;
@@ -86,28 +27,6 @@ bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *
 }
 
 /* ---- hello ------------------------------------------------------------------------------------- */
-
-/* the first island's settings are the job's */
-bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
-    bt_run_cfg *cfg = calloc(1, sizeof *cfg);
-    bt_code code = cfg ? bt_job_settings_read(cfg, text, n, err)
-                       : bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
-    if (code == BT_OK) code = bt_hub_model_create(&h->model, cfg, err);
-    free(cfg);
-    char hash[32];
-    if (code == BT_OK && (!bt_island_line(text, n, "model", hash, sizeof hash) ||
-                          strtoull(hash, NULL, 16) != bt_params_hash(&h->model->setup.params))) {
-        bt_hub_model_destroy(h->model);
-        h->model = NULL;
-        code = bt_fail(err, BT_ARG, "the island's model is not the one that its settings describe");
-    }
-    if (code != BT_OK) return code;
-    bt_text_clear(&h->settings);
-    bt_text_putn(&h->settings, text, n);
-    if (h->cfg.sink && h->cfg.sink->fact)
-        h->cfg.sink->fact(h->cfg.sink->ctx, "islands.settings", bt_text_str(&h->settings));
-    return BT_OK;
-}
 
 static bt_code check_settings(bt_hub *h, const char *text, size_t n, bt_err *err) {
     bt_text other;
@@ -200,16 +119,16 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     const int64_t late = kind == BT_PUSH_DELTA && h->model->fragments == 1 ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
         steps > c->inner || base < 0 || base > h->model->version ||
-        (bt_hub_together(h) && h->model->version - base > late) || begin < 0 || end < begin ||
-        end - begin != steps * m->sequences || begin > h->leases.next + (INT64_C(1) << 32) ||
-        kind != bt_hub_push_kind(h))
+        (bt_hub_model_together(h->model) && h->model->version - base > late) || begin < 0 ||
+        end < begin || end - begin != steps * m->sequences ||
+        begin > h->leases.next + (INT64_C(1) << 32) || kind != bt_hub_model_push_kind(h->model))
         return false;
     if (!bt_leases_claim(&h->leases, bt_hub_number(h, m), begin, end)) return false;
     m->applied = (uint64_t)seq - 1;
     m->lease = begin;
     m->lease_end = end;
     m->base = base;
-    m->round = h->round - (bt_hub_together(h) ? h->model->version - base : 0);
+    m->round = h->round - (bt_hub_model_together(h->model) ? h->model->version - base : 0);
     m->go.kind = kind;
     m->go.steps = steps;
     m->go.fragment = kind == BT_PUSH_DELTA ? bt_hub_model_fragment(h->model) : 0;

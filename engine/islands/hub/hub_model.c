@@ -7,7 +7,6 @@
 
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
-#include "engine/islands/wire/island_message.h"
 #include "engine/update/tensor_slices.h"
 
 static const bt_codec no_codec = {.name = "fp32"};
@@ -318,4 +317,21 @@ void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
         if (m->published != m->theta)
             bt_tensor_slices(x, "published", m->published + x->offset, all, out);
     }
+}
+
+/* ---- modes --------------------------------------------------------------------------------------- */
+
+bool bt_hub_model_local_steps(const bt_hub_model *m) {
+    const bt_run_cfg *c = &m->cfg;
+    const int64_t warmup = c->island_warmup < 0 ? c->steps / 10 : c->island_warmup;
+    return c->mode == BT_ISLANDS_DILOCO && m->updates >= warmup;
+}
+
+bt_push_kind bt_hub_model_push_kind(const bt_hub_model *m) {
+    return bt_hub_model_local_steps(m) ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
+}
+
+bool bt_hub_model_together(const bt_hub_model *m) {
+    const bt_run_cfg *c = &m->cfg;
+    return c->staleness == 0 || (c->mode != BT_ISLANDS_PS && !bt_hub_model_local_steps(m));
 }

@@ -17,6 +17,7 @@
 #include "engine/ckpt/state.h"
 #include "engine/config/rank_setup.h"
 #include "engine/islands/rules/vector_code.h"
+#include "engine/islands/wire/island_message.h"
 #include "engine/optim/norm.h"
 
 typedef struct bt_hub_model {
@@ -89,6 +90,13 @@ void bt_hub_model_publish(bt_hub_model *m);
 /* The bytes that a fetch of this kind is about (bt_fetch_kind); NULL: there are none. fp32 arrays lie in
  * a buffer of the model's that is valid until the next call */
 const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n);
+
+/* islands make own steps and send deltas: DiLoCo after its warm-up */
+bool bt_hub_model_local_steps(const bt_hub_model *m);
+/* the next updates are gradients, or deltas */
+bt_push_kind bt_hub_model_push_kind(const bt_hub_model *m);
+/* one update is made of those of all islands, instead of one at each arrival */
+bool bt_hub_model_together(const bt_hub_model *m);
 
 /* slices for a checkpoint, of save and load alike */
 void bt_hub_model_slices(bt_hub_model *m, bt_slices *out);

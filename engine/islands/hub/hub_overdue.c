@@ -38,7 +38,7 @@ static bool counts(const bt_member *m) { return m->state == BT_MEMBER_TRAINS && 
 static bool holds_up(const bt_hub *h, const bt_member *m) {
     int64_t slowest, fastest;
     bt_hub_training(h, &slowest, &fastest);
-    const bool together = bt_hub_together(h);
+    const bool together = bt_hub_model_together(h->model);
     if (!counts(m) || m->waits || m->pushed || (!together && m->clock > slowest)) return false;
     for (size_t i = 0; i < h->n; i++) {
         const bt_member *o = &h->members[i];
@@ -94,9 +94,9 @@ static void leave_behind(bt_hub *h, bt_member *m, double waited_s, double usual)
         if (counts(&h->members[i])) bt_hub_notice(h, &h->members[i], line);
 }
 
-bt_code bt_hub_watch(bt_hub *h, bt_err *err) {
+bool bt_hub_watch(bt_hub *h) {
     bool left = false;
-    if (!h->started || !h->model || !(h->cfg.overdue_s > 0)) return BT_OK;
+    if (!h->started || !h->model || !(h->cfg.overdue_s > 0)) return false;
     bt_hub_note_waits(h);
     for (size_t i = 0; h->held_ns && i < h->n; i++) {
         bt_member *m = &h->members[i];
@@ -113,5 +113,5 @@ bt_code bt_hub_watch(bt_hub *h, bt_err *err) {
         leave_behind(h, m, waited_s, usual);
         left = true;
     }
-    return left ? bt_hub_advance(h, err) : BT_OK;
+    return left;
 }

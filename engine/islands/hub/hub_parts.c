@@ -111,6 +111,23 @@ static void obey_member(bt_hub *h, const order *o) {
     if (h->n <= o->member) h->n = o->member + 1;
 }
 
+size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole) {
+    bt_hub_model_use(h->model, kind == BT_PUSH_DELTA ? m->go.fragment : -1);
+    bt_vector_code c = whole ? h->model->all : h->model->up;
+    static const bt_codec plain = {.name = "fp32"};
+    if (kind == BT_PUSH_WEIGHTS) c.codec = &plain;
+    return bt_vector_bytes(&c);
+}
+
+uint32_t bt_hub_chunks(size_t bytes) {
+    return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
+}
+
+bool bt_hub_update_fits(const bt_member *m, size_t bytes) {
+    return bytes > 0 && m->chunks == bt_hub_chunks(bytes) &&
+           (size_t)(m->chunks - 1) * BT_ISLAND_CHUNK + m->end_bytes == bytes;
+}
+
 static bt_code have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out, bt_err *err) {
     const size_t own = bt_hub_update_bytes(h, m, kind, false);
     const bool mine = own == 0 ||

@@ -14,12 +14,6 @@
 /* so many steps of data at once, where islands do not step together: one range for the reader */
 enum { LEASE_STEPS = 16 };
 
-static bool local_steps(const bt_hub *h) { /* DiLoCo, after its warm-up */
-    const bt_run_cfg *c = &h->model->cfg;
-    const int64_t warmup = c->island_warmup < 0 ? c->steps / 10 : c->island_warmup;
-    return c->mode == BT_ISLANDS_DILOCO && h->model->updates >= warmup;
-}
-
 /* between two exchanges, for an island that has done `clock` steps: of each fragment every islands.inner, at first
  * fewer (islands.ramp) */
 static int64_t inner_steps(const bt_hub *h, int64_t clock) {
@@ -28,15 +22,6 @@ static int64_t inner_steps(const bt_hub *h, int64_t clock) {
     const int64_t steps = c->island_ramp > 0 && most < (double)c->inner ? (int64_t)most : c->inner,
                   each = steps / h->model->fragments;
     return each > 0 ? each : 1;
-}
-
-bt_push_kind bt_hub_push_kind(const bt_hub *h) {
-    return local_steps(h) ? BT_PUSH_DELTA : BT_PUSH_GRADIENT;
-}
-
-bool bt_hub_together(const bt_hub *h) {
-    const bt_run_cfg *c = &h->model->cfg;
-    return c->staleness == 0 || (c->mode != BT_ISLANDS_PS && !local_steps(h));
 }
 
 static int64_t bound(const bt_hub *h) { return h->model->cfg.staleness; }
@@ -59,7 +44,7 @@ void bt_hub_send_go(bt_hub *h, const bt_member *m) {
 
 static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     if (m->lease_end - m->lease >= steps * m->sequences) return BT_OK;
-    const bool few = bt_hub_together(h) || local_steps(h);
+    const bool few = bt_hub_model_together(h->model) || bt_hub_model_local_steps(h->model);
     const int64_t many = few ? steps : LEASE_STEPS * steps, n = many * m->sequences;
     if (m->next_end - m->next == n && n > 0) { /* dealt a round ago */
         m->lease = m->next;
@@ -96,10 +81,11 @@ static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
 /* all of its go but the data of the round after */
 static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
-    const bool local = local_steps(h);
+    const bool local = bt_hub_model_local_steps(h->model);
     int64_t steps = local ? inner_steps(h, m->clock) : 1, all = 0;
     if (steps > c->steps - m->clock) steps = c->steps - m->clock;
-    if (h->finished && bt_hub_together(h)) steps = 0; /* also for one that left rounds out */
+    if (h->finished && bt_hub_model_together(h->model))
+        steps = 0; /* also for one that left rounds out */
     m->go.seq = (int64_t)m->applied;
     m->go.outcome = m->outcome;
     m->go.version = m->base = h->model->version;
@@ -118,7 +104,7 @@ static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     }
     m->go.begin = m->lease;
     m->go.n = m->sequences;
-    m->go.stride = bt_hub_together(h) && !local ? all : m->sequences;
+    m->go.stride = bt_hub_model_together(h->model) && !local ? all : m->sequences;
     m->waits = false;
     return BT_OK;
 }
@@ -325,7 +311,8 @@ static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
  * beyond it, the update is left out and the island begins where the slowest is. */
 static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
     int64_t slowest, fastest;
-    const int64_t own = m->clock, inner = local_steps(h) ? h->model->cfg.inner : 1;
+    const int64_t own = m->clock,
+                  inner = bt_hub_model_local_steps(h->model) ? h->model->cfg.inner : 1;
     m->overdue = true;
     const size_t others = bt_hub_training(h, &slowest, &fastest);
     m->overdue = false;
@@ -372,7 +359,8 @@ static bt_code release(bt_hub *h, bt_err *err) {
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
         if (!trains(m) || !m->waits) continue;
-        if (!bt_hub_together(h) && !bt_clock_may_begin(m->clock, slowest, bound(h))) continue;
+        if (!bt_hub_model_together(h->model) && !bt_clock_may_begin(m->clock, slowest, bound(h)))
+            continue;
         BT_TRY(let_begin(h, m, err));
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
@@ -381,8 +369,8 @@ static bt_code release(bt_hub *h, bt_err *err) {
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* who has done bound + 1 steps more than the slowest waits, so nobody has ever done more */
-    const int64_t most = bound(h) + (local_steps(h) ? h->model->cfg.inner : 1);
-    if (n && !bt_hub_together(h) && bound(h) >= 0 && fastest - slowest > most)
+    const int64_t most = bound(h) + (bt_hub_model_local_steps(h->model) ? h->model->cfg.inner : 1);
+    if (n && !bt_hub_model_together(h->model) && bound(h) >= 0 && fastest - slowest > most)
         return bt_fail(err, BT_CHECK,
                        "the bound of staleness was broken: an island is %" PRId64
                        " steps ahead of the slowest, the bound is %" PRId64,
@@ -396,7 +384,7 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
     const int wanted = h->awaited > 0 ? h->awaited : h->cfg.islands;
     h->started = h->started || bt_hub_training(h, &slowest, &fastest) >= (size_t)wanted;
     if (!h->started) return BT_OK;
-    if (bt_hub_together(h)) BT_TRY(apply_round(h, err));
+    if (bt_hub_model_together(h->model)) BT_TRY(apply_round(h, err));
     BT_TRY(release(h, err));
     bt_hub_note_waits(h);
     return BT_OK;
@@ -429,7 +417,7 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
     }
     m->pushed = true;
     const bool behind = bt_hub_returns(h, m);
-    if (!bt_hub_together(h))
+    if (!bt_hub_model_together(h->model))
         BT_TRY(behind ? apply_behind(h, m, err) : apply_alone(h, m, err));
     else if (m->round < h->round)
         BT_TRY(apply_late(h, m, err));

@@ -38,23 +38,6 @@ void bt_hub_destroy(bt_hub *h) {
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole) {
-    bt_hub_model_use(h->model, kind == BT_PUSH_DELTA ? m->go.fragment : -1);
-    bt_vector_code c = whole ? h->model->all : h->model->up;
-    static const bt_codec plain = {.name = "fp32"};
-    if (kind == BT_PUSH_WEIGHTS) c.codec = &plain;
-    return bt_vector_bytes(&c);
-}
-
-uint32_t bt_hub_chunks(size_t bytes) {
-    return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
-}
-
-bool bt_hub_update_fits(const bt_member *m, size_t bytes) {
-    return bytes > 0 && m->chunks == bt_hub_chunks(bytes) &&
-           (size_t)(m->chunks - 1) * BT_ISLAND_CHUNK + m->end_bytes == bytes;
-}
-
 static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
     h->refused++;
     bt_hub_unstage(m);
@@ -298,20 +281,7 @@ bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
         else if (m->overdue && (double)(now_ns - m->worked_ns) / 1e9 >= h->cfg.silence_s)
             BT_TRY(bt_hub_lose(h, m, BT_MEMBER_DEAD, "it sends signs of life, and no update", err));
     }
-    BT_TRY(bt_hub_watch(h, err));
+    if (bt_hub_watch(h)) BT_TRY(bt_hub_advance(h, err));
     if (h->quorum_ns) BT_TRY(bt_hub_advance(h, err));
     return begin_again(h, err);
-}
-
-size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest) {
-    size_t n = 0;
-    *slowest = *fastest = 0;
-    for (size_t i = 0; i < h->n; i++) {
-        const bt_member *m = &h->members[i];
-        if (m->state != BT_MEMBER_TRAINS || m->overdue) continue;
-        if (n == 0 || m->clock < *slowest) *slowest = m->clock;
-        if (n == 0 || m->clock > *fastest) *fastest = m->clock;
-        n++;
-    }
-    return n;
 }

@@ -134,11 +134,7 @@ void bt_hub_refuse_frames(bt_hub *h, const bt_hub_peer *from);
 void bt_hub_refuse_memory(bt_hub *h, double mib, double most);
 /* bytes of the model's arrays and of the updates that have come */
 size_t bt_hub_bytes(const bt_hub *h);
-/* bytes of an update of this kind: of this process' tensors, or of all */
-size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
-uint32_t bt_hub_chunks(size_t bytes);
-/* the member's chunks, whether all have come or not, are of an update of so many bytes */
-bool bt_hub_update_fits(const bt_member *m, size_t bytes);
+uint32_t bt_hub_chunks(size_t bytes); /* of an update, or of weights, of so many bytes */
 /* every 100 ms or so: pings, the dead, the overdue */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* Sends parts that a connection had no room for when an island asked for them. true: some still wait, so the hub is

@@ -1,4 +1,4 @@
-/* hub_state.c - checkpoints and log of a hub, out and in. */
+/* hub_state.c - the job of a hub, its checkpoints and its log of updates: written and read. */
 #include "engine/islands/hub/hub_state.h"
 
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/islands/hub/hub_internal.h"
+#include "engine/islands/rules/job_settings.h"
 
 static const uint64_t log_magic = 0x31474f4c42554842; /* "BHUBLOG1" */
 enum { KEEP = 2, DUE_LEAST = 16 << 20 };
@@ -42,6 +43,29 @@ typedef struct log_head {
     uint64_t
         checksum; /* XXH3-64 of the head without it, the values, and the mean, one after the other */
 } log_head;
+
+/* ---- the job ------------------------------------------------------------------------------------ */
+
+bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
+    bt_run_cfg *cfg = calloc(1, sizeof *cfg);
+    bt_code code = cfg ? bt_job_settings_read(cfg, text, n, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
+    if (code == BT_OK) code = bt_hub_model_create(&h->model, cfg, err);
+    free(cfg);
+    char hash[32];
+    if (code == BT_OK && (!bt_island_line(text, n, "model", hash, sizeof hash) ||
+                          strtoull(hash, NULL, 16) != bt_params_hash(&h->model->setup.params))) {
+        bt_hub_model_destroy(h->model);
+        h->model = NULL;
+        code = bt_fail(err, BT_ARG, "the island's model is not the one that its settings describe");
+    }
+    if (code != BT_OK) return code;
+    bt_text_clear(&h->settings);
+    bt_text_putn(&h->settings, text, n);
+    if (h->cfg.sink && h->cfg.sink->fact)
+        h->cfg.sink->fact(h->cfg.sink->ctx, "islands.settings", bt_text_str(&h->settings));
+    return BT_OK;
+}
 
 /* ---- the hub as values --------------------------------------------------------------------------- */
 
