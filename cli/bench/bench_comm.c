@@ -18,7 +18,7 @@
 #include "cli/bench/bench_ranks.h"
 #include "cli/bench/bench_run.h"
 #include "cli/common/run_shown.h"
-#include "cli/train/rank_run.h"
+#include "cli/train/rank/rank_run.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"

@@ -14,7 +14,7 @@
 #include "cli/bench/bench_ranks.h"
 #include "cli/common/quiet_settings.h"
 #include "cli/common/run_shown.h"
-#include "cli/train/rank_run.h"
+#include "cli/train/rank/rank_run.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"

@@ -8,7 +8,7 @@
 #include "cli/common/signals.h"
 #include "cli/train/direct_watch.h"
 #include "cli/train/live_line.h"
-#include "cli/train/rank_run.h"
+#include "cli/train/rank/rank_run.h"
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/parallel/mpi/comm.h"

@@ -7,11 +7,4 @@
 
 bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *exit_status, bt_err *err)
     BT_MUST_CHECK;
-/* cmd_train.c; world 0: the ranks are ours to start */
-bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
-                           bt_err *err) BT_MUST_CHECK;
-
-bool bt_train_only_prints(const bt_train_plan *p); /* --print-config or --dry-run */
-bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-
 #endif

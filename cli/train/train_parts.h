@@ -61,6 +61,16 @@ typedef struct bt_train_plan {
 
 void bt_train_plan_release(bt_train_plan *p);
 
+/* --print-config or --dry-run */
+static inline bool bt_train_only_prints(const bt_train_plan *p) {
+    return p->cfg.print_config || p->cfg.dry_run;
+}
+
+/* train_settings.c: the plan of this command line. world: ranks of the job that this process is one of; 0: it starts
+ * them */
+bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
+                           bt_err *err) BT_MUST_CHECK;
+
 /* train_resume.c: --resume RUN|last|DIR puts the stored settings under the flags of now (p->opts
  * read, not yet settled); refuses what cannot change (BT_BUSY). Fills run, out, resume, from,
  * reason. */
@@ -120,11 +130,11 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* out exists and nobody else trains there; once. Ranks but the first, and plans that are only
  * printed, take no lock */
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* before a resumed run begins: rows its killed rank 0 left in a ring */
+/* train_resume.c: before a resumed run starts: stores the rows that its killed rank 0 left in a ring */
 void bt_train_recover(const bt_train_plan *p, bt_writer *writer);
 /* train_resume.c: each checkpoint that was passed over as an event, and on stderr where the greeting is not shown */
 void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink);
-/* cmd_train.c: withdraws a resumed start that recorded no step, and reports it. writer may be NULL */
+/* train_resume.c: withdraws a resumed start that recorded no step, and reports it. writer may be NULL */
 void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer);
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
@@ -209,6 +219,8 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out);
 /* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one
  * JSON object */
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* what --print-config or --dry-run asks for */
+bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_print.c */
 /* who gave a setting: "--lr", "conf.yaml:3", "preset nano", "auto" */
 const char *bt_train_setting_where(const bt_train_plan *p, const char *key);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "cli/train/print_config.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/tables/metric.h"
 #include "engine/ckpt/ckpt.h"
@@ -493,4 +494,9 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     free(cfg);
     if (code == BT_OK && ferror(stdout)) code = bt_fail(err, BT_IO, "cannot write the plan");
     return code;
+}
+
+bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) {
+    return p->cfg.print_config ? bt_print_config(&p->opts, p->cfg.json, stdout, err)
+                               : bt_train_dry_run(p, err);
 }

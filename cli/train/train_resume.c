@@ -518,3 +518,32 @@ void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink) {
                                                .title = title});
     }
 }
+
+/* A killed supervisor has not received the last records of its ranks. */
+void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
+    static const char *const rings[] = {BT_JOB_RING_BEFORE, BT_JOB_RING};
+    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
+        char path[PATH_MAX + 32];
+        int64_t steps;
+        bt_err trouble = BT_ERR_INIT;
+        snprintf(path, sizeof path, "%s/%s", p->out, rings[i]);
+        if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK)
+            fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n",
+                    trouble.msg);
+        else if (i == 0)
+            unlink(path);
+    }
+}
+
+void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer) {
+    bool withdrawn = false;
+    bt_err trouble = BT_ERR_INIT;
+    if (!writer) return;
+    if (bt_writer_withdraw(writer, &withdrawn, &trouble) != BT_OK)
+        fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
+    else if (withdrawn)
+        fprintf(stderr,
+                "bitrain train: run '%s' did no step: its record and its settings are as before "
+                "this command\n",
+                p->run);
+}

@@ -117,7 +117,7 @@ void bt_job_hear_deaths(bt_job *job) {
     }
 }
 
-/* The ranks of this host say where they are, as far as they can (cli/train/rank_stack.h). */
+/* The ranks of this host say where they are, as far as they can (cli/train/rank/rank_stack.h). */
 static void ask_for_stacks(bt_job *job) {
     enum { WAIT_MS = 300 };
     const int64_t until = bt_now_ns() + WAIT_MS * INT64_C(1000000);

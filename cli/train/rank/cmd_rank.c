@@ -6,8 +6,8 @@
 
 #include "cli/common/command.h"
 #include "cli/common/signals.h"
-#include "cli/train/rank_run.h"
-#include "cli/train/rank_stack.h"
+#include "cli/train/rank/rank_run.h"
+#include "cli/train/rank/rank_stack.h"
 #include "engine/base/log.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/run_control.h"

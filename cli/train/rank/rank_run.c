@@ -1,5 +1,5 @@
 /* rank_run.c - cores, kernels, data and trainer of one rank, in this order, then the run. */
-#include "cli/train/rank_run.h"
+#include "cli/train/rank/rank_run.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* rank_run.h - what one rank does, under our supervisor (`bitrain rank`) or under a foreign mpirun
  * or srun (`bitrain train`). */
-#ifndef BT_CLI_TRAIN_RANK_RUN_H
-#define BT_CLI_TRAIN_RANK_RUN_H
+#ifndef BT_CLI_TRAIN_RANK_RANK_RUN_H
+#define BT_CLI_TRAIN_RANK_RANK_RUN_H
 
 #include "engine/base/sink.h"
 #include "engine/base/status.h"

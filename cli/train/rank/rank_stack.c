@@ -1,6 +1,6 @@
 /* rank_stack.c - the handler of SIGUSR2 in a rank. What it calls takes no lock that a hanging rank could hold but the
  * loader's; a rank that is asked is ended afterwards in any case. */
-#include "cli/train/rank_stack.h"
+#include "cli/train/rank/rank_stack.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

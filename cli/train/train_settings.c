@@ -1,0 +1,228 @@
+/* train_settings.c - from the words of a command line to the plan of a training. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/common/given_path.h"
+#include "cli/common/progress.h"
+#include "cli/common/run_name.h"
+#include "cli/train/train_parts.h"
+#include "engine/base/log.h"
+#include "engine/config/ramp.h"
+#include "engine/islands/rules/job_settings.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/mpi/comm.h"
+#include "monitor/job/launch/host_file.h"
+#include "store/write/manage.h"
+
+static void keep_argv(bt_train_plan *p, int argc, char **argv) {
+    bt_text_put(&p->argv, "bitrain train");
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--no-detach") == 0) continue; /* added by train_detach.c */
+        const bool quote = argv[i][0] == '\0' || strpbrk(argv[i], " \t\n'\"\\$&;()<>|*?") != NULL;
+        bt_text_printf(&p->argv, quote ? " '%s'" : " %s", argv[i]);
+    }
+}
+
+/* Repairs a database that was damaged while no process wrote to it: its readable rows move to a new file, so that the
+ * run can start. In a process that is a rank, the file stays as it is, because other ranks use it at the same time. */
+static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    bt_repair_result r;
+    bt_progress bar;
+    const bt_store_progress progress = {bt_progress_of, &bar};
+    if (p->world || p->cfg.no_monitor || bt_train_only_prints(p)) return BT_OK;
+    bt_code code = bt_db_open(&db, p->store, &why);
+    double runs;
+    if (code == BT_OK)
+        code = bt_db_value(db, "SELECT count(config) FROM runs WHERE run <> ?1", "", &runs, &why);
+    bt_db_close(db);
+    if (code != BT_FORMAT) return BT_OK; /* another error is reported where the database is used */
+    bt_progress_begin(&bar, p->cfg.quiet || p->cfg.json);
+    code = bt_store_repair(p->store, 10, &progress, &r, err);
+    bt_progress_end(&bar);
+    if (code != BT_OK) {
+        if (err) *err = why;
+        return why.code;
+    }
+    if (!r.sound)
+        bt_log(BT_LOG_WARN, "metrics database was damaged: moved to '%s', %lld rows saved%s",
+               r.moved_to, (long long)(r.rows + r.rows_of_backups),
+               r.incomplete_tables ? ", some lost" : "");
+    return BT_OK;
+}
+
+/* refuses settings that have no effect without a hub */
+static bt_code check_islands(const bt_run_cfg *c, bt_err *err) {
+    if (c->hub[0] || (c->mode == BT_ISLANDS_SYNC && !c->hub_keys[0])) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "%s is of an island: give its hub as well (--hub HOST:PORT; 'bitrain hub --help' "
+        "tells how to start one)",
+        c->hub_keys[0] ? "--keys" : "--mode");
+}
+
+static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
+    if (!c->hot_spare || (!c->hosts[0] && !c->hub[0])) return BT_OK;
+    return bt_fail(err, BT_ARG, "--hot-spare waits beside a run on one host: not with %s",
+                   c->hosts[0] ? "--hosts" : "--hub");
+}
+
+/* refuses an empty --name, which an unset variable of the shell produces */
+static bt_code check_name(const bt_train_plan *p, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "run.name");
+    if (p->cfg.name[0] || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
+    return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
+}
+
+/* Warns of a given 0 that stands for a value of the preset, and of more threads than cores. */
+static void tell_stand_ins(const bt_train_plan *p) {
+    const bt_run_cfg *c = &p->cfg;
+    const int cores = bt_cpu_get()->cores;
+    if (bt_opts_given(&p->opts, "train.steps") && p->given.steps == 0 && !c->tokens)
+        bt_log(BT_LOG_WARN, "train.steps 0 stands for the preset's %" PRId64 " steps", c->steps);
+    if (bt_opts_given(&p->opts, "optim.lr") && p->given.lr == 0)
+        bt_log(BT_LOG_WARN, "optim.lr 0 stands for the preset's rate, %g", c->lr);
+    if (bt_opts_given(&p->opts, "launch.threads") && !c->hosts[0] && c->threads > cores)
+        bt_log(BT_LOG_WARN, "%d rank%s with %" PRId64 " threads each: %d core%s can be used here",
+               p->ranks, p->ranks == 1 ? "" : "s", c->threads, cores, cores == 1 ? "" : "s");
+}
+
+static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
+    char given[PATH_MAX];
+    BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
+    if (*help) return BT_OK;
+    BT_TRY(check_name(p, err));
+    BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
+    BT_TRY(bt_absolute_path(given, p->store, err));
+    BT_TRY(mend_store(p, err));
+    snprintf(p->reason, sizeof p->reason, "start");
+    if (p->cfg.go_on) return bt_train_continue(p, err);
+    if (p->cfg.resume[0] && p->cfg.init_from[0])
+        return bt_fail(
+            err, BT_ARG,
+            "--resume goes on with a run and model.init_from starts a new one: give one of them");
+    if (p->cfg.resume[0])
+        BT_TRY(bt_train_resume(p, err));
+    else if (p->cfg.name[0])
+        snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
+    return BT_OK;
+}
+
+/* Runs before automatic values are found, because they depend on the kernels. The agreed --isa is no setting in the
+ * record of the run: a resumed run may have other processors. */
+static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
+    BT_TRY(bt_agree(bt_comm_world(), code, err));
+    BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.isa, &p->isa, err));
+    if (!p->isa.changed) return BT_OK;
+    return bt_opts_set(&p->opts, "launch.isa", p->isa.isa, BT_FROM_FLAG, "auto", err);
+}
+
+/* Makes the path absolute for the record, because a resumed run may start in another folder. */
+static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
+    char path[PATH_MAX];
+    bt_code code = bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err);
+    if (code == BT_NOTFOUND && strstr(bt_text_str(&p->place), "--hosts"))
+        return bt_fail(err, code,
+                       "cannot read host file '%.100s', which run '%s' was started with (give "
+                       "another --hosts FILE, or --hosts '' to go on here)",
+                       p->cfg.hosts, p->run);
+    BT_TRY(code);
+    BT_TRY(bt_absolute_path(p->cfg.hosts, path, err));
+    if (strlen(path) < sizeof p->cfg.hosts) memcpy(p->cfg.hosts, path, strlen(path) + 1);
+    return BT_OK;
+}
+
+/* Warns of a ramp with a place that rounds to the first step, which has no effect; not of a preset's own ramp. */
+static void tell_ramps(const bt_train_plan *p) {
+    const struct {
+        const char *key, *shares;
+    } ramps[] = {{"train.batch_ramp", p->cfg.batch_ramp}, {"train.seq_ramp", p->cfg.seq_ramp}};
+    for (size_t k = 0; k < sizeof ramps / sizeof ramps[0]; k++) {
+        const size_t i = bt_opt_find(p->opts.table, p->opts.n, ramps[k].key);
+        bt_ramp r;
+        bt_err ignored = BT_ERR_INIT;
+        if (p->opts.origin[i] <= BT_FROM_PRESET || p->from.step > 0 ||
+            bt_ramp_read(&r, ramps[k].key, ramps[k].shares, p->cfg.ramp_steps, &ignored) != BT_OK)
+            continue;
+        if (r.n > 0 && r.at[0] == 0)
+            bt_log(BT_LOG_WARN,
+                   "%s %s: %.*s of %" PRId64
+                   " steps is before the end of the first, so the run begins behind that place "
+                   "(%.2g is a step)",
+                   ramps[k].key, ramps[k].shares, (int)strcspn(ramps[k].shares, ","),
+                   ramps[k].shares, p->cfg.ramp_steps, 1 / (double)p->cfg.ramp_steps);
+    }
+}
+
+/* Warns of int8 attention that was asked for where it was measured to be slower: with tiles, and without VNNI. */
+static void tell_attention(const bt_run_cfg *c) {
+    const bt_isa_level level = bt_kernels_level(c->isa);
+    if (c->attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&
+        level != BT_LEVEL_AVX512_BF16 && !bt_kernels_int8_attention_pays(c->isa))
+        bt_log(BT_LOG_WARN,
+               "train.attention=int8 is slower than float on this processor with --isa %s "
+               "(train.attention=auto takes the faster one)",
+               c->isa);
+}
+
+bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
+                           bt_err *err) {
+    memset(p, 0, sizeof *p);
+    p->run_lock = -1;
+    p->world = world;
+    p->from.lr_factor = 1;
+    keep_argv(p, argc, argv);
+    bt_code code = read_settings(p, argc, argv, help, err);
+    if (world) code = agree_isa(p, code, err);
+    if (code != BT_OK || *help) return code;
+    if (!p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
+    BT_TRY(bt_train_tokenizer(p, err));
+    BT_TRY(bt_train_vocab(p, err));
+    BT_TRY(bt_train_template(p, err));
+    BT_TRY(bt_train_labels(p, err));
+    BT_TRY(bt_train_alerts(p, err));
+    BT_TRY(check_islands(&p->cfg, err));
+    BT_TRY(check_spare(&p->cfg, err));
+    if (world)
+        p->ranks = world;
+    else
+        BT_TRY(bt_train_first_ranks(p, bt_cpu_get()->cores, err));
+    BT_TRY(bt_train_epochs(p, err));
+    p->given = p->cfg;
+    BT_TRY(bt_train_choose_layout(p, err));
+    BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
+    if (world) bt_isa_agreement_apply(&p->isa, &p->cfg);
+    BT_TRY(bt_train_keep_prediction(p, err));
+    if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
+    if (!world) {
+        tell_ramps(p);
+        tell_stand_ins(p);
+        tell_attention(&p->cfg);
+    }
+    if (p->from.step >= p->cfg.steps && p->cfg.go_on) {
+        p->complete = true;
+        return BT_OK;
+    }
+    if (p->from.step >= p->cfg.steps)
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' has done its %" PRId64
+                       " steps (give a larger --steps to go further)",
+                       p->run, p->cfg.steps);
+    if (p->cfg.hosts[0] && !world) BT_TRY(check_hosts(p, err));
+#ifndef BITRAIN_HAVE_WEB
+    if (p->cfg.dash)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "--dash: this program was built without the dashboard (./bootstrap build makes it "
+            "where there is a network)");
+#endif
+    if (!p->run[0]) BT_TRY(bt_run_make_name(p->store, p->run, err));
+    BT_TRY(bt_train_place(p, err));
+    BT_TRY(bt_train_config_json(p, err));
+    return p->config_json.failed || p->argv.failed
+               ? bt_fail(err, BT_NOMEM, "no memory for the settings")
+               : BT_OK;
+}
