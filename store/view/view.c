@@ -1,7 +1,6 @@
-/* view.c - the view model: opening, what is asked for, names, small statistics. */
+/* view.c - the view model: opens it, loads the parts that a caller asks for; names of axes and values. */
 #include "store/view/view.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,71 +46,6 @@ const char *bt_heat_value_name(bt_heat_value v) {
     static const char *const names[] = {"busy",   "step", "wait", "data",  "comm",
                                         "memory", "fwd",  "bwd",  "optim", "loss"};
     return (unsigned)v < BT_HEAT_VALUES ? names[v] : "";
-}
-
-/* ---- arrays and statistics ---- */
-
-bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) {
-    if (need <= *cap) return BT_OK;
-    size_t n = need + need / 2;
-    void *q = realloc(*p, n * elem);
-    if (!q) return bt_fail(err, BT_NOMEM, "cannot hold %zu values of the view", n);
-    *p = q;
-    *cap = n;
-    return BT_OK;
-}
-
-/* short arrays, thousands of times a second: no call per comparison */
-void bt_sort_doubles(double *v, size_t n) {
-    if (n > 512) {
-        qsort(v, n, sizeof *v, bt_compare_doubles);
-        return;
-    }
-    for (size_t gap = n < 8    ? 1
-                      : n < 64 ? 7
-                               : 57;
-         ; gap = gap == 57   ? 23
-                 : gap == 23 ? 10
-                 : gap == 10 ? 4
-                 : gap == 7  ? 3
-                             : 1) {
-        for (size_t i = gap; i < n; i++) {
-            double x = v[i];
-            size_t j = i;
-            for (; j >= gap && v[j - gap] > x; j -= gap) v[j] = v[j - gap];
-            v[j] = x;
-        }
-        if (gap == 1) return;
-    }
-}
-
-/* quickselect */
-double bt_lower_median(double *v, size_t n) {
-    if (n == 0) return NAN;
-    size_t k = (n - 1) / 2, lo = 0, hi = n - 1;
-    while (lo < hi) {
-        double pivot = v[lo + (hi - lo) / 2];
-        size_t i = lo, j = hi;
-        for (;;) {
-            while (v[i] < pivot) i++;
-            while (v[j] > pivot) j--;
-            if (i >= j) break;
-            double x = v[i];
-            v[i++] = v[j];
-            v[j--] = x;
-        }
-        if (k <= j)
-            hi = j;
-        else
-            lo = j + 1;
-    }
-    return v[k];
-}
-
-double bt_quantile(double *sorted, size_t n, double q) {
-    if (n == 0) return NAN;
-    size_t i = (size_t)ceil(q * (double)n);
-    return sorted[i == 0 ? 0 : i > n ? n - 1 : i - 1];
 }
 
 /* ---- life ---- */

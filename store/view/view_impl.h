@@ -182,10 +182,14 @@ void bt_vq_release(bt_view_impl *m);
 /* the text of a query that is asked often, to be freed; releases sql */
 bt_code bt_view_sql(char **keep, bt_text *sql, bt_err *err) BT_MUST_CHECK;
 
+/* ---- view_tools.c ---- */
 /* makes room for `need` elements; BT_NOMEM */
 bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) BT_MUST_CHECK;
 #define BT_GROW(ptr, cap, need, err) \
     bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
+double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when n is 0 */
+double bt_quantile(double *sorted, size_t n, double q); /* nearest rank; NaN when n is 0 */
+void bt_sort_doubles(double *v, size_t n);
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 /* in place of the head, for an ask that is bare: run, attempts, newest step; BT_NOTFOUND */
@@ -250,8 +254,5 @@ void bt_view_stream_release(bt_stream *s);
 static inline int64_t bt_whole(double v, int64_t none) {
     return v >= -9e15 && v <= 9e15 ? (int64_t)v : none;
 }
-double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when n is 0 */
-double bt_quantile(double *sorted, size_t n, double q); /* nearest rank */
-void bt_sort_doubles(double *v, size_t n);
 
 #endif
