@@ -6,18 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/base/numbers/predicted.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/plan.h"
 #include "engine/train/trainer_impl.h"
 
-static void fact(bt_trainer *t, const char *key, const char *fmt, ...) BT_PRINTF(3, 4);
-
-static void fact(bt_trainer *t, const char *key, const char *fmt, ...) {
+void bt_trainer_fact(bt_trainer *t, const char *key, const char *fmt, ...) {
     char value[256];
     va_list ap;
+    if (!t->telemetry.sink.fact) return;
     va_start(ap, fmt);
     vsnprintf(value, sizeof value, fmt, ap);
     va_end(ap);
@@ -26,88 +24,77 @@ static void fact(bt_trainer *t, const char *key, const char *fmt, ...) {
 
 static void record_model(bt_trainer *t) {
     bt_model_counts n = bt_model_count(bt_model_config(t->model));
-    fact(t, "params", "%" PRIu64, n.params);
-    fact(t, "params.linear", "%" PRIu64, n.linear);
-    fact(t, "params.embedding", "%" PRIu64, n.embedding);
-    fact(t, "flop_token", "%.17g", t->telemetry.flop_token);
-    if (t->telemetry.peak_flops > 0) fact(t, "peak_flops", "%.17g", t->telemetry.peak_flops);
+    bt_trainer_fact(t, "params", "%" PRIu64, n.params);
+    bt_trainer_fact(t, "params.linear", "%" PRIu64, n.linear);
+    bt_trainer_fact(t, "params.embedding", "%" PRIu64, n.embedding);
+    bt_trainer_fact(t, "flop_token", "%.17g", t->telemetry.flop_token);
+    if (t->telemetry.peak_flops > 0)
+        bt_trainer_fact(t, "peak_flops", "%.17g", t->telemetry.peak_flops);
 }
 
 static void record_work(bt_trainer *t) {
-    fact(t, "world_size", "%d", bt_comm_size(t->mesh.world));
-    fact(t, "codec", "%s", bt_codec_at((bt_codec_id)t->cfg.codec)->name);
-    fact(t, "comm.budget", "%s", t->cfg.comm_budget);
-    fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
+    bt_trainer_fact(t, "world_size", "%d", bt_comm_size(t->mesh.world));
+    bt_trainer_fact(t, "codec", "%s", bt_codec_at((bt_codec_id)t->cfg.codec)->name);
+    bt_trainer_fact(t, "comm.budget", "%s", t->cfg.comm_budget);
+    bt_trainer_fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
     if (bt_comm_size(t->mesh.dp) > 1)
-        fact(t, "comm.on_host", "%s", bt_reducer_shares_memory(t->reducer) ? "memory" : "messages");
-    fact(t, "steps_total", "%" PRId64, t->cfg.steps);
-    fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
-    fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
-    fact(t, "accum", "%" PRId64, t->micro_plan.n);
-    fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
+        bt_trainer_fact(t, "comm.on_host", "%s",
+                        bt_reducer_shares_memory(t->reducer) ? "memory" : "messages");
+    bt_trainer_fact(t, "steps_total", "%" PRId64, t->cfg.steps);
+    bt_trainer_fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
+    bt_trainer_fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
+    bt_trainer_fact(t, "accum", "%" PRId64, t->micro_plan.n);
+    bt_trainer_fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
     if (bt_loader_sequences(t->loader) > 0)
-        fact(t, "data.epoch_tokens", "%" PRId64,
-             bt_loader_sequences(t->loader) * (int64_t)t->cfg.seq_len);
-    fact(t, "data.bytes_per_token", "%.17g", bt_loader_bytes_per_token(t->loader));
-    if (t->evaluator)
-        fact(t, "data.val_bytes_per_token", "%.17g", bt_evaluator_bytes_per_token(t->evaluator));
-    fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
+        bt_trainer_fact(t, "data.epoch_tokens", "%" PRId64,
+                        bt_loader_sequences(t->loader) * (int64_t)t->cfg.seq_len);
+    bt_trainer_fact(t, "data.bytes_per_token", "%.17g", bt_loader_bytes_per_token(t->loader));
+    bt_trainer_fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
 }
 
 static void record_links(bt_trainer *t) {
     if (t->telemetry.peak_flops > 0 || bt_observer_link(t->observer, BT_AXIS_DP)->tried) {
-        fact(t, "measured.attempt", "%" PRId64, t->measured_by);
-        if (isfinite(t->measured_load)) fact(t, "measured.load", "%.3g", t->measured_load);
+        bt_trainer_fact(t, "measured.attempt", "%" PRId64, t->attempt.measured_by);
+        if (isfinite(t->attempt.measured_load))
+            bt_trainer_fact(t, "measured.load", "%.3g", t->attempt.measured_load);
     }
     for (int a = 0; a < BT_AXIS_COUNT; a++) {
         const bt_link *l = bt_observer_link(t->observer, (bt_axis)a);
         char key[64];
         snprintf(key, sizeof key, "link.%s.measured", bt_axis_name((bt_axis)a));
         if (l->tried && !(l->bytes_per_s > 0))
-            fact(t, key, "no: other work on the machine hid the time of the messages");
+            bt_trainer_fact(t, key, "no: other work on the machine hid the time of the messages");
         if (!(l->bytes_per_s > 0)) continue;
         snprintf(key, sizeof key, "link.%s.latency_s", bt_axis_name((bt_axis)a));
-        fact(t, key, "%.9g", l->latency_s);
+        bt_trainer_fact(t, key, "%.9g", l->latency_s);
         snprintf(key, sizeof key, "link.%s.bytes_per_s", bt_axis_name((bt_axis)a));
-        fact(t, key, "%.9g", l->bytes_per_s);
+        bt_trainer_fact(t, key, "%.9g", l->bytes_per_s);
     }
 }
 
-static void record_memory_states(bt_trainer *t) {
-    char size[32];
-    if (t->memory.to)
-        fact(t, "memory_states", "two, %s on rank 0%s",
-             bt_metric_format(size, sizeof size, (double)bt_memory_state_total(t->memory.to),
-                              BT_UNIT_BYTES),
-             t->memory.spread ? ", each host's part copied to the next host" : "");
-    else if (t->memory.why[0])
-        fact(t, "memory_states", "none: %s", t->memory.why);
-}
-
 static void record_machine(bt_trainer *t) {
-    fact(t, "cpu", "%s", bt_cpu_get()->model);
-    fact(t, "isa", "%s", bt_kernels_isa());
-    if (t->isa) fact(t, "isa.processors", "%s", t->isa->processors);
-    fact(t, "threads", "%d", bt_threads_count());
+    bt_trainer_fact(t, "cpu", "%s", bt_cpu_get()->model);
+    bt_trainer_fact(t, "isa", "%s", bt_kernels_isa());
+    if (t->attempt.isa) bt_trainer_fact(t, "isa.processors", "%s", t->attempt.isa->processors);
+    bt_trainer_fact(t, "threads", "%d", bt_threads_count());
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
         char key[64];
         snprintf(key, sizeof key, "kernel.%s", bt_kernels_slot_name(i));
-        fact(t, key, "%s", bt_kernels_slot_winner(i));
+        bt_trainer_fact(t, key, "%s", bt_kernels_slot_winner(i));
     }
 }
 
 static void record_arenas(bt_trainer *t) {
     bt_arena_row rows[BT_PLAN_MAX];
     const int asked = t->cfg.ckpt_memory;
-    if (!t->memory.to) t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
+    if (!t->attempt.memory_states) t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
     size_t n = bt_plan_memory(&t->cfg, bt_comm_rank(t->mesh.world), rows);
     t->cfg.ckpt_memory = asked;
     for (size_t i = 0; i < n; i++) {
         char key[64];
         snprintf(key, sizeof key, "arena.%s", rows[i].name);
-        fact(t, key, "%zu", rows[i].bytes);
+        bt_trainer_fact(t, key, "%zu", rows[i].bytes);
     }
-    fact(t, "arena.validation", "%zu", bt_evaluator_bytes(t->evaluator));
 }
 
 /* Tensor-parallel ranks exchange many times a layer: between hosts that is the network's work. */
@@ -154,19 +141,6 @@ static bt_code record_ranks(bt_trainer *t, bt_err *err) {
     return code;
 }
 
-/* An attempt of another layout has no prediction: the record of the attempt before does not stand for it. */
-static void record_plan(bt_trainer *t, bool goes_on) {
-    bt_predicted p;
-    char key[64];
-    (void)bt_predicted_read(t->cfg.predicted_parts, &p);
-    if (goes_on && isnan(p.step_ms)) fact(t, "plan.step_ms", "-");
-    for (int i = 0; i < BT_PREDICTED_PARTS; i++) {
-        const double ms = *bt_predicted_part(&p, i);
-        snprintf(key, sizeof key, "plan.%s", bt_predicted_key(i));
-        if (isfinite(ms)) fact(t, key, "%.9g", ms);
-    }
-}
-
 bt_code bt_record_facts(bt_trainer *t, bool goes_on, bt_err *err) {
     BT_TRY(record_ranks(t, err));
     if (!t->telemetry.sink.fact) return BT_OK;
@@ -175,7 +149,6 @@ bt_code bt_record_facts(bt_trainer *t, bool goes_on, bt_err *err) {
     record_links(t);
     record_machine(t);
     record_arenas(t);
-    record_memory_states(t);
-    record_plan(t, goes_on);
+    bt_parts_facts(t, goes_on);
     return BT_OK;
 }

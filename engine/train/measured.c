@@ -130,7 +130,7 @@ static bt_code load_of_all(bt_comm *world, double *out, bt_err *err) {
 
 static bt_code measure(bt_trainer *t, bt_measured *m, bool peak, bt_err *err) {
     memset(m, 0, sizeof *m);
-    m->attempt = t->number;
+    m->attempt = t->attempt.number;
     BT_TRY(load_of_all(t->mesh.world, &m->load, err));
     BT_TRY(bt_observer_links(t->observer, err));
     for (int a = 0; a < BT_AXIS_COUNT; a++)
@@ -155,8 +155,8 @@ bt_code bt_trainer_measure(bt_trainer *t, const char *dir, bool peak, bt_err *er
         BT_TRY(measure(t, &all.what, peak, err));
         if (first) bt_measured_write(&all.what, dir, place);
     }
-    t->measured_by = all.what.attempt;
-    t->measured_load = all.what.load;
+    t->attempt.measured_by = all.what.attempt;
+    t->attempt.measured_load = all.what.load;
     t->telemetry.peak_flops = all.what.peak_flops;
     return BT_OK;
 }

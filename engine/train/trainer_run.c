@@ -9,23 +9,23 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/train/data/run_data.h"
-#include "engine/train/parts/island/island_part.h"
 #include "engine/train/trainer_impl.h"
 
 static void announce(bt_trainer *t) {
-    int n_ranks = bt_comm_size(t->mesh.world);
-    if (t->ckpt_copy_too_large)
+    const int n_ranks = bt_comm_size(t->mesh.world);
+    const bool from_memory = t->attempt.from.attempt > 0 || t->attempt.from.number > 0;
+    if (t->attempt.ckpt_copy_too_large)
         bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
                            "no memory for a copy of the state: training stands still while a "
                            "checkpoint is written");
-    if (t->isa && t->isa->note[0])
+    if (t->attempt.isa && t->attempt.isa->note[0])
         bt_telemetry_event(&t->telemetry, BT_EVENT_KERNELS, t->at.step - 1, NULL, "%s",
-                           t->isa->note);
+                           t->attempt.isa->note);
     if (t->at.step > 0) {
         bt_telemetry_event(&t->telemetry, BT_EVENT_RESUMED, t->at.step - 1, NULL,
                            "resumed after step %" PRId64 " from %s%s%s on %d rank%s", t->at.step,
-                           t->from_memory ? "memory" : "'", t->from_memory ? "" : t->saver.path,
-                           t->from_memory ? "" : "'", n_ranks, n_ranks == 1 ? "" : "s");
+                           from_memory ? "memory" : "'", from_memory ? "" : t->saver.path,
+                           from_memory ? "" : "'", n_ranks, n_ranks == 1 ? "" : "s");
     } else {
         const bt_model_counts n = bt_model_count(bt_model_config(t->model));
         char many[32], base[64] = "", of[32];
@@ -42,26 +42,6 @@ static void announce(bt_trainer *t) {
                            bt_kernels_isa());
     }
     bt_run_data_tell(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
-    /* without --val-data the files are those of the training data */
-    if (t->cfg.val_data[0])
-        bt_run_data_notes(&t->telemetry, "validation data: ", bt_evaluator_notes(t->evaluator),
-                          t->at.step - 1);
-}
-
-/* operations of rank 0; processor time as the mean of the ranks */
-static bt_code record_profile(bt_trainer *t, bt_err *err) {
-    bt_profile *p = &t->profile;
-    char line[200];
-    t->memory_peak_mib = bt_memory_peak_mib();
-    bt_profile_close(p, (bt_prec)t->cfg.precision);
-    BT_TRY(bt_all_reduce_f64(t->mesh.world, p->processor_ms, BT_PHASE_COUNT, BT_SUM, err));
-    for (int i = 0; i < BT_PHASE_COUNT; i++) p->processor_ms[i] /= bt_comm_size(t->mesh.world);
-    if (bt_comm_rank(t->mesh.world) != 0) return BT_OK;
-    for (size_t i = 0; i < p->n; i++) {
-        bt_profile_text(line, sizeof line, &p->rows[i]);
-        bt_telemetry_event(&t->telemetry, BT_EVENT_PROFILE, t->at.step - 1, NULL, "%s", line);
-    }
-    return BT_OK;
 }
 
 static void smooth(double *mean, double value) {
@@ -70,87 +50,79 @@ static void smooth(double *mean, double value) {
 }
 
 static bt_code train(bt_trainer *t, bt_err *err) {
-    const int64_t last = t->stop_at > 0 && t->stop_at < t->cfg.steps ? t->stop_at : t->cfg.steps;
     bt_observer_begin(t->observer, t->at.step - 1);
     bt_meter_open(&t->meter);
-    while (t->at.step < last && !t->stop) {
+    while (!bt_trainer_at_end(t) && !bt_trainer_at_stop(t) && !t->step.stop) {
         bt_step_outcome o;
-        BT_TRY(bt_trainer_phase(t, err));
-        BT_TRY(bt_trainer_ramp(t, t->at.step == t->first_step, err));
-        BT_TRY(bt_trainer_bigram(t, err));
+        BT_TRY(bt_parts_before_step(t, err));
         BT_TRY(bt_train_step(t, &o, err));
         if (o.left) break;
-        bt_meter_set(&t->meter, BT_MR_ENERGY, bt_energy_take(&t->energy));
         bt_meter_close(&t->meter, o.rank_values);
-        smooth(&t->step_s, o.rank_values[BT_MR_STEP_TIME] / 1e3);
-        if (t->cfg.profile)
-            bt_profile_step(&t->profile, t->at.step - t->first_step, last - t->first_step,
-                            o.rank_values[BT_MR_STEP_TIME]);
-        BT_TRY(bt_after_step(t, &o, err));
+        smooth(&t->step.seconds, o.rank_values[BT_MR_STEP_TIME] / 1e3);
+        BT_TRY(bt_parts_after_step(t, &o, err));
     }
-    if (t->cfg.profile) BT_TRY(record_profile(t, err));
     return bt_telemetry_flush(&t->telemetry, err);
 }
 
-/* A stop asked for during a pause comes after the step's own checkpoint time. */
-static bt_code leave(bt_trainer *t, bt_err *err) {
-    t->stopped = !bt_trainer_at_end(t);
+/* A stop asked for during a pause comes after the step's own checkpoint time. A run that was complete before
+ * this attempt has its validation loss too. */
+static bt_code leave(bt_trainer *t, bt_train_result *out, bt_err *err) {
+    const bt_control evaluate = {.verbs = BT_REQ_EVAL};
+    t->attempt.stopped = !bt_trainer_at_end(t);
     BT_TRY(bt_saver_finish(&t->saver, err));
     bt_place_enter(t->place, BT_AT_END, t->at.step);
-    if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, false, true, err));
-    if (t->evaluator && isnan(t->validation.nats) && bt_trainer_at_end(t))
-        BT_TRY(bt_trainer_evaluate(t, err));
+    if (t->step.stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, false, true, err));
+    if (bt_trainer_validates(t) && isnan(t->validation.newest.nats) && bt_trainer_at_end(t))
+        BT_TRY(bt_parts_act(t, &evaluate, false, err));
     bt_run_data_shares(&t->telemetry, t->loader, t->at.step);
+    const bt_code code = bt_parts_end(t, out, err);
     bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,
-                       t->stopped ? "stopped after step %" PRId64 " of %" PRId64
-                                  : "finished: %" PRId64 " of %" PRId64 " steps",
+                       t->attempt.stopped ? "stopped after step %" PRId64 " of %" PRId64
+                                          : "finished: %" PRId64 " of %" PRId64 " steps",
                        t->at.step, t->cfg.steps);
-    return BT_OK;
+    return code;
 }
 
 static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
-    double memory = t->memory_peak_mib > 0 ? t->memory_peak_mib : bt_memory_peak_mib();
+    double memory = t->attempt.memory_peak_mib > 0 ? t->attempt.memory_peak_mib
+                                                   : bt_memory_peak_mib();
     BT_TRY(bt_all_reduce_f64(t->mesh.world, &memory, 1, BT_SUM, err));
     for (int m = 0; m < BT_MR_COUNT; m++)
         out->step_ms[m] = bt_telemetry_median(&t->telemetry, (bt_rank_metric)m);
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
     out->flop_token = t->telemetry.flop_token;
     out->peak_flops = t->telemetry.peak_flops;
-    double per_s = bt_derived_tokens_per_s((double)t->step_tokens, out->step_ms[BT_MR_STEP_TIME]);
+    double per_s = bt_derived_tokens_per_s((double)t->step.tokens, out->step_ms[BT_MR_STEP_TIME]);
     out->steps = t->at.step;
     out->tokens = t->at.tokens;
     out->loss = t->telemetry.last_loss;
-    out->val_loss = t->validation.nats;
-    out->val_bits_per_byte = t->validation.bits_per_byte;
+    out->val_loss = t->validation.newest.nats;
+    out->val_bits_per_byte = t->validation.newest.bits_per_byte;
     out->tokens_per_s = per_s;
     out->mfu = bt_telemetry_mfu(&t->telemetry, per_s);
     out->memory_mib = memory;
-    out->loss_scale = t->loss_scale.on ? t->loss_scale.value : NAN;
     out->skipped = t->at.step - t->at.updates;
     out->params = bt_model_count(bt_model_config(t->model)).params;
-    out->stopped = t->stopped;
-    out->profile = t->profile;
+    out->stopped = t->attempt.stopped;
     memcpy(out->checkpoint, t->saver.path, sizeof out->checkpoint);
     memcpy(out->trouble, t->saver.trouble, sizeof out->trouble);
     return BT_OK;
 }
 
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
-    t->first_step = t->at.step;
-    t->stop_at = t->cfg.stop_after > 0 ? t->first_step + t->cfg.stop_after : 0;
+    t->attempt.first_step = t->at.step;
+    t->attempt.stop_at = t->cfg.stop_after > 0 ? t->at.step + t->cfg.stop_after : 0;
+    *out = (bt_train_result){.loss_scale = NAN};
     BT_TRY(bt_saver_start(&t->saver, err));
-    BT_TRY(bt_record_facts(t, t->number > 1 || t->at.step > 0, err));
+    BT_TRY(bt_record_facts(t, t->attempt.number > 1 || t->at.step > 0, err));
     announce(t);
     bt_code code = train(t, err);
-    if (code == BT_OK) code = leave(t, err);
-    if (code == BT_OK) code = bt_trainer_island_end(t, err);
-    if (code == BT_OK) {
-        if (!t->saver.trouble[0]) bt_memory_saver_forget(t);
-        return result(t, out, err);
-    }
+    if (code == BT_OK) code = leave(t, out, err);
+    if (code == BT_OK) return result(t, out, err);
     /* what is in memory may be damaged too: checkpoints on disk were compared before they were made */
-    if (code == BT_DAMAGED && t->memory_dir && t->memory_dir[0] && bt_comm_rank(t->mesh.world) == 0)
-        bt_memory_state_drop(t->memory_dir);
+    const char *dir = t->attempt.memory_dir;
+    if (code == BT_DAMAGED && dir && dir[0] && bt_comm_rank(t->mesh.world) == 0)
+        bt_memory_state_drop(dir);
     bt_telemetry_event(&t->telemetry, BT_EVENT_FAILURE, t->at.step, NULL, "%s",
                        err ? err->msg : bt_code_name(code));
     return code;
@@ -159,8 +131,8 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
 bt_code bt_trainer_steps(bt_trainer *t, int64_t n, double *step_s, bt_err *err) {
     BT_TRY(bt_barrier(t->mesh.world, err));
     const int64_t began = bt_now_ns();
-    t->first_step = t->at.step;
-    t->stop_at = t->at.step + n;
+    t->attempt.first_step = t->at.step;
+    t->attempt.stop_at = t->at.step + n;
     BT_TRY(train(t, err));
     double took[] = {(double)(bt_now_ns() - began) / 1e9 / (double)n};
     BT_TRY(bt_all_reduce_f64(t->mesh.world, took, 1, BT_MAX, err));

@@ -35,7 +35,7 @@
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
-enum { BT_NOTES_MAX = 9 };
+enum { BT_NOTES_MAX = 20 };
 /* Buckets that are on their way at a time, and so the memory for them: between hosts more of them hide the
  * latency of a round; within one they are copied by the same processors, whatever their number. */
 enum { BT_STRIPES_IN_FLIGHT = 4, BT_STRIPES_ON_HOST = 2 };

@@ -236,7 +236,7 @@ static void begin(int rank) {
     memset(&t, 0, sizeof t);
     memset(&world, 0, sizeof world);
     t.mesh.me = (bt_mesh_coord){.pp = 4, .dp_replicate = 5, .dp_shard = 6, .tp = 7};
-    t.number = 9;
+    t.attempt.number = 9;
     world.rank = rank, world.size = 3;
     cpu.cores = 8;
     for (int a = 0; a < BT_AXIS_COUNT; a++)
@@ -268,26 +268,27 @@ static void the_first_attempt_measures_and_the_next_one_takes_over(void **state)
     heard_is("place\ntell\nload\nlinks\npeak\nagree\ngather\n");
     assert_true(world.hash == place_of(0) && world.hash != place_of(1));
     /* three ranks of hosts of their own; that of a rank is one core of eight a thread */
-    assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9);
+    assert_true(t.attempt.measured_by == 9 && t.telemetry.peak_flops == 105e9);
     cpu_set_t cpus;
     assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
     assert_true(world.mine.flops == 5e9 && world.mine.cpus == XXH3_64bits(&cpus, sizeof cpus) &&
                 world.mine.host == 70 && world.mine.cores == 8 && world.mine.threads == 3);
     links_are(1);
 
-    t.number = 10; /* the same place: nothing is measured */
-    assert_true(t.measured_load == 1.5);
-    t.measured_by = 0, t.telemetry.peak_flops = 0, t.measured_load = 0;
+    t.attempt.number = 10; /* the same place: nothing is measured */
+    assert_true(t.attempt.measured_load == 1.5);
+    t.attempt.measured_by = 0, t.telemetry.peak_flops = 0, t.attempt.measured_load = 0;
     memset(links, 0, sizeof links);
     assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
     heard_is("place\ntell\nset links\n");
-    assert_true(t.measured_by == 9 && t.telemetry.peak_flops == 105e9 && t.measured_load == 1.5);
+    assert_true(t.attempt.measured_by == 9 && t.telemetry.peak_flops == 105e9 &&
+                t.attempt.measured_load == 1.5);
     links_are(1);
 
     t.mesh.me.tp = 8; /* another one; and the peak is not asked for */
     assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
     heard_is("place\ntell\nload\nlinks\n");
-    assert_true(t.measured_by == 10 && t.telemetry.peak_flops == 0);
+    assert_true(t.attempt.measured_by == 10 && t.telemetry.peak_flops == 0);
     char path[96];
     path_of(path);
     unlink(path);
@@ -310,7 +311,7 @@ static void rank_0_alone_reads_and_writes(void **state) {
     assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
     heard_is("place\ntell\nload\nlinks\n");
     assert_int_equal(world.told_bytes, sizeof all);
-    assert_int_equal(t.measured_by, 9);
+    assert_int_equal(t.attempt.measured_by, 9);
     bt_measured back;
     assert_true(bt_measured_read(&back, folder, (uint64_t)place_of(1) + 1000));
     assert_int_equal(back.attempt, 3);
@@ -321,7 +322,7 @@ static void rank_0_alone_reads_and_writes(void **state) {
     world.told = &all;
     assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
     heard_is("place\ntell\nset links\n");
-    assert_true(t.measured_by == 3 && t.telemetry.peak_flops == 1.25e12);
+    assert_true(t.attempt.measured_by == 3 && t.telemetry.peak_flops == 1.25e12);
     assert_memory_equal(links, m.links, sizeof links);
     assert_int_equal(access(path, F_OK), -1);
 }
@@ -338,7 +339,7 @@ static void a_rank_that_fails_ends_it(void **state) {
         assert_string_equal(err.msg, says);
         snprintf(says, sizeof says, "%s\n", parts[i]);
         assert_string_equal(bt_text_str(&heard) + heard.len - strlen(says), says);
-        assert_int_equal(t.measured_by, 0);
+        assert_int_equal(t.attempt.measured_by, 0);
         char path[96];
         path_of(path);
         assert_int_equal(access(path, F_OK), -1);

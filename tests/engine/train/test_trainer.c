@@ -103,15 +103,14 @@ static void facts_are_complete(void **state) {
          "--set", "ckpt.memory=off");
     tiny_run(&cfg, &sink, NULL, "");
     for (size_t i = 0; i < N_WANT; i++) {
-        assert_string_equal(sink.facts[i].key, want[i][0]);
-        if (want[i][1]) assert_string_equal(sink.facts[i].value, want[i][1]);
+        assert_int_equal(facts_like(want[i][0]) > 0, 1);
+        if (want[i][1]) assert_string_equal(fake_fact(&sink, want[i][0]), want[i][1]);
     }
     const size_t slots = bt_kernels_slots(), arenas = bt_plan_memory(&cfg, 0, rows);
     assert_int_equal(facts_like("kernel."), slots);
     for (size_t i = 0; i < slots; i++) {
         snprintf(key, sizeof key, "kernel.%s", bt_kernels_slot_name(i));
-        assert_string_equal(sink.facts[N_WANT + i].key, key);
-        assert_string_equal(sink.facts[N_WANT + i].value, bt_kernels_slot_winner(i));
+        assert_string_equal(fake_fact(&sink, key), bt_kernels_slot_winner(i));
     }
     assert_true(arenas > 4);
     for (size_t i = 0; i < arenas; i++) {

@@ -101,7 +101,7 @@ static bt_code resume(const bt_run_cfg *cfg, bt_err *err) { return make(cfg, fol
 
 static bt_code turn_ternary(const bt_run_cfg *cfg, bt_err *err) {
     (void)cfg;
-    return bt_trainer_phase(made, err);
+    return bt_parts_before_step(made, err);
 }
 
 static void dense(const bt_run_cfg *cfg) {

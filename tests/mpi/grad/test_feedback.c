@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "engine/base/rng.h"
+#include "engine/train/parts/codec/codec_part.h"
 #include "engine/train/trainer_impl.h"
 #include "tests/mpi/layouts.h"
 
@@ -162,7 +163,7 @@ static void part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec, const 
 /* All ranks' residuals together, each element with a weight of its own place in its tensor; *size:
  * the sum of their magnitudes. */
 static double owed_by_all(const bt_trainer *t, double *size) {
-    const bt_residual *r = &t->residual;
+    const bt_residual *r = &((bt_codec_part *)bt_trainer_part(t, "codec"))->residual;
     double sum[2] = {0};
     bt_err err = BT_ERR_INIT;
     for (size_t k = 0; k < t->setup.params.n; k++) {

@@ -2,7 +2,7 @@
  * An island of several ranks: what it tells the hub of its steps is of all of them. */
 #include <math.h>
 
-#include "tests/engine/train/scripted_hub.h"
+#include "tests/engine/train/parts/scripted_hub.h"
 
 static fake_sink sink;
 

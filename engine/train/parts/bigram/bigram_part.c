@@ -3,8 +3,10 @@
  * with attention and a weight that falls. What a step is, is a function of its number alone: a resumed run goes
  * on alike. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "engine/config/tune_cfg.h"
+#include "engine/data/shards/followers.h"
 #include "engine/train/trainer_impl.h"
 
 static const double FIRST_WEIGHT = 0.9; /* of train.share_steps */
@@ -17,10 +19,22 @@ static float weight_of(const bt_run_cfg *c, int64_t step) {
     return (float)(FIRST_WEIGHT * (1 - (double)faded / (double)c->share_steps));
 }
 
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t;
+    if (last_step(s->cfg) == 0) return BT_OK;
+    *self = calloc(1, sizeof(bt_followers)); /* counted while the model is a bigram model */
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the bigram model");
+}
+
+static void release(void *self) {
+    bt_followers_release(self);
+    free(self);
+}
+
 /* The same on all ranks, which read the same sequences. */
-static bt_code begin(bt_trainer *t, bt_err *err) {
+static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
     const bt_loader_cfg data = bt_trainer_loader_cfg(t);
-    BT_TRY(bt_agree(t->mesh.world, bt_followers_count(&t->followers, &data, err), err));
+    BT_TRY(bt_agree(t->mesh.world, bt_followers_count(f, &data, err), err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "up to step %" PRId64
                        " the head learns all that follows a token in the data",
@@ -32,28 +46,37 @@ static bt_code begin(bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static void meet_attention(bt_trainer *t) {
+static void begin_attention(bt_trainer *t) {
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
     bt_telemetry_forget(&t->telemetry); /* steps were shorter */
-    bt_guard_forget(&t->guard);         /* the gradient has another size */
+    bt_parts_new_level(t);              /* the gradient has another size */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "from step %" PRId64 " on the model has attention", t->at.step + 1);
 }
 
-static void end(bt_trainer *t) {
-    bt_model_shares(t->model, (bt_shares){0});
-    bt_followers_release(&t->followers);
-}
-
-bt_code bt_trainer_bigram(bt_trainer *t, bt_err *err) {
+static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
+    bt_followers *f = self;
     const bt_run_cfg *c = &t->cfg;
     const int64_t step = t->at.step;
-    const bool now = step < last_step(c), before = t->followers.at != NULL,
-               bigram = bt_run_cfg_bigram(c, step);
-    if (now && !before) BT_TRY(begin(t, err));
-    if (before && c->bigram_steps && step == c->bigram_steps) meet_attention(t);
-    if (before && !now) end(t);
-    if (now) /* it may be a new one (dense_start_part.c) */
-        bt_model_shares(t->model, (bt_shares){&t->followers, weight_of(c, step), !bigram});
+    const bool now = step < last_step(c), before = f->at != NULL;
+    if (now && !before) BT_TRY(begin(f, t, err));
+    if (before && c->bigram_steps && step == c->bigram_steps) begin_attention(t);
+    if (before && !now) {
+        bt_model_shares(t->model, (bt_shares){0});
+        bt_followers_release(f);
+    }
+    if (now) /* the model may be a new one (dense_start) */
+        bt_model_shares(t->model, (bt_shares){f, weight_of(c, step), !bt_run_cfg_bigram(c, step)});
     return BT_OK;
 }
+
+static bool partial(void *self, const bt_trainer *t) {
+    (void)self;
+    return bt_run_cfg_bigram(&t->cfg, t->at.step - 1);
+}
+
+const bt_part bt_part_bigram = {.name = "bigram",
+                                .create = create,
+                                .release = release,
+                                .before_step = before_step,
+                                .partial = partial};

@@ -8,6 +8,7 @@
 
 #include "engine/parallel/mpi/link.h"
 #include "engine/train/trainer_impl.h"
+#include "engine/update/residual.h"
 
 enum { BAD_STEPS = 2 };
 /* of a tensor's mean second moment, that of any of its gradients at least, while it is held */
@@ -15,8 +16,7 @@ static const double LEAST_HELD = 0.01;
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-bt_code bt_codec_choice_create(bt_trainer *t, bt_err *err) {
-    bt_codec_choice *c = &t->codec;
+bt_code bt_codec_choice_create(bt_codec_choice *c, bt_trainer *t, bt_err *err) {
     double rate;
     BT_TRY(bt_comm_budget_parse(t->cfg.comm_budget, &rate, err));
     c->ladder = t->setup.dp > 1 ? bt_codec_ladder_to(bt_rank_setup_form(&t->setup).codec)
@@ -43,17 +43,23 @@ void bt_codec_choice_release(bt_codec_choice *c) {
 }
 
 /* of this rank's stage; the others' are theirs */
-static void make_plain(bt_trainer *t, size_t tensor) {
+static void make_plain(bt_codec_choice *c, bt_trainer *t, size_t tensor) {
     const bt_params *p = &t->setup.params;
-    t->codec.fell[tensor] = t->codec.fell_anew = true;
+    c->fell[tensor] = c->fell_anew = true;
     for (size_t i = 0; i < p->n; i++)
         if (p->tensors[i].number == tensor) t->setup.payload_tensors[i].plain = true;
+}
+
+void bt_codec_choice_keep_plain(bt_codec_choice *c, bt_trainer *t) {
+    const bt_params *p = &t->setup.params;
+    for (size_t i = 0; c->fell && i < p->n; i++)
+        if (c->fell[p->tensors[i].number]) t->setup.payload_tensors[i].plain = true;
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static void save(void *ctx, bt_json *j) {
-    const bt_codec_choice *c = &((bt_trainer *)ctx)->codec;
+    const bt_codec_choice *c = ctx;
     if (c->ladder.n < 2) return;
     bt_json_str(j, "in_use", c->ladder.at[c->at]->name);
     bt_json_str(j, "most", c->ladder.at[c->most]->name);
@@ -74,8 +80,7 @@ static int rung_of(const bt_codec_ladder *l, const char *name, int otherwise) {
 
 /* A checkpoint of another --codec says nothing about this one's ladder. */
 static void load(void *ctx, const bt_state_values *v) {
-    bt_trainer *t = ctx;
-    bt_codec_choice *c = &t->codec;
+    bt_codec_choice *c = ctx;
     const char *fell = bt_state_text(v, "fell");
     c->most = rung_of(&c->ladder, bt_state_text(v, "most"), c->most);
     if (c->dialled) {
@@ -92,11 +97,12 @@ static void load(void *ctx, const bt_state_values *v) {
     }
     if (!fell || strlen(fell) != c->n) return;
     for (size_t i = 0; i < c->n; i++)
-        if (fell[i] == '1') make_plain(t, i);
+        if (fell[i] == '1') make_plain(c, c->trainer, i);
 }
 
-void bt_codec_choice_add_state(bt_trainer *t, bt_state *s) {
-    bt_state_add(s, &(bt_state_row){.name = "codec", .ctx = t, .save = save, .load = load});
+void bt_codec_choice_add_state(bt_codec_choice *c, bt_trainer *t, bt_state *s) {
+    c->trainer = t;
+    bt_state_add(s, &(bt_state_row){.name = "codec", .ctx = c, .save = save, .load = load});
 }
 
 /* ---- now ------------------------------------------------------------------------------------- */
@@ -104,8 +110,7 @@ void bt_codec_choice_add_state(bt_trainer *t, bt_state *s) {
 /* The last rung until the warm-up is over: of a codec that has one of its own the last without error
  * feedback, from whose gradients AdamW's second moment can be told; and where a codec was given one,
  * none. */
-static int last_rung(const bt_trainer *t) {
-    const bt_codec_choice *c = &t->codec;
+static int last_rung(const bt_codec_choice *c, const bt_trainer *t) {
     const bool waits = c->ladder.at[c->most]->warms_up;
     if (t->at.step >= t->cfg.codec_warmup || (c->dialled && !waits)) return c->most;
     int rung = waits ? c->most : 0;
@@ -113,24 +118,26 @@ static int last_rung(const bt_trainer *t) {
     return rung;
 }
 
-const bt_codec *bt_codec_choice_now(const bt_trainer *t) {
-    const bt_codec_choice *c = &t->codec;
-    const int last = last_rung(t);
+const bt_codec *bt_codec_choice_now(const bt_codec_choice *c, const bt_trainer *t) {
+    const int last = last_rung(c, t);
     return c->ladder.at[c->at < last ? c->at : last];
+}
+
+bool bt_codec_choice_stale(const bt_codec_choice *c, const bt_trainer *t) {
+    return c->made != bt_codec_choice_now(c, t) || c->fell_anew;
 }
 
 /* A second moment that stays that of a few steps is too small where those steps had hardly a gradient (rows of
  * tokens that they did not have), and what comes later, or the codec's error, makes too long a step of it. What
  * travels as fp32 keeps its own: tensor-parallel ranks hold copies of it. */
-static void hold_second_moment(bt_trainer *t) {
-    t->codec.held_at = t->at.updates;
-    for (size_t k = 0; t->codec.held_at > 0 && k < t->setup.params.n; k++)
+static void hold_second_moment(bt_codec_choice *c, bt_trainer *t) {
+    c->held_at = t->at.updates;
+    for (size_t k = 0; c->held_at > 0 && k < t->setup.params.n; k++)
         if (!t->setup.payload_tensors[k].plain)
             bt_update_raise_second_moments(&t->update, k, LEAST_HELD);
 }
 
-void bt_codec_choice_made(bt_trainer *t, const bt_codec *codec) {
-    bt_codec_choice *c = &t->codec;
+void bt_codec_choice_made(bt_codec_choice *c, bt_trainer *t, const bt_codec *codec) {
     c->made = codec;
     c->fell_anew = false;
     if (codec == c->held_by) return;
@@ -138,10 +145,8 @@ void bt_codec_choice_made(bt_trainer *t, const bt_codec *codec) {
     const bool known = c->held_by->state_bytes == 0;
     c->held_by = codec;
     c->held_at = 0;
-    if (codec->holds_variance && known) hold_second_moment(t);
+    if (codec->holds_variance && known) hold_second_moment(c, t);
 }
-
-void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took) { c->took = *took; }
 
 static void add_to_window(bt_codec_choice *c, double step_s) {
     bt_dial_window *w = &c->window;
@@ -162,9 +167,9 @@ static double gradient_bits(const bt_trainer *t, const bt_codec *c, double *ways
 }
 
 /* of a step, sent by a rank */
-static double gradient_bytes(const bt_trainer *t) {
+static double gradient_bytes(const bt_codec_choice *c, const bt_trainer *t) {
     double ways;
-    return (double)t->setup.params.total * gradient_bits(t, t->codec.made, &ways) / 8;
+    return (double)t->setup.params.total * gradient_bits(t, c->made, &ways) / 8;
 }
 
 /* each way, on average; of several ranks */
@@ -176,8 +181,8 @@ static double bits_a_way(const bt_trainer *t, const bt_codec *c) {
 
 /* ---- the dial -------------------------------------------------------------------------------- */
 
-static void tell_dial(bt_trainer *t, int from, const bt_dial_window *w, double share) {
-    const bt_codec_choice *c = &t->codec;
+static void tell_dial(const bt_codec_choice *c, bt_trainer *t, int from, const bt_dial_window *w,
+                      double share) {
     const bt_codec *to = c->ladder.at[c->at];
     const double exposed = w->exposed_s / w->step_s;
     char body[240], why[160], link[64] = "";
@@ -232,8 +237,7 @@ static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err
 }
 
 /* once, until the codec changes or steps are no longer held up */
-static void tell_of_delays(bt_trainer *t, const bt_dial_window *w) {
-    bt_codec_choice *c = &t->codec;
+static void tell_of_delays(bt_codec_choice *c, bt_trainer *t, const bt_dial_window *w) {
     const bool delayed = w->exposed_s > BT_DIAL_UP * w->step_s;
     char body[160];
     if (delayed && !c->told_of_delays && w->link_s > 0) {
@@ -251,53 +255,51 @@ static void tell_of_delays(bt_trainer *t, const bt_dial_window *w) {
     if (!delayed) c->told_of_delays = false;
 }
 
-static bt_code turn_dial(bt_trainer *t, bt_err *err) {
-    bt_codec_choice *c = &t->codec;
+static bt_code turn_dial(bt_codec_choice *c, bt_trainer *t, bt_err *err) {
     double longest[3] = {c->window.step_s, c->window.busy_s, c->window.exposed_s}, share;
     BT_TRY(bt_all_reduce_f64(t->mesh.world, longest, 3, BT_MAX, err));
     bt_dial_window w = {.steps = c->window.steps,
                         .step_s = longest[0],
                         .busy_s = longest[1],
                         .exposed_s = longest[2],
-                        .bytes = gradient_bytes(t)};
-    const int before = c->at, most = last_rung(t);
+                        .bytes = gradient_bytes(c, t)};
+    const int before = c->at, most = last_rung(c, t);
     if (bt_codec_dial_asks(&c->dial, before, most, &w))
         BT_TRY(ask_link(t, w.bytes, &w.link_s, err));
     c->at = bt_codec_dial_turn(&c->dial, &c->ladder, before, most, &w, &share);
     if (c->at == before) {
-        if (before < most) tell_of_delays(t, &w);
+        if (before < most) tell_of_delays(c, t, &w);
         return BT_OK;
     }
     c->told_of_delays = false;
-    tell_dial(t, before, &w, share);
+    tell_dial(c, t, before, &w, share);
     return BT_OK;
 }
 
 /* ---- fallbacks ------------------------------------------------------------------------------- */
 
 /* what all ranks owe of every tensor over its gradient; NaN: nothing */
-static bt_code look_at_residuals(bt_trainer *t, double loss_scale, bt_err *err) {
-    bt_codec_choice *c = &t->codec;
+static bt_code look_at_residuals(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
+                                 double loss_scale, bt_err *err) {
     const double *squares;
     const bool feedback = c->made->state_bytes > 0;
     for (size_t i = 0; i < c->n; i++) c->ratio[i] = NAN;
     if (!feedback) return BT_OK;
     BT_TRY(bt_update_tensor_squares(&t->update, 1 / loss_scale, &squares, err));
     memset(c->owed, 0, c->n * sizeof *c->owed);
-    bt_residual_squares(&t->residual, c->owed);
+    bt_residual_squares(residual, c->owed);
     BT_TRY(bt_all_reduce_f64(t->mesh.world, c->owed, c->n, BT_SUM, err));
     for (size_t i = 0; i < c->n; i++)
         if (squares[i] > 0 && c->owed[i] > 0) c->ratio[i] = sqrt(c->owed[i] / squares[i]);
     return BT_OK;
 }
 
-static void tensors_fall(bt_trainer *t) {
-    bt_codec_choice *c = &t->codec;
+static void tensors_fall(bt_codec_choice *c, bt_trainer *t) {
     char body[200];
     for (size_t i = 0; i < c->n; i++) {
         const char *name = t->update.table.tensors[i].name;
         if (!(c->ratio[i] > t->cfg.residual_cap) || c->fell[i]) continue;
-        make_plain(t, i);
+        make_plain(c, t, i);
         snprintf(body, sizeof body, "{\"tensor\":\"%s\",\"residual_ratio\":%.4g,\"codec\":\"%s\"}",
                  name, c->ratio[i], c->made->name);
         bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC_FALLBACK, t->at.step - 1, body,
@@ -309,8 +311,7 @@ static void tensors_fall(bt_trainer *t) {
 
 /* Bad steps are the same on all ranks. Their residuals were taken back; a run of them may be the
  * codec's doing, which a safer one shows. */
-static void steps_fall(bt_trainer *t, const bt_step_outcome *o) {
-    bt_codec_choice *c = &t->codec;
+static void steps_fall(bt_codec_choice *c, bt_trainer *t, const bt_step_outcome *o) {
     char body[120];
     if (!o->bad) c->bad_in_row = 0;
     if (!o->bad || c->made == c->ladder.at[0] || c->made->order_exact) return;
@@ -328,44 +329,40 @@ static void steps_fall(bt_trainer *t, const bt_step_outcome *o) {
 
 /* ---- after a step ---------------------------------------------------------------------------- */
 
-bt_code bt_codec_choice_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
-    bt_codec_choice *c = &t->codec;
+bt_code bt_codec_choice_step(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
+                             const bt_step_outcome *o, bt_err *err) {
     const bool look = t->at.step % BT_DIAL_WINDOW == 0,
                was_cold = t->at.step == t->cfg.codec_warmup;
     /* over a slow link a window of fp32 can take minutes, so the first is one step long */
     const bool turn = c->dialled && (look || !c->turned);
     add_to_window(c, o->rank_values[BT_MR_STEP_TIME] / 1e3);
-    steps_fall(t, o);
+    steps_fall(c, t, o);
     if (look && o->applied && t->cfg.residual_cap > 0) {
-        BT_TRY(look_at_residuals(t, o->loss_scale, err));
-        tensors_fall(t);
+        BT_TRY(look_at_residuals(c, t, residual, o->loss_scale, err));
+        tensors_fall(c, t);
     }
-    if (turn) BT_TRY(turn_dial(t, err));
+    if (turn) BT_TRY(turn_dial(c, t, err));
     if (turn || look) c->window = (bt_dial_window){0};
     c->turned |= turn;
-    if (!bt_trainer_codec_stale(t)) return BT_OK;
-    if (was_cold && !c->dialled)
+    if (was_cold && !c->dialled && bt_codec_choice_stale(c, t))
         bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC, t->at.step - 1, NULL,
                            "the warm-up of --codec %s is over: gradients are encoded from the next "
                            "step",
                            c->ladder.at[c->at]->name);
-    return bt_trainer_make_reducer(t, err);
+    return BT_OK;
 }
 
-bt_code bt_codec_choice_sample(bt_trainer *t, const bt_step_outcome *o, const double **ratio,
-                               const double **bits, bt_err *err) {
-    bt_codec_choice *c = &t->codec;
+bt_code bt_codec_choice_sample(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
+                               bt_step_outcome *o, bt_err *err) {
     const bt_params *p = &t->setup.params;
-    *ratio = *bits = NULL;
-    if (t->setup.dp == 1) return BT_OK;
-    BT_TRY(look_at_residuals(t, o->loss_scale, err));
+    BT_TRY(look_at_residuals(c, t, residual, o->loss_scale, err));
     memset(c->bits, 0, c->n * sizeof *c->bits);
     for (size_t i = 0; i < p->n; i++) {
         const bool plain = c->made->state_bytes > 0 && t->setup.payload_tensors[i].plain;
         c->bits[p->tensors[i].number] = plain ? 32 : bits_a_way(t, c->made);
     }
     BT_TRY(bt_all_reduce_f64(t->mesh.pp, c->bits, c->n, BT_MAX, err));
-    *ratio = c->ratio;
-    *bits = c->bits;
+    o->residual_ratio = c->ratio;
+    o->grad_bits = c->bits;
     return BT_OK;
 }

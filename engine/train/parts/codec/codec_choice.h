@@ -16,11 +16,13 @@
 
 struct bt_trainer;
 struct bt_step_outcome;
+struct bt_residual;
 
 typedef struct bt_codec_choice {
-    bt_codec_ladder ladder; /* one rung: nothing is to be chosen */
-    int at, most;           /* the rung in use after the warm-up; the last that may be */
-    bool dialled;           /* comm.budget is not off; else `at` is `most` */
+    struct bt_trainer *trainer; /* of the state row */
+    bt_codec_ladder ladder;     /* one rung: nothing is to be chosen */
+    int at, most;               /* the rung in use after the warm-up; the last that may be */
+    bool dialled;               /* comm.budget is not off; else `at` is `most` */
     bt_codec_dial dial;
     bool turned;           /* since this process began */
     bt_dial_window window; /* of this rank, so far */
@@ -39,21 +41,26 @@ typedef struct bt_codec_choice {
     double *owed, *ratio, *bits;
 } bt_codec_choice;
 
-bt_code bt_codec_choice_create(struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bt_code bt_codec_choice_create(bt_codec_choice *c, struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_codec_choice_release(bt_codec_choice *c); /* accepts an all-zero struct */
 /* row "codec" */
-void bt_codec_choice_add_state(struct bt_trainer *t, bt_state *s);
+void bt_codec_choice_add_state(bt_codec_choice *c, struct bt_trainer *t, bt_state *s);
 /* the codec of the next step */
-const bt_codec *bt_codec_choice_now(const struct bt_trainer *t);
+const bt_codec *bt_codec_choice_now(const bt_codec_choice *c, const struct bt_trainer *t);
+/* the exchange of gradients must be made anew for the next step */
+bool bt_codec_choice_stale(const bt_codec_choice *c, const struct bt_trainer *t);
 /* the reducer is made with this codec */
-void bt_codec_choice_made(struct bt_trainer *t, const bt_codec *codec);
-void bt_codec_choice_took(bt_codec_choice *c, const bt_reduce_times *took);
-/* after every step; collective over the world. Makes the reducer anew where something changed */
-bt_code bt_codec_choice_step(struct bt_trainer *t, const struct bt_step_outcome *o, bt_err *err)
-    BT_MUST_CHECK;
-/* for the statistics of a step; NULL where a rank is alone. Collective */
-bt_code bt_codec_choice_sample(struct bt_trainer *t, const struct bt_step_outcome *o,
-                               const double **ratio, const double **bits, bt_err *err)
-    BT_MUST_CHECK;
+void bt_codec_choice_made(bt_codec_choice *c, struct bt_trainer *t, const bt_codec *codec);
+/* the model was made anew: what travels as fp32 still does */
+void bt_codec_choice_keep_plain(bt_codec_choice *c, struct bt_trainer *t);
+/* After every step; residual: what this rank's codec has yet to send. Changes are events; the caller then makes the
+ * reducer anew. Collective over the world */
+bt_code bt_codec_choice_step(bt_codec_choice *c, struct bt_trainer *t,
+                             const struct bt_residual *residual, const struct bt_step_outcome *o,
+                             bt_err *err) BT_MUST_CHECK;
+/* for the statistics of a step of several ranks, into the outcome. Collective */
+bt_code bt_codec_choice_sample(bt_codec_choice *c, struct bt_trainer *t,
+                               const struct bt_residual *residual, struct bt_step_outcome *o,
+                               bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -39,7 +39,7 @@ static bt_code find_slices(kept_state *k, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code keep(kept_state *k, bt_trainer *t, bt_err *err) {
+static bt_code copy_state(kept_state *k, bt_trainer *t, bt_err *err) {
     bt_update_add_state(&t->update, &k->rows);
     BT_TRY(find_slices(k, err));
     k->bytes = malloc(k->n_bytes + 1);
@@ -52,7 +52,7 @@ static bt_code keep(kept_state *k, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code restore(kept_state *k, bt_err *err) {
+static bt_code restore_state(kept_state *k, bt_err *err) {
     const size_t before = k->n_bytes;
     BT_TRY(find_slices(k, err));
     if (k->n_bytes != before)
@@ -62,49 +62,40 @@ static bt_code restore(kept_state *k, bt_err *err) {
     return BT_OK;
 }
 
-/* tensors that a codec has sent as fp32 from some step on stay so */
-static bt_code rebuild(bt_trainer *t, bt_err *err) {
-    const size_t n = t->setup.params.n;
-    bool *plain = calloc(n + 1, sizeof *plain);
-    if (!plain) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", n);
-    for (size_t i = 0; i < n; i++) plain[i] = t->setup.payload_tensors[i].plain;
-    bt_trainer_release_compute(t);
-    t->now = t->cfg;
-    bt_code code = bt_trainer_build_compute(t, err);
-    for (size_t i = 0; code == BT_OK && i < n; i++) t->setup.payload_tensors[i].plain |= plain[i];
-    if (code == BT_OK) code = bt_trainer_build_observer(t, err);
-    free(plain);
-    return code;
-}
-
-static bt_code turn(bt_trainer *t, kept_state *k, bt_err *err) {
+static bt_code switch_to_ternary(bt_trainer *t, kept_state *k, bt_err *err) {
     bt_comm *world = t->mesh.world;
-    bt_memory_saver_close(&t->memory);
-    BT_TRY(bt_agree(world, keep(k, t, err), err));
-    BT_TRY(bt_agree(world, rebuild(t, err), err));
-    BT_TRY(bt_update_meet(&t->update, err));
-    BT_TRY(bt_agree(world, restore(k, err), err));
-    t->micro.model = t->model;
-    bt_trainer_meet_teacher(t);
+    BT_TRY(bt_agree(world, copy_state(k, t, err), err));
+    BT_TRY(bt_trainer_remake_model(t, err));
+    BT_TRY(bt_agree(world, restore_state(k, err), err));
     BT_TRY(bt_trainer_make_reducer(t, err));
-    BT_TRY(bt_update_quantise(&t->update, err));
-    BT_TRY(t->schedule->tie(t->schedule, t->model, err));
-    BT_TRY(bt_memory_saver_open(t, t->memory_dir, NULL, err));
+    BT_TRY(bt_trainer_ready(t, err));
     bt_observer_begin(t->observer, t->at.step - 1);
     return BT_OK;
 }
 
-bt_code bt_trainer_phase(bt_trainer *t, bt_err *err) {
+static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
+    (void)self;
     if (t->now.linear == t->cfg.linear || bt_run_cfg_dense(&t->cfg, t->at.step)) return BT_OK;
     kept_state k = {0};
     BT_TRY(bt_saver_finish(&t->saver, err));
-    bt_code code = turn(t, &k, err);
+    bt_code code = switch_to_ternary(t, &k, err);
     bt_slices_release(&k.at);
     free(k.bytes);
     BT_TRY(code);
-    bt_guard_forget(&t->guard); /* the loss has another level */
+    bt_parts_new_level(t); /* the loss has another level */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "from step %" PRId64 " on linear layers are %s", t->at.step + 1,
                        t->cfg.linear == BT_LIN_BITNET1 ? "binary" : "ternary");
     return BT_OK;
 }
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)err;
+    if (!bt_run_cfg_dense(s->cfg, 0)) return BT_OK;
+    bt_run_cfg_make_dense(&t->now);
+    *self = t; /* it keeps nothing of its own */
+    return BT_OK;
+}
+
+const bt_part bt_part_dense_start = {
+    .name = "dense_start", .create = create, .before_step = before_step};

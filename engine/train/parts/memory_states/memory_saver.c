@@ -55,29 +55,34 @@ static double copy_time(bt_trainer *t, const bt_slices *mine) {
 }
 
 /* the ranks that write, and on other hosts their folder */
-static bt_code prepare(bt_trainer *t, const char *dir, bool here, bt_err *err) {
-    bt_memory_saver *m = &t->memory;
+static bt_code prepare(bt_memory_saver *m, bt_trainer *t, bool here, bt_err *err) {
+    const char *dir = t->attempt.memory_dir;
     bt_comm *world = t->mesh.world;
     if (bt_memory_all_here(world)) return BT_OK;
     if (m->spread) return bt_agree(world, here ? BT_OK : bt_memory_dir_make(dir, err), err);
     return bt_agree(world, bt_comm_split(&m->here, world, here, bt_comm_rank(world), err), err);
 }
 
-bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id *begun_from,
+static void give_up(bt_trainer *t, const bt_err *why) {
+    t->attempt.memory_states = false;
+    snprintf(t->attempt.no_memory_states, sizeof t->attempt.no_memory_states, "%.190s", why->msg);
+}
+
+bt_code bt_memory_saver_open(bt_memory_saver *m, bt_trainer *t, const bt_memory_id *begun_from,
                              bt_err *err) {
-    bt_memory_saver *m = &t->memory;
+    const char *dir = t->attempt.memory_dir;
     bt_comm *world = t->mesh.world;
     bt_slices mine = {0};
     bt_err why = BT_ERR_INIT;
     m->every = 1;
-    if (!m->wanted) return BT_OK;
+    if (!t->attempt.memory_states) return BT_OK;
     bt_code code = slices_here(t, &mine, &m->spread, err);
     if (code != BT_OK) {
         bt_slices_release(&mine);
         return code;
     }
     const bool here = bt_memory_is_here(bt_comm_rank(world));
-    code = prepare(t, dir, here, &why);
+    code = prepare(m, t, here, &why);
     const bt_memory_cfg cfg = {.dir = dir,
                                .world = m->here ? m->here : world,
                                .slices = mine.at,
@@ -89,7 +94,7 @@ bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id 
     if (m->spread && m->copies == 0) m->copy_s = copy_time(t, &mine);
     bt_slices_release(&mine);
     /* on all ranks that write alike */
-    if (code != BT_OK) snprintf(m->why, sizeof m->why, "%.190s", why.msg);
+    if (code != BT_OK) give_up(t, &why);
     return BT_OK;
 }
 
@@ -108,8 +113,7 @@ int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s) {
     return k < 1 ? 1 : k > LONGEST ? LONGEST : (int64_t)k;
 }
 
-bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
-    bt_memory_saver *m = &t->memory;
+bt_code bt_memory_saver_write(bt_memory_saver *m, bt_trainer *t, bt_err *err) {
     const int64_t began = bt_now_ns();
     bt_text_clear(&m->meta.state);
     bt_saver_identify(&t->saver, &m->meta);
@@ -124,7 +128,7 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
                            "no state in memory after step %" PRId64
                            " and later, training and checkpoints go on: %s",
                            t->at.step, why.msg);
-        snprintf(m->why, sizeof m->why, "%.190s", why.msg);
+        give_up(t, &why);
         bt_memory_saver_close(m);
         return BT_OK;
     }
@@ -133,26 +137,24 @@ bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
     m->copy_s = m->copies++ == 0 || took < m->copy_s ? took
                                                      : m->copy_s + FORGET * (took - m->copy_s);
     BT_TRY(bt_telemetry_poll(&t->telemetry, err)); /* the other ranks have had time to say theirs */
-    bt_memory_saver_settle(t);
+    bt_memory_saver_settle(m, t);
     return BT_OK;
 }
 
-void bt_memory_saver_settle(bt_trainer *t) {
-    bt_memory_saver *m = &t->memory;
+void bt_memory_saver_settle(bt_memory_saver *m, bt_trainer *t) {
     /* rank 0's part speaks for all: for the record of the step, and for the parts of other hosts */
     const bool waits = t->telemetry.pending || (m->spread && !m->met);
     if (!m->to || (waits && bt_comm_rank(t->mesh.world) == 0)) return;
     bt_memory_state_publish(m->to);
 }
 
-void bt_memory_saver_met(bt_trainer *t) {
-    t->memory.met = true;
-    if (t->memory.spread) bt_memory_saver_settle(t);
+void bt_memory_saver_met(bt_memory_saver *m, bt_trainer *t) {
+    m->met = true;
+    if (m->spread) bt_memory_saver_settle(m, t);
 }
 
-void bt_memory_saver_forget(bt_trainer *t) {
-    const bt_memory_saver *m = &t->memory;
+void bt_memory_saver_forget(const bt_memory_saver *m, bt_trainer *t) {
     if (!m->to || !m->spread || bt_comm_local_rank() != 0) return;
-    bt_memory_state_drop(t->memory_dir);
-    bt_memory_dir_remove(t->memory_dir);
+    bt_memory_state_drop(t->attempt.memory_dir);
+    bt_memory_dir_remove(t->attempt.memory_dir);
 }

@@ -17,7 +17,6 @@
 struct bt_trainer;
 
 typedef struct bt_memory_saver {
-    bool wanted;         /* asked for, and the plan of the memory has room */
     bt_memory_state *to; /* NULL: no state is kept, or not by this rank */
     bt_comm *here;       /* ranks of this host; NULL: of the world, or there is none */
     bool spread;         /* every rank keeps its own part, and copies of another host's */
@@ -26,23 +25,22 @@ typedef struct bt_memory_saver {
     double copy_s; /* that a state takes, smoothed; before the first of a spread one foretold */
     int64_t copies;
     bt_ckpt_meta meta; /* its texts are used again */
-    char why[200];     /* nothing is kept: the reason, "" when nobody asked for it */
 } bt_memory_saver;
 
-/* After the weights are there, where it is wanted. dir: folder in memory. begun_from: the state
- * that was loaded, or NULL. No room is no error: `why` tells it. */
-bt_code bt_memory_saver_open(struct bt_trainer *t, const char *dir, const bt_memory_id *begun_from,
-                             bt_err *err) BT_MUST_CHECK;
+/* After the weights are there. begun_from: the state that was loaded, or NULL. No room is no error:
+ * the trainer's attempt then has the reason (no_memory_states). */
+bt_code bt_memory_saver_open(bt_memory_saver *m, struct bt_trainer *t,
+                             const bt_memory_id *begun_from, bt_err *err) BT_MUST_CHECK;
 void bt_memory_saver_close(bt_memory_saver *m);
 
 /* steps between two states that this rank wishes for, for the notes of a step */
 int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s);
-bt_code bt_memory_saver_write(struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bt_code bt_memory_saver_write(bt_memory_saver *m, struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* the record of the step that was written last may have arrived: rank 0 makes its part valid then */
-void bt_memory_saver_settle(struct bt_trainer *t);
+void bt_memory_saver_settle(bt_memory_saver *m, struct bt_trainer *t);
 /* all ranks have met since the newest state was written: the same, of a spread one too */
-void bt_memory_saver_met(struct bt_trainer *t);
+void bt_memory_saver_met(bt_memory_saver *m, struct bt_trainer *t);
 /* the training has ended in order and saved: of a spread state nothing is left on any host */
-void bt_memory_saver_forget(struct bt_trainer *t);
+void bt_memory_saver_forget(const bt_memory_saver *m, struct bt_trainer *t);
 
 #endif

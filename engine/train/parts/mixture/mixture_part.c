@@ -8,6 +8,11 @@
 #include "engine/data/shards/mixture.h"
 #include "engine/train/trainer_impl.h"
 
+typedef struct mixture {
+    bt_trainer *trainer;
+    char before[512]; /* data.mixture, before people changed it; "": they did not */
+} mixture;
+
 /* text without the stage that begins with this step, which has given nothing yet */
 static void leave_out_stage(char *text, int64_t step) {
     char *last = strrchr(text, ',');
@@ -22,10 +27,10 @@ static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out,
     if (!sources)
         return bt_fail(err, BT_ARG,
                        "the run has no data.mixture: its sources come one after the other");
-    if (t->island || t->cfg.batch_ramp[0])
+    if (t->step.data_owner || t->cfg.batch_ramp[0])
         return bt_fail(err, BT_ARG, "%s",
-                       t->island ? "a hub deals out the data of its islands"
-                                 : "with train.batch_ramp a mixture does not change");
+                       t->step.data_owner ? t->step.data_owner
+                                          : "with train.batch_ramp a mixture does not change");
     if (strpbrk(weights, ",="))
         return bt_fail(err, BT_ARG, "'%.60s' is no list of weights, as 3:1 is", weights);
     char before[sizeof t->cfg.mixture];
@@ -38,7 +43,10 @@ static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out,
     return BT_OK;
 }
 
-bt_code bt_trainer_mixture_now(bt_trainer *t, bt_err *err) {
+static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
+    mixture *m = self;
+    (void)evaluated;
+    if (!(c->verbs & BT_REQ_MIXTURE)) return BT_OK;
     char weights[128] = "", text[sizeof t->cfg.mixture];
     char *asked = bt_comm_rank(t->mesh.world) == 0 ? bt_control_take_mixture(t->requests) : NULL;
     if (asked) snprintf(weights, sizeof weights, "%s", asked);
@@ -51,8 +59,7 @@ bt_code bt_trainer_mixture_now(bt_trainer *t, bt_err *err) {
         return BT_OK;
     }
     BT_TRY(code);
-    if (!t->mixture_before[0])
-        snprintf(t->mixture_before, sizeof t->mixture_before, "%s", t->cfg.mixture);
+    if (!m->before[0]) snprintf(m->before, sizeof m->before, "%s", t->cfg.mixture);
     memcpy(t->cfg.mixture, text, sizeof text);
     memcpy(t->now.mixture, text, sizeof text);
     BT_TRY(bt_agree(t->mesh.world, bt_trainer_open_data(t, err), err));
@@ -64,24 +71,38 @@ bt_code bt_trainer_mixture_now(bt_trainer *t, bt_err *err) {
 /* ---- in checkpoints: a run that is restarted with the settings it began with goes on with the newest */
 
 static void save(void *ctx, bt_json *j) {
-    const bt_trainer *t = ctx;
-    bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(t->loader));
-    if (!t->mixture_before[0]) return;
-    bt_json_str(j, "mixture_before", t->mixture_before);
-    bt_json_str(j, "mixture", t->cfg.mixture);
+    const mixture *m = ctx;
+    bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(m->trainer->loader));
+    if (!m->before[0]) return;
+    bt_json_str(j, "mixture_before", m->before);
+    bt_json_str(j, "mixture", m->trainer->cfg.mixture);
 }
 
 static void load(void *ctx, const bt_state_values *v) {
-    bt_trainer *t = ctx;
+    mixture *m = ctx;
+    bt_trainer *t = m->trainer;
     const char *before = bt_state_text(v, "mixture_before"), *now = bt_state_text(v, "mixture");
     if (!before || !now || strlen(now) >= sizeof t->cfg.mixture) return;
     const bool as_it_began = strcmp(t->cfg.mixture, before) == 0;
     if (!as_it_began && strcmp(t->cfg.mixture, now) != 0) return; /* another one was given */
-    snprintf(t->mixture_before, sizeof t->mixture_before, "%s", before);
+    snprintf(m->before, sizeof m->before, "%s", before);
     snprintf(t->cfg.mixture, sizeof t->cfg.mixture, "%s", now);
     snprintf(t->now.mixture, sizeof t->now.mixture, "%s", now);
 }
 
-void bt_trainer_data_state(bt_trainer *t, bt_state *s) {
-    bt_state_add(s, &(bt_state_row){.name = "data", .ctx = t, .save = save, .load = load});
+static void add_state(void *self, bt_trainer *t, bt_state *s) {
+    (void)t;
+    bt_state_add(s, &(bt_state_row){.name = "data", .ctx = self, .save = save, .load = load});
 }
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)s;
+    mixture *m = calloc(1, sizeof *m);
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for data.mixture");
+    m->trainer = t;
+    *self = m;
+    return BT_OK;
+}
+
+const bt_part bt_part_mixture = {
+    .name = "mixture", .create = create, .release = free, .add_state = add_state, .act = act};

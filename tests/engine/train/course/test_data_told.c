@@ -10,9 +10,12 @@
 
 #include "engine/train/trainer_impl.h"
 
+extern const bt_part bt_part_mixture;
+
 static bt_trainer t;
 static bt_err err;
 static char loader; /* at which nobody looks */
+static void *part;
 static struct {
     const bt_row_facts *facts;
     int64_t sequences;
@@ -73,6 +76,7 @@ const char *bt_state_text(const bt_state_values *v, const char *key) {
 }
 
 static void begin(void) {
+    free(part);
     memset(&t, 0, sizeof t);
     memset(&world, 0, sizeof world);
     t.loader = (bt_loader *)(void *)&loader;
@@ -83,6 +87,26 @@ static void begin(void) {
     world.sources = 2;
     err = (bt_err)BT_ERR_INIT;
     bt_text_clear(&heard);
+    assert_int_equal(bt_part_mixture.create(&t, NULL, &part, &err), BT_OK);
+}
+
+static bt_code ask(bt_err *e) {
+    const bt_control c = {.verbs = BT_REQ_MIXTURE};
+    return bt_part_mixture.act(part, &t, &c, false, e);
+}
+
+/* the part's values in a checkpoint */
+static void saved_is(const char *want) {
+    bt_text text;
+    bt_json j;
+    bt_part_mixture.add_state(part, &t, &t.saver.state);
+    bt_text_init(&text);
+    bt_json_begin(&j, &text);
+    bt_json_object(&j, NULL);
+    world.row.save(world.row.ctx, &j);
+    bt_json_end(&j, '}');
+    assert_string_equal(bt_text_str(&text), want);
+    bt_text_release(&text);
 }
 
 /* ---- settings and rows ----------------------------------------------------------------------- */
@@ -190,21 +214,21 @@ static void weights_change_from_the_step_to_come_on(void **state) {
     (void)state;
     begin();
     world.asked = "1:1";
-    assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+    assert_int_equal(ask(&err), BT_OK);
     heard_is("tell\nopen 3:1,40=1:1\nopen\nagree\n"
              "control 39 sources weigh 1:1 from now on (data.mixture=3:1,40=1:1)\n");
     assert_string_equal(t.cfg.mixture, "3:1,40=1:1");
     assert_string_equal(t.now.mixture, "3:1,40=1:1");
-    assert_string_equal(t.mixture_before, "3:1");
     world.asked = "5:1"; /* again before that step: it takes the place of the other */
-    assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+    assert_int_equal(ask(&err), BT_OK);
     assert_string_equal(t.cfg.mixture, "3:1,40=5:1");
     t.at.step = 50;
     world.rank = 1; /* what rank 0 was asked */
     world.told = "1:9";
-    assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+    assert_int_equal(ask(&err), BT_OK);
     assert_string_equal(t.cfg.mixture, "3:1,40=5:1,50=1:9");
-    assert_string_equal(t.mixture_before, "3:1");
+    saved_is("{\"bytes_per_token\":3.5,\"mixture_before\":\"3:1\","
+             "\"mixture\":\"3:1,40=5:1,50=1:9\"}");
     bt_text_clear(&heard);
 }
 
@@ -228,18 +252,18 @@ static void what_is_no_mixture_is_refused(void **state) {
         world.sources = rows[i].sources;
         world.asked = rows[i].asked;
         strcpy(t.cfg.batch_ramp, rows[i].ramp);
-        if (rows[i].island) t.island = (bt_island *)(void *)&loader;
-        assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+        if (rows[i].island) t.step.data_owner = "a hub deals out the data of its islands";
+        assert_int_equal(ask(&err), BT_OK);
         snprintf(want, sizeof want, "tell\nrefused 39 the mixture stays: %s\n", err.msg);
         heard_is(want);
         if (rows[i].says) assert_string_equal(err.msg, rows[i].says);
         assert_true(err.msg[0] != 0);
         assert_string_equal(t.cfg.mixture, "3:1");
-        assert_string_equal(t.mixture_before, "");
+        saved_is("{\"bytes_per_token\":3.5}");
     }
     begin(); /* nobody asks for the words */
     world.asked = "x";
-    assert_int_equal(bt_trainer_mixture_now(&t, NULL), BT_OK);
+    assert_int_equal(ask(NULL), BT_OK);
     heard_is("tell\nrefused 39 the mixture stays: \n");
     for (size_t more = 0; more < 2; more++) { /* as many stages as the setting holds */
         begin();
@@ -247,7 +271,7 @@ static void what_is_no_mixture_is_refused(void **state) {
         memset(t.cfg.mixture, '0', n);
         memcpy(t.cfg.mixture + n - 2, ":1", 3);
         world.asked = "1:1";
-        assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_OK);
+        assert_int_equal(ask(&err), BT_OK);
         assert_int_equal(strcmp(err.msg, "data.mixture has no room for more stages") == 0, more);
         bt_text_clear(&heard);
     }
@@ -256,7 +280,7 @@ static void what_is_no_mixture_is_refused(void **state) {
         begin();
         world.asked = "1:1";
         world.fails = parts[i];
-        assert_int_equal(bt_trainer_mixture_now(&t, &err), BT_IO);
+        assert_int_equal(ask(&err), BT_IO);
         heard_is(i ? "tell\nopen 3:1,40=1:1\nopen\nagree\n" : "tell\n");
     }
 }
@@ -271,39 +295,29 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
                 {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
                 {"3:1", "3:1", NULL, "3:1", ""}};
     begin();
-    bt_trainer_data_state(&t, &t.saver.state);
+    saved_is("{\"bytes_per_token\":3.5}");
     assert_string_equal(world.row.name, "data");
-    for (int changed = 0; changed < 2; changed++) {
-        bt_text text;
-        bt_json j;
-        bt_text_init(&text);
-        bt_json_begin(&j, &text);
-        bt_json_object(&j, NULL);
-        if (changed) strcpy(t.mixture_before, "1"); /* of one source */
-        world.row.save(world.row.ctx, &j);
-        bt_json_end(&j, '}');
-        assert_string_equal(bt_text_str(&text),
-                            changed ? "{\"bytes_per_token\":3.5,\"mixture_before\":\"1\","
-                                      "\"mixture\":\"3:1\"}"
-                                    : "{\"bytes_per_token\":3.5}");
-        bt_text_release(&text);
-    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin();
-        bt_trainer_data_state(&t, &t.saver.state);
+        bt_part_mixture.add_state(part, &t, &t.saver.state);
         strcpy(t.cfg.mixture, rows[i].is), strcpy(t.now.mixture, rows[i].is);
         world.before = rows[i].before, world.now = rows[i].now;
         world.row.load(world.row.ctx, NULL);
         assert_string_equal(t.cfg.mixture, rows[i].becomes);
         assert_string_equal(t.now.mixture, rows[i].becomes);
-        assert_string_equal(t.mixture_before, rows[i].kept);
+        char want[200] = "{\"bytes_per_token\":3.5}";
+        if (rows[i].kept[0])
+            snprintf(want, sizeof want,
+                     "{\"bytes_per_token\":3.5,\"mixture_before\":\"%s\",\"mixture\":\"%s\"}",
+                     rows[i].kept, rows[i].becomes);
+        saved_is(want);
     }
     for (size_t more = 0; more < 2; more++) { /* one that is longer than the setting is not taken */
         char longest[sizeof t.cfg.mixture + 1];
         memset(longest, '1', sizeof longest);
         longest[sizeof t.cfg.mixture - 1 + more] = '\0';
         begin();
-        bt_trainer_data_state(&t, &t.saver.state);
+        bt_part_mixture.add_state(part, &t, &t.saver.state);
         world.before = "3:1", world.now = longest;
         world.row.load(world.row.ctx, NULL);
         assert_string_equal(t.cfg.mixture, more ? "3:1" : longest);
@@ -321,6 +335,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_keeps_the_newest_mixture),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    free(part);
     bt_text_release(&heard);
     return failed;
 }

@@ -9,11 +9,14 @@
 #include "engine/parallel/mpi/link.h"
 #include "tests/engine/train/said.h"
 
+#include "engine/train/parts/codec/codec_part.h"
 #include "engine/train/trainer_impl.h"
 
 enum { TENSORS = 3, STAGE = 2 }; /* of all stages; of this rank's */
 
 static bt_trainer t;
+static bt_codec_choice choice;
+static bt_residual residual;
 static bt_payload_tensor payloads[STAGE];
 static bt_tensor own[STAGE], all[TENSORS];
 
@@ -77,18 +80,16 @@ void bt_update_raise_second_moments(bt_update *u, size_t k, double share) {
 }
 
 void bt_residual_squares(const bt_residual *r, double *out) {
-    assert_ptr_equal(r, &t.residual);
+    assert_ptr_equal(r, &residual);
     for (int i = 0; i < TENSORS; i++) out[i] += owed_by[i];
 }
 
-bool bt_trainer_codec_stale(const bt_trainer *x) {
-    return x->codec.made != bt_codec_choice_now(x) || x->codec.fell_anew;
-}
-
-bt_code bt_trainer_make_reducer(bt_trainer *x, bt_err *err) {
-    (void)err;
+/* what the part does after a step */
+static inline bt_code step(const bt_step_outcome *o, bt_err *err) {
+    BT_TRY(bt_codec_choice_step(&choice, &t, &residual, o, err));
+    if (!bt_codec_choice_stale(&choice, &t)) return BT_OK;
     reducers++;
-    bt_codec_choice_made(x, bt_codec_choice_now(x));
+    bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
     return BT_OK;
 }
 
@@ -126,10 +127,10 @@ static inline void begin(bt_codec_id codec, const char *budget) {
     t.at.step = 1;
     bt_text_clear(&heard);
     bt_text_clear(&raised);
-    assert_int_equal(bt_codec_choice_create(&t, &err), BT_OK);
-    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+    assert_int_equal(bt_codec_choice_create(&choice, &t, &err), BT_OK);
+    bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
 }
 
-static inline void end(void) { bt_codec_choice_release(&t.codec); }
+static inline void end(void) { bt_codec_choice_release(&choice); }
 
 #endif

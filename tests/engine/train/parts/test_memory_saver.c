@@ -6,9 +6,11 @@
 #include "engine/base/clock.h"
 #include "tests/engine/train/said.h"
 
+#include "engine/train/parts/memory_states/memory_saver.h"
 #include "engine/train/trainer_impl.h"
 
 static bt_trainer t;
+static bt_memory_saver saver;
 static bt_err err;
 static float held[64];
 static char state_object, comm_object;
@@ -61,7 +63,7 @@ void bt_comm_free(bt_comm *c) {
 }
 size_t bt_ckpt_type_bytes(bt_ckpt_type type) { return type == BT_CKPT_F32 ? 4 : 1; }
 void bt_ckpt_meta_release(bt_ckpt_meta *m) {
-    assert_ptr_equal(m, &t.memory.meta);
+    assert_ptr_equal(m, &saver.meta);
     bt_text_release(&m->state);
 }
 const bt_link *bt_observer_link(const bt_observer *o, bt_axis a) {
@@ -90,7 +92,7 @@ void bt_memory_state_close(bt_memory_state *m) {
 }
 bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int64_t disk_ns,
                               bt_err *e) {
-    assert_true(m && meta == &t.memory.meta);
+    assert_true(m && meta == &saver.meta);
     said("write %d %s %d", (int)meta->step, bt_text_str(&meta->state), (int)disk_ns);
     world.now_ns += world.takes_ns;
     return done("write", e);
@@ -129,13 +131,14 @@ static void save_values(void *ctx, bt_json *j) {
 
 static void begin(void) {
     memset(&t, 0, sizeof t);
+    memset(&saver, 0, sizeof saver);
     memset(&world, 0, sizeof world);
     world.here = world.all_here = true;
     world.now_ns = 1000;
     of_host = 10;
     err = (bt_err)BT_ERR_INIT;
-    t.memory.wanted = true;
-    t.memory_dir = "/shared";
+    t.attempt.memory_states = true;
+    t.attempt.memory_dir = "/shared";
     t.saver.attempt = 4;
     t.saver.saved_ns = 77;
     t.at.step = 9;
@@ -147,15 +150,14 @@ static void begin(void) {
 
 static void end(void) {
     char want[32];
-    snprintf(want, sizeof want, "%s%s", t.memory.to ? "close\n" : "",
-             t.memory.here ? "free\n" : "");
+    snprintf(want, sizeof want, "%s%s", saver.to ? "close\n" : "", saver.here ? "free\n" : "");
     bt_text_clear(&heard);
-    bt_memory_saver_close(&t.memory);
-    assert_true(!t.memory.to && !t.memory.here);
+    bt_memory_saver_close(&saver);
+    assert_true(!saver.to && !saver.here);
     heard_is(want);
 }
 
-static bt_code open_it(void) { return bt_memory_saver_open(&t, "/shared", NULL, &err); }
+static bt_code open_it(void) { return bt_memory_saver_open(&saver, &t, NULL, &err); }
 
 /* ---- open ------------------------------------------------------------------------------------------ */
 
@@ -192,24 +194,23 @@ static void who_keeps_what(void **state) {
         world.rank = rows[i].here ? 0 : 2;
         world.others_lack = rows[i].others_lack;
         of_host = (uint64_t)rows[i].of_host;
-        strcpy(t.memory.why, "as before");
+        strcpy(t.attempt.no_memory_states, "as before");
         assert_int_equal(open_it(), BT_OK);
         heard_is(rows[i].want);
-        assert_true((t.memory.to != NULL) == rows[i].to &&
-                    (t.memory.here != NULL) == rows[i].apart && t.memory.spread == rows[i].spread &&
-                    t.memory.every == 1);
-        assert_string_equal(t.memory.why, "as before");
+        assert_true((saver.to != NULL) == rows[i].to && (saver.here != NULL) == rows[i].apart &&
+                    saver.spread == rows[i].spread && saver.every == 1);
+        assert_string_equal(t.attempt.no_memory_states, "as before");
         end();
     }
     begin(); /* nobody asked */
-    t.memory.wanted = false;
+    t.attempt.memory_states = false;
     assert_int_equal(open_it(), BT_OK);
     heard_is("");
-    assert_true(!t.memory.to && t.memory.every == 1);
+    assert_true(!saver.to && saver.every == 1);
     begin(); /* after a state in memory */
-    assert_int_equal(bt_memory_saver_open(&t, "/shared", &(bt_memory_id){1, 2, 3, 4}, &err), BT_OK);
+    assert_int_equal(bt_memory_saver_open(&saver, &t, &(bt_memory_id){1, 2, 3, 4}, &err), BT_OK);
     heard_is("agree 0\nopen /shared: 1 slices of 10, attempt 4, of all, begun\n");
-    bt_memory_saver_close(&t.memory);
+    bt_memory_saver_close(&saver);
     heard_is("close\n");
 }
 
@@ -229,8 +230,8 @@ static void what_cannot_be_opened(void **state) {
         world.all_here = world.here = i == 0;
         world.fails = rows[i].fails, world.code = BT_IO;
         assert_int_equal(open_it(), rows[i].ends);
-        assert_string_equal(t.memory.why, rows[i].why);
-        assert_null(t.memory.to);
+        assert_string_equal(t.attempt.no_memory_states, rows[i].why);
+        assert_null(saver.to);
         end();
     }
 }
@@ -248,10 +249,10 @@ static void the_first_copy_is_foretold(void **state) {
         begin();
         world.all_here = world.here = false;
         for (int k = 0; k < 3; k++) world.links[k].bytes_per_s = rows[i].rates[k];
-        t.memory.copies = rows[i].copies;
-        t.memory.copy_s = 0.25;
+        saver.copies = rows[i].copies;
+        saver.copy_s = 0.25;
         assert_int_equal(open_it(), BT_OK);
-        assert_true(t.memory.spread && t.memory.copy_s == rows[i].want);
+        assert_true(saver.spread && saver.copy_s == rows[i].want);
         end();
     }
 }
@@ -301,15 +302,15 @@ static void a_state_is_written_and_its_time_learned(void **state) {
     bt_text_clear(&heard);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         world.takes_ns = rows[i].takes_ns;
-        t.memory.met = true;
-        assert_int_equal(bt_memory_saver_write(&t, &err), BT_OK);
+        saver.met = true;
+        assert_int_equal(bt_memory_saver_write(&saver, &t, &err), BT_OK);
         heard_is("write 9 {\"row\":{\"is\":9}} 77\npoll\npublish\n");
-        assert_true(fabs(t.memory.copy_s - rows[i].copy_s) < 1e-12);
-        assert_int_equal(t.memory.copies, i + 1);
-        assert_false(t.memory.met);
+        assert_true(fabs(saver.copy_s - rows[i].copy_s) < 1e-12);
+        assert_int_equal(saver.copies, i + 1);
+        assert_false(saver.met);
     }
     world.fails = "poll", world.code = BT_MPI;
-    assert_int_equal(bt_memory_saver_write(&t, &err), BT_MPI);
+    assert_int_equal(bt_memory_saver_write(&saver, &t, &err), BT_MPI);
     end();
 }
 
@@ -319,21 +320,21 @@ static void a_state_that_cannot_be_written_is_the_last(void **state) {
     assert_int_equal(open_it(), BT_OK);
     bt_text_clear(&heard);
     world.fails = "write", world.code = BT_UNSUPPORTED;
-    assert_int_equal(bt_memory_saver_write(&t, &err), BT_OK);
+    assert_int_equal(bt_memory_saver_write(&saver, &t, &err), BT_OK);
     heard_is(
         "write 9 {\"row\":{\"is\":9}} 77\n"
         "checkpoint_failed 8 no state in memory after step 9 and later, training and checkpoints "
         "go on: write fails by 50 %\n"
         "close\n");
-    assert_string_equal(t.memory.why, "write fails by 50 %");
-    assert_true(!t.memory.to && t.memory.copies == 0);
+    assert_string_equal(t.attempt.no_memory_states, "write fails by 50 %");
+    assert_true(!saver.to && saver.copies == 0);
     end();
     begin();
     assert_int_equal(open_it(), BT_OK);
     world.fails = "write", world.code = BT_MPI; /* a rank is gone */
-    assert_int_equal(bt_memory_saver_write(&t, &err), BT_MPI);
+    assert_int_equal(bt_memory_saver_write(&saver, &t, &err), BT_MPI);
     assert_string_equal(err.msg, "write fails by 50 %");
-    assert_non_null(t.memory.to);
+    assert_non_null(saver.to);
     end();
 }
 
@@ -345,17 +346,17 @@ static void when_a_state_becomes_valid(void **state) {
         assert_int_equal(open_it(), BT_OK);
         bt_text_clear(&heard);
         t.telemetry.pending = i & 1;
-        t.memory.spread = i & 2;
-        t.memory.met = i & 4;
+        saver.spread = i & 2;
+        saver.met = i & 4;
         world.rank = i & 8 ? 1 : 0;
         const bool waits = (i & 1) || ((i & 2) && !(i & 4));
-        bt_memory_saver_settle(&t);
+        bt_memory_saver_settle(&saver, &t);
         heard_is(world.rank == 0 && waits ? "" : "publish\n");
-        bt_memory_saver_met(&t);
-        assert_true(t.memory.met);
-        heard_is(t.memory.spread && (world.rank || !t.telemetry.pending) ? "publish\n" : "");
+        bt_memory_saver_met(&saver, &t);
+        assert_true(saver.met);
+        heard_is(saver.spread && (world.rank || !t.telemetry.pending) ? "publish\n" : "");
         end();
-        bt_memory_saver_settle(&t); /* there is none */
+        bt_memory_saver_settle(&saver, &t); /* there is none */
         heard_is("");
     }
 }
@@ -366,9 +367,9 @@ static void what_is_left_at_the_end(void **state) {
         begin();
         if (i & 1) assert_int_equal(open_it(), BT_OK);
         bt_text_clear(&heard);
-        t.memory.spread = i & 2;
+        saver.spread = i & 2;
         world.local_rank = i & 4 ? 1 : 0;
-        bt_memory_saver_forget(&t);
+        bt_memory_saver_forget(&saver, &t);
         heard_is(i == 3 ? "drop /shared\nremove /shared\n" : "");
         end();
     }

@@ -3,6 +3,7 @@
 #ifndef BT_TESTS_ENGINE_TRAIN_SCRIPTED_HUB_H
 #define BT_TESTS_ENGINE_TRAIN_SCRIPTED_HUB_H
 
+#include "engine/train/parts/island/island_part.h"
 #include "engine/train/trainer_impl.h"
 #include "tests/tiny_run.h"
 
@@ -42,7 +43,7 @@ static struct {
 } hub;
 
 bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err) {
-    const bt_trainer *t = cfg->ctx;
+    const bt_trainer *t = ((const bt_island_part *)cfg->ctx)->trainer;
     (void)err;
     hub.island.cfg = *cfg;
     assert_ptr_equal(cfg->cfg, &t->cfg);
@@ -63,7 +64,7 @@ bt_code bt_island_join(bt_island *i, bt_err *err) {
 
 static bt_code take(call_kind kind, const bt_island_work *w, int64_t ahead, bool *again,
                     bool *unanswered, bt_err *err) {
-    bt_trainer *t = hub.island.cfg.ctx;
+    bt_trainer *t = ((bt_island_part *)hub.island.cfg.ctx)->trainer;
     assert_true(hub.n_calls < MOST);
     const answer *a = &hub.answers[hub.n_calls];
     call *c = &hub.calls[hub.n_calls++];

@@ -1,4 +1,4 @@
-/* bad_step.c - a step whose loss or gradient is not finite, or a spike: computed again, then applied,
+/* bad_steps_part.c - a step whose loss or gradient is not finite, or a spike: computed again, then applied,
  * skipped or the end of the run.
  *
  *     the second time        is good                      is bad
@@ -17,12 +17,22 @@
 #include <xxhash.h>
 
 #include "engine/base/sink.h"
+#include "engine/train/parts/bad_steps/guard.h"
+#include "engine/train/parts/bad_steps/skipped_data.h"
 #include "engine/train/trainer_impl.h"
+
+/* values of train.on_bad_step */
+enum { ON_BAD_SKIP, ON_BAD_RETRY, ON_BAD_STOP };
+
+typedef struct own_digest { /* what this rank computed itself of a step */
+    bt_grad_digest grads;
+    uint64_t losses; /* of its micro-batches */
+} own_digest;
 
 /* ---- what a rank computed ---------------------------------------------------------------------- */
 
-static bt_own_digest own_digest(const bt_trainer *t) {
-    bt_own_digest d;
+static own_digest digest_step(const bt_trainer *t) {
+    own_digest d;
     memset(&d, 0, sizeof d); /* compared as bytes */
     d.grads = bt_reducer_digest(t->reducer);
     d.losses = XXH3_64bits(bt_micro_loss(&t->micro, 0), (size_t)t->micro_plan.n * sizeof(double));
@@ -67,8 +77,8 @@ static void tell_ranks(const rank_row *rows, int n, culprits *c) {
         snprintf(c->who, sizeof c->who, "no rank by itself (the exchange between them)");
 }
 
-static bt_code compare(bt_trainer *t, const bt_own_digest *before, culprits *c, bt_err *err) {
-    const bt_own_digest now = own_digest(t);
+static bt_code compare(bt_trainer *t, const own_digest *before, culprits *c, bt_err *err) {
+    const own_digest now = digest_step(t);
     const int n = bt_comm_size(t->mesh.world);
     rank_row mine = {.changed = memcmp(&now, before, sizeof now) != 0,
                      .finite = bt_grad_digest_finite(&before->grads)},
@@ -90,11 +100,18 @@ typedef struct bad_step { /* of one step, from its first computation to the deci
     bt_spike spike;
     const char *tensor; /* whose gradient is not finite; NULL */
     char what[160];     /* "gradient of layers.0.attn_q is not finite" */
-    bt_step_outcome first;
-    bt_own_digest digest;
+    double first_norm;  /* of the gradients that were computed first */
+    own_digest digest;
     culprits ranks;
     bool same; /* the second time had the same bits on every rank */
 } bad_step;
+
+typedef struct bad_steps {
+    bt_guard guard;
+    bt_skipped skipped;
+    bool repeating; /* the gradients of `step` are computed once more */
+    bad_step step;
+} bad_steps;
 
 static bt_code describe(bt_trainer *t, bad_step *b, bt_err *err) {
     const double *squares;
@@ -102,7 +119,7 @@ static bt_code describe(bt_trainer *t, bad_step *b, bt_err *err) {
     switch (b->verdict) {
     case BT_STEP_GOOD: break;
     case BT_STEP_NOT_FINITE:
-        BT_TRY(bt_update_tensor_squares(&t->update, 1 / t->loss_scale.value, &squares, err));
+        BT_TRY(bt_update_tensor_squares(&t->update, 1 / t->step.loss_scale, &squares, err));
         b->tensor = bt_guard_find(&t->update.table, squares);
         snprintf(b->what, sizeof b->what, "%s%s is not finite", b->tensor ? "gradient of " : "loss",
                  b->tensor ? b->tensor : "");
@@ -147,49 +164,36 @@ static void tell(bt_trainer *t, const bad_step *b, bt_event_kind kind, const cha
     bt_text_release(&body);
 }
 
-/* ---- again --------------------------------------------------------------------------------------- */
-
-/* What was asked for the first time is not forgotten. */
-static bt_code compute_again(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    const bt_micro_plan *p = &t->micro_plan;
-    const bt_control asked = out->control;
-    bt_residual_undo(&t->residual);
-    if (t->island)
-        t->island_next = -1; /* the data are dealt out again */
-    else
-        BT_TRY(bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.micro_batch),
-                              (int)(p->n * t->cfg.micro_batch), err));
-    BT_TRY(bt_step_gradients(t, out, err));
-    out->control.verbs |= asked.verbs;
-    if (out->control.lr_bits == 0) out->control.lr_bits = asked.lr_bits;
-    return BT_OK;
-}
+/* ---- the second time ----------------------------------------------------------------------------- */
 
 static bool same_bits(double a, double b) { return isnan(a) ? isnan(b) : a == b; }
 
-static bt_code second_time(bt_trainer *t, bad_step *b, bt_step_outcome *out, bt_err *err) {
-    b->first = *out;
-    b->digest = own_digest(t);
-    BT_TRY(compute_again(t, out, err));
+static bt_code compare_times(bt_trainer *t, bad_step *b, const bt_step_outcome *out, bt_err *err) {
     BT_TRY(compare(t, &b->digest, &b->ranks, err));
-    b->same = b->ranks.n == 0 && same_bits(b->first.grad_norm, out->grad_norm);
+    b->same = b->ranks.n == 0 && same_bits(b->first_norm, out->grad_norm);
     return BT_OK;
 }
 
 /* ---- the decision -------------------------------------------------------------------------------- */
 
-static bt_code blame_hardware(bt_trainer *t, const bad_step *b, const bt_step_outcome *out,
-                              bool *apply, bt_err *err) {
+static bt_step_facts facts_of(const bt_trainer *t, const bt_step_outcome *o) {
+    return (bt_step_facts){.loss = t->cfg.reproducible ? o->global_loss : o->worst_loss,
+                           .grad_norm = o->grad_norm,
+                           .loss_finite = !o->loss_bad};
+}
+
+static bt_code blame_hardware(bad_steps *s, bt_trainer *t, const bt_step_outcome *out,
+                              bt_err *err) {
     char title[512];
-    const bt_step_facts now = bt_step_facts_of(t, out);
-    if (bt_guard_judge(&t->guard, &now, NULL) == BT_STEP_GOOD) {
+    const bad_step *b = &s->step;
+    const bt_step_facts now = facts_of(t, out);
+    if (bt_guard_judge(&s->guard, &now, NULL) == BT_STEP_GOOD) {
         snprintf(
             title, sizeof title,
             "%s, but not when computed again: a fault of the hardware of %s; the second result "
             "is applied",
             b->what, b->ranks.who);
         tell(t, b, BT_EVENT_HARDWARE, "applied", title);
-        *apply = true;
         return BT_OK;
     }
     snprintf(title, sizeof title,
@@ -200,35 +204,28 @@ static bt_code blame_hardware(bt_trainer *t, const bad_step *b, const bt_step_ou
                    t->at.step + 1, title);
 }
 
-/* Weights that a fault has changed make every batch look bad; a checkpoint has them as they were. */
-static bt_code check_weights(bt_trainer *t, bt_err *err) {
-    if (t->setup.dp > 1) BT_TRY(bt_trainer_compare_replicas(t, err));
-    if (!t->cfg.out[0]) return BT_OK; /* there is no checkpoint */
-    return bt_replica_check_finite(&t->replica_check, t->at.step, err);
-}
-
-static bt_code skip(bt_trainer *t, const bad_step *b, bool *apply, bt_err *err) {
+static bt_code skip(bad_steps *s, bt_trainer *t, bt_verdict *verdict, bt_err *err) {
     char title[512];
+    const bad_step *b = &s->step;
     const int64_t n = t->micro_plan.sequences, first = bt_trainer_first_sequence(t);
-    bt_guard_bad(&t->guard);
-    if (b->verdict != BT_STEP_NOT_FINITE && t->guard.in_row >= t->guard.patience) {
+    bt_guard_bad(&s->guard);
+    if (b->verdict != BT_STEP_NOT_FINITE && s->guard.in_row >= s->guard.patience) {
         snprintf(title, sizeof title,
                  "%s, as in the %d steps before: taken as the new level, steps are applied again",
-                 b->what, t->guard.in_row - 1);
+                 b->what, s->guard.in_row - 1);
         tell(t, b, BT_EVENT_BAD_STEP, "accepted", title);
-        bt_guard_forget(&t->guard);
-        *apply = true;
+        bt_guard_forget(&s->guard);
         return BT_OK;
     }
     snprintf(
         title, sizeof title,
         "step not applied: %s, the same bits when computed again: its batch (sequences %" PRId64
         " to %" PRId64 ") is skipped, %d in a row",
-        b->what, first, first + n - 1, t->guard.in_row);
+        b->what, first, first + n - 1, s->guard.in_row);
     tell(t, b, BT_EVENT_BAD_STEP, "skipped", title);
-    bt_residual_undo(&t->residual);
-    BT_TRY(bt_skipped_add(&t->skipped, first, n, err));
-    return bt_guard_verdict(&t->guard, t->at.step + 1, b->tensor, err);
+    *verdict = BT_SKIP;
+    BT_TRY(bt_skipped_add(&s->skipped, first, n, err));
+    return bt_guard_verdict(&s->guard, t->at.step + 1, b->tensor, err);
 }
 
 static bt_code end_run(bt_trainer *t, const bad_step *b, const char *again, bt_err *err) {
@@ -241,19 +238,76 @@ static bt_code end_run(bt_trainer *t, const bad_step *b, const char *again, bt_e
                    t->at.step + 1, title, again[0] ? "retry" : "stop");
 }
 
-bt_code bt_bad_step(bt_trainer *t, bt_step_outcome *out, bool *apply, bt_err *err) {
-    const bt_step_facts facts = bt_step_facts_of(t, out);
-    bad_step b = {.spike = {.z = NAN}, .ranks = {.first = -1}};
-    *apply = true;
-    b.verdict = bt_guard_judge(&t->guard, &facts, &b.spike);
-    if (b.verdict == BT_STEP_GOOD) return BT_OK;
-    *apply = false;
-    BT_TRY(describe(t, &b, err));
-    if (t->cfg.on_bad_step == BT_BAD_STEP_STOP) return end_run(t, &b, "", err);
-    BT_TRY(second_time(t, &b, out, err));
-    if (!b.same) return blame_hardware(t, &b, out, apply, err);
-    BT_TRY(check_weights(t, err));
-    if (t->cfg.on_bad_step == BT_BAD_STEP_RETRY)
-        return end_run(t, &b, ", the same bits when computed again", err);
-    return skip(t, &b, apply, err);
+static bt_code judge_first(bad_steps *s, bt_trainer *t, const bt_step_outcome *o,
+                           bt_verdict *verdict, bt_err *err) {
+    const bt_step_facts facts = facts_of(t, o);
+    bad_step *b = &s->step;
+    *b = (bad_step){.spike = {.z = NAN}, .ranks = {.first = -1}};
+    b->verdict = bt_guard_judge(&s->guard, &facts, &b->spike);
+    if (b->verdict == BT_STEP_GOOD) return BT_OK;
+    BT_TRY(describe(t, b, err));
+    if (t->cfg.on_bad_step == ON_BAD_STOP) return end_run(t, b, "", err);
+    b->first_norm = o->grad_norm;
+    b->digest = digest_step(t);
+    s->repeating = true;
+    *verdict = BT_AGAIN;
+    return BT_OK;
 }
+
+static bt_code judge_second(bad_steps *s, bt_trainer *t, const bt_step_outcome *o,
+                            bt_verdict *verdict, bt_err *err) {
+    s->repeating = false;
+    BT_TRY(compare_times(t, &s->step, o, err));
+    if (!s->step.same) return blame_hardware(s, t, o, err);
+    /* weights that a fault has changed make every batch look bad; a checkpoint has them as they were */
+    BT_TRY(bt_parts_check_weights(t, BT_CHECK_SUSPECTED, err));
+    if (t->cfg.on_bad_step == ON_BAD_RETRY)
+        return end_run(t, &s->step, ", the same bits when computed again", err);
+    return skip(s, t, verdict, err);
+}
+
+/* ---- the part ------------------------------------------------------------------------------------ */
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *setup, void **self, bt_err *err) {
+    (void)t;
+    bad_steps *s = calloc(1, sizeof *s);
+    if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the history of steps");
+    s->guard.patience = (int)setup->cfg->max_bad_steps;
+    s->guard.spike_limit = setup->cfg->spike_limit;
+    s->guard.window = setup->cfg->spike_window;
+    *self = s;
+    return BT_OK;
+}
+
+static void release(void *self) {
+    bad_steps *s = self;
+    bt_skipped_release(&s->skipped);
+    free(s);
+}
+
+static void add_state(void *self, bt_trainer *t, bt_state *state) {
+    bad_steps *s = self;
+    (void)t;
+    bt_guard_add_state(&s->guard, state);
+    bt_skipped_add_state(&s->skipped, state);
+}
+
+static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                     bt_err *err) {
+    bad_steps *s = self;
+    BT_TRY(s->repeating ? judge_second(s, t, o, verdict, err) : judge_first(s, t, o, verdict, err));
+    o->bad = *verdict == BT_SKIP;
+    if (*verdict != BT_APPLY) return BT_OK;
+    const bt_step_facts facts = facts_of(t, o);
+    bt_guard_good(&s->guard, &facts);
+    return BT_OK;
+}
+
+static void new_level(void *self) { bt_guard_forget(&((bad_steps *)self)->guard); }
+
+const bt_part bt_part_bad_steps = {.name = "bad_steps",
+                                   .create = create,
+                                   .release = release,
+                                   .add_state = add_state,
+                                   .judge = judge,
+                                   .new_level = new_level};

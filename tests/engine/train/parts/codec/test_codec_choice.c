@@ -22,8 +22,8 @@ static void a_run_begins_on_its_rung(void **state) {
         begin(rows[i].codec, rows[i].budget);
         end();
         t.setup.dp = rows[i].dp;
-        assert_int_equal(bt_codec_choice_create(&t, &err), BT_OK);
-        const bt_codec_choice *c = &t.codec;
+        assert_int_equal(bt_codec_choice_create(&choice, &t, &err), BT_OK);
+        const bt_codec_choice *c = &choice;
         if (c->ladder.n != rows[i].n || c->at != rows[i].at || c->most != rows[i].n - 1 ||
             c->dialled != rows[i].dialled || c->dial.budget != rows[i].rate)
             fail_msg("row %zu: %d rungs, at %d of %d", i, c->ladder.n, c->at, c->most);
@@ -37,7 +37,7 @@ static void a_run_begins_on_its_rung(void **state) {
         assert_true(!c->fell && !c->owed && c->n == 0 && c->ladder.n == 0);
     }
     snprintf(t.cfg.comm_budget, sizeof t.cfg.comm_budget, "much");
-    assert_int_equal(bt_codec_choice_create(&t, &err), BT_ARG);
+    assert_int_equal(bt_codec_choice_create(&choice, &t, &err), BT_ARG);
     end();
 }
 
@@ -56,13 +56,13 @@ static void the_warm_up_holds_back(void **state) {
                 {BT_CODEC_SIGN, "auto", {"none", "bf16", "bf16", "bf16"}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin(rows[i].codec, rows[i].budget);
-        for (t.codec.at = 0; t.codec.at < t.codec.ladder.n; t.codec.at++)
+        for (choice.at = 0; choice.at < choice.ladder.n; choice.at++)
             for (t.at.step = 0; t.at.step < 5; t.at.step++) {
-                const char *want = t.at.step < 3 ? rows[i].now[t.codec.at]
-                                                 : t.codec.ladder.at[t.codec.at]->name;
-                if (!want || strcmp(bt_codec_choice_now(&t)->name, want) != 0)
-                    fail_msg("row %zu, rung %d, step %d: %s", i, t.codec.at, (int)t.at.step,
-                             bt_codec_choice_now(&t)->name);
+                const char *want = t.at.step < 3 ? rows[i].now[choice.at]
+                                                 : choice.ladder.at[choice.at]->name;
+                if (!want || strcmp(bt_codec_choice_now(&choice, &t)->name, want) != 0)
+                    fail_msg("row %zu, rung %d, step %d: %s", i, choice.at, (int)t.at.step,
+                             bt_codec_choice_now(&choice, &t)->name);
             }
         end();
     }
@@ -75,7 +75,7 @@ static void keep_is(const char *want) {
     bt_text text;
     bt_err err = BT_ERR_INIT;
     bt_text_init(&text);
-    bt_codec_choice_add_state(&t, &s);
+    bt_codec_choice_add_state(&choice, &t, &s);
     assert_int_equal(bt_state_save_values(&s, &text, &err), BT_OK);
     assert_string_equal(bt_text_str(&text), want);
     bt_text_release(&text);
@@ -87,7 +87,7 @@ static void take_up(const char *values) {
     bt_err err = BT_ERR_INIT;
     bt_text_init(&text);
     bt_text_put(&text, values);
-    bt_codec_choice_add_state(&t, &s);
+    bt_codec_choice_add_state(&choice, &t, &s);
     assert_int_equal(bt_state_load_values(&s, &text, &err), BT_OK);
     bt_text_release(&text);
 }
@@ -98,9 +98,9 @@ static void checkpoints_keep_what_was_chosen(void **state) {
     keep_is("{\"codec\":{}}");
     end();
     begin(BT_CODEC_SIGN, "auto");
-    t.codec.at = 1, t.codec.most = 2, t.codec.dial.room_s = 0.25;
-    t.codec.held_by = t.codec.ladder.at[2], t.codec.held_at = 77;
-    t.codec.fell[1] = true;
+    choice.at = 1, choice.most = 2, choice.dial.room_s = 0.25;
+    choice.held_by = choice.ladder.at[2], choice.held_at = 77;
+    choice.fell[1] = true;
     keep_is(
         "{\"codec\":{\"in_use\":\"bf16\",\"most\":\"int8\",\"room_s\":0.25,\"held_by\":\"int8\","
         "\"held_at\":77,\"fell\":\"010\"}}");
@@ -138,7 +138,7 @@ static void what_was_chosen_goes_on(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char fell[8] = "";
         begin(BT_CODEC_SIGN, rows[i].budget);
-        const bt_codec_choice *c = &t.codec;
+        const bt_codec_choice *c = &choice;
         take_up(rows[i].values);
         for (int k = 0; k < TENSORS; k++) fell[k] = c->fell[k] ? '1' : '0';
         fell[TENSORS] = ' ';
@@ -175,14 +175,14 @@ static void the_second_moment_is_held(void **state) {
         begin(BT_CODEC_SIGN, "off");
         payloads[0].plain = true;
         t.at.updates = rows[i].updates;
-        t.codec.held_by = bt_codec_at(rows[i].from);
-        t.codec.held_at = 4;
-        t.codec.fell_anew = true;
-        bt_codec_choice_made(&t, bt_codec_at(rows[i].to));
-        assert_ptr_equal(t.codec.made, bt_codec_at(rows[i].to));
-        assert_ptr_equal(t.codec.held_by, bt_codec_at(rows[i].to));
-        assert_false(t.codec.fell_anew);
-        assert_int_equal(t.codec.held_at, rows[i].held_at);
+        choice.held_by = bt_codec_at(rows[i].from);
+        choice.held_at = 4;
+        choice.fell_anew = true;
+        bt_codec_choice_made(&choice, &t, bt_codec_at(rows[i].to));
+        assert_ptr_equal(choice.made, bt_codec_at(rows[i].to));
+        assert_ptr_equal(choice.held_by, bt_codec_at(rows[i].to));
+        assert_false(choice.fell_anew);
+        assert_int_equal(choice.held_at, rows[i].held_at);
         assert_string_equal(bt_text_str(&raised), rows[i].raised);
         end();
     }
@@ -199,10 +199,10 @@ static void step_of(double step_ms, double busy_ms, double wait_ms, double expos
     o.bad = bad;
     o.applied = !bad;
     o.rank_values[BT_MR_STEP_TIME] = step_ms;
-    bt_codec_choice_took(&t.codec, &(bt_reduce_times){.busy_ns = (int64_t)(busy_ms * 1e6),
-                                                      .wait_ns = (int64_t)(wait_ms * 1e6),
-                                                      .exposed_ns = (int64_t)(exposed_ms * 1e6)});
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    choice.took = (bt_reduce_times){.busy_ns = (int64_t)(busy_ms * 1e6),
+                                    .wait_ns = (int64_t)(wait_ms * 1e6),
+                                    .exposed_ns = (int64_t)(exposed_ms * 1e6)};
+    assert_int_equal(step(&o, &err), BT_OK);
     t.at.step++;
 }
 
@@ -210,10 +210,10 @@ static void step_of(double step_ms, double busy_ms, double wait_ms, double expos
 static void the_least_delayed_step_of_a_window_counts(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "auto");
-    t.codec.turned = true;
-    t.codec.took = (bt_reduce_times){0};
+    choice.turned = true;
+    choice.took = (bt_reduce_times){0};
     step_of(100, 60, 20, 30, false);
-    const bt_dial_window *w = &t.codec.window;
+    const bt_dial_window *w = &choice.window;
     assert_true(w->steps == 1 && w->step_s == 0.1 && w->busy_s == 0.04 && w->exposed_s == 0.03);
     step_of(200, 70, 10, 60, false); /* the same share */
     assert_true(w->steps == 2 && w->step_s == 0.1);
@@ -254,13 +254,13 @@ static void told_dial(const char *why, bt_codec_id to, bt_codec_id from, double 
 static void a_dial_that_is_off_is_not_turned(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "off");
-    const int at = t.codec.at;
+    const int at = choice.at;
     for (int i = 1; i < BT_DIAL_WINDOW; i++) {
         step_of(30, 25, 0, 20, false);
-        assert_int_equal(t.codec.window.steps, i);
+        assert_int_equal(choice.window.steps, i);
     }
     bt_text_clear(&heard); /* that the warm-up is over */
-    assert_true(t.codec.at == at && !t.codec.turned && links == 0);
+    assert_true(choice.at == at && !choice.turned && links == 0);
     end();
 }
 
@@ -270,8 +270,8 @@ static void a_budget_turns_the_dial(void **state) {
     begin(BT_CODEC_INT8, "1Gbit");
     step_of(100, 50, 0, 0, false); /* 12.5 MB in 0.1 s: bf16 is not enough, int8 is */
     told_dial("comm.budget is 1Gbit", BT_CODEC_INT8, BT_CODEC_NONE, 0, 0, 1);
-    assert_true(t.codec.at == 2 && t.codec.turned && reducers == 1 && links == 0);
-    assert_ptr_equal(t.codec.made, bt_codec_at(BT_CODEC_INT8));
+    assert_true(choice.at == 2 && choice.turned && reducers == 1 && links == 0);
+    assert_ptr_equal(choice.made, bt_codec_at(BT_CODEC_INT8));
     step_of(100, 50, 0, 0, false);
     heard_is("");
     end();
@@ -307,7 +307,7 @@ static void a_slow_link_turns_the_dial(void **state) {
         snprintf(why, sizeof why,
                  "exchanges hold steps up for 66.7 %% of their time, as the link takes %.3g s",
                  rows[i].link_s);
-        const bt_codec_id to = t.codec.at == 2 ? BT_CODEC_INT8 : BT_CODEC_BF16;
+        const bt_codec_id to = choice.at == 2 ? BT_CODEC_INT8 : BT_CODEC_BF16;
         told_dial(why, to, BT_CODEC_NONE, 2.0 / 3, rows[i].link_s, 1);
         end();
     }
@@ -332,7 +332,7 @@ static void an_unknown_link_turns_nothing(void **state) {
         link_found = (bt_link){.bytes_per_s = of_other ? 1e6 : 0};
         if (of_other) others[1] = 1; /* of two numbers the second says that it is unknown */
         step_of(30, 25, 0, 20, false);
-        assert_true(links == 1 && t.codec.at == 0);
+        assert_true(links == 1 && choice.at == 0);
         heard_is("");
         end();
     }
@@ -357,13 +357,13 @@ static void delays_without_a_slow_link_are_told_once(void **state) {
             if (i == 0 && times == 1)
                 bt_text_clear(&heard); /* compute was seen to hide more meanwhile */
             if (i > 0) heard_is("");
-            assert_int_equal(t.codec.told_of_delays, i < 2);
+            assert_int_equal(choice.told_of_delays, i < 2);
         }
-    assert_int_equal(t.codec.at, 0);
+    assert_int_equal(choice.at, 0);
     end();
     /* on the last rung there is nothing to be told */
     begin(BT_CODEC_BF16, "auto");
-    t.codec.at = 1;
+    choice.at = 1;
     t.at.step = BT_DIAL_WINDOW;
     step_of(30, 25, 0, 20, false);
     heard_is("");
@@ -374,10 +374,10 @@ static void delays_without_a_slow_link_are_told_once(void **state) {
 static void a_fast_network_turns_the_dial_back(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "auto");
-    t.codec.at = 2, t.codec.dial.room_s = 1;
-    t.codec.turned = true;
-    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
-    t.codec.told_of_delays = true;
+    choice.at = 2, choice.dial.room_s = 1;
+    choice.turned = true;
+    bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
+    choice.told_of_delays = true;
     for (int i = 0; i < 2; i++) {
         t.at.step = BT_DIAL_WINDOW;
         step_of(100, 10, 0, 0, false);
@@ -385,7 +385,7 @@ static void a_fast_network_turns_the_dial_back(void **state) {
     }
     told_dial("the network is fast enough (0.0 % of a step exposed, at most)", BT_CODEC_NONE,
               BT_CODEC_INT8, 0, 0, 1);
-    assert_true(t.codec.at == 0 && !t.codec.told_of_delays);
+    assert_true(choice.at == 0 && !choice.told_of_delays);
     end();
 }
 
@@ -395,7 +395,7 @@ static void tensors_that_owe_too_much_fall(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "off");
     t.at.step = BT_DIAL_WINDOW;
-    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+    bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
     owed_by[0] = 4;  /* four ranks owe 16, of a gradient of 1: exactly the limit */
     owed_by[1] = 16; /* 64 of 4 */
     owed_by[2] = 25; /* 100 of 1 */
@@ -403,39 +403,39 @@ static void tensors_that_owe_too_much_fall(void **state) {
     bt_err err = BT_ERR_INIT;
     bt_step_outcome o = good;
     o.loss_scale = 8;
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    assert_int_equal(step(&o, &err), BT_OK);
     assert_true(unscaled == 0.125);
     heard_is(
         "codec_fallback 7 int8 owes 10 times the gradient of layers.1.up (comm.residual_cap 4): it "
         "travels as fp32 from the next step "
         "{\"tensor\":\"layers.1.up\",\"residual_ratio\":10,\"codec\":\"int8\"}\n");
-    assert_true(t.codec.ratio[0] == 4 && t.codec.ratio[1] == 4 && t.codec.ratio[2] == 10);
-    assert_true(t.codec.fell[2] && !t.codec.fell[0] && !t.codec.fell[1]);
+    assert_true(choice.ratio[0] == 4 && choice.ratio[1] == 4 && choice.ratio[2] == 10);
+    assert_true(choice.fell[2] && !choice.fell[0] && !choice.fell[1]);
     assert_true(payloads[0].plain && !payloads[1].plain && reducers == 1);
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK); /* told once */
+    assert_int_equal(step(&o, &err), BT_OK); /* told once */
     heard_is("");
     squares[1] = 1;
     t.at.step++; /* looked at once a window, and where the step was applied */
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    assert_int_equal(step(&o, &err), BT_OK);
     t.at.step--;
     o.applied = false;
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    assert_int_equal(step(&o, &err), BT_OK);
     o.applied = true;
     t.cfg.residual_cap = 0;
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
+    assert_int_equal(step(&o, &err), BT_OK);
     heard_is("");
     assert_int_equal(sums, 2);
     /* of what is not there nothing is owed */
     t.cfg.residual_cap = 4;
     squares[1] = 0;
     owed_by[0] = 0;
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
-    assert_true(isnan(t.codec.ratio[0]) && isnan(t.codec.ratio[1]));
+    assert_int_equal(step(&o, &err), BT_OK);
+    assert_true(isnan(choice.ratio[0]) && isnan(choice.ratio[1]));
     /* nor by a codec without error feedback */
-    t.codec.made = bt_codec_at(BT_CODEC_BF16);
-    t.codec.most = t.codec.at = 1;
-    assert_int_equal(bt_codec_choice_step(&t, &o, &err), BT_OK);
-    for (int i = 0; i < TENSORS; i++) assert_true(isnan(t.codec.ratio[i]));
+    choice.made = bt_codec_at(BT_CODEC_BF16);
+    choice.most = choice.at = 1;
+    assert_int_equal(step(&o, &err), BT_OK);
+    for (int i = 0; i < TENSORS; i++) assert_true(isnan(choice.ratio[i]));
     assert_int_equal(sums, 3);
     end();
 }
@@ -468,19 +468,19 @@ static void two_bad_steps_in_a_row_fall(void **state) {
         char want[400];
         begin(rows[i].codec, "off");
         t.at.step = 11;
-        bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+        bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
         for (const char *s = rows[i].steps; *s; s++) step_of(100, 10, 0, 0, *s == 'b');
         snprintf(want, sizeof want, "%s%s", rows[i].told[0], rows[i].told[1]);
         heard_is(want);
-        assert_string_equal(bt_codec_choice_now(&t)->name, rows[i].now);
-        assert_int_equal(t.codec.most, t.codec.at);
+        assert_string_equal(bt_codec_choice_now(&choice, &t)->name, rows[i].now);
+        assert_int_equal(choice.most, choice.at);
         end();
     }
     /* whose sums have the same bits everywhere is not to blame */
     begin(BT_CODEC_INT8, "off");
     t.at.step = 11;
-    t.codec.made = &bt_codec_exact;
-    t.codec.ladder.at[2] = &bt_codec_exact;
+    choice.made = &bt_codec_exact;
+    choice.ladder.at[2] = &bt_codec_exact;
     for (int i = 0; i < 4; i++) step_of(100, 10, 0, 0, true);
     heard_is("");
     end();
@@ -491,7 +491,7 @@ static void two_bad_steps_in_a_row_fall(void **state) {
 static void the_end_of_the_warm_up_is_told(void **state) {
     (void)state;
     begin(BT_CODEC_SIGN, "off");
-    assert_string_equal(t.codec.made->name, "bf16");
+    assert_string_equal(choice.made->name, "bf16");
     t.at.updates = 3;
     for (t.at.step = 1; t.at.step < 6;) {
         step_of(100, 10, 0, 0, false);
@@ -501,12 +501,12 @@ static void the_end_of_the_warm_up_is_told(void **state) {
                      : "");
         assert_int_equal(reducers, t.at.step >= 4);
     }
-    assert_true(strcmp(t.codec.made->name, "sign") == 0 && t.codec.held_at == 3);
+    assert_true(strcmp(choice.made->name, "sign") == 0 && choice.held_at == 3);
     end();
     begin(BT_CODEC_SIGN, "auto"); /* a dial says itself what it does */
-    t.codec.turned = true;
-    t.codec.at = 3;
-    bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+    choice.turned = true;
+    choice.at = 3;
+    bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
     t.at.step = 3;
     step_of(100, 10, 0, 0, false);
     heard_is("");
@@ -521,29 +521,29 @@ static void statistics_have_bits_and_what_is_owed(void **state) {
         bool sharded;
         double there, back; /* of how many parts a rank sends */
     } rows[] = {{4, 1, false, 3, 3}, {4, 1, true, 3, 0}, {4, 2, true, 3, 1}, {2, 9, false, 1, 1}};
-    const double *ratio, *bits;
+    bt_step_outcome o = good;
     bt_err err = BT_ERR_INIT;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin(BT_CODEC_SIGN, "off");
         t.at.step = 9;
-        bt_codec_choice_made(&t, bt_codec_choice_now(&t));
+        bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
         t.setup.dp = rows[i].dp, t.setup.replicas = rows[i].replicas;
         t.setup.sharded = rows[i].sharded;
         payloads[1].plain = true;
         owed_by[2] = 4;
         others[0] = 3.5; /* another stage's tensor */
-        assert_int_equal(bt_codec_choice_sample(&t, &good, &ratio, &bits, &err), BT_OK);
-        assert_true(bits[0] == 3.5 && bits[1] == PLAIN_BITS);
-        assert_true(fabs(bits[2] - bits_of(BT_CODEC_SIGN, rows[i].there, rows[i].back)) < 1e-12);
-        assert_true(isnan(ratio[0]) && isnan(ratio[1]) && ratio[2] == 4);
+        assert_int_equal(bt_codec_choice_sample(&choice, &t, &residual, &o, &err), BT_OK);
+        assert_true(o.grad_bits[0] == 3.5 && o.grad_bits[1] == PLAIN_BITS);
+        assert_true(fabs(o.grad_bits[2] - bits_of(BT_CODEC_SIGN, rows[i].there, rows[i].back)) <
+                    1e-12);
+        assert_true(isnan(o.residual_ratio[0]) && isnan(o.residual_ratio[1]) &&
+                    o.residual_ratio[2] == 4);
         /* a codec without error feedback sends all alike */
-        t.codec.made = bt_codec_at(BT_CODEC_BF16);
+        choice.made = bt_codec_at(BT_CODEC_BF16);
         others[0] = 0; /* no stage has that tensor */
-        assert_int_equal(bt_codec_choice_sample(&t, &good, &ratio, &bits, &err), BT_OK);
-        assert_true(bits[0] == 0 && bits[1] == 16 && bits[2] == 16 && isnan(ratio[2]));
-        t.setup.dp = 1;
-        assert_int_equal(bt_codec_choice_sample(&t, &good, &ratio, &bits, &err), BT_OK);
-        assert_true(!ratio && !bits);
+        assert_int_equal(bt_codec_choice_sample(&choice, &t, &residual, &o, &err), BT_OK);
+        assert_true(o.grad_bits[0] == 0 && o.grad_bits[1] == 16 && o.grad_bits[2] == 16 &&
+                    isnan(o.residual_ratio[2]));
         end();
     }
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "tests/engine/train/scripted_hub.h"
+#include "tests/engine/train/parts/scripted_hub.h"
 
 enum { BATCHES = 20 };
 
@@ -346,12 +346,13 @@ static void ask_to_stop(void *arg, const bt_step_record *r) {
 static void interrupt(bt_trainer *t) {
     const bt_island_cfg *cfg = &hub.island.cfg;
     const int64_t hour_ns = 3600000000000;
-    stop_ns = t->island_stop_ns;
-    t->island_stop_ns = stop_ns ? bt_now_ns() + hour_ns : 0;
+    bt_island_part *p = bt_trainer_part(t, "island");
+    stop_ns = p->stop_ns;
+    p->stop_ns = stop_ns ? bt_now_ns() + hour_ns : 0;
     asked[0] = cfg->interrupted(cfg->ctx);
-    t->island_stop_ns = bt_now_ns() - hour_ns;
+    p->stop_ns = bt_now_ns() - hour_ns;
     asked[1] = cfg->interrupted(cfg->ctx);
-    t->island_stop_ns = 0;
+    p->stop_ns = 0;
     atomic_fetch_or(&box.bits, BT_REQ_CHECKPOINT);
     asked[2] = cfg->interrupted(cfg->ctx);
     atomic_fetch_or(&box.bits, BT_REQ_STOP);

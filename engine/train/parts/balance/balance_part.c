@@ -1,0 +1,51 @@
+/* balance_part.c - slow ranks get fewer micro-batches, by measured speed (parallel.balance=auto). */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine/train/trainer_impl.h"
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)s, (void)err;
+    *self = t; /* it keeps nothing of its own: the plan of micro-batches does */
+    return BT_OK;
+}
+
+static void balance_event(bt_trainer *t, double gain) {
+    const bt_micro_plan *p = &t->micro_plan;
+    char body[512], *at = body, *end = body + sizeof body;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    at += snprintf(at, (size_t)(end - at), "{\"micro_batches\":[");
+    for (size_t i = 0; i < p->dp; i++) {
+        if (p->shares[i] < least) least = p->shares[i];
+        if (p->shares[i] > most) most = p->shares[i];
+        if (end - at > 32) /* of the first hundred ranks */
+            at += snprintf(at, (size_t)(end - at), "%s%" PRId64, i ? "," : "", p->shares[i]);
+    }
+    snprintf(at, (size_t)(end - at), "]}");
+    bt_telemetry_event(&t->telemetry, BT_EVENT_BALANCE, t->at.step - 1, body,
+                       "from the next step ranks take %" PRId64 " to %" PRId64
+                       " micro-batches by their speed: steps %.0f %% shorter",
+                       least, most, 100 * gain);
+}
+
+static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+    (void)self, (void)o;
+    return t->micro_plan.balance == BT_BALANCE_AUTO;
+}
+
+static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    double gain;
+    (void)self;
+    BT_TRY(bt_micro_plan_adjust(&t->micro_plan, o->seconds_per_micro, &gain, err));
+    if (!(gain > 0)) return BT_OK;
+    balance_event(t, gain);
+    /* other units are added on other ranks, in the same tree */
+    if (t->cfg.reproducible) BT_TRY(bt_trainer_make_reducer(t, err));
+    return bt_trainer_replace_data(t, err);
+}
+
+const bt_part bt_part_balance = {.name = "balance",
+                                 .create = create,
+                                 .due = due,
+                                 .after_step = after_step,
+                                 .phase = BT_MR_COMM_EXPOSED};

@@ -1,0 +1,90 @@
+/* checkpoints_part.c - checkpoints on disk: when one is due, and the stages of one that is written beside training. */
+#include <stdlib.h>
+
+#include "engine/train/trainer_impl.h"
+
+enum { NOTE_BUSY, NOTE_DUE, NOTES };
+
+typedef struct checkpoints {
+    bool busy;      /* some rank has work left of a checkpoint's stage */
+    bool clock_due; /* by rank 0's clock, agreed with the step */
+    bool postponed; /* one was due at a bad step */
+} checkpoints;
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t, (void)s;
+    *self = calloc(1, sizeof(checkpoints));
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for checkpoints");
+}
+
+static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
+    (void)self;
+    notes[NOTE_BUSY] = bt_saver_busy(&t->saver);
+    notes[NOTE_DUE] = bt_comm_rank(t->mesh.world) == 0 && bt_saver_due(&t->saver);
+}
+
+static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
+                         const int64_t *notes, bt_err *err) {
+    checkpoints *c = self;
+    (void)t, (void)took, (void)err;
+    c->busy = notes[NOTE_BUSY] != 0;
+    /* a step that is computed twice is due if it was the first time */
+    c->clock_due = notes[NOTE_DUE] != 0 || (o->computed > 1 && c->clock_due);
+    return BT_OK;
+}
+
+/* A step that was not applied leaves the weights as they were; but what makes batches bad may be in
+ * the weights, which the next good step disproves. At the end there is no next one. */
+static bool last_step(const bt_trainer *t, const bt_step_outcome *o) {
+    return bt_trainer_at_end(t) || bt_trainer_at_stop(t) || (o->control.verbs & BT_REQ_STOP);
+}
+
+static bool is_due(const checkpoints *c, const bt_trainer *t, const bt_step_outcome *o) {
+    return (bt_trainer_at_end(t) && t->cfg.ckpt_final) || bt_trainer_at_stop(t) ||
+           (o->control.verbs & BT_REQ_STOP) || c->clock_due || c->postponed ||
+           (o->best && !o->bad) || bt_every(t->at.step, t->cfg.ckpt_every);
+}
+
+/* of one that is written beside training; when no rank is busy */
+static bool next_stage(const checkpoints *c, const bt_trainer *t) {
+    return bt_saver_pending(&t->saver) && !c->busy;
+}
+
+static bool wanted(const checkpoints *c, const bt_trainer *t, const bt_step_outcome *o) {
+    return is_due(c, t, o) || (o->control.verbs & BT_REQ_CHECKPOINT);
+}
+
+static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+    return next_stage(self, t) || wanted(self, t, o);
+}
+
+static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    checkpoints *c = self;
+    const bool due_now = is_due(c, t, o);
+    if (next_stage(c, t)) BT_TRY(bt_saver_advance(&t->saver, err));
+    if (wanted(c, t, o)) c->postponed = o->bad && !last_step(t, o);
+    if (!due_now || c->postponed) return BT_OK;
+    return bt_trainer_save(t, o->best, last_step(t, o), err);
+}
+
+static bt_code act(void *self, bt_trainer *t, const bt_control *request, bool evaluated,
+                   bt_err *err) {
+    const checkpoints *c = self;
+    (void)evaluated;
+    if (!(request->verbs & BT_REQ_CHECKPOINT)) return BT_OK;
+    if (!c->postponed) return bt_trainer_save(t, false, false, err);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL,
+                       "the checkpoint that was asked for follows the next good step");
+    return BT_OK;
+}
+
+const bt_part bt_part_checkpoints = {.name = "checkpoints",
+                                     .notes = NOTES,
+                                     .create = create,
+                                     .release = free,
+                                     .put_notes = put_notes,
+                                     .exchanged = exchanged,
+                                     .due = due,
+                                     .after_step = after_step,
+                                     .phase = BT_MR_CKPT,
+                                     .act = act};

@@ -1,0 +1,16 @@
+/* codec_part.h - what gradient compression keeps from step to step. */
+#ifndef BT_ENGINE_TRAIN_CODEC_PART_H
+#define BT_ENGINE_TRAIN_CODEC_PART_H
+
+#include "engine/parallel/grad/unit_rounding.h"
+#include "engine/train/parts/codec/codec_choice.h"
+#include "engine/update/residual.h"
+
+typedef struct bt_codec_part {
+    bt_residual residual;      /* what the codec has lost so far, and has yet to send */
+    bt_unit_rounding rounding; /* of reproducible training; no groups: units are not rounded */
+    bt_codec_choice choice;
+    bool built;
+} bt_codec_part;
+
+#endif

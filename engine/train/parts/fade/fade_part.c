@@ -1,0 +1,44 @@
+/* fade_part.c - layers that become ternary gradually (train.lambda_steps): lambda of each step is a function of its
+ * number alone. */
+#include <stdlib.h>
+
+#include "engine/config/tune_cfg.h"
+#include "engine/train/trainer_impl.h"
+
+typedef struct fade {
+    double lambda; /* of the step that is next */
+} fade;
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t;
+    if (!bt_tune_fades(s->cfg)) return BT_OK;
+    *self = calloc(1, sizeof(fade));
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for train.lambda_steps");
+}
+
+static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+    fade *f = self;
+    (void)err;
+    if (stage == BT_LOAD_BEFORE) return BT_OK;
+    f->lambda = bt_tune_lambda(&t->cfg, t->at.step);
+    bt_model_lambda(t->model, f->lambda);
+    return BT_OK;
+}
+
+/* Steps before have another level where lambda changes. */
+static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    fade *f = self;
+    const double lambda = bt_tune_lambda(&t->cfg, t->at.step);
+    (void)o, (void)err;
+    if (lambda != f->lambda) bt_parts_new_level(t);
+    f->lambda = lambda;
+    bt_model_lambda(t->model, lambda);
+    return BT_OK;
+}
+
+const bt_part bt_part_fade = {.name = "fade",
+                              .create = create,
+                              .release = free,
+                              .load = load,
+                              .after_step = after_step,
+                              .phase = BT_MR_OPTIM};

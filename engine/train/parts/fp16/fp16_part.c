@@ -1,0 +1,93 @@
+/* fp16_part.c - the loss scale of train.precision=fp16 (optim/loss_scale.h): a step whose gradients overflowed is
+ * skipped with half the scale, many good steps double it. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/optim/loss_scale.h"
+#include "engine/train/trainer_impl.h"
+
+typedef struct fp16 {
+    bt_loss_scale scale;
+    double *in_use; /* the trainer's */
+} fp16;
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    const bt_run_cfg *c = s->cfg;
+    fp16 *f = calloc(1, sizeof *f);
+    if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory for the loss scale");
+    bt_loss_scale_init(&f->scale, c->precision == BT_PREC_FP16, c->loss_scale, c->loss_scale_every);
+    f->in_use = &t->step.loss_scale;
+    *f->in_use = f->scale.value;
+    *self = f;
+    return BT_OK;
+}
+
+static void save(void *ctx, bt_json *j) {
+    const bt_loss_scale *s = &((fp16 *)ctx)->scale;
+    bt_json_num(j, "value", s->value);
+    if (s->on) bt_json_int(j, "good", s->good);
+}
+
+/* A checkpoint of another precision has no scale: then it begins anew. */
+static void load(void *ctx, const bt_state_values *v) {
+    fp16 *f = ctx;
+    const int64_t good = bt_state_int(v, "good", -1);
+    const double value = bt_state_real(v, "value", 0);
+    if (!f->scale.on || good < 0 || !bt_loss_scale_is(value)) return;
+    f->scale.value = *f->in_use = value;
+    f->scale.good = good;
+}
+
+static void add_state(void *self, bt_trainer *t, bt_state *s) {
+    (void)t;
+    bt_state_add(s, &(bt_state_row){.name = "loss_scale", .ctx = self, .save = save, .load = load});
+}
+
+static void change(fp16 *f, bt_trainer *t, bool skipped, const char *title) {
+    char body[96];
+    *f->in_use = f->scale.value;
+    snprintf(body, sizeof body, "{\"loss_scale\":%.17g%s}", f->scale.value,
+             skipped ? ",\"action\":\"skipped\"" : "");
+    bt_telemetry_event(&t->telemetry, BT_EVENT_LOSS_SCALE, t->at.step, body, "%s: loss scale %.0f",
+                       title, f->scale.value);
+}
+
+/* The norm is the same on all ranks, so all skip the step together. A loss that is not finite is not caused by
+ * its scale, and neither is a step that was computed again. */
+static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                     bt_err *err) {
+    fp16 *f = self;
+    (void)err;
+    if (isfinite(o->grad_norm) || o->loss_bad || o->computed > 1) return BT_OK;
+    if (!bt_loss_scale_overflow(&f->scale)) return BT_OK;
+    change(f, t, true, "fp16 gradients overflowed, step not applied");
+    *verdict = BT_SKIP;
+    return BT_OK;
+}
+
+static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    fp16 *f = self;
+    char title[64];
+    (void)err;
+    if (!o->applied || o->elsewhere || !bt_loss_scale_good(&f->scale)) return BT_OK;
+    snprintf(title, sizeof title, "%" PRId64 " steps without overflow", f->scale.every);
+    change(f, t, false, title);
+    return BT_OK;
+}
+
+static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+    const fp16 *f = self;
+    (void)t, (void)err;
+    out->loss_scale = f->scale.on ? f->scale.value : NAN;
+    return BT_OK;
+}
+
+const bt_part bt_part_fp16 = {.name = "fp16",
+                              .create = create,
+                              .release = free,
+                              .add_state = add_state,
+                              .judge = judge,
+                              .after_update = after_update,
+                              .end = end};

@@ -1,0 +1,87 @@
+/* memory_states_part.c - the state of the newest steps in shared memory (memory_saver.h), from which a run goes on
+ * after a fault without losing steps. */
+#include <stdlib.h>
+
+#include "engine/base/tables/metric.h"
+#include "engine/train/parts/memory_states/memory_saver.h"
+#include "engine/train/trainer_impl.h"
+
+/* The saver lives without a state in memory too, for the reason in the record. */
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t, (void)s;
+    *self = calloc(1, sizeof(bt_memory_saver));
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for states in memory");
+}
+
+static void release(void *self) {
+    bt_memory_saver_close(self);
+    free(self);
+}
+
+static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
+    bt_memory_saver *m = self;
+    const bool first = m->every == 0,
+               from = t->attempt.from.attempt > 0 || t->attempt.from.number > 0;
+    bt_memory_saver_close(m);
+    return bt_memory_saver_open(m, t, first && from ? &t->attempt.from : NULL, err);
+}
+
+static void facts(void *self, bt_trainer *t, bool goes_on) {
+    const bt_memory_saver *m = self;
+    (void)goes_on;
+    char size[32];
+    if (m->to)
+        bt_trainer_fact(t, "memory_states", "two, %s on rank 0%s",
+                        bt_metric_format(size, sizeof size, (double)bt_memory_state_total(m->to),
+                                         BT_UNIT_BYTES),
+                        m->spread ? ", each host's part copied to the next host" : "");
+    else if (t->attempt.no_memory_states[0])
+        bt_trainer_fact(t, "memory_states", "none: %s", t->attempt.no_memory_states);
+}
+
+static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
+    bt_memory_saver *m = self;
+    notes[0] = bt_memory_saver_wish(m, t->step.seconds);
+    bt_memory_saver_settle(m, t);
+}
+
+/* The most cautious rank decides how often. */
+static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
+                         const int64_t *notes, bt_err *err) {
+    bt_memory_saver *m = self;
+    (void)o, (void)took, (void)err;
+    m->every = notes[0];
+    bt_memory_saver_met(m, t);
+    return BT_OK;
+}
+
+static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+    const bt_memory_saver *m = self;
+    (void)o;
+    return m->to && bt_every(t->at.step, m->every);
+}
+
+static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    return bt_memory_saver_write(self, t, err);
+}
+
+/* Where the last checkpoint failed, the state in memory is what is left. */
+static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+    (void)out, (void)err;
+    if (!t->saver.trouble[0]) bt_memory_saver_forget(self, t);
+    return BT_OK;
+}
+
+const bt_part bt_part_memory_states = {.name = "memory_states",
+                                       .notes = 1,
+                                       .create = create,
+                                       .release = release,
+                                       .ready = ready,
+                                       .facts = facts,
+                                       .put_notes = put_notes,
+                                       .exchanged = exchanged,
+                                       .due = due,
+                                       .after_step = after_step,
+                                       .phase = BT_MR_CKPT,
+                                       .end = end};

@@ -1,0 +1,44 @@
+/* profile_part.c - where a step goes, per operation (train.profile). */
+#include "engine/observe/profile.h"
+
+#include <stdlib.h>
+
+#include "engine/train/trainer_impl.h"
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t;
+    if (!s->cfg->profile) return BT_OK;
+    *self = calloc(1, sizeof(bt_profile));
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the profile");
+}
+
+static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    const int64_t first = t->attempt.first_step, stop = t->attempt.stop_at,
+                  last = stop > 0 && stop < t->cfg.steps ? stop : t->cfg.steps;
+    (void)err;
+    bt_profile_step(self, t->at.step - first, last - first, o->rank_values[BT_MR_STEP_TIME]);
+    return BT_OK;
+}
+
+/* operations of rank 0; processor time as the mean of the ranks */
+static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+    bt_profile *p = self;
+    char line[200];
+    t->attempt.memory_peak_mib = bt_memory_peak_mib();
+    bt_profile_close(p, (bt_prec)t->cfg.precision);
+    BT_TRY(bt_all_reduce_f64(t->mesh.world, p->processor_ms, BT_PHASE_COUNT, BT_SUM, err));
+    for (int i = 0; i < BT_PHASE_COUNT; i++) p->processor_ms[i] /= bt_comm_size(t->mesh.world);
+    for (size_t i = 0; i < p->n; i++) {
+        bt_profile_text(line, sizeof line, &p->rows[i]);
+        bt_telemetry_event(&t->telemetry, BT_EVENT_PROFILE, t->at.step - 1, NULL, "%s", line);
+    }
+    out->profile = *p;
+    return BT_OK;
+}
+
+const bt_part bt_part_profile = {.name = "profile",
+                                 .create = create,
+                                 .release = free,
+                                 .after_step = after_step,
+                                 .phase = BT_MR_OTHER,
+                                 .end = end};

@@ -1,0 +1,26 @@
+/* reread_part.c - the newest checkpoint is read again by an idle thread (ckpt.verify); damage is an event and makes
+ * another checkpoint due. */
+#include "engine/train/trainer_impl.h"
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)err;
+    if (s->cfg->ckpt_verify) *self = t; /* it keeps nothing of its own */
+    return BT_OK;
+}
+
+static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+    (void)self, (void)o;
+    return bt_comm_rank(t->mesh.world) == 0;
+}
+
+static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)self, (void)o, (void)err;
+    bt_saver_check(&t->saver, false);
+    return BT_OK;
+}
+
+const bt_part bt_part_reread = {.name = "reread",
+                                .create = create,
+                                .due = due,
+                                .after_step = after_step,
+                                .phase = BT_MR_MONITOR};

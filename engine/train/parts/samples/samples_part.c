@@ -1,0 +1,101 @@
+/* samples_part.c - text that the model writes at each validation (train.sample_tokens), or when people ask for it. */
+#include <stdlib.h>
+
+#include "engine/base/clock.h"
+#include "engine/observe/profile.h"
+#include "engine/train/parts/samples/sample_text.h"
+#include "engine/train/trainer_impl.h"
+
+typedef struct samples {
+    bt_sample_text *first; /* NULL: none is written at validations */
+} samples;
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t, (void)s;
+    *self = calloc(1, sizeof(samples));
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for samples");
+}
+
+static void release(void *self) {
+    samples *s = self;
+    bt_sample_text_destroy(s->first);
+    free(s);
+}
+
+/* collective: all ranks have their validation data */
+static bt_code build(void *self, bt_trainer *t, bt_err *err) {
+    samples *s = self;
+    if (!t->validation.first_tokens) return BT_OK;
+    return bt_sample_text_create(&s->first, &t->cfg, t->mesh.world, t->validation.first_tokens,
+                                 t->validation.n_tokens, err);
+}
+
+static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_text *text,
+                         bool asked, double took_ms) {
+    bt_text body;
+    bt_json j;
+    char line[64]; /* the text's beginning */
+    bt_text_init(&body);
+    bt_text_plain(line, sizeof line, bt_text_str(text));
+    bt_json_begin(&j, &body);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "prompt", bt_text_str(prompt));
+    bt_json_str(&j, "text", bt_text_str(text));
+    bt_json_num(&j, "took_ms", took_ms);
+    if (asked) bt_json_bool(&j, "asked", true);
+    bt_json_end(&j, '}');
+    bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
+                       asked ? "writes, as asked: %s" : "writes: %s", line);
+    bt_text_release(&body);
+}
+
+static bt_code write_sample_text(bt_trainer *t, bt_sample_text *s, bool asked, bt_err *err) {
+    bt_text prompt, text;
+    int64_t start = bt_now_ns();
+    bt_text_init(&prompt);
+    bt_text_init(&text);
+    bt_code code = bt_sample_text_run(s, t->model, t->schedule->pipe, t->update.weights, &prompt,
+                                      &text, err);
+    if (code == BT_OK && text.len > 0)
+        sample_event(t, &prompt, &text, asked, (double)(bt_now_ns() - start) / 1e6);
+    bt_text_release(&text);
+    bt_text_release(&prompt);
+    return code;
+}
+
+static bt_code evaluated(void *self, bt_trainer *t, bt_err *err) {
+    const samples *all = self;
+    for (bt_sample_text *s = all->first; s; s = bt_sample_text_next(s))
+        BT_TRY(write_sample_text(t, s, false, err));
+    return BT_OK;
+}
+
+/* All ranks alike refuse a prompt that the model cannot continue, and training goes on. */
+static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool known, bt_err *err) {
+    (void)self, (void)known;
+    if (!(c->verbs & BT_REQ_SAMPLE)) return BT_OK;
+    const bool asked_here = bt_comm_rank(t->mesh.world) == 0;
+    char *prompt = asked_here ? bt_control_take_prompt(t->requests) : NULL;
+    bt_sample_text *s = NULL;
+    bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
+    bt_code code = bt_sample_text_for_prompt(&s, &t->cfg, t->mesh.world, prompt, err);
+    free(prompt);
+    if (code == BT_ARG || code == BT_UNSUPPORTED) {
+        bt_telemetry_event(&t->telemetry, BT_EVENT_REFUSED, t->at.step - 1, NULL, "no sample: %s",
+                           err ? err->msg : "");
+        return BT_OK;
+    }
+    bt_profile_hold(true);
+    if (code == BT_OK) code = write_sample_text(t, s, true, err);
+    bt_profile_hold(false);
+    bt_trainer_forget_transfers(t);
+    bt_sample_text_destroy(s);
+    return code;
+}
+
+const bt_part bt_part_samples = {.name = "samples",
+                                 .create = create,
+                                 .release = release,
+                                 .build = build,
+                                 .act = act,
+                                 .evaluated = evaluated};

@@ -1,0 +1,49 @@
+/* teacher_part.c - distillation: the model learns from another model's probabilities too, or from a file of its
+ * logits (tune.teacher, tune.logits). */
+#include <stdlib.h>
+
+#include "engine/base/log.h"
+#include "engine/train/trainer_impl.h"
+#include "engine/tune/teacher.h"
+
+static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t;
+    if (!s->cfg->teacher[0] && !s->cfg->logits[0]) return BT_OK;
+    *self = calloc(1, sizeof(bt_teacher)); /* all zero on stages without a head */
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the teacher");
+}
+
+static void release(void *self) {
+    bt_teacher_release(self);
+    free(self);
+}
+
+static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
+    const bt_teacher *teacher = self;
+    (void)err;
+    if (teacher->logits) {
+        t->micro.look_up = bt_logit_file_batch;
+        t->micro.look_up_ctx = teacher->logits;
+    }
+    if (teacher->logits || teacher->model)
+        bt_model_distil(t->model, bt_teacher_distil(teacher, &t->cfg));
+    return BT_OK;
+}
+
+static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+    bt_text notes = {0};
+    bt_model_setup student = t->setup.model;
+    if (stage != BT_LOAD_BEFORE) return BT_OK;
+    student.tp_group = t->tp_group;
+    bt_code code = bt_teacher_find(self, &t->cfg, &student, t->mesh.world, &notes, err);
+    if (code == BT_OK && notes.len && bt_comm_rank(t->mesh.world) == 0)
+        bt_log(BT_LOG_WARN, "%.*s", (int)(notes.len - 1), notes.data);
+    bt_text_release(&notes);
+    return code == BT_OK ? model_made(self, t, err) : code;
+}
+
+const bt_part bt_part_teacher = {.name = "teacher",
+                                 .create = create,
+                                 .release = release,
+                                 .model_made = model_made,
+                                 .load = load};
