@@ -1,4 +1,4 @@
-/* test_island_part.c - a training as an island of a hub that answers by a script: which data its steps take, when
+/* test_trainer_island.c - a training as an island of a hub that answers by a script: which data its steps take, when
  * it exchanges and with what, where it goes on after an answer, and what the record says of it. */
 #include <math.h>
 #include <unistd.h>
