@@ -120,7 +120,6 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "data.packing=stream runs texts together, and data.form=label judges each "
                        "at its end (use documents or pad)");
-    c->sample_tokens = 0; /* a classifier writes no text */
     return BT_OK;
 }
 

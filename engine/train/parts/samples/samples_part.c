@@ -25,7 +25,7 @@ static void release(void *self) {
 /* collective: all ranks have their validation data */
 static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     samples *s = self;
-    if (!t->validation.first_tokens) return BT_OK;
+    if (!t->validation.first_tokens || t->setup.model.cfg.classes) return BT_OK; /* no text */
     return bt_sample_text_create(&s->first, &t->cfg, t->mesh.world, t->validation.first_tokens,
                                  t->validation.n_tokens, err);
 }
