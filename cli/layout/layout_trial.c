@@ -172,7 +172,7 @@ const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, in
 static bool plain_training(const bt_layout_job *job) {
     const bt_run_cfg *c = job->cfg;
     return c->form == BT_FORMED_TEXT && c->tune == BT_TUNE_FULL && !c->teacher[0] &&
-           !c->logits[0] && !c->hub[0] && !c->batch_ramp[0];
+           !c->logits[0] && !c->hub[0];
 }
 
 typedef struct candidate {

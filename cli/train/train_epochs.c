@@ -64,23 +64,17 @@ static bt_code set_count(bt_train_plan *p, const char *key, const char *of, int6
                        err);
 }
 
-static bt_code steps_of_epochs(const bt_run_cfg *c, int64_t sequences, int64_t *steps,
-                               bt_err *err) {
+static int64_t steps_of_epochs(const bt_run_cfg *c, int64_t sequences) {
     const double all = ceil(c->epochs * (double)sequences - 1e-6);
     const double each = (double)c->batch_tokens / (double)c->seq_len;
-    *steps = (int64_t)ceil(all / each - 1e-9);
-    if (!c->batch_ramp[0]) return BT_OK;
-    return bt_ramp_steps(steps, "train.batch_ramp", c->batch_ramp, c->batch_tokens,
-                         (int64_t)all * c->seq_len, c->ramp_steps, err);
+    return (int64_t)ceil(all / each - 1e-9);
 }
 
 static bt_code set_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequences, bt_err *err) {
     const double epoch = (double)sequences * (double)c->seq_len / (double)c->batch_tokens;
-    int64_t steps;
-    if (given_now(&p->opts, "train.epochs")) {
-        BT_TRY(steps_of_epochs(c, sequences, &steps, err));
-        BT_TRY(set_count(p, "train.steps", "train.epochs", steps, sequences, err));
-    }
+    if (given_now(&p->opts, "train.epochs"))
+        BT_TRY(set_count(p, "train.steps", "train.epochs", steps_of_epochs(c, sequences), sequences,
+                         err));
     if (given_now(&p->opts, "train.evals_per_epoch") && c->evals_per_epoch > 0)
         BT_TRY(set_count(p, "train.eval_every", "train.evals_per_epoch",
                          llround(epoch / c->evals_per_epoch), sequences, err));

@@ -136,25 +136,21 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
 }
 
 /* Warns of a ramp with a place that rounds to the first step, which has no effect; not of a preset's own ramp. */
-static void tell_ramps(const bt_train_plan *p) {
-    const struct {
-        const char *key, *shares;
-    } ramps[] = {{"train.batch_ramp", p->cfg.batch_ramp}, {"train.seq_ramp", p->cfg.seq_ramp}};
-    for (size_t k = 0; k < sizeof ramps / sizeof ramps[0]; k++) {
-        const size_t i = bt_opt_find(p->opts.table, p->opts.n, ramps[k].key);
-        bt_ramp r;
-        bt_err ignored = BT_ERR_INIT;
-        if (p->opts.origin[i] <= BT_FROM_PRESET || p->from.step > 0 ||
-            bt_ramp_read(&r, ramps[k].key, ramps[k].shares, p->cfg.ramp_steps, &ignored) != BT_OK)
-            continue;
-        if (r.n > 0 && r.at[0] == 0)
-            bt_log(BT_LOG_WARN,
-                   "%s %s: %.*s of %" PRId64
-                   " steps is before the end of the first, so the run begins behind that place "
-                   "(%.2g is a step)",
-                   ramps[k].key, ramps[k].shares, (int)strcspn(ramps[k].shares, ","),
-                   ramps[k].shares, p->cfg.ramp_steps, 1 / (double)p->cfg.ramp_steps);
-    }
+static void tell_ramp(const bt_train_plan *p) {
+    const char *shares = p->cfg.seq_ramp;
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.seq_ramp");
+    bt_ramp r;
+    bt_err ignored = BT_ERR_INIT;
+    if (p->opts.origin[i] <= BT_FROM_PRESET || p->from.step > 0 ||
+        bt_ramp_read(&r, "train.seq_ramp", shares, p->cfg.ramp_steps, &ignored) != BT_OK)
+        return;
+    if (r.n > 0 && r.at[0] == 0)
+        bt_log(BT_LOG_WARN,
+               "train.seq_ramp %s: %.*s of %" PRId64
+               " steps is before the end of the first, so the run begins behind that place "
+               "(%.2g is a step)",
+               shares, (int)strcspn(shares, ","), shares, p->cfg.ramp_steps,
+               1 / (double)p->cfg.ramp_steps);
 }
 
 /* Warns of int8 attention that was asked for where it was measured to be slower: with tiles, and without VNNI. */
@@ -198,7 +194,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_train_keep_prediction(p, err));
     if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
     if (!world) {
-        tell_ramps(p);
+        tell_ramp(p);
         tell_stand_ins(p);
         tell_attention(&p->cfg);
     }

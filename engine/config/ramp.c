@@ -1,4 +1,4 @@
-/* ramp.c - shares of a run to steps, and sums over the steps before one. */
+/* ramp.c - shares of a run to steps. */
 #include "engine/config/ramp.h"
 
 #include <math.h>
@@ -30,40 +30,4 @@ int bt_ramp_halvings(const bt_ramp *r, int64_t step) {
     int left = r->n;
     while (left > 0 && step >= r->at[r->n - left]) left--;
     return left;
-}
-
-int64_t bt_ramp_sum(const bt_ramp *r, int64_t whole, int64_t step) {
-    int64_t sum = 0, from = 0;
-    for (int i = 0; i <= r->n; i++) {
-        const int64_t to = i < r->n && r->at[i] < step ? r->at[i] : step;
-        sum += (to - from) * (whole >> (r->n - i));
-        from = to;
-    }
-    return sum;
-}
-
-int64_t bt_ramp_origin(const bt_ramp *r, int64_t whole, int64_t step) {
-    return bt_ramp_sum(r, whole, step) - step * (whole >> bt_ramp_halvings(r, step));
-}
-
-bt_code bt_ramp_steps(int64_t *out, const char *key, const char *text, int64_t whole, int64_t sum,
-                      int64_t of, bt_err *err) {
-    bt_ramp r;
-    int64_t few = 0, enough = (sum + whole - 1) / whole;
-    BT_TRY(bt_ramp_read(&r, key, text, of ? of : enough, err));
-    while (bt_ramp_sum(&r, whole, enough) < sum) {
-        few = enough;
-        enough *= 2;
-        BT_TRY(bt_ramp_read(&r, key, text, of ? of : enough, err));
-    }
-    while (enough - few > 1) {
-        const int64_t middle = few + (enough - few) / 2;
-        BT_TRY(bt_ramp_read(&r, key, text, of ? of : middle, err));
-        if (bt_ramp_sum(&r, whole, middle) < sum)
-            few = middle;
-        else
-            enough = middle;
-    }
-    *out = enough;
-    return BT_OK;
 }

@@ -1,5 +1,5 @@
-/* ramp.h - a number that begins at a part of its value and doubles at given shares of the run: the
- * tokens of a step (train.batch_ramp), the length of sequences (train.seq_ramp).
+/* ramp.h - the length of sequences, which begins at a part of its value and doubles at given shares of the run
+ * (train.seq_ramp).
  *
  * "0.1,0.2,0.4": an eighth until a tenth of the steps are done, then a quarter, a half, and the whole from
  * 0.4 of the steps on. All are pure functions of the step, so that a resumed run goes on with the same
@@ -23,14 +23,5 @@ bt_code bt_ramp_read(bt_ramp *out, const char *key, const char *text, int64_t st
     BT_MUST_CHECK;
 /* how often the value is still halved in this step */
 int bt_ramp_halvings(const bt_ramp *r, int64_t step);
-/* whole >> halvings, added up over the steps before `step` */
-int64_t bt_ramp_sum(const bt_ramp *r, int64_t whole, int64_t step);
-/* The value's sum before `step` as if all earlier steps had had this step's value, taken from the true sum:
- * what is added to step * value for the true place */
-int64_t bt_ramp_origin(const bt_ramp *r, int64_t whole, int64_t step);
-/* The least number of steps whose sum is `sum` or more. `of`: the steps that the shares are of; 0: the
- * number that is looked for */
-bt_code bt_ramp_steps(int64_t *out, const char *key, const char *text, int64_t whole, int64_t sum,
-                      int64_t of, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -235,56 +235,9 @@ static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
         c->reproducible ? ", or another train.unit, the same for every run to be compared" : "");
 }
 
-static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
+bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
     BT_TRY(share_out(c, err));
     return check_rounds(c, err);
-}
-
-/* A batch ramp begins with `halvings` times halved steps, which everything must divide: the layout is
- * that of these, with more micro-batches later. */
-bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
-    char buf[64];
-    bt_ramp r;
-    bt_err why = BT_ERR_INIT;
-    BT_TRY(bt_ramp_read(&r, "train.batch_ramp", c->batch_ramp, c->steps, err));
-    if (r.n == 0) return resolve_batch(c, err);
-    const int64_t parts = (int64_t)1 << r.n, T = c->seq_len;
-    if (c->hub[0])
-        return bt_fail(err, BT_ARG,
-                       "train.batch_ramp with --hub: the hub deals out steps of one size (leave "
-                       "one of them out)");
-    if (strcmp(c->balance, "even") != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.batch_ramp with parallel.balance=%.32s: small steps have too few "
-                       "micro-batches to share out (use parallel.balance=even)",
-                       c->balance);
-    if (strchr(c->mixture, '='))
-        return bt_fail(err, BT_ARG,
-                       "train.batch_ramp with a data.mixture that changes at a step: what a step "
-                       "has changes too (use one of them)");
-    if (c->accum % parts != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.batch_ramp '%s' begins with 1/%" PRId64
-                       " of a step, which train.accum %" PRId64 " does not divide into (use %s)",
-                       c->batch_ramp, parts, c->accum,
-                       nearest_multiples(buf, sizeof buf, c->accum, parts));
-    if (c->batch_tokens % (parts * T) != 0)
-        return bt_fail(err, BT_ARG,
-                       "train.batch_ramp '%s' begins with 1/%" PRId64
-                       " of train.batch_tokens %" PRId64
-                       ", which is not whole sequences of %" PRId64 " tokens (use --batch-tokens "
-                       "%s, or fewer doublings)",
-                       c->batch_ramp, parts, c->batch_tokens, T,
-                       nearest_multiples(buf, sizeof buf, c->batch_tokens, parts * T));
-    c->batch_tokens /= parts;
-    c->accum /= parts;
-    bt_code code = resolve_batch(c, &why);
-    c->batch_tokens *= parts;
-    c->accum *= parts;
-    if (code != BT_OK)
-        return bt_fail(err, code, "train.batch_ramp begins with 1/%" PRId64 " of a step: %s", parts,
-                       why.msg);
-    return BT_OK;
 }
 
 bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) {

@@ -310,10 +310,13 @@ static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
 
 /* the preset's tokens of a step where tokens are learned; 0: this run has steps of another size */
 static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
-    static const char *const sizes[] = {"train.steps",       "train.tokens",
-                                        "train.epochs",      "train.batch_tokens",
-                                        "train.micro_batch", "train.accum",
-                                        "train.batch_ramp",  NULL};
+    static const char *const sizes[] = {"train.steps",
+                                        "train.tokens",
+                                        "train.epochs",
+                                        "train.batch_tokens",
+                                        "train.micro_batch",
+                                        "train.accum",
+                                        NULL};
     if (said_any(o, sizes) || cfg->pp > 1) return 0;
     return p->word_batch_tokens % (cfg->seq_len * replicas(cfg, ranks)) ? 0 : p->word_batch_tokens;
 }
@@ -343,12 +346,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
-    bt_ramp r;
-    bt_err ignored;
-    if (bt_ramp_read(&r, "", cfg->batch_ramp, cfg->ramp_steps, &ignored) != BT_OK) return 0;
-    return bt_ramp_sum(&r, cfg->batch_tokens, cfg->steps);
-}
+int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) { return cfg->steps * cfg->batch_tokens; }
 
 const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
     return cfg->init_from[0]             ? "--init-from"

@@ -312,9 +312,7 @@ static int64_t auto_warmup(int64_t steps, bool fresh) {
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     const bt_preset *p = bt_preset_find(c->preset);
     if (c->tokens) {
-        int64_t steps;
-        BT_TRY(bt_ramp_steps(&steps, "train.batch_ramp", c->batch_ramp, c->batch_tokens, c->tokens,
-                             c->ramp_steps, err));
+        const int64_t steps = (c->tokens + c->batch_tokens - 1) / c->batch_tokens;
         if (c->steps && c->steps != steps)
             return bt_fail(err, BT_ARG,
                            "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64
@@ -323,7 +321,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         c->steps = steps;
     }
     if (!c->steps) c->steps = p ? p->steps : 1000;
-    if (!c->ramp_steps && (c->batch_ramp[0] || c->seq_ramp[0])) c->ramp_steps = c->steps;
+    if (!c->ramp_steps && c->seq_ramp[0]) c->ramp_steps = c->steps;
     if (c->lr == 0) c->lr = c->tune == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
     /* of other schedules it would be a difference between runs that makes none */
     if (c->lr2 == 0 && c->schedule == BT_SCHED_BITNET) c->lr2 = c->lr * 2 / 3;

@@ -49,13 +49,6 @@ bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *c, const bt_mes
     return BT_OK;
 }
 
-void bt_micro_plan_resize(bt_micro_plan *p, int64_t sequences, int64_t micro_batch) {
-    p->sequences = sequences;
-    p->micros = sequences / micro_batch;
-    bt_balance_even(p->shares, p->dp, p->micros);
-    take_range(p);
-}
-
 void bt_micro_plan_release(bt_micro_plan *p) {
     free(p->shares);
     free(p->costs);

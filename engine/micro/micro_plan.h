@@ -27,9 +27,7 @@ typedef struct bt_micro_plan {
 bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *cfg, const bt_mesh *mesh,
                              bt_err *err) BT_MUST_CHECK;
 void bt_micro_plan_release(bt_micro_plan *p); /* accepts an all-zero struct */
-/* steps have so many sequences from now on, of an even plan; every rank has a micro-batch at least */
-void bt_micro_plan_resize(bt_micro_plan *p, int64_t sequences, int64_t micro_batch);
-size_t bt_micro_plan_bytes(size_t dp); /* that create takes */
+size_t bt_micro_plan_bytes(size_t dp);        /* that create takes */
 
 /* parallel.balance=auto: takes this rank's seconds a micro-batch of the step just done; every
  * BT_BALANCE_EVERY steps all ranks make the next plan from all ranks' speeds. *gain: 0, or the

@@ -55,7 +55,7 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const double began = compute_seconds();
     BT_TRY(begin_gradients(t, out, err));
     const bool all = out->counted < 0; /* every token is learned */
-    if (all) out->counted = t->step.tokens;
+    if (all) out->counted = t->cfg.batch_tokens;
     t->micro.step = t->at.step;
     t->micro.counted = 0;
     bt_model_round_attention(t->model, true);
@@ -203,6 +203,6 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (out->left) return BT_OK;
     meter_transfers(t);
     t->at.step++;
-    t->at.tokens += t->step.tokens;
+    t->at.tokens += t->cfg.batch_tokens;
     return BT_OK;
 }

@@ -101,7 +101,6 @@ static void take_setup(bt_trainer *t, const bt_trainer_setup *s) {
     t->at = (bt_progress){.lr_factor = 1};
     t->lr = bt_run_cfg_lr_schedule(&t->cfg);
     t->step.loss_scale = 1;
-    t->step.tokens = t->cfg.batch_tokens;
     t->validation.newest = (bt_eval_result){.nats = NAN, .bits_per_byte = NAN};
 }
 

@@ -54,10 +54,7 @@ typedef struct bt_attempt {      /* this start of the run */
 } bt_attempt;
 
 typedef struct bt_step_state { /* what one step leaves to the next */
-    int64_t tokens;            /* of all ranks in the step that is computed */
-    /* added to step * sequences of a step: the number of the step's first sequence, see bt_ramp_origin */
-    int64_t origin;
-    double loss_scale; /* factor of losses and gradients */
+    double loss_scale;         /* factor of losses and gradients */
     int64_t
         held_at; /* updates after which the second moment is held (bt_optim_update); 0: it is not */
     int64_t grad_fingerprint; /* bits of the last norm: must be the same on all ranks */
@@ -124,7 +121,7 @@ static inline bool bt_trainer_at_stop(const bt_trainer *t) {
 }
 /* number of the first sequence of the step that is next, counted over all epochs */
 static inline int64_t bt_trainer_first_sequence(const bt_trainer *t) {
-    return t->step.origin + t->at.step * t->micro_plan.sequences;
+    return t->at.step * t->micro_plan.sequences;
 }
 static inline bool bt_trainer_validates(const bt_trainer *t) {
     return t->cfg.val_frac > 0 || t->cfg.val_data[0];

@@ -92,7 +92,8 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
     out->flop_token = t->telemetry.flop_token;
     out->peak_flops = t->telemetry.peak_flops;
-    double per_s = bt_derived_tokens_per_s((double)t->step.tokens, out->step_ms[BT_MR_STEP_TIME]);
+    double per_s = bt_derived_tokens_per_s((double)t->cfg.batch_tokens,
+                                           out->step_ms[BT_MR_STEP_TIME]);
     out->steps = t->at.step;
     out->tokens = t->at.tokens;
     out->loss = t->telemetry.last_loss;

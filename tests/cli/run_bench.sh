@@ -94,12 +94,12 @@ awk -F'[:,}]' '{ bits = $4; e = $6; d = $8; a = $10; link = $12; want = bits / 8
 # bench learn: two recipes on a corpus; a curve's last point is the run's last validation; runs that are recorded are not done again
 seq 1 6000 | sed 's/$/ is a number/' >"$tmp/words.txt"
 learn() {
-    "$BITRAIN" bench learn --seeds 1 --goal "$1" --recipe 'default:' 'muon: optim.name=muon train.batch_ramp=0.5' --corpus words="$tmp/words.txt" --store "$tmp/learn.db" \
+    "$BITRAIN" bench learn --seeds 1 --goal "$1" --recipe 'default:' 'muon: optim.name=muon train.batch_tokens=128' --corpus words="$tmp/words.txt" --store "$tmp/learn.db" \
         --with model.layers=2 model.d_model=64 model.heads=4 model.kv_heads=2 model.d_ff=128 model.seq_len=32 train.batch_tokens=256 train.steps=4 \
         train.eval_every=2 train.eval_tokens=512 launch.ranks=1 launch.threads=1 "${@:2}"
 }
 learn 99 --json >"$tmp/out" 2>"$tmp/err" || fault "learn: exit $?: $(cat "$tmp/err")"
-[ "$(grep -o '"recipe":"[a-z]*","settings"' "$tmp/out" | wc -l)" -eq 2 ] && [ "$(grep -o '"tokens":[0-9]*' "$tmp/out" | tr -d '\n')" = '"tokens":512"tokens":1024"tokens":256"tokens":768' ] ||
+[ "$(grep -o '"recipe":"[a-z]*","settings"' "$tmp/out" | wc -l)" -eq 2 ] && [ "$(grep -o '"tokens":[0-9]*' "$tmp/out" | tr -d '\n')" = '"tokens":512"tokens":1024"tokens":256"tokens":512' ] ||
     fault "learn: $(cat "$tmp/out")"
 want=$("$BITRAIN" query --store "$tmp/learn.db" --json "SELECT val_loss / ln(2) AS bits FROM steps WHERE run = 'muon.words.1' AND step = 3" | grep -o '[0-9]\.[0-9]*' | head -1)
 awk -v got="$(grep -o '"bits_per_byte":[0-9.]*' "$tmp/out" | tail -1)" -v want="$want" 'BEGIN {sub(/.*:/, "", got); d = got - want; exit !(want > 1 && d < 1e-6 && -d < 1e-6)}' ||
@@ -107,8 +107,8 @@ awk -v got="$(grep -o '"bits_per_byte":[0-9.]*' "$tmp/out" | tail -1)" -v want="
 learn 99 --json 2>"$tmp/err" | cmp -s - "$tmp/out" || fault "learn: another answer of the same records: $(cat "$tmp/err")"
 [ "$("$BITRAIN" query --store "$tmp/learn.db" "SELECT 'n', count(*) FROM runs" | tail -1 | tr -dc 0-9)" = 2 ] || fault "learn did its runs again"
 learn 0.5 --curves "$tmp/c.tsv" >"$tmp/out" 2>"$tmp/err" || fault "learn, a table: exit $?"
-grep -q '^# muon: optim.name=muon train.batch_ramp=0.5$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.768.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
-    "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":768,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
+grep -q '^# muon: optim.name=muon train.batch_tokens=128$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.512.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
+    "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":512,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
 grep -Eq '^muon +words +[0-9.]+ +- +[+-][0-9.]+ % +[0-9.]+ \|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
 # equal minutes: each recipe has the steps that fit, as its short run said, which is not recorded; against the first recipe, seed by seed
 learn 0.5 --seeds 2 --minutes 0.01 --store "$tmp/minutes.db" --json >"$tmp/out" 2>"$tmp/err" || fault "learn, minutes: exit $?: $(cat "$tmp/err")"

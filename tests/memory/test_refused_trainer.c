@@ -43,7 +43,7 @@ static void those_of_other_parts(void **state) {
          "train.reproducible=true", "--set", "optim.states=log8");
     assert_true(survives_refusals("a reproducible training", train, &cfg, true) > 50);
     TINY(&cfg, "--steps", "3", "--batch-tokens", "256", "--codec", "int8", "--zero", "3", "--set",
-         "train.profile=true", "--set", "train.batch_ramp=0.5");
+         "train.profile=true", "--set", "train.seq_ramp=0.5");
     assert_true(survives_refusals("a training with a codec", train, &cfg, true) > 50);
     TINY(&cfg, "--steps", "3", "--batch-tokens", "256", "--set", "train.share_steps=2", "--set",
          "train.recompute=full");

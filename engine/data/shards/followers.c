@@ -91,7 +91,7 @@ bt_code bt_followers_count(bt_followers *out, const bt_loader_cfg *cfg, bt_err *
     pair *pairs = NULL;
     size_t n = 0;
     *out = (bt_followers){0};
-    whole.first_step = whole.origin = 0;
+    whole.first_step = 0;
     whole.first_sequence = 0;
     whole.n_sequences = whole.sequences_per_step = whole.B;
     BT_TRY(bt_loader_open(&l, &whole, err));

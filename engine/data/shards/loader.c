@@ -27,9 +27,8 @@ struct bt_loader {
     int B, T;
     bool shuffle;
     uint64_t seed;
-    int64_t step;   /* of the next micro-batch the reader makes */
-    int64_t base;   /* sequence number of step 0's first; not 0 where the data are dealt out */
-    int64_t origin; /* of loader_steps */
+    int64_t step; /* of the next micro-batch the reader makes */
+    int64_t base; /* sequence number of step 0's first; not 0 where the data are dealt out */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
     bt_corpus **corpora; /* (n_corpora) 0: synth; several: of a mixture */
     size_t n_corpora;
@@ -323,7 +322,6 @@ bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
     l->seed = cfg->seed;
     l->step = cfg->first_step;
     l->sequences_per_step = cfg->sequences_per_step;
-    l->base = l->origin = cfg->origin;
     l->first_sequence = cfg->first_sequence;
     l->n_sequences = cfg->n_sequences;
     pthread_mutex_init(&l->lock, NULL);
@@ -363,16 +361,8 @@ bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_seq
                        bt_err *err) {
     BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
     stop_reader(l);
-    l->base = l->origin;
+    l->base = 0;
     return go_on(l, step, first_sequence, n_sequences, err);
-}
-
-bt_code bt_loader_resize(bt_loader *l, const bt_loader_steps *s, bt_err *err) {
-    BT_TRY(check_share(s->first_sequence, s->n_sequences, s->sequences_per_step, l->B, err));
-    stop_reader(l);
-    l->sequences_per_step = s->sequences_per_step;
-    l->base = l->origin = s->origin;
-    return go_on(l, s->step, s->first_sequence, s->n_sequences, err);
 }
 
 bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err) {
@@ -414,8 +404,7 @@ size_t bt_loader_sources(const bt_loader *l) { return l->mixture ? l->n_corpora 
 bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step) {
     return (bt_loader_share){
         .name = l->names[k],
-        .sequences = bt_mixture_count(l->mixture, k,
-                                      (uint64_t)(l->origin + step * l->sequences_per_step)),
+        .sequences = bt_mixture_count(l->mixture, k, (uint64_t)(step * l->sequences_per_step)),
         .epoch = bt_corpus_rows(l->corpora[k])};
 }
 
@@ -431,5 +420,5 @@ int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
 }
 
 int64_t bt_loader_counted(const bt_loader *l, int64_t step) {
-    return bt_loader_counted_in(l, l->origin + step * l->sequences_per_step, l->sequences_per_step);
+    return bt_loader_counted_in(l, step * l->sequences_per_step, l->sequences_per_step);
 }

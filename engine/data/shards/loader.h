@@ -59,18 +59,12 @@ typedef struct bt_loader_cfg {
     uint64_t seed;
     int64_t first_step;     /* where a resumed run begins */
     int sequences_per_step; /* of all ranks */
-    int64_t origin;         /* added to step * sequences_per_step: earlier steps had others */
     /* this rank's part of a step: [first, first + n); n is a multiple of B */
     int first_sequence, n_sequences;
     /* while text is tokenised; may be NULL */
     void (*progress)(void *ctx, double done, uint64_t ids);
     void *ctx;
 } bt_loader_cfg;
-
-typedef struct bt_loader_steps {
-    int64_t step, origin;
-    int sequences_per_step, first_sequence, n_sequences; /* as in bt_loader_cfg */
-} bt_loader_steps;
 
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* micro-batches of a step in order, then those of the next step */
@@ -79,9 +73,6 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) BT_MUST_CHECK;
  * the batch has changed */
 bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err)
     BT_MUST_CHECK;
-/* from `step` on steps have other sizes: sequence g of one is number origin + step * sequences_per_step + g.
- * Otherwise as move */
-bt_code bt_loader_resize(bt_loader *l, const bt_loader_steps *s, bt_err *err) BT_MUST_CHECK;
 /* goes on with sequences [begin + first, begin + first + n), then with the same of begin + stride, and
  * so on: the data are dealt out by somebody else (islands). What `first` and `n` are of a step, they
  * are here of `stride` */

@@ -12,7 +12,7 @@ static void count_epoch(const bt_loader_cfg *cfg) {
     bt_loader_cfg one = *cfg;
     one.B = one.sequences_per_step = one.n_sequences = 1;
     one.first_sequence = 0;
-    one.first_step = one.origin = 0;
+    one.first_step = 0;
     memset(times, 0, sizeof times);
     assert_int_equal(bt_loader_open(&l, &one, &err), BT_OK);
     for (int64_t s = bt_loader_sequences(l); s > 0; s--) {
@@ -57,7 +57,6 @@ static void an_epoch_is_counted(void **state) {
     cfg.sequences_per_step = 12;
     cfg.first_sequence = 6;
     cfg.n_sequences = 6;
-    cfg.origin = 24;
     check(&cfg);
     free(text);
 }

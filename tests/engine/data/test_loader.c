@@ -57,49 +57,6 @@ static void same_batches_on_any_ranks(void **state) {
 }
 
 /* shares that change between steps: every sequence comes once, as if one rank had read them all */
-/* steps of 3, 3, 6, 6, 12 sequences are the sequences of one another, whether the loader came to them or
- * began there, and shared out over two ranks */
-static void growing_steps_leave_no_gap(void **state) {
-    (void)state;
-    enum { STEPS = 5, ALL = 30 };
-    static const int sizes[STEPS] = {3, 3, 6, 6, 12};
-    char *text = fixture_prose(20000);
-    bt_loader_cfg cfg = fixture_cfg(fixture_text("grow.txt", text));
-    bt_err err = BT_ERR_INIT;
-    bt_batch b;
-    size_t row = (size_t)cfg.T;
-    cfg.B = 3;
-    cfg.sequences_per_step = 6;
-    int32_t *one = steps_of(cfg, 1, 0, ALL / 6);
-    for (int began = 0; began < STEPS; began++) {
-        bt_loader *l;
-        int done = 0;
-        for (int s = 0; s < began; s++) done += sizes[s];
-        cfg.first_step = began;
-        cfg.sequences_per_step = cfg.n_sequences = 12;
-        assert_int_equal(bt_loader_open(&l, &cfg, &err), BT_OK);
-        for (int s = began; s < STEPS; s++) {
-            const int half = sizes[s] / 2 / 3 * 3; /* the second half where there are two */
-            const bt_loader_steps steps = {.step = s,
-                                           .origin = done - s * sizes[s],
-                                           .sequences_per_step = sizes[s],
-                                           .first_sequence = half,
-                                           .n_sequences = sizes[s] - half};
-            if (s == began || sizes[s] != sizes[s - 1])
-                assert_int_equal(bt_loader_resize(l, &steps, &err), BT_OK);
-            for (int g = half; g < sizes[s]; g++) {
-                if ((g - half) % 3 == 0) assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
-                assert_memory_equal(b.inputs + (size_t)((g - half) % 3) * row,
-                                    one + (size_t)(done + g) * 2 * row, row * sizeof *one);
-            }
-            done += sizes[s];
-        }
-        bt_loader_close(l);
-    }
-    free(one);
-    free(text);
-}
-
 static void moved_shares_leave_no_gap(void **state) {
     (void)state;
     /* where rank 0 and rank 1 begin at each step */
@@ -420,7 +377,6 @@ static void hash_tells_data_apart(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_batches_on_any_ranks),
-        cmocka_unit_test(growing_steps_leave_no_gap),
         cmocka_unit_test(moved_shares_leave_no_gap),
         cmocka_unit_test(resume_continues),
         cmocka_unit_test(epochs_are_permutations),

@@ -1,5 +1,5 @@
-/* What changes while a training runs: the weights of its sources when somebody asks, sizes of steps and stretches of
- * attention by their ramps. Each is told, is what the same setting from the beginning gives, and survives a
+/* What changes while a training runs: the weights of its sources when somebody asks, stretches of attention by
+ * their ramp. Each is told, is what the same setting from the beginning gives, and survives a
  * checkpoint. */
 #include "tests/tiny_run.h"
 
@@ -114,25 +114,21 @@ static void what_is_no_change(void **state) {
     (void)state;
     static char full[512];
     static const struct {
-        const char *mixture, *ramp, *weights, *says;
+        const char *mixture, *weights, *says;
     } rows[] = {
-        {"3:1", "", "1,3", "2 the mixture stays: '1,3' is no list of weights, as 3:1 is\n"},
-        {"3:1", "", "1:3,5=1:1",
-         "2 the mixture stays: '1:3,5=1:1' is no list of weights, as 3:1 is\n"},
-        {"3:1", "", "2=1:1", "2 the mixture stays: '2=1:1' is no list of weights, as 3:1 is\n"},
-        {"3:1", "", "1:2:3", NULL},
-        {"3:1", "0.5", "1:3",
-         "2 the mixture stays: with train.batch_ramp a mixture does not change\n"},
-        {full, "", "1:3", "2 the mixture stays: data.mixture has no room for more stages\n"},
+        {"3:1", "1,3", "2 the mixture stays: '1,3' is no list of weights, as 3:1 is\n"},
+        {"3:1", "1:3,5=1:1", "2 the mixture stays: '1:3,5=1:1' is no list of weights, as 3:1 is\n"},
+        {"3:1", "2=1:1", "2 the mixture stays: '2=1:1' is no list of weights, as 3:1 is\n"},
+        {"3:1", "1:2:3", NULL},
+        {full, "1:3", "2 the mixture stays: data.mixture has no room for more stages\n"},
     };
     for (int i = 100; strlen(full) + 10 < sizeof full; i++)
         snprintf(full + strlen(full), sizeof full - strlen(full), "%s%.0d%s3:1", full[0] ? "," : "",
                  full[0] ? i : 0, full[0] ? "=" : "");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char mixture[560], ramp[64];
+        char mixture[560];
         snprintf(mixture, sizeof mixture, "data.mixture=%s", rows[i].mixture);
-        snprintf(ramp, sizeof ramp, "train.batch_ramp=%s", rows[i].ramp);
-        OF_TWO("--set", mixture, "--set", ramp);
+        OF_TWO("--set", mixture);
         const char *before = rows[i].mixture;
         ask.weights = rows[i].weights;
         ask.at = 1;
@@ -172,19 +168,11 @@ static void the_newest_weights_survive(void **state) {
 static void sizes_grow_as_said(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "train.log_every=1", "--set",
-         "train.batch_ramp=0.25,0.5", "--set", "train.seq_ramp=0.375");
+         "train.seq_ramp=0.375,0.5");
     const bt_train_result r = run(&sink, "");
-    char tokens[256] = "";
-    for (size_t i = 0; i < sink.n_steps; i++)
-        snprintf(tokens + strlen(tokens), sizeof tokens - strlen(tokens), "%.0f ",
-                 sink.steps[i].v[BT_MS_TOKENS]);
-    assert_string_equal(
-        told(&sink, "ramp"),
-        "-1 from step 1 on a step has 128 tokens and attention sees stretches of 16\n"
-        "1 from step 3 on a step has 256 tokens and attention sees stretches of 16\n"
-        "2 from step 4 on a step has 256 tokens and attention sees stretches of 32\n"
-        "3 from step 5 on a step has 512 tokens and attention sees stretches of 32\n");
-    assert_string_equal(tokens, "128 256 512 768 1280 1792 2304 2816 ");
+    assert_string_equal(told(&sink, "ramp"), "-1 from step 1 on attention sees stretches of 8\n"
+                                             "2 from step 4 on attention sees stretches of 16\n"
+                                             "3 from step 5 on attention sees stretches of 32\n");
     assert_int_equal(r.steps, STEPS);
 }
 

@@ -19,7 +19,7 @@ static const struct variant {
     {"subln-relu2-int8", {"--precision", "bf16", "--grad", "int8"}},
     {"bigram-then-shares", {"--set", "train.bigram_steps=2", "--set", "train.share_steps=4"}},
     {"dense-then-ternary", {"--set", "train.dense_steps=4"}},
-    {"growing-steps", {"--set", "train.batch_ramp=0.3,0.6", "--set", "train.seq_ramp=0.4"}},
+    {"growing-sequences", {"--set", "train.seq_ramp=0.3,0.6"}},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0], STEPS = 10 };
 

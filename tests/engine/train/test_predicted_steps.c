@@ -33,8 +33,7 @@ static void steps_are_held_against_it(void **state) {
     assert_int_equal(told(fewer, "launch.predicted_ms=0.0001", "train.log_every=1"), 0);
     assert_int_equal(told(every, "launch.predicted_ms=0", "train.log_every=1"),
                      0); /* nothing was predicted */
-    /* of smaller steps nothing was */
-    assert_int_equal(told(every, "launch.predicted_ms=0.0001", "train.batch_ramp=0.9"), 0);
+    /* of shorter sequences nothing was */
     assert_int_equal(told(every, "launch.predicted_ms=0.0001", "train.seq_ramp=0.9"), 0);
 }
 

@@ -324,59 +324,21 @@ static void test_layouts(void **state) {
          "train.unit 3 does not divide the 16 sequences of a step (use 2 or 4)");
 }
 
-/* against a plain loop over the steps */
 static void test_ramps(void **state) {
     (void)state;
-    static const char *const texts[] = {"", "0.5", "0.1,0.3,0.31,0.9"};
-    for (size_t k = 0; k < 3; k++) {
-        for (int64_t steps = 1; steps < 60; steps += 7) {
-            bt_ramp r;
-            int64_t sum = 0, need;
-            assert_int_equal(bt_ramp_read(&r, "train.batch_ramp", texts[k], steps, &err), BT_OK);
-            for (int64_t s = 0; s < steps; s++) {
-                int halved = 0;
-                for (int i = 0; i < r.n; i++) halved += s < r.at[i];
-                assert_int_equal(bt_ramp_halvings(&r, s), halved);
-                assert_int_equal(bt_ramp_sum(&r, 64, s), sum);
-                assert_int_equal(bt_ramp_origin(&r, 64, s) + s * (64 >> halved), sum);
-                sum += 64 >> halved;
-            }
-            assert_int_equal(bt_ramp_sum(&r, 64, steps), sum);
-            assert_int_equal(bt_ramp_steps(&need, "train.batch_ramp", texts[k], 64, sum, 0, &err),
-                             BT_OK);
-            assert_int_equal(bt_ramp_read(&r, "train.batch_ramp", texts[k], need, &err), BT_OK);
-            assert_true(need <= steps && bt_ramp_sum(&r, 64, need) >= sum);
-            /* of a ramp that has its places, the steps that follow it are whole */
-            assert_int_equal(bt_ramp_read(&r, "train.batch_ramp", texts[k], steps, &err), BT_OK);
-            sum = bt_ramp_sum(&r, 64, steps + 100);
-            assert_int_equal(
-                bt_ramp_steps(&need, "train.batch_ramp", texts[k], 64, sum, steps, &err), BT_OK);
-            assert_int_equal(need, steps + 100);
-        }
+    bt_ramp r;
+    assert_int_equal(bt_ramp_read(&r, "train.seq_ramp", "0.1,0.3,0.31,0.9", 50, &err), BT_OK);
+    for (int64_t s = 0; s < 50; s++) {
+        int halved = 0;
+        for (int i = 0; i < r.n; i++) halved += s < r.at[i];
+        assert_int_equal(bt_ramp_halvings(&r, s), halved);
     }
-    /* the layout is that of the smallest step */
-    assert_int_equal(SETTLE(2, "--set", "train.batch_ramp=0.1,0.2"), BT_OK);
-    assert_int_equal(c.batch_tokens, 4096);
-    assert_int_equal(c.micro_batch, 2);
-    assert_int_equal(c.accum, 4);
-    assert_int_equal(bt_run_cfg_settle(&o, &c, 2, &err), BT_OK); /* twice changes nothing */
-    assert_int_equal(c.accum, 4);
-    assert_int_equal(SETTLE(1, "--set", "train.batch_ramp=0.5", "--set", "train.tokens=307200"),
-                     BT_OK);
-    assert_int_equal(c.steps, 100);
-    says(SETTLE(1, "--set", "train.batch_ramp=0.2,0.1"), "is not ascending shares of the run");
-    says(SETTLE(1, "--set", "train.batch_ramp=0.1,"), "is not ascending shares of the run");
-    says(SETTLE(1, "--set", "train.batch_ramp=0.1,0.2,0.3,0.4,0.5"),
-         "begins with 1/32 of train.batch_tokens 4096, which is not whole sequences of 256 tokens "
-         "(use --batch-tokens 8192");
-    says(SETTLE(4, "--set", "train.batch_ramp=0.1,0.2,0.3"),
-         "train.batch_ramp begins with 1/8 of a step: more data-parallel ranks (4) than sequences");
-    says(SETTLE(1, "--set", "train.batch_ramp=0.1", "--hub", "x:1"), "the hub deals out steps");
-    says(SETTLE(2, "--set", "train.batch_ramp=0.1", "--balance", "auto"), "parallel.balance=even");
-    says(SETTLE(1, "--set", "train.batch_ramp=0.1", "--set", "data.mixture=1:1,5=2:1"),
-         "data.mixture that changes");
-    says(SETTLE(1, "--set", "train.batch_ramp=0.1", "--accum", "3"),
-         "which train.accum 3 does not divide into (use 2 or 4)");
+    assert_int_equal(bt_ramp_read(&r, "train.seq_ramp", "", 50, &err), BT_OK);
+    assert_int_equal(bt_ramp_halvings(&r, 0), 0);
+    assert_int_equal(SETTLE(1, "--set", "train.tokens=307200"), BT_OK);
+    assert_int_equal(c.steps, 75);
+    says(SETTLE(1, "--set", "train.seq_ramp=0.2,0.1"), "is not ascending shares of the run");
+    says(SETTLE(1, "--set", "train.seq_ramp=0.1,"), "is not ascending shares of the run");
     says(SETTLE(1, "--set", "train.seq_ramp=0.1,0.2,0.3", "--seq-len", "4", "--batch-tokens", "64"),
          "begins with 1/8 of model.seq_len 4, which is not whole tokens (use --seq-len 8");
     says(SETTLE(1, "--set", "train.dense_steps=10", "--steps", "10"),

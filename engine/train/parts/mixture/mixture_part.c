@@ -27,10 +27,7 @@ static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out,
     if (!sources)
         return bt_fail(err, BT_ARG,
                        "the run has no data.mixture: its sources come one after the other");
-    if (t->step.data_owner || t->cfg.batch_ramp[0])
-        return bt_fail(err, BT_ARG, "%s",
-                       t->step.data_owner ? t->step.data_owner
-                                          : "with train.batch_ramp a mixture does not change");
+    if (t->step.data_owner) return bt_fail(err, BT_ARG, "%s", t->step.data_owner);
     if (strpbrk(weights, ",="))
         return bt_fail(err, BT_ARG, "'%.60s' is no list of weights, as 3:1 is", weights);
     char before[sizeof t->cfg.mixture];

@@ -129,8 +129,8 @@ static void settings_are_the_loaders(void **state) {
     assert_true(d.packing == BT_PACKING_DOCUMENTS && d.too_long == BT_TOO_LONG_TRUNCATE &&
                 d.split == BT_SPLIT_TRAIN && d.val_frac == 0.25 && d.shuffle);
     assert_true(d.B == 3 && d.T == 5 && d.V == 7 && d.seed == 11);
-    assert_true(!d.first_step && !d.sequences_per_step && !d.origin && !d.first_sequence &&
-                !d.n_sequences && !d.progress);
+    assert_true(!d.first_step && !d.sequences_per_step && !d.first_sequence && !d.n_sequences &&
+                !d.progress);
 }
 
 static void what_is_told_of_rows(void **state) {
@@ -237,21 +237,19 @@ static void what_is_no_mixture_is_refused(void **state) {
     static const struct {
         size_t sources;
         bool island;
-        const char *ramp, *asked, *says; /* NULL: begins so */
-    } rows[] = {{0, false, "", "1:1",
+        const char *asked, *says; /* NULL: begins so */
+    } rows[] = {{0, false, "1:1",
                  "the run has no data.mixture: its sources come one after the other"},
-                {2, true, "", "1:1", "a hub deals out the data of its islands"},
-                {2, false, "0.5", "1:1", "with train.batch_ramp a mixture does not change"},
-                {2, false, "", "1:1,50=3:1", "'1:1,50=3:1' is no list of weights, as 3:1 is"},
-                {2, false, "", "50=3:1", "'50=3:1' is no list of weights, as 3:1 is"},
-                {2, false, "", "1:1:1", NULL},
-                {2, false, "", NULL, NULL}};
+                {2, true, "1:1", "a hub deals out the data of its islands"},
+                {2, false, "1:1,50=3:1", "'1:1,50=3:1' is no list of weights, as 3:1 is"},
+                {2, false, "50=3:1", "'50=3:1' is no list of weights, as 3:1 is"},
+                {2, false, "1:1:1", NULL},
+                {2, false, NULL, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char want[600];
         begin();
         world.sources = rows[i].sources;
         world.asked = rows[i].asked;
-        strcpy(t.cfg.batch_ramp, rows[i].ramp);
         if (rows[i].island) t.step.data_owner = "a hub deals out the data of its islands";
         assert_int_equal(ask(&err), BT_OK);
         snprintf(want, sizeof want, "tell\nrefused 39 the mixture stays: %s\n", err.msg);
