@@ -122,6 +122,11 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         /* in a checkpoint's flat list every automatic value is final */
         if (all_final && (resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLANNED)) continue;
         if (!text_of(v, resumes == BT_SETTING_BEGUN, &value)) continue;
+        bool removed; /* a value that this call replaces */
+        if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
+                                 &removed, NULL) != BT_OK &&
+            p->opts.origin[i] >= BT_FROM_ENV)
+            continue;
         code = check_fixed(p, i, bt_text_str(&value), err);
         if (code == BT_OK)
             code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",

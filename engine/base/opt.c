@@ -192,26 +192,32 @@ static bool same_value(const char *a, const char *b) {
     return strcmp(a, b) == 0 || (*a && *b && !*end_a && !*end_b && !(x < y) && !(x > y));
 }
 
+static bool is_removed(const bt_opt_removed *r, const char *key, const char *text) {
+    const size_t n = strlen(key);
+    if (r->def) return strcmp(r->key, key) == 0;
+    return strncmp(r->key, key, n) == 0 && r->key[n] == '=' && strcmp(r->key + n + 1, text) == 0;
+}
+
 bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
                              const char *text, bool *found, bt_err *err) {
     char shown[64];
     size_t i = 0;
-    while (i < n && strcmp(table[i].key, key) != 0) i++;
+    while (i < n && !is_removed(&table[i], key, text)) i++;
     *found = i < n;
-    if (!*found || same_value(text, table[i].def)) return BT_OK;
+    if (!*found || (table[i].def && same_value(text, table[i].def))) return BT_OK;
     bt_text_plain(shown, sizeof shown, text);
-    return bt_fail(err, BT_ARG, "%s=%s: this setting was removed (%s)", key, shown,
-                   table[i].remedy);
+    return bt_fail(err, BT_ARG, "%s=%s: this %s was removed (%s)", key, shown,
+                   table[i].def ? "setting" : "value", table[i].remedy);
 }
 
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) {
-    size_t i = bt_opt_find(o->table, o->n, key);
-    if (i < o->n) return set_index(o, i, text, from, where, err);
-    char shown[96];
     bool removed;
     BT_TRY(bt_opt_check_removed(o->removed, o->n_removed, key, text, &removed, err));
     if (removed) return BT_OK;
+    size_t i = bt_opt_find(o->table, o->n, key);
+    if (i < o->n) return set_index(o, i, text, from, where, err);
+    char shown[96];
     bt_text_plain(shown, sizeof shown, key);
     const char *near = bt_opt_nearest(o->table, o->n, key);
     bool in_file = from == BT_FROM_FILE;

@@ -59,10 +59,11 @@ typedef struct bt_opt_alias {
     const char *why; /* of values that are not among them: the way out, behind "'key: value' " */
 } bt_opt_alias;
 
-/* A setting of an earlier version. Its former default is accepted and changes nothing, any other value is refused. */
+/* A setting of an earlier version. Its former default is accepted and changes nothing, any other value is refused.
+ * Or, where key is "KEY=VALUE" and def is NULL, a value that a setting no longer has. */
 typedef struct bt_opt_removed {
     const char *key, *def;
-    const char *remedy; /* completes "KEY=VALUE: this setting was removed (...)" */
+    const char *remedy; /* completes "KEY=VALUE was removed (...)" */
 } bt_opt_removed;
 
 enum { BT_OPT_MAX = 384 };
@@ -93,7 +94,7 @@ bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt
  * messages and origins */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
-/* *found: key is a removed setting; BT_ARG when text is not its former default */
+/* *found: key is a removed setting; BT_ARG when text is not its former default, or a removed value */
 bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *key,
                              const char *text, bool *found, bt_err *err) BT_MUST_CHECK;
 /* the variable of a key or flag without dashes: "optim.lr" is BITRAIN_OPTIM_LR */

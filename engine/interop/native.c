@@ -42,9 +42,11 @@ bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char
         if (code != BT_OK || !json_is_string(v)) continue;
         bt_text_clear(&value);
         bt_text_put_bytes(&value, json_string_value(v));
+        bool removed; /* a value that is removed, and no part of the model */
         if (bt_opt_find(o.table, o.n, key) == o.n)
             code = check_unknown(key, bt_text_str(&value), path, err);
-        else
+        else if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
+                                      &removed, NULL) == BT_OK)
             code = bt_opts_set(&o, key, bt_text_str(&value), BT_FROM_FILE, "the checkpoint", err);
     }
     bt_text_release(&value);

@@ -15,7 +15,7 @@ command -v tc >/dev/null || skip "no 'tc' (iproute2)"
 preset=${PRESET:-nano} batch=${BATCH:-2048} steps=${STEPS:-200}
 [ $# -gt 0 ] || set -- 100mbit
 ways=("--mode sync" "--codec int8" "--codec int8 --set islands.overlap=5" "--codec int8 --set islands.overlap=-1"
-      "--codec int4 --set islands.overlap=5" "--codec int4 --set islands.fragments=5 --set islands.overlap=3")
+      "--codec int8 --set islands.overlap=5" "--codec int8 --set islands.fragments=5 --set islands.overlap=3")
 [ -n "${WAYS:-}" ] && IFS=';' read -ra ways <<<"$WAYS"
 ours=(--mode diloco --inner 50 --set islands.warmup=0 --set islands.ramp=0)
 "$BITRAIN" hub --keys keys a b >/dev/null 2>&1

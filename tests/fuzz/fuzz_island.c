@@ -44,7 +44,7 @@ static void begin(bt_text *job, bool diloco) {
                              *const own[] = {"--mode",      "diloco",
                                              "--staleness", "0",
                                              "--inner",     "2",
-                                             "--codec",     "int4",
+                                             "--codec",     "int8",
                                              "--set",       "islands.fragments=2",
                                              "--set",       "islands.warmup=0"};
     enum { N = sizeof words / sizeof *words, N_OWN = sizeof own / sizeof *own };

@@ -47,7 +47,7 @@ static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
 static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
     if (m->cfg.island_fragments == 1 || m->cfg.mode != BT_ISLANDS_DILOCO) return BT_OK;
     if (!bt_codec_at((bt_codec_id)m->cfg.codec)->encode)
-        return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8 or int4)");
+        return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8)");
     if (m->cfg.staleness == 0) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "islands.fragments is of islands that step together: --staleness must be 0");

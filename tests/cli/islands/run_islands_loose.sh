@@ -41,8 +41,8 @@ learned diloco
 # ten steps together, then four rounds of ten
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 14 ] || fault "the hub's run has not 14 updates"
 
-# in two fragments, each every ten steps, in 4 bits, while two further steps are done
-pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.fragments=2 --set islands.overlap=2 --codec int4 --steps 50
+# in two fragments, each every ten steps, in 8 bits, while two further steps are done
+pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.fragments=2 --set islands.overlap=2 --codec int8 --steps 50
 learned fragments
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 18 ] || fault "the hub's run has not 18 updates"
 

@@ -28,6 +28,13 @@ record '0.5'
 code 1 train --resume ramp --steps 31
 says "run 'ramp' cannot be resumed: model.value_residual=0.5: this setting was removed (leave it out;"
 ok show ramp
+# a value that a setting no longer has can be replaced
+record 0
+sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"parallel.codec\"', 'int4')"
+code 2 train --resume ramp --steps 31
+says "parallel.codec=int4: this value was removed (use --codec int8)"
+ok train --resume ramp --steps 31 --codec int8 --dry-run
+sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"parallel.codec\"', 'none')"
 record "json('{\"value\": 0.0, \"origin\": \"default\"}')"
 ok train --resume ramp --steps 31
 finish

@@ -86,7 +86,7 @@ static void fragments_take_turns(void **state) {
     bt_err err = BT_ERR_INIT;
     int64_t replayed;
     assert_non_null(mkdtemp(dir));
-    world *w = WORLD(1, "--mode", "diloco", "--inner", "6", "--steps", "100", "--codec", "int4",
+    world *w = WORLD(1, "--mode", "diloco", "--inner", "6", "--steps", "100", "--codec", "int8",
                      "--set", "islands.warmup=0", "--set", "islands.fragments=3", "--set",
                      "islands.outer_lr=0.7", "--set", "islands.outer_momentum=0.9");
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);

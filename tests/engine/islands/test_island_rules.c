@@ -181,10 +181,10 @@ static void fragments(void **state) {
     for (size_t k = 0; k < p.n; k++)
         for (size_t i = 0; i < p.tensors[k].count; i++)
             x[p.tensors[k].offset + i] = sinf((float)(k * 7919 + i * 31));
-    bt_vector_code c = {.params = &p, .codec = &bt_codec_int4};
+    bt_vector_code c = {.params = &p, .codec = &bt_codec_int8};
     const size_t bytes = bt_vector_bytes(&c);
     unsigned char *to = malloc(bytes);
-    assert_true(bytes < p.count * sizeof *x / 6);
+    assert_true(bytes < p.count * sizeof *x / 3);
     assert_int_equal(bt_vector_encode(&c, to, x, owed), bytes);
     assert_true(bt_vector_decode(&c, whole, to, bytes));
     for (int64_t of = 1; of <= (int64_t)p.n && of <= 16; of++) {

@@ -52,16 +52,6 @@ static void int8_loop(float *y, const float *v, size_t n) {
     }
 }
 
-static void int4_loop(float *y, const float *v, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        float top = 0;
-        for (size_t k = i / 128 * 128; k < n && k < i / 128 * 128 + 128; k++)
-            top = fmaxf(top, fabsf(v[k]));
-        float scale = top / 7.0f;
-        y[i] = top > 0 ? (float)(int)nearbyintf(v[i] * (1 / scale)) * scale : 0;
-    }
-}
-
 static void sign_loop(float *y, const float *v, size_t n) {
     for (size_t i = 0; i < n; i++) {
         size_t first = i / 256 * 256, end = first + 256 < n ? first + 256 : n;
@@ -101,7 +91,6 @@ static void topk_loop(float *y, const float *v, size_t n) {
 static loop loop_of(const bt_codec *c) {
     if (strcmp(c->name, "bf16") == 0) return bf16_loop;
     if (strcmp(c->name, "int8") == 0) return int8_loop;
-    if (strcmp(c->name, "int4") == 0) return int4_loop;
     if (strcmp(c->name, "sign") == 0) return sign_loop;
     if (strcmp(c->name, "ternary") == 0) return ternary_loop;
     if (strcmp(c->name, "topk") == 0) return topk_loop;
@@ -249,9 +238,11 @@ static void payloads_have_the_bytes_of_the_drawing(void **state) {
     static const struct {
         bt_codec_id id;
         size_t block, head, per, bytes;
-    } rows[] = {{BT_CODEC_BF16, 1, 0, 1, 2},      {BT_CODEC_INT8, 256, 4, 1, 1},
-                {BT_CODEC_INT4, 128, 4, 2, 1},    {BT_CODEC_SIGN, 256, 4, 8, 1},
-                {BT_CODEC_TERNARY, 256, 4, 5, 1}, {BT_CODEC_TOPK, 512, 0, 32, 4}};
+    } rows[] = {{BT_CODEC_BF16, 1, 0, 1, 2},
+                {BT_CODEC_INT8, 256, 4, 1, 1},
+                {BT_CODEC_SIGN, 256, 4, 8, 1},
+                {BT_CODEC_TERNARY, 256, 4, 5, 1},
+                {BT_CODEC_TOPK, 512, 0, 32, 4}};
     assert_int_equal(sizeof rows / sizeof *rows, BT_CODEC_COUNT - 1); /* all but none */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (size_t n = 0; n <= 1100; n++) {

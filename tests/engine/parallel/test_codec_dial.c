@@ -26,7 +26,6 @@ static void ladders_lead_to_the_strongest(void **state) {
     } rows[] = {{BT_CODEC_NONE, {"none"}},
                 {BT_CODEC_BF16, {"none", "bf16"}},
                 {BT_CODEC_INT8, {"none", "bf16", "int8"}},
-                {BT_CODEC_INT4, {"none", "bf16", "int8", "int4"}},
                 {BT_CODEC_TERNARY, {"none", "bf16", "int8", "ternary"}},
                 {BT_CODEC_SIGN, {"none", "bf16", "int8", "sign"}},
                 {BT_CODEC_TOPK, {"none", "bf16", "int8", "topk"}}};

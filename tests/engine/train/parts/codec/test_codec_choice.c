@@ -51,7 +51,6 @@ static void the_warm_up_holds_back(void **state) {
                 {BT_CODEC_BF16, "off", {"none", "none"}},
                 {BT_CODEC_INT8, "off", {"none", "none", "none"}},
                 {BT_CODEC_INT8, "auto", {"none", "bf16", "int8"}},
-                {BT_CODEC_INT4, "off", {"none", "bf16", "bf16", "bf16"}},
                 {BT_CODEC_SIGN, "off", {"none", "bf16", "bf16", "bf16"}},
                 {BT_CODEC_SIGN, "auto", {"none", "bf16", "bf16", "bf16"}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
