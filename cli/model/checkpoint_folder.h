@@ -1,4 +1,4 @@
-/* checkpoint_folder.h - where the checkpoint of a run is, and warnings about damaged newer ones. */
+/* checkpoint_folder.h - finds the checkpoint folder of a run; warns of damaged newer checkpoints. */
 #ifndef BT_CLI_MODEL_CHECKPOINT_FOLDER_H
 #define BT_CLI_MODEL_CHECKPOINT_FOLDER_H
 

@@ -1,4 +1,4 @@
-/* train_settings.c - from the words of a command line to the plan of a training. */
+/* train_settings.c - reads a command line into the plan of a training. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static bt_code check_name(const bt_train_plan *p, bt_err *err) {
     return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
 }
 
-/* Warns of a given 0 that stands for a value of the preset, and of more threads than cores. */
+/* Warns where a given 0 selects the value of the preset, and where there are more threads than cores. */
 static void tell_stand_ins(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     const int cores = bt_cpu_get()->cores;
@@ -153,7 +153,7 @@ static void tell_ramp(const bt_train_plan *p) {
                1 / (double)p->cfg.ramp_steps);
 }
 
-/* Warns of int8 attention that was asked for where it was measured to be slower: with tiles, and without VNNI. */
+/* Warns of int8 attention on processors on which it is slower by measurement: those with tiles, or without VNNI. */
 static void tell_attention(const bt_run_cfg *c) {
     const bt_isa_level level = bt_kernels_level(c->isa);
     if (c->attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&

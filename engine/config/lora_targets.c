@@ -1,4 +1,4 @@
-/* lora_targets.c - which layers get adapters (tune.targets), and the rank and scale of these. */
+/* lora_targets.c - selects the layers that get adapters (tune.targets), with their rank and scale. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* model_file_open.c - which format a path holds, and its reader. */
+/* model_file_open.c - detects the format of a path and calls its reader. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -97,7 +97,7 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
     return BT_OK;
 }
 
-/* of every rule that decides which ids a text gets, so not of eot */
+/* Hashes every rule that decides which ids a text gets; eot decides none. */
 static uint64_t content_hash(const bt_tokenizer *t) {
     uint32_t rules[6] = {(uint32_t)t->is_bytes, t->ignore_merges,     t->nfc, t->pattern,
                          (uint32_t)t->V,        (uint32_t)t->n_merges};

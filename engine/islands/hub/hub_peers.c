@@ -1,4 +1,4 @@
-/* hub_peers.c - what the hub sends to its islands and reports about them. */
+/* hub_peers.c - sends messages to islands and reports events about them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* probe_clock.c - the clock of the probes, and the sample that stands for many. */
+/* probe_clock.c - the clock of the probes, and a typical value of many samples. */
 #include "engine/plan/probe/probe_clock.h"
 
 #include <stdlib.h>

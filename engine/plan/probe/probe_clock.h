@@ -1,4 +1,4 @@
-/* probe_clock.h - the clock of the probes, and the sample that stands for many. Private to engine/plan/probe. */
+/* probe_clock.h - the clock of the probes, and a typical value of many samples. Private to engine/plan/probe. */
 #ifndef BT_ENGINE_PLAN_PROBE_PROBE_CLOCK_H
 #define BT_ENGINE_PLAN_PROBE_PROBE_CLOCK_H
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Beside the gradients of a tied embedding, which have another receiver, a message gets half of the link. */
+/* While the gradients of a tied embedding travel to another receiver, a message gets half of the link. */
 void bt_walk_post(bt_walk_state *s, bt_walker *r, double *there) {
     const double wire_s = s->w->wire_s, begin = wire_s > 0 ? fmax(r->now, r->link_free) : r->now,
                  beside = fmin(wire_s, fmax(0, r->table_sent - begin));
