@@ -9,6 +9,7 @@
 #include "engine/base/small.h"
 #include "engine/config/rank_setup.h"
 #include "engine/config/tune_cfg.h"
+#include "engine/micro/micro_plan.h"
 #include "engine/micro/micro_schedule.h"
 #include "engine/observe/observer.h"
 #include "engine/parallel/grad/codec_dial.h"
@@ -148,7 +149,11 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         "ternary codes of the last two statistics samples; distributions of tensors");
     add(rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
         "this rank's part of the two newest states, in shared memory; copies of another host's");
-    add(rows, &n, "program", PROGRAM_BYTES, "code, libraries, MPI, and the scratch of kernels");
+    const size_t micro = bt_micro_bytes(s.micros,
+                                        c->seq_ramp[0] ? c->micro_batch * c->seq_len : 0) +
+                         bt_micro_plan_bytes((size_t)s.dp);
+    add(rows, &n, "program", PROGRAM_BYTES + micro,
+        "code, libraries, MPI, scratch of kernels, lists of micro-batches");
     bt_rank_setup_release(&s);
     return n;
 }
