@@ -15,22 +15,30 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/layout_remedy.h"
 #include "engine/plan/memory.h"
+#include "monitor/job/launch/host_file.h"
 
 enum { SHAPES_MOST = 48 };
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
-/* slots of the first host of a host file; every host is taken to have as many */
-static int slots_of(const char *hosts, int ranks) {
-    char line[512];
-    int slots = 0;
-    FILE *f = fopen(hosts, "re");
-    while (f && slots == 0 && fgets(line, sizeof line, f)) {
-        const char *s = strstr(line, "slots=");
-        if (line[strspn(line, " \t")] != '#' && s) slots = atoi(s + 6);
+static int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
+
+/* Which ranks share a host, as mpirun fills the slots of the file's hosts in their order. */
+static void place_ranks(bt_cluster *c, const char *file) {
+    int *on = calloc((size_t)c->ranks, sizeof *on), together = 0, most = 0;
+    const int hosts = on ? bt_host_file_ranks(file, on, c->ranks) : 0;
+    bool alike = true;
+    for (int i = 0; i < hosts; i++) {
+        together = divisor(on[i], together);
+        if (on[i] > most) most = on[i];
+        alike &= on[i] == on[0];
     }
-    if (f) fclose(f);
-    return slots > 0 && slots < ranks ? slots : ranks;
+    free(on);
+    if (hosts == 0) return; /* the check of the file says why */
+    c->ranks_per_host = most;
+    if (alike) return;
+    c->hosts = hosts;
+    c->ranks_together = together;
 }
 
 bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
@@ -41,7 +49,7 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
                     .cores = bt_cpu_get()->cores,
                     .binds = bt_cpu_get()->visible_cores == bt_cpu_get()->hw_threads &&
                              (long)bt_cpu_get()->cores * ranks > sysconf(_SC_NPROCESSORS_ONLN)};
-    if (cfg->hosts[0]) c.ranks_per_host = slots_of(cfg->hosts, ranks);
+    if (cfg->hosts[0]) place_ranks(&c, cfg->hosts);
     if (room.host != SIZE_MAX && cfg->memory_check) c.memory_bytes = (double)room.host;
     return c;
 }
@@ -54,7 +62,7 @@ static bt_code check_any_fits(const bt_layouts *l, const bt_layout_search *s, bt
     bt_text would;
     if (l->fitting > 0) return BT_OK;
     const bt_cluster *c = &s->cluster;
-    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    const int here = bt_cluster_fullest(c);
     double host = (double)l->least_bytes * here, lacks = host - c->memory_bytes;
     bt_metric_format(need, sizeof need, (double)l->least_bytes, BT_UNIT_BYTES);
     bt_metric_format(have, sizeof have, c->memory_bytes, BT_UNIT_BYTES);

@@ -283,7 +283,7 @@ static bool all_fit(const trials *t, size_t k) {
     const bt_cluster *c = &t->c->search.cluster;
     double bytes = 0;
     for (size_t i = 0; i < k; i++) bytes += t->all[i].layout->all_bytes;
-    const double hosts = ceil((double)c->ranks / c->ranks_per_host);
+    const double hosts = bt_cluster_hosts(c);
     return bytes / hosts < KEEP_FRAC * c->memory_bytes;
 }
 

@@ -114,6 +114,13 @@ static void put_head(const bt_layout_choice *c, bt_text *out) {
         bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params, BT_UNIT_COUNT),
         m.V, cfg->batch_tokens, c->search.cluster.ranks, c->search.cluster.ranks == 1 ? "" : "s",
         cfg->threads, cfg->threads == 1 ? "" : "s", bt_kernels_isa());
+    const bt_cluster *k = &c->search.cluster;
+    if (bt_cluster_hosts(k) > 1)
+        bt_text_printf(out, "hosts      %d of %s%d rank%s each%s\n", bt_cluster_hosts(k),
+                       k->hosts > 0 ? "up to " : "", bt_cluster_fullest(k),
+                       bt_cluster_fullest(k) == 1 ? "" : "s",
+                       k->hosts > 0 ? ", unequal: times between hosts are predicted for their mean"
+                                    : "");
     double crowd = bt_cluster_crowd(&c->search.cluster, cfg);
     if (crowd > 1)
         bt_text_printf(out,
@@ -146,8 +153,7 @@ static double disk_frac(const bt_layout_choice *c) {
 
 static double ckpt_bytes(const bt_layout_choice *c) {
     const bt_cluster *k = &c->search.cluster;
-    return c->layouts.at[0].time.ckpt_s * c->rates.disk_per_s *
-           ceil((double)k->ranks / k->ranks_per_host);
+    return c->layouts.at[0].time.ckpt_s * c->rates.disk_per_s * bt_cluster_hosts(k);
 }
 
 static void put_storage(const bt_layout_choice *c, bt_text *out) {
@@ -179,7 +185,7 @@ static bt_bill bill(const bt_layout_choice *c, const bt_train_time *time, const 
     return (bt_bill){.host_watts = given ? asked->host_watts : c->rates.rank_watts * busy,
                      .given = given,
                      .host_price = asked->host_price,
-                     .hosts = ceil((double)k->ranks / k->ranks_per_host),
+                     .hosts = bt_cluster_hosts(k),
                      .seconds = time->seconds,
                      .tokens = (double)c->settings.steps * (double)c->settings.batch_tokens};
 }

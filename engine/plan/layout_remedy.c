@@ -28,6 +28,7 @@ static bool fits(const bt_layout_search *s, int hosts, int ranks_per_host, doubl
     bt_layout_search other = *s;
     other.cluster.ranks = hosts * ranks_per_host;
     other.cluster.ranks_per_host = ranks_per_host;
+    other.cluster.hosts = 0; /* alike */
     const bool found = bt_layouts_find(&l, &other, &why) == BT_OK && l.fitting > 0;
     *least = (double)l.least_bytes;
     bt_layouts_release(&l);
@@ -36,8 +37,7 @@ static bool fits(const bt_layout_search *s, int hosts, int ranks_per_host, doubl
 
 static void put_remedies(const bt_layout_search *s, bt_text *out) {
     const bt_cluster *c = &s->cluster;
-    const int each = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host,
-              hosts = (c->ranks + c->ranks_per_host - 1) / c->ranks_per_host;
+    const int each = bt_cluster_fullest(c), hosts = bt_cluster_hosts(c);
     double least = 0, ignored = 0;
     char bytes[32];
     const char *between = "";

@@ -57,7 +57,7 @@ bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static double room_of_rank(const bt_cluster *c) {
-    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    const int here = bt_cluster_fullest(c);
     return c->memory_bytes / here;
 }
 
@@ -187,7 +187,7 @@ static bt_code add_shards(search *f, bt_layout x, int dp, bt_err *err) {
         x.shape.dp_shard = zero ? dp : 1;
         x.shape.dp_replicate = dp / x.shape.dp_shard;
         BT_TRY(add_gathers(f, x, err));
-        int here = c->ranks_per_host / x.shape.tp;
+        int here = bt_cluster_together(c) / x.shape.tp;
         if (zero == 0 || here <= 1 || here >= dp || dp % here != 0) continue;
         x.shape.dp_shard = here;
         x.shape.dp_replicate = dp / here;
@@ -213,7 +213,8 @@ static bt_code add_meshes(search *f, bt_err *err) {
         return add_gathers(f, x, err);
     }
     for (int tp = 1; tp <= ranks && tp <= TP_MOST; tp++) {
-        if (ranks % tp != 0 || tp > f->s->cluster.ranks_per_host) continue;
+        if (ranks % tp != 0 || tp > bt_cluster_together(&f->s->cluster)) continue;
+        if (f->s->cluster.hosts > 0 && f->s->cluster.ranks_together % tp != 0) continue;
         for (int pp = 1; pp <= ranks / tp && pp <= cfg->n_layers; pp++) {
             if (ranks / tp % pp != 0) continue;
             x.shape = (bt_mesh_shape){.pp = pp, .tp = tp};

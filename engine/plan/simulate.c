@@ -131,7 +131,7 @@ static void why(bt_sim_point *out, const bt_layouts *l) {
 
 static void why_not(bt_sim_point *out, const bt_layouts *l, const bt_cluster *c) {
     char rank[32], host[32], have[32], lacks[32];
-    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    const int here = bt_cluster_fullest(c);
     double need = (double)l->least_bytes * here;
     snprintf(out->refused, sizeof out->refused,
              "no layout of %d rank%s fits: the least is %s a rank, %s a host, which has %s (%s too "
@@ -160,9 +160,7 @@ bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     s.cluster.straggler_frac = 0;
-    *out = (bt_sim_point){.ranks = s.cluster.ranks,
-                          .hosts = (s.cluster.ranks + s.cluster.ranks_per_host - 1) /
-                                   s.cluster.ranks_per_host};
+    *out = (bt_sim_point){.ranks = s.cluster.ranks, .hosts = bt_cluster_hosts(&s.cluster)};
     bt_code code = bt_layouts_find(&l, &s, &trouble);
     if (code == BT_ARG) {
         snprintf(out->refused, sizeof out->refused, "%.230s", trouble.msg);

@@ -33,14 +33,14 @@ typedef struct model { /* one prediction at work */
 } model;
 
 double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
-    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    int here = bt_cluster_fullest(c);
     double threads = (double)here * (double)(cfg->threads > 0 ? cfg->threads : 1);
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
 }
 
 /* cores of a host whose ranks, more than these, are bound to them evenly; else 0 */
 static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
-    const int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    const int here = bt_cluster_fullest(c);
     return c->binds && c->cores > 0 && cfg->threads == 1 && here > c->cores &&
                    here % c->cores == 0 && here == c->ranks
                ? c->cores
@@ -419,7 +419,7 @@ static double checkpoint_s(const model *m) {
             bt_moment_bytes(bt_optim_form(how->matrices, (bt_states_kind)m->cfg->optim_states, k));
     const bt_model_counts n = bt_model_count(&m->whole);
     const double bytes = (double)((n.adapters ? n.adapters : n.params) * element),
-                 hosts = ceil((double)m->c->ranks / m->c->ranks_per_host);
+                 hosts = bt_cluster_hosts(m->c);
     return m->r->disk_per_s > 0 ? bytes / (m->r->disk_per_s * hosts) : 0;
 }
 

@@ -6,14 +6,12 @@
 /* where nothing was measured: a message through shared memory, and how fast it is copied */
 static const double SHM_LATENCY_S = 2e-6, SHM_BYTES_PER_S = 3e9, MEET_S = 3e-6;
 
-static int hosts_of(const bt_cluster *c) {
-    return (c->ranks + c->ranks_per_host - 1) / c->ranks_per_host;
-}
-
-/* ranks of a group on one host */
+/* ranks of a group on one host; where hosts have unequal numbers of ranks and the group is on several, their mean */
 static int on_host(const bt_cluster *c, int n, int stride) {
-    int here = c->ranks_per_host / stride;
-    return here < 1 ? 1 : here < n ? here : n;
+    if (bt_cluster_together(c) / stride >= n) return n;
+    const int most = c->hosts > 0 ? (c->ranks + c->hosts - 1) / c->hosts : c->ranks_per_host,
+              here = most / stride;
+    return here < 1 ? 1 : here < n ? here : n - 1;
 }
 
 static bt_wire measured(const bt_rates *r, int world, int n, int stride) {
@@ -36,7 +34,7 @@ bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride) {
     if (on_host(c, n, stride) == n) return inside(r, c, n, stride);
     if (!c->simulated) return measured(r, c->ranks, n, stride);
     /* a host's ranks all send at the same time */
-    int senders = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    const int senders = bt_cluster_fullest(c);
     return (bt_wire){.latency_s = c->latency_s, .bytes_per_s = c->bytes_per_s / senders};
 }
 
@@ -140,7 +138,7 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
 bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
                                   const bt_mesh_shape *shape, double elems) {
     int n = shape->dp_replicate * shape->dp_shard, here = on_host(c, n, shape->tp);
-    return hosts_of(c) > 1 && here > 1 && here < n && n % here == 0
+    return bt_cluster_hosts(c) > 1 && here > 1 && here < n && n % here == 0
                ? by_hosts(r, c, cfg, shape, here, elems)
                : flat(r, c, cfg, shape, elems);
 }
@@ -163,6 +161,6 @@ double bt_wire_agree_s(const bt_rates *r, const bt_cluster *c) {
     const bt_link_rate *l = c->simulated ? NULL : bt_rates_link(r, c->ranks, c->ranks, 1);
     if (!c->simulated) return l ? l->agree_s : 0;
     /* a tree over hosts and back */
-    double rounds = 2 * ceil(log2((double)(hosts_of(c) > 1 ? hosts_of(c) : 1))) + 2;
-    return rounds * (hosts_of(c) > 1 ? c->latency_s : SHM_LATENCY_S);
+    double rounds = 2 * ceil(log2((double)(bt_cluster_hosts(c) > 1 ? bt_cluster_hosts(c) : 1))) + 2;
+    return rounds * (bt_cluster_hosts(c) > 1 ? c->latency_s : SHM_LATENCY_S);
 }

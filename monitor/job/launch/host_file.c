@@ -163,6 +163,21 @@ static bool all_slots(const char *path, seen *s) {
     return f && code == BT_OK && s->all_say;
 }
 
+/* Slots that are too few for the ranks are shared out evenly too: mpirun then oversubscribes, or refuses. */
+int bt_host_file_ranks(const char *path, int *on, int ranks) {
+    seen s = {.each = on, .most = ranks};
+    const bool slots = all_slots(path, &s) && s.slots >= ranks;
+    const int hosts = s.hosts < ranks ? s.hosts : ranks;
+    int left = ranks, used = 0;
+    for (; used < hosts && left > 0; used++) {
+        const int even = (left + hosts - used - 1) / (hosts - used);
+        if (!slots) on[used] = even;
+        if (on[used] > left) on[used] = left;
+        left -= on[used];
+    }
+    return used;
+}
+
 int bt_host_file_slots(const char *path) {
     seen s = {0};
     return all_slots(path, &s) ? s.slots : 0;

@@ -18,6 +18,10 @@ int bt_host_file_slots(const char *path);
 /* slots of each host, in the file's order; how many hosts. 0: as above, or more than `most` hosts */
 int bt_host_file_each(const char *path, int *slots, int most);
 
+/* Ranks of each host when mpirun fills the hosts' slots in the file's order with `ranks` of them, into on (ranks);
+ * how many hosts have any. Where some host has no slots=N, all get about as many. 0: the file cannot be read */
+int bt_host_file_ranks(const char *path, int *on, int ranks);
+
 /* The file for Open MPI, which refuses carriage returns and byte order marks: `path` itself, or a copy without them in
  * `folder`. Errors as those of the check, which it includes */
 bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out, size_t size,

@@ -15,8 +15,9 @@ rates=$(dirname "$BITRAIN_STORE")/rates
 measure=$(sed -n 's/^prediction none: .*to measure them: bitrain \(plan .*\)/\1/p' out)
 eval "ok $measure"
 ok train "${tiny[@]}" --layout auto --dry-run
-says "a prediction, by this machine's measured rates ('$rates/"
-grep -qE "\.json', 20[0-9]{2}-[0-9]{2}-[0-9]{2} " out || fault "it is not told when: $(grep '^time' out)"
+# a layout that was tried has the time of its trial, another one a prediction with the file and the day of its rates
+source_of_time="(measured in a trial under load .*predicted: |a prediction, by this machine's measured rates)"
+grep -qE "^time .*$source_of_time" out || fault "the time has no source: $(grep '^time' out)"
 # rates of another build are not used, and it is said why
 for f in "$rates"/*.json; do cp "$f" "$f.kept"; sed -i 's/"build":"[0-9a-f]*"/"build":"0"/' "$f"; done
 ok train "${tiny[@]}" --dry-run
@@ -25,7 +26,7 @@ says "prediction none"
 for f in "$rates"/*.json; do mv "$f.kept" "$f"; done
 ok train "${tiny[@]}" --layout auto --steps 60 --name auto --set train.stats_every=0
 grep -q "^layout     pp [12] x dp [12].*predicted" out err || fault "no line tells the layout: $(cat out err | head)"
-[ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout' AND title LIKE '%predicted%'")" = 1 ] || fault "no event tells the layout"
+[ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout'")" -ge 1 ] || fault "no event tells the layout"
 [ "$(q "SELECT count(*) FROM facts WHERE run='auto' AND key LIKE 'plan.%_ms' AND CAST(value AS REAL) >= 0")" -ge 8 ] || fault "no facts of the prediction"
 [ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 60 ] || fault "steps have no plan_ratio"
 # the time that plan_ratio is over: what trying the layout took, where it was tried, else the prediction
@@ -57,7 +58,7 @@ ok train "${tiny[@]}" --dry-run --steps 70 --batch-tokens 512
 says "a prediction, by this machine's"          # the run that is recorded did other work
 rm -f "$BITRAIN_STORE"*
 ok train "${tiny[@]}" --dry-run
-says "a prediction, by this machine's measured rates"
+grep -qE "^time .*$source_of_time" out || fault "the time has no source: $(grep '^time' out)"
 # what is given stays
 ok train "${tiny[@]}" --layout auto --tp 2 --dry-run
 says "x tp 2"

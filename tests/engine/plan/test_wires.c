@@ -102,6 +102,29 @@ static void larger_groups_are_scaled(void **state) {
     near(of(&host, &eight).cpu_s, 4e-9 * (7.0 / 8) / (3.0 / 4));
 }
 
+/* Six ranks on hosts with 4 and 2: pairs share a host, a group of four does not, and both hosts write. */
+static void unequal_hosts_are_no_equal_ones(void **state) {
+    (void)state;
+    const bt_cluster unequal = {.ranks = 6,
+                                .ranks_per_host = 4,
+                                .hosts = 2,
+                                .ranks_together = 2,
+                                .simulated = true,
+                                .bytes_per_s = 1e9,
+                                .latency_s = 1e-5};
+    assert_int_equal(bt_cluster_hosts(&unequal), 2);
+    assert_int_equal(bt_cluster_fullest(&unequal), 4);
+    assert_int_equal(bt_cluster_together(&unequal), 2);
+    assert_true(bt_wire_of(&r, &unequal, 2, 1).copies);
+    assert_false(bt_wire_of(&r, &unequal, 4, 1).copies);
+    assert_false(bt_wire_of(&r, &unequal, 3, 1).copies);
+    const bt_cluster equal = {
+        .ranks = 6, .ranks_per_host = 3, .simulated = true, .bytes_per_s = 1e9};
+    assert_int_equal(bt_cluster_hosts(&equal), 2);
+    assert_int_equal(bt_cluster_together(&equal), 3);
+    assert_true(bt_wire_of(&r, &equal, 3, 1).copies);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(on_one_host_they_take_what_memory_takes, begin),
@@ -109,6 +132,7 @@ int main(void) {
         cmocka_unit_test_setup(without_shared_memory_they_are_messages, begin),
         cmocka_unit_test_setup(hosts_add_through_memory_first, begin),
         cmocka_unit_test_setup(larger_groups_are_scaled, begin),
+        cmocka_unit_test_setup(unequal_hosts_are_no_equal_ones, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

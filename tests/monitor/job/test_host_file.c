@@ -94,6 +94,37 @@ static void every_file(void **state) {
     rmdir(dir);
 }
 
+/* which host has how many of the ranks: mpirun fills slots in the file's order */
+static void ranks_of_each_host(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int ranks, hosts, on[3];
+    } placed[] = {{"a slots=3\nb slots=1\nc slots=2\n", 6, 3, {3, 1, 2}},
+                  {"a slots=3\nb slots=1\nc slots=2\n", 5, 3, {3, 1, 1}},
+                  {"a slots=3\nb slots=1\nc slots=2\n", 3, 1, {3}},
+                  {"a slots=2\nb slots=2\n", 3, 2, {2, 1}},
+                  {"a\nb\n", 4, 2, {2, 2}},                 /* no slots: evenly */
+                  {"a slots=1\nb slots=1\n", 4, 2, {2, 2}}, /* too few: mpirun oversubscribes */
+                  {"a\nb slots=9\nc\n", 2, 2, {1, 1}},
+                  {"# none\n", 2, 0, {0}}};
+    char path[] = "/tmp/bt-hosts-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < sizeof placed / sizeof *placed; i++) {
+        int on[6] = {0};
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, placed[i].text, strlen(placed[i].text), 0),
+                         strlen(placed[i].text));
+        assert_int_equal(bt_host_file_ranks(path, on, placed[i].ranks), placed[i].hosts);
+        for (int h = 0; h < placed[i].hosts; h++) assert_int_equal(on[h], placed[i].on[h]);
+    }
+    close(fd);
+    unlink(path);
+    int on[1];
+    assert_int_equal(bt_host_file_ranks(path, on, 1), 0);
+}
+
 /* Open MPI refuses carriage returns and byte order marks: it gets a copy without them */
 static void windows_files_are_copied(void **state) {
     (void)state;
@@ -129,6 +160,7 @@ static void windows_files_are_copied(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_file),
+                                       cmocka_unit_test(ranks_of_each_host),
                                        cmocka_unit_test(windows_files_are_copied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
