@@ -21,6 +21,7 @@
 #include "cli/train/rank/rank_run.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/config/rank_setup.h"
 #include "engine/kernels/table/cpu.h"
@@ -80,7 +81,7 @@ static bt_code time_it(const measured *m, row *r, bt_err *err) {
         if (i >= 0) took[i] = s;
     }
     BT_TRY(bt_all_reduce_f64(c, &r->wire, 1, BT_MAX, err));
-    qsort(took, ROUNDS, sizeof *took, bt_bench_by_value);
+    qsort(took, ROUNDS, sizeof *took, bt_compare_doubles);
     r->s = took[ROUNDS / 2];
     r->limit_s = bt_link_s(&m->b->link, m->rounds, r->wire);
     return BT_OK;

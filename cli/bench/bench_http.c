@@ -24,6 +24,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
 #include "engine/base/rng.h"
+#include "engine/base/small.h"
 #include "monitor/job/launch/viewer_process.h"
 
 typedef struct http_cfg {
@@ -139,7 +140,7 @@ static bt_code first_bytes(http_bench *b, bt_err *err) {
         bt_http_close(&h);
         if (code != BT_OK) return code;
     }
-    qsort(ms, BYTES_PROBES, sizeof ms[0], bt_bench_by_value);
+    qsort(ms, BYTES_PROBES, sizeof ms[0], bt_compare_doubles);
     b->first_byte_p50 = ms[BYTES_PROBES / 2];
     b->first_byte_p95 = ms[BYTES_PROBES * 95 / 100];
     return BT_OK;
@@ -183,8 +184,8 @@ static bt_code series(http_bench *b, bt_err *err) {
     }
     bt_http_close(&h);
     if (code != BT_OK) return code;
-    qsort(cold, WHOLE, sizeof cold[0], bt_bench_by_value);
-    qsort(zoom, ZOOMS, sizeof zoom[0], bt_bench_by_value);
+    qsort(cold, WHOLE, sizeof cold[0], bt_compare_doubles);
+    qsort(zoom, ZOOMS, sizeof zoom[0], bt_compare_doubles);
     b->cold_p95 = cold[WHOLE * 95 / 100];
     b->cold_max = cold[WHOLE - 1];
     b->zoom_p50 = zoom[ZOOMS / 2];
@@ -292,7 +293,7 @@ static bt_code attacked(http_bench *b, bt_err *err) {
     b->attacked_cores = (cpu_of((int)b->server.pid) - used) / ((double)(bt_now_ns() - t0) / 1e9);
     atomic_store(&stop, true);
     pthread_join(l.thread, NULL);
-    qsort(ms, (size_t)n, sizeof ms[0], bt_bench_by_value);
+    qsort(ms, (size_t)n, sizeof ms[0], bt_compare_doubles);
     b->honest = n;
     b->honest_p50 = ms[n / 2];
     b->honest_p99 = ms[n * 99 / 100];
@@ -390,7 +391,7 @@ static bt_code stream(http_bench *b, bt_err *err) {
         code = bt_fail(err, BT_IO, "only %lld of %lld steps arrived at the client", (long long)n,
                        (long long)steps);
     if (code == BT_OK) {
-        qsort(late, (size_t)n, sizeof *late, bt_bench_by_value);
+        qsort(late, (size_t)n, sizeof *late, bt_compare_doubles);
         b->event_p50 = late[n / 2];
         b->event_p95 = late[n * 95 / 100];
         b->events = f.n;

@@ -10,11 +10,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 
-int bt_bench_by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double bt_bench_cpu_s(void) { return (double)bt_cpu_ns() / 1e9; }
 
 static double noise(int64_t step, uint64_t stream) {

@@ -19,7 +19,6 @@ bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) B
 bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,
                            bt_progress *bar, double *wall_s, double *used_s, bt_err *err)
     BT_MUST_CHECK;
-int bt_bench_by_value(const void *a, const void *b); /* for qsort of doubles */
 
 /* a folder of the measurement's own in `given`, else $TMPDIR, else /tmp */
 bt_code bt_bench_folder(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;

@@ -20,6 +20,7 @@
 #include "cli/bench/bench_run.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
+#include "engine/base/small.h"
 #include "store/view/view.h"
 #include "store/write/manage.h"
 
@@ -98,8 +99,8 @@ static bt_code probe_latency(bench *b, bt_err *err) {
     bt_writer_close(w);
     free(all);
     if (code != BT_OK) return code;
-    qsort(push, PROBES, sizeof push[0], bt_bench_by_value);
-    qsort(done, PROBES, sizeof done[0], bt_bench_by_value);
+    qsort(push, PROBES, sizeof push[0], bt_compare_doubles);
+    qsort(done, PROBES, sizeof done[0], bt_compare_doubles);
     b->out.push_us_p50 = push[PROBES / 2];
     b->out.push_us_p95 = push[PROBES * 95 / 100];
     b->out.commit_ms_p50 = done[PROBES / 2];

@@ -13,6 +13,7 @@
 #include "cli/common/table.h"
 #include "cli/drill/drill.h"
 #include "engine/base/clock.h"
+#include "engine/base/tables/derived.h"
 #include "engine/config/elastic.h"
 #include "monitor/job/launch/detach.h"
 #include "store/write/manage.h"
@@ -269,11 +270,6 @@ static bt_code compare(drill *d, bt_err *err) {
 
 /* ---- what is told ---------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 typedef struct group { /* the rows of one fault */
     const char *what;
     int n, failed, skipped;
@@ -303,10 +299,8 @@ static bool group_of(const drill *d, size_t i, group *g) {
         if (r->redone > g->redone) g->redone = r->redone;
         g->lost += r->lost > 0 ? r->lost : 0;
     }
-    qsort(detect, n_detect, sizeof *detect, by_value);
-    qsort(recover, n_recover, sizeof *recover, by_value);
-    g->detect_s = n_detect ? detect[n_detect / 2] : NAN;
-    g->recover_s = n_recover ? recover[n_recover / 2] : NAN;
+    g->detect_s = bt_median_known(detect, n_detect);
+    g->recover_s = bt_median_known(recover, n_recover); /* sorts them */
     g->slowest_s = n_recover ? recover[n_recover - 1] : NAN;
     return true;
 }

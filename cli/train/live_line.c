@@ -12,7 +12,6 @@
 
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
-#include "engine/base/small.h"
 #include "engine/base/tables/derived.h"
 
 static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000, RATE_NS = 250000000;
@@ -48,8 +47,7 @@ static double step_s(const bt_live *l) {
     double sorted[RATES];
     if (l->n_rates == 0) return l->step_ms > 0 ? l->step_ms / 1e3 : NAN;
     memcpy(sorted, l->rate, (size_t)l->n_rates * sizeof *sorted);
-    qsort(sorted, (size_t)l->n_rates, sizeof *sorted, bt_compare_doubles);
-    return sorted[l->n_rates / 2];
+    return bt_median_known(sorted, (size_t)l->n_rates);
 }
 
 static double eta_s(const bt_live *l) { return (double)(l->steps - 1 - l->step) * step_s(l); }

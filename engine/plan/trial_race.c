@@ -1,22 +1,13 @@
 /* trial_race.c - rounds, and what they tell. */
 #include "engine/plan/trial_race.h"
+#include "engine/base/small.h"
+#include "engine/base/tables/derived.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { POLISH = 8, RUNS_MOST = BT_RACE_MOST * BT_RACE_ROUNDS_MOST, PRIOR_RUNS = 2 };
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* sorts them */
-static double median_of(double *x, size_t n) {
-    qsort(x, n, sizeof *x, by_value);
-    return (x[(n - 1) / 2] + x[n / 2]) / 2;
-}
 
 /* ---- what the rounds say ----------------------------------------------------------------------- */
 
@@ -36,12 +27,12 @@ static void polish(const bt_race *r, split *s) {
         size_t n = 0;
         for (size_t i = 0; i < r->n; i++)
             if (k < r->racer[i].runs) x[n++] = left_over(r, s, i, k);
-        s->round[k] += median_of(x, n);
+        s->round[k] += bt_median_known(x, n);
     }
     for (size_t i = 0; i < r->n; i++) {
         const size_t n = r->racer[i].runs;
         for (size_t k = 0; k < n; k++) x[k] = left_over(r, s, i, k);
-        s->part[i] += median_of(x, n);
+        s->part[i] += bt_median_known(x, n);
     }
 }
 
@@ -51,9 +42,9 @@ static double noise_of(const bt_race *r, const split *s) {
     size_t n = 0, absorbed = r->rounds + r->n - 1;
     for (size_t i = 0; i < r->n; i++)
         for (size_t k = 0; k < r->racer[i].runs; k++) x[n++] = fabs(left_over(r, s, i, k));
-    qsort(x, n, sizeof *x, by_value);
+    qsort(x, n, sizeof *x, bt_compare_doubles);
     const size_t free_runs = n > absorbed ? n - absorbed : 0;
-    const double seen = free_runs ? 1.4826 * median_of(x + absorbed, free_runs) : 0;
+    const double seen = free_runs ? 1.4826 * bt_median_known(x + absorbed, free_runs) : 0;
     return sqrt((PRIOR_RUNS * BT_RACE_NOISE * BT_RACE_NOISE + (double)free_runs * seen * seen) /
                 (double)(PRIOR_RUNS + free_runs));
 }
@@ -69,7 +60,7 @@ static void believe(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) 
     const double prior = BT_RACE_PRIOR * BT_RACE_PRIOR;
     double error[BT_RACE_MOST] = {0}, rounds[BT_RACE_ROUNDS_MOST], factor = 0, weights = 0;
     memcpy(rounds, s->round, sizeof rounds);
-    const double typical = median_of(rounds, r->rounds);
+    const double typical = bt_median_known(rounds, r->rounds);
     for (size_t i = 0; i < r->n; i++) {
         const double e = 1.2533 * s->noise, predicted = r->racer[i].predicted_s;
         error[i] = e * e / (double)r->racer[i].runs;

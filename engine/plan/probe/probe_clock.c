@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 
 double bt_probe_clock(void) {
@@ -12,20 +13,10 @@ double bt_probe_clock(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double bt_probe_typical(double *samples, size_t n) {
-    qsort(samples, n, sizeof *samples, ascending);
+    qsort(samples, n, sizeof *samples, bt_compare_doubles);
     if (n == 0) return 0;
     /* Other programs use the caches too, which makes a sample longer and never shorter. Where several threads wait
      * for the slowest, a delay of one thread is in every sample but the shortest. */
     return bt_threads_count() == 1 ? samples[n / 4] : samples[n / 8];
-}
-
-double bt_probe_median(double *samples, size_t n) {
-    qsort(samples, n, sizeof *samples, ascending);
-    return samples[n / 2];
 }

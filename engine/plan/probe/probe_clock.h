@@ -8,7 +8,5 @@
 double bt_probe_clock(void);
 /* sorts n samples and returns one that other programs hardly lengthened; 0 where n is 0 */
 double bt_probe_typical(double *samples, size_t n);
-/* sorts n samples, at least one, and returns the middle one */
-double bt_probe_median(double *samples, size_t n);
 
 #endif

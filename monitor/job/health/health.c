@@ -1,8 +1,7 @@
 /* health.c - compares the time since the last sign of life with usual step times. */
 #include "monitor/job/health/health.h"
-#include "engine/base/small.h"
+#include "engine/base/tables/derived.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void bt_health_start(bt_health *h) { memset(h, 0, sizeof *h); }
@@ -31,8 +30,7 @@ double bt_health_median_s(const bt_health *h) {
     double sorted[BT_HEALTH_WINDOW];
     if (h->n == 0) return 0;
     memcpy(sorted, h->gaps, (size_t)h->n * sizeof *sorted);
-    qsort(sorted, (size_t)h->n, sizeof *sorted, bt_compare_doubles);
-    return sorted[h->n / 2];
+    return bt_median_known(sorted, (size_t)h->n);
 }
 
 static double usual_s(const bt_health *h) {

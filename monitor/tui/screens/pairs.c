@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/base/small.h"
+#include "engine/base/tables/derived.h"
 #include "monitor/tui/screens/screens.h"
 
 enum { LABEL_W = 9, NUMBER_W = 8 };
@@ -53,11 +53,9 @@ static double median_from(const bt_view_comm *c, int peer, double *work) {
     size_t n = 0;
     for (size_t i = 0; i < c->n_pairs; i++) {
         bool wanted = peer >= 0 ? c->pair[i].peer == peer : c->pair[i].peer != -1 - peer;
-        if (wanted && !isnan(c->pair[i].flight_ms)) work[n++] = c->pair[i].flight_ms;
+        if (wanted) work[n++] = c->pair[i].flight_ms;
     }
-    if (n == 0) return NAN;
-    qsort(work, n, sizeof *work, bt_compare_doubles);
-    return work[(n - 1) / 2];
+    return bt_median_known(work, n);
 }
 
 /* a rank whose messages all take long: its link, or its processor when it should send them */

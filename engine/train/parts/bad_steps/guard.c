@@ -1,5 +1,6 @@
 /* guard.c - verdicts by the history of good steps, and the count of bad ones. */
 #include "engine/train/parts/bad_steps/guard.h"
+#include "engine/base/tables/derived.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,27 +20,16 @@ const char *bt_guard_find(const bt_params *p, const double *squares) {
 
 static int64_t history(const bt_guard *g) { return g->n < g->window ? g->n : g->window; }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* sorts x */
-static double median_of(double *x, int64_t n) {
-    qsort(x, (size_t)n, sizeof *x, ascending);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
 /* how many sigmas value is above the median of the ring; least: sigma is at least that, times the
  * median where relative */
 static bt_spike score(bt_guard *g, const double *ring, double value, double least, bool relative) {
     const int64_t n = history(g);
     bt_spike s = {.value = value};
     memcpy(g->sorted, ring, (size_t)n * sizeof *ring);
-    s.median = median_of(g->sorted, n);
+    s.median = bt_median_known(g->sorted, (size_t)n);
     for (int64_t i = 0; i < n; i++) g->sorted[i] = fabs(ring[i] - s.median);
-    s.z = (value - s.median) /
-          fmax(SIGMA_PER_MAD * median_of(g->sorted, n), relative ? least * fabs(s.median) : least);
+    s.z = (value - s.median) / fmax(SIGMA_PER_MAD * bt_median_known(g->sorted, (size_t)n),
+                                    relative ? least * fabs(s.median) : least);
     return s;
 }
 
