@@ -21,6 +21,8 @@ typedef struct bt_layout_choice {
     bt_run_cfg settings; /* of the best, resolved */
 } bt_layout_choice;
 
+#define BT_LAYOUT_TRIAL_S 10 /* for trying layouts, where nobody has given it */
+
 typedef struct bt_layout_job {
     const bt_opts *opts; /* where the settings come from */
     const bt_run_cfg *cfg;

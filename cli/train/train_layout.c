@@ -44,8 +44,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                                .ranks = p->ranks,
                                .store = p->store,
                                .never = bt_train_only_prints(p),
-                               .trial_s = p->cfg.layout_trial,
-                               .trial_given = bt_opts_given(&p->opts, "launch.layout_trial"),
+                               .trial_s = BT_LAYOUT_TRIAL_S,
                                .quiet = p->cfg.quiet || p->cfg.json};
     bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
     if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */

@@ -144,6 +144,7 @@ static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_er
         bool removed;
         bt_err why = BT_ERR_INIT;
         const char *key = bt_run_removed[i].key;
+        if (strncmp(key, "launch.", 7) == 0) continue; /* a setting of one start */
         if (!text_of(json_object_get(config, key), true, &value)) continue;
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, &why) != BT_OK)

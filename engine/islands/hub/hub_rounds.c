@@ -121,13 +121,13 @@ static void norms_of(bt_hub *h, int64_t kind) {
     h->norms_kind = kind;
 }
 
-/* The norm of what was decoded, against the newest good ones' median; islands.poison says how far */
+/* Compares the norm of what was decoded with the median of the newest good ones. */
 static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
     BT_TRY(bt_hub_all_norm(h, m, norm, err));
     /* of an element, so that fragments compare */
     *norm /= sqrt((double)h->model->all_part);
     *poison = bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
-                          h->model->cfg.poison);
+                          BT_POISON_TIMES);
     return BT_OK;
 }
 

@@ -38,7 +38,7 @@ double bt_staleness_factor(int64_t staleness);
 
 /* An update is poisoned when its norm is more than `limit` times the median of the norms given (the
  * newest good ones); fewer than BT_POISON_LEAST are no median. limit 0: never */
-enum { BT_POISON_LEAST = 4, BT_POISON_NORMS = 32 };
+enum { BT_POISON_LEAST = 4, BT_POISON_NORMS = 32, BT_POISON_TIMES = 10 };
 bool bt_poisoned(double norm, const double *norms, size_t n, double limit);
 
 /* Stale synchronous parallel (Ho et al. 2013): an island that has done `clock` steps may begin the next

@@ -1,5 +1,6 @@
 /* test_run_cfg.c - presets, checks between settings, automatic values, origins. */
 #include "engine/config/ramp.h"
+#include "engine/config/rank_setup.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -432,6 +433,25 @@ static void test_operations_of_fine_tuning(void **state) {
          "'6,192,6' is no shape");
 }
 
+static void test_settings_reach_their_parts(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(1, "--set", "optim.eps=1e-6", "--set", "optim.momentum=0.9", "--set",
+                            "optim.decay_frac=0.5", "--set", "optim.head_lr=3"),
+                     BT_OK);
+    const bt_optim_cfg optim = bt_run_cfg_optim(&c);
+    assert_true(optim.eps == 1e-6 && optim.momentum == 0.9);
+    assert_true(bt_run_cfg_lr_schedule(&c).decay_frac == 0.5 && c.head_lr == 3);
+    assert_int_equal(SETTLE(1, "--set", "tune.beta=0.3", "--set", "tune.sft_share=0.2", "--set",
+                            "tune.label_smoothing=0.1", "--set", "alert.bell=false"),
+                     BT_OK);
+    const bt_dpo dpo = bt_tune_dpo(&c);
+    assert_true(dpo.beta == 0.3 && dpo.sft_share == 0.2 && dpo.smoothing == 0.1 && !c.alert_bell);
+    assert_int_equal(SETTLE(1, ADAPTERS, "--set", "tune.alpha=8", "--set", "tune.rslora=true"),
+                     BT_OK);
+    assert_true(bt_tune_lora(&c).scale == 4);
+    says(SETTLE(1, "--set", "islands.poison=3"), "islands.poison=3: this setting was removed (");
+}
+
 static void test_json_and_text_agree(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "a b", "c\"d", "--lr", "0.25", "--quiet"), BT_OK);
@@ -464,6 +484,7 @@ int main(void) {
         cmocka_unit_test(test_ramps),
         cmocka_unit_test(test_micro_batches_of_virtual_stages),
         cmocka_unit_test(test_unequal_shares),
+        cmocka_unit_test(test_settings_reach_their_parts),
         cmocka_unit_test(test_small_vocab_without_bytes),
         cmocka_unit_test(test_operations_of_fine_tuning),
         cmocka_unit_test(test_json_and_text_agree),
