@@ -1,10 +1,10 @@
 /* part.h - the interface of a part: one optional feature of training, a folder below engine/train/parts and a
  * row of parts.def.
  *
- * The trainer owns the objects that every training has (trainer_impl.h): mesh, model, data, exchange, update,
- * checkpoints, record. A part owns everything that its feature needs beyond them, as one struct behind `self`,
- * and acts at the points below. The trainer knows no part by name; parts do not call each other, except through
- * these points. A training without a feature runs as if its row and folder did not exist.
+ * The trainer owns the objects of every training (trainer_impl.h): mesh, model, data, exchange, update,
+ * checkpoints, record. A part owns the additional state of its feature, one struct behind `self`, and the trainer
+ * calls the functions below at fixed points. The trainer does not know parts by name. Parts do not call each other
+ * directly. Without its row and folder, a training runs without the feature.
  *
  *     start   create -> (mesh, memory plan) -> prepare -> (model, data) -> build -> (exchange) -> add_state ->
  *             load(BEFORE) -> weights -> load(RESUMED | FRESH) -> (quantised weights) -> ready -> facts
@@ -30,91 +30,92 @@
 
 typedef struct bt_step_outcome bt_step_outcome;
 
-/* What becomes of a step whose gradients and norm are known. The first part that does not answer APPLY decides. */
+/* Decision about a step after the norm of its gradients is known. The first part that returns another value than APPLY
+ * decides. */
 typedef enum bt_verdict {
-    BT_APPLY, /* the optimizer applies the gradients */
-    BT_SKIP,  /* the weights stay as they are, the step counts as done */
-    BT_AGAIN, /* the gradients are computed once more, then the parts are asked again */
-    BT_ELSEWHERE, /* the step counts as applied, but not by this trainer's optimizer (a hub applies it) */
+    BT_APPLY,     /* the optimizer applies the gradients */
+    BT_SKIP,      /* the weights do not change, and the step counts as done */
+    BT_AGAIN,     /* the gradients are computed again, and every part decides again */
+    BT_ELSEWHERE, /* the step counts as applied, but a hub applies it */
 } bt_verdict;
 
 typedef enum bt_load_stage {
-    BT_LOAD_BEFORE, /* no weights are there yet: what checkpoints do not hold (base, teacher) is read now */
-    BT_LOAD_RESUMED, /* weights and states come from a checkpoint */
-    BT_LOAD_FRESH,   /* weights are initial ones, or those of model.init_from */
+    BT_LOAD_BEFORE,  /* before the weights: read what checkpoints do not contain (base, teacher) */
+    BT_LOAD_RESUMED, /* after weights and states were loaded from a checkpoint */
+    BT_LOAD_FRESH,   /* after the weights were initialised, or loaded from model.init_from */
 } bt_load_stage;
 
-/* why weights are checked */
+/* reason of a check of the weights */
 typedef enum bt_weights_check {
-    BT_CHECK_BEFORE_SAVE, /* a checkpoint is made of them */
-    BT_CHECK_SUSPECTED,   /* a step was bad: they may be damaged */
+    BT_CHECK_BEFORE_SAVE, /* a checkpoint of them is about to be saved */
+    BT_CHECK_SUSPECTED,   /* a bad step may come from damaged weights */
 } bt_check_reason;
 
-enum { BT_PART_NOTES = 16 }; /* notes of all parts together */
+enum { BT_PART_NOTES = 16 }; /* maximum of the notes of all parts */
 
 typedef struct bt_part {
     const char *name;
-    int notes; /* how many small integers travel with the gradients of each step, for put_notes */
+    int notes; /* number of small integers for put_notes, exchanged together with the gradients */
 
     /* ---- start */
-    /* Allocates *self. Settings are known, nothing else is. A part that this run does not use leaves *self NULL
-     * and is not called again. */
+    /* Allocates *self. Only the settings exist. A part that the settings do not use leaves *self NULL and is not called
+     * again. */
     bt_code (*create)(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err);
     void (*release)(void *self);
-    /* the mesh is known, the model is not */
+    /* after the mesh was created, before the model */
     bt_code (*prepare)(void *self, bt_trainer *t, bt_err *err);
-    /* the model is about to be made: the part may change its setup */
+    /* changes the setup of the model before it is created */
     void (*model_setup)(void *self, bt_trainer *t, bt_model_setup *setup);
-    /* a model was made, at the start or anew around the same weights */
+    /* after a model was created: at the start, or again for the same weights */
     bt_code (*model_made)(void *self, bt_trainer *t, bt_err *err);
-    /* model, data and telemetry are there; the exchange of gradients is not */
+    /* after model, data and telemetry were created, before the gradient exchange */
     bt_code (*build)(void *self, bt_trainer *t, bt_err *err);
-    /* the exchange of gradients is about to be made: codec, rounding, residuals */
+    /* sets codec, rounding and residuals of the gradient exchange before it is created */
     void (*reducer_cfg)(void *self, bt_trainer *t, bt_reducer_cfg *c);
     void (*add_state)(void *self, bt_trainer *t, bt_state *s);
     bt_code (*load)(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err);
-    /* weights are quantised, the first step is next. Called again after a model was made anew */
+    /* after the weights were quantised, before the first step; again after a model was recreated */
     bt_code (*ready)(void *self, bt_trainer *t, bt_err *err);
-    /* facts of the run for the record, before the first step: bt_trainer_fact; rank 0 only */
+    /* records facts of the run with bt_trainer_fact before the first step */
     void (*facts)(void *self, bt_trainer *t, bool goes_on);
 
     /* ---- step */
     bt_code (*before_step)(void *self, bt_trainer *t, bt_err *err);
-    /* gradients are zero and are computed next; again: a second time for the same step */
+    /* the gradients are zero and will be computed next; again: for the second time in this step */
     bt_code (*begin_gradients)(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
                                bt_err *err);
-    /* this rank's notes, not negative unless the part expects that; every rank then gets the largest of each */
+    /* sets this rank's notes, which are 0 before; every rank then receives the maximum of each */
     void (*put_notes)(void *self, bt_trainer *t, int64_t *notes);
-    /* the sums of all ranks are there */
+    /* the gradients were summed over the ranks; notes: the maxima */
     bt_code (*exchanged)(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
                          const int64_t *notes, bt_err *err);
     bt_code (*judge)(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
                      bt_err *err);
-    /* the optimizer has applied the step, or o->applied is false, or o->elsewhere is true */
+    /* after the optimizer; also for steps that were skipped (o->applied) or applied by a hub (o->elsewhere) */
     bt_code (*after_update)(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err);
-    /* due: the same on all ranks; NULL: after every step. phase: the metric of rank that its time is charged to,
-     * or BT_SPAN_EXCLUDED */
+    /* Called after each step for which `due` is NULL or returns true, which must be equal on all ranks if after_step is
+     * collective. Its time is added to the rank metric `phase`, or to no step with BT_SPAN_EXCLUDED. */
     bool (*due)(void *self, const bt_trainer *t, const bt_step_outcome *o);
     bt_code (*after_step)(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err);
     int phase;
 
-    /* ---- asked by other parts, through the trainer */
-    /* a person asked for something; done: the validation loss of these weights is known already */
+    /* ---- requests of other parts, through bt_parts_* */
+    /* a user request; evaluated: the current weights have a validation loss already */
     bt_code (*act)(void *self, bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err);
-    /* the weights were evaluated */
+    /* after an evaluation of the current weights */
     bt_code (*evaluated)(void *self, bt_trainer *t, bt_err *err);
     bt_code (*check_weights)(void *self, bt_trainer *t, bt_check_reason why, bt_err *err);
-    /* losses and gradients of earlier steps are no measure of those to come */
+    /* the level of losses and gradients changes now, so that earlier steps are no reference */
     void (*new_level)(void *self);
-    /* the step that was just done was smaller than, or of another kind than, the run's full step */
+    /* the previous step was smaller than a full step of the run, or of another kind */
     bool (*partial)(void *self, const bt_trainer *t);
 
     /* ---- end */
-    /* the last step is done and saved */
+    /* after the last step and its checkpoint */
     bt_code (*end)(void *self, bt_trainer *t, bt_train_result *out, bt_err *err);
 } bt_part;
 
-/* the rows of parts.def, in their order */
+/* rows of parts.def, in order */
 extern const bt_part *const bt_parts[];
 extern const size_t bt_parts_n;
 

@@ -5,7 +5,7 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* u: each part that is used and has this point */
+/* for each part u that is in use and implements `point` */
 #define EACH(t, u, point) \
     for (bt_part_use *u = (t)->parts.at; u < (t)->parts.at + (t)->parts.n; u++) \
         if (u->self && u->part->point)
@@ -41,7 +41,6 @@ void bt_parts_model_setup(bt_trainer *t, bt_model_setup *setup) {
     EACH(t, u, model_setup) u->part->model_setup(u->self, t, setup);
 }
 
-/* every part is called, though one may have failed on this rank */
 bt_code bt_parts_model_made(bt_trainer *t, bt_err *err) {
     EACH(t, u, model_made) BT_TRY(u->part->model_made(u->self, t, err));
     return BT_OK;
@@ -123,7 +122,7 @@ bt_code bt_parts_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- asked by parts ------------------------------------------------------------------------------ */
+/* ---- requests of parts ------------------------------------------------------------------------------ */
 
 bt_code bt_parts_act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
     EACH(t, u, act) BT_TRY(u->part->act(u->self, t, c, evaluated, err));
@@ -150,7 +149,7 @@ bool bt_parts_partial(const bt_trainer *t) {
     return false;
 }
 
-/* Every part ends, even when another one reports a failure; the first failure counts. */
+/* Every part ends, even after a failure of another one. The first failure is returned. */
 bt_code bt_parts_end(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_code first = BT_OK;
     EACH(t, u, end) {

@@ -7,9 +7,9 @@
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/trainer_impl.h"
 
-/* The core's notes in the step's exchange, ahead of those of the parts: every rank gets the largest of each. The
- * fingerprint goes as itself and negated, so that two different ones show. LOSS: the bits of the largest mean loss
- * of any rank, which order like the number because it is not negative. */
+/* The trainer's own notes in the step's exchange, before those of the parts; every rank receives the maximum of each.
+ * The fingerprint is sent as itself and negated, which reveals unequal ones. LOSS: bits of the largest mean loss of a
+ * rank, which are ordered like the number because it is not negative. */
 enum { NOTE_BAD_LOSS, NOTE_LOSS, NOTE_FINGERPRINT, NOTE_FINGERPRINT_NEG, NOTE_PARTS };
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ static void put_test_nan(bt_trainer *t) {
             bt_model_grads(t->model)[p->tensors[k].offset] = NAN;
 }
 
-/* The loader has the sequences of the step, or a part deals them out. */
+/* The loader provides the sequences of the step, unless a part assigns them. */
 static bt_code begin_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bool again = out->computed++ > 0;
     if (!t->step.data_owner) {
@@ -34,7 +34,7 @@ static bt_code begin_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err)
         out->counted = bt_loader_counted(t->loader, t->at.step);
     }
     bt_span_begin(BT_MR_BWD);
-    /* first, so that the first layer's weights are on their way while gradients are zeroed */
+    /* first, to transfer the first layer's weights while gradients are zeroed */
     BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, t->micro_plan.shares, 0,
                             err));
     bt_update_zero_grads(&t->update);
@@ -54,7 +54,7 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     const double began = compute_seconds();
     BT_TRY(begin_gradients(t, out, err));
-    const bool all = out->counted < 0; /* every token is learned */
+    const bool all = out->counted < 0; /* every token is a target */
     if (all) out->counted = t->cfg.batch_tokens;
     t->micro.step = t->at.step;
     t->micro.counted = 0;
@@ -68,8 +68,9 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     for (int64_t i = 0; i < plan->n; i++) sum += *bt_micro_loss(&t->micro, i);
     out->score = bt_model_take_score(t->model);
     const int64_t mine = all ? plan->n * t->micro.rows : t->micro.counted;
-    out->loss = mine ? sum / (double)mine : 0; /* of no token: without weight in the mean */
-    /* ranks with more micro-batches still need this rank's weights */
+    out->loss = mine ? sum / (double)mine
+                     : 0; /* a rank without targets has no weight in the mean */
+    /* ranks with more micro-batches may still need this rank's weights */
     BT_TRY(bt_weights_drain_sends(t->update.weights, err));
     bt_meter_set(&t->meter, BT_MR_LOSS, out->loss);
     bt_meter_set(&t->meter, BT_MR_COUNTED, all ? NAN : (double)t->micro.counted);
@@ -93,7 +94,7 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* what the micro-batches of all ranks were right about, which the last stage of a pipeline knows */
+/* sums the scores of all micro-batches, which only the last pipeline stage computes */
 static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (!t->setup.model.pairs && !t->setup.model.cfg.classes) return BT_OK;
     const size_t n = sizeof out->score / sizeof out->score.n;
@@ -104,7 +105,7 @@ static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* Waits until every rank holds the summed gradients, and the largest of each note. */
+/* Returns when this rank has the summed gradients and the maximum of each note. */
 static bt_code exchange(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t notes[NOTE_PARTS + BT_PART_NOTES] = {0};
     notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
@@ -136,7 +137,7 @@ static bt_code exchange(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
         (long long)t->at.step - 1);
 }
 
-/* gradients of the global batch and their norm; the weights are those of before the step */
+/* computes the gradients of the global batch and their norm; the weights do not change */
 static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     BT_TRY(accumulate(t, out, err));
     bt_testing_hang(bt_comm_rank(t->mesh.world), t->at.step);
@@ -172,7 +173,7 @@ static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* Other transfers than the exchange of gradients, which this step made. */
+/* adds the times of this step's other transfers */
 static void meter_transfers(bt_trainer *t) {
     bt_meter_busy(&t->meter, bt_update_take_busy_ns(&t->update));
     bt_meter_busy(&t->meter, bt_tp_group_take_busy_ns(t->update.tp_group));
@@ -184,7 +185,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     *out = (bt_step_outcome){.lr = bt_schedule_lr(&t->lr, t->at.updates) * t->at.lr_factor,
                              .weight_decay = bt_schedule_decay(&t->lr, t->at.updates),
                              .loss_scale = t->step.loss_scale};
-    /* exchanges of an evaluation are no part of this step */
+    /* discards exchange times of an evaluation before this step */
     (void)bt_tp_group_take_busy_ns(t->update.tp_group);
     do {
         BT_TRY(compute_gradients(t, out, err));

@@ -1,4 +1,4 @@
-/* trainer.c - a training from its settings to its first step: what is made, in which order, and where it begins. */
+/* trainer.c - creates a trainer: objects, weights and states, up to the first step. */
 #include "engine/train/trainer.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }
 
-/* everything that must survive a restart; who owns state adds its row here */
+/* registers all state that checkpoints contain */
 static void register_state(bt_trainer *t) {
     t->saver.cfg = &t->cfg;
     t->saver.world = t->mesh.world;
@@ -53,18 +53,18 @@ static bt_code resume(bt_trainer *t, const char *resume_dir, const char *memory_
         BT_TRY(bt_saver_resume_memory(&t->saver, memory_dir, &t->attempt.from, err));
     else
         BT_TRY(bt_saver_resume(&t->saver, resume_dir, err));
-    /* the loader begins at the checkpoint's step, which only the checkpoint knows */
+    /* the loader starts at the step of the checkpoint */
     return bt_agree(t->mesh.world, bt_trainer_open_data(t, err), err);
 }
 
-/* A model with a frozen base starts from its adapters' initial values: model.init_from is that base. */
+/* With a frozen base, model.init_from is the base, and the adapters start from their initial values. */
 static bt_code begin(bt_trainer *t, bt_err *err) {
     bt_update_init_weights(&t->update, (uint64_t)t->cfg.seed);
     if (!t->cfg.init_from[0] || bt_model_base(t->model)) return BT_OK;
     return bt_saver_init_from(&t->saver, t->cfg.init_from, err);
 }
 
-/* resume_dir equal to memory_dir: from the state in memory */
+/* resume_dir equal to memory_dir: resumes from the state in memory */
 static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *memory_dir,
                              bt_err *err) {
     const bool resumed = resume_dir && resume_dir[0];
@@ -75,7 +75,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
     return bt_trainer_ready(t, err);
 }
 
-/* a job beside another: until it is to go on */
+/* a spare job waits here until it replaces the current one */
 static bt_code wait_for_turn(bt_trainer *t, const bt_trainer_setup *s, bt_trainer_start *start,
                              bt_err *err) {
     if (!s->wait) return BT_OK;

@@ -1,5 +1,5 @@
-/* trainer_impl.h - the objects that every training has, for the files of the trainer and for its parts (part.h).
- * What one optional feature needs beyond them belongs to its part. */
+/* trainer_impl.h - the objects that every training has, for the trainer's files and its parts (part.h).
+ * State of one optional feature belongs to its part. */
 #ifndef BT_ENGINE_TRAIN_TRAINER_IMPL_H
 #define BT_ENGINE_TRAIN_TRAINER_IMPL_H
 
@@ -14,64 +14,67 @@
 #include "engine/train/trainer.h"
 
 struct bt_step_outcome {
-    int computed;       /* how often its gradients were computed */
-    int64_t counted;    /* tokens that are learned in this step, all ranks */
-    double loss;        /* this rank's mean over those of its tokens that are learned */
-    double worst_loss;  /* the largest of all ranks' */
-    double global_loss; /* of all ranks, added in a fixed order; NaN when not reproducible */
+    int computed;      /* number of times that its gradients were computed */
+    int64_t counted;   /* learned tokens of this step on all ranks */
+    double loss;       /* mean over this rank's learned tokens */
+    double worst_loss; /* maximum of `loss` over the ranks */
+    double
+        global_loss; /* mean over all ranks, summed in a fixed order; NaN unless training is reproducible */
     double grad_norm, lr, weight_decay, loss_scale;
-    bt_score score;     /* of all ranks; n 0: nothing is judged */
-    bool loss_bad;      /* the loss of some rank is not finite */
-    bool applied;       /* the update changed the weights, or was given to whoever applies it */
-    bool elsewhere;     /* another applies it (BT_ELSEWHERE) */
-    bool bad;           /* skipped for another reason than an overflow of fp16 */
-    bool again;         /* the hub did not apply it, the step will be repeated */
-    bool left;          /* a stop was asked for in the middle: the step did not happen */
-    bool evaluated;     /* bt_trainer.validation belongs to this step */
-    bool best;          /* and is the least so far */
-    bt_control control; /* what people ask for, agreed by all ranks */
-    double seconds_per_micro;        /* that this rank computed, without waiting */
-    double rank_values[BT_MR_COUNT]; /* of the meter, after the step */
-    /* for the statistics, (tensors of all stages): the residual over the gradient, bits of a gradient; NULL: none */
+    bt_score score;                  /* sum over all ranks; n is 0 where the task has no score */
+    bool loss_bad;                   /* some rank's loss is not finite */
+    bool applied;                    /* the update was applied here or elsewhere */
+    bool elsewhere;                  /* a hub applies it (BT_ELSEWHERE) */
+    bool bad;                        /* skipped, but not because of an fp16 overflow */
+    bool again;                      /* the hub rejected it, so the step is repeated */
+    bool left;                       /* a stop request interrupted the step, which does not count */
+    bool evaluated;                  /* bt_trainer.validation is the result after this step */
+    bool best;                       /* that result is the lowest loss so far */
+    bt_control control;              /* user requests, equal on all ranks */
+    double seconds_per_micro;        /* computing time of one micro-batch on this rank */
+    double rank_values[BT_MR_COUNT]; /* values of the meter for this step */
+    /* For the statistics, one value for each tensor of all stages: ratio of residual to gradient, and bits of an
+     * encoded gradient element. NULL when the step has no statistics. */
     const double *residual_ratio, *grad_bits;
 };
 
 typedef struct bt_attempt {      /* this start of the run */
-    const bt_isa_agreement *isa; /* NULL: the ranks made none */
-    const char *memory_dir;      /* for states in memory; NULL or "": none. Borrowed */
-    bool memory_states;          /* states in memory are wanted, and planned for */
-    char no_memory_states[200];  /* why not, "" when they were not asked for */
-    bool ckpt_copy_too_large;    /* ckpt.async was asked for */
-    bt_memory_id from;           /* the state in memory from which it began; all zero: from none */
-    bt_place own_place;          /* used when nobody looks */
-    int number;                  /* in the run's record */
-    int64_t measured_by;         /* number of the attempt that measured the links and the peak */
+    const bt_isa_agreement *isa; /* NULL without an agreement */
+    const char *memory_dir;      /* folder of states in memory, NULL or "" without; borrowed */
+    bool memory_states;          /* states are kept in memory, and the memory plan includes them */
+    char no_memory_states
+        [200]; /* the reason why they are not kept; "" when the settings exclude them */
+    bool ckpt_copy_too_large; /* ckpt.async is set, but its copy does not fit */
+    bt_memory_id from;        /* state in memory that was resumed; all zero without one */
+    bt_place own_place;       /* used without a progress page of the supervisor */
+    int number;               /* number of this attempt in the database */
+    int64_t measured_by;      /* attempt that measured the links and the peak */
     double
         measured_load; /* tasks of other programs for each processor at that time; NaN: unknown */
-    int64_t first_step, stop_at; /* stop_at: where stop_after ends it, 0: nowhere */
-    double memory_peak_mib;      /* before a profile measured the machine; 0: not yet */
-    bool stopped;                /* before the end of the run */
+    int64_t first_step, stop_at; /* stop_at: the step of train.stop_after, 0 without */
+    double memory_peak_mib;      /* before the profile measured the machine; 0 without */
+    bool stopped;                /* it ended before the last step of the run */
 } bt_attempt;
 
-typedef struct bt_step_state { /* what one step leaves to the next */
+typedef struct bt_step_state { /* values that one step passes to the next */
     double loss_scale;         /* factor of losses and gradients */
+    int64_t held_at;           /* bt_optim_update.held_at; 0: the second moment is not frozen */
     int64_t
-        held_at; /* updates after which the second moment is held (bt_optim_update); 0: it is not */
-    int64_t grad_fingerprint; /* bits of the last norm: must be the same on all ranks */
-    double seconds;           /* that a step takes, smoothed; 0: none was timed */
-    bool stop;                /* the step was the last of this attempt */
-    /* A part deals out the data of each step (in begin_gradients, with o->counted): the reason why nobody
-     * else may change them. NULL: the loader goes on step by step */
+        grad_fingerprint; /* bits of the last gradient norm; equal on all ranks unless hardware failed */
+    double seconds;       /* smoothed duration of a step; 0 before the first */
+    bool stop;            /* this attempt ends after the current step */
+    /* A part assigns the sequences of each step (in begin_gradients, where it also sets o->counted). The text is the
+     * reason for refusing other changes of the data. NULL: the loader advances by itself. */
     const char *data_owner;
 } bt_step_state;
 
 typedef struct bt_validation {
-    bt_eval_result newest;       /* NaN: none yet */
-    const int32_t *first_tokens; /* (n_tokens) of the validation data; NULL: there are none */
+    bt_eval_result newest;       /* NaN before the first */
+    const int32_t *first_tokens; /* (n_tokens) of the validation data; NULL without */
     size_t n_tokens;
 } bt_validation;
 
-typedef struct bt_part_use { /* a part of this training; self NULL: it is not used */
+typedef struct bt_part_use { /* one part; self is NULL when this training does not use it */
     const bt_part *part;
     void *self;
     int first_note;
@@ -82,12 +85,12 @@ enum { BT_PARTS_MOST = 32 };
 typedef struct bt_part_uses {
     bt_part_use at[BT_PARTS_MOST];
     size_t n;
-    int notes; /* of all together */
+    int notes; /* sum over the parts */
 } bt_part_uses;
 
 struct bt_trainer {
     bt_run_cfg cfg;
-    bt_run_cfg now;      /* as the model computes in this step: dense before train.dense_steps */
+    bt_run_cfg now;      /* settings of the current model: dense during train.dense_steps */
     bt_rank_setup setup; /* of this rank */
     bt_mesh mesh;
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
@@ -119,7 +122,7 @@ static inline bool bt_trainer_at_end(const bt_trainer *t) { return t->at.step >=
 static inline bool bt_trainer_at_stop(const bt_trainer *t) {
     return t->attempt.stop_at > 0 && t->at.step >= t->attempt.stop_at;
 }
-/* number of the first sequence of the step that is next, counted over all epochs */
+/* number of the next step's first sequence, counted over all epochs */
 static inline int64_t bt_trainer_first_sequence(const bt_trainer *t) {
     return t->at.step * t->micro_plan.sequences;
 }
@@ -129,35 +132,35 @@ static inline bool bt_trainer_validates(const bt_trainer *t) {
 
 /* ---- trainer_objects.c: the objects, made and made anew ----------------------------------------- */
 
-/* mesh to exchange of gradients, and the parts' prepare and build. Collective, all ranks return the same */
+/* Creates everything from the mesh to the gradient exchange, and calls the parts' prepare and build. Collective; all
+ * ranks return the same code. */
 bt_code bt_trainer_build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
-void bt_trainer_release_objects(bt_trainer *t); /* accepts what build left */
-/* Model, schedule, update and observer for the settings t->cfg (t->now becomes them). Collective; the weights
- * are the caller's to keep and restore. Then ready */
+void bt_trainer_release_objects(bt_trainer *t); /* also after a failed build */
+/* Recreates model, schedule, update and observer for t->cfg, and sets t->now. The caller saves and restores the
+ * weights, and calls bt_trainer_ready. Collective. */
 bt_code bt_trainer_remake_model(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ready(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* the exchange of gradients for the micro-batch plan as it is; collective */
+/* recreates the gradient exchange for the current micro-batch plan; collective */
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* the loader of this rank, from the step that is next */
+/* configuration of this rank's loader, starting at the next step */
 bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t);
 bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* the loader goes back to the beginning of the step that is next, with the shares of the micro-batch plan */
+/* moves the loader to the beginning of the next step, with this rank's share of the micro-batch plan */
 bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* A checkpoint, of weights that the parts have checked. best: they have the least validation loss so far;
- * wait: until it is committed. Collective */
+/* Saves a checkpoint after the parts have checked the weights. best: the weights have the lowest validation loss so
+ * far; wait: return after the commit. Collective. */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
-/* what a forward pass that belongs to no step sent does not count as the next step's */
+/* discards transfer times of a forward pass outside of steps */
 void bt_trainer_forget_transfers(bt_trainer *t);
 
 /* ---- step.c ---------------------------------------------------------------------------------------- */
 
-/* one optimizer update over the global batch */
+/* performs one optimizer update over the global batch; collective */
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
 
 /* ---- facts.c --------------------------------------------------------------------------------------- */
 
-/* What is true of the whole run, recorded before the first step; collective. goes_on: an attempt was recorded
- * before this one */
+/* Records the facts of the run before the first step; collective. goes_on: the run has earlier attempts. */
 bt_code bt_record_facts(bt_trainer *t, bool goes_on, bt_err *err) BT_MUST_CHECK;
 void bt_trainer_fact(bt_trainer *t, const char *key, const char *fmt, ...) BT_PRINTF(3, 4);
 
@@ -191,7 +194,7 @@ bt_code bt_parts_check_weights(bt_trainer *t, bt_check_reason why, bt_err *err) 
 void bt_parts_new_level(bt_trainer *t);
 bool bt_parts_partial(const bt_trainer *t);
 bt_code bt_parts_end(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
-/* what part `name` keeps of this training; NULL: it is not used. For tests */
+/* state of the part with this name, NULL when unused; for tests */
 void *bt_trainer_part(const bt_trainer *t, const char *name);
 
 #endif

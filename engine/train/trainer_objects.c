@@ -1,4 +1,4 @@
-/* trainer_objects.c - the objects of a trainer: made once, and made anew where a part changes what they compute. */
+/* trainer_objects.c - creates the objects of a trainer, and recreates those that a part changes during training. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +37,7 @@ bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) {
                           (int)(p->n * t->cfg.micro_batch), err);
 }
 
-/* Hosts may keep the data in other places, but it must be the same. */
+/* Hosts may have the data at different paths, but with equal content. */
 static bt_code agree_data(bt_trainer *t, bt_err *err) {
     char text[64];
     snprintf(text, sizeof text, "%016" PRIx64, bt_loader_hash(t->loader));
@@ -58,7 +58,7 @@ static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
                : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
 }
 
-/* both as it begins and as it ends */
+/* checks the plan of the first model, and that of the last one if it differs */
 static bt_code plan_fits(bt_trainer *t, int rank, int local, const bt_memory_room *room,
                          bt_err *err) {
     if (t->now.linear != t->cfg.linear) {
@@ -78,7 +78,7 @@ static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
     if (spare) return bt_agree(world, plan_fits(t, rank, local, &room, err), err);
     if (t->attempt.memory_states) {
         if (bt_agree(world, plan_fits(t, rank, local, &room, &why), &why) == BT_OK) return BT_OK;
-        /* the states in memory are the first thing to do without */
+        /* states in memory are given up first */
         t->attempt.memory_states = false;
         snprintf(t->attempt.no_memory_states, sizeof t->attempt.no_memory_states, "%.190s",
                  why.msg);
@@ -86,12 +86,12 @@ static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
     const int asked = t->cfg.ckpt_memory;
     t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
     bt_code code = bt_agree(world, plan_fits(t, rank, local, &room, &why), &why);
-    if (code == BT_NOMEM && t->cfg.ckpt_async) { /* the copy for checkpoints is the second */
+    if (code == BT_NOMEM && t->cfg.ckpt_async) { /* then the copy for checkpoints */
         t->cfg.ckpt_async = false;
         t->attempt.ckpt_copy_too_large = true;
     }
     if (code != BT_OK) code = bt_agree(world, plan_fits(t, rank, local, &room, err), err);
-    t->cfg.ckpt_memory = asked; /* a checkpoint records what was asked for */
+    t->cfg.ckpt_memory = asked; /* checkpoints record the setting */
     return code;
 }
 
@@ -125,7 +125,7 @@ static void release_compute(bt_trainer *t) {
     bt_rank_setup_release(&t->setup);
 }
 
-/* A part may have set the stretch that attention sees at most (create). */
+/* A part may have set the maximum stretch of attention (create). */
 static bt_code build_micro(bt_trainer *t, bt_err *err) {
     t->micro = (bt_micro){.model = t->model,
                           .update = &t->update,
@@ -202,7 +202,6 @@ bt_code bt_trainer_remake_model(bt_trainer *t, bt_err *err) {
     return bt_update_meet(&t->update, err);
 }
 
-/* The weights are there. */
 bt_code bt_trainer_ready(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_update_quantise(&t->update, err));
     BT_TRY(t->schedule->tie(t->schedule, t->model, err));

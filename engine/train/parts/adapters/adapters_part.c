@@ -13,8 +13,8 @@
 
 typedef struct adapters {
     bt_base_weights base;
-    bt_host_memory memory; /* of a base that several ranks of this host share; none: at NULL */
-    bool elsewhere;        /* another rank writes it */
+    bt_host_memory memory; /* base shared by ranks of this host; at is NULL without */
+    bool elsewhere;        /* another rank fills the shared base */
 } adapters;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -30,7 +30,7 @@ static void release(void *self) {
     free(a);
 }
 
-/* The data-parallel ranks of a host have the same slice of a frozen base: one copy is enough. */
+/* The data-parallel ranks of a host share one copy of their slice of the frozen base. */
 static bt_code prepare(void *self, bt_trainer *t, bt_err *err) {
     adapters *a = self;
     bt_rank_setup s = {0};
@@ -60,7 +60,7 @@ static void add_state(void *self, bt_trainer *t, bt_state *s) {
     if (bt_model_base(t->model)) bt_base_weights_add_state(&a->base, s);
 }
 
-/* the frozen base of adapters; the same on all ranks */
+/* reads the frozen base, which must be equal on all ranks */
 static bt_code load_base(adapters *a, bt_trainer *t, bt_err *err) {
     bt_text told = {0};
     char hash[32];
@@ -75,12 +75,12 @@ static bt_code load_base(adapters *a, bt_trainer *t, bt_err *err) {
     return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);
 }
 
-/* Preferences are judged against the base without adapters: they must begin as nothing. */
+/* The base without adapters is the reference for preferences, so adapters must start as the identity. */
 static bt_code check_reference(const bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; t->setup.model.pairs && i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        if (!x->adapter || x->spread > 0) continue; /* B alone begins at zero */
+        if (!x->adapter || x->spread > 0) continue; /* only B starts at zero */
         for (size_t k = 0; k < x->count; k++)
             if (bt_model_weights(t->model)[x->offset + k] != 0)
                 return bt_fail(err, BT_ARG,

@@ -24,31 +24,31 @@
 /* values of train.on_bad_step */
 enum { ON_BAD_SKIP, ON_BAD_RETRY, ON_BAD_STOP };
 
-typedef struct own_digest { /* what this rank computed itself of a step */
+typedef struct own_digest { /* digest of this rank's own results of a step */
     bt_grad_digest grads;
-    uint64_t losses; /* of its micro-batches */
+    uint64_t losses; /* hash of the losses of its micro-batches */
 } own_digest;
 
-/* ---- what a rank computed ---------------------------------------------------------------------- */
+/* ---- digests ---------------------------------------------------------------------- */
 
 static own_digest digest_step(const bt_trainer *t) {
     own_digest d;
-    memset(&d, 0, sizeof d); /* compared as bytes */
+    memset(&d, 0, sizeof d); /* digests are compared as bytes */
     d.grads = bt_reducer_digest(t->reducer);
     d.losses = XXH3_64bits(bt_micro_loss(&t->micro, 0), (size_t)t->micro_plan.n * sizeof(double));
     return d;
 }
 
-typedef struct rank_row { /* what the others are told */
-    int changed;          /* its own bits are not those of the first time */
-    int finite;           /* its own gradients, the first time */
+typedef struct rank_row { /* this rank's row for the comparison */
+    int changed;          /* its digest differs from the first computation */
+    int finite;           /* its own gradients were finite in the first computation */
     char host[BT_HOST_MAX];
 } rank_row;
 
 typedef struct culprits {
-    int n, first;   /* ranks whose bits changed; the lowest of them, -1 */
+    int n, first;   /* number of ranks whose digest changed; the lowest of them, or -1 */
     char who[160];  /* "rank 1 (host 'a')", "ranks 0, 1", "no rank by itself" */
-    int not_finite; /* lowest rank whose own gradients were not finite, -1 */
+    int not_finite; /* lowest rank with gradients that were not finite, or -1 */
     char host[BT_HOST_MAX];
 } culprits;
 
@@ -93,23 +93,23 @@ static bt_code compare(bt_trainer *t, const own_digest *before, culprits *c, bt_
     return code;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------- */
+/* ---- description and events ----------------------------------------------------------------------------------- */
 
-typedef struct bad_step { /* of one step, from its first computation to the decision */
+typedef struct bad_step { /* state of a bad step until the decision */
     bt_step_verdict verdict;
     bt_spike spike;
-    const char *tensor; /* whose gradient is not finite; NULL */
+    const char *tensor; /* first tensor with a gradient that is not finite, or NULL */
     char what[160];     /* "gradient of layers.0.attn_q is not finite" */
-    double first_norm;  /* of the gradients that were computed first */
+    double first_norm;  /* gradient norm of the first computation */
     own_digest digest;
     culprits ranks;
-    bool same; /* the second time had the same bits on every rank */
+    bool same; /* both computations had equal bits on every rank */
 } bad_step;
 
 typedef struct bad_steps {
     bt_guard guard;
     bt_skipped skipped;
-    bool repeating; /* the gradients of `step` are computed once more */
+    bool repeating; /* the gradients of `step` are computed again */
     bad_step step;
 } bad_steps;
 
@@ -164,7 +164,7 @@ static void tell(bt_trainer *t, const bad_step *b, bt_event_kind kind, const cha
     bt_text_release(&body);
 }
 
-/* ---- the second time ----------------------------------------------------------------------------- */
+/* ---- comparison of both computations ----------------------------------------------------------------------------- */
 
 static bool same_bits(double a, double b) { return isnan(a) ? isnan(b) : a == b; }
 
@@ -174,7 +174,7 @@ static bt_code compare_times(bt_trainer *t, bad_step *b, const bt_step_outcome *
     return BT_OK;
 }
 
-/* ---- the decision -------------------------------------------------------------------------------- */
+/* ---- decision -------------------------------------------------------------------------------- */
 
 static bt_step_facts facts_of(const bt_trainer *t, const bt_step_outcome *o) {
     return (bt_step_facts){.loss = t->cfg.reproducible ? o->global_loss : o->worst_loss,
@@ -259,14 +259,14 @@ static bt_code judge_second(bad_steps *s, bt_trainer *t, const bt_step_outcome *
     s->repeating = false;
     BT_TRY(compare_times(t, &s->step, o, err));
     if (!s->step.same) return blame_hardware(s, t, o, err);
-    /* weights that a fault has changed make every batch look bad; a checkpoint has them as they were */
+    /* damaged weights make every batch bad, and a checkpoint has the correct ones */
     BT_TRY(bt_parts_check_weights(t, BT_CHECK_SUSPECTED, err));
     if (t->cfg.on_bad_step == ON_BAD_RETRY)
         return end_run(t, &s->step, ", the same bits when computed again", err);
     return skip(s, t, verdict, err);
 }
 
-/* ---- the part ------------------------------------------------------------------------------------ */
+/* ---- part ------------------------------------------------------------------------------------ */
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *setup, void **self, bt_err *err) {
     (void)t;

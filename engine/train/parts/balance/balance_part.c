@@ -6,7 +6,7 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* it keeps nothing of its own: the plan of micro-batches does */
+    *self = t; /* without state of its own */
     return BT_OK;
 }
 
@@ -18,7 +18,7 @@ static void balance_event(bt_trainer *t, double gain) {
     for (size_t i = 0; i < p->dp; i++) {
         if (p->shares[i] < least) least = p->shares[i];
         if (p->shares[i] > most) most = p->shares[i];
-        if (end - at > 32) /* of the first hundred ranks */
+        if (end - at > 32) /* at most the first hundred ranks */
             at += snprintf(at, (size_t)(end - at), "%s%" PRId64, i ? "," : "", p->shares[i]);
     }
     snprintf(at, (size_t)(end - at), "]}");
@@ -39,7 +39,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
     BT_TRY(bt_micro_plan_adjust(&t->micro_plan, o->seconds_per_micro, &gain, err));
     if (!(gain > 0)) return BT_OK;
     balance_event(t, gain);
-    /* other units are added on other ranks, in the same tree */
+    /* units move between ranks of the tree sum */
     if (t->cfg.reproducible) BT_TRY(bt_trainer_make_reducer(t, err));
     return bt_trainer_replace_data(t, err);
 }

@@ -1,7 +1,7 @@
-/* bigram_part.c - the first steps of a run learn all that follows a token in the data, beside one target each:
- * those of train.bigram_steps alone and without attention, as a bigram model, those of train.share_steps
- * with attention and a weight that falls. What a step is, is a function of its number alone: a resumed run goes
- * on alike. */
+/* bigram_part.c - the first steps learn the distribution of the tokens that follow each token in the data. During
+ * train.bigram_steps this distribution is the only target and the model has no attention. During train.share_steps
+ * the model has attention, and the weight of the distribution decreases. The kind of a step is a function of its
+ * number, so a resumed run continues in the same way. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,7 +9,8 @@
 #include "engine/data/shards/followers.h"
 #include "engine/train/trainer_impl.h"
 
-static const double FIRST_WEIGHT = 0.9; /* of train.share_steps */
+static const double FIRST_WEIGHT =
+    0.9; /* weight of the distribution at the first of train.share_steps */
 
 static int64_t last_step(const bt_run_cfg *c) { return c->bigram_steps + c->share_steps; }
 
@@ -22,7 +23,7 @@ static float weight_of(const bt_run_cfg *c, int64_t step) {
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (last_step(s->cfg) == 0) return BT_OK;
-    *self = calloc(1, sizeof(bt_followers)); /* counted while the model is a bigram model */
+    *self = calloc(1, sizeof(bt_followers)); /* counts of followers, while they are needed */
     return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the bigram model");
 }
 
@@ -31,7 +32,7 @@ static void release(void *self) {
     free(self);
 }
 
-/* The same on all ranks, which read the same sequences. */
+/* All ranks count the same sequences. */
 static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
     const bt_loader_cfg data = bt_trainer_loader_cfg(t);
     BT_TRY(bt_agree(t->mesh.world, bt_followers_count(f, &data, err), err));
@@ -48,8 +49,8 @@ static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
 
 static void begin_attention(bt_trainer *t) {
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
-    bt_telemetry_forget(&t->telemetry); /* steps were shorter */
-    bt_parts_new_level(t);              /* the gradient has another size */
+    bt_telemetry_forget(&t->telemetry); /* steps become longer */
+    bt_parts_new_level(t);              /* the norm of the gradient changes */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "from step %" PRId64 " on the model has attention", t->at.step + 1);
 }
@@ -65,7 +66,7 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
         bt_model_shares(t->model, (bt_shares){0});
         bt_followers_release(f);
     }
-    if (now) /* the model may be a new one (dense_start) */
+    if (now) /* set each time, because the model may have been recreated */
         bt_model_shares(t->model, (bt_shares){f, weight_of(c, step), !bt_run_cfg_bigram(c, step)});
     return BT_OK;
 }

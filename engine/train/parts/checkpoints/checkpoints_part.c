@@ -6,9 +6,9 @@
 enum { NOTE_BUSY, NOTE_DUE, NOTES };
 
 typedef struct checkpoints {
-    bool busy;      /* some rank has work left of a checkpoint's stage */
-    bool clock_due; /* by rank 0's clock, agreed with the step */
-    bool postponed; /* one was due at a bad step */
+    bool busy;      /* some rank has not finished the current stage of a checkpoint */
+    bool clock_due; /* rank 0's clock requires a checkpoint */
+    bool postponed; /* a bad step delayed a checkpoint */
 } checkpoints;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -28,13 +28,12 @@ static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt
     checkpoints *c = self;
     (void)t, (void)took, (void)err;
     c->busy = notes[NOTE_BUSY] != 0;
-    /* a step that is computed twice is due if it was the first time */
+    /* the first computation of a repeated step counts too */
     c->clock_due = notes[NOTE_DUE] != 0 || (o->computed > 1 && c->clock_due);
     return BT_OK;
 }
 
-/* A step that was not applied leaves the weights as they were; but what makes batches bad may be in
- * the weights, which the next good step disproves. At the end there is no next one. */
+/* A bad step may come from damaged weights, so its checkpoint waits for the next good step, except at the end. */
 static bool last_step(const bt_trainer *t, const bt_step_outcome *o) {
     return bt_trainer_at_end(t) || bt_trainer_at_stop(t) || (o->control.verbs & BT_REQ_STOP);
 }
@@ -45,7 +44,7 @@ static bool is_due(const checkpoints *c, const bt_trainer *t, const bt_step_outc
            (o->best && !o->bad) || bt_every(t->at.step, t->cfg.ckpt_every);
 }
 
-/* of one that is written beside training; when no rank is busy */
+/* a checkpoint that is written during training enters its next stage when no rank is busy */
 static bool next_stage(const checkpoints *c, const bt_trainer *t) {
     return bt_saver_pending(&t->saver) && !c->busy;
 }

@@ -18,7 +18,7 @@ static size_t groups_before(const bt_params *all, size_t tensor) {
     return n;
 }
 
-/* The groups of all stages' tensors, so that every rank knows all quanta. */
+/* Creates the groups of the tensors of all stages, so that every rank has all quanta. */
 static bt_code create_rounding(bt_unit_rounding *r, bt_trainer *t, bt_err *err) {
     const bt_params *p = &t->setup.params, *all = &t->update.table;
     bt_rounding_tensor *tensors = calloc(p->n + 1, sizeof *tensors);
@@ -39,7 +39,7 @@ static bt_code create_rounding(bt_unit_rounding *r, bt_trainer *t, bt_err *err) 
 
 enum { DIGITS = 4 };
 
-/* four hexadecimal digits a group */
+/* four hexadecimal digits for each group */
 static void save_quanta(void *ctx, bt_json *j) {
     const bt_unit_rounding *r = ctx;
     char *text = r->n_groups ? malloc(DIGITS * r->n_groups + 1) : NULL;
@@ -61,7 +61,7 @@ static void load_quanta(void *ctx, const bt_state_values *v) {
     }
 }
 
-/* ---- the part ------------------------------------------------------------------------------------ */
+/* ---- part ------------------------------------------------------------------------------------ */
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
@@ -104,7 +104,7 @@ static void reducer_cfg(void *self, bt_trainer *t, bt_reducer_cfg *c) {
     t->step.held_at = p->choice.held_at;
 }
 
-/* The row "codec" says which tensors have residuals, so it comes before them. */
+/* The row "codec" determines which tensors have residuals, so it precedes them. */
 static void add_state(void *self, bt_trainer *t, bt_state *s) {
     bt_codec_part *p = self;
     bt_codec_choice_add_state(&p->choice, t, s);
@@ -114,7 +114,7 @@ static void add_state(void *self, bt_trainer *t, bt_state *s) {
                .name = "quanta", .ctx = &p->rounding, .save = save_quanta, .load = load_quanta});
 }
 
-/* A checkpoint may have brought another codec. */
+/* A checkpoint may have changed the codec. */
 static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
     const bt_codec_part *p = self;
     t->step.held_at = p->choice.held_at;
@@ -157,7 +157,7 @@ static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     return p->choice.ladder.n > 1 || samples(t);
 }
 
-/* Statistics are of the codec that this step had. */
+/* Statistics describe the codec of the previous step, before the choice for the next one. */
 static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_codec_part *p = self;
     if (samples(t)) {

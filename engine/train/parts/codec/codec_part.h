@@ -7,8 +7,9 @@
 #include "engine/update/residual.h"
 
 typedef struct bt_codec_part {
-    bt_residual residual;      /* what the codec has lost so far, and has yet to send */
-    bt_unit_rounding rounding; /* of reproducible training; no groups: units are not rounded */
+    bt_residual residual; /* part of the gradients that the codec has not sent yet */
+    bt_unit_rounding
+        rounding; /* for reproducible training; without groups, units are not rounded */
     bt_codec_choice choice;
     bool built;
 } bt_codec_part;

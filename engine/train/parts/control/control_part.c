@@ -1,5 +1,5 @@
-/* control_part.c - what people ask of a running training (run_control.h): rank 0 takes the requests, all ranks learn
- * of them with the step's exchange, and the parts act on those that are theirs. */
+/* control_part.c - requests of users to a running training (run_control.h): rank 0 takes them, the step's exchange
+ * distributes them, and each part executes its own. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,12 +7,12 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* LEAVE: 1 + the highest rank, beside rank 0, that a signal told to leave; 0: none */
+/* LEAVE: 1 + the highest rank, except rank 0, that received a signal to leave; 0 without */
 enum { NOTE_VERBS, NOTE_LR, NOTE_LEAVE, NOTES };
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* it keeps nothing of its own */
+    *self = t; /* without state of its own */
     return BT_OK;
 }
 
@@ -27,8 +27,8 @@ static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
         notes[NOTE_LEAVE] = 1 + rank;
 }
 
-/* The machine of a rank is about to be taken away (a batch system's or a cloud's notice): all save and
- * leave together. The supervisor knows what to do without that machine. */
+/* A batch system or a cloud will take the machine of a rank away: all ranks save and leave together, and the supervisor
+ * restarts without that machine. */
 static void leave_together(bt_trainer *t, bt_step_outcome *out, int rank) {
     char title[80];
     out->control.verbs |= BT_REQ_STOP;
@@ -36,7 +36,7 @@ static void leave_together(bt_trainer *t, bt_step_outcome *out, int rank) {
     bt_telemetry_event_of(&t->telemetry, BT_EVENT_RANK_LEAVES, rank, t->at.step, NULL, title);
 }
 
-/* What was asked for when a step was computed first still holds when it is computed again. */
+/* Requests of the first computation remain valid when the step is computed again. */
 static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
                          const int64_t *notes, bt_err *err) {
     (void)self, (void)took, (void)err;
@@ -55,8 +55,7 @@ static void change_lr(bt_trainer *t, double factor) {
                        "learning rate times %g from now on", factor);
 }
 
-/* Whoever passes a request on records who asked; what became of it is recorded here. evaluated: the
- * validation loss of these weights is known already */
+/* Executes requests. The supervisor records who made them. evaluated: the current weights have a validation loss. */
 static bt_code act_on(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
     if (c->verbs & BT_REQ_LR) change_lr(t, bt_control_lr_factor(c));
     BT_TRY(bt_parts_act(t, c, evaluated, err));

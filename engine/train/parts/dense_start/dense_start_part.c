@@ -1,7 +1,7 @@
 /* dense_start_part.c - full precision first, then ternary (train.dense_steps; arXiv:2502.11895): linear layers
- * are dense until so many steps are done, and then what computes with them is made anew around the same
- * weights and optimizer states. A resumed run begins as it would at the first step and turns at once, if
- * it is past the switch: the same code either way. */
+ * are dense for the first steps. Then the model is recreated with ternary layers, the same weights and
+ * optimizer states. A run that is resumed after the switch starts dense and switches before its first step, by the
+ * same code. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include "engine/train/trainer_impl.h"
 
 typedef struct kept_state {
-    bt_state rows;  /* weights and optimizer */
-    bt_slices at;   /* where they are now */
-    char *bytes;    /* their values */
-    size_t n_bytes; /* of all */
+    bt_state rows;  /* rows of weights and optimizer states */
+    bt_slices at;   /* their current slices */
+    char *bytes;    /* copy of their values */
+    size_t n_bytes; /* size of the copy */
 } kept_state;
 
 static size_t slice_bytes(const bt_ckpt_slice *s) {
@@ -82,7 +82,7 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     bt_slices_release(&k.at);
     free(k.bytes);
     BT_TRY(code);
-    bt_parts_new_level(t); /* the loss has another level */
+    bt_parts_new_level(t); /* the level of the loss changes */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "from step %" PRId64 " on linear layers are %s", t->at.step + 1,
                        t->cfg.linear == BT_LIN_BITNET1 ? "binary" : "ternary");
@@ -93,7 +93,7 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     (void)err;
     if (!bt_run_cfg_dense(s->cfg, 0)) return BT_OK;
     bt_run_cfg_make_dense(&t->now);
-    *self = t; /* it keeps nothing of its own */
+    *self = t; /* without state of its own */
     return BT_OK;
 }
 

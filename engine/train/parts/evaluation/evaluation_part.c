@@ -12,7 +12,7 @@
 #include "engine/train/trainer_impl.h"
 
 typedef struct evaluation {
-    bt_evaluator *evaluator; /* NULL: there are no validation data */
+    bt_evaluator *evaluator; /* NULL without validation data */
 } evaluation;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -27,7 +27,7 @@ static void release(void *self) {
     free(e);
 }
 
-/* Hosts may keep the data in other places, but it must be the same. */
+/* Hosts may have the data at different paths, but with equal content. */
 static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     evaluation *e = self;
     char hash[32];
@@ -50,7 +50,7 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
         bt_trainer_fact(t, "data.val_bytes_per_token", "%.17g",
                         bt_evaluator_bytes_per_token(e->evaluator));
     bt_trainer_fact(t, "arena.validation", "%zu", bt_evaluator_bytes(e->evaluator));
-    /* without --val-data the files are those of the training data */
+    /* without --val-data the notes are those of the training data */
     if (t->cfg.val_data[0])
         bt_run_data_notes(&t->telemetry, "validation data: ", bt_evaluator_notes(e->evaluator),
                           t->at.step - 1);
@@ -110,7 +110,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
     bt_code code = evaluate(e->evaluator, t, err);
     bt_profile_hold(false);
     o->evaluated = true;
-    /* a checkpoint is a ternary model's: a loss of another says nothing about it */
+    /* only a fully ternary model can be the best checkpoint */
     o->best = code == BT_OK && bt_tune_lambda(&t->cfg, t->at.step) >= 1 &&
               bt_saver_validated(&t->saver, t->validation.newest.nats);
     return code;

@@ -1,12 +1,12 @@
-/* fade_part.c - layers that become ternary gradually (train.lambda_steps): lambda of each step is a function of its
- * number alone. */
+/* fade_part.c - layers that become ternary gradually (train.lambda_steps): lambda is a
+ * function of the step's number. */
 #include <stdlib.h>
 
 #include "engine/config/tune_cfg.h"
 #include "engine/train/trainer_impl.h"
 
 typedef struct fade {
-    double lambda; /* of the step that is next */
+    double lambda; /* lambda of the next step */
 } fade;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -25,7 +25,7 @@ static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err)
     return BT_OK;
 }
 
-/* Steps before have another level where lambda changes. */
+/* The level of the loss changes with lambda. */
 static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     fade *f = self;
     const double lambda = bt_tune_lambda(&t->cfg, t->at.step);

@@ -10,7 +10,7 @@
 
 typedef struct fp16 {
     bt_loss_scale scale;
-    double *in_use; /* the trainer's */
+    double *in_use; /* the trainer's loss scale */
 } fp16;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -30,7 +30,7 @@ static void save(void *ctx, bt_json *j) {
     if (s->on) bt_json_int(j, "good", s->good);
 }
 
-/* A checkpoint of another precision has no scale: then it begins anew. */
+/* A checkpoint of another precision contains no scale, so the first one is used. */
 static void load(void *ctx, const bt_state_values *v) {
     fp16 *f = ctx;
     const int64_t good = bt_state_int(v, "good", -1);
@@ -54,8 +54,8 @@ static void change(fp16 *f, bt_trainer *t, bool skipped, const char *title) {
                        title, f->scale.value);
 }
 
-/* The norm is the same on all ranks, so all skip the step together. A loss that is not finite is not caused by
- * its scale, and neither is a step that was computed again. */
+/* The norm is equal on all ranks, so all ranks skip the step. The scale is not the cause of a loss that is not
+ * finite, nor of a step that is computed again. */
 static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
                      bt_err *err) {
     fp16 *f = self;

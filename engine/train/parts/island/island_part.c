@@ -12,7 +12,7 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* A stop that the step knows of already waits for a hub that answers, and not for one that does not. */
+/* After a stop request, a step waits for the hub for a limited time. */
 static bool interrupted(void *ctx) {
     const bt_island_part *p = ctx;
     const bt_trainer *t = p->trainer;
@@ -61,8 +61,8 @@ static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* What the hub has dealt out to this step, and how many of its targets are learned. The shares of this rank may have
- * changed (balance). */
+/* Moves the loader to the sequences that the hub assigned to this step, and counts their targets. The share of
+ * this rank may have changed (balance). */
 static bt_code begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
                                bt_err *err) {
     bt_island_part *p = self;
@@ -97,7 +97,8 @@ static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *
     return BT_OK;
 }
 
-/* The mean over this island's tokens. A rank that learned none, or has no finite loss, does not count */
+/* Mean over the learned tokens of this island. Ranks without learned tokens or with a loss that is not finite do
+ * not count. */
 static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss, bt_err *err) {
     const double mine = (double)(t->micro.counted > 0 ? t->micro.counted
                                                       : t->micro_plan.n * t->micro.rows);
@@ -115,7 +116,7 @@ static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss
 
 /* ---- the exchange -------------------------------------------------------------------------------- */
 
-/* Steps are done again: as of a member that joins, or because its update was left out */
+/* Steps are repeated after joining again, or because the hub rejected the update. */
 static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
     const int64_t was = t->at.step;
     const bt_update_outcome o = bt_island_outcome(p->island);
@@ -131,7 +132,7 @@ static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
                            t->cfg.hub, t->at.step, was + 1,
                            o == BT_UPDATE_APPLIED ? "steps since the newest update are lost"
                                                   : "the newest update was left out");
-    t->at.step--; /* the step that is ending is the one before */
+    t->at.step--; /* the current step is not counted yet */
     t->at.tokens -= t->cfg.batch_tokens;
 }
 
@@ -147,15 +148,14 @@ static bt_code take_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *ou
     }
     if (again) rejoined(p, t, out);
     if (go->steps == 0 &&
-        t->at.step + 1 <
-            t->cfg.steps) { /* of rounds without it the job has steps that it has not */
+        t->at.step + 1 < t->cfg.steps) { /* the hub has advanced by rounds without this island */
         t->cfg.steps = t->at.step + 1;
         t->step.stop = true;
     }
     return BT_OK;
 }
 
-/* A stop, or a hub that never came back, ends the training with the state of the last whole step. */
+/* After a stop request or the loss of the hub, the training ends with the state of the last complete step. */
 static bt_code end_here(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_code code,
                         bt_err *err) {
     if (code != BT_STOPPED && !bt_island_gave_up(p->island)) return code;
@@ -167,7 +167,7 @@ static bt_code end_here(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, 
 static bt_code send_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool apply,
                            bool at_hub, bt_err *err) {
     const int64_t steps = bt_island_now(p->island)->steps;
-    /* of own steps, one that was skipped changes nothing of what the others before it changed */
+    /* a skipped local step does not change the delta of the steps before it */
     bt_island_work w = {.tokens = at_hub ? out->counted : out->counted * steps,
                         .grad_norm = out->grad_norm,
                         .unscale = 1 / t->step.loss_scale};
@@ -190,7 +190,7 @@ static bt_code send_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcome *ou
     return take_answer(p, t, out, again || state == BT_ISLAND_REJOINED, err);
 }
 
-/* a step beyond a delta that had not been answered */
+/* a step while the answer to the last delta is pending */
 static bt_code go_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_island_state state;
     bt_place_enter(t->place, BT_AT_HUB, t->at.step);
@@ -221,7 +221,7 @@ static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *out, bt_
     return send_to_hub(p, t, out, out->applied, at_hub, err);
 }
 
-/* " (2 late, 1 poisoned)"; "" where nothing was left out */
+/* " (2 late, 1 poisoned)", or "" without rejected updates */
 static void put_reasons(const bt_island_count *n, char *out, size_t size) {
     size_t at = 0;
     out[0] = 0;

@@ -6,7 +6,7 @@
 #include "engine/train/parts/memory_states/memory_saver.h"
 #include "engine/train/trainer_impl.h"
 
-/* The saver lives without a state in memory too, for the reason in the record. */
+/* The part also exists without states in memory, because it records the reason. */
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
     *self = calloc(1, sizeof(bt_memory_saver));
@@ -45,7 +45,7 @@ static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
     bt_memory_saver_settle(m, t);
 }
 
-/* The most cautious rank decides how often. */
+/* The rank with the longest interval decides. */
 static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
                          const int64_t *notes, bt_err *err) {
     bt_memory_saver *m = self;
@@ -66,7 +66,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
     return bt_memory_saver_write(self, t, err);
 }
 
-/* Where the last checkpoint failed, the state in memory is what is left. */
+/* After a failed last checkpoint, the state in memory remains as the newest one. */
 static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     (void)out, (void)err;
     if (!t->saver.trouble[0]) bt_memory_saver_forget(self, t);

@@ -10,16 +10,16 @@
 
 typedef struct mixture {
     bt_trainer *trainer;
-    char before[512]; /* data.mixture, before people changed it; "": they did not */
+    char before[512]; /* data.mixture before the first change; "" without changes */
 } mixture;
 
-/* text without the stage that begins with this step, which has given nothing yet */
+/* removes a stage that begins at this step, which has not been used yet */
 static void leave_out_stage(char *text, int64_t step) {
     char *last = strrchr(text, ',');
     if (last && strtoll(last + 1, NULL, 10) == step) *last = '\0';
 }
 
-/* the whole setting, with these weights from the step to come on */
+/* data.mixture with these weights from the next step on */
 static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out, size_t size,
                             bt_err *err) {
     const size_t sources = bt_loader_sources(t->loader);
@@ -50,7 +50,7 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluate
     free(asked);
     BT_TRY(bt_broadcast(t->mesh.world, weights, sizeof weights, 0, err));
     bt_code code = next_mixture(t, weights, text, sizeof text, err);
-    if (code == BT_ARG) { /* by all ranks alike */
+    if (code == BT_ARG) { /* equal on all ranks */
         bt_telemetry_event(&t->telemetry, BT_EVENT_REFUSED, t->at.step - 1, NULL,
                            "the mixture stays: %s", err ? err->msg : "");
         return BT_OK;
@@ -65,7 +65,7 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluate
     return BT_OK;
 }
 
-/* ---- in checkpoints: a run that is restarted with the settings it began with goes on with the newest */
+/* ---- checkpoints: a restart with the first settings continues with the newest mixture */
 
 static void save(void *ctx, bt_json *j) {
     const mixture *m = ctx;
@@ -81,7 +81,8 @@ static void load(void *ctx, const bt_state_values *v) {
     const char *before = bt_state_text(v, "mixture_before"), *now = bt_state_text(v, "mixture");
     if (!before || !now || strlen(now) >= sizeof t->cfg.mixture) return;
     const bool as_it_began = strcmp(t->cfg.mixture, before) == 0;
-    if (!as_it_began && strcmp(t->cfg.mixture, now) != 0) return; /* another one was given */
+    if (!as_it_began && strcmp(t->cfg.mixture, now) != 0)
+        return; /* the settings contain another mixture */
     snprintf(m->before, sizeof m->before, "%s", before);
     snprintf(t->cfg.mixture, sizeof t->cfg.mixture, "%s", now);
     snprintf(t->now.mixture, sizeof t->now.mixture, "%s", now);

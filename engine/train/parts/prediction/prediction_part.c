@@ -21,7 +21,7 @@ static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* An attempt of another layout has no prediction: the record of the attempt before does not stand for it. */
+/* An attempt with another layout has no prediction, and replaces the one of the previous attempt by "-". */
 static void facts(void *self, bt_trainer *t, bool goes_on) {
     (void)self;
     bt_predicted p;
@@ -35,13 +35,13 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
     }
 }
 
-/* Only full steps were predicted. */
+/* Predictions are for full steps. */
 static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)o;
     return t->cfg.predicted_ms > 0 && !bt_parts_partial(t);
 }
 
-/* rank 0 has the figures of the other ranks */
+/* rank 0 has the values of all ranks */
 static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)o, (void)err;
     if (bt_comm_rank(t->mesh.world) == 0)

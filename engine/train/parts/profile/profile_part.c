@@ -20,7 +20,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
     return BT_OK;
 }
 
-/* operations of rank 0; processor time as the mean of the ranks */
+/* The operations are those of rank 0, the processor times are means over the ranks. */
 static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_profile *p = self;
     char line[200];

@@ -6,7 +6,7 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* it keeps nothing of its own */
+    *self = t; /* without state of its own */
     return BT_OK;
 }
 
@@ -20,7 +20,7 @@ static bt_code record_statistics(bt_trainer *t, const bt_step_outcome *o, bt_err
     return bt_observer_sample(t->observer, &s, err);
 }
 
-/* An evaluation during a pause belongs to the step before it: that step has a record. */
+/* The step before a pause is recorded, because an evaluation during the pause belongs to it. */
 static bool has_record(const bt_trainer *t, const bt_step_outcome *o) {
     if (o->again) return false;
     return bt_every(t->at.step - 1, t->cfg.log_every) || o->evaluated || !o->applied ||

@@ -12,10 +12,10 @@
 
 typedef struct replicas {
     bt_replica_check check;
-    int64_t checked_step; /* steps done when replicas were last found equal; -1: not yet */
-    int64_t next_check;   /* step of the next comparison, where its cost decides */
-    int64_t checked_ns;   /* when they were compared last */
-    bt_suspect suspect;   /* from the attempt before */
+    int64_t checked_step; /* step of the last successful comparison; -1 before the first */
+    int64_t next_check;   /* step of the next comparison when its cost determines the interval */
+    int64_t checked_ns;   /* time of the last comparison */
+    bt_suspect suspect;   /* unresolved difference of the previous attempt */
 } replicas;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -87,13 +87,13 @@ static bt_code compare_now(replicas *r, bt_trainer *t, bt_err *err) {
     const bt_code code = bt_replica_check_run(&r->check, t->at.step, &blame, err);
     if (!blame.found) return code;
     record_difference(t, &blame);
-    /* on its way to disk: its weights were compared before they were copied, and all ranks are here */
+    /* a checkpoint that is being written has compared weights, and all ranks are here to finish it */
     bt_err unsaved = BT_ERR_INIT;
     if (bt_saver_finish(&t->saver, &unsaved) != BT_OK) bt_log(BT_LOG_WARN, "%s", unsaved.msg);
     return code;
 }
 
-/* Of the two that differed at this step in the attempt before, the one whose weights are others now. */
+/* Finds out which of the two ranks that differed in the previous attempt was damaged. */
 static bt_code settle_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
     char title[300];
     int which;
@@ -112,7 +112,8 @@ static bt_code settle_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
  * comparison */
 static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_err *err) {
     const int64_t now = bt_now_ns(), steps = t->at.step - r->checked_step;
-    double worst[2] = {(double)(now - began_ns), 0}; /* the longest, the shortest step negated */
+    double worst[2] = {(double)(now - began_ns),
+                       0}; /* longest comparison, and the negated shortest step */
     if (r->checked_ns > 0 && steps > 0)
         worst[1] = -(double)(began_ns - r->checked_ns) / (double)steps;
     BT_TRY(bt_all_reduce_f64(t->mesh.world, worst, 2, BT_MAX, err));
@@ -121,7 +122,7 @@ static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_
     return BT_OK;
 }
 
-/* once for each step */
+/* at most once for each step */
 static bt_code compare(replicas *r, bt_trainer *t, bt_err *err) {
     if (t->cfg.check_weights == 0 || r->checked_step == t->at.step || t->setup.dp == 1)
         return BT_OK;
@@ -137,7 +138,7 @@ static bt_code check_weights(void *self, bt_trainer *t, bt_check_reason why, bt_
     replicas *r = self;
     if (why == BT_CHECK_BEFORE_SAVE) return compare(r, t, err);
     if (t->setup.dp > 1) BT_TRY(compare_now(r, t, err));
-    if (!t->cfg.out[0]) return BT_OK; /* there is no checkpoint to go back to */
+    if (!t->cfg.out[0]) return BT_OK; /* without checkpoints there is no better state */
     return bt_replica_check_finite(&r->check, t->at.step, err);
 }
 

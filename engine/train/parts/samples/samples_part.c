@@ -7,7 +7,7 @@
 #include "engine/train/trainer_impl.h"
 
 typedef struct samples {
-    bt_sample_text *first; /* NULL: none is written at validations */
+    bt_sample_text *first; /* NULL when validations write no text */
 } samples;
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -22,7 +22,7 @@ static void release(void *self) {
     free(s);
 }
 
-/* collective: all ranks have their validation data */
+/* collective, after the validation data were opened */
 static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     samples *s = self;
     if (!t->validation.first_tokens || t->setup.model.cfg.classes) return BT_OK; /* no text */
@@ -34,7 +34,7 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
                          bool asked, double took_ms) {
     bt_text body;
     bt_json j;
-    char line[64]; /* the text's beginning */
+    char line[64]; /* first line of the text */
     bt_text_init(&body);
     bt_text_plain(line, sizeof line, bt_text_str(text));
     bt_json_begin(&j, &body);
@@ -70,7 +70,7 @@ static bt_code evaluated(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* All ranks alike refuse a prompt that the model cannot continue, and training goes on. */
+/* All ranks refuse a prompt that the model cannot continue, and training continues. */
 static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool known, bt_err *err) {
     (void)self, (void)known;
     if (!(c->verbs & BT_REQ_SAMPLE)) return BT_OK;
