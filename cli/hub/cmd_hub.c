@@ -257,4 +257,5 @@ const bt_command bt_cmd_hub = {
                 "three processes\n",
     .options = options,
     .run = run,
+    .ranked = true,
 };
