@@ -20,7 +20,7 @@ hang() {                                        # NAME RANK HOW WORDS: what is s
     q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | grep -Eq "rank $rank \(pid [0-9]+\) is in forward and backward of step 15 since [0-9.]+ s, $words.*: the ranks are ended" ||
         fault "nobody says where rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | head -n 2)"
     q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | grep -Eq ", after [0-9]+ exchanges( \\(another rank: [0-9]+\\))?;" || fault "nobody says after how many exchanges rank $rank hangs"
-    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank $rank:%bt_testing_hang < bt_step_gradients < bt_train_step <%< main'")" = 1 ] ||
+    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank $rank:%bt_testing_hang <%bt_train_step <%< main'")" = 1 ] ||
         fault "nobody says in which function rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='warning'")"
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank %'")" = 2 ] || fault "the other rank of $name has not told its stack"
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND title LIKE 'stack of rank %bitrain+0x%'")" = 0 ] || fault "static functions have no names: $(q "SELECT title FROM events WHERE run='$name' AND title LIKE 'stack of rank %'")"
