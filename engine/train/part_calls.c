@@ -10,6 +10,11 @@
     for (bt_part_use *u = (t)->parts.at; u < (t)->parts.at + (t)->parts.n; u++) \
         if (u->self && u->part->point)
 
+bt_code bt_part_new(void **self, size_t bytes, const char *what, bt_err *err) {
+    *self = calloc(1, bytes);
+    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %s", what);
+}
+
 bt_code bt_parts_create(bt_trainer *t, const bt_part *const *rows, size_t n,
                         const bt_trainer_setup *s, bt_err *err) {
     for (size_t i = 0; i < n; i++) {

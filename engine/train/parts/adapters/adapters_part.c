@@ -20,8 +20,7 @@ typedef struct adapters {
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (s->cfg->tune != BT_TUNE_LORA && !s->cfg->adapters[0]) return BT_OK;
-    *self = calloc(1, sizeof(adapters));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the base of adapters");
+    return bt_part_new(self, sizeof(adapters), "the base of adapters", err);
 }
 
 static void release(void *self) {

@@ -23,8 +23,8 @@ static float weight_of(const bt_run_cfg *c, int64_t step) {
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (last_step(s->cfg) == 0) return BT_OK;
-    *self = calloc(1, sizeof(bt_followers)); /* counts of followers, while they are needed */
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the bigram model");
+    return bt_part_new(self, sizeof(bt_followers), "the bigram model",
+                       err); /* counts of followers, while they are needed */
 }
 
 static void release(void *self) {

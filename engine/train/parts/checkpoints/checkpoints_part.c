@@ -13,8 +13,7 @@ typedef struct checkpoints {
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
-    *self = calloc(1, sizeof(checkpoints));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for checkpoints");
+    return bt_part_new(self, sizeof(checkpoints), "checkpoints", err);
 }
 
 static void put_notes(void *self, bt_trainer *t, int64_t *notes) {

@@ -65,8 +65,7 @@ static void load_quanta(void *ctx, const bt_state_values *v) {
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
-    *self = calloc(1, sizeof(bt_codec_part));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the codec");
+    return bt_part_new(self, sizeof(bt_codec_part), "the codec", err);
 }
 
 static void release(void *self) {

@@ -17,8 +17,7 @@ typedef struct evaluation {
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
-    *self = calloc(1, sizeof(evaluation));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the evaluation");
+    return bt_part_new(self, sizeof(evaluation), "the evaluation", err);
 }
 
 static void release(void *self) {

@@ -12,8 +12,7 @@ typedef struct fade {
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (!bt_tune_fades(s->cfg)) return BT_OK;
-    *self = calloc(1, sizeof(fade));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for train.lambda_steps");
+    return bt_part_new(self, sizeof(fade), "train.lambda_steps", err);
 }
 
 static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {

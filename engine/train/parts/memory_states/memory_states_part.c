@@ -9,8 +9,7 @@
 /* The part also exists without states in memory, because it records the reason. */
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
-    *self = calloc(1, sizeof(bt_memory_saver));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for states in memory");
+    return bt_part_new(self, sizeof(bt_memory_saver), "states in memory", err);
 }
 
 static void release(void *self) {

@@ -8,8 +8,7 @@
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (!s->cfg->profile) return BT_OK;
-    *self = calloc(1, sizeof(bt_profile));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the profile");
+    return bt_part_new(self, sizeof(bt_profile), "the profile", err);
 }
 
 static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {

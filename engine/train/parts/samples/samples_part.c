@@ -12,8 +12,7 @@ typedef struct samples {
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
-    *self = calloc(1, sizeof(samples));
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for samples");
+    return bt_part_new(self, sizeof(samples), "samples", err);
 }
 
 static void release(void *self) {

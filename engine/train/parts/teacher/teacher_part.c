@@ -9,8 +9,8 @@
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (!s->cfg->teacher[0] && !s->cfg->logits[0]) return BT_OK;
-    *self = calloc(1, sizeof(bt_teacher)); /* remains empty on stages without a head */
-    return *self ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the teacher");
+    return bt_part_new(self, sizeof(bt_teacher), "the teacher",
+                       err); /* remains empty on stages without a head */
 }
 
 static void release(void *self) {
