@@ -5,6 +5,7 @@
  * everywhere, and a checkpoint that keeps the scale. */
 #include <unistd.h>
 
+#define LAYOUT_LONG      /* the loss scale changes every few steps */
 #define LAYOUT_ALL_ALONE /* how often is decided by what the runs alone did */
 #include "tests/mpi/layouts.h"
 

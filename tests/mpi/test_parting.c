@@ -7,6 +7,7 @@
  * 1e-4, and within few steps many codes do. A dense model, which rounds nothing, stays within 1e-7
  * for all steps, and reproducible training has the bits of one rank. */
 #include "engine/model/net/net.h"
+#define LAYOUT_LONG /* few seeds part within twelve steps */
 #include "tests/mpi/layouts.h"
 
 enum { STEPS = 8, LAYERS = 2, SITES = 4, SEEDS = 3 };

@@ -1,157 +1,386 @@
 /* mpi: 3
- * train.reproducible: three ranks (16 sequences in 4, 8 or 16 units: unequal shares), any ZeRO
- * stage, any micro-batch asked for: the bits of one rank. */
+ * train.reproducible in one table of layouts: losses, norms and final weights of every layout have the bits of one
+ * rank. Each row names the numbers of ranks that it runs on; test_reproducible2.c, test_reproducible4.c and
+ * test_reproducible6.c compile the same table for theirs. Three ranks have no tensor parallelism. */
+#include "engine/base/testing/testing.h"
 #include "tests/mpi/layouts.h"
 
 #ifndef RANKS
-#define RANKS "3"
+#define RANKS 3
+#define TP "1"
+#define REST_TP "1"
 #define SHARES "9,1,6"
 #endif
-
-/* sequences of one; 4, 8, 16 units a step */
-static const char *const units[] = {"4", "2", "1"};
-
-static const char *const cuts[][10] = {
-    {NULL},
-    {"--micro-batch", "2", "--threads", "2", NULL},
-    {"--set", "train.overlap=false", NULL},
-    {"--set", "train.bucket_bytes=4096", NULL},
-    {"--set", "train.bucket_bytes=4096", "--zero", "1", NULL},
-    {"--set", "train.bucket_bytes=4096", "--zero", "2", NULL},
-    {"--set", "train.bucket_bytes=4096", "--zero", "3", NULL},
-    {"--zero", "3", NULL},
-#ifdef HYBRID
-    {"--set", "train.bucket_bytes=4096", "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2",
-     NULL},
+#if RANKS == 2 || RANKS == 4 /* eight parts */
+#define MODEL
+#define MANY_HEADS "--set", "model.heads=8", "--set", "model.kv_heads=4"
+#define FEW_KV "--set", "model.heads=8", "--set", "model.kv_heads=2"
+#define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=104", "--set", "model.head_dim=6"
+#else /* six parts: with tp 6 each rank has one and three share a kv head, with tp 3 each rank has two */
+#define MODEL \
+    "--set", "train.parts=6", "--set", "model.heads=6", "--set", "model.kv_heads=3", "--set", \
+        "model.head_dim=8", "--set", "model.d_ff=96",
+#define MANY_HEADS "--set", "model.kv_heads=6"
+#define FEW_KV "--set", "model.kv_heads=2"
+#define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=102", "--set", "model.head_dim=6"
 #endif
+
+enum { R2 = 1 << 2, R3 = 1 << 3, R4 = 1 << 4, R6 = 1 << 6 };
+
+typedef struct shape {
+    const char *name, *words[40];
+} shape;
+
+enum {
+    TINY_MODEL,
+    UNTIED,
+    BITLINEAR,
+    PRE_NORM,
+    DENSE,
+    BINARY,
+    INT8_GRADIENTS,
+    ODD,
+    CHANGING,
+    NANO,
+    UNITS_OF_TWO,
+    UNITS_OF_ONE,
+    N_SHAPES
 };
-enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
+static const shape shapes[N_SHAPES] = {
+    [TINY_MODEL] = {"tiny, generic", {MODEL "--isa", "generic"}},
+    [UNTIED] = {"untied, silu, bf16",
+                {MODEL "--set", "model.tied=false", "--set", "model.act=silu", "--precision",
+                 "bf16"}},
+    [BITLINEAR] = {"norm in the linears, one kv head",
+                   {MODEL "--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
+    [PRE_NORM] = {"no norm before o and down, heads' norms",
+                  {MODEL "--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
+    [DENSE] = {"dense, one kv head, heads' norms",
+               {MODEL "--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set",
+                "model.kv_heads=1"}},
+    [BINARY] = {"binary, many kv heads", {MODEL "--set", "model.linear=bitnet1", MANY_HEADS}},
+    [INT8_GRADIENTS] = {"int8 gradients, few kv heads", {MODEL "--grad", "int8", FEW_KV}},
+    [ODD] = {"vocabulary, width and tokens of odd cuts",
+             {MODEL ODD_CUTS, "--precision", "bf16", "--seq-len", "37", "--batch-tokens", "592",
+              "--set", "train.unit=1"}},
+    [CHANGING] = {"a run that changes, int8 gradients",
+                  {MODEL "--precision", "bf16", "--grad", "int8", "--set", "train.attention=int8",
+                   "--set", "model.logit_cap=4", "--set", "model.init_out=plain", "--set",
+                   "optim.embed_lr=2", "--set", "train.seq_ramp=0.4", "--set",
+                   "train.dense_steps=6", "--set", "train.unit=2"}},
+    /* the settings of the preset nano for data with tokens to learn */
+    [NANO] = {"nano's recipe, and a bigram model first",
+              {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero",
+               "--set", "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set",
+               "train.seq_ramp=0.4,0.7", "--set", "train.bigram_steps=3", "--set",
+               "train.share_steps=4"}},
+    [UNITS_OF_TWO] = {"8 units, int8 attention",
+                      {MODEL "--isa", "generic", "--set", "train.unit=2", "--set",
+                       "train.attention=int8"}},
+    [UNITS_OF_ONE] = {"16 units", {MODEL "--isa", "generic", "--set", "train.unit=1"}},
+};
 
-static fake_sink lonely[3];
+#define STRIPES "--set", "train.bucket_bytes=4096"
+#define ALL_RANKS "--set", "mesh.sequence=false"
 
-static bt_train_result run(fake_sink *f, int unit, const char *const *more) {
-    /* a rate at which other orders part quickly */
-    const char *words[32] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set"};
-    char text[32];
-    snprintf(text, sizeof text, "train.unit=%s", units[unit]);
-    size_t n = 5;
-    words[n++] = text;
-    if (unit == 1) words[n++] = "--set", words[n++] = "train.attention=int8";
+enum {
+    UNITS_8 = 8, /* micro-batches of a step on all ranks */
+    UNITS_16 = 16,
+    MESSAGES = 32, /* tensor-parallel ranks as if on several hosts */
+    HOSTS = 64,    /* the first two ranks as if on one host, the others on another */
+    SLOW = 128     /* rank 1 sleeps, so that measured shares give it less */
+};
+
+typedef struct layout {
+    int ranks;
+    const char *name;
+    int shape, flags;
+    const char *words[12];
+} layout;
+
+static const layout layouts[] = {
+    {R2 | R6, "tp, over messages", TINY_MODEL, MESSAGES, {"--tp", TP}},
+    {R2 | R4, "tp, residual on all ranks", TINY_MODEL, 0, {"--tp", TP, ALL_RANKS}},
+    {R2,
+     "tp, selective recompute, 2 threads",
+     TINY_MODEL,
+     0,
+     {"--tp", TP, "--recompute", "selective", "--threads", "2"}},
+    {R2,
+     "tp, full recompute",
+     TINY_MODEL,
+     0,
+     {"--tp", TP, "--recompute", "full", "--micro-batch", "1"}},
+    {R2, "tp", UNTIED, 0, {"--tp", TP}},
+    {R2, "tp, 2 threads", UNTIED, 0, {"--tp", TP, "--threads", "2", ALL_RANKS}},
+    {R2 | R4 | R6, "tp", BITLINEAR, 0, {"--tp", TP}},
+    {R2, "tp, residual on all ranks", BITLINEAR, 0, {"--tp", TP, ALL_RANKS}},
+    {R2, "tp", PRE_NORM, 0, {"--tp", TP}},
+    {R2 | R6, "tp", DENSE, 0, {"--tp", TP}},
+    {R2, "tp, residual on all ranks", DENSE, 0, {"--tp", TP, ALL_RANKS}},
+    {R2, "tp", BINARY, 0, {"--tp", TP}},
+    {R2 | R4 | R6, "tp", INT8_GRADIENTS, 0, {"--tp", TP}},
+    {R2 | R4, "tp", ODD, 0, {"--tp", TP}},
+    {R2 | R6, "tp, residual on all ranks", ODD, 0, {"--tp", TP, ALL_RANKS}},
+    {R2, "tp", CHANGING, 0, {"--tp", TP}},
+    {R2, "tp", NANO, 0, {"--tp", TP}},
+
+    {R4, "dp 2, tp 2", TINY_MODEL, 0, {"--tp", "2"}},
+    {R4, "dp 2, tp 2", INT8_GRADIENTS, 0, {"--tp", "2"}},
+    {R4, "zero 3, tp 2", TINY_MODEL, 0, {"--tp", "2", "--zero", "3", "--dp-shard", "2", STRIPES}},
+    {R4, "zero 2, tp 2", PRE_NORM, 0, {"--tp", "2", "--zero", "2", "--dp-shard", "2", STRIPES}},
+    {R6, "dp 2, tp 3", TINY_MODEL, 0, {"--tp", "3"}},
+    {R6, "dp 2, tp 3", DENSE, 0, {"--tp", "3"}},
+    {R6, "zero 3, tp 3", ODD, 0, {"--tp", "3", "--zero", "3", "--dp-shard", "2", STRIPES}},
+
+    {R2, "replicas", DENSE, 0, {NULL}},
+    {R2, "replicas", INT8_GRADIENTS, 0, {NULL}},
+    {R2, "replicas", NANO, 0, {NULL}},
+    {R2, "zero 3", BITLINEAR, 0, {"--zero", "3"}},
+    {R2, "zero 3, full recompute", CHANGING, 0, {"--zero", "3", "--recompute", "full"}},
+    {R2, "zero 3", NANO, 0, {"--zero", "3"}},
+    {R4, "zero 1", BINARY, 0, {"--zero", "1"}},
+    {R3 | R4, "replicas", TINY_MODEL, 0, {NULL}},
+    {R3,
+     "replicas, micro-batches of 2, 2 threads",
+     TINY_MODEL,
+     0,
+     {"--micro-batch", "2", "--threads", "2"}},
+    {R3, "replicas, no overlap", TINY_MODEL, 0, {"--set", "train.overlap=false"}},
+    {R4, "replicas, small buckets", TINY_MODEL, 0, {STRIPES}},
+    {R3, "zero 1", TINY_MODEL, 0, {STRIPES, "--zero", "1"}},
+    {R3 | R4, "zero 2", TINY_MODEL, 0, {STRIPES, "--zero", "2"}},
+    {R3, "zero 3", TINY_MODEL, 0, {STRIPES, "--zero", "3"}},
+    {R3, "zero 3, one stripe", TINY_MODEL, 0, {"--zero", "3"}},
+    {R4,
+     "zero 3, 2 replicas of 2 shards",
+     TINY_MODEL,
+     0,
+     {STRIPES, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2"}},
+    {R3, "replicas", UNITS_OF_TWO, UNITS_8, {NULL}},
+    {R3 | R4, "zero 3", UNITS_OF_TWO, UNITS_8, {"--zero", "3"}},
+    {R3, "zero 3", UNITS_OF_ONE, UNITS_16, {"--zero", "3"}},
+    {R2 | R3 | R4, "given shares", UNITS_OF_ONE, UNITS_16, {"--balance", SHARES}},
+    {R3, "zero 3, given shares", UNITS_OF_ONE, 0, {"--balance", SHARES, "--zero", "3", STRIPES}},
+    {R3, "measured shares", UNITS_OF_ONE, UNITS_16 | SLOW, {"--balance", "auto"}},
+    {R4,
+     "zero 2, measured shares",
+     UNITS_OF_ONE,
+     SLOW,
+     {"--balance", "auto", "--zero", "2", STRIPES}},
+    {R3 | R4, "two hosts", UNITS_OF_ONE, HOSTS, {NULL}},
+    {R4, "two hosts, given shares", UNITS_OF_ONE, HOSTS, {"--balance", SHARES}},
+    {R3, "two hosts, zero 3", UNITS_OF_ONE, HOSTS, {STRIPES, "--zero", "3"}},
+    {R4,
+     "two hosts, zero 2, 2 replicas of 2 shards",
+     UNITS_OF_ONE,
+     HOSTS,
+     {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2"}},
+};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+/* without the fixed order these have other bits at once, so the comparison above can fail */
+static const layout not_reproducible[] = {
+    {R2, "tp", TINY_MODEL, 0, {"--tp", TP, "--set", "train.reproducible=false"}},
+    {R4, "replicas", UNITS_OF_ONE, 0, {"--set", "train.reproducible=false", "--micro-batch", "1"}},
+};
+
+static fake_sink lonely[N_SHAPES];
+static float *lonely_weights[N_SHAPES], *weights;
+
+static bool here(const layout *l) { return l->ranks & 1 << RANKS; }
+
+/* a high rate without warm-up: other bits separate the losses within few steps */
+static const char *const *words_of(int s, const char *const *more) {
+    static const char *words[64];
+    static const char *const base[] = {"--set", "train.reproducible=true",
+                                       "--lr",  "5e-3",
+                                       "--set", "train.unit=4",
+                                       "--isa", "auto"};
+    size_t n = sizeof base / sizeof *base;
+    memcpy(words, base, sizeof base);
+    for (const char *const *p = shapes[s].words; *p; p++) words[n++] = *p;
     while (more && *more) words[n++] = *more++;
-    return layout_run(f, words, NULL);
+    words[n] = NULL;
+    return words;
+}
+
+static void run(fake_sink *f, int s, const char *const *more, float **w) {
+    layout_run(f, words_of(s, more), w);
+}
+
+static bt_params params_of(int s, const char *const *more, bt_model_slice *part) {
+    bt_run_cfg cfg;
+    bt_model_cfg m;
+    bt_params p;
+    tiny_cfg(&cfg, words_of(s, more));
+    bt_run_cfg_model(&cfg, &m);
+    *part = cfg.tp > 1 ? (bt_model_slice){.tp_rank = bt_comm_rank(bt_comm_world()) % (int)cfg.tp,
+                                          .tp_size = (int)cfg.tp}
+                       : (bt_model_slice){.tp_size = 1};
+    if (cfg.zero == 3) part->tp_size = 0; /* latent weights lie elsewhere */
+    assert_int_equal(
+        bt_params_init(&p, &m, cfg.tp > 1 ? *part : (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
+    return p;
+}
+
+/* Compares this rank's blocks with the one rank's tensors. Returns the number of elements that differ, and the
+ * first tensor that has one. */
+static size_t other_weights(int s, const char *const *more, const char **first) {
+    bt_model_slice part, none;
+    /* enough units for this number of ranks */
+    static const char *const units[] = {"--set", "train.unit=1", NULL};
+    bt_params p = params_of(s, more, &part), whole = params_of(s, units, &none);
+    size_t differ = 0;
+    static char name[64];
+    for (size_t i = 0; part.tp_size > 0 && i < p.n; i++) {
+        const bt_tensor *t = &p.tensors[i], *w = bt_params_named(&whole, t->name);
+        size_t count = 0;
+        for (size_t k = 0; k < t->count; k++)
+            count += weights[t->offset + k] != lonely_weights[s][w->offset + bt_tensor_place(t, k)];
+        if (count && !differ) snprintf(name, sizeof name, "%s", t->name);
+        if (count && getenv("BT_SHOW_TENSORS"))
+            fprintf(stderr, "  %s: %zu of %zu\n", t->name, count, t->count);
+        differ += count;
+    }
+    *first = name;
+    bt_params_release(&p);
+    bt_params_release(&whole);
+    return differ;
+}
+
+static bool same_value(const double *a, const double *b, bt_step_metric m) {
+    return a[m] == b[m] || (isnan(a[m]) && isnan(b[m]));
+}
+
+static void run_layout(const layout *l) {
+    bt_testing_tp_messages = l->flags & MESSAGES;
+    if (l->flags & HOSTS) assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
+    if (l->flags & SLOW) assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
+    run(&together, l->shape, l->words, &weights);
+    assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
+    assert_int_equal(unsetenv("BITRAIN_TEST_SLOW"), 0);
+    bt_testing_tp_messages = false;
+}
+
+/* each unit is computed once; a rank that sleeps has fewer at the end */
+static void units_are_shared(const layout *l) {
+    const fake_step *first = &together.steps[0], *last = &together.steps[LAYOUT_STEPS - 1];
+    double sum = 0;
+    for (int r = 0; r < RANKS; r++) sum += first->r[r][BT_MR_MICRO_BATCHES];
+    const int units = l->flags & (UNITS_8 | UNITS_16);
+    if (units && sum != units) fail_msg("%.0f micro-batches of %d", sum, units);
+    if (!(l->flags & SLOW)) return;
+    assert_true(fake_events_of(&together, "balance") >= 1);
+    assert_true(last->r[1][BT_MR_MICRO_BATCHES] < 16.0 / RANKS);
+}
+
+static void same_bits(const layout *l) {
+    static const bt_step_metric exact[] = {BT_MS_LOSS, BT_MS_GRAD_NORM, BT_MS_LR, BT_MS_TOKENS,
+                                           BT_MS_VAL_LOSS};
+    print_message("%s: %s\n", shapes[l->shape].name, l->name);
+    run_layout(l);
+    assert_int_equal(together.n_steps, LAYOUT_STEPS);
+    layout_same_bins(&lonely[l->shape], &together);
+    for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+        const double *a = lonely[l->shape].steps[i].v, *b = together.steps[i].v;
+        for (size_t k = 0; k < sizeof exact / sizeof *exact; k++) {
+            if (!same_value(a, b, exact[k]))
+                fail_msg("step %zu: %s is %.17g alone, %.17g together", i,
+                         bt_step_metrics[exact[k]].key, a[exact[k]], b[exact[k]]);
+        }
+    }
+    const char *first = "";
+    size_t differ = other_weights(l->shape, l->words, &first);
+    if (differ) fail_msg("%zu weights differ from one rank's, the first in %s", differ, first);
+    layout_conserves();
+    units_are_shared(l);
 }
 
 static void the_bits_of_one_rank(void **state) {
     (void)state;
-    static const bt_step_metric exact[] = {BT_MS_LOSS, BT_MS_GRAD_NORM, BT_MS_LR, BT_MS_TOKENS};
-    for (int u = 0; u < 3; u++)
-        for (size_t k = 0; k < N_CUTS; k++) {
-            if (u > 0 && k != 0 && k != 6) continue; /* plain and ZeRO-3 */
-            run(&together, u, cuts[k]);
-            assert_int_equal(together.n_steps, LAYOUT_STEPS);
-            for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-                const double *a = lonely[u].steps[i].v, *b = together.steps[i].v;
-                for (size_t m = 0; m < 4; m++) {
-                    if (a[exact[m]] != b[exact[m]]) {
-                        fail_msg("unit %s, cut %zu, step %zu: %s is %.17g alone, %.17g on " RANKS
-                                 " ranks",
-                                 units[u], k, i, bt_step_metrics[exact[m]].key, a[exact[m]],
-                                 b[exact[m]]);
-                    }
-                }
-                assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) ||
-                            a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
-            }
-            layout_conserves();
-        }
+    for (size_t i = 0; i < N_LAYOUTS; i++)
+        if (here(&layouts[i])) same_bits(&layouts[i]);
 }
 
-#ifdef EQUAL_SHARES
-/* the test above must be able to fail: without the fixed order this rate makes other bits at
- * once */
 static void without_it_the_bits_differ(void **state) {
     (void)state;
-    static const char *const words[] = {
-        "--set", "train.reproducible=false", "--micro-batch", "1", "--lr", "5e-3", NULL};
+    for (size_t k = 0; k < sizeof not_reproducible / sizeof *not_reproducible; k++) {
+        const layout *l = &not_reproducible[k];
+        bool differs = false;
+        if (!here(l)) continue;
+        run_layout(l);
+        for (size_t i = 0; i < LAYOUT_STEPS; i++)
+            differs |= !same_value(lonely[l->shape].steps[i].v, together.steps[i].v,
+                                   BT_MS_GRAD_NORM);
+        assert_true(differs);
+    }
+}
+
+#if RANKS != 3
+/* a checkpoint of tensor-parallel ranks, resumed by another layout */
+static void resumed_by_another_layout(void **state) {
+    (void)state;
+    enum { CUT = 5 };
+    static fake_sink second;
+    char dir[64];
+    layout_folder(dir);
+    const char *const first[] = {"--tp", TP, "--out", dir, "--stop-after", "5", NULL};
+    static const char *const rest[] = {"--tp", REST_TP, "--zero", "1", NULL};
+    run(&together, BITLINEAR, first, NULL);
+    const char *all[64] = {LAYOUT_BASE};
+    size_t n = 0;
+    while (all[n]) n++;
+    for (const char *const *p = words_of(BITLINEAR, rest); *p; p++) all[n++] = *p;
+    layout_part(&second, all, dir);
+    assert_int_equal(second.n_steps, LAYOUT_STEPS - CUT);
+    for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+        const double *a = lonely[BITLINEAR].steps[i].v,
+                     *b = i < CUT ? together.steps[i].v : second.steps[i - CUT].v;
+        if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
+            fail_msg("step %zu: loss %.17g in one go, %.17g", i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
+    }
+    layout_remove(dir);
+}
+#endif
+
+#if RANKS == 2
+/* int8 gradients work without reproducible training: a rank rounds its parts by noise of their own */
+static void int8_gradients_without(void **state) {
+    (void)state;
+    static const char *const words[] = {"--tp", TP,     "--set", "train.reproducible=false",
+                                        "--lr", "3e-4", NULL};
+    static fake_sink parts;
+    run(&parts, INT8_GRADIENTS, words, NULL);
+    static const char *const floats[] = {
+        "--tp", TP, "--set", "train.reproducible=false", "--lr", "3e-4", "--grad", "float", NULL};
+    run(&together, INT8_GRADIENTS, floats, NULL);
     bool differs = false;
-    layout_run(&together, words, NULL);
-    for (size_t i = 0; i < LAYOUT_STEPS; i++)
-        differs |= together.steps[i].v[BT_MS_LOSS] != lonely[2].steps[i].v[BT_MS_LOSS];
+    for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+        layout_near(together.steps[i].v[BT_MS_LOSS], parts.steps[i].v[BT_MS_LOSS], 1e-2, "loss", i);
+        differs |= together.steps[i].v[BT_MS_GRAD_NORM] != parts.steps[i].v[BT_MS_GRAD_NORM];
+    }
     assert_true(differs);
 }
 #endif
 
-/* uneven shares of units, given and measured: the same tree, so the same bits; a rank that sleeps
- * ends with fewer units */
-static void the_bits_of_one_rank_whoever_does_more(void **state) {
-    (void)state;
-    static const char *const shared[][10] = {
-        {"--balance", SHARES, NULL},
-        {"--balance", SHARES, "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
-        {"--balance", "auto", NULL},
-        {"--balance", "auto", "--zero", "2", "--set", "train.bucket_bytes=4096", NULL},
-    };
-    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) {
-        bool measured = strcmp(shared[k][1], "auto") == 0;
-        if (measured) assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
-        run(&together, 2, shared[k]);
-        assert_int_equal(unsetenv("BITRAIN_TEST_SLOW"), 0);
-        if (measured) assert_true(fake_events_of(&together, "balance") >= 1);
-        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-            assert_true(lonely[2].steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
-            assert_true(lonely[2].steps[i].v[BT_MS_GRAD_NORM] ==
-                        together.steps[i].v[BT_MS_GRAD_NORM]);
-        }
-        const double *of = together.steps[LAYOUT_STEPS - 1].r[1];
-        assert_true(of[BT_MR_MICRO_BATCHES] < 16.0 / together.steps[0].n_ranks);
-        layout_conserves();
-    }
-}
-
-/* what ranks of one host add first is whole subtrees, whatever units they have */
-static void the_bits_of_one_rank_on_several_hosts(void **state) {
-    (void)state;
-    static const char *const far[][10] = {
-        {NULL},
-        {"--balance", SHARES, NULL},
-        {"--set", "train.bucket_bytes=4096", "--zero", "3", NULL},
-#ifdef HYBRID
-        {"--set", "train.bucket_bytes=4096", "--zero", "2", "--dp-replicate", "2", "--dp-shard",
-         "2", NULL},
-#endif
-    };
-    assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
-    for (size_t k = 0; k < sizeof far / sizeof *far; k++) {
-        run(&together, 2, far[k]);
-        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-            assert_true(lonely[2].steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
-            assert_true(lonely[2].steps[i].v[BT_MS_GRAD_NORM] ==
-                        together.steps[i].v[BT_MS_GRAD_NORM]);
-        }
-    }
-    assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
-}
-
-static void units_are_worked_on_once(void **state) {
-    (void)state;
-    run(&together, 1, NULL); /* 8 units */
-    double sum = 0;
-    for (int r = 0; r < together.steps[0].n_ranks; r++)
-        sum += together.steps[0].r[r][BT_MR_MICRO_BATCHES];
-    assert_true(sum == 8);
-}
-
 int main(void) {
-    for (int u = 0; u < 3; u++) run(&lonely[u], u, NULL);
-    if (!layout_begin(atoi(RANKS))) return 1;
+    /* one rank's run of each shape that the rows of this number of ranks have */
+    for (int s = 0; s < N_SHAPES; s++) {
+        bool used = false;
+        for (size_t i = 0; i < N_LAYOUTS; i++) used |= here(&layouts[i]) && layouts[i].shape == s;
+        if (used) run(&lonely[s], s, NULL, &lonely_weights[s]);
+    }
+    if (!layout_begin(RANKS)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_rank),
-#ifdef EQUAL_SHARES
         cmocka_unit_test(without_it_the_bits_differ),
+#if RANKS != 3
+        cmocka_unit_test(resumed_by_another_layout),
 #endif
-        cmocka_unit_test(the_bits_of_one_rank_whoever_does_more),
-        cmocka_unit_test(the_bits_of_one_rank_on_several_hosts),
-        cmocka_unit_test(units_are_worked_on_once),
+#if RANKS == 2
+        cmocka_unit_test(int8_gradients_without),
+#endif
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

@@ -1,7 +1,7 @@
 /* mpi: 4
- * What test_reproducible.c asks of three ranks, of four, with replicas of shards besides. */
-#define RANKS "4"
+ * The rows of test_reproducible.c for 4 ranks: fewer kv heads than ranks, meshes of both kinds, replicas of shards. */
+#define RANKS 4
+#define TP "4"
+#define REST_TP "2"
 #define SHARES "3,1,8,4"
-#define EQUAL_SHARES
-#define HYBRID
 #include "tests/mpi/test_reproducible.c"

@@ -1,6 +1,6 @@
 /* mpi: 2
  * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute;
- * bytes as the formula says; reproducible training keeps its bits however the batch is cut. */
+ * bytes as the formula says. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"
 
@@ -80,32 +80,12 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
-static void reproducible_bits_however_the_batch_is_cut(void **state) {
-    (void)state;
-    static const tp_layout cuts[] = {
-        {"whole", 0, {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
-        {"cut",
-         0,
-         {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2", "--micro-batch",
-          "2", "--threads", "2"}},
-    };
-    static fake_sink first;
-    tp_run(&first, &shapes[0], &cuts[0]);
-    tp_run(&together, &shapes[0], &cuts[1]);
-    for (size_t i = 0; i < first.n_steps; i++)
-        assert_true(first.steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
-    for (size_t i = 0; i < LAYOUT_STEPS; i++)
-        layout_near(tp_lonely[0].run.steps[i].v[BT_MS_LOSS], first.steps[i].v[BT_MS_LOSS], 1e-4,
-                    "loss", i);
-}
-
 int main(void) {
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 2)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_story_as_one_rank),
         cmocka_unit_test(messages_make_no_difference),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(reproducible_bits_however_the_batch_is_cut),
     };
     return tp_end(cmocka_run_group_tests(tests, NULL, NULL));
 }

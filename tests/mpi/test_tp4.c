@@ -1,7 +1,6 @@
 /* mpi: 4
  * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the story of
- * one rank; a checkpoint of one layout goes on in others; reproducible training keeps its bits for
- * any data-parallel layout of the same tensor-parallel group. */
+ * one rank; a checkpoint of one layout goes on in others. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
@@ -34,24 +33,6 @@ enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 static void same_story_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
-}
-
-static void reproducible_bits_for_any_data_parallel_layout(void **state) {
-    (void)state;
-    static const tp_layout cuts[] = {
-        {"replicas", 0, {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
-        {"zero 3",
-         0,
-         {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set",
-          "train.reproducible=true", "--set", "train.unit=2"}},
-    };
-    static fake_sink first;
-    tp_run(&first, &shapes[0], &cuts[0]);
-    tp_run(&together, &shapes[0], &cuts[1]);
-    for (size_t i = 0; i < first.n_steps; i++) {
-        assert_true(first.steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
-        assert_true(first.steps[i].v[BT_MS_GRAD_NORM] == together.steps[i].v[BT_MS_GRAD_NORM]);
-    }
 }
 
 /* ---- a checkpoint of each layout goes on in others ------------------------------------------- */
@@ -98,7 +79,6 @@ int main(void) {
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_story_as_one_rank),
-        cmocka_unit_test(reproducible_bits_for_any_data_parallel_layout),
         cmocka_unit_test(a_checkpoint_of_one_layout_goes_on_in_others),
     };
     return tp_end(cmocka_run_group_tests(tests, NULL, NULL));

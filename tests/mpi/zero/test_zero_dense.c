@@ -84,6 +84,8 @@ static void the_bits_of_one_rank(void **state) {
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
         for (size_t k = 0; here(s) && k < N_LAYOUTS; k++) {
+            /* the other two shapes have these layouts */
+            if (s % 2 == 0 && k % 2 == 0) continue;
             words_of(words, s, layouts[k].words);
             layout_run(&together, words, NULL);
             assert_int_equal(together.n_steps, LAYOUT_STEPS);
@@ -172,11 +174,12 @@ static void a_checkpoint_goes_on_in_every_layout(void **state) {
     for (size_t s = 0; s < N_SHAPES; s++) {
         for (size_t w = 0; here(s) && w < sizeof writers / sizeof *writers; w++) {
             const struct layout *from = &layouts[writers[w]];
+            if (w > 0 && s != 1 && s != 2) continue;
             char dir[64];
             layout_folder(dir);
             part(&whole, s, from->words, NULL, "0", "");
             part(&first, s, from->words, dir, "5", "");
-            for (size_t k = 0; k < N_LAYOUTS; k += w == 0 ? 1 : 3) {
+            for (size_t k = 0; k < N_LAYOUTS; k += w == 0 && s == 1 ? 1 : 3) {
                 part(&rest, s, layouts[k].words, NULL, "0", dir);
                 assert_int_equal(rest.n_steps, 3);
                 same_bits(&whole, 5, &rest, shapes[s].name, layouts[k].name);
