@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a comment or a README refers to is in the tree: files by name, by the end of their path; no other documents; and
-# a source's first line says what the file does instead of pointing at its header.
+# a source's first line says what the file does instead of pointing at its header. Each row of the mutation table
+# (tests/mutation/tests.txt) names a path of the tree, and each of its regular expressions matches a test.
 set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
@@ -43,5 +44,21 @@ printf '/* right.h - fine. */\n' > "$probe/right.h"
 found=$(cd "$probe" && printf 'wrong.c\nright.h\n' | check | wc -l)
 [ "$found" = 4 ] || { echo "of 4 faults $found were found"; exit 1; }
 
-hits=$(files | check)
+check_mutation() {                      # $1: the table; names of tests on standard input; prints what is wrong
+    local names path expressions one
+    names=$(cat)
+    grep -v '^#' "$1" | while read -r path expressions; do
+        [ -n "$path" ] || continue
+        [ -e "$path" ] || echo "$1: $path: not in the tree"
+        for one in $expressions; do
+            grep -qE -- "$one" <<<"$names" || echo "$1: $path: $one: no such test"
+        done
+    done
+}
+printf 'tests/lint/ ^lint\.tree$ ^lint\.nothing$\nnowhere/ ^lint\.tree$\n' > "$probe/table"
+found=$(echo lint.tree | check_mutation "$probe/table" | wc -l)
+[ "$found" = 2 ] || { echo "of 2 faults of a mutation table $found were found"; exit 1; }
+
+hits=$(files | check
+    files | sed -nE 's,^tests/(.*/)?(test|run)_([^/]*)\.(c|sh)$,\1\3,p' | tr / . | check_mutation tests/mutation/tests.txt)
 [ -z "$hits" ] || { echo "$hits"; exit 1; }
