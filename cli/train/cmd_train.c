@@ -156,7 +156,6 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_train_greeting(p, &greeting);
     bt_train_fill_start(p, &s.start, host, user);
     if (code == BT_OK) code = bt_train_inputs(p, NULL, err);
-    if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err);
     if (code == BT_OK) code = bt_train_lock(p, err);
     s.run_lock = p->run_lock;
     if (code == BT_OK && !p->cfg.no_monitor) {
@@ -165,6 +164,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
         if (code == BT_OK) bt_train_record_layout(p, bt_writer_sink(writer));
     }
+    if (code == BT_OK) p->out_made[0] = '\0';
     if (code == BT_OK) bt_train_record_passed(p, writer ? bt_writer_sink(writer) : NULL);
     s.writer = writer;
     char port[16];

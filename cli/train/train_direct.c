@@ -64,13 +64,13 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     char host[BT_HOST_MAX], user[64];
     bt_run_start start;
     BT_TRY(bt_train_corpus(p, err));
-    BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err));
     BT_TRY(bt_train_lock(p, err));
     bt_train_fill_start(p, &start, host, user);
     if (!p->cfg.no_monitor) {
         BT_TRY(bt_writer_open(&h->writer, p->store, 10, err));
         if (p->resume) bt_train_recover(p, h->writer);
         BT_TRY(bt_writer_begin(h->writer, &start, &d->attempt, err));
+        p->out_made[0] = '\0';
         char ring[PATH_MAX + 32];
         bt_err why = BT_ERR_INIT;
         snprintf(ring, sizeof ring, "%s/%s", p->out, BT_RING_FILE);
@@ -84,6 +84,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
                                 p->cfg.quiet || p->cfg.json, err);
     bt_text_release(&greeting);
     BT_TRY(code);
+    p->out_made[0] = '\0';
     h->sinks = (both){.store = h->writer ? bt_writer_sink(h->writer) : NULL,
                       .screen = bt_live_sink(h->live),
                       .sink = {.ctx = &h->sinks,
@@ -201,6 +202,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
         if (err->rank == me || (err->rank < 0 && (in_step || me == 0)))
             fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);
         *status = bt_exit_code(code);
+        bt_train_unmake_out(p); /* this process may end here */
         bt_rank_leave(in_step, err, *status);
         code = BT_STOPPED;
     }

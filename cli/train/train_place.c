@@ -1,5 +1,6 @@
 /* train_place.c - where a run keeps its things: absolute paths, the out folder, the cache, the
  * built-in corpus. */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,12 +83,57 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     return bt_opts_set(&p->opts, "data.cache", cache, BT_FROM_FLAG, "auto", err);
 }
 
+/* the topmost folder of the absolute `path` that does not exist; "" where all exist */
+static void find_missing(const char *path, char out[PATH_MAX]) {
+    out[0] = '\0';
+    char part[PATH_MAX];
+    snprintf(part, sizeof part, "%s", path);
+    while (part[1] && access(part, F_OK) != 0) {
+        memcpy(out, part, strlen(part) + 1);
+        char *slash = strrchr(part, '/');
+        if (!slash || slash == part) return;
+        *slash = '\0';
+    }
+}
+
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
     if (p->run_lock >= 0 || p->cfg.print_config || p->cfg.dry_run ||
         bt_comm_rank(bt_comm_world()) != 0)
         return BT_OK;
-    BT_TRY(bt_ckpt_prepare(p->out, false, err));
+    find_missing(p->out, p->out_made);
+    BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err));
     return bt_run_lock(&p->run_lock, p->out, p->run, LOCK_WAIT_S, err);
+}
+
+static const char *const lock_files[] = {"attempt.lock", "run.lock"};
+
+static bool holds_locks_alone(const char *folder) {
+    DIR *d = opendir(folder);
+    bool alone = d != NULL;
+    for (struct dirent *e; alone && (e = readdir(d));)
+        alone = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+                strcmp(e->d_name, lock_files[0]) == 0 || strcmp(e->d_name, lock_files[1]) == 0;
+    if (d) closedir(d);
+    return alone;
+}
+
+void bt_train_unmake_out(bt_train_plan *p) {
+    char path[PATH_MAX + 16];
+    bt_err busy = BT_ERR_INIT;
+    if (!p->out_made[0]) return;
+    if (holds_locks_alone(p->out) &&
+        (p->run_lock >= 0 || bt_run_lock(&p->run_lock, p->out, p->run, 0, &busy) == BT_OK))
+        for (size_t i = 0; i < sizeof lock_files / sizeof *lock_files; i++) {
+            snprintf(path, sizeof path, "%s/%s", p->out, lock_files[i]);
+            unlink(path);
+        }
+    /* rmdir leaves folders that hold something; a part that could not be made does not exist */
+    snprintf(path, sizeof path, "%s", p->out);
+    while (rmdir(path) == 0 || errno == ENOENT || errno == ENAMETOOLONG) {
+        if (strlen(path) <= strlen(p->out_made)) break;
+        *strrchr(path, '/') = '\0';
+    }
+    p->out_made[0] = '\0';
 }
 
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {

@@ -15,6 +15,7 @@
 #include "engine/ckpt/ckpt.h"
 
 void bt_train_plan_release(bt_train_plan *p) {
+    bt_train_unmake_out(p);
     if (p->run_lock >= 0) close(p->run_lock);
     bt_text_release(&p->place);
     bt_text_release(&p->why);

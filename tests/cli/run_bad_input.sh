@@ -93,6 +93,8 @@ rows=$(cat <<'END'
 2 | train --continue --name a --resume b        | give only one of them
 1 | train --store /proc/none/x.db               | /proc/none
 1 | train --out /proc/none --data synth:chain   | /proc/none
+1 | train --store /proc/none/x.db --data synth:chain --out {tmp}/new/deep/run | cannot make folder '/proc/none'
+1 | train --data synth:chain --out {tmp}/new/$(printf %0300d 0) | File name too long
 6 | train --store {junk} --data synth:chain     | junk
 3 | top nosuch                                  | none.db
 2 | top --screen nonsense                       | nonsense
@@ -288,6 +290,7 @@ while IFS='|' read -r code words part; do
 done <<<"$rows"
 
 [ ! -e "$tmp/none.db" ] && [ ! -e "$tmp/runs" ] || fault "a refused command left a database or a run behind: $(ls "$tmp" "$tmp/runs" 2>/dev/null)"
+[ ! -e "$tmp/folder/new" ] || fault "a refused training left its folder behind: $(find "$tmp/folder/new")"
 for c in $("$BITRAIN" help | awk '/^  [a-z]/ {print $1}'); do
     grep -qw -- "$c" <<<"$seen" || fault "no bad input is tried for 'bitrain $c': add a row"
 done
